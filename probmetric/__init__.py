@@ -1,0 +1,1 @@
+"""Distances learned from data as probability models."""

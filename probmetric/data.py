@@ -1,0 +1,103 @@
+"""The one data argument of every model, fit and sampler.
+
+Each container is a NamedTuple of arrays, so that ``compare``, simulation-based
+calibration, the bootstrap and ``validate`` are written once. ``w`` are data weights
+(None means all one; zero is allowed, negative is not). A label of None simulates.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from probmetric.typing import Array
+
+__all__ = [
+    "Data",
+    "Distances",
+    "Groups",
+    "Labelled",
+    "Pairs",
+    "Points",
+    "n_units",
+    "unit_weights",
+    "weights",
+]
+
+
+class Points(NamedTuple):
+    """Unlabelled observations: X (n, d), data weights w (n,) or None."""
+
+    X: Float[Array, "n d"]
+    w: Float[Array, "n"] | None = None
+
+
+class Labelled(NamedTuple):
+    """Observations with a class code y (n,) in 0..C-1; y=None simulates."""
+
+    X: Float[Array, "n d"]
+    y: Int[Array, "n"] | None
+    w: Float[Array, "n"] | None = None
+
+
+class Pairs(NamedTuple):
+    """Pairs (X[i], X[j]) with y (N,) = 1 where they coincide, 0 where they do not.
+
+    ``anchor`` (N,) holds a group number per pair for models with a scale per anchor.
+    """
+
+    X: Float[Array, "n d"]
+    i: Int[Array, "N"]
+    j: Int[Array, "N"]
+    y: Int[Array, "N"] | None
+    w: Float[Array, "N"] | None = None
+    anchor: Int[Array, "N"] | None = None
+
+
+class Groups(NamedTuple):
+    """Observations that share a source: group (n,) holds a code in 0..G-1."""
+
+    X: Float[Array, "n d"]
+    group: Int[Array, "n"]
+    w: Float[Array, "n"] | None = None
+
+
+class Distances(NamedTuple):
+    """A symmetric matrix D (n, n) of distances, not squared."""
+
+    D: Float[Array, "n n"]
+
+
+type Data = Points | Labelled | Pairs | Groups | Distances
+
+
+def weights(data: Points | Labelled | Pairs | Groups) -> Float[Array, "N"]:
+    """Return the data weights, one where none were given, in X's dtype."""
+    if data.w is not None:
+        return data.w
+    rows = data.i if isinstance(data, Pairs) else data.X
+    return jnp.ones(len(rows), data.X.dtype)
+
+
+def n_units(data: Points | Labelled | Pairs | Groups) -> int:
+    """Count the units that a bootstrap reweights: groups, or points."""
+    return int(data.group.max()) + 1 if isinstance(data, Groups) else len(data.X)
+
+
+def unit_weights[D: Points | Labelled | Pairs | Groups](
+    data: D, u: Float[Array, "units"]
+) -> D:
+    """Multiply the data weights by weights u on the units.
+
+    A pair gets the *product* of its two points' weights: with the mean instead,
+    bootstrap intervals come out exactly half as wide as they should (first-order
+    theory of a U-statistic of order two).
+    """
+    match data:
+        case Pairs():
+            factor: Any = u[data.i] * u[data.j]
+        case Groups():
+            factor = u[data.group]
+        case _:
+            factor = u
+    return data._replace(w=weights(data) * factor)

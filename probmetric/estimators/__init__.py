@@ -1,0 +1,1 @@
+"""Scikit-learn classes: validate, call the inference, store; no mathematics."""

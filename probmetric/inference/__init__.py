@@ -1,0 +1,1 @@
+"""The derivations, one learner a file, and what is generic to all of them."""

@@ -1,0 +1,66 @@
+"""What every fit returns: the answer, how it ended, and what to do if it ended badly.
+
+Inside ``jit`` a failure is a value. ``Result`` codes are plain integers there; the
+estimators turn them into warnings or errors with the remedy.
+"""
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from jaxtyping import Float, Int
+
+from probmetric.typing import Array
+
+__all__ = ["REMEDY", "Fit", "Result"]
+
+
+class Result(IntEnum):
+    """How a fit ended."""
+
+    CONVERGED = 0
+    MAX_STEPS = 1
+    DECREASED = 2
+    NONFINITE = 3
+
+
+REMEDY = {
+    Result.CONVERGED: "the stopping rule on the gradient or the gap was met",
+    Result.MAX_STEPS: (
+        "the step limit was reached before the stopping rule was met: raise max_steps, "
+        "use a faster solver (solver='lbfgs' or 'squarem'), or set a stronger prior"
+    ),
+    Result.DECREASED: (
+        "the objective fell by more than rounding under EM, which EM cannot do: "
+        "this is a bug in the update, please report it with the data"
+    ),
+    Result.NONFINITE: (
+        "the objective or its gradient became infinite or NaN: look for features of "
+        "very different scale (standardize=True), or set a prior (the likelihood may "
+        "have no maximum)"
+    ),
+}
+
+
+class Fit(NamedTuple):
+    """A fitted model and its provenance.
+
+    Attributes
+    ----------
+    params : NamedTuple of arrays
+        The model's own ``Params``.
+    objective : array of shape ()
+        Log joint density (log posterior up to its constant) at ``params``.
+    result : array of shape (), int
+        A ``Result`` code.
+    n_steps, n_evaluations : array of shape (), int
+        Steps of the solver; evaluations of the EM map, or of value and gradient.
+    trace : array of shape (max_steps,)
+        Objective after each step, NaN beyond the last one.
+    """
+
+    params: Any
+    objective: Float[Array, ""]
+    result: Int[Array, ""]
+    n_steps: Int[Array, ""]
+    n_evaluations: Int[Array, ""]
+    trace: Float[Array, "t"]

@@ -1,0 +1,59 @@
+"""Cholesky-based linear algebra: factors and solves, never an explicit inverse.
+
+Jitter is never added here. A matrix that is not positive definite gives NaN, which
+the caller turns into a result code or an error; a ridge is a prior, with a name.
+"""
+
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Float
+
+from probmetric.typing import Array
+
+__all__ = ["logdet_chol", "mahalanobis_sq", "psd_factor", "solve_spd"]
+
+
+def solve_spd(A: Float[Array, "d d"], B: Float[Array, "d ..."]) -> Float[Array, "d ..."]:
+    """Solve ``A X = B`` for a symmetric positive definite A by its Cholesky factor."""
+    return cho_solve((jnp.linalg.cholesky(A), True), B)
+
+
+def logdet_chol(L: Float[Array, "*batch d d"]) -> Float[Array, "*batch"]:
+    """Return log |L Lᵀ| (natural log) from a lower Cholesky factor."""
+    return 2 * jnp.sum(jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)), -1)
+
+
+def mahalanobis_sq(
+    L: Float[Array, "d d"], delta: Float[Array, "*n d"]
+) -> Float[Array, "*n"]:
+    """Return δᵀ (L Lᵀ)⁻¹ δ for rows δ, from a lower Cholesky factor L."""
+    rows = delta.reshape(-1, delta.shape[-1])
+    whitened = solve_triangular(L, rows.T, lower=True)
+    return jnp.sum(whitened**2, 0).reshape(delta.shape[:-1])
+
+
+def psd_factor(M: Float[Array, "d d"], *, tol: float | None = None) -> Float[Array, "d d"]:
+    """Factor a positive semi-definite M as LᵀL, rows ordered by falling eigenvalue.
+
+    Parameters
+    ----------
+    M : array of shape (d, d)
+        Symmetric, positive semi-definite up to rounding.
+    tol : float, optional
+        Eigenvalues above ``-tol * max`` count as zero when negative. Default
+        ``d * eps`` of the dtype.
+
+    Returns
+    -------
+    array of shape (d, d)
+        L with LᵀL = M. Row signs are fixed so that each row's largest entry is
+        positive. NaN throughout when M has a negative eigenvalue beyond ``tol``.
+    """
+    M = jnp.asarray(M)
+    eigenvalues, vectors = jnp.linalg.eigh((M + M.T) / 2)
+    tol = M.shape[0] * float(jnp.finfo(M.dtype).eps) if tol is None else tol
+    valid = eigenvalues[0] >= -tol * jnp.max(jnp.abs(eigenvalues))
+    rows = (jnp.sqrt(jnp.maximum(eigenvalues, 0)) * vectors).T[::-1]
+    largest = jnp.take_along_axis(rows, jnp.argmax(jnp.abs(rows), 1)[:, None], 1)
+    rows = rows * jnp.where(largest < 0, -1.0, 1.0)
+    return jnp.where(valid, rows, jnp.nan)

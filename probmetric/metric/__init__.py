@@ -1,0 +1,37 @@
+"""What was learned, whatever learned it: how far is y from the query q?
+
+A metric is an immutable pytree that holds one metric, no batch axis. Smaller is
+closer. Each kind is final; ``Metric`` is what they have in common. The facts
+``is_distance`` (a pseudo-metric: symmetric, zero on equal points, triangle
+inequality for its ``distance``) and ``symmetric`` are static.
+"""
+
+from typing import ClassVar, Protocol, runtime_checkable
+
+from jaxtyping import Float
+
+from probmetric.metric._mahalanobis import Link as Link
+from probmetric.metric._mahalanobis import Mahalanobis as Mahalanobis
+from probmetric.typing import Array
+
+__all__ = ["Link", "Mahalanobis", "Metric"]
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """The interface that drives nearest neighbours under anything learned."""
+
+    is_distance: ClassVar[bool]
+    symmetric: ClassVar[bool]
+
+    def dissimilarity(
+        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
+    ) -> Float[Array, "n"]:
+        """Return how far the rows of Y are from one query; smaller is closer."""
+        ...
+
+    def pairwise(
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
+    ) -> Float[Array, "m n"]:
+        """Return how far each row of P is from each query, shape (m, n)."""
+        ...

@@ -1,0 +1,1 @@
+"""The generative stories, one NumPyro model a file."""

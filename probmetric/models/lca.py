@@ -1,0 +1,289 @@
+"""Latent Coincidence Analysis (LCA): pairs that coincide, seen through noise.
+
+The story of one pair (x, x') of points in R^d, with W (p, d), σ² > 0, κ² > 0:
+
+1.  z ~ N(Wx, σ² I_p)  and  z' ~ N(Wx', σ² I_p), independent;
+2.  y = 1 ("they coincide") with probability exp(-‖z - z'‖² / (2κ²)).
+
+Integrating z and z' gives the marginal form, with δ = x - x' and η = κ² + 2σ²:
+
+    log P(y=1 | x, x') = -t,    t = (p/2) log(1 + 2σ²/κ²) + ‖Wδ‖² / (2η).      (1)
+
+So LCA is a log-link binomial regression on the squared distance δᵀ WᵀW δ. Only
+(W, σ, κ) up to a common factor is identified: κ = 1 when it is common to all pairs;
+with a κ per anchor σ² is fixed at ½ instead. Reports stand on M = WᵀW/η and
+b = (p/2) log(1 + 2σ²/κ²), which are identified; W is so only up to rotation.
+
+References
+----------
+Der and Saul, "Latent Coincidence Analysis: A Hidden Variable Model for Distance
+Metric Learning", NIPS 2012.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Float
+from numpyro.distributions import constraints
+from numpyro.distributions.util import validate_sample
+
+from probmetric.data import Pairs, weights
+from probmetric.metric import Link, Mahalanobis
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "Coincidence",
+    "LCAParams",
+    "LCAPrior",
+    "coincidence_exponent",
+    "identified",
+    "lca",
+    "log1mexp",
+    "simulate",
+    "to_metric",
+]
+
+LOG_SIGMA2_LOC = -1.2039728043259361
+"""log 0.3: prior location of log σ² (σ² is measured against κ² = 1)."""
+
+
+class LCAParams(NamedTuple):
+    """Parameters: W (p, d), log σ² (), κ² () or (n_anchors,)."""
+
+    W: Float[Array, "p d"]
+    log_sigma2: Float[Array, ""]
+    kappa2: Float[Array, "..."] | float = 1.0
+
+
+class LCAPrior(NamedTuple):
+    """W ~ N(mean, c²/lam) entry by entry; log σ² ~ N(loc, scale²).
+
+    ``lam`` is a number of pseudo-points: the prior standard deviation of an entry
+    of W is c/√lam. ``lam=0`` and ``log_sigma2_scale=inf`` are flat, improper priors:
+    maximum likelihood, by name.
+    """
+
+    mean: Float[Array, "p d"]
+    c: Float[Array, ""] | float = 1.0
+    lam: Float[Array, ""] | float = 10.0
+    log_sigma2_loc: Float[Array, ""] | float = LOG_SIGMA2_LOC
+    log_sigma2_scale: Float[Array, ""] | float = 1.0
+
+
+def log1mexp(t: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """Return log(1 - e^{-t}) for t > 0, with finite gradients on both branches.
+
+    Each branch sees only arguments it is accurate for ("double where"), so that no
+    infinity of the branch not taken leaks into a gradient (maths A4).
+    """
+    ln2 = jnp.log(jnp.asarray(2.0, jnp.result_type(t)))
+    near = jnp.log(-jnp.expm1(-jnp.minimum(t, ln2)))
+    far = jnp.log1p(-jnp.exp(-jnp.maximum(t, ln2)))
+    return jnp.where(t < ln2, near, far)
+
+
+def coincidence_exponent(
+    squared: Float[Array, "*n"],
+    sigma2: Float[Array, "..."],
+    kappa2: Float[Array, "..."] | float,
+    p: int,
+) -> Float[Array, "*n"]:
+    """Return t = -log P(y=1 | x, x') from ‖Wδ‖² (Eq. 1)."""
+    intercept = 0.5 * p * jnp.log1p(2 * sigma2 / kappa2)
+    return intercept + squared / (2 * (kappa2 + 2 * sigma2))
+
+
+class Coincidence(dist.Distribution):
+    """The label y of a pair, given log P(y=1), a data weight and a learning rate.
+
+    Parameters
+    ----------
+    log_p : array
+        log P(y = 1), at most 0. A log, because P itself underflows far apart.
+    weight : array or float, default=1
+        Data weight of the pair, ≥ 0. Zero removes it from the likelihood.
+    learning_rate : float, default=1
+        Power η on the likelihood: 1 for independent pairs, of the order of
+        n/N for pairs built from labels (DESIGN, generalised posterior).
+
+    Notes
+    -----
+    ``log_prob`` is the weighted, tempered one; ``sample`` and ``mean`` are those of
+    a plain Bernoulli, whatever the weight and learning rate.
+    """
+
+    arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
+        "log_p": constraints.less_than_eq(0.0),
+        "weight": constraints.nonnegative,
+        "learning_rate": constraints.nonnegative,
+    }
+    support = constraints.boolean
+    pytree_data_fields = ("log_p", "weight", "learning_rate")
+
+    def __init__(
+        self,
+        log_p: Any,
+        weight: Any = 1.0,
+        learning_rate: Any = 1.0,
+        *,
+        validate_args: bool | None = None,
+    ):
+        self.log_p, self.weight, self.learning_rate = log_p, weight, learning_rate
+        shape = jnp.broadcast_shapes(
+            jnp.shape(log_p), jnp.shape(weight), jnp.shape(learning_rate)
+        )
+        super().__init__(batch_shape=shape, validate_args=validate_args)
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+        """Draw y in {0, 1}."""
+        shape = sample_shape + self.batch_shape
+        # log U < log P keeps its accuracy where P underflows.
+        exponential = jax.random.exponential(key, shape, jnp.result_type(self.log_p))
+        return (-exponential < self.log_p).astype(jnp.int32)
+
+    @validate_sample
+    def log_prob(self, value: Any) -> Any:
+        """Return η · weight · log P(value)."""
+        # log P(y=0) must not see t = 0, where it is -inf, when y = 1 is observed.
+        t = jnp.where(value == 1, 1.0, -self.log_p)
+        plain = jnp.where(value == 1, self.log_p, log1mexp(t))
+        return self.learning_rate * self.weight * plain
+
+    @property
+    def mean(self) -> Any:
+        """P(y = 1)."""
+        return jnp.broadcast_to(jnp.exp(self.log_p), self.batch_shape)
+
+    @property
+    def variance(self) -> Any:
+        """P(y = 1) P(y = 0)."""
+        return self.mean * -jnp.expm1(self.log_p)
+
+
+def _sample_W(prior: "LCAPrior | dist.Distribution") -> Any:
+    """Sample the map W under the prior asked for."""
+    if isinstance(prior, dist.Distribution):
+        return numpyro.sample("W", prior)
+    lam = prior.lam
+    if isinstance(lam, dist.Distribution):
+        lam = numpyro.sample("lam", lam)
+    elif not isinstance(lam, jax.core.Tracer) and lam == 0:
+        flat = dist.ImproperUniform(constraints.real, (), prior.mean.shape)
+        return numpyro.sample("W", flat)
+    scale = prior.c / jnp.sqrt(lam)
+    return numpyro.sample("W", dist.Normal(prior.mean, scale).to_event(2))
+
+
+def _sample_log_sigma2(loc: Any, scale: Any) -> Any:
+    if not isinstance(scale, jax.core.Tracer) and jnp.isinf(scale):
+        return numpyro.sample(
+            "log_sigma2", dist.ImproperUniform(constraints.real, (), ())
+        )
+    return numpyro.sample("log_sigma2", dist.Normal(loc, scale))
+
+
+def lca(
+    pairs: Pairs,
+    prior: "LCAPrior | dist.Distribution",
+    *,
+    learning_rate: Any = 1.0,
+    kappa2: Any = 1.0,
+    latent: bool = False,
+    batch: int | None = None,
+) -> None:
+    """Write the generative model of pair labels (NumPyro).
+
+    Sites: ``W`` (p, d), ``log_sigma2`` () [and ``lam``, ``z``, ``z_prime``], ``y``.
+    Deterministic: ``sigma2``, ``M`` (d, d) = WᵀW/(κ²+2σ²) and ``b`` under a common κ.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        ``y=None`` simulates. Data weights enter the observation's own distribution.
+    prior : LCAPrior or Distribution
+        Gaussian around ``prior.mean`` with standard deviation c/√λ; ``prior.lam``
+        may itself be a Distribution (hyperprior). A Distribution of event shape
+        (p, d) stands for W alone; log σ² then keeps its default prior.
+    learning_rate : float, default=1
+        Power η on the likelihood.
+    kappa2 : float or array of shape (n_anchors,), default=1
+        Common κ² (only 1 is ever needed), or one per anchor, with σ² fixed at ½ and
+        no ``log_sigma2`` site (erratum 3 of seed 000).
+    latent : bool, default=False
+        Sample z and z' explicitly instead of integrating them out.
+    batch : int, optional
+        Size of a random subsample of pairs, for SVI. Not for MCMC, which would
+        keep one subsample for ever.
+    """
+    W = _sample_W(prior)
+    p = W.shape[0]
+    per_anchor = jnp.ndim(kappa2) > 0
+    if per_anchor:
+        sigma2 = jnp.asarray(0.5, pairs.X.dtype)
+    else:
+        hyper = prior if isinstance(prior, LCAPrior) else LCAPrior(mean=W)
+        loc, scale = hyper.log_sigma2_loc, hyper.log_sigma2_scale
+        sigma2 = jnp.exp(_sample_log_sigma2(loc, scale))
+        numpyro.deterministic("M", W.T @ W / (kappa2 + 2 * sigma2))
+        numpyro.deterministic("b", 0.5 * p * jnp.log1p(2 * sigma2 / kappa2))
+    numpyro.deterministic("sigma2", sigma2)
+    with numpyro.plate("pair", len(pairs.i), subsample_size=batch) as chosen:
+        a, b = pairs.X[pairs.i[chosen]], pairs.X[pairs.j[chosen]]
+        k2 = kappa2 if pairs.anchor is None or not per_anchor else jnp.asarray(
+            kappa2
+        )[pairs.anchor[chosen]]
+        if latent:
+            sd = jnp.sqrt(sigma2)
+            z = numpyro.sample("z", dist.Normal(a @ W.T, sd).to_event(1))
+            z_prime = numpyro.sample("z_prime", dist.Normal(b @ W.T, sd).to_event(1))
+            log_p = -0.5 * jnp.sum((z - z_prime) ** 2, -1) / k2
+        else:
+            squared = jnp.sum(((a - b) @ W.T) ** 2, -1)
+            log_p = -coincidence_exponent(squared, sigma2, k2, p)
+        numpyro.sample(
+            "y",
+            Coincidence(log_p, weights(pairs)[chosen], learning_rate),
+            obs=None if pairs.y is None else pairs.y[chosen],
+        )
+
+
+def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
+    """Draw labels for given pairs of points; data weights are left as they are."""
+    delta = pairs.X[pairs.i] - pairs.X[pairs.j]
+    kappa2 = jnp.asarray(params.kappa2)
+    k2 = kappa2[pairs.anchor] if kappa2.ndim else kappa2
+    t = coincidence_exponent(
+        jnp.sum((delta @ params.W.T) ** 2, -1),
+        jnp.exp(params.log_sigma2),
+        k2,
+        params.W.shape[0],
+    )
+    return pairs._replace(y=Coincidence(-t).sample(key))
+
+
+@numpy_in_numpy_out
+def identified(params: LCAParams) -> dict[str, Any]:
+    """Return what the likelihood identifies under a common κ: M (d, d) and b ()."""
+    W, sigma2 = params.W, jnp.exp(params.log_sigma2)
+    return {
+        "M": W.T @ W / (params.kappa2 + 2 * sigma2),
+        "b": 0.5 * W.shape[0] * jnp.log1p(2 * sigma2 / params.kappa2),
+    }
+
+
+@numpy_in_numpy_out
+def to_metric(params: LCAParams) -> Mahalanobis:
+    """Return the learned metric, in units of the link: factor W/√(κ² + 2σ²).
+
+    With a κ per anchor there is no common P(same): the factor is W itself and the
+    metric carries no link.
+    """
+    if jnp.ndim(params.kappa2):
+        return Mahalanobis(params.W)
+    sigma2 = jnp.exp(params.log_sigma2)
+    factor = params.W / jnp.sqrt(params.kappa2 + 2 * sigma2)
+    return Mahalanobis(factor, Link(identified(params)["b"], jnp.full_like(sigma2, 0.5)))
