@@ -1,0 +1,203 @@
+"""What users hand in, checked once on the host: points, class labels, pairs.
+
+Every refusal is a ``ValueError`` that names the argument, what was wanted and what
+came. Nothing is repaired here: no row is dropped, no value is imputed.
+"""
+
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.data import Pairs
+
+__all__ = [
+    "class_codes",
+    "count",
+    "pair_labels",
+    "pair_points",
+    "pair_weights",
+    "pairs_from_arrays",
+    "points",
+]
+
+
+def class_codes(labels: Any) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """Return the sorted classes and each label's code in 0..C-1.
+
+    Raises
+    ------
+    ValueError
+        When labels are not one column, of mixed kinds (numbers and strings), missing
+        (None or NaN), or of one class only.
+    """
+    given = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
+    if given.ndim != 1 or len(given) == 0:
+        raise ValueError(f"labels: wanted shape (n,) with n ≥ 2, got {given.shape}")
+    if given.dtype == object:
+        kinds = {
+            "str"
+            if isinstance(v, str)
+            else "number"
+            if isinstance(v, (Number, np.bool_))
+            else type(v).__name__
+            for v in given
+        }
+        if len(kinds) > 1:
+            raise ValueError(f"labels: wanted one kind, got {sorted(kinds)} mixed")
+        given = np.asarray(given.tolist())
+    if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
+        raise ValueError("labels: wanted finite values, got NaN or infinity")
+    if given.dtype.kind not in "biufUS":
+        raise ValueError(f"labels: wanted numbers or strings, got {given.dtype}")
+    classes, codes = np.unique(given, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"labels: wanted at least 2 classes, got one class ({classes[0]!r})"
+        )
+    return classes, codes
+
+
+def points(X: Any, name: str = "X") -> Float[np.ndarray, "n d"]:
+    """Return X as float64 (n, d), or say what is wrong with it."""
+    try:
+        values = np.asarray(X, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: wanted numbers, got {error}") from error
+    if values.ndim != 2 or 0 in values.shape:
+        raise ValueError(
+            f"{name}: wanted shape (n, d) with n, d ≥ 1, got {values.shape}"
+        )
+    if not np.all(np.isfinite(values)):
+        raise ValueError(f"{name}: wanted finite numbers, got NaN or infinity")
+    return values
+
+
+def count(name: str, value: Any, largest: int, why: str) -> int:
+    """Return value as an int in 1..largest; ``why`` says what sets the limit."""
+    if not isinstance(value, (int, np.integer)) or value is True or value < 1:
+        raise ValueError(f"{name}: wanted a whole number ≥ 1, got {value!r}")
+    if value > largest:
+        raise ValueError(f"{name}: wanted at most {largest} ({why}), got {value}")
+    return int(value)
+
+
+def pair_labels(y: Any, n_pairs: int) -> Int[np.ndarray, "N"]:
+    """Return pair labels as 0 (different) and 1 (same) from {0, 1} or {-1, +1}.
+
+    Raises
+    ------
+    ValueError
+        When the labels are not one per pair, of another or of mixed conventions, or
+        all alike (the likelihood then has no maximum: W → 0 or ‖W‖ → ∞, maths A6).
+    """
+    try:
+        labels = np.asarray(y, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y: wanted labels 0/1 or -1/+1, got {error}") from error
+    if labels.shape != (n_pairs,):
+        raise ValueError(f"y: wanted shape ({n_pairs},), got {labels.shape}")
+    values = sorted({float(v) for v in np.unique(labels)})
+    if not (set(values) <= {0.0, 1.0} or set(values) <= {-1.0, 1.0}):
+        raise ValueError(
+            f"y: wanted pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
+            f"{values[:5]}"
+        )
+    if len(values) < 2:
+        raise ValueError(
+            f"y: wanted pairs of both labels (same and different), got only {values}"
+        )
+    return (labels == 1).astype(int)
+
+
+def pair_weights(w: Any, same: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"] | None:
+    """Return data weights of pairs as float64, or None where none were given.
+
+    Raises
+    ------
+    ValueError
+        When they are not one per pair, not finite, negative, or all zero for one
+        of the two labels.
+    """
+    if w is None:
+        return None
+    try:
+        given = np.asarray(w, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"w: wanted numbers, got {error}") from error
+    if given.shape != same.shape:
+        raise ValueError(f"w: wanted shape {same.shape}, got {given.shape}")
+    if not np.all(np.isfinite(given)) or np.any(given < 0):
+        raise ValueError("w: wanted finite weights ≥ 0, got a negative or NaN one")
+    for label in (0, 1):
+        if not np.any(given[same == label] > 0):
+            raise ValueError(
+                f"w: wanted a positive weight on a pair with y={label}, got none"
+            )
+    return given
+
+
+def pair_points(
+    pairs: Any, X: Any = None
+) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
+    """Return points and the two indices of each pair, from either form of pairs."""
+    try:
+        given = np.asarray(pairs)
+    except ValueError as error:
+        raise ValueError(f"pairs: wanted a regular array, got {error}") from error
+    if given.ndim == 2 and given.shape[1] == 2 and len(given) and X is not None:
+        rows = points(X)
+        if given.dtype.kind not in "iu":
+            raise ValueError(f"pairs: wanted integers into X, got {given.dtype}")
+        if given.min() < 0 or given.max() >= len(rows):
+            raise ValueError(
+                f"pairs: wanted rows 0..{len(rows) - 1} of X, got "
+                f"{given.min()}..{given.max()}"
+            )
+        return rows, given[:, 0].astype(int), given[:, 1].astype(int)
+    if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape or X is not None:
+        raise ValueError(
+            "pairs: wanted shape (N, 2, d), or (N, 2) of integers together with X, "
+            f"got {given.shape}{'' if X is None else ' together with X'}"
+        )
+    n_pairs, _, d = given.shape
+    rows = points(given.reshape(2 * n_pairs, d), "pairs")
+    first = np.arange(0, 2 * n_pairs, 2)
+    return rows, first, first + 1
+
+
+def pairs_from_arrays(
+    pairs: Any, y: Any, w: Any = None, *, X: Any = None, anchor: Any = None
+) -> Pairs:
+    """Take pairs as users hold them.
+
+    Parameters
+    ----------
+    pairs : array-like of shape (N, 2, d), or (N, 2) of integers
+        Points side by side, or rows of ``X``.
+    y : array-like of shape (N,)
+        1 for same; 0 or -1, one of the two throughout, for different.
+    w : array-like of shape (N,), optional
+        Data weights ≥ 0.
+    X : array-like of shape (n, d), optional
+        The points that integer pairs refer to; refused with (N, 2, d).
+    anchor : array-like of shape (N,) of integers, optional
+        Group of each pair, numbers from 0, for a scale per anchor.
+
+    Raises
+    ------
+    ValueError
+        On bad input, pairs of one label included.
+    """
+    rows, i, j = pair_points(pairs, X)
+    same = pair_labels(y, len(i))
+    group = None
+    if anchor is not None:
+        group = np.asarray(anchor)
+        if group.shape != i.shape or group.dtype.kind not in "iu" or group.min() < 0:
+            raise ValueError(
+                f"anchor: wanted integers ≥ 0 of shape {i.shape}, got {group.dtype} "
+                f"of shape {group.shape}"
+            )
+    return Pairs(rows, i, j, same, pair_weights(w, same), group)

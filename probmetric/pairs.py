@@ -1,0 +1,248 @@
+"""From class labels, or from users' own arrays, to the pairs that a model is fitted on.
+
+Distances are sums of squared differences, never ‖x‖² + ‖x'‖² - 2 x·x', whose rounding
+(of the order of eps ‖x‖²) would break ties at random. Equal distances are ordered by
+index, so that a pair set is a function of the data and of its row order alone. Work is
+done in blocks of queries: memory is O(n d) + O(pairs) + ``BLOCK_ENTRIES``, and no
+(n, n) matrix exists.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial.distance import cdist
+
+from probmetric.data import Pairs
+from probmetric.inputs import class_codes, count, points
+from probmetric.inputs import pairs_from_arrays as pairs_from_arrays
+
+__all__ = [
+    "BLOCK_ENTRIES",
+    "all_pairs",
+    "impostor_pairs",
+    "nearest_pairs",
+    "pairs_from_arrays",
+    "skipped_anchors",
+]
+
+BLOCK_ENTRIES = 1 << 21
+"""Entries of the largest block of distances held at a time (16 MiB in float64)."""
+
+NO_TARGET, NO_IMPOSTOR = "no target", "no impostor"
+
+
+class _Anchored(NamedTuple):
+    """Pairs (i, j, y) in blocks of anchors, with the anchors left out."""
+
+    i: list[np.ndarray]
+    j: list[np.ndarray]
+    y: list[np.ndarray]
+    skipped: dict[int, str]
+
+
+def _labelled(X: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    rows = points(X)
+    codes = class_codes(labels)[1]
+    if len(codes) != len(rows):
+        raise ValueError(
+            f"labels: wanted one per row of X ({len(rows)}), got {len(codes)}"
+        )
+    return rows, codes
+
+
+def _smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
+    """Return the columns of the k smallest entries a row, by (value, column)."""
+    if k > 8:
+        return np.argsort(D, 1, kind="stable")[:, :k]
+    left, rows = D.copy(), np.arange(len(D))
+    found = np.empty((len(D), k), int)
+    for rank in range(k):  # argmin returns the first of equal entries
+        found[:, rank] = left.argmin(1)
+        left[rows, found[:, rank]] = np.inf
+    return found
+
+
+def _class_blocks(
+    codes: np.ndarray,
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield blocks of one class: queries, their place in it, its members, the rest."""
+    for code in range(codes.max() + 1):
+        members, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+        size = max(1, BLOCK_ENTRIES // max(len(members), len(others)))
+        for start in range(0, len(members), size):
+            place = np.arange(start, min(start + size, len(members)))
+            yield members[place], place, members, others
+
+
+def _targets(
+    Z: np.ndarray, queries: np.ndarray, place: np.ndarray, members: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each query's nearest k members other than itself: squared, index."""
+    D = cdist(Z[queries], Z[members], "sqeuclidean")
+    D[np.arange(len(place)), place] = np.inf
+    chosen = _smallest(D, min(k, len(members) - 1))
+    return np.take_along_axis(D, chosen, 1), members[chosen]
+
+
+def _by_anchor(X: np.ndarray, found: _Anchored) -> Pairs:
+    """Join blocks, ordered by anchor and, within one, as found."""
+    i, j, y = (np.concatenate(part) for part in found[:3])
+    order = np.argsort(i, kind="stable")
+    i, j, y = i[order], j[order], y[order]
+    return Pairs(X, i, j, y, anchor=i)
+
+
+def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _Anchored:
+    found = _Anchored([], [], [], {})
+    for queries, place, members, others in _class_blocks(codes):
+        if len(members) == 1:
+            found.skipped[int(queries[0])] = NO_TARGET
+            continue
+        squared, targets = _targets(X, queries, place, members, k)
+        D = cdist(X[queries], X[others], "sqeuclidean")
+        row, column = np.nonzero(D < squared[:, -1:])  # strictly nearer than the last
+        order = np.lexsort((column, D[row, column], row))
+        row, column = row[order], column[order]
+        if cap is not None:
+            rank = np.arange(len(row)) - np.searchsorted(row, row)
+            row, column = row[rank < cap], column[rank < cap]
+        anchored = np.isin(np.arange(len(queries)), row)
+        for query in queries[~anchored]:
+            found.skipped[int(query)] = NO_IMPOSTOR
+        targets = targets[anchored]
+        found.i.extend((np.repeat(queries[anchored], targets.shape[1]), queries[row]))
+        found.j.extend((targets.ravel(), others[column]))
+        found.y.extend((np.ones(targets.size, int), np.zeros(len(row), int)))
+    return found
+
+
+def impostor_pairs(
+    X: Any, labels: Any, k: int, *, max_impostors: int | None = None
+) -> Pairs:
+    """Pair each point with its k targets and with its impostors (paper, §3.2).
+
+    Targets of i are its first min(k, n_c - 1) neighbours of its own class by
+    (squared distance, index); impostors are the points of other classes *strictly*
+    nearer than the last target, in the same order. A point without a target or
+    without an impostor is left out with all its pairs (see ``skipped_anchors``).
+    Pairs are directed: (i, j) and (j, i) may both occur, with different anchors.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+    labels : array-like of shape (n,)
+        Numbers or strings, at least two classes.
+    k : int
+        At least 1, at most one less than the size of the largest class.
+    max_impostors : int, optional
+        Keep only the nearest so many impostors of an anchor: a deviation from the
+        paper, for memory.
+
+    Returns
+    -------
+    Pairs
+        Ordered by anchor, targets first; ``anchor`` is the row of X.
+
+    Raises
+    ------
+    ValueError
+        On bad input, and when no anchor has an impostor: Euclid's distance already
+        agrees with the labels, and the paper's construction has nothing to learn.
+    """
+    rows, codes = _labelled(X, labels)
+    largest = int(np.bincount(codes).max())
+    k = count("k", k, largest - 1, f"the largest class has {largest} members")
+    if max_impostors is not None:
+        count("max_impostors", max_impostors, len(rows), "the number of points")
+    found = _impostors(rows, codes, k, max_impostors)
+    if not sum(map(len, found.i)):
+        raise ValueError(
+            "labels: wanted at least one impostor (a point of another class nearer "
+            f"than a point's {k} nearest of its own), got no impostors: Euclid's "
+            "distance already agrees with the labels; use nearest_pairs"
+        )
+    return _by_anchor(rows, found)
+
+
+def skipped_anchors(X: Any, labels: Any, k: int) -> dict[int, str]:
+    """Return the rows that ``impostor_pairs`` leaves out, with the reason of each."""
+    rows, codes = _labelled(X, labels)
+    return dict(sorted(_impostors(rows, codes, k, 1).skipped.items()))
+
+
+def _map(factor: Any, d: int) -> Float[np.ndarray, "p d"]:
+    L = points(factor, "factor")
+    if L.shape[1] != d:
+        raise ValueError(f"factor: wanted shape (p, {d}), got {L.shape}")
+    return L
+
+
+def nearest_pairs(
+    X: Any, labels: Any, k: int = 3, m: int = 3, factor: Any = None
+) -> Pairs:
+    """Pair each point with its nearest points of its own and of the other classes.
+
+    The default pair set of LCA: unlike ``impostor_pairs`` it drops no point, and it
+    does not select other-class points for being *too* near.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+    labels : array-like of shape (n,)
+        Numbers or strings, at least two classes of at least two members.
+    k, m : int, default=3
+        Same-class and other-class neighbours of each point; fewer where a class
+        holds fewer. At most what the largest class, or the rest, can give.
+    factor : array-like of shape (p, d), optional
+        Neighbours are those under the distance ‖factor (x - x')‖. Default: Euclid's.
+
+    Returns
+    -------
+    Pairs
+        Ordered by anchor, same-class pairs first, each by (distance, index);
+        ``anchor`` is the row of X.
+
+    Raises
+    ------
+    ValueError
+        On bad input, and when a class has one member only.
+    """
+    rows, codes = _labelled(X, labels)
+    sizes = np.bincount(codes)
+    if sizes.min() < 2:
+        raise ValueError(
+            "labels: wanted at least 2 members a class, got a class of one member "
+            f"(row {int(np.flatnonzero(codes == sizes.argmin())[0])})"
+        )
+    largest = int(sizes.max())
+    k = count("k", k, largest - 1, f"the largest class has {largest} members")
+    rest = len(rows) - int(sizes.min())
+    m = count("m", m, rest, f"at most {rest} points are of another class")
+    Z = rows if factor is None else rows @ _map(factor, rows.shape[1]).T
+    found = _Anchored([], [], [], {})
+    for queries, place, members, others in _class_blocks(codes):
+        _, targets = _targets(Z, queries, place, members, k)
+        D = cdist(Z[queries], Z[others], "sqeuclidean")
+        nearest = others[_smallest(D, min(m, len(others)))]
+        for same, chosen in ((1, targets), (0, nearest)):
+            found.i.append(np.repeat(queries, chosen.shape[1]))
+            found.j.append(chosen.ravel())
+            found.y.append(np.full(chosen.size, same))
+    return _by_anchor(rows, found)
+
+
+def all_pairs(X: Any, labels: Any) -> Pairs:
+    """Return each of the n(n-1)/2 pairs i < j once, y=1 within a class.
+
+    Raises
+    ------
+    ValueError
+        On bad input, and when no class has two members.
+    """
+    rows, codes = _labelled(X, labels)
+    if int(np.bincount(codes).max()) < 2:
+        raise ValueError("labels: wanted a class of two members, got none")
+    i, j = np.triu_indices(len(rows), 1)
+    return Pairs(rows, i, j, (codes[i] == codes[j]).astype(int))
