@@ -1,0 +1,63 @@
+# Every target prepares what it needs: on a fresh machine `make demo` or `make test`
+# is the first and only command.
+.DEFAULT_GOAL := help
+.PHONY: help install demo test slow lint format types notebooks bench wheel lock clean
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+OUT ?= out/wine
+WORKERS ?= 2
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
+
+install: $(STAMP) ## make .venv and install the exact versions of requirements.lock
+
+# The stamp is newer than the lock exactly when what is installed is what is locked.
+$(STAMP): requirements.lock pyproject.toml tools/find_python.sh
+	@python=$$(sh tools/find_python.sh) && \
+	{ [ -x $(PY) ] && $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 12))' \
+	  2>/dev/null || "$$python" -m venv --clear $(VENV); }
+	@echo "Installing into $(VENV) (a minute or two the first time) ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html
+	$(VENV)/bin/probmetric validate lca --data wine --out $(OUT) --force
+
+test: $(STAMP) ## run the fast tests
+	$(PY) -m pytest -q -n $(WORKERS) $(ARGS)
+
+slow: $(STAMP) ## run the long statistical tests
+	$(PY) -m pytest -q -n $(WORKERS) -m slow $(ARGS)
+
+lint: $(STAMP) ## check style and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: $(STAMP) ## mend style and formatting
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+types: $(STAMP) ## check types
+	$(PY) -m pyright
+
+# SAVE=--inplace keeps the new output in the notebooks.
+notebooks: $(STAMP) ## execute every notebook; SAVE=--inplace keeps the output
+	$(PY) -m jupyter execute $(SAVE) notebooks/*.ipynb
+
+BENCH ?= $(wildcard benchmarks/*.py)
+bench: $(STAMP) ## run the benchmarks, or BENCH=benchmarks/one.py
+	@set -e; for script in $(BENCH); do echo "== $$script"; $(PY) $$script; done
+
+wheel: $(STAMP) ## build dist/*.tar.gz and, from it, dist/*.whl
+	$(PY) -m build --no-isolation --outdir dist .
+
+lock: ## write requirements.lock anew from the newest versions
+	@python=$$(sh tools/find_python.sh) && "$$python" tools/lock.py requirements.lock
+
+clean: ## remove everything that is built
+	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis
