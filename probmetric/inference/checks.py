@@ -4,15 +4,28 @@
 registered model. Both sides return *values* (a dict of arrays), *draws* (a Dataset
 with dims chain, draw) or *ranks* (simulation-based calibration); ``judge`` compares
 them accordingly and returns one table for all.
+
+=============  ==========  ====================================================
+reference      estimate    verdict
+=============  ==========  ====================================================
+values         values      largest error against ``rtol`` and ``atol``
+values, draws  the other   ``compare``: z, Holm, power
+draws          draws       ``compare``, with the Monte Carlo error of both
+anything       ranks       ``uniformity`` of the ranks
+draws          draws       approximate: ``distance`` in posterior sd, k-hat
+=============  ==========  ====================================================
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import xarray as xr
+
 from probmetric.data import Data
 
-__all__ = ["Check", "Problem"]
+__all__ = ["Check", "Problem", "Ranks", "judge", "uniform"]
 
 
 class Problem(NamedTuple):
@@ -26,7 +39,28 @@ class Problem(NamedTuple):
     params: Any
     data: Data
     prior: Any = None
-    options: Mapping[str, Any] = {}  # noqa: RUF012  never written to
+    options: Mapping[str, Any] = {}
+
+
+class Ranks(NamedTuple):
+    """Ranks of simulation-based calibration.
+
+    Attributes
+    ----------
+    ranks : mapping of str to array of shape (n_simulations,), int
+        For each quantity, how many of the draws lie below the value that made the
+        data: 0..n_draws.
+    n_draws : int
+        Draws per simulation.
+    """
+
+    ranks: Mapping[str, Any]
+    n_draws: int
+
+
+def uniform(problem: Problem) -> None:
+    """Stand as the reference of a calibration check: ranks are to be uniform."""
+    del problem
 
 
 @dataclass(frozen=True)
@@ -51,7 +85,13 @@ class Check:
         Tolerances between values and values (relative to the largest entry of the
         reference, and absolute); ignored where draws are compared.
     bound : float, optional
-        For approximate checks: largest allowed distance, in posterior sd.
+        For approximate checks: largest allowed distance of a mean in posterior sd,
+        and of a log standard deviation; between values and values, the largest
+        error relative to the largest entry of the reference.
+    tol : float
+        Shift worth finding where draws are compared, in posterior sd.
+    ess_min : float
+        Effective sample size from which draws count.
     layer : str
         "algebra", "quadrature", "gradient", "sampling" or "sbc": cost, in that order.
     slow : bool
@@ -66,6 +106,8 @@ class Check:
     rtol: float = 1e-9
     atol: float = 0.0
     bound: float | None = None
+    tol: float = 0.1
+    ess_min: float | int = 1000
     layer: Literal["algebra", "quadrature", "gradient", "sampling", "sbc"] = "algebra"
     slow: bool = False
 
@@ -78,3 +120,98 @@ class Check:
             )
         if self.kind == "approximate" and self.bound is None:
             raise ValueError(f"bound: wanted a number for {self.name!r}, got None")
+
+
+def judge(
+    check: Check,
+    problem: Problem,
+    *,
+    control: str | None = None,
+    reference: Any = None,
+) -> xr.Dataset:
+    """Evaluate both sides of a check and compare them.
+
+    Parameters
+    ----------
+    check : Check
+        The claim.
+    problem : Problem
+        What to check it on.
+    control : str, optional
+        Judge this negative control in place of the estimate; the verdict should
+        then be "disagree" (or "outside").
+    reference : optional
+        ``check.reference(problem)`` if it has been evaluated already. None
+        evaluates it.
+
+    Returns
+    -------
+    Dataset
+        Over ``entry``: reference, estimate, error (relative to the largest entry,
+        or a signed distance in posterior sd), z, detectable (in posterior sd), khat
+        and verdict; NaN where a column does not apply. Attributes check, kind,
+        layer, control and verdict: "agree", "disagree", "inconclusive" for exact
+        claims, "within", "outside", "inconclusive" for approximate ones.
+
+    Raises
+    ------
+    ValueError
+        An unknown control; sides that cannot be compared.
+    """
+    if control is not None and control not in check.controls:
+        raise ValueError(
+            f"control: wanted one of {list(check.controls)} for {check.name!r}, got "
+            f"{control!r}"
+        )
+    claim = check.estimate if control is None else check.controls[control]
+    if reference is None:
+        reference = check.reference(problem)
+    table = _compare(check, reference, claim(problem))
+    columns = ("reference", "estimate", "error", "z", "detectable", "khat")
+    empty = {name: ("entry", np.full(table.sizes["entry"], np.nan)) for name in columns}
+    result = table.assign({k: v for k, v in empty.items() if k not in table})
+    result = result[[*columns, "verdict"]]
+    result.attrs = {
+        "check": check.name,
+        "kind": check.kind,
+        "layer": check.layer,
+        "control": control or "",
+        "verdict": table.attrs["verdict"],
+    }
+    return result
+
+
+def _compare(check: Check, reference: Any, estimate: Any) -> xr.Dataset:
+    """Choose the comparison by what the two sides are."""
+    # The statistics come with SciPy and ArviZ, which a registry need not load.
+    from probmetric.inference.agreement import compare
+    from probmetric.inference.calibration_uniformity import uniformity
+    from probmetric.inference.checks_compare import compare_values, within_bound
+
+    if isinstance(estimate, Ranks):
+        return uniformity(estimate)
+    draws = [
+        isinstance(side, xr.Dataset | xr.DataTree) for side in (reference, estimate)
+    ]
+    if check.bound is not None and check.kind == "approximate":
+        if all(draws):
+            return within_bound(reference, estimate, check.bound)
+        if not any(draws):
+            return compare_values(
+                reference,
+                estimate,
+                rtol=check.bound,
+                atol=0.0,
+                words=("within", "outside"),
+            )
+        raise ValueError(
+            f"check {check.name!r}: wanted draws on both sides, or values on both, of "
+            f"an approximate claim, got {type(reference)} and {type(estimate)}"
+        )
+    if not any(draws):
+        return compare_values(reference, estimate, rtol=check.rtol, atol=check.atol)
+    if draws[1]:
+        return compare(reference, estimate, tol=check.tol, ess_min=check.ess_min)
+    table = compare(estimate, reference, tol=check.tol, ess_min=check.ess_min)
+    swapped = table.rename(reference="estimate", estimate="reference")
+    return swapped.assign(z=-table["z"])

@@ -1,0 +1,251 @@
+"""Does a closed form agree with draws? Three answers: agree, disagree, inconclusive.
+
+For every entry of every named quantity, with posterior draws of mean m̂, standard
+deviation s and effective sample size E (of the *mean*, not the bulk: the bulk one
+raises the false-alarm rate of squares and log-normals several times), and a
+reference value r whose own Monte Carlo error is e (0 when exact):
+
+    z = (m̂ - r) / mcse,    mcse² = s²/E + e².                                   (1)
+
+The m two-sided p-values are adjusted by Holm's method, so that all entries together
+raise a false alarm with probability at most α. A test that does not reject proves
+nothing by itself; what proves something is that a difference worth finding would
+have been found. The smallest shift found with the stated power is, in posterior sd,
+
+    detectable = (z_{1-α/(2m)} + z_{power}) mcse / s.                           (2)
+
+An entry *disagrees* when its adjusted p-value is below α, *agrees* when it is not and
+(2) is at most ``tol``, and is *inconclusive* otherwise, or when R-hat and E say that
+(1) cannot be trusted. So a weak run never passes.
+
+References
+----------
+Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Stat. 1979.
+Vehtari et al., "Rank-normalization, folding, and localization: an improved R-hat",
+Bayesian Analysis 2021.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+from probmetric.inference.agreement_draws import (
+    align,
+    entry_names,
+    flatten,
+    select,
+    summarise,
+)
+from probmetric.inference.agreement_verdict import (
+    check_level,
+    check_positive,
+    holm,
+    overall,
+)
+
+__all__ = ["compare", "distance"]
+
+
+def compare(
+    reference: "Mapping[str, Any] | xr.Dataset | xr.DataTree",
+    draws: "xr.Dataset | xr.DataTree",
+    *,
+    reference_mcse: Mapping[str, Any] | None = None,
+    alpha: float = 0.01,
+    power: float = 0.9,
+    tol: float | int = 0.1,
+    rhat_max: float = 1.01,
+    ess_min: float | int = 1000,
+) -> xr.Dataset:
+    """Judge a reference against posterior draws, entry by entry.
+
+    Parameters
+    ----------
+    reference : mapping of str to array, or Dataset or DataTree of draws
+        Posterior means by name (name a functional of the parameters to compare its
+        mean), or draws from another run, whose own means, Monte Carlo errors, R-hat
+        and effective sample sizes then count as well. Its names decide what is
+        compared.
+    draws : Dataset or DataTree
+        Draws with dims ``chain`` (at least 2) and ``draw``; of a DataTree, the
+        group ``posterior``.
+    reference_mcse : mapping of str to array, optional
+        Monte Carlo errors of the reference values, where they have one.
+    alpha : float in (0, 1), default=0.01
+        Family-wise false-alarm rate over all entries.
+    power : float in (0, 1), default=0.9
+        Probability with which a shift of ``tol`` must be found.
+    tol : float, default=0.1
+        Shift worth finding, in posterior standard deviations.
+    rhat_max : float, default=1.01
+        R-hat must be below.
+    ess_min : float, default=1000
+        Effective sample size of the mean must reach this. With 400 the false-alarm
+        rate of a log-normal was measured at eight times the nominal one.
+
+    Returns
+    -------
+    Dataset
+        Over ``entry``: reference, estimate, sd, mcse, ess, rhat, z, p_holm,
+        detectable, verdict; attributes alpha, power, tol, m, z_crit, verdict (the
+        worst one). Constant draws are compared to a thousand roundings, not by z.
+
+    Raises
+    ------
+    ValueError
+        Names missing from ``draws``, unequal shapes, missing dims, fewer than 2
+        chains or 4 draws, NaN or infinity, a level outside its range.
+
+    Notes
+    -----
+    Means only: two posteriors with equal means and different widths agree. Name
+    squares, quantiles' indicators or the log likelihood to compare more.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> rng = np.random.default_rng(0)
+    >>> draws = xr.Dataset({"a": (("chain", "draw"), rng.normal(size=(4, 2000)))})
+    >>> compare({"a": 0.0}, draws).attrs["verdict"]
+    'agree'
+    >>> compare({"a": 0.5}, draws).attrs["verdict"]
+    'disagree'
+    """
+    check_level("alpha", alpha)
+    check_level("power", power)
+    check_positive(tol=tol, rhat_max=rhat_max, ess_min=ess_min)
+    if isinstance(reference, xr.Dataset | xr.DataTree):
+        if reference_mcse is not None:
+            raise ValueError(
+                "reference_mcse: wanted None where the reference is draws (their own "
+                "error counts), got a mapping"
+            )
+        other = select(reference, None, "reference")
+        table = align(other, select(draws, list(other), "draws"), "draws")
+        ours, theirs = summarise(table), summarise(other)
+        values, error, constant = theirs.estimate, theirs.mcse, theirs.constant
+        usable = (theirs.rhat < rhat_max) & (theirs.ess >= ess_min)
+    else:
+        table = select(draws, list(reference), "draws")
+        ours = summarise(table)
+        values = flatten(reference, table, "reference")
+        error = np.zeros_like(values)
+        if reference_mcse is not None:
+            error = flatten(reference_mcse, table, "reference_mcse")
+        if np.any(error < 0):
+            raise ValueError("reference_mcse: wanted numbers >= 0, got a negative one")
+        constant, usable = error == 0, np.full(values.shape, True)
+    constant = constant & ours.constant
+    usable &= (ours.rhat < rhat_max) & (ours.ess >= ess_min)
+
+    mcse = np.hypot(ours.mcse, error)  # Eq. (1)
+    gap = ours.estimate - values
+    z = np.divide(gap, mcse, out=np.full_like(gap, np.nan), where=~constant)
+    p_holm = holm(2 * stats.norm.sf(np.abs(z)))
+    m = int(np.sum(~constant))
+    z_crit = float(stats.norm.isf(alpha / 2 / max(m, 1)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        detectable = (z_crit + stats.norm.isf(1 - power)) * mcse / ours.sd  # Eq. (2)
+    rounding = 1e3 * ours.eps * np.abs(values)
+    verdict = np.select(
+        [
+            constant & (np.abs(gap) <= rounding),
+            constant,
+            ~usable,
+            p_holm < alpha,
+            detectable <= tol,
+        ],
+        ["agree", "disagree", "inconclusive", "disagree", "agree"],
+        "inconclusive",
+    )
+    columns = {
+        "reference": values,
+        "estimate": ours.estimate,
+        "sd": ours.sd,
+        "mcse": mcse,
+        "ess": ours.ess,
+        "rhat": ours.rhat,
+        "z": z,
+        "p_holm": p_holm,
+        "detectable": np.where(constant, 0.0, detectable),
+        "verdict": verdict,
+    }
+    result = _table(columns, entry_names(table))
+    result.attrs = {
+        "alpha": alpha,
+        "power": power,
+        "tol": tol,
+        "m": m,
+        "z_crit": z_crit,
+        "verdict": overall(verdict),
+    }
+    return result
+
+
+def distance(
+    reference: "xr.Dataset | xr.DataTree", draws: "xr.Dataset | xr.DataTree"
+) -> xr.Dataset:
+    """Measure how far an approximation lies from reference draws; no verdict.
+
+    An approximation is never *right*, so it cannot agree: it has a distance.
+
+    Parameters
+    ----------
+    reference : Dataset or DataTree
+        Draws with dims chain (at least 2) and draw, of NUTS for instance. Its names
+        decide what is measured.
+    draws : Dataset or DataTree
+        Draws of the approximation; one chain of independent draws will do.
+
+    Returns
+    -------
+    Dataset
+        Over ``entry``: reference, estimate (means), sd (of the reference), shift
+        (difference of means, in sd of the reference), log_sd_ratio (natural log of
+        approximate over reference sd), their Monte Carlo errors shift_mcse and
+        log_sd_ratio_mcse, and ess and rhat of the *reference*. Entries constant on
+        both sides and equal have distance 0; other constants an infinite one.
+
+    Raises
+    ------
+    ValueError
+        As ``compare``.
+    """
+    other = select(reference, None, "reference")
+    table = align(other, select(draws, list(other), "draws", min_chains=1), "draws")
+    ours, theirs = summarise(table), summarise(other)
+    gap = ours.estimate - theirs.estimate
+    equal = ours.constant & theirs.constant & np.isclose(gap, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shift = np.where(theirs.constant, np.inf, gap / theirs.sd)
+        log_ratio = np.log(ours.sd) - np.log(theirs.sd)
+        shift_mcse = np.hypot(ours.mcse, theirs.mcse) / theirs.sd
+        log_ratio_mcse = np.hypot(ours.sd_mcse / ours.sd, theirs.sd_mcse / theirs.sd)
+    columns = {
+        "shift": shift,
+        "shift_mcse": shift_mcse,
+        "log_sd_ratio": log_ratio,
+        "log_sd_ratio_mcse": log_ratio_mcse,
+    }
+    columns = {name: np.where(equal, 0.0, column) for name, column in columns.items()}
+    return _table(
+        {
+            "reference": theirs.estimate,
+            "estimate": ours.estimate,
+            "sd": theirs.sd,
+            **columns,
+            "ess": theirs.ess,
+            "rhat": theirs.rhat,
+        },
+        entry_names(other),
+    )
+
+
+def _table(columns: Mapping[str, np.ndarray], entries: list[str]) -> xr.Dataset:
+    return xr.Dataset(
+        {name: ("entry", column) for name, column in columns.items()},
+        {"entry": entries},
+    )

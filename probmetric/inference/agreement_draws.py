@@ -1,0 +1,177 @@
+"""Draws as a table: which entries there are, and what each one's draws say.
+
+A quantity of shape (d, d) is d² *entries*, named by its coordinates:
+``M[alcohol, ash]``. R-hat, effective sample sizes and Monte Carlo errors are ArviZ's.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+__all__ = ["Summary", "align", "entry_names", "flatten", "select", "summarise"]
+
+SAMPLE_DIMS = ("chain", "draw")
+
+
+class Summary(NamedTuple):
+    """Statistics of draws, one number an entry; all of shape (m,).
+
+    ``ess`` is the effective sample size of the mean; ``sd_mcse`` the Monte Carlo
+    error of ``sd``; ``constant`` says that all draws are one number; ``eps`` is the
+    rounding unit of the draws.
+    """
+
+    estimate: np.ndarray
+    sd: np.ndarray
+    mcse: np.ndarray
+    sd_mcse: np.ndarray
+    ess: np.ndarray
+    rhat: np.ndarray
+    constant: np.ndarray
+    eps: np.ndarray
+
+
+def select(
+    draws: "xr.Dataset | xr.DataTree",
+    names: Sequence[Any] | None,
+    argument: str,
+    *,
+    min_chains: int = 2,
+) -> xr.Dataset:
+    """Return named variables of draws, sample dims first; see ``compare`` for errors.
+
+    Parameters
+    ----------
+    draws : Dataset or DataTree
+        Of a DataTree, the group ``posterior`` is read.
+    names : sequence of str or None
+        Variables wanted; None takes all.
+    argument : str
+        Name of the argument in error messages.
+    min_chains : int, default=2
+        R-hat needs two.
+    """
+    if isinstance(draws, xr.DataTree):
+        if "posterior" not in draws.children:
+            raise ValueError(
+                f"{argument}: wanted a DataTree with a group 'posterior', got groups "
+                f"{list(draws.children)}"
+            )
+        draws = draws["posterior"].to_dataset()
+    names = list(draws.data_vars) if names is None else list(names)
+    if not names:
+        raise ValueError(f"{argument}: wanted at least one quantity, got none")
+    missing = [name for name in names if name not in draws.data_vars]
+    if missing:
+        raise ValueError(
+            f"{argument}: wanted the quantities {names}, got none named {missing}; "
+            f"there are {list(draws.data_vars)}"
+        )
+    for name in names:
+        dims = draws[name].dims
+        if not set(SAMPLE_DIMS) <= set(dims):
+            raise ValueError(
+                f"{argument}: wanted {name!r} with dims 'chain' and 'draw', got {dims}"
+            )
+    table = draws[names].transpose(*SAMPLE_DIMS, ...)
+    n_chains, n_draws = table.sizes["chain"], table.sizes["draw"]
+    if n_chains < min_chains or n_draws < 4:
+        raise ValueError(
+            f"{argument}: wanted at least {min_chains} chain(s) of at least 4 draws, "
+            f"got {n_chains} of {n_draws}"
+        )
+    for name in names:
+        if not np.all(np.isfinite(table[name].to_numpy())):
+            raise ValueError(
+                f"{argument}: wanted finite draws, got NaN or inf in {name!r}"
+            )
+    return table
+
+
+def align(reference: xr.Dataset, draws: xr.Dataset, argument: str) -> xr.Dataset:
+    """Check that two tables have the same entries; return ``draws`` in that order."""
+    for name in reference.data_vars:
+        wanted, got = reference[name].shape[2:], draws[name].shape[2:]
+        if wanted != got:
+            raise ValueError(
+                f"{argument}: wanted {name!r} of shape {wanted}, got {got}"
+            )
+    return draws[list(reference.data_vars)]
+
+
+def flatten(values: Mapping[str, Any], table: xr.Dataset, argument: str) -> np.ndarray:
+    """Stack reference values in the order of the table's entries, shape (m,)."""
+    missing = [name for name in table.data_vars if name not in values]
+    if missing:
+        raise ValueError(f"{argument}: wanted a value for {missing}, got none")
+    columns: list[np.ndarray] = []
+    for name, draws in table.data_vars.items():
+        value = np.asarray(values[str(name)], float)
+        if value.shape != draws.shape[2:]:
+            raise ValueError(
+                f"{argument}: wanted {name!r} of shape {draws.shape[2:]}, got "
+                f"{value.shape}"
+            )
+        if not np.all(np.isfinite(value)):
+            raise ValueError(
+                f"{argument}: wanted finite values, got NaN or inf in {name!r}"
+            )
+        columns.append(value.ravel())
+    return np.concatenate(columns)
+
+
+def entry_names(table: xr.Dataset) -> list[str]:
+    """Name every entry by its coordinates, or its indices where there are none."""
+    names: list[str] = []
+    for name, draws in table.data_vars.items():
+        labels = [
+            [str(label) for label in draws.coords[dim].to_numpy()]
+            if dim in draws.coords
+            else [str(i) for i in range(draws.sizes[dim])]
+            for dim in draws.dims[2:]
+        ]
+        names += [
+            f"{name}[{', '.join(at)}]" if at else str(name) for at in product(*labels)
+        ]
+    return names
+
+
+def summarise(table: xr.Dataset) -> Summary:
+    """Summarise draws, entries stacked in the order of ``entry_names``."""
+    # ArviZ's statistics take a second to import and only comparisons need them.
+    from arviz_stats.base.array import array_stats
+
+    shape = (table.sizes["chain"], table.sizes["draw"], -1)
+    stacked = [draws.to_numpy().reshape(shape) for draws in table.data_vars.values()]
+    eps = [
+        np.full(a.shape[2], np.finfo(a.dtype).eps if a.dtype.kind == "f" else 0.0)
+        for a in stacked
+    ]
+    x = np.concatenate([a.astype(float) for a in stacked], 2)
+    constant = np.ptp(x, axis=(0, 1)) == 0
+    live = np.moveaxis(x[:, :, ~constant], 2, 0)
+
+    def spread(numbers: Any, fill: float) -> np.ndarray:
+        column = np.full(len(constant), fill)
+        column[~constant] = np.ravel(numbers)
+        return column
+
+    sd = live.std((1, 2), ddof=1)
+    # A chain that never moves has no variance to divide by: R-hat is then NaN or
+    # infinite, which no limit admits.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ess = array_stats.ess(live, method="mean")
+        rhat = array_stats.rhat(live) if shape[0] > 1 else np.full(len(live), np.nan)
+    return Summary(
+        estimate=np.where(constant, x[0, 0], x.mean((0, 1))),
+        sd=spread(sd, 0.0),
+        mcse=spread(sd / np.sqrt(ess), 0.0),
+        sd_mcse=spread(array_stats.mcse(live, method="sd"), 0.0),
+        ess=spread(ess, np.nan),
+        rhat=spread(rhat, np.nan),
+        constant=constant,
+        eps=np.concatenate(eps),
+    )

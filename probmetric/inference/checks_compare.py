@@ -1,0 +1,147 @@
+"""Two comparisons that ``judge`` needs beside ``compare``: of values, of distances."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from probmetric.inference.agreement import distance
+from probmetric.inference.agreement_verdict import overall
+
+__all__ = ["compare_values", "within_bound"]
+
+ESS_MIN = 400
+"""Reference draws that a distance needs: its Monte Carlo error is then 0.05 sd."""
+
+
+def compare_values(
+    reference: Mapping[str, Any],
+    estimate: Mapping[str, Any],
+    *,
+    rtol: float | int,
+    atol: float | int,
+    words: tuple[str, str] = ("agree", "disagree"),
+) -> xr.Dataset:
+    """Compare arrays by name: |estimate - reference| ≤ atol + rtol max|reference|.
+
+    Parameters
+    ----------
+    reference, estimate : mapping of str to array
+        Equal shapes under each name of ``reference``. Infinities agree with equal
+        infinities only; NaN agrees with nothing.
+    rtol, atol : float
+        Tolerances, relative to the largest finite entry of the named reference
+        array, and absolute.
+    words : pair of str
+        Verdicts when the tolerance is kept, and when not.
+
+    Returns
+    -------
+    Dataset
+        One entry a name: reference and estimate where they differ most, error
+        (relative to the largest entry, absolute if that is 0), verdict.
+
+    Raises
+    ------
+    ValueError
+        No names, missing names, unequal shapes, NaN in the reference.
+    """
+    if not reference:
+        raise ValueError("reference: wanted at least one quantity, got none")
+    rows: list[tuple[float, float, float, str]] = []
+    for name, wanted in reference.items():
+        if name not in estimate:
+            raise ValueError(
+                f"estimate: wanted a value named {name!r}, got {list(estimate)}"
+            )
+        r, e = np.asarray(wanted, float), np.asarray(estimate[name], float)
+        if r.shape != e.shape or not r.size:
+            raise ValueError(
+                f"estimate: wanted {name!r} of shape {r.shape} (not empty), got "
+                f"{e.shape}"
+            )
+        if np.isnan(r).any():
+            raise ValueError(f"reference: wanted numbers, got NaN in {name!r}")
+        with np.errstate(invalid="ignore"):
+            gap = np.where(r == e, 0.0, np.abs(e - r))
+        scale = np.max(np.abs(r), where=np.isfinite(r), initial=0.0)
+        # argmax sees a NaN as the largest, which is where it should point.
+        worst = np.unravel_index(np.argmax(gap), gap.shape)
+        kept = bool(gap[worst] <= atol + rtol * scale)
+        rows.append(
+            (
+                float(r[worst]),
+                float(e[worst]),
+                float(gap[worst] / scale if scale else gap[worst]),
+                words[0] if kept else words[1],
+            )
+        )
+    names = ("reference", "estimate", "error", "verdict")
+    table = xr.Dataset(
+        {
+            name: ("entry", np.array(column))
+            for name, column in zip(names, zip(*rows, strict=True), strict=True)
+        },
+        {"entry": list(reference)},
+    )
+    table.attrs["verdict"] = overall(table["verdict"])
+    return table
+
+
+def within_bound(
+    reference: "xr.Dataset | xr.DataTree",
+    draws: "xr.Dataset | xr.DataTree",
+    bound: float | int,
+) -> xr.Dataset:
+    """Judge an approximation's distance from reference draws against a bound.
+
+    Parameters
+    ----------
+    reference, draws : Dataset or DataTree
+        As in ``distance``. A PSIS k-hat is read from ``draws.attrs["khat"]``; it is
+        reported, not judged.
+    bound : float
+        Largest |shift of the mean| in posterior sd, and |log ratio of sd|.
+
+    Returns
+    -------
+    Dataset
+        Two entries a quantity, "mean of M[0, 0]" and "log sd of M[0, 0]": reference,
+        estimate, error (the signed distance), khat, verdict "within", "outside", or
+        "inconclusive" where the reference has R-hat ≥ 1.01 or fewer than 400
+        effective draws, or where three Monte Carlo errors reach across the bound.
+    """
+    table = distance(reference, draws)
+    usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)
+    # A constant has no R-hat and no effective size; its distance is 0 or infinite.
+    usable = usable.to_numpy() | (table["sd"].to_numpy() == 0)
+    parts: list[xr.Dataset] = []
+    for label, name in (("mean of", "shift"), ("log sd of", "log_sd_ratio")):
+        error = table[name].to_numpy()
+        mcse = table[f"{name}_mcse"].to_numpy()
+        size = np.abs(error)
+        verdict = np.select(
+            [
+                usable & (size + 3 * mcse <= bound),
+                usable & ((size - 3 * mcse > bound) | np.isinf(size)),
+            ],
+            ["within", "outside"],
+            "inconclusive",
+        )
+        parts.append(
+            xr.Dataset(
+                {
+                    "reference": ("entry", table["reference"].to_numpy()),
+                    "estimate": ("entry", table["estimate"].to_numpy()),
+                    "error": ("entry", error),
+                    "verdict": ("entry", verdict),
+                },
+                {"entry": [f"{label} {entry}" for entry in table["entry"].to_numpy()]},
+            )
+        )
+    result = xr.concat(parts, "entry")
+    khat = float(draws.attrs.get("khat", np.nan))
+    result["khat"] = ("entry", np.full(result.sizes["entry"], khat))
+    result.attrs["verdict"] = overall(result["verdict"])
+    return result

@@ -1,0 +1,199 @@
+"""``compare`` and ``distance``: their errors happen as often as they say."""
+
+import jax
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+from probmetric.inference.agreement import compare, distance
+
+
+def dataset(**arrays):
+    """Draws whose axes after chain and draw get names of their own."""
+    return xr.Dataset(
+        {
+            name: (("chain", "draw", *(f"{name}_{i}" for i in range(a.ndim - 2))), a)
+            for name, a in arrays.items()
+        }
+    )
+
+
+def autoregressive(rng, rho, shape):
+    """Stationary AR(1) chains with unit variance: (chain, draw, entries)."""
+    noise = rng.normal(size=shape) * np.sqrt(1 - rho**2)
+    x = np.empty(shape)
+    x[:, 0] = rng.normal(size=(shape[0], *shape[2:]))
+    for t in range(1, shape[1]):
+        x[:, t] = rho * x[:, t - 1] + noise[:, t]
+    return x
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(2)
+
+
+def test_family_wise_false_alarms_on_autoregressive_draws_keep_their_level(rng):
+    # Nominal 0.05 over 8 entries; ESS of the mean about 2700. Squares as well.
+    alpha, n_runs, alarms = 0.05, 100, 0
+    for _ in range(n_runs):
+        x = autoregressive(rng, 0.5, (4, 2000, 4))
+        draws = dataset(x=x, square=x**2)
+        table = compare({"x": np.zeros(4), "square": np.ones(4)}, draws, alpha=alpha)
+        alarms += table.attrs["verdict"] == "disagree"
+    # This test's own false-alarm rate is below 1e-3.
+    assert alarms <= stats.binom.isf(1e-3, n_runs, alpha)
+
+
+def test_a_shift_of_the_stated_size_is_found_with_the_stated_power(rng):
+    shift, n_runs, found = 0.1, 60, 0
+    for _ in range(n_runs):
+        draws = dataset(x=rng.normal(size=(4, 440, 3)))
+        table = compare({"x": np.array([shift, 0, 0])}, draws, tol=shift)
+        found += str(table["verdict"].to_numpy()[0]) == "disagree"
+        detectable = table["detectable"].to_numpy()[0]
+    assert detectable == pytest.approx(shift, rel=0.15)  # the run is sized for it
+    assert found >= stats.binom.ppf(1e-3, n_runs, 0.8)
+
+
+def test_a_weak_run_is_inconclusive_and_never_agrees(rng):
+    draws = dataset(x=rng.normal(size=(4, 300)))
+    assert compare({"x": 0.0}, draws, ess_min=100).attrs["verdict"] == "inconclusive"
+
+
+def test_a_run_below_the_effective_sample_size_is_inconclusive_even_when_far_off(rng):
+    draws = dataset(x=autoregressive(rng, 0.95, (4, 1000)))
+    assert compare({"x": 5.0}, draws).attrs["verdict"] == "inconclusive"
+
+
+def test_chains_that_do_not_mix_are_inconclusive(rng):
+    x = rng.normal(size=(4, 2000)) + np.array([0, 0, 0, 0.5])[:, None]
+    assert compare({"x": 0.125}, dataset(x=x)).attrs["verdict"] == "inconclusive"
+
+
+def test_a_stuck_chain_is_inconclusive(rng):
+    x = np.repeat(rng.normal(size=(4, 1)), 2000, 1)
+    assert compare({"x": x.mean()}, dataset(x=x)).attrs["verdict"] == "inconclusive"
+
+
+def test_good_draws_agree_with_the_true_mean_and_disagree_with_a_shifted_one(rng):
+    draws = dataset(x=rng.normal(3.0, 2.0, size=(4, 3000, 2)))
+    table = compare({"x": np.array([3.0, 3.3])}, draws)
+    assert table["verdict"].to_numpy().tolist() == ["agree", "disagree"]
+    assert table.attrs["verdict"] == "disagree"
+
+
+def test_z_is_the_plain_one_on_independent_draws(rng):
+    x = rng.normal(size=(4, 2500))
+    table = compare({"x": 0.0}, dataset(x=x))
+    plain = x.mean() / (x.std(ddof=1) / np.sqrt(x.size))
+    np.testing.assert_allclose(table["z"].to_numpy()[0], plain, rtol=0.05)
+
+
+def test_constants_are_compared_exactly_and_do_not_count_among_the_tests(rng):
+    draws = dataset(x=rng.normal(size=(4, 3000)), c=np.full((4, 3000), 0.1))
+    exact = compare({"x": 0.0, "c": 0.1}, draws)
+    assert (exact.attrs["verdict"], exact.attrs["m"]) == ("agree", 1)
+    assert compare({"x": 0.0, "c": 0.1001}, draws).attrs["verdict"] == "disagree"
+
+
+def test_a_reference_of_draws_counts_with_its_own_error(rng):
+    ours, theirs = dataset(x=rng.normal(size=(4, 3000))), rng.normal(size=(4, 6000))
+    table = compare(dataset(x=theirs), ours)
+    alone = compare({"x": theirs.mean()}, ours)
+    ratio = table["mcse"].to_numpy()[0] / alone["mcse"].to_numpy()[0]
+    assert ratio == pytest.approx(np.sqrt(1.5), rel=0.1)
+
+
+def test_an_unusable_reference_run_is_inconclusive(rng):
+    weak = dataset(x=autoregressive(rng, 0.95, (4, 1000)))
+    verdict = compare(weak, dataset(x=rng.normal(size=(4, 3000)))).attrs["verdict"]
+    assert verdict == "inconclusive"
+
+
+def test_a_reference_error_widens_the_comparison(rng):
+    draws = dataset(x=rng.normal(size=(4, 3000)))
+    far = compare({"x": 0.2}, draws)
+    wide = compare({"x": 0.2}, draws, reference_mcse={"x": 0.1})
+    assert far.attrs["verdict"] == "disagree"
+    assert wide.attrs["verdict"] == "inconclusive"
+
+
+def test_a_datatree_is_read_and_entries_carry_its_coordinates(rng):
+    draws = xr.Dataset(
+        {"M": (("chain", "draw", "feature"), rng.normal(size=(4, 2000, 2)))},
+        {"feature": ["ash", "hue"]},
+    )
+    tree = xr.DataTree.from_dict({"posterior": draws})
+    table = compare({"M": np.zeros(2)}, tree)
+    assert table["entry"].to_numpy().tolist() == ["M[ash]", "M[hue]"]
+
+
+def test_axes_may_come_in_any_order(rng):
+    draws = dataset(x=rng.normal(size=(4, 2000, 3)))
+    turned = draws.transpose("x_0", "draw", "chain")
+    xr.testing.assert_identical(
+        compare({"x": np.zeros(3)}, draws), compare({"x": np.zeros(3)}, turned)
+    )
+
+
+BAD = {
+    "missing name": (lambda d: compare({"q": 0.0}, d), "draws: .*'q'"),
+    "wrong shape": (lambda d: compare({"x": np.zeros(2)}, d), "reference: .*shape"),
+    "nan reference": (lambda d: compare({"x": np.nan}, d), "reference: .*finite"),
+    "nan draws": (lambda d: compare({"x": 0.0}, d.where(d > 0)), "draws: .*finite"),
+    "no chain": (lambda d: compare({"x": 0.0}, d.rename(chain="run")), "draws: .*dims"),
+    "one chain": (lambda d: compare({"x": 0.0}, d.isel(chain=[0])), "draws: .*chain"),
+    "few draws": (lambda d: compare({"x": 0.0}, d.isel(draw=[0, 1])), "draws: .*draws"),
+    "empty": (lambda d: compare({}, d), "draws: wanted at least one"),
+    "alpha": (lambda d: compare({"x": 0.0}, d, alpha=0.0), "alpha"),
+    "power": (lambda d: compare({"x": 0.0}, d, power=1.0), "power"),
+    "tol": (lambda d: compare({"x": 0.0}, d, tol=0.0), "tol"),
+    "mcse name": (
+        lambda d: compare({"x": 0.0}, d, reference_mcse={}),
+        "reference_mcse: .*'x'",
+    ),
+    "mcse sign": (
+        lambda d: compare({"x": 0.0}, d, reference_mcse={"x": -1.0}),
+        "reference_mcse: .*negative",
+    ),
+    "mcse of draws": (
+        lambda d: compare(d, d, reference_mcse={"x": 0.0}),
+        "reference_mcse",
+    ),
+    "no group": (
+        lambda d: compare({"x": 0.0}, xr.DataTree.from_dict({"prior": d})),
+        "draws: .*posterior",
+    ),
+    "distance": (lambda d: distance(d, d.rename(x="y")), "draws: .*'x'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_by_the_name_of_its_argument(case, rng):
+    call, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        call(dataset(x=rng.normal(size=(4, 100))))
+
+
+def test_distance_is_the_shift_in_sd_and_the_log_ratio_of_sd(rng):
+    reference = dataset(x=rng.normal(1.0, 2.0, size=(4, 20_000)))
+    approximation = dataset(x=rng.normal(2.0, 1.0, size=(1, 40_000)))
+    table = distance(reference, approximation)
+    for name, truth in (("shift", 0.5), ("log_sd_ratio", -np.log(2))):
+        error = table[f"{name}_mcse"].to_numpy()[0]
+        assert 0 < error < 0.02
+        # Four standard errors: false-alarm rate 6e-5 each.
+        assert abs(table[name].to_numpy()[0] - truth) < 4 * error
+
+
+def test_distance_never_speaks_of_agreement(rng):
+    draws = dataset(x=rng.normal(size=(4, 100)))
+    assert "verdict" not in distance(draws, draws)
+
+
+def test_jax_draws_are_accepted():
+    key = jax.random.key(0)
+    draws = dataset(x=np.asarray(jax.random.normal(key, (4, 4000))))
+    assert compare({"x": 0.0}, draws).attrs["verdict"] == "agree"

@@ -1,0 +1,187 @@
+"""``judge`` chooses the right comparison and can always say no."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from probmetric.data import Points
+from probmetric.inference.calibration_uniformity import uniformity
+from probmetric.inference.checks import Check, Problem, Ranks, judge, uniform
+
+PROBLEM = Problem("toy", params=None, data=Points(np.zeros((1, 1))))
+
+
+def constant(value):
+    return lambda problem: value
+
+
+def draws(loc=0.0, scale=1.0, n=3000, seed=0, **attrs):
+    x = np.random.default_rng(seed).normal(loc, scale, size=(4, n))
+    return xr.Dataset({"x": (("chain", "draw"), x)}, attrs=attrs)
+
+
+def exact(reference, estimate, control=None, **options):
+    return Check(
+        "claim",
+        "exact",
+        constant(reference),
+        constant(estimate),
+        {"wrong": constant(control)},
+        **options,
+    )
+
+
+def approximate(reference, estimate, bound):
+    return Check("claim", "approximate", constant(reference), constant(estimate),
+                 bound=bound)  # fmt: skip
+
+
+def test_values_within_tolerance_agree_and_the_control_is_rejected():
+    check = exact(
+        {"a": np.ones(3)}, {"a": np.ones(3) + 1e-12}, {"a": np.ones(3) + 1e-6}
+    )
+    assert judge(check, PROBLEM).attrs["verdict"] == "agree"
+    assert judge(check, PROBLEM, control="wrong").attrs["verdict"] == "disagree"
+
+
+def test_values_report_where_they_differ_most():
+    table = judge(
+        exact({"a": np.array([1.0, 2.0])}, {"a": np.array([1.0, 2.5])}), PROBLEM
+    )
+    assert float(table["estimate"][0]) == 2.5
+    assert float(table["error"][0]) == 0.25
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_never_agrees(bad):
+    check = exact({"a": np.ones(2)}, {"a": np.array([1.0, bad])}, rtol=1.0)
+    assert judge(check, PROBLEM).attrs["verdict"] == "disagree"
+
+
+def test_equal_infinities_agree():
+    check = exact({"a": np.array([1.0, -np.inf])}, {"a": np.array([1.0, -np.inf])})
+    assert judge(check, PROBLEM).attrs["verdict"] == "agree"
+
+
+@pytest.mark.parametrize(
+    "reference, estimate, word",
+    [
+        ({"x": 0.0}, draws(), "agree"),
+        ({"x": 0.5}, draws(), "disagree"),
+        (draws(), {"x": 0.0}, "agree"),
+        (draws(), {"x": 0.5}, "disagree"),
+        (draws(n=6000), draws(seed=1, n=6000), "agree"),
+        (draws(), draws(0.5, seed=1), "disagree"),
+        (draws(n=200), draws(seed=1), "inconclusive"),
+    ],
+)
+def test_draws_are_compared_by_z_scores_on_either_side(reference, estimate, word):
+    assert judge(exact(reference, estimate), PROBLEM).attrs["verdict"] == word
+
+
+def test_the_sign_of_z_is_that_of_estimate_minus_reference():
+    assert float(judge(exact(draws(), {"x": 0.5}), PROBLEM)["z"][0]) > 0
+    assert float(judge(exact({"x": 0.5}, draws()), PROBLEM)["z"][0]) < 0
+
+
+def test_an_approximation_is_within_or_outside_its_bound_and_reports_its_k_hat():
+    table = judge(approximate(draws(), draws(0.1, 1.1, seed=1, khat=0.4), 0.3), PROBLEM)
+    assert table.attrs["verdict"] == "within"
+    assert float(table["khat"][0]) == 0.4
+    far = approximate(draws(), draws(0.6, seed=1), 0.3)
+    narrow = approximate(draws(), draws(0.0, 0.5, seed=1), 0.3)
+    assert judge(far, PROBLEM).attrs["verdict"] == "outside"
+    assert judge(narrow, PROBLEM).attrs["verdict"] == "outside"
+
+
+def test_an_approximation_is_not_judged_by_a_weak_reference():
+    check = approximate(draws(n=50), draws(seed=1), 0.3)
+    assert judge(check, PROBLEM).attrs["verdict"] == "inconclusive"
+
+
+def test_uniform_ranks_agree_and_leaning_ranks_disagree():
+    rng = np.random.default_rng(0)
+    flat = Ranks({"a": rng.integers(0, 100, 400)}, 99)
+    lean = Ranks({"a": np.minimum(99, rng.integers(0, 100, 400) + 10)}, 99)
+    check = exact(None, flat, lean)
+    check = Check("c", "exact", uniform, check.estimate, check.controls)
+    assert judge(check, PROBLEM).attrs["verdict"] == "agree"
+    assert judge(check, PROBLEM, control="wrong").attrs["verdict"] == "disagree"
+
+
+def test_ranks_of_a_right_mean_and_a_wrong_width_are_rejected_by_their_shape():
+    rng = np.random.default_rng(0)
+    u_shaped = np.rint(99 * rng.beta(0.6, 0.6, 400)).astype(int)
+    table = uniformity(Ranks({"a": u_shaped}, 99))
+    words = table["verdict"].to_numpy().tolist()
+    assert words == ["agree", "disagree"]
+
+
+def test_few_simulations_are_inconclusive():
+    rng = np.random.default_rng(0)
+    table = uniformity(Ranks({"a": rng.integers(0, 100, 60)}, 99))
+    assert table.attrs["verdict"] == "inconclusive"
+
+
+def test_the_detectable_shift_of_ranks_is_that_of_normal_posteriors():
+    # Posterior N(m, 1), draws shifted by the detectable size: power 0.9 on the mean.
+    rng = np.random.default_rng(1)
+    n, size, found = 400, None, 0
+    for _ in range(100):
+        truth = rng.normal(size=n)
+        shift = 0.0 if size is None else size
+        x = rng.normal(shift, size=(99, n))
+        table = uniformity(Ranks({"a": np.sum(x < truth, 0)}, 99))
+        found += size is not None and str(table["verdict"].to_numpy()[0]) == "disagree"
+        size = float(table["detectable"][0])
+    assert 0.75 * 99 <= found < 99  # 0.9 stated; 5 standard errors below
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        Ranks({}, 9),
+        Ranks({"a": np.array([0, 10])}, 9),
+        Ranks({"a": np.array([0.5])}, 9),
+        Ranks({"a": np.array([[1]])}, 9),
+    ],
+)
+def test_what_is_no_rank_is_refused(ranks):
+    with pytest.raises(ValueError, match="ranks: wanted"):
+        uniformity(ranks)
+
+
+def test_an_exact_check_without_a_control_cannot_be_made():
+    with pytest.raises(ValueError, match="controls"):
+        Check("c", "exact", uniform, uniform)
+
+
+def test_an_unknown_control_is_refused():
+    with pytest.raises(ValueError, match="control: wanted one of"):
+        judge(exact({"a": 1.0}, {"a": 1.0}), PROBLEM, control="other")
+
+
+def test_a_given_reference_is_not_evaluated_again():
+    calls = []
+
+    def reference(problem):
+        calls.append(problem)
+        return {"a": 1.0}
+
+    check = Check("c", "exact", reference, constant({"a": 1.0}), {"w": constant(0)})
+    judge(check, PROBLEM, reference={"a": 1.0})
+    assert not calls
+
+
+@pytest.mark.parametrize(
+    "reference, estimate, message",
+    [
+        ({}, {}, "at least one"),
+        ({"a": 1.0}, {"b": 1.0}, "named 'a'"),
+        ({"a": 1.0}, {"a": np.ones(2)}, "shape"),
+        ({"a": np.nan}, {"a": 1.0}, "NaN"),
+    ],
+)
+def test_sides_that_cannot_be_compared_are_refused(reference, estimate, message):
+    with pytest.raises(ValueError, match=message):
+        judge(exact(reference, estimate), PROBLEM)
