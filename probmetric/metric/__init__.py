@@ -12,9 +12,10 @@ from jaxtyping import Float
 
 from probmetric.metric._mahalanobis import Link as Link
 from probmetric.metric._mahalanobis import Mahalanobis as Mahalanobis
+from probmetric.metric._pair_similarity import PairSimilarity as PairSimilarity
 from probmetric.typing import Array
 
-__all__ = ["Link", "Mahalanobis", "Metric"]
+__all__ = ["Link", "Mahalanobis", "Metric", "PairSimilarity"]
 
 
 @runtime_checkable

@@ -1,0 +1,221 @@
+"""Densities of one and of two observations under the two-stage normal mixture.
+
+A component k is drawn with probability c_k, a representative x ~ N(μ_k, B_k), and
+from it the query Q ~ N(x, W_k) and the database element Y ~ N(x, W'_k), usually with
+W' = W. (Yianilos: B = (1 - α) Σ, W = W' = α Σ.) Integrating x,
+
+    Pr(Q)    = Σ_k c_k N(Q; μ_k, B_k + W_k),                                      (1)
+    Pr(Q, Y) = Σ_k c_k N(Q - Y; 0, W_k + W'_k) N(m_k; μ_k, B_k + W_k∥W'_k),       (2)
+
+with the parallel sum W∥W' = W (W + W')⁻¹ W' and the weighted mean
+m_k = Y + W'_k (W_k + W'_k)⁻¹ (Q - Y). Given k, Q - Y and m_k are independent and the
+map (Q, Y) → (Q - Y, m_k) has Jacobian 1, so (2) is exact. It has no cancellation as
+W → 0. For W' = W it is the *mean-difference form* of EQ-2 of seed 002,
+
+    Pr(Q, Y) = Σ_k c_k N(Q - Y; 0, 2 W_k) N((Q + Y)/2; μ_k, B_k + W_k/2).
+
+W = 0 gives EQ-4 (queries are representatives) and W' = 0 gives EQ-5.
+
+For all pairs at once the regression of Q on Y costs one GEMM a component:
+
+    Pr(Q, Y | k) = N(Y; μ_k, S'_k) N(Q; μ_k + H_k (Y - μ_k), R_k),
+    S' = B + W',   H = B S'⁻¹,   R = W + H W',                                    (3)
+
+and, with T = chol(R)⁻¹, -½|T(Q-μ)|² - ½|TH(Y-μ)|² + T(Q-μ) · TH(Y-μ). The dot product
+cancels for small W; ``refine`` re-evaluates a short list by (2).
+
+Missing entries (NaN) are integrated out: a normal density restricted to its observed
+coordinates, written with the missing rows and columns replaced by the identity.
+Erratum Y3: the printed constant η of seed 002 is wrong by α^{-d} (1-α)^{-d/2}.
+"""
+
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.special import logsumexp
+from jaxtyping import Bool, Float
+
+from probmetric.linalg import logdet_chol, mahalanobis_sq
+from probmetric.typing import Array
+
+__all__ = [
+    "PairModel",
+    "Regression",
+    "blocks_logsumexp",
+    "log_components",
+    "log_components_missing",
+    "log_normal",
+    "log_pair_components",
+    "log_pair_components_missing",
+    "log_two_sources",
+    "regression",
+]
+
+LOG_2PI = 1.8378770664093453
+
+
+class PairModel(NamedTuple):
+    """log c (k,), μ (k, d), B (k, d, d), W of queries and W' of database elements."""
+
+    log_weights: Float[Array, "k"]
+    means: Float[Array, "k d"]
+    between: Float[Array, "k d d"]
+    noise: Float[Array, "k d d"]
+    noise_other: Float[Array, "k d d"]
+
+
+def log_normal(delta: Float[Array, "d"], cov: Float[Array, "d d"]) -> Float[Array, ""]:
+    """Return log N(delta; 0, cov), natural log."""
+    L = jnp.linalg.cholesky(cov)
+    d = delta.shape[-1]
+    return -0.5 * (d * LOG_2PI + logdet_chol(L) + mahalanobis_sq(L, delta))
+
+
+def _observed_normal(delta: Any, cov: Any) -> Any:
+    """Return log N over the coordinates of delta that are not NaN."""
+    seen = ~jnp.isnan(delta)
+    eye = jnp.eye(len(delta), dtype=cov.dtype)
+    restricted = jnp.where(seen[:, None] & seen, cov, eye)
+    n_missing = jnp.sum(~seen)
+    return (
+        log_normal(jnp.where(seen, delta, 0.0), restricted) + 0.5 * n_missing * LOG_2PI
+    )
+
+
+def _over_components(function: Any) -> Any:
+    return jax.vmap(function, in_axes=(0, 0, 0, 0, 0))
+
+
+def log_components(
+    model: PairModel, x: Float[Array, "d"], *, other: bool = False
+) -> Float[Array, "k"]:
+    """Return log c_k N(x; μ_k, S_k) for every component, Eq. (1).
+
+    ``other=True`` takes x as a database element, with its own instance noise.
+    """
+    noise = model.noise_other if other else model.noise
+    each = jax.vmap(lambda m, S: log_normal(x - m, S))
+    return model.log_weights + each(model.means, model.between + noise)
+
+
+def log_components_missing(
+    model: PairModel, x: Float[Array, "d"], *, other: bool = False
+) -> Float[Array, "k"]:
+    """Return what ``log_components`` does, with NaN entries of x integrated out."""
+    noise = model.noise_other if other else model.noise
+    each = jax.vmap(lambda m, S: _observed_normal(x - m, S))
+    return model.log_weights + each(model.means, model.between + noise)
+
+
+def log_pair_components(
+    model: PairModel, q: Float[Array, "d"], y: Float[Array, "d"]
+) -> Float[Array, "k"]:
+    """Return log Pr(Q, Y, k) for one pair, by the mean-difference form, Eq. (2)."""
+
+    def one(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+        total = jnp.linalg.cholesky(W + W2)
+        share = cho_solve((total, True), W2).T  # W' (W + W')⁻¹
+        parallel = share @ W
+        middle = y + share @ (q - y) - mean
+        spread = B + (parallel + parallel.T) / 2
+        return log_c + log_normal(q - y, W + W2) + log_normal(middle, spread)
+
+    return _over_components(one)(*model)
+
+
+def log_pair_components_missing(
+    model: PairModel, q: Float[Array, "d"], y: Float[Array, "d"]
+) -> Float[Array, "k"]:
+    """Return log Pr(Q, Y, k) for one pair with NaN entries integrated out.
+
+    From the 2d × 2d covariance of (Q, Y), which cancels where W is much smaller
+    than B: relative error about eps · ‖B‖/‖W‖.
+    """
+
+    def one(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+        joint = jnp.block([[B + W, B], [B, B + W2]])
+        return log_c + _observed_normal(jnp.concatenate([q - mean, y - mean]), joint)
+
+    return _over_components(one)(*model)
+
+
+class Regression(NamedTuple):
+    """Eq. (3) for every component: constants, and the maps of Q - μ and of Y - μ."""
+
+    constant: Float[Array, "k"]
+    means: Float[Array, "k d"]
+    T: Float[Array, "k d d"]
+    TH: Float[Array, "k d d"]
+    U: Float[Array, "k d d"]
+
+
+def regression(
+    model: PairModel,
+    seen_q: Bool[Array, "d"] | None = None,
+    seen_y: Bool[Array, "d"] | None = None,
+) -> Regression:
+    """Prepare Eq. (3), once for all pairs.
+
+    Parameters
+    ----------
+    model : PairModel
+    seen_q, seen_y : array of shape (d,), bool, optional
+        Coordinates present in every query, and in every database element. None:
+        all; then R = W + H W' is formed without cancellation.
+    """
+    eye = jnp.eye(model.means.shape[-1], dtype=model.means.dtype)
+
+    def pack(log_c: Any, mean: Any, S: Any, cross: Any, R_of: Any, n_seen: Any) -> Any:
+        """Finish from S', from B and from a function of H that gives R."""
+        L = jnp.linalg.cholesky(S)
+        H = cho_solve((L, True), cross.T).T
+        R = R_of(H)
+        root = jnp.linalg.cholesky((R + R.T) / 2)
+        T, U = (solve_triangular(A, eye, lower=True) for A in (root, L))
+        half_logdet = 0.5 * (logdet_chol(root) + logdet_chol(L))
+        constant = log_c - 0.5 * n_seen * LOG_2PI - half_logdet
+        return Regression(constant, mean, T, T @ H, U)
+
+    if seen_q is None or seen_y is None:
+
+        def full(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+            return pack(log_c, mean, B + W2, B, lambda H: W + H @ W2, 2 * len(mean))
+
+        return _over_components(full)(*model)
+
+    both_q, both_y = (jnp.outer(seen, seen) for seen in (seen_q, seen_y))
+    n_seen = jnp.sum(seen_q) + jnp.sum(seen_y)
+
+    def restricted(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+        cross = jnp.where(jnp.outer(seen_q, seen_y), B, 0.0)
+        S = jnp.where(both_y, B + W2, eye)
+        own = jnp.where(both_q, B + W, eye)
+        reg = pack(log_c, mean, S, cross, lambda H: own - H @ cross.T, n_seen)
+        # Whatever stands in a missing coordinate must not count.
+        return reg._replace(T=reg.T * seen_q, TH=reg.TH * seen_y, U=reg.U * seen_y)
+
+    return _over_components(restricted)(*model)
+
+
+def blocks_logsumexp(
+    terms: Float[Array, "*n k"], blocks: tuple[int, ...]
+) -> Float[Array, "*n models"]:
+    """Sum the components of each blended model; blocks are component counts."""
+    cuts = itertools.pairwise(itertools.accumulate(blocks, initial=0))
+    return jnp.stack([logsumexp(terms[..., a:b], -1) for a, b in cuts], -1)
+
+
+def log_two_sources(
+    log_weights: Float[Array, "k"],
+    terms_q: Float[Array, "*n k"],
+    terms_y: Float[Array, "*m k"],
+    blocks: tuple[int, ...],
+) -> Float[Array, "..."]:
+    """Return log Σ_n π_n Pr_n(Q) Pr_n(Y), from log c_k N(·; μ_k, S_k) of each."""
+    if len(blocks) <= 1:
+        return logsumexp(terms_q, -1) + logsumexp(terms_y, -1)
+    by_q, by_y = (blocks_logsumexp(t, blocks) for t in (terms_q, terms_y))
+    return logsumexp(by_q + by_y - blocks_logsumexp(log_weights, blocks), -1)
