@@ -1,0 +1,206 @@
+"""Classical multidimensional scaling: points whose distances resemble given ones.
+
+For dissimilarities D (n, n), with C = I - 11ᵀ/n and D² entry by entry:
+
+    M = -½ C D² C = V Λ Vᵀ                 (symmetric: real eigenvalues, M 1 = 0)   (1)
+    Q = V_k Λ_k^½                          (largest *positive* eigenvalues)         (2)
+    q = ½ Λ_k⁻¹ Q_kᵀ (diag(M) - d²)        (new object at dissimilarities d, Gower) (3)
+
+Q minimises the strain ‖M - QQᵀ‖_F over rank k. D is Euclidean exactly when M is
+positive semi-definite, and then n - 1 dimensions reproduce it. Otherwise some
+eigenvalues are *negative* (never complex, never missing: erratum P3); their share of
+Σ|λ| is reported, and two corrections add a constant to every entry off the diagonal
+that makes the smallest eigenvalue zero:
+
+    Lingoes    D² + 2 |λ_min|                                                       (4)
+    Cailliez   (D + c)²,  c = largest real eigenvalue of [[0, 2M], [-I, -4M₁]],
+               M₁ = -½ C D C                                                        (5)
+
+Errata of seed 003: P1 (M = VΛVᵀ); P2: averaging the Gram matrices anchored at each
+point is not classical MDS, it gives M + ½ mean(D²) 11ᵀ, equal only after centring;
+P3; P4 (all n eigenvectors give D back only if M is positive semi-definite).
+
+There is no generative story, hence no NumPyro model. The arithmetic is one dense or
+Lanczos eigenproblem on the host, where SciPy's LAPACK and ARPACK finish before JAX
+has compiled, and JAX has no Lanczos solver: this file is NumPy and SciPy.
+
+References
+----------
+Torgerson, "Multidimensional scaling: I. Theory and method", Psychometrika 1952.
+Gower, "Adding a point to vector diagrams in multivariate analysis", Biometrika 1968.
+Cailliez, "The analytical solution of the additive constant problem", 1983.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import eigh, eigvals
+
+from probmetric.data import Distances
+from probmetric.inference.mds_spectrum import Solver, double_centre, top_eigenpairs
+from probmetric.inference.results import Fit, Result
+from probmetric.metric import Mahalanobis
+from probmetric.typing import Array
+
+__all__ = [
+    "MDSParams",
+    "additive_constant",
+    "corrected_squares",
+    "embed_new",
+    "fit",
+    "to_metric",
+]
+
+type Correction = Literal["lingoes", "cailliez"] | None
+
+
+class MDSParams(NamedTuple):
+    """An embedding and the affine map that places new objects in it.
+
+    A new object at squared dissimilarities d² (m,) from the m reference objects is
+    placed at ``offset + coefficients (self_terms - d²)`` (Eq. 3); the reference
+    objects are all n, or the landmarks.
+
+    Attributes
+    ----------
+    embedding : array of shape (n, k)
+        Q. Each column is identified up to its sign (equal eigenvalues: a rotation).
+    eigenvalues : array of shape (k,)
+        Falling; zero where fewer than k are positive.
+    coefficients : array of shape (k, m)
+    self_terms : array of shape (m,)
+        diag(M).
+    offset : array of shape (k,)
+    constant : float
+        What the correction adds to D² (Lingoes) or D (Cailliez); 0 without one.
+    min_eigenvalue : float
+        Smallest eigenvalue of M *before* correction; NaN for landmarks.
+    negative_share : float
+        Σ|λ₋| / Σ|λ| before correction, in [0, 1); NaN where the solver did not
+        compute every eigenvalue.
+    """
+
+    embedding: Float[Array, "n k"]
+    eigenvalues: Float[Array, "k"]
+    coefficients: Float[Array, "k m"]
+    self_terms: Float[Array, "m"]
+    offset: Float[Array, "k"]
+    constant: float = 0.0
+    min_eigenvalue: float = float("nan")
+    negative_share: float = float("nan")
+
+
+def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
+    """Return what the correction adds off the diagonal: to D² or to D (Eqs. 4, 5).
+
+    Zero where D is Euclidean already. Cailliez solves a dense problem of size 2n.
+    """
+    if correction is None:
+        return 0.0
+    M = double_centre(np.square(D))
+    scale = np.abs(np.diag(M)).max()
+    lowest = float(eigh(M, eigvals_only=True, subset_by_index=[0, 0])[0])
+    if lowest >= -len(M) * np.finfo(M.dtype).eps * scale:
+        return 0.0
+    if correction == "lingoes":
+        return -2 * lowest
+    zero, one = np.zeros_like(M), np.eye(len(M), dtype=M.dtype)
+    roots = eigvals(np.block([[zero, 2 * M], [-one, -4 * double_centre(D)]]))
+    size = np.abs(roots).max()
+    return float(roots.real[np.abs(roots.imag) <= 1e-7 * size].max())
+
+
+def corrected_squares(
+    D: Float[Array, "m n"], constant: float, correction: Correction
+) -> Float[np.ndarray, "m n"]:
+    """Return the squared dissimilarities after a correction.
+
+    A dissimilarity of zero off a matrix' diagonal is taken to mean the same object
+    and stays zero, so that a reference object is placed where it was.
+    """
+    squares = np.square(np.asarray(D))
+    if correction is None or constant == 0.0:
+        return squares
+    shifted = squares + (constant if correction == "lingoes" else 0.0)
+    if correction == "cailliez":
+        shifted = np.square(np.asarray(D) + constant)
+    return np.where(squares > 0, shifted, 0.0)
+
+
+def fit(
+    data: Distances,
+    n_components: int = 2,
+    *,
+    correction: Correction = None,
+    solver: Solver = "auto",
+    tol: float | None = None,
+) -> Fit:
+    """Embed objects from their dissimilarities (Eqs. 1-5).
+
+    Parameters
+    ----------
+    data : Distances
+        D symmetric, non-negative, zero on the diagonal; checked by the estimator.
+    n_components : int
+        k, from 1 to n. Dimensions without a positive eigenvalue are zero.
+    correction : {None, "lingoes", "cailliez"}
+    solver : {"auto", "eigh", "lanczos"}
+    tol : float, optional
+        Eigenvalues up to ``tol`` times the largest count as zero. Default n · eps.
+
+    Returns
+    -------
+    Fit
+        ``params`` is an ``MDSParams``; ``objective`` is minus the strain's square
+        root ‖M - QQᵀ‖_F.
+    """
+    D = np.asarray(data.D)
+    tol = len(D) * float(np.finfo(D.dtype).eps) if tol is None else tol
+    constant = additive_constant(D, correction)
+    S = corrected_squares(D, constant, correction)
+    values, vectors, lowest, share = top_eigenpairs(S, n_components, solver=solver)
+    if constant > 0:  # the report is on what came in
+        _, _, lowest, share = top_eigenpairs(np.square(D), 1, solver=solver)
+    keep = values > tol * max(values[0], 0.0)
+    kept = np.where(keep, values, 0.0)
+    Q = vectors * np.sqrt(kept)
+    # Eq. (3): ½ Λ⁻¹ Qᵀ = ½ Λ^{-½} Vᵀ, zero in the padded dimensions.
+    inverse_root = np.divide(0.5, np.sqrt(kept), out=np.zeros_like(kept), where=keep)
+    rows = S.mean(1)
+    # ‖M - QQᵀ‖² = ‖M‖² - Σ kept²; ‖M‖² = ¼ (‖S‖² - 2n‖rows‖² + n² mean²).
+    n = len(S)
+    norm2 = 0.25 * (np.vdot(S, S) - 2 * n * rows @ rows + (n * rows.mean()) ** 2)
+    params = MDSParams(
+        embedding=Q,
+        eigenvalues=kept,
+        coefficients=(vectors * inverse_root).T,
+        self_terms=rows - rows.mean() / 2,  # diag(M) with a zero diagonal of D
+        offset=np.zeros_like(kept),
+        constant=constant,
+        min_eigenvalue=lowest,
+        negative_share=share,
+    )
+    return Fit(
+        params=params,
+        objective=-np.sqrt(np.maximum(np.asarray(norm2 - kept @ kept), 0.0)),
+        result=np.asarray(int(Result.CONVERGED)),
+        n_steps=np.asarray(0),
+        n_evaluations=np.asarray(1),
+        trace=np.empty(0, D.dtype),
+    )
+
+
+def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "m k"]:
+    """Place objects at (corrected) squared dissimilarities from the references."""
+    return params.offset + (params.self_terms - squares) @ params.coefficients.T
+
+
+def to_metric(params: MDSParams) -> Mahalanobis:
+    """Return the learned metric on profiles of squared dissimilarities.
+
+    Its points are rows d² (r,) of squared dissimilarities from the reference
+    objects; by Eq. (3) the distance of two rows under it is Euclid's distance
+    between the two places in the embedding.
+    """
+    return Mahalanobis(params.coefficients)

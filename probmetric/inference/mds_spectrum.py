@@ -1,0 +1,92 @@
+"""The spectrum of a doubly centred matrix, dense or by Lanczos.
+
+M = -½ C S C for squared dissimilarities S (n, n), C = I - 11ᵀ/n: see
+``inference.mds``, Eq. (1). Lanczos needs products M v only, and forms neither C nor
+a centred copy of S; the smallest eigenvalue comes from the largest of λ₁I - M.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from probmetric.typing import Array
+
+__all__ = ["Solver", "double_centre", "top_eigenpairs"]
+
+type Solver = Literal["auto", "eigh", "lanczos"]
+
+DENSE_LIMIT = 600
+"""Up to this n one dense eigenproblem is as fast as Lanczos and gives all of Λ."""
+
+
+def double_centre(A: Float[Array, "n n"]) -> Float[np.ndarray, "n n"]:
+    """Return -½ C A C without forming C (Eq. 1)."""
+    rows, columns = np.mean(A, 1), np.mean(A, 0)
+    centred = np.subtract(A, rows[:, None])
+    centred -= columns - rows.mean()
+    centred *= -0.5
+    return centred
+
+
+def _operator(
+    n: int, dtype: np.dtype, product: Callable[[np.ndarray], np.ndarray]
+) -> LinearOperator:
+    return cast("Any", LinearOperator)((n, n), matvec=product, dtype=dtype)
+
+
+def top_eigenpairs(
+    S: Float[Array, "n n"], k: int, *, solver: Solver = "auto"
+) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "n k"], float, float]:
+    """Find the k largest eigenvalues of M from squared dissimilarities S.
+
+    Parameters
+    ----------
+    S : array of shape (n, n)
+        Squared dissimilarities.
+    k : int
+        1 to n. Lanczos needs k < n.
+    solver : {"auto", "eigh", "lanczos"}
+        Dense, O(n³) with every eigenvalue; or Lanczos, O(n²) a product with S.
+
+    Returns
+    -------
+    eigenvalues (k,), falling; eigenvectors (n, k), largest entry of each positive;
+    smallest eigenvalue (under Lanczos to about 1e-4 of the largest); share of
+    negative eigenvalues in Σ|λ| (NaN under Lanczos).
+    """
+    squares = np.asarray(S)
+    n, eps = len(squares), float(np.finfo(squares.dtype).eps)
+    if solver == "auto":
+        solver = "eigh" if n <= DENSE_LIMIT or k > n // 10 else "lanczos"
+    if solver == "eigh":
+        values, vectors = eigh(double_centre(squares), overwrite_a=True)
+        size = np.abs(values).sum()
+        share = float(-values[values < 0].sum() / size) if size > 0 else 0.0
+        # The zero eigenvalue of the vector 1 comes out as rounding of either sign.
+        share = 0.0 if share <= n * eps else share
+        lowest = float(values[0])
+    else:
+
+        def product(v: np.ndarray) -> np.ndarray:
+            image = squares @ (v - v.mean(0))  # -½ C S (C v): no centred copy of S
+            return -0.5 * (image - image.mean(0))
+
+        start = np.random.default_rng(0).standard_normal(n).astype(squares.dtype)
+        operator = _operator(n, squares.dtype, product)
+        values, vectors = eigsh(operator, k, which="LA", v0=start)
+        # Largest eigenvalue of λ₁I - M: its tolerance is then relative to λ₁, and a
+        # λ_min of zero (D Euclidean) converges like any other.
+        top = float(values.max())
+        flipped = _operator(n, squares.dtype, lambda v: top * v - product(v))
+        highest = eigsh(
+            flipped, 1, which="LA", v0=start, tol=eps**0.25, return_eigenvectors=False
+        )
+        lowest, share = top - float(highest[0]), float("nan")
+    order = np.argsort(values)[::-1][:k]
+    values, vectors = values[order], vectors[:, order]
+    peak = vectors[np.argmax(np.abs(vectors), 0), np.arange(k)]
+    return values, np.where(peak < 0, -vectors, vectors), lowest, share

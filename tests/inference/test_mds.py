@@ -1,0 +1,217 @@
+"""Classical MDS against golden vectors, brute force and scikit-learn."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from probmetric.data import Distances
+from probmetric.inference import mds
+from probmetric.inference.mds_landmarks import fit_landmarks, spread_out
+from probmetric.inference.mds_spectrum import double_centre, top_eigenpairs
+
+EPS = np.finfo(float).eps
+
+
+@pytest.fixture(scope="module")
+def planar():
+    """Distances of 60 points in the plane, with unequal spread."""
+    X = np.random.default_rng(3).standard_normal((60, 2)) * [3.0, 1.0]
+    return X, cdist(X, X)
+
+
+@pytest.fixture(scope="module")
+def rough():
+    """Dissimilarities that no points have: Euclid's plus symmetric noise."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((80, 6)) * np.arange(6, 0, -1)
+    D = cdist(X, X) + 2 * rng.random((80, 80))
+    D = (D + D.T) / 2
+    np.fill_diagonal(D, 0)
+    return D
+
+
+def case(golden):
+    entry = golden("mix_glml_dml")["p_cmds"]
+    out = {k: np.asarray(v) for k, v in entry["out"].items()}
+    return np.asarray(entry["in"]["D"]), entry["in"]["k"], out
+
+
+def test_eigenvalues_match_golden(golden):
+    D, k, out = case(golden)
+    params = mds.fit(Distances(D), k).params
+    np.testing.assert_allclose(
+        params.eigenvalues, out["eigenvalues_desc"][:k], rtol=50 * EPS
+    )
+    np.testing.assert_allclose(
+        params.min_eigenvalue, out["eigenvalues_desc"][-1], rtol=50 * EPS
+    )
+
+
+def test_embedded_distances_match_golden(golden):
+    D, k, out = case(golden)
+    Q = mds.fit(Distances(D), k).params.embedding
+    np.testing.assert_allclose(cdist(Q, Q), out["embedded_distances"], atol=1e-13)
+
+
+def test_negative_share_matches_golden_spectrum(golden):
+    D, k, out = case(golden)
+    values = out["eigenvalues_desc"]
+    share = -values[values < 0].sum() / np.abs(values).sum()
+    np.testing.assert_allclose(
+        mds.fit(Distances(D), k).params.negative_share, share, rtol=100 * EPS
+    )
+
+
+@pytest.mark.parametrize(
+    ("correction", "key"),
+    [("lingoes", "lingoes_add_to_D2_offdiag"), ("cailliez", "cailliez_constant")],
+)
+def test_additive_constant_matches_golden(golden, correction, key):
+    D, _, out = case(golden)
+    np.testing.assert_allclose(
+        mds.additive_constant(D, correction), out[key], rtol=1e-13
+    )
+
+
+@pytest.mark.parametrize("correction", ["lingoes", "cailliez"])
+def test_correction_makes_the_smallest_eigenvalue_zero(rough, correction):
+    constant = mds.additive_constant(rough, correction)
+    S = mds.corrected_squares(rough, constant, correction)
+    values = np.linalg.eigvalsh(double_centre(S))
+    # Cailliez: an eigenvalue of a non-symmetric matrix of size 2n, hence the slack.
+    np.testing.assert_allclose(values[0] / values[-1], 0, atol=1e-10)
+
+
+@pytest.mark.parametrize("correction", ["lingoes", "cailliez"])
+def test_corrected_dissimilarities_are_reproduced(rough, correction):
+    params = mds.fit(Distances(rough), len(rough), correction=correction).params
+    S = mds.corrected_squares(rough, params.constant, correction)
+    got = cdist(params.embedding, params.embedding, "sqeuclidean")
+    np.testing.assert_allclose(got, S, atol=1e-8 * S.max())
+
+
+def test_half_the_constant_is_not_enough(rough):
+    constant = mds.additive_constant(rough, "lingoes")
+    S = mds.corrected_squares(rough, constant / 2, "lingoes")
+    values = np.linalg.eigvalsh(double_centre(S))
+    assert values[0] < -1e-3 * values[-1]
+
+
+def test_no_correction_for_euclidean_distances(planar):
+    assert mds.additive_constant(planar[1], "lingoes") == 0.0
+    assert mds.additive_constant(planar[1], "cailliez") == 0.0
+
+
+def test_euclidean_distances_are_recovered(planar):
+    Q = mds.fit(Distances(planar[1]), 2).params.embedding
+    np.testing.assert_allclose(cdist(Q, Q), planar[1], atol=1e-12)
+
+
+def test_double_centring_matches_the_centring_matrix(rough):
+    n = len(rough)
+    C = np.eye(n) - 1 / n
+    np.testing.assert_allclose(
+        double_centre(rough**2), -0.5 * C @ rough**2 @ C, atol=1e-11
+    )
+
+
+def test_average_over_anchors_is_not_classical_scaling(rough):
+    """Erratum P2: the anchored Gram matrices average to M + ½ mean(D²) 11ᵀ."""
+    S = rough**2
+    average = np.mean(
+        [0.5 * (S[a][:, None] + S[a][None] - S) for a in range(len(S))], axis=0
+    )
+    M = double_centre(S)
+    np.testing.assert_allclose(average - M, S.mean() / 2, rtol=1e-10)
+    assert np.abs(average - M).max() > 0.1 * np.abs(M).max()
+
+
+def test_strain_is_the_residual_over_rank_k(rough):
+    fitted = mds.fit(Distances(rough), 3)
+    Q = fitted.params.embedding
+    residual = np.linalg.norm(double_centre(rough**2) - Q @ Q.T)
+    np.testing.assert_allclose(-fitted.objective, residual, rtol=1e-10)
+
+
+def test_perturbed_embeddings_have_more_strain(rough):
+    M, Q = double_centre(rough**2), mds.fit(Distances(rough), 2).params.embedding
+    best = np.linalg.norm(M - Q @ Q.T)
+    rng = np.random.default_rng(0)
+    for scale in (1e-1, 1e-2, 1e-3):
+        P = Q + scale * rng.standard_normal(Q.shape)
+        assert np.linalg.norm(M - P @ P.T) > best
+
+
+def test_lanczos_agrees_with_dense(rough):
+    dense = top_eigenpairs(rough**2, 3, solver="eigh")
+    lanczos = top_eigenpairs(rough**2, 3, solver="lanczos")
+    np.testing.assert_allclose(lanczos[0], dense[0], rtol=1e-12)
+    np.testing.assert_allclose(lanczos[1], dense[1], atol=1e-9)
+    np.testing.assert_allclose(lanczos[2], dense[2], atol=1e-4 * dense[0][0])
+
+
+def test_dimensions_without_a_positive_eigenvalue_are_zero(planar):
+    params = mds.fit(Distances(planar[1]), 5).params
+    assert np.all(params.embedding[:, 2:] == 0)
+    assert np.all(params.eigenvalues[2:] == 0)
+    assert np.all(params.coefficients[2:] == 0)
+
+
+def test_identical_objects_have_a_zero_embedding():
+    params = mds.fit(Distances(np.zeros((4, 4))), 2).params
+    assert np.all(params.embedding == 0)
+    assert params.negative_share == 0
+
+
+@pytest.mark.parametrize("correction", [None, "lingoes", "cailliez"])
+def test_reference_objects_are_placed_where_they_were(rough, correction):
+    params = mds.fit(Distances(rough), 3, correction=correction).params
+    S = mds.corrected_squares(rough, params.constant, correction)
+    np.testing.assert_allclose(mds.embed_new(params, S), params.embedding, atol=1e-10)
+
+
+def test_new_object_is_placed_at_its_distances(planar):
+    X, D = planar
+    new = np.array([[0.3, -2.0], [5.0, 1.0]])
+    params = mds.fit(Distances(D), 2).params
+    place = np.asarray(mds.embed_new(params, cdist(new, X, "sqeuclidean")))
+    np.testing.assert_allclose(
+        cdist(place, params.embedding), cdist(new, X), atol=1e-12
+    )
+
+
+def test_metric_of_profiles_is_distance_in_the_embedding(rough):
+    params = mds.fit(Distances(rough), 3).params
+    metric = mds.to_metric(params)
+    np.testing.assert_allclose(
+        metric.pairwise(rough[:5] ** 2, rough**2),
+        cdist(params.embedding[:5], params.embedding, "sqeuclidean"),
+        atol=1e-9,
+    )
+
+
+def test_landmarks_are_exact_for_points_in_k_dimensions(planar):
+    _, D = planar
+    landmarks, rows = spread_out(lambda i: D[i], 0, 8)
+    few = fit_landmarks(landmarks, rows, 2)
+    full = mds.fit(Distances(D), 2).params
+    np.testing.assert_allclose(few.embedding, full.embedding, atol=1e-11)
+    np.testing.assert_allclose(few.eigenvalues, full.eigenvalues, rtol=1e-12)
+    np.testing.assert_allclose(mds.embed_new(few, rows.T**2), few.embedding, atol=1e-11)
+
+
+def test_landmarks_are_distinct_and_stop_at_duplicates():
+    X = np.repeat(np.random.default_rng(0).standard_normal((5, 2)), 3, axis=0)
+    D = cdist(X, X)
+    landmarks, rows = spread_out(lambda i: D[i], 2, 10)
+    assert len(landmarks) == 5
+    assert rows.shape == (5, 15)
+    assert len(np.unique(landmarks // 3)) == 5
+
+
+def test_float32_is_kept(planar):
+    params = mds.fit(Distances(planar[1].astype(np.float32)), 2).params
+    assert params.embedding.dtype == np.float32
+    np.testing.assert_allclose(
+        cdist(params.embedding, params.embedding), planar[1], atol=1e-3
+    )
