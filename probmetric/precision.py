@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 __all__ = ["numpy_in_numpy_out", "to_numpy"]
 
@@ -44,7 +45,7 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves = jax.tree.leaves((args, kwargs))
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
             return function(*args, **kwargs)
         double = any(getattr(leaf, "dtype", None) == np.float64 for leaf in leaves)
         with jax.enable_x64(True) if double else nullcontext():

@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
+from jax.core import Tracer
 from jaxtyping import Float
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
@@ -74,7 +75,7 @@ class LCAPrior(NamedTuple):
     log_sigma2_scale: Float[Array, ""] | float = 1.0
 
 
-def log1mexp(t: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     """Return log(1 - e^{-t}) for t > 0, with finite gradients on both branches.
 
     Each branch sees only arguments it is accurate for ("double where"), so that no
@@ -87,11 +88,11 @@ def log1mexp(t: Float[Array, "*n"]) -> Float[Array, "*n"]:
 
 
 def coincidence_exponent(
-    squared: Float[Array, "*n"],
-    sigma2: Float[Array, "..."],
+    squared: Float[Array, "..."] | float,
+    sigma2: Float[Array, "..."] | float,
     kappa2: Float[Array, "..."] | float,
     p: int,
-) -> Float[Array, "*n"]:
+) -> Float[Array, "..."]:
     """Return t = -log P(y=1 | x, x') from ‖Wδ‖² (Eq. 1)."""
     intercept = 0.5 * p * jnp.log1p(2 * sigma2 / kappa2)
     return intercept + squared / (2 * (kappa2 + 2 * sigma2))
@@ -121,7 +122,7 @@ class Coincidence(dist.Distribution):
         "weight": constraints.nonnegative,
         "learning_rate": constraints.nonnegative,
     }
-    support = constraints.boolean
+    support = constraints.boolean  # pyright: ignore  NumPyro's own idiom
     pytree_data_fields = ("log_p", "weight", "learning_rate")
 
     def __init__(
@@ -146,7 +147,9 @@ class Coincidence(dist.Distribution):
         return (-exponential < self.log_p).astype(jnp.int32)
 
     @validate_sample
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, value: Any
+    ) -> Any:
         """Return η · weight · log P(value)."""
         # log P(y=0) must not see t = 0, where it is -inf, when y = 1 is observed.
         t = jnp.where(value == 1, 1.0, -self.log_p)
@@ -165,13 +168,13 @@ class Coincidence(dist.Distribution):
 
 
 def _sample_W(prior: "LCAPrior | dist.Distribution") -> Any:
-    """Sample the map W under the prior asked for."""
+    """Sample the map W, (p, d), under the prior asked for."""
     if isinstance(prior, dist.Distribution):
         return numpyro.sample("W", prior)
     lam = prior.lam
     if isinstance(lam, dist.Distribution):
         lam = numpyro.sample("lam", lam)
-    elif not isinstance(lam, jax.core.Tracer) and lam == 0:
+    elif not isinstance(lam, Tracer) and lam == 0:
         flat = dist.ImproperUniform(constraints.real, (), prior.mean.shape)
         return numpyro.sample("W", flat)
     scale = prior.c / jnp.sqrt(lam)
@@ -179,7 +182,7 @@ def _sample_W(prior: "LCAPrior | dist.Distribution") -> Any:
 
 
 def _sample_log_sigma2(loc: Any, scale: Any) -> Any:
-    if not isinstance(scale, jax.core.Tracer) and jnp.isinf(scale):
+    if not isinstance(scale, Tracer) and jnp.isinf(scale):
         return numpyro.sample(
             "log_sigma2", dist.ImproperUniform(constraints.real, (), ())
         )
@@ -232,10 +235,13 @@ def lca(
         numpyro.deterministic("b", 0.5 * p * jnp.log1p(2 * sigma2 / kappa2))
     numpyro.deterministic("sigma2", sigma2)
     with numpyro.plate("pair", len(pairs.i), subsample_size=batch) as chosen:
-        a, b = pairs.X[pairs.i[chosen]], pairs.X[pairs.j[chosen]]
-        k2 = kappa2 if pairs.anchor is None or not per_anchor else jnp.asarray(
+        X: Any = jnp.asarray(pairs.X)
+        a, b = X[pairs.i[chosen]], X[pairs.j[chosen]]
+        k2 = (
             kappa2
-        )[pairs.anchor[chosen]]
+            if pairs.anchor is None or not per_anchor
+            else jnp.asarray(kappa2)[pairs.anchor[chosen]]
+        )
         if latent:
             sd = jnp.sqrt(sigma2)
             z = numpyro.sample("z", dist.Normal(a @ W.T, sd).to_event(1))
@@ -286,4 +292,5 @@ def to_metric(params: LCAParams) -> Mahalanobis:
         return Mahalanobis(params.W)
     sigma2 = jnp.exp(params.log_sigma2)
     factor = params.W / jnp.sqrt(params.kappa2 + 2 * sigma2)
-    return Mahalanobis(factor, Link(identified(params)["b"], jnp.full_like(sigma2, 0.5)))
+    intercept = identified(params)["b"]
+    return Mahalanobis(factor, Link(intercept, jnp.full_like(sigma2, 0.5)))

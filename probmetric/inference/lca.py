@@ -1,0 +1,168 @@
+"""Fit Latent Coincidence Analysis: starts, solvers and the mode.
+
+The likelihood and the log joint density are in ``lca_likelihood``, the exact posterior
+of (z, z') in ``lca_posterior``, EM in ``lca_em``, second derivatives, Laplace and the
+optimality certificate in ``lca_curvature``, the bootstrap in ``lca_bootstrap``.
+
+References
+----------
+Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). Where these files
+and the paper differ, the paper is wrong: see the errata named in the docstrings.
+"""
+
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from probmetric.data import Pairs
+from probmetric.inference.em import run_em
+from probmetric.inference.lca_em import full_step, kappa_step, reduced_step, spectrum
+from probmetric.inference.lca_likelihood import (
+    log_joint,
+    log_likelihood,
+    log_prior,
+    objective,
+    to_params,
+)
+from probmetric.inference.lca_statistics import prepare
+from probmetric.inference.optimise import lbfgs
+from probmetric.inference.results import Fit
+from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "Solver",
+    "fit",
+    "log_joint",
+    "log_likelihood",
+    "log_prior",
+    "prepare",
+    "scaled_identity",
+    "scaled_pca",
+]
+
+type Solver = Literal["lbfgs", "squarem", "em", "full_em"]
+
+
+def scaled_identity(
+    pairs: Pairs, n_components: int | None = None
+) -> tuple[Float[Array, "p d"], float]:
+    """Return W₀ = c·I (p, d) and c = 1/√(median ‖δ‖² over the y = 1 pairs).
+
+    Shrinking to it is shrinking to Euclid's metric in the units of the link.
+    """
+    delta = np.asarray(pairs.X)[pairs.i] - np.asarray(pairs.X)[pairs.j]
+    d = delta.shape[1]
+    p = d if n_components is None else n_components
+    return _scaled(np.eye(p, d), delta, pairs)
+
+
+def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], float]:
+    """Return W₀ = c·V_pᵀ of the points' leading principal axes, and c.
+
+    c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs). The sign of an axis is fixed so
+    that its largest entry is positive.
+    """
+    X = np.asarray(pairs.X)
+    axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2][:n_components]
+    largest = np.take_along_axis(axes, np.abs(axes).argmax(1)[:, None], 1)
+    return _scaled(axes * np.sign(largest), X[pairs.i] - X[pairs.j], pairs)
+
+
+def _scaled(W0: Any, delta: Any, pairs: Pairs) -> tuple[Any, float]:
+    used = np.asarray(pairs.y) == 1
+    if pairs.w is not None:
+        used &= np.asarray(pairs.w) > 0
+    squared = np.sum((delta[used] @ W0.T) ** 2, 1)
+    median = float(np.median(squared[squared > 0])) if np.any(squared > 0) else 0.0
+    if not median > 0:
+        raise ValueError(
+            "pairs: wanted y = 1 pairs of distinct points to set the scale, got "
+            f"{int(used.sum())} such pairs, all at distance 0"
+        )
+    c = 1 / np.sqrt(median)
+    return c * W0, float(c)
+
+
+@numpy_in_numpy_out
+def fit(
+    pairs: Pairs,
+    prior: LCAPrior,
+    *,
+    init: LCAParams | None = None,
+    solver: Solver = "lbfgs",
+    learning_rate: float = 1.0,
+    per_anchor: bool = False,
+    max_steps: int = 500,
+    tol: float | None = None,
+) -> Fit:
+    """Fit LCA: the mode of the log joint density in (W, log σ²).
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs. Both labels must occur with positive weight unless the
+        prior is proper, else the likelihood has no maximum.
+    prior : LCAPrior
+        ``LCAPrior(mean, lam=0, log_sigma2_scale=inf)`` is maximum likelihood.
+    init : LCAParams, optional
+        Where to start. Default: the prior mean and σ² = .3. Its W must have full
+        rank: EM never raises the rank of W, and W = 0 is a saddle.
+    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
+        L-BFGS on the objective; SQUAREM over the reduced EM (monotone, no tuning);
+        the reduced EM itself; the seed's EM, corrected (slow, for reference).
+    learning_rate : float, default=1
+        Power on the likelihood.
+    per_anchor : bool, default=False
+        A κ² per anchor of ``pairs.anchor``, maximised by a line search, with σ²
+        fixed at ½ (maths A9). Each anchor needs both labels.
+    max_steps : int, default=500
+        Most iterations of the solver.
+    tol : float, optional
+        For EM solvers, the relative gap; for L-BFGS, the relative gradient. Default:
+        √eps and 1e-6.
+
+    Returns
+    -------
+    Fit
+        ``result`` says how it ended. A local optimum in general; at p = d under a
+        flat prior it is the global one (``lca_curvature.certificate``).
+    """
+    if solver not in ("lbfgs", "squarem", "em", "full_em"):
+        raise ValueError(
+            f"solver: wanted 'lbfgs', 'squarem', 'em' or 'full_em', got {solver!r}"
+        )
+    if per_anchor and solver == "full_em":
+        raise ValueError(
+            "solver: wanted 'lbfgs', 'squarem' or 'em' per anchor, got 'full_em'"
+        )
+    stats = prepare(pairs, per_anchor=per_anchor)
+    W = jnp.asarray(prior.mean if init is None else init.W)
+    start: dict[str, Any] = {"W": W}
+    if per_anchor:
+        n_anchors = int(np.max(np.asarray(pairs.anchor))) + 1
+        kappa2 = 1.0 if init is None else jnp.asarray(init.kappa2)
+        start["log_kappa2"] = jnp.log(
+            jnp.broadcast_to(kappa2, n_anchors).astype(W.dtype)
+        )
+    else:
+        log_sigma2 = jnp.log(0.3) if init is None else init.log_sigma2
+        start["log_sigma2"] = jnp.asarray(log_sigma2, W.dtype)
+    prior = LCAPrior(*(jnp.asarray(v, W.dtype) for v in prior))
+    data = (stats, prior, jnp.asarray(learning_rate, W.dtype))
+    if solver == "lbfgs":
+        found = lbfgs(objective, start, data, max_steps=max_steps, tol=tol or 1e-6)
+    else:
+        step = full_step if solver == "full_em" else reduced_step
+        found = run_em(
+            kappa_step if per_anchor else step,
+            start,
+            (*data, spectrum(stats.S if solver == "full_em" else stats.T)),
+            max_steps=max_steps,
+            tol=tol,
+            accelerate=solver == "squarem",
+        )
+    return found._replace(params=to_params(found.params))

@@ -1,0 +1,161 @@
+"""What the likelihood of LCA needs of the data, gathered once before a fit.
+
+Under a common κ a pair with y = 1 enters the log likelihood only through the number
+n₁ = Σ w and the scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in
+‖Wδ‖² (maths A2). So those pairs are *pooled*: after ``prepare`` an evaluation costs
+the same however many there are. Pairs with y = 0 stay as *rows*. With a κ per anchor
+nothing pools and all pairs are rows.
+
+W reaches the rows in one of two ways. Where pairs are fewer than points, or stand
+alone, the differences δ themselves are rows: 2·m·p·d flops to project. Where P points
+carry many more pairs, points are projected once and differences taken after it:
+O(P·p·d + m·p). Points are centred first, so that those differences do not cancel.
+
+Every field but ``X`` is a sum over pairs or a list of them: statistics of chunks add
+up (``merge``).
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from probmetric.data import Pairs, weights
+from probmetric.typing import Array
+
+__all__ = ["Statistics", "merge", "prepare", "project", "scatter"]
+
+
+class Statistics(NamedTuple):
+    """Pooled pairs and remaining rows of a pair data set.
+
+    Attributes
+    ----------
+    X : array of shape (m, d)
+        Differences δ where ``i`` is None, else centred points.
+    i, j : int arrays of shape (m,), or None
+        Indices of the rows' points in ``X``.
+    same : bool array of shape (m,)
+        Which rows have y = 1 (none, where they are pooled).
+    w : array of shape (m,)
+        Data weights of the rows.
+    anchor : int array of shape (m,), or None
+        Group of each row, for a κ per anchor.
+    n_same, T_same : arrays of shape () and (d, d)
+        Number and scatter Σ w δδᵀ of the pooled pairs.
+    n, T, S : arrays of shape (), (d, d), (d, d)
+        Of all pairs: Σ w, Σ w δδᵀ and, for the seed's EM, Σ w (xxᵀ + x'x'ᵀ) of the
+        points as given, not centred.
+    """
+
+    X: Float[Array, "m d"]
+    i: Int[Array, "r"] | None
+    j: Int[Array, "r"] | None
+    same: Bool[Array, "r"]
+    w: Float[Array, "r"]
+    anchor: Int[Array, "r"] | None
+    n_same: Float[Array, ""]
+    T_same: Float[Array, "d d"]
+    n: Float[Array, ""]
+    T: Float[Array, "d d"]
+    S: Float[Array, "d d"]
+
+
+def prepare(
+    pairs: Pairs, *, per_anchor: bool = False, by_points: bool | None = None
+) -> Statistics:
+    """Gather the statistics of labelled pairs.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        With labels y in {0, 1}. Zero-weight pairs are allowed and count for nothing.
+    per_anchor : bool, default=False
+        Keep every pair as a row, with its anchor; else pool the pairs with y = 1.
+    by_points : bool, optional
+        Project points instead of differences. Default: where there are fewer points
+        than half as many rows.
+
+    Returns
+    -------
+    Statistics
+
+    Notes
+    -----
+    Runs on the host, before tracing: which pairs are rows depends on the labels.
+    Within ``jit`` or ``vmap`` use ``reweighted``-style weights on the rows of a
+    result instead of calling it again.
+    """
+    if pairs.y is None:
+        raise ValueError("pairs.y: wanted labels in {0, 1}, got None")
+    if per_anchor and pairs.anchor is None:
+        raise ValueError("pairs.anchor: wanted a group per pair, got None")
+    w, y = weights(pairs), pairs.y
+    delta = jnp.asarray(pairs.X)[pairs.i] - jnp.asarray(pairs.X)[pairs.j]
+    same = jnp.asarray(y) == 1
+    # jnp.nonzero needs concrete labels; under pooling the rows are the pairs y = 0.
+    rows = jnp.arange(len(y)) if per_anchor else jnp.nonzero(~same)[0]
+    w_same = jnp.zeros_like(w) if per_anchor else w * same
+    T_same = (delta * w_same[:, None]).T @ delta
+    w_rows = w[rows]
+    T_rows = (delta[rows] * w_rows[:, None]).T @ delta[rows]
+    degree = jnp.zeros(len(pairs.X), w.dtype).at[pairs.i].add(w).at[pairs.j].add(w)
+    S = (pairs.X * degree[:, None]).T @ pairs.X
+    if by_points is None:
+        by_points = 2 * len(pairs.X) < len(rows)
+    if by_points:
+        X, i, j = pairs.X - jnp.mean(pairs.X, 0), pairs.i[rows], pairs.j[rows]
+    else:
+        X, i, j = delta[rows], None, None
+    return Statistics(
+        X=X,
+        i=i,
+        j=j,
+        same=same[rows] if per_anchor else jnp.zeros(len(rows), bool),
+        w=w_rows,
+        anchor=pairs.anchor[rows] if per_anchor else None,  # pyright: ignore
+        n_same=jnp.sum(w_same),
+        T_same=T_same,
+        n=jnp.sum(w_same) + jnp.sum(w_rows),
+        T=T_same + T_rows,
+        S=S,
+    )
+
+
+def merge(a: Statistics, b: Statistics) -> Statistics:
+    """Add the statistics of two chunks of pairs (rows held as differences)."""
+    if a.i is not None or b.i is not None:
+        raise ValueError(
+            "merge: wanted rows held as differences (by_points=False), got indices"
+        )
+
+    def join(u: Any, v: Any) -> Any:
+        return None if u is None else jnp.concatenate([u, v])
+
+    return Statistics(
+        X=join(a.X, b.X),
+        i=None,
+        j=None,
+        same=join(a.same, b.same),
+        w=join(a.w, b.w),
+        anchor=join(a.anchor, b.anchor),
+        n_same=a.n_same + b.n_same,
+        T_same=a.T_same + b.T_same,
+        n=a.n + b.n,
+        T=a.T + b.T,
+        S=a.S + b.S,
+    )
+
+
+def project(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r p"]:
+    """Return g = Wδ of every row: 2·m·p·d flops."""
+    Z = stats.X @ W.T
+    return Z if stats.i is None else Z[stats.i] - Z[stats.j]
+
+
+def scatter(C: Float[Array, "r p"], stats: Statistics) -> Float[Array, "p d"]:
+    """Return Σ c δᵀ over the rows, the adjoint of ``project``: 2·m·p·d flops."""
+    if stats.i is None:
+        return C.T @ stats.X
+    at_points = jnp.zeros((len(stats.X), C.shape[1]), C.dtype)
+    return at_points.at[stats.i].add(C).at[stats.j].add(-C).T @ stats.X

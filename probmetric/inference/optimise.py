@@ -1,0 +1,108 @@
+"""Maximise a differentiable objective by SciPy's L-BFGS, gradients from JAX."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from scipy.optimize import minimize
+
+from probmetric.inference.results import Fit, Result
+
+__all__ = ["lbfgs"]
+
+
+@partial(jax.jit, static_argnames="objective")
+def _value_and_gradient(
+    objective: Any, flat: Any, like: Any, data: Any
+) -> tuple[Any, Any]:
+    unravel = ravel_pytree(like)[1]
+    return jax.value_and_grad(lambda x: objective(unravel(x), data))(flat)
+
+
+def lbfgs(
+    objective: Callable[[Any, Any], Any],
+    params: Any,
+    data: Any,
+    *,
+    max_steps: int = 500,
+    tol: float = 1e-6,
+    gap_tol: float = 1e-12,
+) -> Fit:
+    """Maximise ``objective(params, data)`` over a pytree of unconstrained arrays.
+
+    Parameters
+    ----------
+    objective : callable
+        Module-level pure function, static for compilation.
+    params, data : pytrees of arrays
+        Start, and what is passed to the objective.
+    max_steps : int, default=500
+        Most L-BFGS iterations.
+    tol : float, default=1e-6
+        Converged when the largest gradient entry is below ``tol * max(1, |f|)``,
+        with f the objective at the start.
+    gap_tol : float, default=1e-12
+        Also converged when an iteration gains less than ``gap_tol * max(1, |f|)``.
+
+    Returns
+    -------
+    Fit
+        ``n_evaluations`` counts evaluations of value and gradient. Local optimum.
+    """
+    if max_steps < 1:
+        raise ValueError(f"max_steps: wanted at least 1, got {max_steps}")
+    flat, unravel = ravel_pytree(params)
+    start = np.asarray(flat, float)
+    trace: list[float] = []
+
+    def negative(x: Any) -> tuple[float, Any]:
+        value, gradient = _value_and_gradient(
+            objective, jnp.asarray(x, flat.dtype), params, data
+        )
+        value, gradient = float(value), np.asarray(gradient, float)
+        if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
+            # An inadmissible trial point: a wall that the line search backs off from.
+            return 1e100, np.zeros_like(gradient)
+        return -value, -gradient
+
+    def record(intermediate_result: Any) -> None:
+        trace.append(-float(intermediate_result.fun))
+
+    f0, _ = negative(start)
+    options = {
+        "maxiter": max_steps,
+        "maxfun": 3 * max_steps,
+        "ftol": gap_tol,
+        "gtol": tol * max(1.0, abs(f0)),
+        "maxcor": 20,
+    }
+    if f0 == 1e100:
+        end, value, n_steps, n_evaluations = start, f0, 0, 1
+        result = Result.NONFINITE
+    else:
+        found = minimize(
+            negative,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            callback=record,
+            options=options,
+        )
+        end, value = found.x, float(found.fun)
+        n_steps, n_evaluations = int(found.nit), int(found.nfev) + 1
+        converged = found.success or np.max(np.abs(found.jac)) <= options["gtol"]
+        result = Result.CONVERGED if converged else Result.MAX_STEPS
+    padded = np.full(max_steps, np.nan)
+    padded[: len(trace)] = trace[:max_steps]
+    return Fit(
+        unravel(jnp.asarray(end, flat.dtype)),
+        jnp.asarray(-value, flat.dtype),
+        jnp.asarray(int(result)),
+        jnp.asarray(n_steps),
+        jnp.asarray(n_evaluations),
+        jnp.asarray(padded, flat.dtype),
+    )
