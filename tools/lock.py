@@ -11,7 +11,7 @@ import tomllib
 import venv
 from pathlib import Path
 
-HEADER = "# Exact versions of everything `make install` installs; written by `make lock`.\n"
+HEADER = "# Exact versions for `make install`; written by `make lock`.\n"
 
 
 def main(target: Path) -> None:

@@ -1,0 +1,193 @@
+"""Labelled data by name or by file: one call, one kind of answer.
+
+``X, y = load("wine")`` gives plain arrays; ``data = load("wine")`` also knows the
+names of features and classes, and ``data.frame`` is X with its names, which then
+travel through the estimators to the plots.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sklearn.datasets
+from jaxtyping import Float, Int
+
+from probmetric.datasets_files import READERS, codes, read_file, split_label
+from probmetric.datasets_generators import GENERATORS
+
+__all__ = ["Dataset", "load", "names"]
+
+BUILT_IN = {
+    "breast_cancer": sklearn.datasets.load_breast_cancer,
+    "digits": sklearn.datasets.load_digits,
+    "iris": sklearn.datasets.load_iris,
+    "wine": sklearn.datasets.load_wine,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A labelled data set; unpacks as ``X, y = dataset``.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Features, float64.
+    y : array of shape (n,)
+        Class codes 0..C-1, int64.
+    feature_names : tuple of d str
+    target_names : tuple of C str
+        Name of each class code.
+    name : str
+        What it was loaded as.
+    """
+
+    X: Float[np.ndarray, "n d"]
+    y: Int[np.ndarray, "n"]
+    feature_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    name: str
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield X and y."""
+        return iter((self.X, self.y))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """X as a DataFrame whose columns are the feature names."""
+        return pd.DataFrame(self.X, columns=pd.Index(self.feature_names))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The class name of every row, shape (n,)."""
+        return np.asarray(self.target_names)[self.y]
+
+
+def names() -> list[str]:
+    """List the data sets that need no file and no network."""
+    return sorted([*BUILT_IN, *GENERATORS])
+
+
+def _built_in(name: str) -> Dataset:
+    bunch: Any = BUILT_IN[name]()
+    return Dataset(
+        np.asarray(bunch.data, np.float64),
+        np.asarray(bunch.target, np.int64),
+        tuple(str(feature) for feature in bunch.feature_names),
+        tuple(str(target) for target in bunch.target_names),
+        name,
+    )
+
+
+def _generated(name: str, n: int, seed: int) -> Dataset:
+    if n < 1:
+        raise ValueError(f"n: wanted at least 1 point, got {n}")
+    X, y = GENERATORS[name](n, seed)
+    classes = 3 if name == "waveform" else 2
+    return Dataset(
+        X,
+        y,
+        tuple(f"x{k}" for k in range(X.shape[1])),
+        tuple(str(c) for c in range(classes)),
+        name,
+    )
+
+
+def _from_file(path: Path, label: str | None) -> Dataset:
+    table = read_file(path, label)
+    y, found = codes(table.labels, path.name)
+    given = table.target_names
+    if given is not None:
+        # target_names[k] names the class y = k, which need not be among the rows.
+        present = [int(value) for value in np.unique(table.labels)]
+        if present[0] < 0 or present[-1] >= len(given):
+            raise ValueError(
+                f"data: wanted labels in 0..{len(given) - 1}, one for each of "
+                f"target_names in {path.name}, got {present[0]}..{present[-1]}"
+            )
+        found = tuple(given[value] for value in present)
+    return Dataset(table.X, y, table.feature_names, found, str(path))
+
+
+def _from_openml(name: str, label: str | None) -> Dataset:
+    """Fetch from OpenML by name or number, through scikit-learn's own client."""
+    which: dict[str, Any] = (
+        {"data_id": int(name)} if name.isdigit() else {"name": name, "version": 1}
+    )
+    target = "default-target" if label is None else label
+    try:
+        bunch: Any = sklearn.datasets.fetch_openml(
+            **which, target_column=target, as_frame=True, parser="auto"
+        )
+    except OSError as error:  # URLError, timeouts: all are OSErrors
+        raise ValueError(
+            f"data: wanted {name!r} from OpenML, got no connection ({error}); use a "
+            f"file, or one of {', '.join(names())}"
+        ) from error
+    frame = pd.DataFrame(bunch.data).assign(**{"label": np.asarray(bunch.target)})
+    table = split_label(frame, "label", f"openml:{name}")
+    y, found = codes(table.labels, name)
+    return Dataset(table.X, y, table.feature_names, found, f"openml:{name}")
+
+
+def load(
+    name_or_path: str | Path,
+    *,
+    label: str | None = None,
+    n: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Load labelled data.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        A set that scikit-learn ships (breast_cancer, digits, iris, wine); a generator
+        (waveform, twonorm, ringnorm); a file ending in .npz (arrays X and y), .csv or
+        .parquet; or ``"openml:NAME"`` / ``"openml:NUMBER"``, which needs a network.
+    label : str, optional
+        Column that holds the class. Default: the last one (``y`` in an NPZ file).
+    n : int, optional
+        Points to draw from a generator, default 1000. Refused elsewhere.
+    seed : int, default=0
+        Seed of a generator.
+
+    Returns
+    -------
+    Dataset
+        Unpacks as ``X, y``. Features are float64 and may hold NaN, which the
+        estimators refuse by name; a label may not be missing.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, a file that is missing, unreadable or truncated, a
+        missing column, features that are not numbers, or an empty table.
+
+    Examples
+    --------
+    >>> X, y = load("wine")
+    >>> X.shape, y.shape
+    ((178, 13), (178,))
+    """
+    name = str(name_or_path)
+    if name in GENERATORS:
+        return _generated(name, 1000 if n is None else n, seed)
+    if n is not None:
+        raise ValueError(f"n: wanted None for the stored set {name!r}, got {n}")
+    if name in BUILT_IN:
+        return _built_in(name)
+    if name.startswith("openml:"):
+        return _from_openml(name.removeprefix("openml:"), label)
+    path = Path(name).expanduser()
+    if path.is_file():
+        return _from_file(path, label)
+    if path.suffix.lower() in READERS or len(path.parts) > 1:
+        raise ValueError(f"data: wanted a file that exists, got {name!r}")
+    raise ValueError(
+        f"data: wanted one of {', '.join(names())}, a file ending in "
+        f"{', '.join(READERS)}, or openml:NAME, got {name!r}"
+    )

@@ -1,0 +1,200 @@
+"""Data by name and by file: what comes back, and what is refused."""
+
+import urllib.error
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.datasets
+from scipy.stats import multivariate_normal, norm
+
+from probmetric import datasets
+from probmetric.datasets_generators import ringnorm, twonorm, waveform
+
+
+@pytest.mark.parametrize("name", datasets.names())
+def test_every_named_set_unpacks_as_x_and_y(name):
+    X, y = datasets.load(name)
+    assert X.dtype == np.float64
+    assert y.dtype == np.int64
+    assert X.shape[0] == y.shape[0]
+
+
+def test_wine_is_scikit_learns_wine():
+    ours, theirs = datasets.load("wine"), sklearn.datasets.load_wine()
+    np.testing.assert_array_equal(ours.X, theirs.data)
+    np.testing.assert_array_equal(ours.y, theirs.target)
+    assert list(ours.frame) == theirs.feature_names
+    assert ours.labels[0] == "class_0"
+
+
+def test_twonorm_has_the_bayes_error_of_its_story():
+    X, y = twonorm(20_000, 0)
+    error = np.mean((X.sum(1) < 0) != y)
+    standard_error = np.sqrt(norm.cdf(-2) * norm.cdf(2) / len(y))
+    assert abs(error - norm.cdf(-2)) < 4 * standard_error
+
+
+def test_ringnorm_is_ranked_best_by_the_ratio_of_its_two_densities():
+    X, y = ringnorm(20_000, 0)
+    wide = multivariate_normal(np.zeros(20), 4).logpdf(X)
+    narrow = multivariate_normal(np.full(20, 20**-0.5)).logpdf(X)
+    # P(y=1 | x) is calibrated: its mean over points is the share of class 1.
+    posterior = 1 / (1 + np.exp(wide - narrow))
+    residual = posterior - y
+    assert abs(residual.mean()) < 4 * residual.std() / np.sqrt(len(y))
+    assert np.mean((narrow > wide) != y) < 0.02
+
+
+def test_waveform_means_are_averages_of_two_triangles():
+    X, y = waveform(20_000, 0)
+    t = np.arange(1, 22)
+    h = [np.maximum(6 - np.abs(t - centre), 0) for centre in (11, 15, 7)]
+    for c, (a, b) in enumerate([(0, 1), (0, 2), (1, 2)]):
+        rows = X[y == c]
+        z = (rows.mean(0) - (h[a] + h[b]) / 2) / (rows.std(0) / np.sqrt(len(rows)))
+        assert np.abs(z).max() < 4.5  # 63 comparisons: false alarm 4e-4
+
+
+def test_a_generator_follows_its_seed_and_size():
+    first, again = (
+        datasets.load("twonorm", n=7, seed=3),
+        datasets.load("twonorm", n=7, seed=3),
+    )
+    np.testing.assert_array_equal(first.X, again.X)
+    assert first.X.shape == (7, 20)
+    assert not np.array_equal(first.X, datasets.load("twonorm", n=7, seed=4).X)
+
+
+@pytest.fixture
+def frame():
+    return pd.DataFrame(
+        {"kind": ["b", "a", "b"], "size": [1.0, 2.0, 3.0], "mass": [4, 5, 6]}
+    )
+
+
+def test_csv_npz_and_parquet_hold_the_same_data(tmp_path, frame):
+    csv, parquet, npz = (tmp_path / f"t.{kind}" for kind in ("csv", "parquet", "npz"))
+    frame.to_csv(csv, index=False)
+    frame.to_parquet(parquet)
+    np.savez(
+        npz,
+        X=frame[["size", "mass"]].to_numpy(float),
+        y=np.array([1, 0, 1]),
+        feature_names=np.array(["size", "mass"]),
+        target_names=np.array(["a", "b"]),
+    )
+    loaded = [
+        datasets.load(csv, label="kind"),
+        datasets.load(str(parquet), label="kind"),
+        datasets.load(npz),
+    ]
+    for data in loaded:
+        np.testing.assert_array_equal(data.X, [[1, 4], [2, 5], [3, 6]])
+        np.testing.assert_array_equal(data.y, [1, 0, 1])
+        assert data.feature_names == ("size", "mass")
+        assert data.target_names == ("a", "b")
+
+
+def test_the_last_column_is_the_label_unless_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,c\n1,2,x\n3,4,y\n")
+    data = datasets.load(path)
+    assert data.feature_names == ("a", "b")
+    assert data.target_names == ("x", "y")
+
+
+def test_a_csv_without_names_loses_no_row(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("1,2,x\n3,4,y\n")
+    assert datasets.load(path).X.shape == (2, 2)
+
+
+def test_numeric_labels_keep_their_order_and_their_names(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,label\n1,10\n2,9\n3,10\n")
+    data = datasets.load(path)
+    np.testing.assert_array_equal(data.y, [1, 0, 1])
+    assert data.target_names == ("9", "10")
+
+
+def write_truncated_npz(path):
+    np.savez(path, X=np.zeros((50, 3)), y=np.zeros(50, int))
+    path.write_bytes(path.read_bytes()[:300])
+
+
+BAD_FILES = {
+    "empty.csv": (lambda p: p.write_text(""), "wanted a readable CSV file"),
+    "header.csv": (lambda p: p.write_text("a,b\n"), "wanted rows"),
+    "one.csv": (lambda p: p.write_text("a\n1\n"), "at least one feature and a label"),
+    "text.csv": (lambda p: p.write_text("a,b\nred,1\nblue,2\n"), "got text in 'a'"),
+    "cut.csv": (lambda p: p.write_text("a,b,y\n1,2,0\n3,"), "got none in row 2 of 2"),
+    "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label: wanted"),
+    "ragged.csv": (lambda p: p.write_text("a,y\n1,0\n1,2,3,4\n"), "wanted a readable"),
+    "latin.csv": (lambda p: p.write_bytes(b"a,y\n1,\xff\n"), "wanted a readable CSV"),
+    "cut.npz": (write_truncated_npz, "wanted a readable NPZ file"),
+    "empty.npz": (lambda p: p.write_bytes(b""), "wanted a readable NPZ file"),
+    "names.npz": (lambda p: np.savez(p, A=[1.0]), "got \\['A'\\] without X, y"),
+    "shape.npz": (lambda p: np.savez(p, X=[[1.0]], y=[0, 1]), "wanted X of shape"),
+    "words.npz": (lambda p: np.savez(p, X=[["a"]], y=[0]), "wanted numbers in X"),
+    "object.npz": (
+        lambda p: np.savez(p, X=np.array([[None]], object), y=[0]),
+        "wanted a readable NPZ",
+    ),
+    "cut.parquet": (lambda p: p.write_bytes(b"PAR1..."), "wanted a readable PARQUET"),
+    "data.xlsx": (lambda p: p.write_bytes(b"x"), "wanted a file ending in"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_is_refused_by_a_clear_sentence(tmp_path, name):
+    write, message = BAD_FILES[name]
+    path = tmp_path / name
+    write(path)
+    with pytest.raises(ValueError, match=message):
+        datasets.load(path)
+
+
+def test_a_missing_label_column_is_named_with_those_there(tmp_path, frame):
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    with pytest.raises(ValueError, match=r"\(kind, size, mass\), got 'klass'"):
+        datasets.load(path, label="klass")
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"wanted one of breast_cancer.*got 'wein'"):
+        datasets.load("wein")
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(
+        ValueError, match=r"wanted a file that exists, got 'no/such\.csv'"
+    ):
+        datasets.load("no/such.csv")
+
+
+def test_a_size_is_refused_for_a_stored_set():
+    with pytest.raises(ValueError, match="n: wanted None for the stored set 'wine'"):
+        datasets.load("wine", n=10)
+
+
+def test_openml_without_a_network_is_a_clear_error(monkeypatch):
+    def offline(**_):
+        raise urllib.error.URLError("name resolution failed")
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", offline)
+    with pytest.raises(ValueError, match="from OpenML, got no connection"):
+        datasets.load("openml:blood-transfusion")
+
+
+def test_openml_columns_become_features_and_classes(monkeypatch):
+    def fetch(**which):
+        assert which["data_id"] == 31
+        data = pd.DataFrame({"a": [1.0, 2.0], "b": [3, 4]})
+        return sklearn.utils.Bunch(data=data, target=pd.Series(["no", "yes"]))
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
+    data = datasets.load("openml:31")
+    assert data.feature_names == ("a", "b")
+    assert data.target_names == ("no", "yes")
