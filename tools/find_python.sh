@@ -15,7 +15,7 @@ if command -v uv >/dev/null 2>&1; then
 fi
 for candidate in ${PYTHON:+"$PYTHON"} python3 python3.12 python3.13 python3.14 python \
     "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.1[2-9]*/bin/python3 \
-    /opt/homebrew/bin/python3 /usr/local/bin/python3.1[2-9] /usr/bin/python3.1[2-9] \
+    /usr/local/bin/python3.1[2-9] /usr/bin/python3.1[2-9] \
     ${uv_python:+"$uv_python"}; do
     if works "$candidate"; then
         # The program itself, not a shim: a shim's answer depends on the folder.
