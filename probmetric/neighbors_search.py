@@ -1,0 +1,121 @@
+"""Exact nearest neighbours under any metric, in memory that does not grow with m · n.
+
+Order is by (dissimilarity, index): of equally near points the lower index comes first,
+also at the boundary between the k-th and the next. Scikit-learn promises neither, so
+its searches only *shortlist* here; the figures that decide are recomputed.
+
+Mahalanobis kinds go through scikit-learn's exact search (``neighbors_linear``), every
+other kind through tiles of its own ``pairwise`` (``neighbors_scan``); both files state
+their memory as a formula. Together they hold the data, (m + n) d numbers, and the
+answer, 2 m k, and beside these nothing that grows with m or with m · n.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.metric import Mahalanobis, Metric
+from probmetric.neighbors_linear import nearest_linear
+from probmetric.neighbors_scan import nearest_scanned
+from probmetric.typing import Array
+
+__all__ = ["TILE", "as_points", "check_dimension", "nearest", "nearest_but_own"]
+
+TILE = 1024
+"""Side of a tile: 3 · 1024² numbers are 25 MB, well inside a laptop's memory."""
+
+type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
+
+
+def nearest(
+    metric: Metric,
+    queries: Float[Array, "m d"],
+    points: Float[Array, "n d"],
+    k: int,
+    *,
+    exclude_self: bool = False,
+    tile: int = TILE,
+) -> Nearest:
+    """Find the k nearest points of each query, exactly.
+
+    Parameters
+    ----------
+    metric : Metric
+        Any kind; it need be neither symmetric nor a distance.
+    queries, points : arrays of shape (m, d), (n, d)
+        Finite numbers.
+    k : int
+        1 ≤ k ≤ n, or n - 1 with ``exclude_self``.
+    exclude_self : bool, default False
+        The queries *are* the points: row i must not find point i (a duplicate of it
+        elsewhere counts as a neighbour).
+    tile : int, default 1024
+        Queries and points taken at a time; see the memory formula above.
+
+    Returns
+    -------
+    dissimilarities : NumPy array of shape (m, k), float64
+        Ascending. Squared distances for Mahalanobis kinds.
+    indices : NumPy array of shape (m, k), intp
+        Of equal dissimilarities the lowest index comes first.
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit, numbers that are not finite, k out of range, or
+        a metric that returns NaN.
+    """
+    Q, P = as_points(queries, "queries"), as_points(points, "points")
+    if exclude_self and Q.shape != P.shape:
+        raise ValueError(
+            "exclude_self: wanted queries that are the points themselves, got shapes "
+            f"{Q.shape} and {P.shape}"
+        )
+    return nearest_but_own(
+        metric, Q, P, k, np.arange(len(Q)) if exclude_self else None, tile=tile
+    )
+
+
+def nearest_but_own(
+    metric: Metric,
+    Q: Float[np.ndarray, "m d"],
+    P: Float[np.ndarray, "n d"],
+    k: int,
+    own: Int[np.ndarray, "m"] | None,
+    *,
+    tile: int = TILE,
+) -> Nearest:
+    """Find neighbours where query i must not find point ``own[i]``; see `nearest`."""
+    limit = len(P) - (own is not None)
+    if not 1 <= k <= limit:
+        raise ValueError(f"k: wanted 1 to {limit} for {len(P)} points, got {k}")
+    if tile < 1:
+        raise ValueError(f"tile: wanted at least 1, got {tile}")
+    check_dimension(metric, Q, "queries")
+    check_dimension(metric, P, "points")
+    if isinstance(metric, Mahalanobis):
+        return nearest_linear(metric, Q, P, k, own, tile)
+    return nearest_scanned(metric, Q, P, k, own, tile)
+
+
+def as_points(X: Any, name: str) -> Float[np.ndarray, "n d"]:
+    """Return X as float64 of shape (n, d), or say what is wrong with it."""
+    X = np.asarray(X, dtype=np.float64)
+    if X.ndim != 2 or X.size == 0:
+        raise ValueError(f"{name}: wanted shape (n, d), none empty, got {X.shape}")
+    if not np.isfinite(X).all():
+        raise ValueError(f"{name}: wanted finite numbers, got NaN or infinity")
+    return X
+
+
+def check_dimension(metric: Metric, X: Float[np.ndarray, "n d"], name: str) -> None:
+    """Refuse points that do not have the metric's features."""
+    if isinstance(metric, Mahalanobis):
+        wanted: int | None = metric.factor.shape[1]
+    else:
+        wanted = getattr(metric, "n_features", None)
+    if wanted is not None and X.shape[1] != wanted:
+        raise ValueError(
+            f"{name}: wanted {wanted} features as the metric has, got {X.shape[1]}"
+        )
