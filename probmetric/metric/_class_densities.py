@@ -1,0 +1,142 @@
+"""Class densities with the derivatives that a local metric needs.
+
+Each class c is a mixture of k normal or Student-t components of dimension D,
+
+    p_c(x) = Σ_m ω_cm f_cm(x),   f = N(μ, S)  or  t_η(μ, S),                      (1)
+
+with u = S⁻¹(x - μ), q = (x - μ)ᵀu and ν = 1/η (ν = 0: normal). Put
+
+    a = (1 + Dν)/(1 + qν),   b = (1 + (D + 2)ν)/(1 + qν),
+
+both 1 for the normal. Score and Hessian, divided by the density, are
+
+    ∇ log f = -a u,                                                              (2)
+    H̄_f = ∇∇f / f = a (b u uᵀ - S⁻¹).                                            (3)
+
+A mixture averages both with its responsibilities r_m = ω_m f_m / p (4). All is in
+logs: f itself underflows a few dozen standard deviations away, H̄ does not.
+
+References
+----------
+Noh, Zhang and Lee, "Generative Local Metric Learning for Nearest Neighbor
+Classification", NIPS 2010, Eq. (14); Eq. (3) for η < ∞ is ours.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.special import gammaln, logsumexp
+from jaxtyping import Float
+
+from probmetric.typing import Array
+
+__all__ = [
+    "ClassDensities",
+    "class_hessians",
+    "class_log_densities",
+    "class_scores",
+    "log_posterior",
+    "through_map",
+]
+
+
+class ClassDensities(NamedTuple):
+    """Mixtures of k normal or Student-t components for each of c classes.
+
+    Attributes
+    ----------
+    log_prior : array of shape (c,)
+        Natural log of the class probabilities.
+    log_mix : array of shape (c, k)
+        Log weights ω within each class; -inf for a component that is not there.
+    loc : array of shape (c, k, d)
+    factor : array of shape (c, k, d, d)
+        Lower Cholesky factor of S: covariance of the normal, scale of Student's t.
+    inv_df : array of shape (c, k)
+        ν = 1/η ≥ 0; zero is the normal.
+    """
+
+    log_prior: Float[Array, "c"]
+    log_mix: Float[Array, "c k"]
+    loc: Float[Array, "c k d"]
+    factor: Float[Array, "c k d d"]
+    inv_df: Float[Array, "c k"]
+
+
+class _Components(NamedTuple):
+    """log ω f (c, k), u (c, k, d), a (c, k) and b (c, k) at one point."""
+
+    log_f: Float[Array, "c k"]
+    u: Float[Array, "c k d"]
+    a: Float[Array, "c k"]
+    b: Float[Array, "c k"]
+
+
+def _components(classes: ClassDensities, x: Float[Array, "d"]) -> _Components:
+    d, nu = x.shape[-1], classes.inv_df
+    delta = (x - classes.loc)[..., None]
+    white = solve_triangular(classes.factor, delta, lower=True)
+    u = solve_triangular(classes.factor, white, lower=True, trans=1)[..., 0]
+    q = jnp.sum(white[..., 0] ** 2, -1)
+    half_logdet = jnp.sum(jnp.log(jnp.diagonal(classes.factor, axis1=-2, axis2=-1)), -1)
+    # "Double where": the branch not taken must not see η = 1/0.
+    eta = 1 / jnp.where(nu > 0, nu, 1.0)
+    student = (
+        gammaln((eta + d) / 2)
+        - gammaln(eta / 2)
+        - 0.5 * d * jnp.log(eta * jnp.pi)
+        - 0.5 * (eta + d) * jnp.log1p(q / eta)
+    )
+    normal = -0.5 * d * jnp.log(2 * jnp.pi) - 0.5 * q
+    log_f = classes.log_mix + jnp.where(nu > 0, student, normal) - half_logdet
+    a = (1 + d * nu) / (1 + q * nu)
+    return _Components(log_f, u, a, (1 + (d + 2) * nu) / (1 + q * nu))
+
+
+def class_log_densities(
+    classes: ClassDensities, x: Float[Array, "d"]
+) -> Float[Array, "c"]:
+    """Return log p_c(x) for one point (Eq. 1), without the class probabilities."""
+    return logsumexp(_components(classes, x).log_f, -1)
+
+
+def log_posterior(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, "c"]:
+    """Return log P(c | x) for one point, shape (c,)."""
+    return jax.nn.log_softmax(classes.log_prior + class_log_densities(classes, x))
+
+
+def class_scores(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, "c d"]:
+    """Return ∇ log p_c(x) for one point (Eqs. 2 and 4), shape (c, d)."""
+    at = _components(classes, x)
+    share = jax.nn.softmax(at.log_f, -1)
+    return -jnp.einsum("ck,ckd->cd", share * at.a, at.u)
+
+
+def class_hessians(
+    classes: ClassDensities, x: Float[Array, "d"]
+) -> Float[Array, "c d d"]:
+    """Return ∇∇p_c(x) / p_c(x) for one point (Eqs. 3 and 4), shape (c, d, d)."""
+    at = _components(classes, x)
+    share = jax.nn.softmax(at.log_f, -1) * at.a
+    eye = jnp.broadcast_to(jnp.eye(x.shape[-1], dtype=x.dtype), classes.factor.shape)
+    # The precision is itself the answer here; it does not depend on x, so that a
+    # vmap over points computes it once.
+    precision = cho_solve((classes.factor, True), eye)
+    outer = jnp.einsum("ck,cki,ckj->cij", share * at.b, at.u, at.u)
+    return outer - jnp.einsum("ck,ckij->cij", share, precision)
+
+
+def through_map(
+    classes: ClassDensities, frame: Float[Array, "d d"], centre: Float[Array, "d"]
+) -> ClassDensities:
+    """Carry the densities to the coordinates z = F(x - centre), F invertible.
+
+    The Cholesky factor of F S Fᵀ comes from a QR decomposition of (F L)ᵀ; log
+    densities change by the constant log |det F|.
+    """
+    upper = jnp.linalg.qr(jnp.swapaxes(frame @ classes.factor, -1, -2), mode="r")
+    sign = jnp.sign(jnp.diagonal(upper, axis1=-2, axis2=-1))
+    lower = jnp.swapaxes(upper * sign[..., None], -1, -2)
+    return classes._replace(loc=(classes.loc - centre) @ frame.T, factor=lower)

@@ -1,0 +1,228 @@
+"""The matrices of Generative Local Metric Learning at one point.
+
+With ρ_c the posterior of class c at x, H̄_c = ∇∇p_c/p_c and s = Σρ², the error of the
+nearest neighbour at distance r in the metric A, |A| = 1, is (maths 2.1)
+
+    err(x, r) = (1 - s) + r²/(2D) · tr(A⁻¹B) + O(r⁴),                             (1)
+    B = Σ_i w_i H̄_i,   w_i = ρ_i (s - ρ_i),   Σ_i w_i = 0.                        (2)
+
+Only B up to a factor, of either sign, decides A. With two classes B ∝ H̄_1 - H̄_2: no
+posterior, no prior, and no singularity on the decision boundary. With more, and m the
+most probable class, the weights are taken relative to the runner-up, so that nothing
+underflows far from the data,
+
+    B ∝ Σ_{j≠m} (ρ_j / max_{i≠m} ρ_i) (s - ρ_j) (H̄_j - H̄_m).                     (3)
+
+With B = U diag(λ) Uᵀ every rule below is A = U diag(a) Uᵀ:
+
+* ``zero_bias``, the paper's Eq. (10): a_i = d₊λ_i or -d₋λ_i, where d₊, d₋ count the
+  positive and negative eigenvalues. It minimises tr(A⁻¹|B|) among tr(A⁻¹B) = 0,
+  |A| = 1. Where B has a zero eigenvalue (always, with equal covariances and D > 2) A
+  is singular. B = 0 gives I.                                                     (4)
+* ``min_norm``: P = A⁻¹ minimises ½‖P‖² - log|P| + τ_max |tr(PB̃)|, B̃ = B/max|λ|:
+
+      log a_i = asinh(τ λ̃_i / 2),  τ ∈ [-τ_max, τ_max] with Σ λ̃_i/a_i = 0,       (5)
+
+  or τ at its bound where B has one sign and no metric removes the bias. Continuous,
+  regular for zero eigenvalues, I for B = 0; for one sign A → |B| as τ_max grows.
+* ``regularised``: P minimises ½ tr(PB)² + ½ε‖P‖² - log|P|:
+
+      log p_i = -½ log ε - asinh(t λ_i / (2√ε)),   t = Σ λ_i p_i(t).              (6)
+
+References
+----------
+Noh, Zhang and Lee, NIPS 2010, Eqs. (9)-(11). Errata G1 (figure 1 says r²/4D), G3
+(Eq. (8) is not convex and its solution not unique; (10) is not normalised) and G10
+(γ has the units of B unless A is normalised first).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from probmetric.typing import Array
+
+__all__ = [
+    "MAX_MULTIPLIER",
+    "Spectrum",
+    "bias_matrix",
+    "compose",
+    "fisher_matrix",
+    "log_inverse",
+    "min_norm",
+    "regularised",
+    "unit_determinant",
+    "with_base",
+    "zero_bias",
+]
+
+MAX_MULTIPLIER = 100.0
+"""τ_max of Eq. (5): the condition number of A stays below about τ_max² = 10⁴."""
+
+BISECTIONS = 70
+"""Halvings of a bracket of width ≤ 10: below float64's spacing."""
+
+
+class Spectrum(NamedTuple):
+    """A = U diag(a) Uᵀ: a (d,) ≥ 0, U (d, d) orthogonal."""
+
+    a: Float[Array, "d"]
+    U: Float[Array, "d d"]
+
+
+def bias_matrix(
+    log_rho: Float[Array, "c"], H: Float[Array, "c d d"]
+) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
+    """Return B up to a positive factor (Eqs. 2 and 3), and the size of its terms.
+
+    Parameters
+    ----------
+    log_rho : array of shape (c,)
+        Log posterior class probabilities.
+    H : array of shape (c, d, d)
+        ∇∇p_c/p_c.
+
+    Returns
+    -------
+    B : array of shape (d, d)
+    size : array of shape ()
+        Largest absolute entry among the terms summed: rounding in B is a few eps
+        of it.
+    """
+    largest = jnp.max(jnp.abs(H), (-2, -1))
+    if H.shape[0] == 2:
+        return H[0] - H[1], largest[0] + largest[1]
+    best = jnp.argmax(log_rho)
+    others = jnp.where(jnp.arange(H.shape[0]) == best, -jnp.inf, log_rho)
+    rho = jnp.exp(log_rho)
+    v = jnp.exp(others - jnp.max(others)) * (jnp.sum(rho**2) - rho)
+    B = jnp.einsum("c,cij->ij", v, H - H[best])
+    return B, jnp.sum(jnp.abs(v) * (largest + largest[best]))
+
+
+def fisher_matrix(
+    log_rho: Float[Array, "c"], scores: Float[Array, "c d"], *, relative: bool = False
+) -> Float[Array, "d d"]:
+    """Return the Fisher information of the class posterior in x.
+
+    Σ_{i<j} ρ_iρ_j (g_i - g_j)(g_i - g_j)ᵀ with g_c = ∇ log p_c: KL between the
+    posteriors at x and x + δ is ½ δᵀFδ to second order. Rank at most c - 1. The
+    paper's "local" Fisher metric of one Gaussian is a global one (erratum G5).
+
+    Parameters
+    ----------
+    log_rho : array of shape (c,)
+    scores : array of shape (c, d)
+    relative : bool, default=False
+        Divide by the largest ρ_iρ_j, which underflows far from the boundary.
+    """
+    i, j = jnp.triu_indices(scores.shape[0], 1)
+    log_weight = log_rho[i] + log_rho[j]
+    if relative:
+        log_weight = log_weight - jnp.max(log_weight)
+    gap = scores[i] - scores[j]
+    return jnp.einsum("n,ni,nj->ij", jnp.exp(log_weight), gap, gap)
+
+
+def unit_determinant(a: Float[Array, "d"]) -> Float[Array, "d"]:
+    """Divide by the geometric mean of the entries that are not zero."""
+    live = a > 0
+    log_a = jnp.log(jnp.where(live, a, 1.0))
+    return a * jnp.exp(-jnp.sum(log_a) / jnp.maximum(jnp.sum(live), 1))
+
+
+def _eigen(
+    B: Float[Array, "d d"], size: Float[Array, ""] | float
+) -> tuple[Float[Array, "d"], Float[Array, "d d"]]:
+    """Eigenvalues and vectors of B; an eigenvalue that is all rounding counts as 0."""
+    values, U = jnp.linalg.eigh(B)
+    rounding = B.shape[-1] * jnp.finfo(B.dtype).eps * size
+    return jnp.where(jnp.abs(values) > rounding, values, 0.0), U
+
+
+def zero_bias(
+    B: Float[Array, "d d"], *, size: Float[Array, ""] | float = 0.0
+) -> Spectrum:
+    """Return the paper's A_opt (Eq. 4), |A| = 1 on its range; I for B = 0."""
+    values, U = _eigen(B, size)
+    up, down = values > 0, values < 0
+    a = jnp.where(up, jnp.sum(up) * values, -jnp.sum(down) * values)
+    # A singular A_opt must stay so: an eigenvalue of pure rounding is no direction.
+    rounding = len(a) * jnp.finfo(B.dtype).eps * jnp.max(a)
+    a = jnp.where(a > rounding, a, 0.0)
+    return Spectrum(unit_determinant(jnp.where(jnp.max(a) > 0, a, 1.0)), U)
+
+
+def _bisect(falling: Callable[[Any], Any], low: Any, high: Any) -> Any:
+    """Find where a falling function crosses zero, or the end nearest to it."""
+
+    def halve(_: Any, bracket: Any) -> Any:
+        low, high = bracket
+        middle = 0.5 * (low + high)
+        above = falling(middle) > 0
+        return jnp.where(above, middle, low), jnp.where(above, high, middle)
+
+    low, high = jax.lax.fori_loop(0, BISECTIONS, halve, (low, high))
+    return 0.5 * (low + high)
+
+
+def min_norm(
+    B: Float[Array, "d d"],
+    *,
+    size: Float[Array, ""] | float = 0.0,
+    max_multiplier: float = MAX_MULTIPLIER,
+) -> Spectrum:
+    """Return the metric nearest to I that removes the bias (Eq. 5), |A| = 1."""
+    values, U = _eigen(B, size)
+    top = jnp.max(jnp.abs(values))
+    scaled = values / jnp.where(top > 0, top, 1.0)
+    bound = jnp.arcsinh(jnp.asarray(max_multiplier / 2, B.dtype))
+
+    def log_a(v: Any) -> Any:  # τ = 2 sinh v: even steps from gentle to extreme metrics
+        return jnp.arcsinh(jnp.sinh(v) * scaled)
+
+    v = _bisect(lambda v: jnp.sum(scaled * jnp.exp(-log_a(v))), -bound, bound)
+    # B = 0 meets the constraint with every τ: its own a = 1 needs no choice.
+    return Spectrum(unit_determinant(jnp.exp(log_a(v))), U)
+
+
+def log_inverse(
+    g: Float[Array, "d"], epsilon: Float[Array, ""] | float
+) -> Float[Array, "d"]:
+    """Return log p of Eq. (6) at eigenvalues g (t folded in)."""
+    return -0.5 * jnp.log(epsilon) - jnp.arcsinh(g / (2 * jnp.sqrt(epsilon)))
+
+
+def regularised(B: Float[Array, "d d"], epsilon: Float[Array, ""] | float) -> Spectrum:
+    """Return A = P⁻¹ of the penalised problem (Eq. 6), |A| = 1; ε > 0."""
+    values, U = jnp.linalg.eigh(B)
+    # Stationarity gives t² + ε‖P‖² = D, hence the bracket.
+    bound = jnp.sqrt(jnp.asarray(values.shape[-1], B.dtype))
+
+    def gap(t: Any) -> Any:
+        return jnp.sum(values * jnp.exp(log_inverse(t * values, epsilon))) - t
+
+    t = _bisect(gap, -bound, bound)
+    return Spectrum(unit_determinant(jnp.exp(-log_inverse(t * values, epsilon))), U)
+
+
+def with_base(spectrum: Spectrum, gamma: Float[Array, ""] | float) -> Spectrum:
+    """Add the base metric, γI + D·A/tr A, and divide by |·|^{1/D}.
+
+    γ = 0 leaves A, γ = ∞ is the base metric. A singular A with γ = 0 stays singular.
+    """
+    a = spectrum.a
+    total = jnp.sum(a)
+    flat = jnp.where(total > 0, a * len(a) / jnp.where(total > 0, total, 1.0), 1.0)
+    gamma = jnp.asarray(gamma, a.dtype)
+    finite = jnp.where(jnp.isinf(gamma), 0.0, gamma)
+    share = jnp.where(jnp.isinf(gamma), 1.0, finite / (1 + finite))
+    return Spectrum(unit_determinant((1 - share) * flat + share), spectrum.U)
+
+
+def compose(spectrum: Spectrum) -> Float[Array, "d d"]:
+    """Return U diag(a) Uᵀ."""
+    return (spectrum.U * spectrum.a) @ spectrum.U.T

@@ -1,0 +1,295 @@
+"""GLML's matrices against multi-precision golden values, autodiff and optimisers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from probmetric.metric import _glml_matrices as glml
+from probmetric.metric._class_densities import (
+    ClassDensities,
+    class_hessians,
+    class_log_densities,
+    class_scores,
+    log_posterior,
+    through_map,
+)
+from probmetric.metric._glml_expected import expected_bias
+
+pytestmark = pytest.mark.usefixtures("x64")
+EPS = np.finfo(float).eps
+
+
+def normals(mu, Sigma, chosen=slice(None)):
+    mu, L = np.array(mu)[chosen], np.linalg.cholesky(np.array(Sigma)[chosen])
+    c = len(mu)
+    return ClassDensities(
+        np.full(c, -np.log(c)),
+        np.zeros((c, 1)),
+        mu[:, None],
+        L[:, None],
+        np.zeros((c, 1)),
+    )
+
+
+def random_classes(key, c, k, d, inv_df):
+    rng = np.random.default_rng(key)
+    A = rng.normal(size=(c, k, d, d + 2))
+    return ClassDensities(
+        np.log(rng.dirichlet(np.ones(c))),
+        np.log(rng.dirichlet(np.ones(k), c)),
+        rng.normal(size=(c, k, d)),
+        np.linalg.cholesky(A @ np.swapaxes(A, -1, -2) / d),
+        np.full((c, k), inv_df),
+    )
+
+
+def matrix(spectrum):
+    return np.asarray(glml.compose(spectrum))
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_bias_matrix_equals_mpmath_up_to_a_factor(golden, case):
+    given, out = (
+        golden("mix_glml_dml")["g_B"],
+        golden("mix_glml_dml")["g_B"]["out"][case],
+    )
+    classes = normals(given["in"]["mu"], given["in"]["Sigma"], out["classes"])
+    x = np.array(out["x"])
+    log_rho = log_posterior(classes, x)
+    np.testing.assert_allclose(np.exp(log_rho), out["posterior"], rtol=50 * EPS)
+    B, _ = glml.bias_matrix(log_rho, class_hessians(classes, x))
+    wanted = np.array(out["B_over_p3"])
+    factor = np.sum(B * wanted) / np.sum(wanted**2)
+    np.testing.assert_allclose(B / factor, wanted, atol=100 * EPS)
+    np.testing.assert_allclose(
+        matrix(glml.zero_bias(B)), out["A_opt_det1"], rtol=1e-13, atol=1e-13
+    )
+    if out["A_minnorm_det1"] is not None:
+        np.testing.assert_allclose(
+            matrix(glml.min_norm(B)), out["A_minnorm_det1"], rtol=1e-12, atol=1e-12
+        )
+
+
+def test_bias_matrix_is_right_a_hundred_log_odds_away(golden):
+    case = golden("mix_glml_dml")["g_B_far"]
+    classes = normals(case["in"]["mu"], case["in"]["Sigma"])
+    x = np.array(case["in"]["x"], float)
+    log_rho = log_posterior(classes, x)
+    np.testing.assert_allclose(log_rho, case["out"]["log_post"], rtol=1e-12, atol=1e-12)
+    B, _ = glml.bias_matrix(log_rho, class_hessians(classes, x))
+    np.testing.assert_allclose(
+        B / np.max(np.abs(B)),
+        np.array(case["out"]["B_normalised_by_max_abs"]),
+        rtol=1e-11,
+    )
+
+
+def test_bias_coefficient_is_that_of_circle_quadrature(golden):
+    """Err(x, r) - (1 - s) = r²/(2D) tr(B)/(Σp)³: the 2D of erratum G1, not 4D."""
+    for out in golden("mix_glml_dml")["g_B"]["out"]:
+        slope = np.trace(np.array(out["B_over_p3"])) / (2 * 2)
+        np.testing.assert_allclose(slope, out["coef_error_per_d2_metric_I"], rtol=1e-9)
+
+
+def test_rules_equal_mpmath_in_four_dimensions(golden):
+    case = golden("mix_glml_dml")["g_aopt_4d"]
+    B, out = np.array(case["in"]["B"]), case["out"]
+    close = {"rtol": 1e-12, "atol": 1e-13}
+    np.testing.assert_allclose(matrix(glml.zero_bias(B)), out["A_opt_det1"], **close)
+    np.testing.assert_allclose(matrix(glml.min_norm(B)), out["A_minnorm_det1"], **close)
+
+
+def test_regularised_and_expected_bias_equal_newton_in_matrix_space(golden):
+    case = golden("mix_glml_dml")["g_bayes_isotropic"]
+    B, eps = np.array(case["in"]["B"]), case["in"]["eps"]
+    wanted = case["out"]["A_det1"]
+    np.testing.assert_allclose(matrix(glml.regularised(B, eps)), wanted, rtol=1e-12)
+    np.testing.assert_allclose(
+        matrix(expected_bias(jnp.asarray(B)[None], eps)), wanted, rtol=1e-9
+    )
+
+
+def test_expected_bias_meets_its_stationarity():
+    """P⁻¹ = E t_sB_s + εP, with P recovered from the unit determinant by E t² + ε‖P‖² = D."""
+    rng = np.random.default_rng(0)
+    B = rng.normal(size=(7, 4, 4))
+    B, eps = B + np.swapaxes(B, 1, 2), 0.1
+    A = matrix(expected_bias(jnp.asarray(B), eps))
+    P = np.linalg.inv(A)
+    t = np.einsum("ij,sji->s", P, B)
+    scale = np.sqrt(4 / (np.mean(t**2) + eps * np.sum(P**2)))  # P is scale · inv(A)
+    left = np.linalg.inv(scale * P)
+    right = np.einsum("s,sij->ij", scale * t, B) / 7 + eps * scale * P
+    np.testing.assert_allclose(left, right, atol=1e-6 * np.max(np.abs(left)))
+
+
+def test_expected_bias_of_isotropic_noise_is_the_regularised_rule():
+    """Draws B ± √(eps · pairs) E_ij have E tr(PB_s)² = tr(PB)² + eps ‖P‖²."""
+    rng = np.random.default_rng(1)
+    B = rng.normal(size=(3, 3))
+    B, eps, tiny = B + B.T, 0.4, 1e-9
+    basis = []
+    for i in range(3):
+        for j in range(i + 1):
+            E = np.zeros((3, 3))
+            E[i, j] = E[j, i] = 1.0 if i == j else np.sqrt(0.5)
+            basis += [E, -E]
+    draws = B + np.sqrt(eps * len(basis) / 2) * np.array(basis)
+    np.testing.assert_allclose(
+        matrix(expected_bias(jnp.asarray(draws), tiny)),
+        matrix(glml.regularised(B, eps)),
+        atol=1e-6,
+    )
+
+
+def test_min_norm_is_the_optimum_that_slsqp_finds():
+    B = np.diag([2.0, -1.0, 0.3])
+
+    found = minimize(
+        lambda p: np.sum(np.exp(2 * p)),
+        np.zeros(3),
+        method="SLSQP",
+        constraints=[
+            {"type": "eq", "fun": lambda p: np.sum(np.diag(B) * np.exp(p))},
+            {"type": "eq", "fun": np.sum},
+        ],
+        options={"ftol": 1e-14, "maxiter": 200},
+    )
+    assert found.success
+    np.testing.assert_allclose(
+        np.diag(matrix(glml.min_norm(B))), np.exp(-found.x), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("rule", [glml.zero_bias, glml.min_norm])
+def test_two_signs_give_no_bias_and_unit_determinant(rule):
+    rng = np.random.default_rng(3)
+    B = rng.normal(size=(100, 100))
+    B += B.T
+    A = matrix(rule(B))
+    P = np.linalg.solve(A, B)
+    assert abs(np.trace(P)) < 1e-9 * np.sum(np.abs(np.linalg.eigvals(P)))
+    assert abs(np.linalg.slogdet(A)[1]) < 1e-10
+
+
+@pytest.mark.parametrize("rule", [glml.zero_bias, glml.min_norm])
+def test_sign_and_scale_of_b_do_not_matter(rule):
+    B = np.diag([2.0, -1.0, 0.3, -0.2])
+    np.testing.assert_allclose(matrix(rule(-7e-9 * B)), matrix(rule(B)), rtol=1e-12)
+
+
+def test_one_sign_gives_the_size_of_b_in_the_limit():
+    B = np.diag([2.0, 1.0, 0.5])
+    np.testing.assert_allclose(matrix(glml.zero_bias(B)), B, rtol=1e-14)
+    A = matrix(glml.min_norm(B, max_multiplier=1e6))
+    np.testing.assert_allclose(A, B, atol=1e-10)
+
+
+def test_min_norm_stays_regular_where_b_is_singular():
+    A = matrix(glml.min_norm(np.diag([1.0, -1.0, 0.0, 0.0])))
+    np.testing.assert_allclose(np.diag(A), np.ones(4), rtol=1e-14)
+    nearly = matrix(glml.min_norm(np.diag([1.0, -0.5, 1e-9, -1e-9])))
+    exactly = matrix(glml.min_norm(np.diag([1.0, -0.5, 0.0, 0.0])))
+    np.testing.assert_allclose(nearly, exactly, atol=1e-8)
+
+
+def test_zero_bias_of_a_singular_b_is_singular_with_unit_pseudo_determinant():
+    a = np.sort(np.diag(matrix(glml.zero_bias(np.diag([3.0, -1.0, 0.0])))))
+    np.testing.assert_allclose(a, [0.0, 1 / np.sqrt(3), np.sqrt(3)], rtol=1e-14)
+
+
+@pytest.mark.parametrize("rule", [glml.zero_bias, glml.min_norm])
+def test_no_bias_leaves_the_base_metric(rule):
+    np.testing.assert_array_equal(matrix(rule(np.zeros((3, 3)))), np.eye(3))
+    rounding = 1e-16 * np.diag([1.0, -1.0, 0.5])
+    np.testing.assert_array_equal(matrix(rule(rounding, size=1.0)), np.eye(3))
+
+
+def test_gamma_leads_from_the_metric_to_its_base():
+    spectrum = glml.zero_bias(np.diag([3.0, -1.0, 0.2]))
+    a = np.sort(np.asarray(spectrum.a))
+    np.testing.assert_allclose(np.sort(glml.with_base(spectrum, 0.0).a), a, rtol=1e-14)
+    np.testing.assert_allclose(glml.with_base(spectrum, np.inf).a, np.ones(3))
+    one = np.sort(np.asarray(glml.with_base(spectrum, 1.0).a))
+    by_hand = 1 + 3 * a / a.sum()
+    np.testing.assert_allclose(one, by_hand / np.prod(by_hand) ** (1 / 3), rtol=1e-14)
+
+
+@pytest.mark.parametrize("inv_df", [0.0, 1 / 5.5])
+@pytest.mark.parametrize("k", [1, 3])
+def test_scores_and_hessians_are_those_of_autodiff(inv_df, k):
+    classes = random_classes(k, 2, k, 4, inv_df)
+    x = np.random.default_rng(5).normal(size=4)
+
+    def density(c, x):
+        return jnp.exp(class_log_densities(classes, x)[c])
+
+    for c in range(2):
+        p = density(c, x)
+        np.testing.assert_allclose(
+            class_scores(classes, x)[c], jax.grad(density, 1)(c, x) / p, rtol=1e-11
+        )
+        np.testing.assert_allclose(
+            class_hessians(classes, x)[c], jax.hessian(density, 1)(c, x) / p, rtol=1e-10
+        )
+
+
+def test_student_hessian_equals_mpmath(golden):
+    case = golden("mix_glml_dml")["g_student_t_Hbar"]
+    given = case["in"]
+    classes = normals([given["loc"]], [given["scale"]])._replace(
+        inv_df=np.full((1, 1), 1 / given["df"])
+    )
+    H = class_hessians(classes, np.array(given["x"]))[0]
+    np.testing.assert_allclose(H, case["out"], rtol=1e-13)
+
+
+def test_mixture_hessian_equals_mpmath(golden):
+    case = golden("mix_glml_dml")["g_mixture_Hbar"]
+    given = case["in"]
+    classes = ClassDensities(
+        np.zeros(1),
+        np.log(given["weights"])[None],
+        np.array(given["mu"])[None],
+        np.linalg.cholesky(np.array(given["Sigma"]))[None],
+        np.zeros((1, 2)),
+    )
+    H = class_hessians(classes, np.array(given["x"]))[0]
+    np.testing.assert_allclose(H, case["out"], rtol=1e-13)
+
+
+def test_fisher_matrix_equals_mpmath(golden):
+    case = golden("mix_glml_dml")["g_fisher_posterior_metric"]
+    classes = normals(case["in"]["mu"], case["in"]["Sigma"])
+    for out in case["out"]:
+        x = np.array(out["x"])
+        F = glml.fisher_matrix(log_posterior(classes, x), class_scores(classes, x))
+        np.testing.assert_allclose(F, out["F"], rtol=1e-12, atol=1e-13)
+
+
+def test_student_densities_integrate_to_scipys():
+    from scipy.stats import multivariate_t
+
+    classes = random_classes(2, 1, 1, 3, 1 / 4.5)
+    L, x = classes.factor[0, 0], np.array([0.3, -1.0, 2.0])
+    wanted = multivariate_t(classes.loc[0, 0], L @ L.T, df=4.5).logpdf(x)
+    np.testing.assert_allclose(class_log_densities(classes, x)[0], wanted, rtol=1e-13)
+
+
+def test_a_linear_map_carries_densities_and_hessians_along():
+    classes = random_classes(4, 2, 2, 3, 0.2)
+    rng = np.random.default_rng(6)
+    F, centre, x = rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=3)
+    mapped, z = through_map(classes, F, centre), F @ (x - centre)
+    np.testing.assert_allclose(
+        class_log_densities(mapped, z) + np.linalg.slogdet(F)[1],
+        class_log_densities(classes, x),
+        rtol=1e-12,
+    )
+    np.testing.assert_allclose(
+        np.einsum("ai,cab,bj->cij", F, class_hessians(mapped, z), F),
+        class_hessians(classes, x),
+        rtol=1e-10,
+    )
