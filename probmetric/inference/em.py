@@ -55,7 +55,7 @@ def run_em(
     data: Any,
     *,
     max_steps: int = 1000,
-    tol: float | None = None,
+    tol: Any | None = None,
     accelerate: bool = False,
 ) -> Fit:
     """Iterate an EM step to its fixed point.

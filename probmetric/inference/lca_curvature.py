@@ -1,0 +1,228 @@
+"""Second derivatives of LCA: Hessian, expected information, certificate.
+
+With θ = (vec W row by row, ρ = log σ²), ∇t = (g δᵀ/η, s(p - D/η)) (maths A7):
+
+    ∇ℓ  = -Σ w r ∇t,                      r = 1 (y=1), -ν (y=0),                  (1)
+    ∇²ℓ = -Σ w (h ∇t∇tᵀ + r ∇²t),         h = 0 (y=1), ν(1+ν) (y=0),              (2)
+    I   = E[-∇²ℓ] = Σ w ν ∇t∇tᵀ           over every pair, whatever its label,    (3)
+
+with ∇²t = I_p ⊗ δδᵀ/η, -2s g δᵀ/η and s(1-2s)(p - D/η) + 2s²D/η for the blocks
+(W, W), (W, ρ) and (ρ, ρ). Pooled pairs enter through T₁ and n₁.
+
+Certificate (maths A6). Under a common κ the log likelihood is concave in (b, M). With
+Γ = -½ Σ w r δδᵀ, a stationary W has ΓWᵀ = 0, and it is the global optimum over all
+ranks if and only if Γ ⪯ 0.
+
+All need a common κ.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from probmetric.data import Pairs, weights
+from probmetric.inference.lca_posterior import odds
+from probmetric.inference.lca_statistics import Statistics
+from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "Certificate",
+    "certificate",
+    "expected_information",
+    "generalised_rate",
+    "gradient",
+    "hessian",
+    "log_evidence",
+    "precision",
+]
+
+
+class Certificate(NamedTuple):
+    """Evidence of a global optimum; both entries vanish there, up to rounding.
+
+    ``largest`` is the largest eigenvalue of Γ and ``stationarity`` the largest entry
+    of ΓWᵀ, both relative to the spectral norm of Γ's y = 1 part.
+    """
+
+    largest: Float[Array, ""]
+    stationarity: Float[Array, ""]
+
+
+def _rows(W: Any, log_sigma2: Any, X: Any, i: Any, j: Any) -> dict[str, Any]:
+    """Return the row-wise quantities of Eqs. (1)-(3), for κ² = 1."""
+    p = W.shape[0]
+    delta = X if i is None else X[i] - X[j]
+    sigma2 = jnp.exp(log_sigma2)
+    eta = 1 + 2 * sigma2
+    s = sigma2 / eta
+    g = delta @ W.T
+    D = jnp.sum(g**2, -1)
+    nu, nu2 = odds(coincidence_exponent(D, sigma2, 1.0, p))
+    by_W = (g[:, :, None] * delta[:, None, :] / eta).reshape(len(delta), W.size)
+    by_rho = s * (p - D / eta)
+    return {
+        "delta": delta,
+        "g": g,
+        "D": D,
+        "nu": nu,
+        "nu2": nu2,
+        "eta": eta,
+        "s": s,
+        "slope": jnp.concatenate([by_W, by_rho[:, None]], 1),
+    }
+
+
+def _common(params: LCAParams) -> tuple[Any, Any]:
+    if jnp.ndim(params.kappa2):
+        raise ValueError("params.kappa2: wanted a common κ² of 1, got one per anchor")
+    return jnp.asarray(params.W), jnp.asarray(params.log_sigma2)
+
+
+def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
+    """Return ∇ℓ in θ = (vec W, log σ²), length q = pd + 1 (Eq. 1)."""
+    W, rho = _common(params)
+    row = _rows(W, rho, stats.X, stats.i, stats.j)
+    r = jnp.where(stats.same, 1.0, -row["nu"])
+    WT = W @ stats.T_same
+    pooled_rho = row["s"] * (stats.n_same * W.shape[0] - jnp.sum(WT * W) / row["eta"])
+    pooled = jnp.append(jnp.ravel(WT / row["eta"]), pooled_rho)
+    return -(stats.w * r) @ row["slope"] - pooled
+
+
+def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
+    """Return ∇²ℓ in θ = (vec W, log σ²), shape (pd + 1, pd + 1) (Eq. 2)."""
+    W, rho = _common(params)
+    p = W.shape[0]
+    row = _rows(W, rho, stats.X, stats.i, stats.j)
+    s, eta, D, delta = row["s"], row["eta"], row["D"], row["delta"]
+    wr = stats.w * jnp.where(stats.same, 1.0, -row["nu"])
+    wh = stats.w * jnp.where(stats.same, 0.0, row["nu2"])
+    outer = (row["slope"] * wh[:, None]).T @ row["slope"]
+    # Σ w r ∇²t, rows and pooled pairs together.
+    WT = W @ stats.T_same
+    scatter = (delta * wr[:, None]).T @ delta + stats.T_same
+    WW = jnp.kron(jnp.eye(p, dtype=W.dtype), scatter / eta)
+    Wr = -2 * s / eta * ((row["g"] * wr[:, None]).T @ delta + WT)
+    total, squared = jnp.sum(wr) + stats.n_same, wr @ D + jnp.sum(WT * W)
+    rr = s * (1 - 2 * s) * (p * total - squared / eta) + 2 * s**2 * squared / eta
+    edge = jnp.ravel(Wr)
+    curvature = jnp.block([[WW, edge[:, None]], [edge[None, :], rr[None, None]]])
+    return -(outer + curvature)
+
+
+def expected_information(params: LCAParams, pairs: Pairs) -> Float[Array, "q q"]:
+    """Return the expected information I, positive semi-definite (Eq. 3)."""
+    W, rho = _common(params)
+    row = _rows(W, rho, jnp.asarray(pairs.X), pairs.i, pairs.j)
+    w = weights(pairs) * row["nu"]
+    return (row["slope"] * w[:, None]).T @ row["slope"]
+
+
+def prior_precision(prior: LCAPrior, shape: tuple[int, ...]) -> Float[Array, "q"]:
+    """Return the diagonal of the prior's precision of θ; zero where flat."""
+    on_W = jnp.full(shape[0] * shape[1], prior.lam / jnp.asarray(prior.c) ** 2)
+    return jnp.append(on_W, 1 / jnp.asarray(prior.log_sigma2_scale) ** 2)
+
+
+def precision(
+    params: LCAParams,
+    stats: Statistics,
+    prior: LCAPrior,
+    learning_rate: Float[Array, ""] | float = 1.0,
+) -> Float[Array, "q q"]:
+    """Return minus the Hessian of the log joint density in θ."""
+    diagonal = prior_precision(prior, params.W.shape)
+    return jnp.diag(diagonal) - learning_rate * hessian(params, stats)
+
+
+@numpy_in_numpy_out
+def certificate(params: LCAParams, stats: Statistics) -> Certificate:
+    """Certify a maximum-likelihood fit at p = d as the global optimum.
+
+    Both entries are of the order of the square root of the fit's relative gap at
+    the optimum. With p < d a positive ``largest`` says only that a higher rank would
+    do better. Under a prior on W it certifies nothing: the objective is not concave.
+    """
+    W, rho = _common(params)
+    row = _rows(W, rho, stats.X, stats.i, stats.j)
+    wr = stats.w * jnp.where(stats.same, 1.0, -row["nu"])
+    pull = 0.5 * stats.T_same
+    Gamma = -0.5 * (row["delta"] * wr[:, None]).T @ row["delta"] - pull
+    norm = jnp.linalg.norm(0.5 * stats.T, 2)
+    return Certificate(
+        jnp.linalg.eigvalsh(Gamma)[-1] / norm, jnp.max(jnp.abs(Gamma @ W.T)) / norm
+    )
+
+
+@numpy_in_numpy_out
+def generalised_rate(
+    params: LCAParams, pairs: Pairs, prior: LCAPrior, learning_rate: float
+) -> Float[Array, ""]:
+    """Return η_G, the learning rate that the scores of *points* ask for.
+
+    Pairs that share a point are not independent. With I the expected information of
+    the pairs, U_i the summed scores of the pairs touching point i, J = Σ U_iU_iᵀ and
+    H = I + prior precision/η,
+
+        η_G = tr(H⁻¹ I) / tr(H⁻¹ J).
+
+    It is for pairs that share points. A pair's score counts at both of its points, so
+    that pairs that share none get ½, not the 1 that is right for them.
+
+    Parameters
+    ----------
+    params : LCAParams
+        The fit at ``learning_rate``.
+    pairs : Pairs
+        Labelled pairs, with their data weights.
+    prior : LCAPrior
+    learning_rate : float
+        η of that fit, of the order of n/N.
+    """
+    W, rho = _common(params)
+    row = _rows(W, rho, jnp.asarray(pairs.X), pairs.i, pairs.j)
+    w = weights(pairs)
+    information = (row["slope"] * (w * row["nu"])[:, None]).T @ row["slope"]
+    r = jnp.where(jnp.asarray(pairs.y) == 1, 1.0, -row["nu"])
+    score = -(w * r)[:, None] * row["slope"]
+    U = jnp.zeros((len(pairs.X), score.shape[1]), W.dtype)
+    U = U.at[pairs.i].add(score).at[pairs.j].add(score)
+    diagonal = prior_precision(prior, W.shape) / learning_rate
+    H = information + jnp.diag(diagonal)
+    both = jnp.linalg.solve(H, jnp.concatenate([information, U.T @ U], 1))
+    q = len(H)
+    return jnp.trace(both[:, :q]) / jnp.trace(both[:, q:])
+
+
+@numpy_in_numpy_out
+def log_evidence(
+    params: LCAParams,
+    pairs: Pairs,
+    log_joint: Float[Array, ""] | float,
+    prior: LCAPrior,
+    learning_rate: float,
+) -> Float[Array, ""]:
+    """Approximate the log evidence of λ up to a constant, for choosing λ.
+
+    Laplace's approximation with the (W, W) block of ``learning_rate`` · I replaced by
+    its Kronecker form A ⊗ B, A = Σ wν ggᵀ/(η² Σwν), B = Σ wν δδᵀ:
+
+        log p(θ̂, y) + ½ pd log 2π - ½ Σ log(α_k β_l + λ/c²),
+
+    which costs p³ + d³ instead of (pd)³. The form is crude where ‖g‖ and ‖δ‖ go
+    together (tens of nats too high on some data), and the scale of a tempered
+    likelihood is a convention: cross-validation is the principled choice of λ.
+    """
+    W, rho = _common(params)
+    row = _rows(W, rho, jnp.asarray(pairs.X), pairs.i, pairs.j)
+    wnu = learning_rate * weights(pairs) * row["nu"]
+    A = (row["g"] * wnu[:, None]).T @ row["g"] / (row["eta"] ** 2 * jnp.sum(wnu))
+    B = (row["delta"] * wnu[:, None]).T @ row["delta"]
+    h = jnp.linalg.eigvalsh(A)[:, None] * jnp.linalg.eigvalsh(B)[None, :]
+    shrunk = jnp.maximum(h, 0) + prior.lam / jnp.asarray(prior.c) ** 2
+    return (
+        log_joint + 0.5 * W.size * jnp.log(2 * jnp.pi) - 0.5 * jnp.sum(jnp.log(shrunk))
+    )

@@ -1,0 +1,222 @@
+"""LCA's second derivatives, certificate, Laplace and bootstrap."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probmetric.data import Pairs
+from probmetric.inference import lca as inference
+from probmetric.inference.lca_bootstrap import bootstrap, dirichlet_weights
+from probmetric.inference.lca_curvature import (
+    certificate,
+    expected_information,
+    generalised_rate,
+    gradient,
+    hessian,
+    log_evidence,
+    precision,
+)
+from probmetric.inference.lca_laplace import (
+    laplace,
+    laplace_draws,
+    rotation_tangents,
+)
+from probmetric.inference.lca_likelihood import log_joint, log_likelihood
+from probmetric.inference.lca_statistics import prepare
+from probmetric.models.lca import LCAParams, LCAPrior, identified, simulate
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(60, 3))
+    i, j = rng.integers(0, 60, (2, 200))
+    truth = LCAParams(
+        np.array([[1.0, 0.2, 0.0], [0.0, 0.9, -0.3], [0.1, 0.0, 0.7]]), np.array(-1.5)
+    )
+    with jax.enable_x64(True):
+        pairs = simulate(jax.random.key(1), truth, Pairs(X, i, j, None))
+        pairs = pairs._replace(y=np.asarray(pairs.y), w=rng.uniform(0.5, 1.5, 200))
+        prior = LCAPrior(0.7 * np.eye(3), c=0.7, lam=5.0)
+        found = inference.fit(pairs, prior, tol=1e-10, learning_rate=0.5)
+    return pairs, prior, truth, found
+
+
+def at(theta, W):
+    return LCAParams(theta[:-1].reshape(W.shape), theta[-1], jnp.asarray(1.0))
+
+
+@pytest.mark.parametrize("by_points", [False, True])
+def test_gradient_and_hessian_match_autodiff(problem, by_points):
+    pairs, _, truth, _ = problem
+    stats = prepare(pairs, by_points=by_points)
+    theta = jnp.append(jnp.ravel(truth.W), truth.log_sigma2)
+
+    def value(theta):
+        return log_likelihood(at(theta, truth.W), stats)
+
+    np.testing.assert_allclose(
+        gradient(truth, stats), jax.grad(value)(theta), rtol=1e-10, atol=1e-11
+    )
+    np.testing.assert_allclose(
+        hessian(truth, stats), jax.hessian(value)(theta), rtol=1e-9, atol=1e-10
+    )
+
+
+def test_hessian_has_exactly_the_rotations_in_its_null_space_at_the_mle(problem):
+    pairs, _, _, _ = problem
+    flat = LCAPrior(0.7 * np.eye(3), lam=0.0, log_sigma2_scale=np.inf)
+    found = inference.fit(pairs, flat, tol=1e-12)
+    H = hessian(found.params, prepare(pairs))
+    assert int(np.sum(np.abs(np.linalg.eigvalsh(H)) < 1e-4)) == 3
+    tangents = rotation_tangents(jnp.asarray(found.params.W))
+    assert float(jnp.max(jnp.abs(H @ tangents))) < 1e-3
+
+
+def test_expected_information_is_the_mean_of_the_negative_hessian(problem):
+    # E over labels of -∇²ℓ, each label weighted by its probability: exact, no sampling.
+    pairs, _, truth, _ = problem
+    few = pairs._replace(i=pairs.i[:5], j=pairs.j[:5], y=pairs.y[:5], w=pairs.w[:5])
+    total = 0.0
+    for code in range(2**5):
+        y = np.array([(code >> k) & 1 for k in range(5)])
+        plain = prepare(few._replace(y=y, w=None), by_points=False)
+        stats = prepare(few._replace(y=y), by_points=False)
+        total = total - jnp.exp(log_likelihood(truth, plain)) * hessian(truth, stats)
+    np.testing.assert_allclose(
+        expected_information(truth, few), total, rtol=1e-9, atol=1e-11
+    )
+
+
+def test_precision_is_minus_the_hessian_of_the_log_joint(problem):
+    pairs, prior, truth, _ = problem
+    stats = prepare(pairs)
+    theta = jnp.append(jnp.ravel(truth.W), truth.log_sigma2)
+    want = -jax.hessian(lambda v: log_joint(at(v, truth.W), stats, prior, 0.3))(theta)
+    np.testing.assert_allclose(
+        precision(truth, stats, prior, 0.3), want, rtol=1e-9, atol=1e-9
+    )
+
+
+def test_certificate_holds_at_the_maximum_and_not_elsewhere(problem):
+    pairs, _, truth, _ = problem
+    stats = prepare(pairs)
+    flat = LCAPrior(0.7 * np.eye(3), lam=0.0, log_sigma2_scale=np.inf)
+    best = certificate(inference.fit(pairs, flat, tol=1e-12).params, stats)
+    assert best.largest < 1e-5
+    assert best.stationarity < 1e-5
+    elsewhere = certificate(truth._replace(W=truth.W * 3.0), stats)
+    assert elsewhere.stationarity > 1e-2
+    low = LCAPrior(0.7 * np.eye(1, 3), lam=0.0, log_sigma2_scale=np.inf)
+    assert (
+        certificate(inference.fit(pairs, low, tol=1e-12).params, stats).largest > 1e-2
+    )
+
+
+def test_laplace_root_inverts_the_precision_where_nothing_is_removed(problem):
+    pairs, prior, _, found = problem
+    stats = prepare(pairs)
+    whole = laplace(found.params, stats, prior, 0.5, quotient=False)
+    H = precision(found.params, stats, prior, 0.5)
+    np.testing.assert_allclose(whole.root @ whole.root.T @ H, np.eye(len(H)), atol=1e-8)
+
+
+def test_laplace_draws_leave_out_the_rotation_and_have_the_stated_covariance(problem):
+    pairs, prior, _, found = problem
+    approximation = laplace(found.params, prepare(pairs), prior, 0.5)
+    tangents = rotation_tangents(jnp.asarray(found.params.W))
+    leak = jnp.max(jnp.abs(tangents.T @ approximation.root))
+    assert leak < 1e-10 * jnp.max(jnp.abs(tangents))
+    draws = laplace_draws(approximation, jax.random.key(0), 20000)
+    flat = np.concatenate(
+        [np.reshape(draws.W, (20000, -1)), np.asarray(draws.log_sigma2)[:, None]], 1
+    )
+    want = approximation.root @ approximation.root.T
+    sd = np.sqrt(np.diag(want))
+    error = (np.cov(flat.T) - want) / np.outer(sd, sd)
+    # se of a correlation-scaled covariance is at most sqrt(2/S); 100 entries, 5 se:
+    # false alarm below 1e-4.
+    assert np.abs(error).max() < 5 * np.sqrt(2 / 20000)
+
+
+def test_laplace_refuses_a_point_that_is_no_mode(problem):
+    pairs, prior, truth, _ = problem
+    flat = prior._replace(lam=0.0)
+    with pytest.raises(ValueError, match="posterior mode"):
+        laplace(truth._replace(W=truth.W * 0.01), prepare(pairs), flat, quotient=False)
+
+
+def test_bootstrap_with_unit_weights_returns_the_fit(problem):
+    pairs, prior, _, found = problem
+    out = bootstrap(
+        pairs, prior, found.params, np.ones((2, 60)), learning_rate=0.5, tol=1e-12
+    )
+    W = np.asarray(out.params.W)
+    want = identified(found.params)["M"]
+    for s in range(2):
+        got = identified(LCAParams(W[s], np.asarray(out.params.log_sigma2[s])))["M"]
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_bootstrap_draw_equals_a_fit_under_product_weights(problem):
+    pairs, prior, _, found = problem
+    u = np.asarray(dirichlet_weights(jax.random.key(2), 3, 60))
+    out = bootstrap(
+        pairs, prior, found.params, u, learning_rate=0.5, tol=1e-12, batch=2
+    )
+    w = pairs.w * u[1][pairs.i] * u[1][pairs.j]
+    direct = inference.fit(
+        pairs._replace(w=w), prior, init=found.params, learning_rate=0.5, tol=1e-10
+    )
+    np.testing.assert_allclose(out.objective[1], direct.objective, rtol=1e-9)
+    mean = pairs._replace(w=pairs.w * 0.5 * (u[1][pairs.i] + u[1][pairs.j]))
+    wrong = inference.fit(mean, prior, init=found.params, learning_rate=0.5)
+    assert abs(wrong.objective - out.objective[1]) > 1e-3  # negative control
+
+
+def test_evidence_is_the_determinant_of_the_kronecker_form(problem):
+    pairs, prior, _, found = problem
+    W, rho = np.asarray(found.params.W), float(found.params.log_sigma2)
+    eta = 1 + 2 * np.exp(rho)
+    delta = pairs.X[pairs.i] - pairs.X[pairs.j]
+    g = delta @ W.T
+    t = 1.5 * np.log(eta) + np.sum(g**2, 1) / (2 * eta)
+    v = 0.5 * pairs.w / np.expm1(t)
+    A = (g.T * v) @ g / eta**2 / v.sum()
+    B = (delta.T * v) @ delta
+    H = np.kron(A, B) + prior.lam / prior.c**2 * np.eye(9)
+    want = 4.5 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(H)[1]
+    got = log_evidence(found.params, pairs, found.objective, prior, 0.5)
+    np.testing.assert_allclose(got - found.objective, want, rtol=1e-9)
+
+
+def test_generalised_rate_is_one_half_for_pairs_that_share_no_point():
+    # A true model: Σ over pairs of (score)² has mean I, and each pair's score counts
+    # at both of its points, so J → 2I. Relative sd of the ratio over 20 seeds: 0.1.
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1200, 2))
+    i = np.arange(600)
+    truth = LCAParams(np.array([[1.0, 0.0], [0.3, 0.8]]), np.array(-1.0))
+    pairs = simulate(jax.random.key(7), truth, Pairs(X, i, i + 600, None))
+    prior = LCAPrior(0.8 * np.eye(2), c=0.8, lam=0.5)
+    found = inference.fit(pairs, prior)
+    rate = generalised_rate(found.params, pairs, prior, 1.0)
+    assert 0.35 < rate < 0.65
+
+
+def test_generalised_rate_falls_where_every_pair_is_repeated():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 2))
+    i = np.arange(150)
+    truth = LCAParams(np.array([[1.0, 0.0], [0.3, 0.8]]), np.array(-1.0))
+    pairs = simulate(jax.random.key(7), truth, Pairs(X, i, i + 150, None))
+    prior = LCAPrior(0.8 * np.eye(2), c=0.8, lam=0.5)
+    found = inference.fit(pairs, prior)
+    once = generalised_rate(found.params, pairs, prior, 1.0)
+    four = pairs._replace(**{k: np.tile(getattr(pairs, k), 4) for k in ("i", "j", "y")})
+    np.testing.assert_allclose(
+        generalised_rate(found.params, four, prior, 0.25), once / 4, rtol=1e-6
+    )
