@@ -1,0 +1,240 @@
+"""Pictures of checks: agreement with sampling, predictive checks, calibration."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from scipy.stats import binomtest
+
+from probmetric.data import Pairs
+from probmetric.plots_style import COLORS, blank, posterior, stacked
+
+__all__ = ["agreement", "calibration", "predictive_check"]
+
+VERDICT_COLORS = {"agree": COLORS[0], "disagree": COLORS[5], "inconclusive": COLORS[6]}
+VERDICT_MARKERS = {"agree": "o", "disagree": "X", "inconclusive": "s"}
+
+
+def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
+    """Draw what ``compare`` found: each quantity's z, and what could have been seen.
+
+    Parameters
+    ----------
+    compared : Dataset
+        From ``probmetric.compare``.
+    title : str, optional
+        Default: the verdict, with the number of quantities behind it.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Left: z between the critical lines at the stated family-wise error. Right: the
+        shift, in posterior sd, that this run would have detected; beyond the
+        tolerance a quantity is inconclusive, however small its z.
+    """
+    if "z" not in compared or "verdict" not in compared:
+        raise ValueError(f"compared: wanted the result of compare, got {compared!r}")
+    names = [str(name) for name in compared["entry"].to_numpy()]
+    verdicts = compared["verdict"].to_numpy().astype(str)
+    rows, many = np.arange(len(names)), len(names) > 45
+    height = float(np.clip(0.21 * len(names) + 1.6, 2.8, 9.5))
+    figure, axes = blank(1, 2, size=(9.2, height), sharey=True, width_ratios=[2.2, 1])
+    left, right = axes[0]
+    critical, tol = float(compared.attrs["z_crit"]), float(compared.attrs["tol"])
+    z, detectable = compared["z"].to_numpy(), compared["detectable"].to_numpy()
+    left.axvspan(-critical, critical, color=COLORS[4], alpha=0.12, lw=0)
+    left.axvline(0, color="grey", lw=0.8)
+    for side in (-critical, critical):
+        left.axvline(side, color="grey", ls="--", lw=1)
+    right.axvline(tol, color="grey", ls="--", lw=1)
+    for verdict, color in VERDICT_COLORS.items():
+        chosen = verdicts == verdict
+        if chosen.any():
+            style: dict[str, Any] = {
+                "color": color,
+                "marker": VERDICT_MARKERS[verdict],
+                "s": 14 if many else 28,
+                "label": f"{verdict} ({chosen.sum()})",
+            }
+            left.scatter(z[chosen], rows[chosen], **style)
+            right.scatter(detectable[chosen], rows[chosen], **style)
+    extent = 1.15 * max(critical, float(np.abs(z).max()))
+    detectable = detectable[np.isfinite(detectable)]
+    left.set_xlim(-extent, extent)
+    right.set_xlim(0, 1.15 * max(tol, *detectable))
+    if many:
+        left.set_yticks([])
+        left.set_ylabel(f"{len(names)} quantities")
+    else:
+        left.set_yticks(rows, names, fontsize=7.5)
+    left.set_ylim(len(names) - 0.4, -0.6)
+    alpha = float(compared.attrs["alpha"])
+    left.set_xlabel(
+        f"z = difference / Monte Carlo error; dashed: ±{critical:.2f} "
+        f"({alpha:.0%} family-wise)"
+    )
+    right.set_xlabel(f"detectable shift, posterior sd\n(dashed: tolerance {tol:g})")
+    title = title or (
+        f"Closed form against sampling: {compared.attrs['verdict']} "
+        f"({len(names)} quantities)"
+    )
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _binned(values: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return each value's equal-count bin, and the mean value of each bin."""
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)))
+    which = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    which = np.unique(which, return_inverse=True)[1]
+    centres = np.bincount(which, values) / np.bincount(which)
+    return which, centres
+
+
+def _replicated_shares(
+    M: Float[np.ndarray, "s d d"],
+    b: Float[np.ndarray, "s"],
+    delta: Float[np.ndarray, "N d"],
+    which: Int[np.ndarray, "N"],
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "s bins"]:
+    """Simulate pair labels under each draw; return the share of y=1 in each bin."""
+    counts = np.bincount(which)
+    shares = np.empty((len(M), len(counts)))
+    for s, (matrix, intercept) in enumerate(zip(M, b, strict=True)):
+        t = intercept + 0.5 * np.sum((delta @ matrix) * delta, 1)
+        y = rng.random(len(t)) < np.exp(-t)
+        shares[s] = np.bincount(which, y) / counts
+    return shares
+
+
+def predictive_check(
+    draws: Any,
+    pairs: Pairs,
+    *,
+    prior: Any = None,
+    bins: int = 10,
+    max_draws: int = 200,
+    seed: int = 0,
+) -> Figure:
+    """Draw observed shares of coinciding pairs over replicated ones, by distance.
+
+    Parameters
+    ----------
+    draws : DataTree or Dataset
+        Posterior draws of ``M`` (in units of the link) and ``b``.
+    pairs : Pairs
+        Observed pairs, with ``y``.
+    prior : Dataset or DataTree, optional
+        Prior draws of the same. Default: the group ``prior`` of ``draws``, if there.
+    bins : int, default=10
+        Equal-count bins of the distance under the posterior mean of M.
+    max_draws : int, default=200
+        Draws to replicate with, evenly spaced.
+    seed : int, default=0
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Bands hold 90 % of the shares replicated under prior and posterior. Pairs
+        share points, so that bins are not independent of one another.
+    """
+    if pairs.y is None:
+        raise ValueError("pairs: wanted observed labels, got y=None")
+    given = posterior(draws, "M", "b")
+    sources = [("posterior", given, COLORS[0])]
+    if prior is None and isinstance(draws, xr.DataTree) and "prior" in draws.children:
+        prior = draws["prior"].to_dataset()
+    if prior is not None:
+        sources.insert(0, ("prior", posterior(prior, "M", "b"), COLORS[6]))
+    X, y = np.asarray(pairs.X, float), np.asarray(pairs.y)
+    delta = X[np.asarray(pairs.i)] - X[np.asarray(pairs.j)]
+    mean = stacked(given["M"]).mean(0)
+    distance = np.sqrt(np.maximum(np.sum((delta @ mean) * delta, 1), 0))
+    which, centres = _binned(distance, bins)
+    figure, axes = blank(size=(6.8, 4.1))
+    axis, rng = axes[0, 0], np.random.default_rng(seed)
+    for name, source, color in sources:
+        M, b = stacked(source["M"]), stacked(source["b"])
+        chosen = np.unique(np.linspace(0, len(M) - 1, max_draws).astype(int))
+        shares = _replicated_shares(M[chosen], b[chosen], delta, which, rng)
+        low, high = np.quantile(shares, [0.05, 0.95], axis=0)
+        axis.fill_between(centres, low, high, color=color, alpha=0.28, lw=0)
+        axis.plot(centres, shares.mean(0), color=color, label=f"{name} predictive")
+    observed = np.bincount(which, y) / np.bincount(which)
+    axis.plot(centres, observed, "o", color="black", ms=5, label="observed")
+    axis.set_ylim(-0.03, 1.03)
+    axis.set_xlabel("distance under the posterior mean metric")
+    axis.set_ylabel("share of pairs that coincide")
+    axis.set_title("Would the model have produced these pair labels?")
+    axis.legend()
+    return figure
+
+
+def calibration(
+    y: Any, probability: Any, *, bins: int = 10, label: str = "P(same)"
+) -> Figure:
+    """Draw observed frequency against stated probability, with its sampling error.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        What happened, 0 or 1.
+    probability : array of shape (n,), or mapping of str to such arrays
+        What was stated; several curves by name.
+    bins : int, default=10
+        Equal-count bins.
+    label : str
+        Name of the probability, for the axis.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Bars are 95 % Wilson intervals of the frequency, for independent outcomes.
+    """
+    y = np.asarray(y)
+    if not np.isin(y, (0, 1)).all():
+        raise ValueError(f"y: wanted 0 and 1, got {np.unique(y)[:5]}")
+    curves = probability if isinstance(probability, dict) else {"": probability}
+    figure, axes = blank(size=(4.9, 4.6))
+    axis = axes[0, 0]
+    axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
+    for k, (name, stated) in enumerate(curves.items()):
+        stated = np.asarray(stated, float)
+        if stated.shape != y.shape or stated.min() < 0 or stated.max() > 1:
+            raise ValueError(
+                f"probability: wanted shape {y.shape} in [0, 1], got {stated.shape} in "
+                f"[{stated.min():.3g}, {stated.max():.3g}]"
+            )
+        which, centres = _binned(stated, bins)
+        hits, counts = np.bincount(which, y), np.bincount(which)
+        share = hits / counts
+        limits = np.array(
+            [
+                binomtest(int(h), int(n)).proportion_ci(method="wilson")
+                for h, n in zip(hits, counts, strict=True)
+            ]
+        ).T
+        error = np.abs(limits - share)
+        axis.errorbar(
+            centres,
+            share,
+            error,
+            fmt="o-",
+            ms=4.5,
+            capsize=2,
+            color=COLORS[k],
+            label=name or None,
+        )
+    if len(curves) > 1:
+        axis.legend()
+    axis.set_xlim(-0.02, 1.02)
+    axis.set_ylim(-0.02, 1.02)
+    axis.set_aspect("equal")
+    axis.set_xlabel(f"stated {label}")
+    axis.set_ylabel("observed frequency")
+    axis.set_title("Calibration: on the diagonal is right")
+    return figure

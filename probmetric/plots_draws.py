@@ -1,0 +1,144 @@
+"""Pictures of draws: the matrix, its eigenvalues, and whether chains agree."""
+
+from typing import Any
+
+import arviz as az
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from probmetric.plots_style import COLORS, adopt, blank, names_of, posterior, stacked
+
+__all__ = ["eigenvalues", "metric", "rank", "trace"]
+
+
+def _interval(values: np.ndarray, prob: float) -> np.ndarray:
+    """Return the equal-tailed interval over the leading axis, shape (2, ...)."""
+    if not 0 < prob < 1:
+        raise ValueError(f"prob: wanted a number between 0 and 1, got {prob}")
+    return np.quantile(values, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
+
+
+def metric(draws: Any, *, prob: float = 0.9) -> Figure:
+    """Draw the posterior of M: its mean, and beside it how wide each interval is.
+
+    Parameters
+    ----------
+    draws : DataTree or Dataset
+        With a posterior of ``M`` (chain, draw, feature, feature_bis).
+    prob : float, default=0.9
+        Probability of the equal-tailed intervals.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A dot marks the entries whose interval excludes zero.
+    """
+    M = posterior(draws, "M")["M"]
+    values, names = stacked(M), names_of(M)
+    low, high = _interval(values, prob)
+    mean, width, d = values.mean(0), high - low, len(names)
+    side = float(np.clip(0.34 * d + 1.6, 3.4, 9.0))
+    figure, axes = blank(1, 2, size=(2 * side + 1.2, side + 0.4))
+    limit = np.abs(mean).max()
+    panels = (
+        (mean, "RdBu_r", -limit, limit, "Posterior mean of the metric M"),
+        (width, "viridis", 0, width.max(), f"Width of the {prob:.0%} interval"),
+    )
+    for axis, (matrix, colors, vmin, vmax, title) in zip(axes[0], panels, strict=True):
+        image = axis.imshow(matrix, cmap=colors, vmin=vmin, vmax=vmax)
+        figure.colorbar(image, ax=axis, shrink=0.8)
+        axis.set_title(title)
+        axis.spines[:].set_visible(False)
+        if d <= 40:
+            size = 9 if d <= 16 else 6
+            axis.set_xticks(range(d), names, rotation=90, fontsize=size)
+            axis.set_yticks(range(d), names, fontsize=size)
+        else:
+            axis.set_xlabel("feature")
+            axis.set_ylabel("feature")
+    rows, columns = np.nonzero((low > 0) | (high < 0))
+    axes[0, 0].scatter(columns, rows, s=9, color="black")
+    axes[0, 0].set_xlabel(f"dot: the {prob:.0%} interval excludes 0")
+    return figure
+
+
+def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figure:
+    """Draw a forest of M's eigenvalues, which no rotation of W changes.
+
+    Parameters
+    ----------
+    draws : DataTree or Dataset
+        With a posterior of ``M``.
+    prob : float, default=0.9
+        Probability of the thin interval; the thick one holds half.
+    reference : array of shape (d, d), optional
+        Another M, for example the closed form's; its eigenvalues are drawn as rings.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    values = np.linalg.eigvalsh(stacked(posterior(draws, "M")["M"]))[:, ::-1]
+    d = values.shape[1]
+    low, high = _interval(values, prob)
+    inner_low, inner_high = _interval(values, 0.5)
+    figure, axes = blank(size=(6.4, float(np.clip(0.28 * d + 1.3, 2.6, 9))))
+    axis, rows = axes[0, 0], np.arange(d)
+    # A rank-deficient M has eigenvalues of rounding size: nothing to see below.
+    floor = np.median(values, 0).max() * 1e-6
+    axis.hlines(rows, np.maximum(low, floor), high, color=COLORS[0], lw=1.2)
+    axis.hlines(rows, np.maximum(inner_low, floor), inner_high, color=COLORS[0], lw=4.5)
+    median = np.maximum(np.median(values, 0), floor)
+    axis.plot(median, rows, "o", ms=4.5, color="white", mec=COLORS[0])
+    if reference is not None:
+        point = np.maximum(np.linalg.eigvalsh(np.asarray(reference))[::-1], floor)
+        axis.plot(
+            point, rows, "D", ms=5.5, mfc="none", mec=COLORS[5], label="closed form"
+        )
+        axis.legend(loc="lower left")
+    axis.set_xscale("log")
+    axis.invert_yaxis()
+    axis.set_yticks(rows, [str(k + 1) for k in rows])
+    axis.set_ylabel("eigenvalue, largest first")
+    axis.set_xlabel(f"size (median, 50 % and {prob:.0%} interval)")
+    axis.set_title("Eigenvalues of the metric: how many directions matter")
+    return figure
+
+
+def _identified(draws: Any) -> xr.Dataset:
+    """Return identified quantities that a reader can take in: b and eigenvalues."""
+    given = posterior(draws)
+    kept: dict[str, xr.DataArray] = {}
+    if "b" in given and set(given["b"].dims) == {"chain", "draw"}:
+        kept["b"] = given["b"]
+    if "M" in given:
+        M = given["M"].transpose("chain", "draw", ...)
+        largest = np.linalg.eigvalsh(M.to_numpy())[..., ::-1]
+        for k in range(min(3, largest.shape[-1])):
+            kept[f"eigenvalue {k + 1}"] = xr.DataArray(
+                largest[..., k], dims=("chain", "draw")
+            )
+    if not kept:
+        raise ValueError(f"draws: wanted b or M, got {', '.join(map(str, given))}")
+    return xr.Dataset(kept).assign_coords(
+        chain=given["chain"].to_numpy(), draw=given["draw"].to_numpy()
+    )
+
+
+def _through_arviz(plot: Any, draws: Any, **kwargs: Any) -> Figure:
+    """Run an ArviZ plot on the identified quantities and return its figure."""
+    tree = xr.DataTree.from_dict({"posterior": _identified(draws)})
+    collection = plot(tree, backend="matplotlib", **kwargs)
+    figure: Figure = collection.viz["figure"].item()
+    return adopt(figure)
+
+
+def rank(draws: Any) -> Figure:
+    """Draw ArviZ's rank plot of the identified quantities: flat where chains agree."""
+    return _through_arviz(az.plot_rank, draws)
+
+
+def trace(draws: Any) -> Figure:
+    """Draw ArviZ's traces and densities of the identified quantities, by chain."""
+    return _through_arviz(az.plot_trace_dist, draws)

@@ -1,0 +1,312 @@
+"""Pictures of points under a metric: embeddings, neighbours, local ellipses."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
+
+from probmetric.neighbors_search import nearest
+from probmetric.plots_style import COLORS, blank, class_names
+
+__all__ = [
+    "class_probabilities",
+    "embedding",
+    "local_ellipses",
+    "neighbor_probabilities",
+]
+
+
+def _metric_of(learned: Any) -> Any:
+    """Return the metric of an estimator, or the metric itself."""
+    return learned.get_metric() if hasattr(learned, "get_metric") else learned
+
+
+def _plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first two principal components (n, 2) and their shares of variance."""
+    centred = Z - Z.mean(0)
+    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
+    share = singular**2 / max(float(np.sum(singular**2)), np.finfo(float).tiny)
+    if len(axes) < 2:
+        return np.column_stack([centred @ axes[0], np.zeros(len(Z))]), np.r_[share, 0.0]
+    return centred @ axes[:2].T, share[:2]
+
+
+def embedding(
+    learned: Any,
+    X: Any,
+    y: Any,
+    *,
+    links: int = 0,
+    target_names: Any = None,
+    title: str = "The data, as the metric sees them",
+) -> Figure:
+    """Draw the data in the plane that shows most of the learned distance.
+
+    Parameters
+    ----------
+    learned : estimator or Mahalanobis
+        What has ``transform``: the plane is spanned by the first two principal
+        components of the transformed points.
+    X : array of shape (n, d)
+    y : array of shape (n,)
+        Classes, for the colours.
+    links : int, default=0
+        Draw each point's links to this many nearest neighbours under the *whole*
+        metric, grey to the same class and red to another.
+    target_names : sequence of str, optional
+        Name of each class code.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    metric = _metric_of(learned)
+    if not hasattr(metric, "transform"):
+        raise ValueError(
+            f"learned: wanted a metric with transform, got {type(metric).__name__}"
+        )
+    X, y = np.asarray(X, float), np.asarray(y)
+    codes, labels = class_names(y, target_names)
+    Z, share = _plane(np.asarray(metric.transform(X)))
+    figure, axes = blank(size=(6.6, 4.8))
+    axis = axes[0, 0]
+    if links:
+        _, index = nearest(metric, X, X, links, exclude_self=True)
+        rows = np.repeat(np.arange(len(X)), links)
+        ends = index.ravel()
+        segments = np.stack([Z[rows], Z[ends]], axis=1)
+        for same, color, width in ((True, "#bbbbbb", 0.5), (False, COLORS[5], 0.9)):
+            chosen = (codes[rows] == codes[ends]) == same
+            axis.add_collection(
+                LineCollection(
+                    list(segments[chosen]), colors=color, linewidths=width, zorder=1
+                )
+            )
+        crossing = float(np.mean(codes[rows] != codes[ends]))
+        axis.set_xlabel(
+            f"links to the {links} nearest neighbours; red: to another class "
+            f"({crossing:.1%})"
+        )
+    for c, name in enumerate(labels):
+        chosen = codes == c
+        axis.scatter(
+            *Z[chosen].T,
+            s=18,
+            color=COLORS[c % len(COLORS)],
+            marker="osD^vPX*"[c % 8],
+            edgecolor="white",
+            linewidth=0.4,
+            label=f"{name} ({chosen.sum()})",
+            zorder=2,
+        )
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.set_title(f"{title}\n(plane of {share.sum():.0%} of the squared distance)")
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _bars_with_spread(
+    axis: Any, values: np.ndarray, names: list[str], colors: list[str]
+) -> None:
+    """Draw mean bars over draws (s, m), with every draw's value as a faint dot."""
+    rows = np.arange(values.shape[1])
+    axis.barh(rows, values.mean(0), color=colors, alpha=0.75, height=0.62)
+    if len(values) > 1:
+        low, high = np.quantile(values, [0.05, 0.95], axis=0)
+        axis.hlines(rows, low, high, color="black", lw=1.1)
+        offsets = np.random.default_rng(0).uniform(-0.2, 0.2, values.shape)
+        axis.scatter(values, rows + offsets, s=2.5, color="black", alpha=0.25, lw=0)
+    axis.set_yticks(rows, names)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.02)
+
+
+def class_probabilities(
+    probabilities: Any, *, classes: Any, truth: Any = None, title: str | None = None
+) -> Figure:
+    """Draw one query's class probabilities, with their spread over draws.
+
+    Parameters
+    ----------
+    probabilities : array of shape (s, c)
+        The query's class probabilities under each draw of the metric.
+    classes : sequence of c str
+    truth : str, optional
+        The class that the query has, named in the title.
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Bars are means over draws, which is what the classifier states; dots are
+        single draws, the line holds 90 % of them.
+    """
+    values = np.asarray(probabilities, float)
+    if values.ndim != 2 or values.shape[1] != len(classes):
+        raise ValueError(
+            f"probabilities: wanted shape (s, {len(classes)}), got {values.shape}"
+        )
+    figure, axes = blank(size=(6.0, 1.1 + 0.42 * len(classes)))
+    colors = [COLORS[c % len(COLORS)] for c in range(len(classes))]
+    _bars_with_spread(axes[0, 0], values, [str(c) for c in classes], colors)
+    axes[0, 0].set_xlabel("probability (bar: mean over draws; dots: single draws)")
+    default = "Class of one query" + ("" if truth is None else f" (truth: {truth})")
+    axes[0, 0].set_title(title or default)
+    return figure
+
+
+def neighbor_probabilities(
+    posterior: Any,
+    query: Any,
+    points: Any,
+    k: int,
+    *,
+    top: int = 12,
+    names: Any = None,
+    y: Any = None,
+    target_names: Any = None,
+) -> Figure:
+    """Draw who is among the k nearest of a query, with what probability.
+
+    Parameters
+    ----------
+    posterior : PosteriorMetric
+        Draws of a metric, in ``metrics()``.
+    query : array of shape (d,)
+    points : array of shape (n, d)
+    k : int
+        How many neighbours count.
+    top : int, default=12
+        Candidates to show, the most probable first.
+    names : sequence of n str, optional
+        Name of each point. Default: its row.
+    y : array of shape (n,), optional
+        Classes, for the colours.
+    target_names : sequence of str, optional
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The whisker is the binomial standard error of a share of draws.
+    """
+    query, points = np.asarray(query, float), np.asarray(points, float)
+    draws = posterior.metrics()
+    found = np.zeros(len(points))
+    for draw in draws:
+        _, index = nearest(draw, query[None], points, k)
+        found[index[0]] += 1
+    share = found / len(draws)
+    order = np.argsort(-share, kind="stable")[: min(top, int(np.sum(share > 0)))]
+    given = [str(j) for j in range(len(points))] if names is None else list(names)
+    colors, labels = [COLORS[0]] * len(order), None
+    if y is not None:
+        codes, labels = class_names(np.asarray(y), target_names)
+        colors = [COLORS[codes[j] % len(COLORS)] for j in order]
+    figure, axes = blank(size=(6.2, 1.3 + 0.27 * len(order)))
+    axis, rows = axes[0, 0], np.arange(len(order))
+    error = np.sqrt(share * (1 - share) / len(draws))[order]
+    axis.barh(
+        rows, share[order], color=colors, xerr=error, ecolor="#555555", height=0.7
+    )
+    axis.set_yticks(rows, [str(given[j]) for j in order])
+    axis.set_ylabel("point")
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.02)
+    axis.set_xlabel(f"probability of being among the {k} nearest ({len(draws)} draws)")
+    axis.set_title("Neighbours of one query")
+    if labels is not None:
+        for c, name in enumerate(labels):
+            axis.barh([0], [0], color=COLORS[c % len(COLORS)], label=name)
+        axis.legend(loc="lower right")
+    return figure
+
+
+def local_ellipses(
+    learned: Any,
+    X: Any,
+    y: Any,
+    *,
+    at: Any = None,
+    features: tuple[int, int] = (0, 1),
+    feature_names: Any = None,
+    target_names: Any = None,
+    number: int = 25,
+    size: float = 0.08,
+) -> Figure:
+    """Draw the balls of a metric that changes from place to place.
+
+    Parameters
+    ----------
+    learned : estimator or metric
+        What has ``matrix_at(X) -> (n, d, d)``, or one ``matrix`` for all places.
+    X : array of shape (n, d)
+    y : array of shape (n,)
+    at : array of shape (m, d), optional
+        Where to draw. Default: ``number`` of the points, evenly spaced in their order.
+    features : (int, int), default=(0, 1)
+        The two features to draw; the ball is cut by their plane.
+    feature_names, target_names : sequence of str, optional
+    number : int, default=25
+    size : float, default=0.08
+        Radius of the median ball, as a share of the picture.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        An ellipse is long where the metric is short: points on it are equally far.
+    """
+    metric = _metric_of(learned)
+    X, y = np.asarray(X, float), np.asarray(y)
+    chosen = np.unique(np.linspace(0, len(X) - 1, number).astype(int))
+    places = X[chosen] if at is None else np.atleast_2d(np.asarray(at, float))
+    if hasattr(metric, "matrix_at"):
+        matrices = np.asarray(metric.matrix_at(places))
+    elif hasattr(metric, "matrix"):
+        matrices = np.broadcast_to(metric.matrix, (len(places), *metric.matrix.shape))
+    else:
+        raise ValueError(
+            f"learned: wanted a metric with matrix_at or matrix, got "
+            f"{type(metric).__name__}"
+        )
+    plane = matrices[:, features][:, :, features]
+    values, vectors = np.linalg.eigh(plane)
+    values = np.maximum(values, 1e-9 * np.maximum(values.max(1, keepdims=True), 1e-300))
+    radii = 1 / np.sqrt(values)
+    shown = X[:, list(features)]
+    scale = size * np.ptp(shown, axis=0).max() / np.median(radii)
+    # Very flat balls are cut, so that one does not cover the picture.
+    radii = np.minimum(radii * scale, 0.5 * np.ptp(shown, axis=0).max())
+    codes, labels = class_names(y, target_names)
+    figure, axes = blank(size=(6.4, 4.9))
+    axis = axes[0, 0]
+    for c, name in enumerate(labels):
+        axis.scatter(
+            *shown[codes == c].T, s=9, alpha=0.45, color=COLORS[c % 8], lw=0, label=name
+        )
+    for centre, axes_, (a, b) in zip(
+        places[:, list(features)], vectors, radii, strict=True
+    ):
+        angle = np.degrees(np.arctan2(axes_[1, 0], axes_[0, 0]))
+        axis.add_patch(
+            Ellipse(
+                (float(centre[0]), float(centre[1])),
+                2 * a,
+                2 * b,
+                angle=angle,
+                fill=False,
+                color="#333333",
+                lw=0.9,
+            )
+        )
+    names = feature_names or [f"x{k}" for k in range(X.shape[1])]
+    axis.set_xlabel(names[features[0]])
+    axis.set_ylabel(names[features[1]])
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.set_title("Balls of the metric: equally far from their centres")
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure

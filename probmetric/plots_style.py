@@ -1,0 +1,115 @@
+"""What the plots share: palette, blank figures, and how draws are read.
+
+Figures are made without pyplot's global list, so that none is shown twice in a
+notebook or kept in memory after its use; every plot returns its figure.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt  # registers the display of figures in notebooks
+import numpy as np
+import xarray as xr
+from cycler import cycler
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+__all__ = ["COLORS", "blank", "class_names", "names_of", "posterior", "stacked"]
+
+# Okabe and Ito's eight colours, told apart with every kind of colour vision.
+COLORS = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#999999",
+    "#F0E442",
+)
+
+STYLE: Any = {
+    "axes.prop_cycle": cycler(color=list(COLORS)),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "axes.labelsize": 10,
+    "figure.dpi": 110,
+    "font.size": 9.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+
+
+def blank(
+    rows: int = 1, columns: int = 1, *, size: tuple[float, float], **kwargs: Any
+) -> tuple[Figure, np.ndarray]:
+    """Return a figure and its axes, shape (rows, columns), in the package's style."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, **kwargs)
+    return figure, axes
+
+
+def adopt(figure: Figure) -> Figure:
+    """Take a figure out of pyplot's list, so that it is shown where it is returned."""
+    plt.close(figure)
+    return figure
+
+
+def posterior(draws: Any, *names: str) -> xr.Dataset:
+    """Return the posterior of a DataTree, or the Dataset itself, with given variables.
+
+    Raises
+    ------
+    ValueError
+        When there are no draws of a wanted variable.
+    """
+    if isinstance(draws, xr.DataTree):
+        if "posterior" not in draws.children:
+            raise ValueError(
+                f"draws: wanted a group 'posterior', got {sorted(draws.children)}"
+            )
+        draws = draws["posterior"].to_dataset()
+    if not isinstance(draws, xr.Dataset):
+        raise ValueError(
+            f"draws: wanted a DataTree or Dataset, got {type(draws).__name__}"
+        )
+    missing = [name for name in names if name not in draws]
+    if missing:
+        raise ValueError(
+            f"draws: wanted {', '.join(missing)}, got {', '.join(map(str, draws))}"
+        )
+    return draws
+
+
+def stacked(variable: xr.DataArray) -> np.ndarray:
+    """Return draws with chain and draw as one leading axis."""
+    ordered = variable.transpose("chain", "draw", ...)
+    return ordered.to_numpy().reshape(-1, *ordered.shape[2:])
+
+
+def names_of(variable: xr.DataArray) -> list[str]:
+    """Return the names along the last axis: its coordinate, or x0, x1, ..."""
+    axis = variable.dims[-1]
+    if axis in variable.coords:
+        given = [str(name) for name in variable.coords[axis].to_numpy()]
+        if not all(name.isdigit() for name in given):
+            return given
+    return [f"x{k}" for k in range(variable.shape[-1])]
+
+
+def class_names(
+    y: np.ndarray, target_names: Any = None
+) -> tuple[np.ndarray, list[str]]:
+    """Return codes (n,) and a name for each class."""
+    classes, codes = np.unique(y, return_inverse=True)
+    if target_names is None:
+        return codes, [str(c) for c in classes]
+    if len(target_names) < len(classes):
+        raise ValueError(
+            f"target_names: wanted {len(classes)} names, got {len(target_names)}"
+        )
+    if np.issubdtype(classes.dtype, np.integer) and classes.max() < len(target_names):
+        return codes, [str(target_names[int(c)]) for c in classes]
+    return codes, [str(name) for name in target_names[: len(classes)]]

@@ -1,0 +1,217 @@
+"""Every plot shows what it is given: names, counts, verdicts, and never nothing."""
+
+import types
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from probmetric import datasets, plots
+from probmetric.data import Pairs
+from probmetric.inference.agreement import compare
+from probmetric.metric import Link, Mahalanobis
+
+NAMES = ["alcohol", "malic acid", "ash"]
+RNG = np.random.default_rng(0)
+
+
+def wishart_draws(chains=4, draws=250):
+    W = np.array([[2.0, 0, 0], [0, 1, 0], [0, 0, 0.1]])
+    W = W + 0.2 * RNG.standard_normal((chains, draws, 3, 3))
+    return xr.Dataset(
+        {
+            "M": (
+                ("chain", "draw", "feature", "feature_bis"),
+                np.einsum("...pi,...pj->...ij", W, W),
+            ),
+            "b": (("chain", "draw"), RNG.gamma(50, 0.01, (chains, draws))),
+        },
+        {
+            "chain": range(chains),
+            "draw": range(draws),
+            "feature": NAMES,
+            "feature_bis": NAMES,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def draws():
+    return xr.DataTree.from_dict({"posterior": wishart_draws()})
+
+
+@pytest.fixture(scope="module")
+def compared():
+    sampled = xr.Dataset({"a": (("chain", "draw", "i"), RNG.normal(size=(4, 2000, 3)))})
+    return compare({"a": np.array([0.0, 0.01, 0.5])}, sampled)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    X = RNG.standard_normal((60, 3))
+    i, j = RNG.integers(60, size=(2, 400))
+    i, j = i[i != j], j[i != j]
+    M = np.diag([4.0, 1, 0.01])
+    delta = X[i] - X[j]
+    t = 0.5 + 0.5 * np.einsum("ni,ij,nj->n", delta, M, delta)
+    y = (RNG.random(len(t)) < np.exp(-t)).astype(int)
+    return Pairs(X, i, j, y)
+
+
+def texts(figure):
+    """Every text of a figure that would be drawn."""
+    figure.canvas.draw()
+    return [
+        t.get_text() for t in figure.findobj(match=lambda a: hasattr(a, "get_text"))
+    ]
+
+
+def assert_drawn(figure, *wanted):
+    """A figure that is not blank and says what is wanted."""
+    assert isinstance(figure, Figure)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+    assert (pixels < 250).any(axis=-1).mean() > 0.005
+    found = "\n".join(texts(figure))
+    for text in wanted:
+        assert text in found
+    assert not plt.get_fignums()  # nothing left to be shown twice
+
+
+def test_metric_shows_feature_names_and_both_panels(draws):
+    figure = plots.metric(draws)
+    assert_drawn(figure, *NAMES, "Posterior mean", "Width of the 90% interval")
+    images = [axis.images[0] for axis in figure.axes if axis.images]
+    M = draws["posterior"]["M"].mean(("chain", "draw")).to_numpy()
+    np.testing.assert_allclose(images[0].get_array(), M, rtol=1e-12)
+
+
+def test_eigenvalues_has_a_row_each_and_the_reference(draws):
+    figure = plots.eigenvalues(draws, reference=np.diag([4.0, 1, 0.01]))
+    assert_drawn(figure, "Eigenvalues", "closed form")
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["1", "2", "3"]
+
+
+def test_agreement_names_each_verdict_with_its_count(compared):
+    figure = plots.agreement(compared)
+    disagreeing = int((compared["verdict"] == "disagree").sum())
+    assert_drawn(figure, f"disagree ({disagreeing})", "a[2]", "family-wise")
+
+
+def test_agreement_of_many_quantities_says_how_many():
+    sampled = xr.Dataset({"a": (("chain", "draw", "i"), RNG.normal(size=(4, 300, 60)))})
+    assert_drawn(
+        plots.agreement(compare({"a": np.zeros(60)}, sampled)), "60 quantities"
+    )
+
+
+def test_predictive_check_covers_the_truth_it_was_drawn_from(draws, pairs):
+    prior = wishart_draws(1, 50)
+    assert_drawn(
+        plots.predictive_check(draws, pairs, prior=prior),
+        "posterior predictive",
+        "prior predictive",
+        "observed",
+    )
+
+
+def test_predictive_bands_hold_the_shares_of_simulated_labels(draws, pairs):
+    axis = plots.predictive_check(draws, pairs, bins=5).axes[0]
+    band = axis.collections[0].get_paths()[0].vertices
+    observed = axis.lines[-1].get_ydata()
+    assert observed.min() >= 0
+    assert observed.max() <= 1
+    assert band[:, 1].max() <= 1
+    assert len(observed) == 5
+
+
+@pytest.mark.parametrize("plot", [plots.rank, plots.trace])
+def test_chains_are_shown_on_identified_quantities_only(plot, draws):
+    figure = plot(draws)
+    assert_drawn(figure, "eigenvalue 1", "b")
+    assert "W" not in texts(figure)
+
+
+def test_embedding_counts_classes_and_links():
+    X, y = datasets.load("iris")
+    figure = plots.embedding(
+        Mahalanobis(np.eye(4)), X, y, links=3, target_names=["a", "b", "c"]
+    )
+    assert_drawn(figure, "a (50)", "c (50)", "to another class")
+
+
+def test_embedding_of_an_estimator_uses_its_metric():
+    X, y = datasets.load("iris")
+    estimator = types.SimpleNamespace(get_metric=lambda: Mahalanobis(np.eye(4)[:1]))
+    assert_drawn(plots.embedding(estimator, X, y), "100% of the squared distance")
+
+
+def test_embedding_refuses_what_has_no_transform():
+    with pytest.raises(ValueError, match="wanted a metric with transform, got object"):
+        plots.embedding(object(), np.zeros((3, 2)), np.zeros(3))
+
+
+def test_class_probabilities_shows_mean_bars():
+    values = RNG.dirichlet([5, 2, 1], 100)
+    figure = plots.class_probabilities(values, classes=["u", "v", "w"], truth="u")
+    assert_drawn(figure, "u", "v", "w", "truth: u")
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    np.testing.assert_allclose(widths, values.mean(0))
+
+
+def test_neighbor_probabilities_are_shares_of_draws():
+    points = np.array([[0.0, 0], [1, 0], [0, 1.05], [9, 9]])
+    metrics = [Mahalanobis(np.diag([1.0, s])) for s in (0.5, 0.9, 1.0, 2.0)]
+    posterior = types.SimpleNamespace(metrics=lambda: metrics)
+    figure = plots.neighbor_probabilities(
+        posterior, np.zeros(2), points, 2, y=[0, 0, 1, 1], names=["p", "q", "r", "s"]
+    )
+    assert_drawn(figure, "p", "q", "r", "4 draws")
+    widths = [bar.get_width() for bar in figure.axes[0].patches][:3]
+    # The query's own place always; then (1, 0) if s·1.05 > 1, else (0, 1.05).
+    np.testing.assert_allclose(widths, [1, 0.5, 0.5])
+
+
+def test_calibration_draws_every_curve_by_name():
+    p = RNG.random(500)
+    y = (RNG.random(500) < p).astype(int)
+    figure = plots.calibration(y, {"model": p, "flat": np.full(500, 0.5)})
+    assert_drawn(figure, "model", "flat", "stated P(same)", "observed frequency")
+
+
+def test_calibration_refuses_numbers_that_are_no_probabilities():
+    with pytest.raises(ValueError, match=r"wanted shape \(3,\) in \[0, 1\]"):
+        plots.calibration([0, 1, 1], [0.1, 0.5, 1.5])
+
+
+def test_local_ellipses_are_drawn_where_asked():
+    X, y = datasets.load("iris")
+    local = types.SimpleNamespace(
+        matrix_at=lambda P: np.stack([np.diag(1 + p**2) for p in P])
+    )
+    figure = plots.local_ellipses(local, X, y, number=9, feature_names=list("abcd"))
+    assert_drawn(figure, "a", "b", "Balls of the metric")
+    assert len(figure.axes[0].patches) == 9
+
+
+def test_an_ellipse_lies_where_the_metric_is_constant():
+    metric = Mahalanobis(
+        np.array([[2.0, 1.0], [0.0, 1.0]]), Link(np.array(0.1), np.array(0.5))
+    )
+    X = RNG.standard_normal((50, 2))
+    axis = plots.local_ellipses(metric, X, np.zeros(50), at=np.zeros((1, 2))).axes[0]
+    ellipse = axis.patches[0]
+    unit = np.array([[np.cos(t), np.sin(t)] for t in np.linspace(0, 6, 20)])
+    on_it = ellipse.get_patch_transform().transform(unit)
+    distances = metric.distance(on_it, np.zeros_like(on_it))
+    np.testing.assert_allclose(distances, distances[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("bad", [xr.Dataset({"W": 1}), "draws", xr.DataTree()])
+def test_draws_without_a_metric_are_refused(bad):
+    with pytest.raises(ValueError, match="draws: wanted"):
+        plots.metric(bad)
