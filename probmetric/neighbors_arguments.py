@@ -22,9 +22,9 @@ def check_arguments(classifier: Any, n: int) -> None:
             f"n_neighbors: wanted at most the number of samples, {n} samples "
             f"(n_samples = {n}), got {k}"
         )
-    _number("bandwidth", classifier.bandwidth, 0, np.inf, open_left=True)
-    most = 1 if classifier.votes == "soft" else np.inf
-    _number("prior_weight", classifier.prior_weight, 0, most)
+    _number("bandwidth", classifier.bandwidth, 0.0, np.inf, open_left=True)
+    most = 1.0 if classifier.votes == "soft" else np.inf
+    _number("prior_weight", classifier.prior_weight, 0.0, most)
     if not 0 <= classifier.reject_below <= 1:
         raise ValueError(
             f"reject_below: wanted a probability, got {classifier.reject_below!r}"

@@ -5,7 +5,7 @@ Scikit-learn's conventions; the mathematics is in ``neighbors_search`` (who is n
 of its draws, and ``mean_metric()``.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -103,7 +103,7 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.reject_below = reject_below
         self.reject_label = reject_label
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "KNeighborsClassifier":
         """Keep the training points; choose bandwidth and prior weight.
 
         Parameters

@@ -10,6 +10,7 @@ what ``pairwise`` itself needs for t × t. Shapes are padded to few sizes (``buc
 so that other numbers of points seldom compile anew.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,14 @@ from jaxtyping import Float, Int, Shaped
 from probmetric.metric import Metric
 from probmetric.typing import Array
 
-__all__ = ["HIDDEN", "bucket", "in_tiles", "nearest_scanned", "refuse_nan"]
+__all__ = [
+    "HIDDEN",
+    "bucket",
+    "from_queries",
+    "in_tiles",
+    "nearest_scanned",
+    "refuse_nan",
+]
 
 HIDDEN = np.iinfo(np.int32).max
 """The index that stands for "not a point": padding, or the query itself."""
@@ -54,6 +62,7 @@ def _scan(
 ) -> tuple[Float[Array, "q k"], Int[Array, "q k"]]:
     """Keep the k best of each query over tiles of points; k ≤ points of a tile."""
     side = tiles.shape[1]
+    distances = from_queries(metric, Q)
 
     def best(D: Array, index: Array) -> tuple[Array, Array]:
         # top_k prefers the earlier of equals, and puts NaN first, where the caller
@@ -66,7 +75,7 @@ def _scan(
     def scored(t: Array | int, P: Array) -> tuple[Array, Array]:
         index = jnp.broadcast_to(t * side + jnp.arange(side), (len(Q), side))
         hidden = (index >= n) | (index == own[:, None])
-        return metric.pairwise(Q, P), jnp.where(hidden, HIDDEN, index)
+        return distances(P), jnp.where(hidden, HIDDEN, index)
 
     def step(kept: Any, tile: Any) -> Any:
         D, index = scored(*tile)
@@ -75,6 +84,13 @@ def _scan(
     first = best(*scored(0, tiles[0]))
     rest = (jnp.arange(1, len(tiles)), tiles[1:])
     return jax.lax.scan(step, first, rest)[0]
+
+
+def from_queries(metric: Any, Q: Array) -> Callable[[Array], Array]:
+    """Return P ↦ pairwise(Q, P), with what depends on Q alone computed once."""
+    if hasattr(metric, "frame_matrix_at"):  # Local metrics: a matrix for each query.
+        return partial(metric.pairwise, Q, matrices=metric.frame_matrix_at(Q))
+    return partial(metric.pairwise, Q)
 
 
 def nearest_scanned(

@@ -87,6 +87,11 @@ def nearest_but_own(
     tile: int = TILE,
 ) -> Nearest:
     """Find neighbours where query i must not find point ``own[i]``; see `nearest`."""
+    if hasattr(metric, "metrics"):
+        raise ValueError(
+            "metric: wanted a single metric, got a posterior: use its "
+            "neighbor_probability, or nearest under a draw or under mean_metric()"
+        )
     limit = len(P) - (own is not None)
     if not 1 <= k <= limit:
         raise ValueError(f"k: wanted 1 to {limit} for {len(P)} points, got {k}")

@@ -29,6 +29,7 @@ Memory in numbers of 8 bytes: (g + 4) t² for tiles of t = 512 points and g band
 g · m · c. Time: draws · m · n.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.metric import Mahalanobis, Metric
-from probmetric.neighbors_scan import bucket, in_tiles, refuse_nan
+from probmetric.neighbors_scan import bucket, from_queries, in_tiles, refuse_nan
 from probmetric.neighbors_search import nearest_but_own
 from probmetric.typing import Array
 
@@ -46,6 +47,7 @@ __all__ = [
     "count_votes",
     "neighborhood_scale",
     "soft_votes",
+    "stack",
 ]
 
 VOTE_TILE = 512
@@ -115,7 +117,7 @@ def soft_votes(
     """
     if isinstance(metrics[0], Mahalanobis):
         Q, X, metrics = _padded(Q, X, metrics)
-    leaves, structure = _stack(metrics)
+    leaves, structure = stack(metrics)
     shape, tiles = bucket(len(Q), VOTE_TILE), bucket(len(X), VOTE_TILE)
     seen = np.arange(len(X), dtype=np.int32)
     seen = in_tiles(seen, tiles)
@@ -158,12 +160,13 @@ def _padded(
     return np.pad(Q, wide), np.pad(X, wide), [Mahalanobis(factor) for factor in L]
 
 
-def _stack(metrics: list[Any]) -> tuple[Any, Any]:
+def stack(metrics: Sequence[Metric]) -> tuple[Any, Any]:
     """Return leaves with a leading draw axis, and the structure of one metric."""
     leaves = [jax.tree.leaves(metric) for metric in metrics]
     return (
         tuple(
-            np.stack(list(map(np.asarray, leaf))) for leaf in zip(*leaves, strict=True)
+            np.stack([np.asarray(a) for a in leaf])
+            for leaf in zip(*leaves, strict=True)
         ),
         jax.tree.structure(metrics[0]),
     )
@@ -184,11 +187,11 @@ def _soft(
 ) -> Float[Array, "g q c"]:
     """Stream Eq. (1) over tiles of points and draws of a metric; sum, then average."""
 
-    def add(kept: Any, tile: Any, metric: Metric, h: Array) -> Any:
+    def add(kept: Any, tile: Any, distances: Any, h: Array) -> Any:
         low, total = kept
         P, code, index = tile
         hidden = (index < 0) | (index == own[:, None])
-        D = jnp.where(hidden, jnp.inf, metric.pairwise(Q, P))
+        D = jnp.where(hidden, jnp.inf, distances(P))
         new = jnp.minimum(low, jnp.min(D, 1))
         # While nothing finite has been seen, take zero: every weight is exp(-∞).
         zero = jnp.where(jnp.isposinf(new), 0.0, new)
@@ -198,13 +201,13 @@ def _soft(
         return new, total * fade[..., None] + votes
 
     def one_draw(mean: Array, draw: Any) -> Any:
-        metric = jax.tree.unflatten(structure, draw[0])
+        distances = from_queries(jax.tree.unflatten(structure, draw[0]), Q)
         empty = (
             jnp.full(len(Q), jnp.inf, Q.dtype),
             jnp.zeros((len(bandwidths), len(Q), n_classes), Q.dtype),
         )
         (_, total), _ = jax.lax.scan(
-            lambda kept, tile: (add(kept, tile, metric, bandwidths * draw[1]), None),
+            lambda kept, tile: (add(kept, tile, distances, bandwidths * draw[1]), None),
             empty,
             (tiles, codes, seen),
         )

@@ -1,0 +1,153 @@
+"""Draws of one kind of metric, stacked for computation and taken apart again.
+
+A metric holds no draw axis, so a stack is kept as its leaves (each with a leading draw
+axis) and the structure of a single draw; a metric exists only inside ``vmap``.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from probmetric.linalg import psd_factor
+from probmetric.metric import Mahalanobis, Metric
+from probmetric.neighbors_votes import stack
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "DRAW_TILE",
+    "MeanDissimilarity",
+    "mean_metric",
+    "over_draws",
+    "unstack",
+]
+
+DRAW_TILE = 16
+"""Draws computed at a time."""
+
+
+def unstack(draws: Any) -> tuple[Metric, ...]:
+    """Return draws as a tuple of NumPy metrics of one structure.
+
+    Parameters
+    ----------
+    draws : sequence of Metric, or Metric
+        Either one metric a draw, or one pytree whose every array has a leading axis
+        of draws.
+
+    Raises
+    ------
+    ValueError
+        When there is none, or they differ in kind or shape, or hold NaN.
+    """
+    if isinstance(draws, Sequence):
+        if len(draws) == 0:
+            raise ValueError("draws: wanted at least one metric, got none")
+        every = [[np.asarray(a) for a in jax.tree.leaves(draw)] for draw in draws]
+        structures = {jax.tree.structure(draw) for draw in draws}
+        shapes = {tuple(a.shape for a in leaves) for leaves in every}
+        if len(structures) > 1 or len(shapes) > 1:
+            raise ValueError(
+                "draws: wanted metrics of one kind and shape, got "
+                f"{len(structures)} structures and {len(shapes)} sets of shapes"
+            )
+        structure = structures.pop()
+    else:
+        stacked = [np.asarray(a) for a in jax.tree.leaves(draws)]
+        structure = jax.tree.structure(draws)
+        sizes = {a.shape[0] if a.ndim else 0 for a in stacked}
+        if len(sizes) != 1 or 0 in sizes:
+            raise ValueError(
+                "draws: wanted arrays with one leading axis of draws, got leading "
+                f"sizes {sorted(sizes)}"
+            )
+        every = [[a[s] for a in stacked] for s in range(sizes.pop())]
+    if any(np.isnan(a).any() for leaves in every for a in leaves):
+        raise ValueError("draws: wanted numbers in every draw, got NaN")
+    return tuple(jax.tree.unflatten(structure, leaves) for leaves in every)
+
+
+def over_draws(
+    function: Callable[..., Any], metrics: Sequence[Metric], *arrays: Array
+) -> np.ndarray:
+    """Return ``function(metric, *arrays)`` of every draw, stacked, in float64.
+
+    ``function`` is a module-level function (it is compiled once for each structure
+    and shape); ``DRAW_TILE`` draws are computed at a time.
+    """
+    leaves, structure = stack(metrics)
+    with jax.enable_x64(True):
+        return np.asarray(_over_draws(function, structure, leaves, arrays))
+
+
+@partial(jax.jit, static_argnames=("function", "structure"))
+def _over_draws(
+    function: Callable[..., Any], structure: Any, leaves: Any, arrays: Any
+) -> Any:
+    def one(draw: Any) -> Any:
+        return function(jax.tree.unflatten(structure, draw), *arrays)
+
+    return jax.lax.map(one, leaves, batch_size=DRAW_TILE)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class MeanDissimilarity:
+    """The mean over draws of a dissimilarity: one metric that stands for many.
+
+    It ranks; it is not a distance, also where its draws are. For votes use the draws:
+    averaged probabilities are better calibrated than votes under any one metric.
+
+    Parameters
+    ----------
+    draws : tuple of metrics of one kind
+    """
+
+    draws: tuple[Any, ...]
+    is_distance: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False
+
+    @numpy_in_numpy_out
+    def dissimilarity(
+        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
+    ) -> Float[Array, "n"]:
+        """Return the mean dissimilarities of the rows of Y from one query."""
+        return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
+
+    @numpy_in_numpy_out
+    def pairwise(
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
+    ) -> Float[Array, "m n"]:
+        """Return the mean dissimilarities, shape (m, n), one draw at a time."""
+        Q, P = jnp.asarray(Q), jnp.asarray(P)
+        structure = jax.tree.structure(self.draws[0])
+        every = [jax.tree.leaves(draw) for draw in self.draws]
+        leaves = tuple(jnp.stack(leaf) for leaf in zip(*every, strict=True))
+
+        def add(total: Any, draw: Any) -> Any:
+            return total + jax.tree.unflatten(structure, draw).pairwise(Q, P), None
+
+        zero = jnp.zeros((len(Q), len(P)), jnp.result_type(Q, *leaves))
+        return jax.lax.scan(add, zero, leaves)[0] / len(self.draws)
+
+
+def mean_metric(metrics: Sequence[Metric]) -> Metric:
+    """Return the metric of mean dissimilarity: E[M] for Mahalanobis kinds.
+
+    The mean of squared distances is the squared distance under E[M], which is a
+    Mahalanobis metric again (of full rank as a rule). It carries no link: the P(same)
+    of the mean distance is not the mean of P(same).
+    """
+    factors = [m.factor for m in metrics if isinstance(m, Mahalanobis)]
+    if not factors:
+        return MeanDissimilarity(tuple(metrics))
+    L = np.stack([np.asarray(factor, np.float64) for factor in factors])
+    with jax.enable_x64(True):
+        M = np.einsum("spd,spe->de", L, L) / len(L)
+        return Mahalanobis(np.asarray(psd_factor(M)))

@@ -1,0 +1,60 @@
+"""What is asked of each draw, and how an interval is made of the answers."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool
+
+from probmetric.metric import Metric
+from probmetric.typing import Array
+
+__all__ = ["Interval", "between_rows", "pairwise", "quantiles", "same", "spread"]
+
+
+class Interval(NamedTuple):
+    """Equal-tailed limits, lower ≤ upper, of the shape of the question."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def pairwise(metric: Metric, Q: Array, P: Array) -> Array:
+    """Return dissimilarities of all pairs under one draw."""
+    return jnp.asarray(metric.pairwise(Q, P))
+
+
+def between_rows(metric: Any, A: Array, B: Array) -> Array:
+    """Return distances between matching rows, or dissimilarities where it has none."""
+    if metric.is_distance:
+        return metric.distance(A, B)
+    if hasattr(metric, "refine"):
+        return metric.refine(A, B, jnp.arange(len(A))[:, None])[:, 0]
+    return jax.vmap(lambda a, b: metric.dissimilarity(a, b[None])[0])(A, B)
+
+
+def same(metric: Any, A: Array, B: Array) -> Array:
+    """Return P(same) of matching rows under one draw."""
+    return metric.same_probability(A, B)
+
+
+def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
+    """Move draws away from their mean (of logarithms where positive) by a factor."""
+    if not inflate > 0:
+        raise ValueError(f"inflate: wanted a number above 0, got {inflate}")
+    if inflate == 1:
+        return values
+    if not positive:
+        return values.mean(0) + inflate * (values - values.mean(0))
+    zero: Bool[np.ndarray, "..."] = values == 0  # Equal points stay at distance zero.
+    logs = np.log(np.where(zero, 1.0, values))
+    return np.where(zero, 0.0, np.exp(logs.mean(0) + inflate * (logs - logs.mean(0))))
+
+
+def quantiles(values: np.ndarray, prob: float, method: Any = "linear") -> Interval:
+    """Return equal-tailed quantiles over the leading axis."""
+    if not 0 < prob < 1:
+        raise ValueError(f"prob: wanted a number between 0 and 1, got {prob}")
+    tails = [(1 - prob) / 2, (1 + prob) / 2]
+    return Interval(*np.quantile(values, tails, axis=0, method=method))
