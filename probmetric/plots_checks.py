@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from probmetric.data import Pairs
-from probmetric.plots_style import COLORS, blank, posterior, stacked
+from probmetric.plots_style import COLORS, blank, posterior, stacked, styled
 
 __all__ = ["agreement", "calibration", "predictive_check"]
 
@@ -17,6 +17,7 @@ VERDICT_COLORS = {"agree": COLORS[0], "disagree": COLORS[5], "inconclusive": COL
 VERDICT_MARKERS = {"agree": "o", "disagree": "X", "inconclusive": "s"}
 
 
+@styled
 def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
     """Draw what ``compare`` found: each quantity's z, and what could have been seen.
 
@@ -111,6 +112,7 @@ def _replicated_shares(
     return shares
 
 
+@styled
 def predictive_check(
     draws: Any,
     pairs: Pairs,
@@ -174,6 +176,7 @@ def predictive_check(
     return figure
 
 
+@styled
 def calibration(
     y: Any, probability: Any, *, bins: int = 10, label: str = "P(same)"
 ) -> Figure:

@@ -7,7 +7,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from probmetric.plots_style import COLORS, adopt, blank, names_of, posterior, stacked
+from probmetric.plots_style import (
+    COLORS,
+    adopt,
+    blank,
+    names_of,
+    posterior,
+    stacked,
+    styled,
+)
 
 __all__ = ["eigenvalues", "metric", "rank", "trace"]
 
@@ -19,6 +27,7 @@ def _interval(values: np.ndarray, prob: float) -> np.ndarray:
     return np.quantile(values, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
 
 
+@styled
 def metric(draws: Any, *, prob: float = 0.9) -> Figure:
     """Draw the posterior of M: its mean, and beside it how wide each interval is.
 
@@ -53,7 +62,8 @@ def metric(draws: Any, *, prob: float = 0.9) -> Figure:
         if d <= 40:
             size = 9 if d <= 16 else 6
             axis.set_xticks(range(d), names, rotation=90, fontsize=size)
-            axis.set_yticks(range(d), names, fontsize=size)
+            shown = names if axis is axes[0, 0] else []
+            axis.set_yticks(range(len(shown)), shown, fontsize=size)
         else:
             axis.set_xlabel("feature")
             axis.set_ylabel("feature")
@@ -63,6 +73,7 @@ def metric(draws: Any, *, prob: float = 0.9) -> Figure:
     return figure
 
 
+@styled
 def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figure:
     """Draw a forest of M's eigenvalues, which no rotation of W changes.
 
@@ -92,11 +103,18 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
     median = np.maximum(np.median(values, 0), floor)
     axis.plot(median, rows, "o", ms=4.5, color="white", mec=COLORS[0])
     if reference is not None:
-        point = np.maximum(np.linalg.eigvalsh(np.asarray(reference))[::-1], floor)
+        point = np.linalg.eigvalsh(np.asarray(reference))[::-1]
+        seen = point > floor
         axis.plot(
-            point, rows, "D", ms=5.5, mfc="none", mec=COLORS[5], label="closed form"
+            point[seen],
+            rows[seen],
+            "D",
+            ms=5.5,
+            mfc="none",
+            mec=COLORS[5],
+            label="closed form",
         )
-        axis.legend(loc="lower left")
+        axis.legend(loc="upper left")
     axis.set_xscale("log")
     axis.invert_yaxis()
     axis.set_yticks(rows, [str(k + 1) for k in rows])

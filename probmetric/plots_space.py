@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 from probmetric.neighbors_search import nearest
-from probmetric.plots_style import COLORS, blank, class_names
+from probmetric.plots_style import COLORS, blank, class_names, styled
 
 __all__ = [
     "class_probabilities",
@@ -33,6 +33,7 @@ def _plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return centred @ axes[:2].T, share[:2]
 
 
+@styled
 def embedding(
     learned: Any,
     X: Any,
@@ -126,6 +127,7 @@ def _bars_with_spread(
     axis.set_xlim(0, 1.02)
 
 
+@styled
 def class_probabilities(
     probabilities: Any, *, classes: Any, truth: Any = None, title: str | None = None
 ) -> Figure:
@@ -160,6 +162,7 @@ def class_probabilities(
     return figure
 
 
+@styled
 def neighbor_probabilities(
     posterior: Any,
     query: Any,
@@ -226,6 +229,7 @@ def neighbor_probabilities(
     return figure
 
 
+@styled
 def local_ellipses(
     learned: Any,
     X: Any,

@@ -4,6 +4,8 @@ Figures are made without pyplot's global list, so that none is shown twice in a
 notebook or kept in memory after its use; every plot returns its figure.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import matplotlib.pyplot as plt  # registers the display of figures in notebooks
@@ -13,7 +15,15 @@ from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-__all__ = ["COLORS", "blank", "class_names", "names_of", "posterior", "stacked"]
+__all__ = [
+    "COLORS",
+    "blank",
+    "class_names",
+    "names_of",
+    "posterior",
+    "stacked",
+    "styled",
+]
 
 # Okabe and Ito's eight colours, told apart with every kind of colour vision.
 COLORS = (
@@ -41,14 +51,23 @@ STYLE: Any = {
 }
 
 
+def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw a plot in the package's style, and leave the user's style as it was."""
+
+    @wraps(plot)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with rc_context(STYLE):
+            return plot(*args, **kwargs)
+
+    return wrapper
+
+
 def blank(
     rows: int = 1, columns: int = 1, *, size: tuple[float, float], **kwargs: Any
 ) -> tuple[Figure, np.ndarray]:
-    """Return a figure and its axes, shape (rows, columns), in the package's style."""
-    with rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, **kwargs)
-    return figure, axes
+    """Return a figure and its axes, shape (rows, columns)."""
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **kwargs)
 
 
 def adopt(figure: Figure) -> Figure:
