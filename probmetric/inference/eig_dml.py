@@ -1,0 +1,219 @@
+"""Eig-DML: spread the far pairs as far as the close pairs allow, with a certificate.
+
+Close differences x_c, far differences x_τ (n_F of them), H = Σ_c w_c x_c x_cᵀ (+ δI).
+
+    max over M ⪰ 0 of  min_τ x_τᵀ M x_τ      subject to ⟨H, M⟩ ≤ κ.               (1)
+
+With a root H = R Rᵀ (Cholesky), z_τ = R⁻¹ x_τ and S = Rᵀ M R this is a matrix game:
+
+    f* = max over S ⪰ 0, tr S = κ of  min_τ a_τ,   a_τ = z_τᵀ S z_τ               (2)
+       = min over u in the simplex of  κ λ_max(G(u)),   G(u) = Σ u_τ z_τ z_τᵀ     (3)
+    M  = R⁻ᵀ S R⁻¹,  ⟨H, M⟩ = κ          (the constraint is tight)               (4)
+
+so that *any* feasible S and u certify  min_τ a_τ ≤ f* ≤ κ λ_max(G(u)).           (5)
+A fit carries both sides, recomputed from the final S and u, and stops on their gap,
+not on the size of a step, which shrinks whatever happens.
+
+Solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of a per cent, ``pdhg``
+for 1e-6 and below. Both need O((n_F + d) d) memory, never n_F matrices of d × d.
+
+Errata of seed 003: P12 (a vertex of {S ⪰ 0, tr S = κ} is κ vvᵀ, not vvᵀ, and a first
+step of 1/t throws the start away: all iterates of the notes have trace 1); P13 (the
+notes use S as if it were M: Eq. 4 is missing); P14 (eigenvector, not eigenvalue);
+P16 (what restrains M is exactly ⟨H, M⟩ = κ); P17 (a far pair at distance zero makes
+f* = 0; a singular H needs δ relative to its trace).
+
+There is no generative story, hence no NumPyro model. The loops run on the host:
+thousands of steps of d × d eigenproblems with a data-dependent stop, a changing set
+of far pairs with weight, and Lanczos for large d, where JAX brings nothing and a
+compilation costs more than the fit. This file is NumPy and SciPy.
+
+References
+----------
+Ying and Li, "Distance metric learning with eigenvalue optimization", JMLR 2012.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import cholesky, eigh, solve_triangular
+
+from probmetric.data import Pairs
+from probmetric.inference.eig_dml_frank_wolfe import frank_wolfe
+from probmetric.inference.eig_dml_pdhg import pdhg
+from probmetric.inference.results import Fit, Result
+from probmetric.metric import Mahalanobis
+from probmetric.typing import Array
+
+__all__ = ["EigDMLParams", "Game", "back_transform", "fit", "game", "to_metric"]
+
+type Solver = Literal["frank_wolfe", "pdhg"]
+
+
+class EigDMLParams(NamedTuple):
+    """The learned metric and what certifies it.
+
+    Attributes
+    ----------
+    factor : array of shape (r, d)
+        L with LᵀL = M, rows by falling eigenvalue of S; r is the rank of S, which
+        is usually far below d. Identified up to a rotation.
+    S : array of shape (d, d)
+        The solution of the game (2), trace κ.
+    u : array of shape (n_F,)
+        Weights of the far pairs in the dual (3); the active pairs have weight.
+    primal, dual, gap : float
+        min_τ x_τᵀ M x_τ; an upper bound on what any M can reach; their difference.
+    """
+
+    factor: Float[Array, "r d"]
+    S: Float[Array, "d d"]
+    u: Float[Array, "f"]
+    primal: float
+    dual: float
+    gap: float
+
+
+class Game(NamedTuple):
+    """The whitened problem: Z (n_F, d), the root R (d, d) of H, and κ."""
+
+    Z: Float[np.ndarray, "f d"]
+    R: Float[np.ndarray, "d d"]
+    kappa: float
+
+
+def game(data: Pairs, *, kappa: float | None = None, ridge: float = 0.0) -> Game:
+    """Whiten the far pairs by the close ones (Eq. 2).
+
+    Parameters
+    ----------
+    data : Pairs
+        Pairs of weight zero are left out; the weights of far pairs are not used
+        otherwise, since a minimum has no weights.
+    kappa : float, optional
+        κ > 0. Default d (the notes); a factor of the metric, nothing else.
+    ridge : float, default=0
+        δ = ridge · tr(H)/d is added to H's diagonal.
+
+    Raises
+    ------
+    ValueError
+        When there is no close or no far pair, a far pair has distance zero (then
+        f* = 0 whatever M is), or H is singular.
+    """
+    X = np.asarray(data.X)
+    delta = X[np.asarray(data.i)] - X[np.asarray(data.j)]
+    w = np.ones(len(delta), X.dtype) if data.w is None else np.asarray(data.w)
+    same = np.asarray(data.y) == 1
+    close = delta[same & (w > 0)] * np.sqrt(w[same & (w > 0)])[:, None]
+    far = delta[~same & (w > 0)]
+    d = delta.shape[1]
+    if not len(close) or not len(far):
+        raise ValueError(
+            "y: wanted at least one close (1) and one far (0) pair of positive weight, "
+            f"got {len(close)} and {len(far)}"
+        )
+    zero = ~np.any(far, 1)
+    if zero.any():
+        raise ValueError(
+            "pairs: wanted far pairs of distinct points, got "
+            f"{zero.sum()} with distance zero: no metric can separate them (the "
+            "optimum is 0); leave them out"
+        )
+    H = close.T @ close
+    H = H + ridge * np.trace(H) / d * np.eye(d, dtype=H.dtype)
+    values = eigh(H, eigvals_only=True)
+    if values[0] <= d * np.finfo(H.dtype).eps * values[-1]:
+        rank = int(np.sum(values > d * np.finfo(H.dtype).eps * values[-1]))
+        raise ValueError(
+            f"ridge: wanted close pairs that span all {d} dimensions, got a singular "
+            f"H of rank {rank}: some direction costs nothing, so the optimum is "
+            f"infinite; set ridge > 0 (1e-6 is a usual value) or add close pairs"
+        )
+    R = cholesky(H, lower=True)
+    return Game(
+        Z=solve_triangular(R, far.T, lower=True).T,
+        R=R,
+        kappa=float(d if kappa is None else kappa),
+    )
+
+
+def back_transform(
+    S: Float[Array, "d d"], R: Float[Array, "d d"]
+) -> Float[np.ndarray, "r d"]:
+    """Return L (r, d) with LᵀL = R⁻ᵀ S R⁻¹ (Eq. 4), r the numerical rank of S."""
+    values, vectors = np.linalg.eigh(S)
+    keep = values > len(values) * np.finfo(values.dtype).eps * values[-1]
+    root = (vectors[:, keep] * np.sqrt(values[keep]))[:, ::-1]
+    rows = solve_triangular(np.asarray(R), root, lower=True, trans=1).T
+    peak = rows[np.arange(len(rows)), np.argmax(np.abs(rows), 1)]
+    return np.where(peak[:, None] < 0, -rows, rows)
+
+
+def fit(
+    data: Pairs,
+    *,
+    kappa: float | None = None,
+    ridge: float = 0.0,
+    solver: Solver = "frank_wolfe",
+    max_steps: int = 100_000,
+    tol: float | None = None,
+) -> Fit:
+    """Maximise the smallest far distance (Eq. 1), with a certificate (Eq. 5).
+
+    Parameters
+    ----------
+    data : Pairs
+        y = 1 for close, 0 for far pairs.
+    kappa, ridge
+        See ``game``.
+    solver : {"frank_wolfe", "pdhg"}
+    max_steps : int, default=100_000
+    tol : float, optional
+        Stop when dual - primal ≤ tol · primal. Default 1e-2 for ``frank_wolfe``,
+        whose error falls as 1/√steps, and 1e-6 for ``pdhg``, which is linear.
+
+    Returns
+    -------
+    Fit
+        ``params`` is an ``EigDMLParams``; ``objective`` is the primal value; ``trace``
+        the best primal value so far, after each step.
+
+    Raises
+    ------
+    ValueError
+        See ``game``.
+    """
+    problem = game(data, kappa=kappa, ridge=ridge)
+    # Unit scale: the largest ‖z‖ is 1 and κ = 1. Restored in S and in both bounds.
+    scale = float(np.max(np.sum(problem.Z**2, 1)))
+    run, default = {"frank_wolfe": (frank_wolfe, 1e-2), "pdhg": (pdhg, 1e-6)}[solver]
+    found = run(
+        problem.Z / np.sqrt(scale),
+        max_steps=max_steps,
+        tol=default if tol is None else tol,
+    )
+    unit = problem.kappa * scale
+    params = EigDMLParams(
+        factor=back_transform(problem.kappa * found.S, problem.R),
+        S=problem.kappa * found.S,
+        u=found.u,
+        primal=unit * found.primal,
+        dual=unit * found.dual,
+        gap=unit * (found.dual - found.primal),
+    )
+    code = Result.CONVERGED if found.certified else Result.MAX_STEPS
+    return Fit(
+        params=params,
+        objective=np.asarray(params.primal),
+        result=np.asarray(int(code)),
+        n_steps=np.asarray(found.n_steps),
+        n_evaluations=np.asarray(found.n_steps),
+        trace=unit * found.trace,
+    )
+
+
+def to_metric(params: EigDMLParams) -> Mahalanobis:
+    """Return the learned metric."""
+    return Mahalanobis(params.factor)

@@ -1,0 +1,49 @@
+"""Both sides of the matrix game of ``inference.eig_dml``, at unit scale (κ = 1).
+
+    min_τ z_τᵀ S z_τ  ≤  f*  ≤  λ_max(G(u)),      G(u) = Σ u_τ z_τ z_τᵀ            (5)
+
+for any S ⪰ 0 of trace 1 and any u in the simplex.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import eigh
+
+__all__ = ["Solution", "dual_value", "far_values", "weighted_gram"]
+
+
+class Solution(NamedTuple):
+    """Where a solver ended: S (d, d), u (n_F,), both bounds, and how it got there."""
+
+    S: Float[np.ndarray, "d d"]
+    u: Float[np.ndarray, "f"]
+    primal: float
+    dual: float
+    certified: bool
+    n_steps: int
+    trace: Float[np.ndarray, "t"]
+
+
+def far_values(
+    Z: Float[np.ndarray, "f d"], S: Float[np.ndarray, "d d"]
+) -> Float[np.ndarray, "f"]:
+    """Return a_τ = z_τᵀ S z_τ, in O(n_F d) memory."""
+    return np.einsum("fd,fd->f", Z @ S, Z)
+
+
+def weighted_gram(
+    Z: Float[np.ndarray, "f d"], u: Float[np.ndarray, "f"]
+) -> Float[np.ndarray, "d d"]:
+    """Return G(u), from the pairs with weight only."""
+    held = u > 0
+    rows = Z[held]
+    return (rows * u[held, None]).T @ rows
+
+
+def dual_value(Z: Float[np.ndarray, "f d"], u: Float[np.ndarray, "f"]) -> float:
+    """Return λ_max(G(u)) from a dense eigenproblem: an upper bound on f*."""
+    d = Z.shape[1]
+    gram = weighted_gram(Z, u)
+    return float(eigh(gram, eigvals_only=True, subset_by_index=[d - 1, d - 1])[0])

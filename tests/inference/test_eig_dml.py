@@ -1,0 +1,309 @@
+"""Eig-DML against golden optima, its own certificate and the notes' wrong forms."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+from probmetric.data import Pairs
+from probmetric.inference import eig_dml
+from probmetric.inference.eig_dml_certificate import dual_value, far_values
+from probmetric.inference.eig_dml_frank_wolfe import frank_wolfe, softmin
+from probmetric.inference.eig_dml_pdhg import (
+    operator_norm,
+    project_simplex,
+    project_spectraplex,
+)
+from probmetric.inference.results import Result
+from probmetric.pairs import nearest_pairs
+
+
+def as_pairs(close, far):
+    """Pairs of each difference with the origin."""
+    close, far = np.asarray(close), np.asarray(far)
+    n = len(close) + len(far)
+    X = np.concatenate([np.zeros((1, close.shape[1])), close, far])
+    y = np.repeat([1, 0], [len(close), len(far)])
+    return Pairs(X, np.arange(1, n + 1), np.zeros(n, int), y)
+
+
+def case(golden, name):
+    entry = golden("mix_glml_dml")[name]
+    close, far = (np.asarray(entry["in"][k]) for k in ("close_diffs", "far_diffs"))
+    return close, far, entry["out"]
+
+
+@pytest.fixture(scope="module")
+def wine_pairs():
+    X, y = load_wine(return_X_y=True)
+    return nearest_pairs((X - X.mean(0)) / X.std(0), y)
+
+
+@pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("p_eigdml_2d", "optimum_min_sqdist"), ("p_eigdml_4d", "optimum")],
+)
+def test_bounds_enclose_the_golden_optimum(golden, solver, name, key):
+    close, far, out = case(golden, name)
+    params = eig_dml.fit(as_pairs(close, far), solver=solver).params
+    rounding = 1e-12 * out[key]
+    assert params.primal <= out[key] + rounding
+    assert params.dual >= out[key] - rounding
+
+
+def test_frank_wolfe_certifies_one_per_cent_on_golden(golden):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    fitted = eig_dml.fit(as_pairs(close, far))
+    assert int(fitted.result) == Result.CONVERGED
+    assert fitted.params.gap <= 0.01 * fitted.params.primal
+
+
+def test_pdhg_reaches_the_golden_optimum(golden):
+    close, far, out = case(golden, "p_eigdml_4d")
+    fitted = eig_dml.fit(as_pairs(close, far), solver="pdhg", tol=1e-8)
+    assert int(fitted.result) == Result.CONVERGED
+    np.testing.assert_allclose(fitted.params.primal, out["optimum"], rtol=1e-8)
+    assert fitted.params.factor.shape[0] == out["rank_S"]
+    assert np.sum(fitted.params.u > 1e-6) == out["active_pairs"]
+
+
+def test_pdhg_matches_golden_metric(golden):
+    close, far, out = case(golden, "p_eigdml_2d")
+    params = eig_dml.fit(as_pairs(close, far), solver="pdhg", tol=1e-12).params
+    L = params.factor
+    np.testing.assert_allclose(L.T @ L, out["M_opt"], atol=1e-5)
+
+
+def test_symmetric_root_gives_the_golden_game(golden):
+    """The golden S is under H^½; ours under Cholesky: equal up to a rotation."""
+    close, far, out = case(golden, "p_eigdml_2d")
+    params = eig_dml.fit(as_pairs(close, far), solver="pdhg", tol=1e-12).params
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(params.S), np.linalg.eigvalsh(out["S_opt"]), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
+def test_constraint_is_tight(golden, solver):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    L = eig_dml.fit(as_pairs(close, far), solver=solver).params.factor
+    np.testing.assert_allclose(np.sum((close @ L.T) ** 2), close.shape[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
+def test_primal_is_the_smallest_far_distance(golden, solver):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    params = eig_dml.fit(as_pairs(close, far), solver=solver).params
+    nearest = np.min(np.sum((far @ params.factor.T) ** 2, 1))
+    np.testing.assert_allclose(nearest, params.primal, rtol=1e-10)
+
+
+def test_dual_is_what_u_certifies(golden):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    params = eig_dml.fit(as_pairs(close, far)).params
+    np.testing.assert_allclose(params.u.sum(), 1, rtol=1e-13)
+    assert params.u.min() >= 0
+    H = close.T @ close
+    G = far.T @ (params.u[:, None] * far)
+    top = np.max(np.linalg.eigvals(np.linalg.solve(H, G)).real)
+    np.testing.assert_allclose(params.dual, close.shape[1] * top, rtol=1e-10)
+
+
+def test_no_feasible_metric_exceeds_the_dual(golden):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    params = eig_dml.fit(as_pairs(close, far), solver="pdhg").params
+    H, rng = close.T @ close, np.random.default_rng(0)
+    for _ in range(200):
+        B = rng.standard_normal((4, 4))
+        M = B @ B.T
+        M *= 4 / np.sum(H * M)
+        assert np.min(np.sum(far @ M * far, 1)) <= params.dual
+
+
+def test_missing_back_transform_is_rejected(golden):
+    """Erratum P13: S used as M neither keeps the constraint nor the optimum."""
+    close, far, out = case(golden, "p_eigdml_4d")
+    H = close.T @ close
+    values, vectors = np.linalg.eigh(H)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    L = eig_dml.fit(as_pairs(close, far), solver="pdhg").params.factor
+    S = root @ L.T @ L @ root
+    assert np.min(np.sum(far @ S * far, 1)) < 0.6 * out["optimum"]
+    assert np.sum(H * S) > 1.5 * close.shape[1]
+
+
+def test_the_notes_trace_and_step_are_rejected(golden):
+    """Erratum P12: vertex vvᵀ and step 1/t give trace 1, far below the optimum."""
+    close, far, out = case(golden, "p_eigdml_4d")
+    problem = eig_dml.game(as_pairs(close, far))
+    S, d = np.eye(4), 4
+    for t in range(1, 501):
+        u = softmin(far_values(problem.Z, S), d * 1e-5)
+        v = np.linalg.eigh(problem.Z.T @ (u[:, None] * problem.Z))[1][:, -1]
+        S = (t - 1) / t * S + np.outer(v, v) / t
+        if t == 1:
+            assert np.linalg.matrix_rank(S) == 1
+    np.testing.assert_allclose(np.trace(S), 1, rtol=1e-12)
+    assert far_values(problem.Z, S).min() < 0.3 * out["optimum"]
+
+
+def test_softmin_weights_match_golden(golden):
+    close, far, out = case(golden, "p_eigdml_2d")
+    problem = eig_dml.game(as_pairs(close, far))
+    u = softmin(far_values(problem.Z, np.eye(2)), 0.1)
+    np.testing.assert_allclose(u, out["softmin_weights_at_I"], rtol=1e-10)
+    np.testing.assert_allclose(
+        2 * dual_value(problem.Z, u), out["dual_bound_at_I"], rtol=1e-12
+    )
+
+
+def test_one_step_matches_golden(golden):
+    """Golden step: κ vvᵀ with γ = 2/3 from I; compared through its eigenvalues."""
+    close, far, out = case(golden, "p_eigdml_2d")
+    problem = eig_dml.game(as_pairs(close, far))
+    u = softmin(far_values(problem.Z, np.eye(2)), 0.1)
+    v = np.linalg.eigh(problem.Z.T @ (u[:, None] * problem.Z))[1][:, -1]
+    S = np.eye(2) / 3 + 2 / 3 * 2 * np.outer(v, v)
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(S), np.linalg.eigvalsh(out["S_after_one_step"]), rtol=1e-12
+    )
+
+
+def test_softmin_survives_what_underflows():
+    a = np.array([1.0, 1.5, 40.0])
+    np.testing.assert_allclose(softmin(a, 1e-5), [1.0, 0.0, 0.0])
+
+
+def test_softmin_is_the_gradient_of_the_smoothed_minimum():
+    a, sigma, h = np.array([0.3, 0.5, 0.45]), 0.2, 1e-5
+
+    def smooth(b):
+        return -sigma * np.log(np.sum(np.exp(-b / sigma)))
+
+    numeric = [(smooth(a + h * e) - smooth(a - h * e)) / (2 * h) for e in np.eye(3)]
+    np.testing.assert_allclose(softmin(a, sigma), numeric, atol=100 * h**2)
+
+
+@pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
+def test_wine_pairs_are_certified(wine_pairs, solver):
+    fitted = eig_dml.fit(wine_pairs, solver=solver)
+    assert int(fitted.result) == Result.CONVERGED
+    bound = {"frank_wolfe": 1e-2, "pdhg": 1e-6}[solver]
+    assert 0 <= fitted.params.gap <= bound * fitted.params.primal
+
+
+def test_working_set_covers_every_far_pair(wine_pairs):
+    """The primal bound holds over all far pairs, not over the working set only."""
+    params = eig_dml.fit(wine_pairs, solver="pdhg").params
+    delta = wine_pairs.X[wine_pairs.i] - wine_pairs.X[wine_pairs.j]
+    far = delta[wine_pairs.y == 0]
+    assert len(far) > 130  # larger than the first working set, 10 d
+    nearest = np.min(np.sum((far @ params.factor.T) ** 2, 1))
+    np.testing.assert_allclose(nearest, params.primal, rtol=1e-9)
+
+
+def test_lanczos_reaches_the_same_certificate(monkeypatch):
+    rng = np.random.default_rng(0)
+    pairs = as_pairs(rng.standard_normal((40, 12)), 2 * rng.standard_normal((60, 12)))
+    exact = eig_dml.fit(pairs, solver="pdhg").params
+    monkeypatch.setattr("probmetric.inference.eig_dml_frank_wolfe.DENSE_LIMIT", 5)
+    params = eig_dml.fit(pairs, tol=0.03).params
+    assert params.primal <= exact.dual
+    assert params.dual >= exact.primal
+    assert params.gap <= 0.03 * params.primal
+
+
+def test_step_limit_is_reported(golden):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    for solver in ("frank_wolfe", "pdhg"):
+        fitted = eig_dml.fit(as_pairs(close, far), solver=solver, max_steps=30)
+        assert int(fitted.result) == Result.MAX_STEPS
+        assert fitted.params.gap > 0
+
+
+def test_linear_map_of_the_inputs_changes_no_distance(golden):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    B = np.random.default_rng(1).standard_normal((4, 4))
+    plain = eig_dml.fit(as_pairs(close, far), solver="pdhg", tol=1e-10).params
+    moved = eig_dml.fit(as_pairs(close @ B, far @ B), solver="pdhg", tol=1e-10).params
+    np.testing.assert_allclose(moved.primal, plain.primal, rtol=1e-9)
+
+
+def test_kappa_is_a_factor_of_the_metric(golden):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    one = eig_dml.fit(as_pairs(close, far), kappa=1.0).params
+    four = eig_dml.fit(as_pairs(close, far), kappa=4.0).params
+    np.testing.assert_allclose(four.factor, 2 * one.factor, rtol=1e-12)
+
+
+def test_weights_of_close_pairs_repeat_them(golden):
+    close, far, _ = case(golden, "p_eigdml_4d")
+    twice = as_pairs(np.concatenate([close, close[:3]]), far)
+    weighted = as_pairs(close, far)._replace(
+        w=np.r_[np.full(3, 2.0), np.ones(len(close) + len(far) - 3)]
+    )
+    np.testing.assert_allclose(
+        eig_dml.fit(twice).params.factor, eig_dml.fit(weighted).params.factor, rtol=1e-9
+    )
+
+
+def test_one_far_pair_gets_the_whole_metric():
+    close = np.array([[1.0, 0.0], [0.0, 2.0]])
+    params = eig_dml.fit(as_pairs(close, [[1.0, 1.0]]), solver="frank_wolfe").params
+    # max xᵀMx with ⟨H, M⟩ = 2 is 2 xᵀH⁻¹x = 2 (1 + 1/4), at a matrix of rank one.
+    np.testing.assert_allclose(params.dual, 2.5, rtol=1e-12)
+    np.testing.assert_allclose(params.primal, 2.5, rtol=1e-2)
+
+
+def test_zero_far_pair_is_refused():
+    with pytest.raises(ValueError, match="pairs: wanted far pairs of distinct points"):
+        eig_dml.fit(as_pairs(np.eye(2), [[1.0, 1.0], [0.0, 0.0]]))
+
+
+def test_singular_close_pairs_are_refused_and_a_ridge_heals():
+    pairs = as_pairs([[1.0, 0.0], [2.0, 0.0]], [[1.0, 1.0]])
+    with pytest.raises(ValueError, match="singular H of rank 1"):
+        eig_dml.fit(pairs)
+    assert np.isfinite(eig_dml.fit(pairs, ridge=1e-3).params.primal)
+
+
+def test_pairs_of_one_label_are_refused():
+    with pytest.raises(ValueError, match="at least one close"):
+        eig_dml.fit(as_pairs(np.empty((0, 2)), np.eye(2)))
+
+
+def test_projections_are_nearest_points():
+    rng = np.random.default_rng(0)
+    v, S = rng.standard_normal(6), rng.standard_normal((3, 3))
+    S = S + S.T
+    u, P = project_simplex(v), project_spectraplex(S)
+    np.testing.assert_allclose([u.sum(), np.trace(P)], 1, rtol=1e-13)
+    assert u.min() >= 0
+    assert np.linalg.eigvalsh(P)[0] >= -1e-14
+    for _ in range(200):
+        other = rng.dirichlet(np.ones(6))
+        assert (v - u) @ (other - u) <= 1e-12  # the variational inequality
+        B = rng.standard_normal((3, 3))
+        Q = B @ B.T / np.sum(B**2)
+        assert np.sum((S - P) * (Q - P)) <= 1e-12
+
+
+def test_operator_norm_is_a_tight_upper_bound():
+    Z = np.random.default_rng(2).standard_normal((30, 4))
+    exact = np.sqrt(np.linalg.eigvalsh((Z @ Z.T) ** 2)[-1])
+    assert exact <= operator_norm(Z) <= 1.03 * exact
+
+
+def test_annealing_beats_the_notes_smoothing(golden):
+    """σ = d·1e-5 (here at unit scale) leaves a far larger gap after as many steps."""
+    close, far, out = case(golden, "p_eigdml_4d")
+    problem = eig_dml.game(as_pairs(close, far))
+    S = np.eye(4)
+    for t in range(1, 3001):
+        u = softmin(far_values(problem.Z, S), 4e-5)
+        v = np.linalg.eigh(problem.Z.T @ (u[:, None] * problem.Z))[1][:, -1]
+        S += 2 / (t + 2) * (4 * np.outer(v, v) - S)
+    scale = np.max(np.sum(problem.Z**2, 1))
+    ours = frank_wolfe(problem.Z / np.sqrt(scale), max_steps=3000, tol=1e-4)
+    assert far_values(problem.Z, S).min() < 0.95 * out["optimum"]
+    assert 4 * scale * ours.primal > 0.99 * out["optimum"]
