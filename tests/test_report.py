@@ -1,0 +1,77 @@
+"""The report needs no other file, escapes what it is given, and says it all."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from probmetric.report import Picture, Report, Section, Table, render, versions
+
+
+@pytest.fixture
+def page():
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([0, 1])
+    frame = pd.DataFrame(
+        {
+            "check": ["posterior <of> z", "moments"],
+            "verdict": ["agree", "disagree"],
+            "error": [1.23456e-11, np.nan],
+            "entries": [1200, 3],
+        }
+    )
+    section = Section(
+        "What was checked",
+        ["A paragraph & more."],
+        [Picture(figure, "A line")],
+        [Table(frame, "The checks"), Table(frame, "All of it", folded=True)],
+    )
+    return render(
+        Report(
+            title="LCA on wine",
+            lead="178 wines",
+            verdict="disagree",
+            headline="One claim fails",
+            explanation="See below.",
+            sections=[section],
+            provenance=versions(),
+            cards=[("12", "exact claims")],
+        )
+    )
+
+
+def test_the_page_needs_no_other_file(page):
+    references = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"'\s>)]+)""", page)
+    assert references
+    assert all(r.startswith("data:image/png;base64,") for r in references)
+    assert "http" not in page
+
+
+def test_the_page_says_what_it_was_given(page):
+    for text in (
+        "LCA on wine",
+        "One claim fails",
+        "A line",
+        "1.235e-11",
+        "1,200",
+        "12",
+    ):
+        assert text in page
+    assert 'class="verdict disagree"' in page
+    assert '<span class="tag disagree">disagree</span>' in page
+
+
+def test_the_page_escapes_its_texts(page):
+    assert "posterior &lt;of&gt; z" in page
+    assert "<of>" not in page
+
+
+def test_a_missing_number_is_a_dash(page):
+    assert '<td class="number">–</td>' in page
+
+
+def test_the_versions_behind_a_result_are_named(page):
+    assert "numpyro" in page
+    assert versions()["jax"] in page
