@@ -10,13 +10,25 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float
 
+from probmetric.metric._class_distribution import (
+    ClassDistribution as ClassDistribution,
+)
+from probmetric.metric._class_fisher import LocalFisher as LocalFisher
 from probmetric.metric._local import LocalMahalanobis as LocalMahalanobis
 from probmetric.metric._mahalanobis import Link as Link
 from probmetric.metric._mahalanobis import Mahalanobis as Mahalanobis
 from probmetric.metric._pair_similarity import PairSimilarity as PairSimilarity
 from probmetric.typing import Array
 
-__all__ = ["Link", "LocalMahalanobis", "Mahalanobis", "Metric", "PairSimilarity"]
+__all__ = [
+    "ClassDistribution",
+    "Link",
+    "LocalFisher",
+    "LocalMahalanobis",
+    "Mahalanobis",
+    "Metric",
+    "PairSimilarity",
+]
 
 
 @runtime_checkable

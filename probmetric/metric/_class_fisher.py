@@ -1,0 +1,107 @@
+"""The Fisher matrix of the class given a point, and the local metric it makes.
+
+With the class scores m_c(y) = -∇_y log p(y, c) and m̄ = Σ_c p(c|y) m_c,
+
+    ∇_y log p(c|y) = m̄ - m_c,                                                       (1)
+    J_y = Σ_c p(c|y) (m_c - m̄)(m_c - m̄)ᵀ = F(y)ᵀ F(y),  F(y) = rows √p(c|y) (m_c - m̄)ᵀ,
+                                                                                    (2)
+    J(x) = Aᵀ J_y(Ax) A,  of rank at most min(p, C - 1)                             (3)
+
+(maths B6). J vanishes where p(c|y) is one-hot: far from every boundary nothing that a
+step can do changes what is known of the class.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from probmetric.metric._class_distribution import scores
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = ["LocalFisher", "fisher_factor", "mean_fisher"]
+
+
+def fisher_factor(
+    log_p: Float[Array, "n c"], m: Float[Array, "n c p"]
+) -> Float[Array, "n c p"]:
+    """Return F(y_i) of Eq. (2) from log p(c|y_i) and the class scores."""
+    p = jnp.exp(log_p)
+    return jnp.exp(log_p / 2)[..., None] * (m - jnp.einsum("nc,ncp->np", p, m)[:, None])
+
+
+def mean_fisher(
+    Y: Float[Array, "n p"],
+    log_weight: Float[Array, "c k"],
+    mu: Float[Array, "c k p"],
+    chol: Float[Array, "c _k p p"],
+    w: Float[Array, "n"] | None = None,
+) -> Float[Array, "p p"]:
+    """Return the (weighted) mean of J_y over the rows of Y, without n matrices J."""
+    F = fisher_factor(*scores(Y, log_weight, mu, chol))
+    w = jnp.ones(len(Y), Y.dtype) if w is None else w
+    flat = (jnp.sqrt(w / jnp.sum(w))[:, None, None] * F).reshape(-1, Y.shape[1])
+    return flat.T @ flat
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LocalFisher:
+    """Squared distance (y - q)ᵀ J(q) (y - q) under the Fisher matrix at the query.
+
+    Parameters
+    ----------
+    A : array of shape (p, d)
+        The projection.
+    log_weight : array of shape (c, k)
+        log α_c β_ck.
+    mu : array of shape (c, k, p)
+        Centres in the projection.
+    chol : array of shape (c, 1, p, p) or (c, k, p, p)
+        Lower Cholesky factors of the covariances.
+
+    Notes
+    -----
+    Not symmetric, and no distance: two points see each other under two matrices. It
+    is the local form of ``ClassDistribution``: for close points 8 times its divergence.
+    """
+
+    A: Float[Array, "p d"]
+    log_weight: Float[Array, "c k"]
+    mu: Float[Array, "c k p"]
+    chol: Float[Array, "c _k p p"]
+    is_distance: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False
+
+    def _factor(self, X: Float[Array, "n d"]) -> Float[Array, "n c p"]:
+        Y = X @ self.A.T
+        return fisher_factor(*scores(Y, self.log_weight, self.mu, self.chol))
+
+    @numpy_in_numpy_out
+    def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
+        """Return J(x_i) of Eq. (3), shape (n, d, d)."""
+        rows = self._factor(jnp.asarray(X)) @ self.A
+        return jnp.swapaxes(rows, 1, 2) @ rows
+
+    @numpy_in_numpy_out
+    def dissimilarity(
+        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
+    ) -> Float[Array, "n"]:
+        """Return the squared distances of one query q to the rows of Y, under J(q)."""
+        return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
+
+    @numpy_in_numpy_out
+    def pairwise(
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
+    ) -> Float[Array, "m n"]:
+        """Return all squared distances, each row under its query; memory m · n · c."""
+        Q = jnp.asarray(Q)
+        F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
+
+        def one(f: Float[Array, "c p"], z: Float[Array, "p"]) -> Float[Array, "n"]:
+            return jnp.sum(((V - z) @ f.T) ** 2, -1)
+
+        return jax.vmap(one)(F, Z)
