@@ -1,0 +1,183 @@
+"""DCA-GM: the conditional likelihood, its gradient in the projection, and its gauges.
+
+With y_i = Ax_i, p(k|y,c) the share of a component in its class and p(c,k|y) its share
+in all, the conditional log likelihood L = Σ_i w_i log p(c_i|y_i) has the gradient
+
+    ∂L/∂A = Σ_i V_i x_iᵀ = Vᵀ X,                                                    (1)
+    V_i = w_i Σ_ck (p(c,k|y_i) - 1[c=c_i] p(k|y_i,c)) Σ_ck⁻¹ (y_i - μ_ck)
+        = w_i (m̄(y_i) - m_{c_i}(y_i)),  m_c as in ``metric._class_distribution``,    (2)
+
+(maths B2; seed 001 Eq. 3). The sum over components is taken in p dimensions before
+anything of size d is touched: O(n (d p + C K p + C p²)), no n × C × K × p × d array.
+With the centres tied to the projection, μ_ck = Aμ'_ck and μ' held fixed,
+
+    ∂L/∂A = Vᵀ X - Σ_ck (Σ_i V_ick) μ'_ckᵀ,                                         (3)
+
+V_ick the summands of (2).
+
+Gauge. For an invertible B, (BA, Bμ, BΣBᵀ) gives the same p(c|x) (4). So does, for a
+symmetric Q with every Σ_ck⁻¹ + Q positive definite and any h, the tilt
+
+    Σ̃⁻¹ = Σ⁻¹ + Q,  μ̃ = Σ̃ (Σ⁻¹ μ + h),
+    log π̃ = log π + ½ (μ̃ᵀΣ̃⁻¹μ̃ - μᵀΣ⁻¹μ) + ½ log (|Σ̃| / |Σ|) + constant,             (5)
+
+which the paper misses (maths B5, erratum 2 of seed 001). Euclid's distance after A
+depends on the gauge; J and p(c|x) do not.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.special import logsumexp
+from jaxtyping import Float
+
+from probmetric.data import Labelled, weights
+from probmetric.linalg import logdet_chol
+from probmetric.metric._class_distribution import (
+    class_log_joint,
+    component_log_joint,
+    pooled_covariance,
+    scores,
+)
+from probmetric.metric._class_fisher import mean_fisher
+from probmetric.models.dca_gm import DCAGMParams, log_weight
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "apply_gauge",
+    "class_log_probability",
+    "conditional_log_likelihood",
+    "fix_gauge",
+    "gradient_A",
+    "gradient_A_tied",
+    "tilt",
+    "with_fisher",
+]
+
+
+@numpy_in_numpy_out
+def class_log_probability(
+    params: DCAGMParams, X: Float[Array, "n d"]
+) -> Float[Array, "n c"]:
+    """Return log p(c|x_i), natural log."""
+    Y = jnp.asarray(X) @ params.A.T
+    joint = class_log_joint(Y, log_weight(params), params.mu, params.chol)
+    return jax.nn.log_softmax(joint, axis=-1)
+
+
+@numpy_in_numpy_out
+def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Array, ""]:
+    """Return L = Σ w_i log p(c_i|x_i), at most 0; the penalty is the prior's."""
+    log_p = class_log_probability(params, jnp.asarray(data.X))
+    return jnp.sum(weights(data) * _own(log_p, data))
+
+
+def _own(values: Float[Array, "n c *p"], data: Labelled) -> Float[Array, "n *p"]:
+    """Pick each point's own class."""
+    return values[jnp.arange(len(data.X)), jnp.asarray(data.y)]
+
+
+@numpy_in_numpy_out
+def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
+    """Return ∂L/∂A of Eq. (1), (μ, Σ, α, β) held fixed."""
+    X = jnp.asarray(data.X)
+    log_p, m = scores(X @ params.A.T, log_weight(params), params.mu, params.chol)
+    V = jnp.einsum("nc,ncp->np", jnp.exp(log_p), m) - _own(m, data)  # Eq. (2)
+    return (weights(data)[:, None] * V).T @ X
+
+
+@numpy_in_numpy_out
+def gradient_A_tied(
+    params: DCAGMParams, mu_prime: Float[Array, "c k d"], data: Labelled
+) -> Float[Array, "p d"]:
+    """Return ∂L/∂A of Eq. (3), with centres Aμ' in place of ``params.mu``.
+
+    ``mu_prime`` (c, k, d) are the centres in the space of x; they and Σ, α, β are held
+    fixed. Memory n · c · k · p, as for the densities.
+    """
+    X = jnp.asarray(data.X)
+    tied = params._replace(mu=jnp.asarray(mu_prime) @ params.A.T)
+    Y = X @ tied.A.T
+    joint = component_log_joint(Y, log_weight(tied), tied.mu, tied.chol)
+    own = jnp.arange(joint.shape[0])[:, None] == jnp.asarray(data.y)
+    in_all = jnp.exp(joint - logsumexp(joint, axis=(0, 1)))
+    in_class = jnp.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+    R = weights(data) * (in_all - own[:, None] * in_class)
+    chol = jnp.broadcast_to(tied.chol, (*R.shape[:2], *tied.chol.shape[2:]))
+    # Σ_i R_ick (y_i - μ_ck) and its outer product with x_i, then one solve a component.
+    total = jnp.sum(R, -1)
+    sum_x = jnp.einsum("ckn,nd->ckd", R, X)
+    sum_v = sum_x @ tied.A.T - total[..., None] * tied.mu
+    V_total = cho_solve((chol, True), sum_v[..., None])[..., 0]
+    return gradient_A(tied, data) - jnp.einsum("ckp,ckd->pd", V_total, mu_prime)
+
+
+def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
+    """Return other parameters with the same p(c|x): Eq. (4)."""
+    moved = B @ params.chol
+    fisher = params.fisher
+    if fisher is not None:
+        inner = jnp.linalg.solve(B.T, fisher)
+        fisher = jnp.linalg.solve(B.T, inner.T)
+    return params._replace(
+        A=B @ params.A,
+        mu=params.mu @ B.T,
+        chol=jnp.linalg.cholesky(moved @ jnp.swapaxes(moved, -1, -2)),
+        fisher=fisher,
+    )
+
+
+def tilt(
+    params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
+) -> DCAGMParams:
+    """Return other parameters with the same p(c|x): Eq. (5). Keeps ``fisher``.
+
+    NaN where some Σ⁻¹ + Q is not positive definite.
+    """
+    p = h.shape[0]
+    shape = (*params.mu.shape[:2], p, p)
+    eye = jnp.broadcast_to(jnp.eye(p, dtype=h.dtype), params.chol.shape)
+    half_precision = jnp.linalg.cholesky(cho_solve((params.chol, True), eye) + Q)
+    half = solve_triangular(half_precision, eye, lower=True)
+    chol = jnp.linalg.cholesky(jnp.swapaxes(half, -1, -2) @ half)
+    old, new = (jnp.broadcast_to(L, shape) for L in (params.chol, chol))
+    natural = cho_solve((old, True), params.mu[..., None])
+    shifted = natural + h[:, None]
+    mu = (new @ (jnp.swapaxes(new, -1, -2) @ shifted))[..., 0]
+    quadratic = jnp.sum(mu * shifted[..., 0] - params.mu * natural[..., 0], -1)
+    gain = 0.5 * (quadratic + logdet_chol(new) - logdet_chol(old))
+    joint = log_weight(params) + gain
+    log_alpha = logsumexp(joint, axis=1)
+    return params._replace(
+        log_alpha=jax.nn.log_softmax(log_alpha),
+        log_beta=joint - log_alpha[:, None],
+        mu=mu,
+        chol=chol,
+    )
+
+
+def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
+    """Fill in ``fisher``, the weighted average of J_y over the points of ``data``."""
+    theta = (log_weight(params), params.mu, params.chol)
+    Y = jnp.asarray(data.X) @ params.A.T
+    return params._replace(fisher=mean_fisher(Y, *theta, weights(data)))
+
+
+def fix_gauge(params: DCAGMParams) -> DCAGMParams:
+    """Choose the gauge: pooled Σ = I, then axes by falling share of E[J_y].
+
+    Without ``fisher`` the axes are those of A Aᵀ. Each row of A is signed so that its
+    largest entry is positive.
+    """
+    pooled = pooled_covariance(log_weight(params), params.chol)
+    half = jnp.linalg.cholesky(pooled)
+    eye = jnp.eye(half.shape[0], dtype=half.dtype)
+    whitened = apply_gauge(params, solve_triangular(half, eye, lower=True))
+    spread = whitened.A @ whitened.A.T if params.fisher is None else whitened.fisher
+    axes: Any = jnp.linalg.eigh(spread)[1][:, ::-1].T
+    rows = axes @ whitened.A
+    largest = jnp.take_along_axis(rows, jnp.argmax(jnp.abs(rows), 1)[:, None], 1)
+    return apply_gauge(whitened, jnp.where(largest < 0, -1.0, 1.0) * axes)

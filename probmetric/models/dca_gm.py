@@ -1,0 +1,255 @@
+"""DCA-GM: the class of a point, seen through a discriminative projection.
+
+"Discriminative component analysis by Gaussian mixtures". The story of one point x in
+R^d with class c in 0..C-1, projection A (p, d), y = Ax:
+
+1.  a class is a mixture of Gaussians in the projection, shared or own covariances:
+    p(y, c) = Σ_k α_c β_ck N(y; μ_ck, L_ck L_ckᵀ);                                   (1)
+2.  the class is drawn from p(c|y) = p(y, c) / Σ_c' p(y, c').                        (2)
+
+Only the class is modelled, never the density of x. Priors, all proper, on sites that
+are all real, so that the mode of the density, the L-BFGS optimum and the centre of
+Laplace's approximation are one point:
+
+    A ~ N(A0, c²/λ)        the norm penalty (λ/2c²)‖A - A0‖²; A0 = 0 is the paper's
+    alpha_logit, beta_logit ~ N(0, s_w²)    α = softmax, β_c = softmax over its parts
+    mu ~ N(0, s_μ²),  log_diag, off_diag ~ N(0, s_L²)   L has diagonal exp(log_diag)
+
+They fix the scale of y: with a norm penalty alone and free (μ, Σ) there is no optimum,
+(εA, εμ, ε²Σ) gives the same p(c|x) for every ε (erratum 3 of seed 001). Still not
+identified: a rotation of y when A0 = 0, the order of the components, and the tilts of
+maths B5 (held by the priors alone). Report p(c|x) and J, which are identified.
+
+References
+----------
+Peltonen, Goldberger and Kaski, "Fast Discriminative Component Analysis for Comparing
+Examples", NIPS 2006 workshop on learning to compare examples.
+"""
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Bool, Float
+
+from probmetric.data import Labelled, weights
+from probmetric.linalg import psd_factor
+from probmetric.metric import Mahalanobis
+from probmetric.metric._class_distribution import (
+    ClassDistribution,
+    class_log_joint,
+    pooled_covariance,
+)
+from probmetric.metric._class_fisher import LocalFisher, mean_fisher
+from probmetric.models._class_label import ClassLabel
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "DCAGMParams",
+    "DCAGMPrior",
+    "DCAGMSites",
+    "MetricKind",
+    "constrain",
+    "dca_gm",
+    "log_weight",
+    "simulate",
+    "to_metric",
+    "unconstrain",
+]
+
+MetricKind = Literal[
+    "average_fisher", "subspace", "local_fisher", "hellinger", "jensen_shannon"
+]
+
+
+class DCAGMParams(NamedTuple):
+    """Parameters: A (p, d), log α (c,), log β (c, k), μ (c, k, p), L.
+
+    ``chol`` is (c, 1, p, p), a covariance per class, or (c, k, p, p). A component that
+    a class does not have has log β = -inf. ``fisher`` (p, p) is a statistic of the
+    fit: the average of J_y over the points it was fitted to; None before.
+    """
+
+    A: Float[Array, "p d"]
+    log_alpha: Float[Array, "c"]
+    log_beta: Float[Array, "c k"]
+    mu: Float[Array, "c k p"]
+    chol: Float[Array, "c _k p p"]
+    fisher: Float[Array, "p p"] | None = None
+
+
+class DCAGMSites(NamedTuple):
+    """The real sites of the model, by name; q = 1 or k, r = p(p-1)/2."""
+
+    A: Float[Array, "p d"]
+    alpha_logit: Float[Array, "c"]
+    beta_logit: Float[Array, "c k"]
+    mu: Float[Array, "c k p"]
+    log_diag: Float[Array, "c q p"]
+    off_diag: Float[Array, "c q r"]
+
+
+class DCAGMPrior(NamedTuple):
+    """Priors of the module docstring, and which components exist.
+
+    ``mean`` is A0; the prior standard deviation of an entry of A is c/√λ.
+    ``present[c, k]`` says that class c has a component k.
+    """
+
+    mean: Float[Array, "p d"]
+    present: Bool[Array, "c k"]
+    c: Float[Array, ""] | float = 1.0
+    lam: Float[Array, ""] | float = 1.0
+    weight_scale: Float[Array, ""] | float = 1.0
+    mu_scale: Float[Array, ""] | float = 3.0
+    chol_scale: Float[Array, ""] | float = 0.5
+
+
+def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
+    """Return log α_c β_ck."""
+    return params.log_alpha[:, None] + params.log_beta
+
+
+def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
+    """Map the real sites to parameters."""
+    p = sites.mu.shape[-1]
+    i, j = jnp.tril_indices(p, -1)
+    diagonal = jnp.exp(sites.log_diag)[..., None] * jnp.eye(p, dtype=sites.A.dtype)
+    return DCAGMParams(
+        A=sites.A,
+        log_alpha=jax.nn.log_softmax(sites.alpha_logit),
+        log_beta=jax.nn.log_softmax(jnp.where(present, sites.beta_logit, -jnp.inf)),
+        mu=sites.mu,
+        chol=diagonal.at[..., i, j].set(sites.off_diag),
+    )
+
+
+def unconstrain(params: DCAGMParams) -> DCAGMSites:
+    """Map parameters to sites; logits are centred, their prior's best shift."""
+    i, j = jnp.tril_indices(params.mu.shape[-1], -1)
+    present = jnp.isfinite(params.log_beta)
+    logit = jnp.where(present, params.log_beta, 0)
+    mean = jnp.sum(logit, 1, keepdims=True) / jnp.sum(present, 1, keepdims=True)
+    return DCAGMSites(
+        A=params.A,
+        alpha_logit=params.log_alpha - jnp.mean(params.log_alpha),
+        beta_logit=jnp.where(present, logit - mean, 0),
+        mu=params.mu,
+        log_diag=jnp.log(jnp.diagonal(params.chol, axis1=-2, axis2=-1)),
+        off_diag=params.chol[..., i, j],
+    )
+
+
+def dca_gm(
+    data: Labelled,
+    prior: DCAGMPrior,
+    *,
+    covariance: Literal["class", "component"] = "class",
+    learning_rate: Any = 1.0,
+    batch: int | None = None,
+) -> None:
+    """Write the generative model of class labels (NumPyro).
+
+    Sites: those of ``DCAGMSites``, ``y`` (n,) and, except in a minibatch run, the
+    deterministic ``J`` (d, d), the average Fisher matrix over the points.
+
+    Parameters
+    ----------
+    data : Labelled
+        ``y=None`` simulates. Data weights enter the observation's own distribution.
+    prior : DCAGMPrior
+        Its ``present`` sets the numbers of classes and components.
+    covariance : {"class", "component"}, default="class"
+        One covariance per class (the paper) or per component (its footnote 1).
+    learning_rate : float, default=1
+        Power η on the likelihood.
+    batch : int, optional
+        Size of a random subsample of points, for SVI. Not for MCMC.
+    """
+    (c, k), p = prior.present.shape, prior.mean.shape[0]
+    q, r = (k if covariance == "component" else 1), p * (p - 1) // 2
+
+    def site(name: str, loc: Any, scale: Any, *shape: int) -> Any:
+        normal = dist.Normal(jnp.broadcast_to(loc, shape), scale)
+        return numpyro.sample(name, normal.to_event(len(shape)))
+
+    zero = jnp.zeros((), data.X.dtype)
+    A_scale = prior.c / jnp.sqrt(prior.lam)
+    sites = DCAGMSites(
+        A=site("A", prior.mean, A_scale, *prior.mean.shape),
+        alpha_logit=site("alpha_logit", zero, prior.weight_scale, c),
+        beta_logit=site("beta_logit", zero, prior.weight_scale, c, k),
+        mu=site("mu", zero, prior.mu_scale, c, k, p),
+        log_diag=site("log_diag", zero, prior.chol_scale, c, q, p),
+        # In one dimension L has no off-diagonal, and NumPyro no site of size zero.
+        off_diag=site("off_diag", zero, prior.chol_scale, c, q, r)
+        if r
+        else jnp.zeros((c, q, 0), data.X.dtype),
+    )
+    params = constrain(sites, prior.present)
+    theta = (log_weight(params), params.mu, params.chol)
+    if batch is None:
+        J_y = mean_fisher(data.X @ params.A.T, *theta, weights(data))
+        numpyro.deterministic("J", params.A.T @ J_y @ params.A)
+    with numpyro.plate("point", len(data.X), subsample_size=batch) as chosen:
+        joint = class_log_joint(data.X[chosen] @ params.A.T, *theta)
+        log_p = jax.nn.log_softmax(joint, axis=-1)
+        label = ClassLabel(log_p, weights(data)[chosen], learning_rate)
+        numpyro.sample("y", label, obs=None if data.y is None else data.y[chosen])
+
+
+def simulate(key: Any, params: DCAGMParams, data: Labelled) -> Labelled:
+    """Draw classes for given points; data weights are left as they are."""
+    theta = (log_weight(params), params.mu, params.chol)
+    joint = class_log_joint(data.X @ params.A.T, *theta)
+    return data._replace(y=jax.random.categorical(key, joint))
+
+
+@numpy_in_numpy_out
+def to_metric(
+    params: DCAGMParams,
+    X: Float[Array, "n d"] | None = None,
+    *,
+    kind: MetricKind = "average_fisher",
+) -> Mahalanobis | LocalFisher | ClassDistribution:
+    """Return a metric of the class; all but "subspace" follow from p(c|x) alone.
+
+    Parameters
+    ----------
+    params : DCAGMParams
+    X : array of shape (n, d), optional
+        Points to average J over; default: those of the fit, ``params.fisher``.
+    kind : str
+        "average_fisher": Mahalanobis under J̄ = Aᵀ E[J_y] A, unchanged by the gauge
+        (maths B5). "subspace": Euclid's distance after A in the gauge where the pooled
+        covariance within components is I (the paper leaves the gauge open and its
+        accuracies depend on it: erratum 6 of seed 001). "local_fisher": J at the query.
+        "hellinger", "jensen_shannon": divergences of p(c|x).
+
+    Notes
+    -----
+    J vanishes where the classes are separated beyond doubt. When the trace of E[J_y] in
+    the whitened subspace is below 1e-8, the metric is the subspace one instead.
+    """
+    theta = (log_weight(params), params.mu, params.chol)
+    if kind == "local_fisher":
+        return LocalFisher(params.A, *theta)
+    if kind in ("hellinger", "jensen_shannon"):
+        return ClassDistribution(params.A, *theta, kind)
+    half = jnp.linalg.cholesky(pooled_covariance(*theta[::2]))
+    whitened = solve_triangular(half, params.A, lower=True)
+    if kind == "subspace":
+        return Mahalanobis(whitened)
+    if kind != "average_fisher":
+        raise ValueError(f"kind: wanted one of {get_args(MetricKind)}, got {kind!r}")
+    Y = None if X is None else jnp.asarray(X) @ params.A.T
+    J_y = params.fisher if Y is None else mean_fisher(Y, *theta)
+    if J_y is None:
+        raise ValueError("X: wanted points to average over, got None and no fitted J̄")
+    in_whitened = half.T @ J_y @ half
+    factor = psd_factor(in_whitened) @ whitened
+    return Mahalanobis(jnp.where(jnp.trace(in_whitened) > 1e-8, factor, whitened))
