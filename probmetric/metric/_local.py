@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
 from probmetric.metric import _glml_matrices as glml
@@ -34,12 +35,13 @@ from probmetric.metric._class_densities import (
     class_hessians,
     class_scores,
     log_posterior,
+    through_map,
 )
 from probmetric.metric._glml_expected import expected_bias
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["TILE", "LocalMahalanobis", "Rule"]
+__all__ = ["TILE", "LocalMahalanobis", "Rule", "local_metric", "local_pairwise"]
 
 type Rule = Literal["min_norm", "zero_bias", "regularised", "expected_bias", "fisher"]
 
@@ -224,3 +226,36 @@ def local_pairwise(
     tiles = jnp.pad(P, ((0, -n % TILE), (0, 0))).reshape(-1, TILE, d)
     by_tile = jnp.moveaxis(jax.lax.map(columns, tiles), 0, 1)
     return by_tile.reshape(Q.shape[0], -1)[:, :n]
+
+
+def local_metric(
+    classes: ClassDensities,
+    *,
+    rule: Rule = "min_norm",
+    gamma: Float[Array, ""] | float | int = 0.0,
+    epsilon: Float[Array, ""] | float | int = 0.05,
+    frame: Literal["pooled", "identity"] = "pooled",
+) -> LocalMahalanobis:
+    """Return the local metric of class densities given in input coordinates.
+
+    ``frame="pooled"`` whitens by the pooled scale matrix Σ_c π_c Σ_m ω_cm S_cm, which
+    has to be positive definite; "identity" leaves the axes as they are. Points are
+    centred at the mean of the densities' locations.
+    """
+    share = jnp.exp(classes.log_prior[:, None] + classes.log_mix)
+    share = share / jnp.sum(share)
+    centre = jnp.einsum("ck,ckd->d", share, classes.loc)
+    d = len(centre)
+    F = jnp.eye(d, dtype=centre.dtype)
+    if frame == "pooled":
+        halves = jnp.sqrt(share)[..., None, None] * classes.factor
+        S = jnp.einsum("ckij,cklj->il", halves, halves)
+        F = solve_triangular(jnp.linalg.cholesky(S), F, lower=True)
+    return LocalMahalanobis(
+        through_map(classes, F, centre),
+        F,
+        centre,
+        jnp.asarray(gamma, centre.dtype),
+        jnp.asarray(epsilon, centre.dtype),
+        rule,
+    )

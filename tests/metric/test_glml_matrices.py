@@ -112,7 +112,7 @@ def test_regularised_and_expected_bias_equal_newton_in_matrix_space(golden):
 
 
 def test_expected_bias_meets_its_stationarity():
-    """P⁻¹ = E t_sB_s + εP, with P recovered from the unit determinant by E t² + ε‖P‖² = D."""
+    """P⁻¹ = E t_sB_s + εP; its scale comes back from E t² + ε‖P‖² = D."""
     rng = np.random.default_rng(0)
     B = rng.normal(size=(7, 4, 4))
     B, eps = B + np.swapaxes(B, 1, 2), 0.1

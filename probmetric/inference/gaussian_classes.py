@@ -1,0 +1,254 @@
+"""Closed forms of Gaussian classes: posterior, evidence, predictive, exact draws.
+
+Prior NIW(m₀, κ₀, ν₀, Ψ₀) per class and Dirichlet(α) weights (``models``). A class with
+n points (a sum of data weights), mean x̄, scatter S has the posterior NIW(m, κ, ν, Ψ),
+
+    κ = κ₀ + n,  ν = ν₀ + n,  m = (κ₀m₀ + n x̄)/κ,
+    Ψ = Ψ₀ + S + (κ₀n/κ)(x̄ - m₀)(x̄ - m₀)ᵀ,                                        (1)
+
+and, with η = ν - D + 1,
+
+    predictive   t_η(m, Ψ (κ + 1)/(κ η)),                                          (2)
+    evidence     -(nD/2) log π + log Γ_D(ν/2) - log Γ_D(ν₀/2)
+                 + (ν₀/2) log|Ψ₀| - (ν/2) log|Ψ| + (D/2) log(κ₀/κ),                 (3)
+    draws        Σ = (L T⁻¹)(L T⁻¹)ᵀ, LLᵀ = Ψ, T lower triangular,
+                 T_ii² ~ χ²(ν - D + i), T_ij ~ N(0, 1);  μ ~ N(m, Σ/κ).             (4)
+
+"tied": one Ψ = Ψ₀ + Σ_c(...) and ν = ν₀ + Σ n_c for all classes. "diagonal": (1)-(4)
+with D = 1 for every feature, the predictive a product of Student-t densities. Class
+weights: Dirichlet(α + n_c), evidence that of the Dirichlet-multinomial. The mode in
+(weights, μ, Σ), which ``fit`` returns, has Σ = Ψ/(ν + D + 2) (tied: Ψ/(ν + D + 1 + C)).
+
+Everything is a function of (n, x̄, S) per class, and these add up over chunks (5):
+
+    n = n₁ + n₂,  S = S₁ + S₂ + (n₁n₂/n)(x̄₁ - x̄₂)(x̄₁ - x̄₂)ᵀ.
+
+References
+----------
+maths 2.7; Gelman et al., "Bayesian Data Analysis", 3rd ed., §3.6.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import gammaln, multigammaln
+from jaxtyping import Float
+
+from probmetric.data import Labelled, weights
+from probmetric.linalg import logdet_chol
+from probmetric.models.gaussian_classes import GaussianClassesParams
+from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "ClassPosterior",
+    "ClassStatistics",
+    "draw",
+    "is_diagonal",
+    "log_evidence",
+    "merge",
+    "mode",
+    "plug_in",
+    "posterior",
+    "posterior_mean",
+    "statistics",
+]
+
+
+class ClassStatistics(NamedTuple):
+    """n (c,), mean (c, d) and scatter about it (c, d, d) of every class."""
+
+    n: Float[Array, "c"]
+    mean: Float[Array, "c d"]
+    scatter: Float[Array, "c d d"]
+
+
+class ClassPosterior(NamedTuple):
+    """alpha (c,), mean (c, d), kappa (c,), nu (q,), Psi (q, d, d) of Eq. (1).
+
+    q = c, or 1 where the covariance is tied. Diagonal: Psi is (c, d).
+    """
+
+    alpha: Float[Array, "c"]
+    mean: Float[Array, "c d"]
+    kappa: Float[Array, "c"]
+    nu: Float[Array, "_q"]
+    Psi: Float[Array, "_q d ..."]
+
+
+def is_diagonal(post: ClassPosterior) -> bool:
+    """Say whether features are independent within a class."""
+    return post.Psi.ndim == 2
+
+
+@numpy_in_numpy_out
+def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
+    """Sum up labelled points; a class without points has mean 0 and scatter 0."""
+    if data.y is None:
+        raise ValueError("data.y: wanted class codes, got None")
+    member = jax.nn.one_hot(data.y, n_classes, dtype=data.X.dtype)
+    member = member * weights(data)[:, None]
+    n = jnp.sum(member, 0)
+    mean = member.T @ data.X / jnp.where(n > 0, n, 1.0)[:, None]
+    delta = data.X - mean[data.y]
+    scatter = jax.lax.map(lambda w: (delta * w[:, None]).T @ delta, member.T)
+    return ClassStatistics(n, mean, scatter)
+
+
+@numpy_in_numpy_out
+def merge(a: ClassStatistics, b: ClassStatistics) -> ClassStatistics:
+    """Return the statistics of both chunks together (Eq. 5)."""
+    n = a.n + b.n
+    share = b.n / jnp.where(n > 0, n, 1.0)
+    gap = b.mean - a.mean
+    between = jnp.einsum("c,ci,cj->cij", a.n * share, gap, gap)
+    return ClassStatistics(
+        n, a.mean + share[:, None] * gap, a.scatter + b.scatter + between
+    )
+
+
+@numpy_in_numpy_out
+def posterior(
+    stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
+) -> ClassPosterior:
+    """Return the exact posterior (Eq. 1).
+
+    Parameters
+    ----------
+    stats : ClassStatistics
+    prior : NIWPrior
+    covariance : {"full", "tied", "diagonal"}
+
+    Returns
+    -------
+    ClassPosterior
+    """
+    kappa = prior.kappa + stats.n
+    gap = stats.mean - prior.mean
+    mean = prior.mean + (stats.n / kappa)[:, None] * gap
+    shrink = prior.kappa * stats.n / kappa
+    if covariance == "diagonal":
+        own = jnp.diagonal(stats.scatter, axis1=1, axis2=2) + shrink[:, None] * gap**2
+        Psi, nu = jnp.diagonal(prior.Psi) + own, prior.nu + stats.n
+    else:
+        own = stats.scatter + jnp.einsum("c,ci,cj->cij", shrink, gap, gap)
+        if covariance == "tied":
+            own, n = jnp.sum(own, 0, keepdims=True), jnp.sum(stats.n, keepdims=True)
+        else:
+            n = stats.n
+        Psi, nu = prior.Psi + own, prior.nu + n
+    return ClassPosterior(prior.alpha + stats.n, mean, kappa, nu, Psi)
+
+
+def _log_normaliser(nu: Any, log_det: Any, d: int) -> Any:
+    """Return log Γ_D(ν/2) - (ν/2) log|Ψ|."""
+    return multigammaln(nu / 2, d) - nu / 2 * log_det
+
+
+@numpy_in_numpy_out
+def log_evidence(
+    stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
+) -> Float[Array, ""]:
+    """Return log p(X, y) with all parameters integrated out (Eq. 3), natural log."""
+    post = posterior(stats, prior, covariance=covariance)
+    c, d = stats.mean.shape
+    nu0 = jnp.asarray(prior.nu, stats.mean.dtype)
+    if covariance == "diagonal":
+        before = _log_normaliser(nu0, jnp.log(jnp.diagonal(prior.Psi)), 1)
+        after = _log_normaliser(post.nu[:, None], jnp.log(post.Psi), 1)
+        total = jnp.sum(after - before)
+    else:
+        before = _log_normaliser(nu0, logdet_chol(jnp.linalg.cholesky(prior.Psi)), d)
+        after = _log_normaliser(post.nu, logdet_chol(jnp.linalg.cholesky(post.Psi)), d)
+        total = jnp.sum(after - before)
+    total = total + 0.5 * d * jnp.sum(jnp.log(prior.kappa / post.kappa))
+    total = total - 0.5 * d * jnp.log(jnp.pi) * jnp.sum(stats.n)
+    alpha = jnp.full(c, prior.alpha, stats.mean.dtype)
+    labels = gammaln(jnp.sum(alpha)) - gammaln(jnp.sum(post.alpha))
+    return total + labels + jnp.sum(gammaln(post.alpha) - gammaln(alpha))
+
+
+@numpy_in_numpy_out
+def draw(key: Any, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
+    """Draw parameters from the posterior, exactly and independently (Eq. 4).
+
+    Parameters
+    ----------
+    key : typed PRNG key
+    post : ClassPosterior
+    n_draws : int
+
+    Returns
+    -------
+    GaussianClassesParams
+        Every array with a leading axis of draws.
+    """
+    key_w, key_d, key_o, key_m = jax.random.split(key, 4)
+    dtype, (c, d) = post.mean.dtype, post.mean.shape
+    pi = jax.random.dirichlet(key_w, post.alpha, (n_draws,), dtype)
+    if is_diagonal(post):
+        chi2 = jax.random.chisquare(key_d, post.nu[:, None], (n_draws, c, d), dtype)
+        chol = jnp.sqrt(post.Psi / chi2)[..., None] * jnp.eye(d, dtype=dtype)
+    else:
+        shape = (n_draws, len(post.nu), d)
+        df = post.nu[:, None] - d + 1 + jnp.arange(d, dtype=dtype)
+        T = jnp.tril(jax.random.normal(key_o, (*shape, d), dtype), -1)
+        T = T + jnp.sqrt(jax.random.chisquare(key_d, df, shape, dtype))[..., None] * (
+            jnp.eye(d, dtype=dtype)
+        )
+        eye = jnp.broadcast_to(jnp.eye(d, dtype=dtype), T.shape)
+        chol = jnp.linalg.cholesky(post.Psi) @ solve_triangular(T, eye, lower=True)
+    noise = jax.random.normal(key_m, (n_draws, c, d), dtype)
+    shift = jnp.einsum(
+        "scij,scj->sci", jnp.broadcast_to(chol, (*noise.shape, d)), noise
+    )
+    mean = post.mean + shift / jnp.sqrt(post.kappa)[:, None]
+    return GaussianClassesParams(pi, mean, chol)
+
+
+def _with_covariance(post: ClassPosterior, divisor: Any) -> Any:
+    """Return chol of Ψ / divisor, divisor (q,)."""
+    if is_diagonal(post):
+        scale = jnp.sqrt(post.Psi / divisor[:, None])
+        return scale[..., None] * jnp.eye(post.mean.shape[1], dtype=scale.dtype)
+    return jnp.linalg.cholesky(post.Psi) / jnp.sqrt(divisor)[:, None, None]
+
+
+@numpy_in_numpy_out
+def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
+    """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1."""
+    d = 1 if is_diagonal(post) else post.mean.shape[1]
+    pi = post.alpha / jnp.sum(post.alpha)
+    return GaussianClassesParams(pi, post.mean, _with_covariance(post, post.nu - d - 1))
+
+
+@numpy_in_numpy_out
+def mode(post: ClassPosterior) -> GaussianClassesParams:
+    """Return the mode of the posterior density in (weights, μ, Σ), for α + n > 1."""
+    c, d = post.mean.shape
+    d = 1 if is_diagonal(post) else d
+    # Each mean brings a factor |Σ|^(-1/2) to the density of the covariance it shares.
+    sharing = c if len(post.nu) == 1 else 1
+    divisor = post.nu + d + 1 + sharing
+    pi = (post.alpha - 1) / jnp.sum(post.alpha - 1)
+    return GaussianClassesParams(pi, post.mean, _with_covariance(post, divisor))
+
+
+@numpy_in_numpy_out
+def plug_in(
+    stats: ClassStatistics, *, shrinkage: float | int = 0.0
+) -> GaussianClassesParams:
+    """Return maximum likelihood with Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I, a in [0, 1].
+
+    The paper's Σ̂ + αI made scale-aware. With a = 0 and n ≤ D the factor is NaN.
+    """
+    d = stats.mean.shape[1]
+    S = stats.scatter / stats.n[:, None, None]
+    ridge = (
+        jnp.trace(S, axis1=1, axis2=2)[:, None, None] / d * jnp.eye(d, dtype=S.dtype)
+    )
+    chol = jnp.linalg.cholesky((1 - shrinkage) * S + shrinkage * ridge)
+    return GaussianClassesParams(stats.n / jnp.sum(stats.n), stats.mean, chol)

@@ -1,0 +1,203 @@
+"""Gaussian classes in use: predictive densities, the prior by evidence, ``fit``.
+
+The prior by evidence (``evidence_prior``). With S_W the pooled within-class covariance,
+
+    m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a tr(S_W)/D · I),     (1)
+
+so that E Σ_c is S_W, shrunk; κ₀, ν₀ - D - 1 and a > 0 maximise the evidence on a grid.
+Empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
+
+The predictive density of a class with missing entries is that of the ones there: a
+marginal of t_η(m, S) is t_η of the sub-vector and sub-matrix (2).
+"""
+
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import gammaln
+from jaxtyping import Float
+
+from probmetric.data import Labelled
+from probmetric.inference.gaussian_classes import (
+    ClassPosterior,
+    ClassStatistics,
+    is_diagonal,
+    log_evidence,
+    mode,
+    posterior,
+    statistics,
+)
+from probmetric.inference.results import Fit, Result
+from probmetric.metric._class_densities import ClassDensities, class_log_densities
+from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = ["evidence_prior", "fit", "predict_log_proba", "predictive"]
+
+EXCESS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+"""Grid of ν₀ - D - 1: how alike the classes' covariances are, in points."""
+
+KAPPA = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Grid of κ₀: class means lie within about 1/√κ₀ of the grand mean."""
+
+SHRINKAGE = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
+"""Grid of a in Eq. (1). Never 0: S_W is singular for fewer than D points."""
+
+
+@numpy_in_numpy_out
+def predictive(post: ClassPosterior) -> ClassDensities:
+    """Return the Student-t predictive densities of the classes.
+
+    Raises
+    ------
+    ValueError
+        For a diagonal covariance: a product of univariate t's is not of this form.
+    """
+    if is_diagonal(post):
+        raise ValueError("covariance: wanted 'full' or 'tied', got 'diagonal'")
+    d = post.mean.shape[1]
+    df = jnp.broadcast_to(post.nu - d + 1, post.kappa.shape)
+    scale = jnp.sqrt((post.kappa + 1) / (post.kappa * df))
+    factor = jnp.linalg.cholesky(post.Psi) * scale[:, None, None]
+    return ClassDensities(
+        log_prior=jnp.log(post.alpha) - jnp.log(jnp.sum(post.alpha)),
+        log_mix=jnp.zeros((len(df), 1), factor.dtype),
+        loc=post.mean[:, None],
+        factor=factor[:, None],
+        inv_df=1 / df[:, None],
+    )
+
+
+def _student(q: Any, half_logdet: Any, df: Any, m: Any) -> Any:
+    """Log density of an m-variate t from q = δᵀS⁻¹δ and ½ log|S|."""
+    return (
+        gammaln((df + m) / 2)
+        - gammaln(df / 2)
+        - 0.5 * m * jnp.log(df * jnp.pi)
+        - half_logdet
+        - 0.5 * (df + m) * jnp.log1p(q / df)
+    )
+
+
+def _diagonal_log_densities(post: ClassPosterior, x: Any) -> Any:
+    there = ~jnp.isnan(x)
+    scale2 = post.Psi * ((post.kappa + 1) / (post.kappa * post.nu))[:, None]
+    q = (jnp.where(there, x, 0.0) - post.mean) ** 2 / scale2
+    each = _student(q, 0.5 * jnp.log(scale2), post.nu[:, None], 1)
+    return jnp.sum(jnp.where(there, each, 0.0), -1)
+
+
+def _partly_log_densities(classes: ClassDensities, x: Any) -> Any:
+    """Eq. (2): absent entries become an independent unit block observed at zero."""
+    there = ~jnp.isnan(x)
+    both = there[:, None] & there
+
+    def one(loc: Any, factor: Any, inv_df: Any) -> Any:
+        S = jnp.where(both, factor @ factor.T, jnp.eye(len(x), dtype=factor.dtype))
+        L = jnp.linalg.cholesky(S)
+        delta = jnp.where(there, jnp.where(there, x, 0.0) - loc, 0.0)
+        q = jnp.sum(solve_triangular(L, delta, lower=True) ** 2)
+        half_logdet = jnp.sum(jnp.log(jnp.diagonal(L)))
+        return _student(q, half_logdet, 1 / inv_df, jnp.sum(there))
+
+    return jax.vmap(one)(classes.loc[:, 0], classes.factor[:, 0], classes.inv_df[:, 0])
+
+
+@numpy_in_numpy_out
+def predict_log_proba(
+    post: ClassPosterior, X: Float[Array, "n d"], *, missing: bool = False
+) -> Float[Array, "n c"]:
+    """Return log P(class | x, data), all parameters integrated out.
+
+    Parameters
+    ----------
+    post : ClassPosterior
+    X : array of shape (n, d)
+    missing : bool, default=False
+        Integrate NaN entries out, exactly (n c d³ work); they give NaN otherwise.
+    """
+    return _predict(post, jnp.asarray(X), missing)
+
+
+@jax.jit(static_argnames="missing")
+def _predict(post: ClassPosterior, X: Any, missing: bool) -> Any:
+    log_prior = jnp.log(post.alpha) - jnp.log(jnp.sum(post.alpha))
+    if is_diagonal(post):
+        each = jax.vmap(lambda x: _diagonal_log_densities(post, x))(X)
+        each = each if missing else each + 0.0 * jnp.sum(X, 1, keepdims=True)
+    else:
+        classes = predictive(post)
+        one: Any = _partly_log_densities if missing else class_log_densities
+        each = jax.lax.map(lambda x: one(classes, x), X, batch_size=256)
+    return jax.nn.log_softmax(log_prior + each, -1)
+
+
+@numpy_in_numpy_out
+def evidence_prior(
+    stats: ClassStatistics,
+    *,
+    covariance: Covariance = "full",
+    alpha: float | int = 1.0,
+) -> NIWPrior:
+    """Choose the prior (1) by its evidence.
+
+    Parameters
+    ----------
+    stats : ClassStatistics
+    covariance : {"full", "tied", "diagonal"}
+    alpha : float, default=1
+        Dirichlet concentration of the class weights, not chosen.
+
+    Returns
+    -------
+    NIWPrior
+        NaN throughout where no point of the grid has a finite evidence (all points
+        equal).
+    """
+    return _evidence_prior(ClassStatistics(*map(jnp.asarray, stats)), alpha, covariance)
+
+
+@jax.jit(static_argnames="covariance")
+def _evidence_prior(stats: ClassStatistics, alpha: Any, covariance: Covariance) -> Any:
+    d, n = stats.mean.shape[1], jnp.sum(stats.n)
+    grand = stats.n @ stats.mean / n
+    S = jnp.sum(stats.scatter, 0) / n
+    ridge = jnp.trace(S) / d * jnp.eye(d, dtype=S.dtype)
+    grid = jnp.asarray(np.array(list(product(EXCESS, KAPPA, SHRINKAGE))), S.dtype)
+    order = 1 if covariance == "diagonal" else d
+
+    def at(point: Any) -> NIWPrior:
+        excess, kappa, a = point
+        Psi = excess * ((1 - a) * S + a * ridge)
+        return NIWPrior(grand, Psi, kappa, excess + order + 1, alpha)
+
+    def score(point: Any) -> Any:
+        return log_evidence(stats, at(point), covariance=covariance)
+
+    scores = jax.lax.map(score, grid, batch_size=16)
+    best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
+    found = jnp.isfinite(scores[best])
+    return jax.tree.map(lambda v: jnp.where(found, v, jnp.nan), at(grid[best]))
+
+
+def fit(
+    data: Labelled,
+    prior: NIWPrior,
+    *,
+    n_classes: int,
+    covariance: Covariance = "full",
+) -> Fit:
+    """Return the posterior mode in (weights, μ, Σ), with the log evidence as objective.
+
+    Conjugate: one step, no iteration. The whole posterior is ``posterior``.
+    """
+    stats = statistics(data, n_classes)
+    post = posterior(stats, prior, covariance=covariance)
+    value = jnp.asarray(log_evidence(stats, prior, covariance=covariance))
+    result = jnp.where(jnp.isfinite(value), Result.CONVERGED, Result.NONFINITE)
+    return Fit(mode(post), value, result, jnp.asarray(1), jnp.asarray(1), value[None])
