@@ -16,8 +16,9 @@ the shape of L and ε the spacing of floats at 1,
 
     τ = 16 ε (p + d) (R + A)².                                                     (2)
 
-Memory in numbers of 8 bytes, for tiles of t queries: t k' (d + 3), and d + 1 times the
-points found by a radius query, of 1 + t / 64 rows at a time (at worst n each).
+Memory in numbers of 8 bytes: max(8 t², k' (d + 3)) for a tile side t (queries are taken
+by fewer than t where k' (d + 3) > 8 t), and d + 1 times the points found by a radius
+query, of 1 + t / 64 rows at a time (at worst n each).
 """
 
 import numpy as np
@@ -66,8 +67,9 @@ def nearest_linear(
     ).fit(V)
     wanted = min(len(P), k + 1 + (own is not None))
     D, found = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
-    for start in range(0, len(Q), tile):
-        rows = slice(start, min(start + tile, len(Q)))
+    step = max(1, min(tile, 8 * tile**2 // (wanted * (P.shape[1] + 3))))
+    for start in range(0, len(Q), step):
+        rows = slice(start, min(start + step, len(Q)))
         mine = None if own is None else own[rows]
         far, near = search.kneighbors(Z[rows], wanted)
         exact = _squared(L, Q[rows, None, :] - P[near])

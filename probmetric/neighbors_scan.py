@@ -5,9 +5,10 @@ A kind whose ``pairwise`` rounds coarsely (a GEMM form) may offer
 is then re-ranked by it, and doubled until the k-th refined value lies below the last
 of the shortlist by more than eight times the largest discrepancy seen between the two.
 
-Memory in numbers of 8 bytes, for tiles of t queries and t points: 3 t² + 6 t k beside
-what ``pairwise`` itself needs for t × t. Shapes are padded to few sizes (``bucket``),
-so that other numbers of points seldom compile anew.
+Memory in numbers of 8 bytes, for tiles of t queries and t points: 9 t² beside what
+``pairwise`` itself needs for t² pairs (where k > t / 2 points are taken by k' and fewer
+queries at a time); 9 k' where that is more. Shapes are padded to few sizes
+(``bucket``), so that other numbers of points seldom compile anew.
 """
 
 from collections.abc import Callable
@@ -106,18 +107,23 @@ def nearest_scanned(
     limit = len(P) - (own is not None)
     own = np.full(len(Q), HIDDEN) if own is None else own
     D, found = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
-    for start in range(0, len(Q), tile):
-        rows = slice(start, min(start + tile, len(Q)))
+    step = max(1, tile**2 // max(tile, 2 * k + 8))
+    for start in range(0, len(Q), step):
+        rows = slice(start, min(start + step, len(Q)))
         shortlist = k if refine is None else min(limit, 2 * k + 8)
         while True:
-            near, index = _scan_tile(metric, Q[rows], P, own[rows], shortlist, tile)
+            near, index = _scan_tile(
+                metric, Q[rows], P, own[rows], shortlist, (step, tile)
+            )
             if refine is None:
                 break
             exact = np.asarray(refine(Q[rows], P, index))
             refuse_nan(exact)
             order = np.lexsort((index, exact))
             index = np.take_along_axis(index, order, 1)[:, :k]
-            discrepancy = np.abs(exact - near).max(1)
+            off = np.zeros_like(exact)  # Equal infinities are no discrepancy.
+            np.subtract(exact, near, out=off, where=exact != near)
+            discrepancy = np.abs(off).max(1)
             last, near = near[:, -1], np.take_along_axis(exact, order, 1)[:, :k]
             if shortlist == limit or (near[:, -1] < last - 8 * discrepancy).all():
                 break
@@ -132,16 +138,16 @@ def _scan_tile(
     P: Float[np.ndarray, "n d"],
     own: Int[np.ndarray, "q"],
     k: int,
-    tile: int,
+    tile: tuple[int, int],
 ) -> Nearest:
     """Scan all points for one tile of queries, padded to shapes that jit has seen."""
     with jax.enable_x64(True):
         near, index = _scan(
             metric,
-            in_tiles(Q, bucket(len(Q), tile)).reshape(-1, Q.shape[1]),
-            in_tiles(P, bucket(len(P), max(tile, k))),
+            in_tiles(Q, bucket(len(Q), tile[0])).reshape(-1, Q.shape[1]),
+            in_tiles(P, bucket(len(P), max(tile[1], k))),
             len(P),
-            in_tiles(own, bucket(len(Q), tile)).reshape(-1),
+            in_tiles(own, bucket(len(Q), tile[0])).reshape(-1),
             k,
         )
         near, index = np.asarray(near)[: len(Q)], np.asarray(index)[: len(Q)]
