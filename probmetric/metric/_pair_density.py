@@ -186,11 +186,11 @@ def regression(
 
         return _over_components(full)(*model)
 
-    both_q, both_y = (jnp.outer(seen, seen) for seen in (seen_q, seen_y))
+    both_q, both_y = (seen[:, None] & seen for seen in (seen_q, seen_y))
     n_seen = jnp.sum(seen_q) + jnp.sum(seen_y)
 
     def restricted(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
-        cross = jnp.where(jnp.outer(seen_q, seen_y), B, 0.0)
+        cross = jnp.where(seen_q[:, None] & seen_y, B, 0.0)
         S = jnp.where(both_y, B + W2, eye)
         own = jnp.where(both_q, B + W, eye)
         reg = pack(log_c, mean, S, cross, lambda H: own - H @ cross.T, n_seen)

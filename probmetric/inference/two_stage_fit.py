@@ -1,0 +1,251 @@
+"""Fitting the two-stage mixture: starts, then EM, for points, pairs and groups.
+
+Likelihoods of mixtures have many optima and, without a prior, no maximum at all (a
+component may collapse on one point): what comes back is the best local optimum of the
+starts, each a k-means++ clustering, under the prior.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int
+from sklearn.cluster import KMeans
+
+from probmetric.data import Groups, Pairs, Points
+from probmetric.inference.em import run_em
+from probmetric.inference.results import Fit, Result
+from probmetric.inference.two_stage import MixtureData, em_step, em_step_missing, m_step
+from probmetric.inference.two_stage_groups import GroupData, group_data
+from probmetric.inference.two_stage_groups import em_step as em_step_groups
+from probmetric.inference.two_stage_prior import default_prior
+from probmetric.inference.two_stage_proportional import (
+    ProportionalParams,
+    em_step_proportional,
+)
+from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats
+from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportional
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = ["best_of", "fit", "mixture_data", "start_groups", "start_mixture"]
+
+STILL = 1e3
+"""Objectives within STILL · eps · |objective| of each other are equal to rounding."""
+
+
+def mixture_data(
+    X: Array,
+    w: Array | None = None,
+    *,
+    known: Int[Array, "n"] | None = None,
+    prior: TwoStagePrior | None = None,
+) -> MixtureData:
+    """Pack points for mixture EM; weights default to one."""
+    rows = np.asarray(X)
+    weights = np.ones(len(rows), rows.dtype) if w is None else np.asarray(w)
+    return MixtureData(rows, weights.astype(rows.dtype), known, prior)
+
+
+def start_mixture(
+    X: Array,
+    w: Array,
+    n_components: int,
+    *,
+    seed: int = 0,
+    known: Array | None = None,
+    prior: TwoStagePrior | None = None,
+) -> MixtureParams:
+    """Cluster by k-means++ and take each cluster's mean and covariance.
+
+    Covariances are regularised by ``prior``, or by the default one where it is None,
+    so that small clusters start regular. NaN entries count as their column mean.
+    Rows whose component is known start, and hold, that component's mean.
+    """
+    rows = np.asarray(X)
+    mean = np.nanmean(rows, axis=0)
+    rows = np.where(np.isnan(rows), mean, rows)
+    kmeans: Any = KMeans(n_components, max_iter=30, random_state=seed).set_params(
+        n_init=1
+    )
+    if known is not None and (np.asarray(known) >= 0).any():
+        label = _clusters_with_known(rows, w, np.asarray(known), n_components, kmeans)
+    else:
+        label = kmeans.fit_predict(rows, sample_weight=w)
+    r = np.eye(n_components, dtype=rows.dtype)[label] * np.asarray(w)[:, None]
+    prior = default_prior(rows, n_components) if prior is None else prior
+    off = rows - mean
+    first, d = r.T @ off, rows.shape[1]
+    second = np.stack([(off * r[:, [k]]).T @ off for k in range(n_components)])
+    zero = np.zeros((), rows.dtype)
+    stats = MixtureStats(zero, r.sum(0), first, second)
+    centre = np.broadcast_to(mean, (n_components, d))
+    start = numpy_in_numpy_out(m_step)(stats, centre, prior)
+    weights = np.maximum(start.weights, 0.1 / n_components)
+    return start._replace(weights=weights / weights.sum())
+
+
+def _clusters_with_known(
+    rows: Any, w: Any, known: Any, n_components: int, kmeans: Any
+) -> Any:
+    """Assign to the nearest centre, those of named components being their means."""
+    centres = kmeans.fit(rows, sample_weight=w).cluster_centers_.copy()
+    for k in range(n_components):
+        if (known == k).any():
+            centres[k] = rows[known == k].mean(0)
+    distance = ((rows[:, None] - centres) ** 2).sum(-1)
+    return np.where(known >= 0, known, distance.argmin(1))
+
+
+def start_groups(
+    data: GroupData, n_components: int, *, alpha: float = 0.5, seed: int = 0
+) -> TwoStageParams:
+    """Cluster the group means; W is the pooled covariance within groups.
+
+    With groups of one only, W = α S.
+    """
+    mean, known = np.asarray(data.mean), data.known
+    args = mean, np.asarray(data.w), n_components
+    mixture = start_mixture(*args, seed=seed, known=known, prior=None)
+    degrees = float(np.sum((np.asarray(data.size) - 1) * np.asarray(data.w)))
+    if not degrees > 0:
+        return proportional(*mixture, alpha)
+    residual = np.asarray(data.residual)
+    weight = np.asarray(data.w)[np.asarray(data.owner)]
+    within = (residual * weight[:, None]).T @ residual / degrees
+    # Between 5 and 95 % of each direction's scale goes to W, so that both are regular.
+    total = np.diag(within) + mixture.covariances.mean(0).diagonal()
+    ridge = 0.05 * np.diag(total)
+    spread = np.broadcast_to(within + ridge, mixture.covariances.shape)
+    return TwoStageParams(mixture.weights, mixture.means, spread, mixture.covariances)
+
+
+def best_of(fits: list[Fit]) -> Fit:
+    """Return the fit with the highest finite objective; the first if none is finite."""
+    finite = [f for f in fits if np.isfinite(float(f.objective))]
+    sound = [f for f in finite if int(f.result) != Result.NONFINITE]
+    return max(sound or finite or fits[:1], key=lambda f: float(f.objective))
+
+
+def _run(
+    step: Any, start: Any, data: Any, exact: bool, max_steps: int, tol: Any
+) -> Fit:
+    """Run EM; ``exact`` says that one step reaches the maximum.
+
+    There the steps after it are zero and the rule of ``run_em``, a rate of such steps,
+    is 0/0: what is asked instead is that the objective no longer moves.
+    """
+    if not exact:
+        return run_em(step, start, data, max_steps=max_steps, tol=tol)
+    end = run_em(step, start, data, max_steps=3, tol=tol)
+    last = float(end.trace[2])
+    rounding = STILL * np.finfo(np.asarray(end.objective).dtype).eps
+    still = abs(float(end.objective) - last) <= rounding * max(1.0, abs(last))
+    if int(end.result) == Result.MAX_STEPS and still:
+        return end._replace(result=np.asarray(int(Result.CONVERGED)))
+    return end
+
+
+@numpy_in_numpy_out
+def fit(
+    data: Points | Pairs | Groups,
+    *,
+    n_components: int = 1,
+    prior: TwoStagePrior | Literal["default"] | None = "default",
+    covariance: Literal["free", "proportional"] = "free",
+    alpha: float = 0.5,
+    known: Int[Array, "_"] | None = None,
+    n_starts: int = 1,
+    seed: int = 0,
+    start: TwoStageParams | None = None,
+    max_steps: int = 1000,
+    tol: float | None = None,
+) -> Fit:
+    """Fit the two-stage mixture by EM.
+
+    Parameters
+    ----------
+    data : Points, Pairs or Groups
+        Points leave α unidentified: W = αΣ with the α given. Pairs (y = 1: one
+        source) and groups teach W and B.
+    n_components : int, default=1
+    prior : TwoStagePrior, "default" or None
+        ``default_prior`` of the data; None is maximum likelihood, which may diverge.
+    covariance : "free" or "proportional"
+        Free W_k and B_k, or W = αΣ, B = (1 - α)Σ. Points: always proportional.
+    alpha : float, default=0.5
+        For points the value itself; else where the proportional form starts.
+    known : array of int, optional
+        Component of each point, or of each group in the order of the sorted codes;
+        -1 where unknown.
+    n_starts : int, default=1
+        Starts; the best local optimum is returned.
+    seed : int, default=0
+    start : TwoStageParams, optional
+        Starts there instead.
+    max_steps, tol
+        See ``run_em``.
+
+    Returns
+    -------
+    Fit
+        With ``TwoStageParams``. The objective is the log joint density, with all
+        constants. Components come in no particular order.
+    """
+    if prior == "default":
+        prior = default_prior(np.asarray(data.X), n_components)
+    fits = [
+        _fit_once(
+            data,
+            n_components,
+            prior,
+            covariance,
+            alpha,
+            known,
+            s,
+            start,
+            max_steps,
+            tol,
+        )
+        for s in range(seed, seed + (1 if start is not None else n_starts))
+    ]
+    return best_of(fits)
+
+
+def _fit_once(
+    data: Any,
+    k: int,
+    prior: Any,
+    covariance: str,
+    alpha: float,
+    known: Any,
+    seed: int,
+    start: Any,
+    max_steps: int,
+    tol: Any,
+) -> Fit:
+    if isinstance(data, Points):
+        points = mixture_data(data.X, data.w, known=known, prior=prior)
+        if start is None:
+            args = points.X, points.w, k
+            first = start_mixture(*args, seed=seed, known=known, prior=prior)
+        else:
+            total = start.within + start.between
+            first = MixtureParams(start.weights, start.means, total)
+        missing = bool(np.isnan(points.X).any())
+        step: Any = em_step_missing if missing else em_step
+        end = _run(step, first, points, k == 1 and not missing, max_steps, tol)
+        c, mu, S = end.params
+        return end._replace(params=proportional(c, mu, S, alpha))
+    groups = group_data(data, known=known, prior=prior)
+    if start is None:
+        start = start_groups(groups, k, alpha=alpha, seed=seed)
+    if covariance == "free":
+        return _run(em_step_groups, start, groups, False, max_steps, tol)
+    total = np.asarray(start.within + start.between)
+    share = np.linalg.solve(total, np.asarray(start.within))
+    a = np.clip(np.trace(share, axis1=1, axis2=2).mean() / total.shape[-1], 0.05, 0.95)
+    a = np.asarray(a, total.dtype)
+    tied = ProportionalParams(start.weights, start.means, total, a)
+    end = _run(em_step_proportional, tied, groups, False, max_steps, tol)
+    c, mu, S, a = end.params
+    return end._replace(params=proportional(c, mu, S, a))

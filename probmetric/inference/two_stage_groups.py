@@ -1,0 +1,231 @@
+"""Closed forms for grouped instances: EM that learns the C and I processes.
+
+Group i with n_i instances, mean x̄_i and residuals e_ij = x_ij - x̄_i has
+
+    log p(X_i | k) = log N(x̄_i; μ_k, B_k + W_k/n_i) - ½ (n_i - 1)(d log 2π + log|W_k|)
+                     - ½ Σ_j e_ijᵀ W_k⁻¹ e_ij - ½ d log n_i.                       (1)
+
+For each component, T with T (B + W) Tᵀ = I and T W Tᵀ = diag(a), 0 < a ≤ 1, makes all
+coordinates independent (W = αΣ: a = α throughout). There, with u = T (x̄ - μ),
+
+    u ~ N(0, v),  v = (1 - a) + a/n;   x | X, k ~ N(h, V),
+    h = g u,  V = (1 - g)(1 - a),  g = (1 - a)/v.                                  (2)
+
+E:  r_ik ∝ c_k p(X_i | k);  R = Σ w r,  N = Σ w r n,  f = Σ w r (h - μ),
+    B̃ = Σ w r [V + (h - μ)(h - μ)ᵀ]                       (about the current μ)
+    W̃ = Σ w r [Σ_j e eᵀ + n (x̄ - h)(x̄ - h)ᵀ + n V]                              (3)
+M, free, with δ the step of μ as in ``inference.two_stage`` (4):
+    B = [Ψ + B̃ - δfᵀ - fδᵀ + Rδδᵀ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + ν + d + 2)
+    W = [Ψ_W + W̃]/(N + ν_W + d + 1)                                               (4)
+
+Terms without a prior drop out, with their degrees of freedom. The proportional M-step
+is in ``two_stage_proportional``.
+
+Groups of one tell nothing of the split of S: W moves only along its prior. Where the
+data want a B that is singular, EM approaches it sublinearly.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Float, Int
+
+from probmetric.data import Groups, Pairs, Points
+from probmetric.inference.two_stage_prior import log_inverse_wishart, log_prior
+from probmetric.linalg import logdet_chol
+from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
+from probmetric.models.two_stage_data import as_groups
+from probmetric.typing import Array
+
+__all__ = [
+    "GroupData",
+    "GroupStats",
+    "about",
+    "e_step",
+    "em_step",
+    "group_data",
+    "log_groups",
+    "m_step",
+    "new_weights",
+    "outer",
+]
+
+LOG_2PI = 1.8378770664093453
+
+
+class GroupData(NamedTuple):
+    """Groups for EM; ``residual`` holds only points of groups of two and more."""
+
+    mean: Float[Array, "G d"]
+    size: Float[Array, "G"]
+    w: Float[Array, "G"]
+    residual: Float[Array, "m d"]
+    owner: Int[Array, "m"]
+    known: Int[Array, "G"] | None = None
+    prior: TwoStagePrior | None = None
+
+
+class GroupStats(NamedTuple):
+    """The sums (3), about the current means; those of disjoint groups add up."""
+
+    log_likelihood: Float[Array, ""]
+    mass: Float[Array, "k"]
+    instances: Float[Array, "k"]
+    first: Float[Array, "k d"]
+    between: Float[Array, "k d d"]
+    within: Float[Array, "k d d"]
+
+
+def group_data(
+    data: Points | Pairs | Groups,
+    *,
+    known: Int[Array, "G"] | None = None,
+    prior: TwoStagePrior | None = None,
+) -> GroupData:
+    """Reduce groups to means, sizes and residuals, on the host.
+
+    The weight of a group is the mean weight of its points. ``known`` holds, in the
+    order of the sorted group codes, a known component or -1.
+    """
+    groups = as_groups(data)
+    X = np.asarray(groups.X)
+    owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]
+    size = np.bincount(owner).astype(X.dtype)
+    total = np.zeros((len(size), X.shape[1]), X.dtype)
+    np.add.at(total, owner, X)
+    mean = total / size[:, None]
+    w = np.ones(len(X), X.dtype) if groups.w is None else np.asarray(groups.w)
+    w = np.bincount(owner, w) / size
+    many = size[owner] > 1
+    residual = X[many] - mean[owner[many]]
+    return GroupData(mean, size, w.astype(X.dtype), residual, owner[many], known, prior)
+
+
+class _Frame(NamedTuple):
+    """One component in its own coordinates: T, T⁻¹, the spectrum a, log|S|."""
+
+    T: Any
+    T_inverse: Any
+    a: Any
+    logdet: Any
+
+
+def _frame(W: Any, B: Any) -> _Frame:
+    L = jnp.linalg.cholesky(B + W)
+    half = solve_triangular(L, W, lower=True)
+    ratio = solve_triangular(L, half.T, lower=True)
+    a, U = jnp.linalg.eigh((ratio + ratio.T) / 2)
+    T = solve_triangular(L, U, lower=True, trans=1).T
+    return _Frame(T, L @ U, a, logdet_chol(L))
+
+
+def _log_group(frame: _Frame, mean: Any, data: GroupData) -> Any:
+    """Return log p(X_i | k) for all groups under one component, Eq. (1)."""
+    n, d = data.size, len(mean)
+    u = (data.mean - mean) @ frame.T.T
+    v = (1 - frame.a) + frame.a / n[:, None]
+    scatter = jnp.sum((data.residual @ frame.T.T) ** 2 / frame.a, -1)
+    scatter = jax.ops.segment_sum(scatter, data.owner, len(n))
+    of_mean = d * LOG_2PI + frame.logdet + jnp.sum(jnp.log(v) + u**2 / v, -1)
+    logdet_W = frame.logdet + jnp.sum(jnp.log(frame.a))
+    of_rest = (n - 1) * (d * LOG_2PI + logdet_W) + scatter + d * jnp.log(n)
+    return -0.5 * (of_mean + of_rest)
+
+
+def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
+    """Return log c_k p(X_i | k) of every group and component."""
+    frames = jax.vmap(_frame)(params.within, params.between)
+    each = jax.lax.map(lambda p: _log_group(p[0], p[1], data), (frames, params.means))
+    log_p = (jnp.log(params.weights)[:, None] + each).T
+    if data.known is None:
+        return log_p
+    known = data.known[:, None]
+    allowed = (known < 0) | (known == jnp.arange(len(params.weights)))
+    return jnp.where(allowed, log_p, -jnp.inf)
+
+
+def e_step(params: TwoStageParams, data: GroupData) -> GroupStats:
+    """Return the expected statistics (3)."""
+    log_p = log_groups(params, data)
+    log_x = jax.scipy.special.logsumexp(log_p, -1)
+    r = data.w[:, None] * jnp.exp(log_p - log_x[:, None])
+    frames = jax.vmap(_frame)(params.within, params.between)
+
+    def one(component: Any) -> Any:
+        frame, mean, r = component
+        n = data.size[:, None]
+        u = (data.mean - mean) @ frame.T.T
+        g = (1 - frame.a) / ((1 - frame.a) + frame.a / n)  # Eq. (2)
+        h, V = g * u, (1 - g) * (1 - frame.a)
+        e = data.residual @ frame.T.T
+        between = jnp.diag(r @ V) + (r[:, None] * h).T @ h
+        within = (r[data.owner][:, None] * e).T @ e + jnp.diag((r * data.size) @ V)
+        within = within + ((r * data.size)[:, None] * (u - h)).T @ (u - h)
+        back = frame.T_inverse
+        return (
+            jnp.sum(r),
+            r @ data.size,
+            back @ (r @ h),
+            back @ between @ back.T,
+            back @ within @ back.T,
+        )
+
+    sums = jax.lax.map(one, (frames, params.means, r.T))
+    return GroupStats(data.w @ log_x, *sums)
+
+
+def outer(a: Any, b: Any) -> Any:
+    """Return a_k b_kᵀ for every component."""
+    return jnp.einsum("ki,kj->kij", a, b)
+
+
+def about(stats: GroupStats, delta: Any) -> Any:
+    """Return B̃ about means moved by delta."""
+    cross = outer(delta, stats.first)
+    square = stats.mass[:, None, None] * outer(delta, delta)
+    return stats.between - cross - jnp.swapaxes(cross, 1, 2) + square
+
+
+def new_weights(stats: GroupStats, prior: TwoStagePrior | None) -> Any:
+    """Return c ∝ R + a - 1."""
+    a = 1.0 if prior is None else prior.concentration
+    raw = stats.mass + a - 1
+    return raw / jnp.sum(raw)
+
+
+def m_step(
+    stats: GroupStats, means: Float[Array, "k d"], prior: TwoStagePrior | None
+) -> TwoStageParams:
+    """Maximise the expected log joint density with free W and B, Eq. (4)."""
+    R, N, d = stats.mass[:, None], stats.instances, means.shape[1]
+    if prior is None:
+        delta = stats.first / R
+        between = about(stats, delta) / R[..., None]
+        within = stats.within / N[:, None, None]
+    else:
+        off, kappa = prior.mean - means, prior.strength
+        delta = (stats.first + kappa * off) / (R + kappa)
+        pull = kappa * outer(delta - off, delta - off) + prior.scale
+        between = (about(stats, delta) + pull) / (R[..., None] + prior.df + d + 2)
+        within = stats.within + prior.within_scale
+        within = within / (N[:, None, None] + prior.within_df + d + 1)
+    sym = [(A + jnp.swapaxes(A, 1, 2)) / 2 for A in (within, between)]
+    return TwoStageParams(new_weights(stats, prior), means + delta, *sym)
+
+
+def em_step(params: TwoStageParams, data: GroupData) -> tuple[TwoStageParams, Any]:
+    """Return the next parameters, and the log joint density of the given ones."""
+    stats = e_step(params, data)
+    objective, p = stats.log_likelihood, data.prior
+    if p is not None:
+        of_within = jax.vmap(
+            lambda W: log_inverse_wishart(W, p.within_df, p.within_scale)
+        )
+        objective = objective + jnp.sum(of_within(params.within))
+        objective = objective + log_prior(
+            params.weights, params.means, params.between, p
+        )
+    return m_step(stats, params.means, p), objective

@@ -1,0 +1,82 @@
+"""The E-step of the normal mixture with missing entries (NaN) integrated out.
+
+Of a row only x_o is seen. Given component k, with J_k the inverse of S_k restricted to
+the seen coordinates and zero elsewhere, and e = x - μ_k, zero where missing,
+
+    log N(x_o; μ_o, S_oo) = -½ (d_o log 2π + log|S_oo| + eᵀ J e)                  (1)
+    E[x - μ_k | x_o, k]   = S_k J e          (= e on the seen coordinates)        (2)
+    Cov[x | x_o, k]       = S_k - S_k J S_k  (zero on the seen coordinates)       (3)
+
+and the statistics of EM take (2), and (2)(2)ᵀ + (3), for x - μ_k and its square.
+Entries must be missing at random. Cost n k d³: one factorisation a row.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
+from jax.scipy.special import logsumexp
+from jaxtyping import Float, Int
+
+from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats, zero_stats
+from probmetric.linalg import logdet_chol
+from probmetric.typing import Array
+
+__all__ = ["e_step_missing"]
+
+CHUNK = 128
+"""Rows at a time: CHUNK · k · d² numbers of work memory."""
+LOG_2PI = 1.8378770664093453
+
+
+def e_step_missing(
+    params: MixtureParams,
+    X: Float[Array, "n d"],
+    w: Float[Array, "n"],
+    known: Int[Array, "n"] | None = None,
+) -> MixtureStats:
+    """Return the expected statistics about ``params.means``, in chunks of rows.
+
+    Work memory does not grow with n.
+    """
+    k, d = params.means.shape
+    eye = jnp.eye(d, dtype=X.dtype)
+
+    def component(x: Any, seen: Any, c: Any, mean: Any, S: Any) -> Any:
+        both = seen[:, None] & seen
+        L = jnp.linalg.cholesky(jnp.where(both, S, eye))
+        e = jnp.where(seen, x - mean, 0.0)
+        Je = cho_solve((L, True), e)
+        log_p = jnp.log(c) - 0.5 * (jnp.sum(seen) * LOG_2PI + logdet_chol(L) + e @ Je)
+        guess = S @ Je  # Eq. (2)
+        JS = cho_solve((L, True), jnp.where(seen[:, None], S, 0.0))
+        square = jnp.outer(guess, guess) + S - S @ jnp.where(seen[:, None], JS, 0.0)
+        return log_p, guess, square
+
+    def row(x: Any, weight: Any, label: Any) -> MixtureStats:
+        seen = ~jnp.isnan(x)
+        x = jnp.where(seen, x, 0.0)
+        each = jax.vmap(component, (None, None, 0, 0, 0))
+        log_p, guess, square = each(x, seen, *params)
+        allowed = (label < 0) | (label == jnp.arange(k))
+        log_p = jnp.where(allowed, log_p, -jnp.inf)
+        log_x = logsumexp(log_p)
+        r = weight * jnp.exp(log_p - log_x)
+        square = r[:, None, None] * square
+        return MixtureStats(weight * log_x, r, r[:, None] * guess, square)
+
+    def add(total: MixtureStats, block: Any) -> tuple[MixtureStats, None]:
+        new = jax.vmap(row)(*block)
+        return jax.tree.map(lambda t, a: t + jnp.sum(a, 0), total, new), None
+
+    labels = jnp.full(len(X), -1) if known is None else known
+    size = min(CHUNK, len(X))
+    pad = -len(X) % size
+
+    def blocks(a: Any) -> Any:
+        tail = jnp.zeros((pad, *a.shape[1:]), a.dtype)
+        return jnp.concatenate([a, tail]).reshape(-1, size, *a.shape[1:])
+
+    zero = zero_stats(k, d, X.dtype)
+    return jax.lax.scan(add, zero, (blocks(X), blocks(w), blocks(labels)))[0]

@@ -1,0 +1,226 @@
+"""Closed forms for two observations, and for α, under the two-stage mixture.
+
+The density itself, EQ-2 of seed 002 in its mean-difference form, and EQ-4 and EQ-5 as
+its cases W = 0 and W' = 0, are in ``metric._pair_density``. Here:
+
+EQ-3, small α (documentation and tests: EQ-2 costs the same and is exact),
+    Σ_k c_k N(Q - Y; 0, 2αΣ_k) N((Q + Y)/2 - μ_k; 0, Σ_k),                        (1)
+without the printed factor 1/α^d (erratum Y4).
+
+The representative behind n instances with mean x̄, and its component:
+    x | X, k ~ N(μ + G (x̄ - μ), B - G B),   G = B (B + W/n)⁻¹,                    (2)
+    P(k | X) ∝ c_k p(X | k).
+
+α from pairs of one source with (c, μ, Σ) fixed. In coordinates whitened by Σ_k, with
+r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²), C = Σ w r q·y, the M-step for
+ρ = 1 - α is the best root in (-1, 1) of
+    n ρ³ - C ρ² + (A - n) ρ - C = 0,   clipped to [0, 1),                         (3)
+of the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import betaln, logsumexp
+from jaxtyping import Float
+
+from probmetric.inference.em import run_em
+from probmetric.inference.results import Fit
+from probmetric.inference.two_stage_cubic import best_root
+from probmetric.inference.two_stage_stats import MixtureParams
+from probmetric.linalg import solve_spd
+from probmetric.metric._pair_density import log_normal
+from probmetric.models.two_stage import TwoStageParams
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "AlphaData",
+    "Representative",
+    "alpha_log_posterior",
+    "alpha_step",
+    "fit_alpha",
+    "log_joint_small_alpha",
+    "representative",
+]
+
+
+@numpy_in_numpy_out
+def log_joint_small_alpha(
+    mixture: MixtureParams,
+    alpha: float,
+    Q: Float[Array, "N d"],
+    Y: Float[Array, "N d"],
+) -> Float[Array, "N"]:
+    """Return the log of EQ-3, Eq. (1): off by (d/2) log(1 - α/2) + ½ r² α/(2 - α).
+
+    Per component and in log; r² is the squared distance of (Q + Y)/2 from μ under Σ.
+    """
+
+    def one(q: Any, y: Any) -> Any:
+        def component(c: Any, mean: Any, S: Any) -> Any:
+            apart = log_normal(q - y, 2 * alpha * S)
+            return jnp.log(c) + apart + log_normal((q + y) / 2 - mean, S)
+
+        return logsumexp(jax.vmap(component)(*mixture))
+
+    return jax.vmap(one)(jnp.asarray(Q), jnp.asarray(Y))
+
+
+class Representative(NamedTuple):
+    """log P(k | X) (k,); mean (k, d) and covariance (k, d, d) of x given X and k."""
+
+    log_component: Float[Array, "k"]
+    mean: Float[Array, "k d"]
+    covariance: Float[Array, "k d d"]
+
+
+@numpy_in_numpy_out
+def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representative:
+    """Return the posterior of the representative behind the rows of X, Eq. (2)."""
+    rows = jnp.asarray(X)
+    n, d = rows.shape
+    centre = jnp.mean(rows, 0)
+    residual = rows - centre
+
+    def one(c: Any, mean: Any, W: Any, B: Any) -> Any:
+        S = B + W / n
+        G = solve_spd(S, B).T
+        # B - G B = G W/n, which does not cancel and is symmetric.
+        cov = G @ W / n
+        # p(X | k) over the residuals: N of n - 1 orthonormal contrasts, Jacobian √n^d.
+        each = jax.vmap(lambda e: log_normal(e, W))(residual)
+        at_zero = log_normal(jnp.zeros(d, rows.dtype), W)
+        contrasts = jnp.sum(each) - at_zero - 0.5 * d * jnp.log(float(n))
+        log_k = jnp.log(c) + log_normal(centre - mean, S) + contrasts
+        return log_k, mean + G @ (centre - mean), (cov + cov.T) / 2
+
+    log_k, mean, cov = jax.vmap(one)(*params)
+    return Representative(log_k - logsumexp(log_k), mean, cov)
+
+
+class AlphaData(NamedTuple):
+    """Same-source pairs, whitened by each component; ``log_c`` is log c_k - log|Σ_k|.
+
+    ``per_component`` (any array) asks for one α a component.
+    """
+
+    q: Float[Array, "k N d"]
+    y: Float[Array, "k N d"]
+    log_c: Float[Array, "k"]
+    w: Float[Array, "N"]
+
+
+def _alpha_data(mixture: MixtureParams, Q: Any, Y: Any, w: Any) -> AlphaData:
+    def whiten(mean: Any, S: Any) -> Any:
+        L = jnp.linalg.cholesky(S)
+        q, y = (solve_triangular(L, (A - mean).T, lower=True).T for A in (Q, Y))
+        return q, y, 2 * jnp.sum(jnp.log(jnp.diagonal(L)))
+
+    q, y, logdet = jax.vmap(whiten)(mixture.means, mixture.covariances)
+    return AlphaData(q, y, jnp.log(mixture.weights) - logdet, w)
+
+
+def _log_pairs(alpha: Any, data: AlphaData) -> Any:
+    """Return log Pr(Q, Y, k) (k, N), up to (2π)^d, for α common or (k,)."""
+    rho = 1 - jnp.broadcast_to(alpha, data.log_c.shape)[:, None]
+    d = data.q.shape[-1]
+    square = jnp.sum(data.q**2 + data.y**2, -1) - 2 * rho * jnp.sum(data.q * data.y, -1)
+    v = 1 - rho**2
+    return data.log_c[:, None] - 0.5 * d * jnp.log(v) - square / (2 * v)
+
+
+def _root(n: Any, A: Any, C: Any) -> Any:
+    """Return α from the sufficient sums of (3)."""
+    cubic = jnp.stack([n, -C, A - n, -C])
+    rho = best_root(
+        cubic,
+        -1.0,
+        1.0,
+        lambda t: -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2)),
+    )
+    return 1 - jnp.maximum(rho, 0.0)
+
+
+def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Any, Any]:
+    """Return the next α, Eq. (3), and the log likelihood of the given one.
+
+    α of shape () is common; of shape (k,), one a component.
+    """
+    d = data.q.shape[-1]
+    log_p = _log_pairs(alpha, data)
+    log_x = logsumexp(log_p, 0)
+    r = data.w * jnp.exp(log_p - log_x)
+    n = d * jnp.sum(r, 1)
+    A = jnp.sum(r * jnp.sum(data.q**2 + data.y**2, -1), 1)
+    C = jnp.sum(r * jnp.sum(data.q * data.y, -1), 1)
+    objective = data.w @ log_x - jnp.sum(data.w) * d * jnp.log(2 * jnp.pi)
+    if jnp.ndim(alpha) == 0:
+        return _root(jnp.sum(n), jnp.sum(A), jnp.sum(C)), objective
+    return jax.vmap(_root)(n, A, C), objective
+
+
+def fit_alpha(
+    mixture: MixtureParams,
+    Q: Float[Array, "N d"],
+    Y: Float[Array, "N d"],
+    *,
+    w: Float[Array, "N"] | None = None,
+    per_component: bool = False,
+    max_steps: int = 1000,
+    tol: float | None = None,
+) -> Fit:
+    """Estimate α by maximum likelihood from same-source pairs, (c, μ, Σ) fixed.
+
+    Parameters
+    ----------
+    mixture : MixtureParams
+    Q, Y : array of shape (N, d)
+        Two instances each of N representatives.
+    w : array of shape (N,), optional
+        Pair weights.
+    per_component : bool, default=False
+        One α_k a component instead of a common one.
+
+    Returns
+    -------
+    Fit
+        ``params`` is α, of shape () or (k,). Exactly 1 when the pairs are
+        negatively correlated or uncorrelated.
+    """
+    rows = jnp.asarray(Q)
+    w = jnp.ones(len(rows), rows.dtype) if w is None else w
+    mixture = MixtureParams(*(jnp.asarray(a) for a in mixture))
+    data = _alpha_data(mixture, rows, jnp.asarray(Y), jnp.asarray(w))
+    start = jnp.full(mixture.weights.shape if per_component else (), 0.5, rows.dtype)
+    return run_em(alpha_step, start, data, max_steps=max_steps, tol=tol)
+
+
+@numpy_in_numpy_out
+def alpha_log_posterior(
+    mixture: MixtureParams,
+    Q: Float[Array, "N d"],
+    Y: Float[Array, "N d"],
+    grid: Float[Array, "g"],
+    *,
+    prior: tuple[float, float] = (1.0, 1.0),
+) -> Float[Array, "g"]:
+    """Return log p(pairs | α) + log Beta(α; a, b) on a grid of α in (0, 1).
+
+    For fixed (c, μ, Σ) the exact posterior of α up to a constant: one dimension needs
+    no sampling.
+    """
+    data = _alpha_data(mixture, jnp.asarray(Q), jnp.asarray(Y), jnp.ones(len(Q)))
+    a, b = (jnp.asarray(t, data.q.dtype) for t in prior)
+    constant = len(Q) * data.q.shape[-1] * np.log(2 * np.pi)
+
+    def one(t: Any) -> Any:
+        likelihood = jnp.sum(logsumexp(_log_pairs(t, data), 0)) - constant
+        return (
+            likelihood + (a - 1) * jnp.log(t) + (b - 1) * jnp.log1p(-t) - betaln(a, b)
+        )
+
+    return jax.vmap(one)(jnp.asarray(grid))

@@ -1,0 +1,111 @@
+"""The prior of the two-stage mixture, as a density and as a default.
+
+Log densities carry their constants, so that EM's objective equals the log joint
+density of the NumPyro model.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import betaln, gammaln, multigammaln
+from jaxtyping import Float
+
+from probmetric.linalg import logdet_chol
+from probmetric.models.two_stage import TwoStagePrior
+from probmetric.typing import Array
+
+__all__ = ["default_prior", "log_beta", "log_inverse_wishart", "log_prior"]
+
+LOG_2PI = 1.8378770664093453
+
+
+def log_inverse_wishart(
+    S: Float[Array, "d d"], df: Any, scale: Float[Array, "d d"]
+) -> Float[Array, ""]:
+    """Return log IW(S; df, scale) ∝ |S|^{-(df+d+1)/2} exp(-½ tr(scale S⁻¹))."""
+    d = S.shape[0]
+    L, root = jnp.linalg.cholesky(S), jnp.linalg.cholesky(scale)
+    trace = jnp.sum(solve_triangular(L, root, lower=True) ** 2)
+    constant = 0.5 * df * (logdet_chol(root) - d * jnp.log(2.0)) - multigammaln(
+        df / 2, d
+    )
+    return constant - 0.5 * (df + d + 1) * logdet_chol(L) - 0.5 * trace
+
+
+def log_prior(
+    weights: Float[Array, "k"],
+    means: Float[Array, "k d"],
+    spread: Float[Array, "k d d"],
+    prior: TwoStagePrior,
+) -> Float[Array, ""]:
+    """Return the log density of (c, μ, B), or of (c, μ, Σ), under the prior."""
+    k, d = means.shape
+    a = jnp.asarray(prior.concentration, weights.dtype)
+    # (a - 1) log c is zero at a = 1 also where a component is empty.
+    power = jnp.where(a == 1, 0.0, (a - 1) * jnp.log(jnp.where(a == 1, 1.0, weights)))
+    dirichlet = gammaln(k * a) - k * gammaln(a) + jnp.sum(power)
+
+    def one(mean: Any, S: Any) -> Any:
+        L = jnp.linalg.cholesky(S)
+        z = solve_triangular(L, mean - prior.mean, lower=True)
+        normal = -0.5 * (d * (LOG_2PI - jnp.log(prior.strength)) + logdet_chol(L))
+        normal = normal - 0.5 * prior.strength * jnp.sum(z**2)
+        return normal + log_inverse_wishart(S, prior.df, prior.scale)
+
+    return dirichlet + jnp.sum(jax.vmap(one)(means, spread))
+
+
+def log_beta(alpha: Any, prior: TwoStagePrior) -> Any:
+    """Return log Beta(alpha; a, b)."""
+    a, b = prior.alpha_a, prior.alpha_b
+    powers = (a - 1) * jnp.log(alpha) + (b - 1) * jnp.log1p(-alpha)
+    return powers - betaln(*(jnp.asarray(t, powers.dtype) for t in (a, b)))
+
+
+def default_prior(
+    X: Float[Array, "n d"],
+    n_components: int,
+    *,
+    strength: float = 0.01,
+    floor: float = 1.0,
+    alpha: tuple[float, float] = (2.0, 2.0),
+) -> TwoStagePrior:
+    """Return the weak, data-dependent prior of Fraley and Raftery.
+
+    c uniform; m₀ the column means; κ₀ = .01 pseudo-points; d + 2 degrees of freedom;
+    scale = diag(column variances) / k^{2/d}, the size of a component if k of them
+    tiled the data. In the free form half of the scale goes to each of B and W.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        NaN entries are left out of means and variances.
+    n_components : int
+    strength : float, default=0.01
+        κ₀ > 0.
+    floor : float, default=1.0
+        Factor on the scale matrix: how strongly components are kept from collapsing.
+    alpha : tuple of two floats, default=(2, 2)
+        Beta prior of α, mean a/(a + b).
+
+    Raises
+    ------
+    ValueError
+        When a column is constant: its prior variance would be zero.
+    """
+    rows = np.asarray(X)
+    d = rows.shape[1]
+    variances = np.nanvar(rows, axis=0)
+    constant = np.flatnonzero(~(variances > 0))
+    if constant.size:
+        raise ValueError(
+            f"X: wanted columns that vary, got constant column(s) {constant.tolist()}; "
+            "drop them or pass a prior"
+        )
+    scale = np.diag(variances) * floor / n_components ** (2 / d)
+    centre = np.nanmean(rows, axis=0)
+    half = scale / 2
+    return TwoStagePrior(1.0, centre, strength, d + 2.0, scale, d + 2.0, half, *alpha)

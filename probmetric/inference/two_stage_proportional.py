@@ -1,0 +1,121 @@
+"""Grouped EM under proportionality: W = αΣ and B = (1 - α)Σ with one α.
+
+The E-step is that of ``two_stage_groups``. The M-step is three conditional
+maximisations, so still monotone; with B̃ about the new μ,
+
+    δ = [f/(1-α) + κ₀(m₀ - μ)] / [R/(1-α) + κ₀]
+    Σ = [B̃/(1-α) + W̃/α + Ψ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + N + ν + d + 2)             (5)
+    α: root in (0, 1) of
+    -(D_R + D_N)α³ + (D_R - b + 2 D_N + w)α² - (D_N + 2w)α + w = 0                 (6)
+with b = Σ_k tr Σ_k⁻¹B̃_k, w = Σ_k tr Σ_k⁻¹W̃_k, D_R = d ΣR - 2(β - 1) and
+D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Terms without a prior drop out, with their
+degrees of freedom.
+Terms without a prior drop out, with their degrees of freedom. Groups of one leave the
+likelihood flat in α: (6) then moves α along its prior, or not at all.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from probmetric.inference.two_stage_cubic import best_root
+from probmetric.inference.two_stage_groups import (
+    GroupData,
+    about,
+    e_step,
+    new_weights,
+    outer,
+)
+from probmetric.inference.two_stage_prior import log_beta, log_prior
+from probmetric.linalg import solve_spd
+from probmetric.models.two_stage import TwoStagePrior, proportional
+from probmetric.typing import Array
+
+__all__ = ["ProportionalParams", "em_step_proportional", "proportional_m_step"]
+
+
+class ProportionalParams(NamedTuple):
+    """c (k,), μ (k, d), Σ (k, d, d) and one α in (0, 1)."""
+
+    weights: Float[Array, "k"]
+    means: Float[Array, "k d"]
+    covariances: Float[Array, "k d d"]
+    alpha: Float[Array, ""]
+
+
+def _traces(S: Any, A: Any) -> Any:
+    """Return Σ_k tr S_k⁻¹ A_k."""
+    return jnp.sum(jax.vmap(lambda S, A: jnp.trace(solve_spd(S, A)))(S, A))
+
+
+def proportional_m_step(
+    between: Float[Array, "k d d"],
+    within: Float[Array, "k d d"],
+    mass: Float[Array, "k"],
+    instances: Float[Array, "k"],
+    alpha: Float[Array, ""] | float,
+    *,
+    prior: TwoStagePrior | None = None,
+    pull: Float[Array, "k d d"] | float = 0.0,
+    sweeps: int = 1,
+) -> tuple[Float[Array, "k d d"], Float[Array, ""]]:
+    """Maximise over (Σ, α) from B̃ about the new means and W̃, Eqs. (5) and (6).
+
+    Parameters
+    ----------
+    between, within : array of shape (k, d, d)
+        B̃ and W̃ of (3).
+    mass, instances : array of shape (k,)
+        R and N.
+    alpha : float
+        The current α.
+    prior : TwoStagePrior, optional
+    pull : array of shape (k, d, d), optional
+        κ₀(μ - m₀)(μ - m₀)ᵀ + Ψ.
+    sweeps : int, default=1
+        Alternations of Σ and α; one is enough inside EM, many give the maximum.
+    """
+    d = between.shape[-1]
+    extra = 0.0 if prior is None else prior.df + d + 2
+    ones = (1.0, 1.0) if prior is None else (prior.alpha_a, prior.alpha_b)
+    D_N = d * jnp.sum(instances) - 2 * (ones[0] - 1)
+    D_R = d * jnp.sum(mass) - 2 * (ones[1] - 1)
+
+    def objective(t: Any, b: Any, w: Any) -> Any:
+        return -0.5 * (D_R * jnp.log1p(-t) + D_N * jnp.log(t) + b / (1 - t) + w / t)
+
+    def sweep(_: int, state: Any) -> Any:
+        _, a = state
+        total = between / (1 - a) + within / a + pull
+        total = total / (mass + instances + extra)[:, None, None]
+        S = (total + jnp.swapaxes(total, 1, 2)) / 2
+        b, w = _traces(S, between), _traces(S, within)
+        cubic = jnp.stack([-(D_R + D_N), D_R - b + 2 * D_N + w, -(D_N + 2 * w), w])
+        return S, best_root(cubic, 0.0, 1.0, lambda t: objective(t, b, w))
+
+    start = between, jnp.asarray(alpha, between.dtype)
+    return jax.lax.fori_loop(0, sweeps, sweep, start)
+
+
+def em_step_proportional(
+    params: ProportionalParams, data: GroupData
+) -> tuple[ProportionalParams, Any]:
+    """Return the next (c, μ, Σ, α), and the log joint density of the given ones."""
+    p, a = data.prior, params.alpha
+    stats = e_step(proportional(*params), data)
+    objective = stats.log_likelihood
+    R = stats.mass[:, None] / (1 - a)
+    pull: Any = 0.0
+    if p is None:
+        delta = stats.first / stats.mass[:, None]
+    else:
+        objective = objective + log_prior(*params[:3], p) + log_beta(a, p)
+        off = p.mean - params.means
+        delta = (stats.first / (1 - a) + p.strength * off) / (R + p.strength)
+        pull = p.strength * outer(delta - off, delta - off) + p.scale
+    args = about(stats, delta), stats.within, stats.mass, stats.instances, a
+    S, alpha = proportional_m_step(*args, prior=p, pull=pull)
+    weights = new_weights(stats, p)
+    return ProportionalParams(weights, params.means + delta, S, alpha), objective

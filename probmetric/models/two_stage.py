@@ -1,0 +1,263 @@
+"""The two-stage normal mixture: component, class representative, instances.
+
+The story of one source i with n_i instances in R^d:
+
+1.  a component k ~ Categorical(c);
+2.  a representative x_i | k ~ N(μ_k, B_k), the C process ("between");
+3.  instances X_ij | x_i, k ~ N(x_i, W_k), j = 1..n_i, the I process ("within").
+
+Yianilos' case is *proportional*: W_k = α Σ_k and B_k = (1 - α) Σ_k with one α in
+(0, 1] (erratum Y1 of seed 002 names both Σ_I). *Free* W_k and B_k make it a mixture
+of two-covariance (PLDA) models.
+
+Marginally one instance follows an ordinary normal mixture with covariances
+S_k = B_k + W_k, so single instances leave α, and the split of S, unidentified: groups
+(or pairs known to share a source), or a prior, must decide. Integrating x_i,
+
+    X_i1, …, X_in | k ~ N(1 ⊗ μ_k, 1 1ᵀ ⊗ B_k + I ⊗ W_k).                        (1)
+
+Components carry no order: reports stand on label-invariant functionals
+(``invariant``); ``inference.two_stage_draws.relabel`` is for display.
+
+References
+----------
+Yianilos, "Metric learning via normal mixtures", NEC Research Institute, 1995.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Float
+from numpyro.distributions import constraints
+
+from probmetric.data import Groups, Pairs, Points
+from probmetric.linalg import psd_factor
+from probmetric.metric import PairSimilarity
+from probmetric.models.two_stage_data import Stacks, Weighted, as_groups, stack
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+__all__ = [
+    "TwoStageParams",
+    "TwoStagePrior",
+    "group_normal",
+    "invariant",
+    "proportional",
+    "simulate",
+    "to_metric",
+    "two_stage",
+]
+
+type Covariance = Literal["free", "proportional"]
+
+
+class TwoStageParams(NamedTuple):
+    """Weights c (k,), means μ (k, d), within W (k, d, d), between B (k, d, d)."""
+
+    weights: Float[Array, "k"]
+    means: Float[Array, "k d"]
+    within: Float[Array, "k d d"]
+    between: Float[Array, "k d d"]
+
+
+class TwoStagePrior(NamedTuple):
+    """Conjugate prior of every component; ``None`` in its place is a flat one.
+
+    c ~ Dirichlet(concentration). Free: B_k ~ InverseWishart(df, scale), W_k ~
+    InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength).
+    Proportional, and for single instances: Σ_k ~ InverseWishart(df, scale),
+    μ_k ~ N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` is what keeps
+    a covariance from collapsing on one point: the covariance floor, by name.
+    """
+
+    concentration: Float[Array, ""] | float
+    mean: Float[Array, "d"]
+    strength: Float[Array, ""] | float
+    df: Float[Array, ""] | float
+    scale: Float[Array, "d d"]
+    within_df: Float[Array, ""] | float
+    within_scale: Float[Array, "d d"]
+    alpha_a: Float[Array, ""] | float = 2.0
+    alpha_b: Float[Array, ""] | float = 2.0
+
+
+@numpy_in_numpy_out
+def proportional(
+    weights: Float[Array, "k"],
+    means: Float[Array, "k d"],
+    covariances: Float[Array, "k d d"],
+    alpha: Float[Array, "..."] | float,
+) -> TwoStageParams:
+    """Return W = αΣ and B = (1 - α)Σ; α in (0, 1], common or one a component."""
+    a = jnp.broadcast_to(jnp.asarray(alpha), weights.shape)[:, None, None]
+    return TwoStageParams(weights, means, a * covariances, (1 - a) * covariances)
+
+
+def group_normal(params: TwoStageParams, n: int) -> dist.MultivariateNormal:
+    """Return the law of n instances given the component, Eq. (1), batched over k."""
+    ones, eye = jnp.ones((n, n)), jnp.eye(n)
+    cov = jax.vmap(lambda B, W: jnp.kron(ones, B) + jnp.kron(eye, W))(
+        params.between, params.within
+    )
+    return dist.MultivariateNormal(
+        jnp.tile(params.means, (1, n)), covariance_matrix=cov
+    )
+
+
+def _matrix(name: str, prior: Any, k: int, d: int) -> Any:
+    """Sample k covariance matrices under (df, scale), or flat where prior is None."""
+    if prior is None:
+        support, shape = constraints.positive_definite, (d, d)
+        flat = dist.ImproperUniform(support, (k,), shape)
+        return numpyro.sample(name, flat.to_event(1))
+    df, scale = prior
+    law = dist.InverseWishart(df, scale_matrix=scale).expand((k,)).to_event(1)
+    return numpyro.sample(name, law)
+
+
+def _sample_params(
+    prior: TwoStagePrior | None, k: int, d: int, covariance: Covariance, alpha: Any
+) -> TwoStageParams:
+    if prior is None:
+        law: Any = dist.ImproperUniform(constraints.simplex, (), (k,))
+    else:
+        law = dist.Dirichlet(jnp.full(k, prior.concentration))
+    weights: Any = numpyro.sample("weights", law)
+    p = prior
+    if covariance == "free":
+        spread = _matrix("between", p and (p.df, p.scale), k, d)
+        within = _matrix("within", p and (p.within_df, p.within_scale), k, d)
+    else:
+        spread = _matrix("covariances", p and (p.df, p.scale), k, d)
+        if alpha is None:
+            flat = dist.Uniform(0.0, 1.0)
+            alpha = numpyro.sample(
+                "alpha", flat if p is None else dist.Beta(p.alpha_a, p.alpha_b)
+            )
+        within = alpha * spread
+    if prior is None:
+        law = dist.ImproperUniform(constraints.real_matrix, (), (k, d))
+    else:
+        law = dist.MultivariateNormal(
+            prior.mean, covariance_matrix=spread / prior.strength
+        ).to_event(1)
+    means: Any = numpyro.sample("means", law)
+    between = spread if covariance == "free" else spread - within
+    return TwoStageParams(weights, means, within, between)
+
+
+def two_stage(
+    data: Points | Pairs | Groups | Stacks,
+    prior: TwoStagePrior | None,
+    *,
+    n_components: int,
+    covariance: Covariance = "free",
+    alpha: float | None = None,
+    latent: bool = False,
+    learning_rate: Any = 1.0,
+    observe: bool = True,
+) -> None:
+    """Write the generative model of instances grouped by source (NumPyro).
+
+    Sites: ``weights`` (k,), ``means`` (k, d), ``within`` and ``between`` (k, d, d) or
+    ``covariances`` (k, d, d) and ``alpha`` (); for every group size n, ``x_n``
+    (G_n, n·d), the instances side by side [and ``representative_n`` (G_n, d)].
+    Deterministic, label-invariant: ``mean``, ``within_average``, ``covariance_total``.
+
+    Parameters
+    ----------
+    data : Points, Pairs, Groups or Stacks
+        Inside ``jit`` pass ``stack(data)``: the sizes of the groups set shapes.
+    prior : TwoStagePrior or None
+        None is flat and improper (maximum likelihood).
+    n_components : int
+        k ≥ 1.
+    covariance : "free" or "proportional"
+    alpha : float, optional
+        Fixes α instead of sampling it (proportional only).
+    latent : bool, default=False
+        Sample the representatives explicitly. The component is summed out in both
+        forms: x_i ~ Σ_k c_k N(μ_k, B_k), then P(k | x_i) mixes the instances.
+    learning_rate : float, default=1
+        Power η on the likelihood.
+    observe : bool, default=True
+        False simulates instances in groups of the same sizes.
+    """
+    stacks = stack(data)
+    d = stacks.X[0].shape[-1]
+    params = _sample_params(prior, n_components, d, covariance, alpha)
+    for name, value in invariant(params).items():
+        numpyro.deterministic(name, value)
+    for X, w in zip(stacks.X, stacks.w, strict=True):
+        groups, n, _ = X.shape
+        with numpyro.plate(f"source_{n}", groups):
+            mixing = dist.CategoricalProbs(params.weights)
+            law = group_normal(params, n)
+            if latent:
+                C = dist.MultivariateNormal(params.means, params.between)
+                x: Any = numpyro.sample(
+                    f"representative_{n}", dist.MixtureSameFamily(mixing, C)
+                )
+                logits = jnp.log(params.weights) + C.log_prob(x[..., None, :])
+                mixing = dist.CategoricalLogits(logits)
+                law = _instances(x, params.within, n)
+            observed = X.reshape(groups, n * d) if observe else None
+            law = Weighted(dist.MixtureSameFamily(mixing, law), learning_rate * w)
+            numpyro.sample(f"x_{n}", law, obs=observed)
+
+
+def _instances(x: Any, within: Any, n: int) -> dist.MultivariateNormal:
+    """Return N(1 ⊗ x, I ⊗ W_k): the law of n instances given x, batched over k."""
+    eye = jnp.eye(n)
+    cov = jax.vmap(lambda W: jnp.kron(eye, W))(within)
+    return dist.MultivariateNormal(jnp.tile(x, n)[..., None, :], covariance_matrix=cov)
+
+
+@numpy_in_numpy_out
+def invariant(params: TwoStageParams) -> dict[str, Any]:
+    """Return functionals that no relabelling of components changes.
+
+    Mean Σ c_k μ_k (d,), ``within_average`` Σ c_k W_k (d, d) and ``covariance_total``
+    (d, d), the covariance of one instance.
+    """
+    c, mean = params.weights, params.weights @ params.means
+    off = params.means - mean
+    within = jnp.einsum("k,kij->ij", c, params.within)
+    between = jnp.einsum("k,kij->ij", c, params.between)
+    total = within + between + jnp.einsum("k,ki,kj->ij", c, off, off)
+    return {"mean": mean, "within_average": within, "covariance_total": total}
+
+
+def simulate(
+    key: Any, params: TwoStageParams, data: Points | Pairs | Groups
+) -> Points | Pairs | Groups:
+    """Draw fresh instances in the same groups; data weights are left as they are."""
+    groups = as_groups(data)
+    codes = np.unique(np.asarray(groups.group), return_inverse=True)[1]
+    G, n, d = int(codes.max()) + 1, *groups.X.shape
+    key_k, key_x, key_i = jax.random.split(key, 3)
+    k = jax.random.categorical(key_k, jnp.log(params.weights), shape=(G,))
+    roots = [jax.vmap(psd_factor)(A) for A in (params.between, params.within)]
+    dtype = groups.X.dtype
+    noise = (
+        jax.random.normal(key_x, (G, d), dtype),
+        jax.random.normal(key_i, (n, d), dtype),
+    )
+    x = params.means[k] + jnp.einsum("gi,gij->gj", noise[0], roots[0][k])
+    X = x[codes] + jnp.einsum("ni,nij->nj", noise[1], roots[1][k[codes]])
+    if isinstance(data, Pairs):
+        rows = np.arange(len(X)).reshape(-1, 2)
+        return data._replace(X=X, i=rows[:, 0], j=rows[:, 1])
+    return data._replace(X=X)
+
+
+def to_metric(params: TwoStageParams, *, score: Any = "log_ratio") -> PairSimilarity:
+    """Return the pair similarity: how probable a common source is."""
+    means, within = params.means, params.within
+    with np.errstate(divide="ignore"):  # a component of weight zero
+        log_weights = numpy_in_numpy_out(jnp.log)(params.weights)
+    return PairSimilarity(log_weights, means, params.between, within, score=score)
