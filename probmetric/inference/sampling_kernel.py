@@ -1,0 +1,198 @@
+"""The No-U-Turn sampler as blocks of one compiled kernel.
+
+``block(state, data) -> (state, draws)`` is pure: the state holds everything (position,
+step size, mass matrix, keys, iteration), so that a run can be stopped between two
+blocks, stored, and continued to the same draws. Warm-up is the first iterations of
+the same kernel. The data are arguments: a refit with equal shapes compiles nothing.
+(``numpyro.infer.MCMC.run`` compiles anew on every call.)
+
+NumPyro's ``sample_kernel`` reads settings that its ``init_kernel`` leaves in their
+common closure; ``jax.eval_shape`` runs the latter for that effect alone, at no cost.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from numpyro.infer.hmc import hmc
+
+from probmetric.inference.sampling_target import Gaussian, Target, gaussian_draw
+
+__all__ = ["Settings", "block", "init"]
+
+N_CANDIDATES = 16
+"""Starting points tried per chain; the first of finite density is taken."""
+
+
+class Settings(NamedTuple):
+    """Static settings of the kernel.
+
+    ``n_warmup`` iterations adapt the step size to ``target_accept`` and, if
+    ``adapt_mass``, the mass matrix, full if ``dense``. ``thin`` iterations make one
+    draw. ``inflate`` is the spread of starting points in units of the start's sd.
+    """
+
+    n_warmup: int
+    target_accept: float = 0.8
+    max_tree_depth: int = 10
+    dense: bool = False
+    adapt_mass: bool = True
+    thin: int = 1
+    inflate: float = 2.0
+
+
+def _kernel(target: Target, settings: Settings) -> tuple[Any, Any]:
+    """Return NumPyro's (init, sample), as functions of arrays only."""
+
+    def potential(data: Any) -> Any:
+        return lambda position: -target.log_density(position, data)
+
+    init_kernel, sample_kernel = hmc(potential_fn_gen=potential, algo="NUTS")
+
+    def init_one(key: Any, position: Any, inverse_mass: Any, data: Any) -> Any:
+        return init_kernel(
+            position,
+            settings.n_warmup,
+            inverse_mass_matrix=inverse_mass,
+            adapt_mass_matrix=settings.adapt_mass,
+            dense_mass=settings.dense,
+            target_accept_prob=settings.target_accept,
+            max_tree_depth=settings.max_tree_depth,
+            model_args=(data,),
+            rng_key=key,
+        )
+
+    return init_one, sample_kernel
+
+
+def _uniform_or_gaussian(start: Any, settings: Settings, key: Any) -> Any:
+    """Draw a starting point: inflated Laplace, or uniform(-2, 2) on the real line."""
+    mean = start.mean if isinstance(start, Gaussian) else start
+    flat, unravel = ravel_pytree(mean)
+    if isinstance(start, Gaussian):
+        noise = jax.random.normal(key, flat.shape, flat.dtype)
+        return gaussian_draw(start, settings.inflate * noise)
+    return unravel(jax.random.uniform(key, flat.shape, flat.dtype, -2, 2))
+
+
+@partial(jax.jit, static_argnames=("target", "settings"))
+def init(target: Target, settings: Settings, keys: Any, start: Any, data: Any) -> Any:
+    """Start one chain a key.
+
+    Parameters
+    ----------
+    target, settings : Target, Settings
+        Static.
+    keys : typed keys of shape (n_chains,)
+        One a chain.
+    start : Gaussian, or pytree of arrays
+        A closed form's Laplace approximation, from which starting points are drawn
+        over-dispersed and whose covariance is the first inverse mass matrix; or a
+        position that gives shapes alone.
+    data : pytree of arrays
+        Passed to the target.
+
+    Returns
+    -------
+    HMCState
+        With a leading chain axis. Its potential energy is not finite in a chain for
+        which no starting point of finite density and gradient was found.
+    """
+    inverse_mass = None
+    if isinstance(start, Gaussian):
+        inverse_mass = start.factor @ start.factor.T
+
+    def one(key: Any) -> Any:
+        key, *tries = jax.random.split(key, N_CANDIDATES + 1)
+        points = jax.vmap(partial(_uniform_or_gaussian, start, settings))(
+            jnp.stack(tries)
+        )
+        value, gradient = jax.lax.map(
+            jax.value_and_grad(lambda p: target.log_density(p, data)), points
+        )
+        flat = jax.vmap(lambda g: ravel_pytree(g)[0])(gradient)
+        good = jnp.isfinite(value) & jnp.all(jnp.isfinite(flat), -1)
+        position = jax.tree.map(lambda p: p[jnp.argmax(good)], points)
+        init_one, _ = _kernel(target, settings)
+        return init_one(key, position, inverse_mass, data)
+
+    return jax.lax.map(one, keys)
+
+
+@partial(jax.jit, static_argnames=("target", "settings", "size", "vectorized"))
+def block(
+    target: Target,
+    settings: Settings,
+    size: int,
+    state: Any,
+    n_draws: Any,
+    data: Any,
+    vectorized: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Advance every chain by ``n_draws`` draws of ``settings.thin`` iterations.
+
+    Parameters
+    ----------
+    target, settings : Target, Settings
+        Static.
+    size : int
+        Draws that the returned arrays have room for; static.
+    state : HMCState
+        From ``init`` or a former block.
+    n_draws : int, at most ``size``
+        Draws wanted; an argument, so that a last short block compiles nothing.
+    data : pytree of arrays
+        Passed to the target.
+    vectorized : bool, default=False
+        Advance the chains side by side (``vmap``) and not one after the other.
+
+    Returns
+    -------
+    state : HMCState
+        The state to go on from.
+    draws : dict of arrays of shape (n_chains, size, ...)
+        The functionals; rows from ``n_draws`` on are zero.
+    statistics : dict of arrays of shape (n_chains, size)
+        num_steps (leapfrog steps, that is gradients, per draw), accept_prob, energy,
+        potential_energy, step_size, diverging.
+    """
+    init_one, sample_kernel = _kernel(target, settings)
+
+    def iterate(state: Any) -> tuple[Any, Any]:
+        def again(_: Any, carry: Any) -> Any:
+            state, steps, diverging = carry
+            state = sample_kernel(state, (data,))
+            return state, steps + state.num_steps, diverging | state.diverging
+
+        none = (jnp.zeros_like(state.num_steps), jnp.zeros_like(state.diverging))
+        state, steps, diverging = jax.lax.fori_loop(
+            0, settings.thin, again, (state, *none)
+        )
+        statistics = {
+            "num_steps": steps,
+            "accept_prob": state.accept_prob,
+            "energy": state.energy,
+            "potential_energy": state.potential_energy,
+            "step_size": state.adapt_state.step_size,
+            "diverging": diverging,
+        }
+        return state, (target.functionals(state.z, data), statistics)
+
+    def one(state: Any) -> Any:
+        jax.eval_shape(init_one, state.rng_key, state.z, None, data)
+        shapes = jax.eval_shape(iterate, state)[1]
+        room = jax.tree.map(lambda s: jnp.zeros((size, *s.shape), s.dtype), shapes)
+
+        def write(i: Any, carry: Any) -> Any:
+            state, room = carry
+            state, row = iterate(state)
+            return state, jax.tree.map(lambda r, v: r.at[i].set(v), room, row)
+
+        return jax.lax.fori_loop(0, n_draws, write, (state, room))
+
+    state, (draws, statistics) = (
+        jax.vmap(one)(state) if vectorized else jax.lax.map(one, state)
+    )
+    return state, draws, statistics

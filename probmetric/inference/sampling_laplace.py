@@ -1,0 +1,167 @@
+"""``laplace``: independent draws of a Gaussian at the mode, with their k-hat.
+
+With u the mode and H the Hessian of the log density there, the approximation is
+N(u, (-H)⁻¹). It needs -H positive definite: a posterior that is flat along a
+direction (rotations of a map W under a flat prior) has no Laplace approximation. How
+far it can be trusted is said by the Pareto shape k-hat of the importance weights
+p(u)/q(u): below 0.7 the weights could correct it, above they could not.
+
+References
+----------
+Vehtari et al., "Pareto smoothed importance sampling", JMLR 2024.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from probmetric.inference.optimise import lbfgs
+from probmetric.inference.results import REMEDY, Result
+from probmetric.inference.sampling_target import (
+    Draws,
+    Gaussian,
+    Target,
+    cast,
+    gaussian_draw,
+    is_double,
+)
+
+__all__ = ["laplace", "laplace_fit", "pareto_khat"]
+
+
+@partial(jax.jit, static_argnames="target")
+def _hessian(target: Target, mode: Any, data: Any) -> Any:
+    flat, unravel = ravel_pytree(mode)
+    return jax.hessian(lambda x: target.log_density(unravel(x), data))(flat)
+
+
+@partial(jax.jit, static_argnames=("target", "n_draws"))
+def _draw(
+    target: Target, gaussian: Gaussian, key: Any, n_draws: int, data: Any
+) -> tuple[Any, Any]:
+    """Return functionals of independent draws and log p - log q, up to a constant."""
+    k = gaussian.factor.shape[0]
+    noise = jax.random.normal(key, (n_draws, k), gaussian.factor.dtype)
+
+    def one(e: Any) -> tuple[Any, Any]:
+        position = gaussian_draw(gaussian, e)
+        # log q = -‖e‖²/2 up to a constant, whatever the factor.
+        log_weight = target.log_density(position, data) + 0.5 * jnp.sum(e**2)
+        return target.functionals(position, data), log_weight
+
+    return jax.lax.map(one, noise, batch_size=min(n_draws, 100))
+
+
+def laplace_fit(
+    target: Target, data: Any, start: Any, *, max_steps: int = 2000
+) -> Gaussian:
+    """Find the mode by L-BFGS and the Gaussian that its Hessian defines.
+
+    Parameters
+    ----------
+    target : Target
+        What to approximate.
+    data : pytree of arrays
+        Passed to the target.
+    start : pytree of arrays
+        A position of finite density. The mode found is a local one.
+    max_steps : int, default=2000
+        Most iterations of L-BFGS.
+
+    Returns
+    -------
+    Gaussian
+
+    Raises
+    ------
+    ValueError
+        No convergence, or a Hessian that is singular or indefinite at the mode.
+    """
+    fit = lbfgs(target.log_density, start, data, max_steps=max_steps)
+    result = Result(int(fit.result))
+    if result is not Result.CONVERGED:
+        raise ValueError(
+            f"start: wanted a position from which the mode is found, got {result.name} "
+            f"after {int(fit.n_steps)} steps: {REMEDY[result]}"
+        )
+    mode = jax.tree.map(jnp.asarray, fit.params)
+    precision = -_hessian(target, mode, data)
+    eigenvalues, vectors = jnp.linalg.eigh((precision + precision.T) / 2)
+    floor = len(eigenvalues) * jnp.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
+    if not bool(eigenvalues[0] > floor):
+        raise ValueError(
+            "model: wanted a posterior that curves downwards in every direction at its "
+            f"mode, got eigenvalues of -H from {float(eigenvalues[0]):.3g} to "
+            f"{float(eigenvalues[-1]):.3g}: give a proper prior, or sample with "
+            "method='nuts'"
+        )
+    return Gaussian(mode, vectors / jnp.sqrt(eigenvalues))
+
+
+def laplace(
+    target: Target,
+    data: Any,
+    *,
+    start: Any,
+    seed: int,
+    n_draws: int = 4000,
+    dtype: str = "float64",
+) -> Draws:
+    """Draw from the Laplace approximation of a target.
+
+    Parameters
+    ----------
+    target : Target
+        What is approximated.
+    data : pytree of arrays
+        Passed to the target.
+    start : Gaussian, or pytree of arrays
+        The approximation of a closed form; or a position to look for the mode from.
+    seed : int
+        The same seed gives the same draws.
+    n_draws : int, default=4000
+        Independent draws, in one chain.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision.
+
+    Returns
+    -------
+    Draws
+        One chain, no sampler statistics, ``attributes["khat"]``. An approximation:
+        judge it by ``distance``, not by ``compare``.
+
+    Raises
+    ------
+    ValueError
+        Fewer than 100 draws (k-hat needs a tail); as ``laplace_fit``.
+    """
+    if n_draws < 100:
+        raise ValueError(f"n_draws: wanted at least 100, got {n_draws}")
+    with jax.enable_x64(is_double(dtype)):
+        data, start = cast(data, dtype), cast(start, dtype)
+        if not isinstance(start, Gaussian):
+            start = laplace_fit(target, data, start)
+        key = jax.random.key(seed)
+        values, log_weight = _draw(target, start, key, n_draws, data)
+        values = jax.tree.map(lambda a: np.asarray(a)[None], values)
+        khat = pareto_khat(np.asarray(log_weight))
+    return Draws(values, {}, {"method": "laplace", "seed": seed, "khat": khat})
+
+
+def pareto_khat(log_weight: np.ndarray) -> float:
+    """Return the Pareto shape of importance weights, given their logs (n,).
+
+    Infinite where a weight is: the approximation then misses part of the target.
+    """
+    # ArviZ's statistics take a second to import and only approximations need them.
+    from arviz_stats.base.array import array_stats
+
+    log_weight = np.asarray(log_weight, float)
+    if np.isnan(log_weight).any() or np.isposinf(log_weight).any():
+        return float("inf")
+    finite = np.where(np.isneginf(log_weight), -1e300, log_weight)
+    return float(array_stats.psislw(finite - finite.max())[1])

@@ -1,0 +1,100 @@
+"""What is said while sampling and after it: a progress bar, and warnings by name."""
+
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from probmetric.inference.agreement_draws import entry_names, summarise
+
+__all__ = ["SamplingWarning", "progress_bar", "warn_of_trouble"]
+
+RHAT_MAX = 1.01
+ESS_PER_CHAIN = 100
+"""Effective draws a chain below which R-hat and errors are themselves unreliable."""
+
+
+class SamplingWarning(UserWarning):
+    """Draws that should not be trusted yet: divergences, high R-hat, low ESS."""
+
+
+def progress_bar(
+    items: Iterable[Any], label: str, show: bool | None, **size: int
+) -> Any:
+    """Wrap an iterable in a progress bar where someone may be watching.
+
+    Parameters
+    ----------
+    items : iterable
+        What is gone through.
+    label : str
+        Shown before the bar.
+    show : bool or None
+        None shows it in terminals and notebooks and is silent elsewhere.
+    """
+    # The shell of a notebook is there exactly if IPython has been loaded.
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    watched = sys.stderr.isatty() or hasattr(shell, "kernel")
+    if not (watched if show is None else show):
+        return items
+    from tqdm.auto import tqdm
+
+    return tqdm(items, desc=label, leave=False)
+
+
+def warn_of_trouble(
+    values: Mapping[str, np.ndarray], statistics: Mapping[str, np.ndarray]
+) -> None:
+    """Warn of divergences, high R-hat and low effective sample size, by name.
+
+    Parameters
+    ----------
+    values : mapping of str to array of shape (n_chains, n_draws, ...)
+        The reported functionals.
+    statistics : mapping of str to array of shape (n_chains, n_draws)
+        With ``diverging``.
+    """
+    diverging = np.asarray(statistics["diverging"])
+    if diverging.any():
+        _warn(
+            f"{diverging.sum()} of {diverging.size} draws diverged: the posterior has "
+            "corners the sampler cannot enter; raise target_accept (to .95), or set a "
+            "stronger prior"
+        )
+    n_chains, n_draws = diverging.shape
+    bad = [name for name, v in values.items() if not np.all(np.isfinite(v))]
+    if bad:
+        _warn(f"draws of {', '.join(bad)} are not all finite")
+    finite = {name: v for name, v in values.items() if name not in bad and v.size}
+    if not finite or n_draws < 4:
+        return
+    table = xr.Dataset(
+        {
+            name: (("chain", "draw", *(f"{name}_{k}" for k in range(v.ndim - 2))), v)
+            for name, v in finite.items()
+        }
+    )
+    summary, names = summarise(table), np.array(entry_names(table))
+    if n_chains > 1:
+        high = ~summary.constant & ~(summary.rhat < RHAT_MAX)
+        _warn_entries("R-hat", names, summary.rhat, high, f"above {RHAT_MAX}")
+    least = ESS_PER_CHAIN * n_chains
+    low = ~summary.constant & ~(summary.ess >= least)
+    _warn_entries("effective sample size", names, summary.ess, low, f"below {least}")
+
+
+def _warn_entries(what: str, names: Any, numbers: Any, bad: Any, limit: str) -> None:
+    if not bad.any():
+        return
+    at = np.flatnonzero(bad)[:5]
+    listed = ", ".join(f"{names[i]}: {numbers[i]:.4g}" for i in at)
+    more = f" and {bad.sum() - len(at)} more" if bad.sum() > len(at) else ""
+    _warn(f"{what} {limit} for {listed}{more}: raise n_draws or n_warmup")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, SamplingWarning, stacklevel=4)

@@ -1,0 +1,215 @@
+"""What is sampled: a log density of unconstrained arrays, and what to report of it.
+
+A NumPyro model becomes such a target by moving every latent site to the real line
+(NumPyro's own bijections, Jacobians included) and reporting every site and every
+deterministic of it. Arrays are arguments of the compiled functions; Python numbers,
+strings and None among the model's arguments are part of the program, as the model may
+branch on them (a flat prior is ``lam=0``). The same model with arguments of the same
+shapes is therefore one target, compiled once.
+"""
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
+from numpyro.distributions import biject_to
+from numpyro.infer.util import constrain_fn, potential_energy
+
+from probmetric.typing import Array
+
+__all__ = [
+    "Draws",
+    "Gaussian",
+    "Target",
+    "cast",
+    "gaussian_draw",
+    "is_double",
+    "model_target",
+]
+
+
+class Target(NamedTuple):
+    """A posterior, as two module-level pure functions (static for compilation).
+
+    Attributes
+    ----------
+    log_density : callable
+        ``log_density(position, data)``: natural log, up to a constant, of the
+        density of ``position``, a pytree of unconstrained arrays.
+    functionals : callable
+        ``functionals(position, data) -> dict of arrays``: what is reported, and what
+        R-hat and effective sample sizes stand on. Identified quantities only.
+    """
+
+    log_density: Callable[[Any, Any], Any]
+    functionals: Callable[[Any, Any], dict[str, Any]]
+
+
+class Gaussian(NamedTuple):
+    """A Gaussian over positions: the Laplace approximation of a closed form.
+
+    Attributes
+    ----------
+    mean : pytree of arrays
+        A position.
+    factor : array of shape (k, k)
+        Any square root of the covariance, covariance = factor factorᵀ, in the order
+        of ``jax.flatten_util.ravel_pytree(mean)``.
+    """
+
+    mean: Any
+    factor: Float[Array, "k k"]
+
+
+class Draws(NamedTuple):
+    """What a sampler returns, as NumPy arrays.
+
+    Attributes
+    ----------
+    values : dict of arrays of shape (n_chains, n_draws, ...)
+        The functionals.
+    statistics : dict of arrays of shape (n_chains, n_draws)
+        Of the sampler; empty for independent draws.
+    attributes : dict
+        Method and settings, for the provenance; ``khat`` for approximations.
+    """
+
+    values: dict[str, Any]
+    statistics: dict[str, Any]
+    attributes: dict[str, Any]
+
+
+def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "k"]) -> Any:
+    """Return mean + factor · noise as a position."""
+    flat, unravel = ravel_pytree(gaussian.mean)
+    return unravel(flat + gaussian.factor @ noise)
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """Turn the arrays of a tree into JAX arrays, floating ones of the given dtype."""
+
+    def one(leaf: Any) -> Any:
+        if type(leaf) in (bool, int, float, str):
+            return leaf
+        array = jnp.asarray(leaf)
+        floating = jnp.issubdtype(array.dtype, jnp.floating)
+        return array.astype(dtype) if floating else array
+
+    return jax.tree.map(one, tree)
+
+
+def is_double(dtype: str) -> bool:
+    """Read the precision asked for."""
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f"dtype: wanted 'float64' or 'float32', got {dtype!r}")
+    return dtype == "float64"
+
+
+def model_target(
+    model: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Target, Any, Any]:
+    """Turn a NumPyro model and its arguments into a target.
+
+    Parameters
+    ----------
+    model : callable
+        ``model(*args, **kwargs)`` with observed data among its arguments.
+    args, kwargs : tuple, dict
+        Pytrees of arrays and static Python values.
+
+    Returns
+    -------
+    target : Target
+        The same object whenever the model, the tree of arguments and the static
+        values are the same.
+    data : list of arrays
+        The arrays among the arguments: the target's ``data``.
+    prototype : dict of ShapeDtypeStruct
+        Shape of a position: one unconstrained array a latent site.
+
+    Raises
+    ------
+    ValueError
+        A discrete latent site; a subsampled plate (MCMC would keep one subsample for
+        ever); a model without latent or observed sites.
+    """
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    static = tuple(_static(leaf) for leaf in leaves)
+    data = [leaf for leaf, fixed in zip(leaves, static, strict=True) if fixed is None]
+    target = _cached_target(model, tree, static)
+
+    def trace(data: Any) -> Any:
+        return _prototype(model, *_fill(tree, static, data))
+
+    return target, data, jax.eval_shape(trace, data)
+
+
+class _Fixed(NamedTuple):
+    """A static argument; its type counts, as 1 == 1.0 == True."""
+
+    kind: type
+    value: Hashable
+
+
+def _static(leaf: Any) -> _Fixed | None:
+    return _Fixed(type(leaf), leaf) if type(leaf) in (bool, int, float, str) else None
+
+
+def _fill(tree: Any, static: Any, data: list[Any]) -> tuple[tuple[Any, ...], Any]:
+    """Put arrays and static values back into (args, kwargs)."""
+    arrays = iter(data)
+    leaves = [next(arrays) if fixed is None else fixed.value for fixed in static]
+    return jax.tree.unflatten(tree, leaves)
+
+
+@lru_cache(maxsize=64)
+def _cached_target(model: Any, tree: Any, static: Any) -> Target:
+    def log_density(position: Any, data: Any) -> Any:
+        args, kwargs = _fill(tree, static, data)
+        return -potential_energy(model, args, kwargs, position)
+
+    def functionals(position: Any, data: Any) -> dict[str, Any]:
+        args, kwargs = _fill(tree, static, data)
+        return constrain_fn(model, args, kwargs, position, return_deterministic=True)
+
+    return Target(log_density, functionals)
+
+
+def _prototype(model: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Trace the model once, check that it can be sampled, return a position."""
+    seeded = numpyro.handlers.seed(model, jax.random.key(0))
+    sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+    position: dict[str, Any] = {}
+    observed = False
+    for name, site in sites.items():
+        if site["type"] == "plate":
+            size, subsample = site["args"]
+            if subsample is not None and subsample != size:
+                raise ValueError(
+                    f"model: wanted the full data in plate {name!r}, got a subsample "
+                    f"of {subsample} of {size}: MCMC would keep one subsample for ever"
+                    " (use method='svi')"
+                )
+        if site["type"] != "sample":
+            continue
+        if site["is_observed"]:
+            observed = True
+        elif site["fn"].support.is_discrete:
+            raise ValueError(
+                f"model: wanted continuous latent sites, got the discrete {name!r}: "
+                "sum it out (numpyro.distributions.MixtureSameFamily)"
+            )
+        else:
+            bijection = biject_to(site["fn"].support)
+            position[name] = bijection.inv(site["value"])
+    if not position or not observed:
+        raise ValueError(
+            "model: wanted latent and observed sites, got latent "
+            f"{sorted(position)} and {'some' if observed else 'no'} observed ones"
+        )
+    return position

@@ -1,0 +1,200 @@
+"""Draws as an ArviZ DataTree: named axes, the data, and where it all came from."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+from probmetric.data import Distances, Pairs
+from probmetric.inference.sampling_target import Draws
+
+__all__ = ["data_hash", "data_variables", "provenance", "to_datatree"]
+
+DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
+"""Axes of the quantities that go by these names everywhere in the package."""
+
+
+def to_datatree(
+    draws: Draws,
+    *,
+    feature_names: Sequence[str] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    data: Any = None,
+    observed: Mapping[str, Any] | None = None,
+    log_likelihood: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> xr.DataTree:
+    """Build a DataTree of draws.
+
+    Parameters
+    ----------
+    draws : Draws
+        Of any sampler.
+    feature_names : sequence of str, optional
+        Coordinates of the axes ``feature`` and ``feature_bis``. Default x0, x1, ...
+    dims : mapping of str to sequence of str, optional
+        Names of the axes of a quantity after chain and draw, beside those of M
+        (feature, feature_bis) and W (latent, feature).
+    data : NamedTuple or other pytree of arrays, optional
+        Stored in ``constant_data``, except what is in ``observed``.
+    observed : mapping of str to array, optional
+        Stored in ``observed_data``.
+    log_likelihood : mapping of str to array of shape (n_chains, n_draws, ...), optional
+        Stored in ``log_likelihood``.
+    attributes : mapping, optional
+        Provenance, kept at the root together with ``draws.attributes``.
+
+    Returns
+    -------
+    DataTree
+        Groups posterior, sample_stats, and what was given. Its posterior carries
+        ``khat`` as an attribute where the draws have one.
+
+    Raises
+    ------
+    ValueError
+        Names that do not fit the shape of a quantity.
+    """
+    # The whole of ArviZ takes a second to import; only building a tree needs it.
+    import arviz as az
+
+    constant = {
+        name: value
+        for name, value in data_variables(data).items()
+        if name not in (observed or {})
+    }
+    groups: dict[str, Mapping[str, Any]] = {
+        "posterior": draws.values,
+        "sample_stats": draws.statistics,
+        "log_likelihood": log_likelihood or {},
+        "observed_data": observed or {},
+        "constant_data": constant,
+    }
+    groups = {name: group for name, group in groups.items() if group}
+    axes = _posterior_dims(draws.values, dims or {})
+    axes |= _data_dims(data, {**constant, **(observed or {})})
+    sizes = {
+        size
+        for name, value in draws.values.items()
+        for dim, size in zip(axes.get(name, ()), np.shape(value)[2:], strict=False)
+        if dim in ("feature", "feature_bis")
+    }
+    if "X" in constant and np.ndim(constant["X"]) == 2:
+        sizes.add(np.shape(constant["X"])[1])
+    coords = _feature_coords(feature_names, sizes)
+    root = {**(attributes or {}), **draws.attributes}
+    khat = {"khat": root["khat"]} if "khat" in root else {}
+    return az.from_dict(
+        groups,
+        coords=coords,
+        dims=axes,
+        attrs={"/": {k: _plain(v) for k, v in root.items()}, "posterior": khat},
+    )
+
+
+def _posterior_dims(
+    values: Mapping[str, Any], dims: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    unknown = [name for name in dims if name not in values]
+    if unknown:
+        raise ValueError(f"dims: wanted names among {list(values)}, got {unknown}")
+    axes: dict[str, list[str]] = {}
+    for name, value in values.items():
+        n_axes = np.ndim(value) - 2
+        if name in dims:
+            if len(dims[name]) != n_axes:
+                raise ValueError(
+                    f"dims: wanted {n_axes} names for {name!r}, got {dims[name]!r}"
+                )
+            axes[name] = list(dims[name])
+        elif len(DIMS.get(name, ())) == n_axes > 0:
+            axes[name] = list(DIMS[name])
+    return axes
+
+
+def _data_dims(data: Any, variables: Mapping[str, Any]) -> dict[str, list[str]]:
+    row = "pair" if isinstance(data, Pairs) else "point"
+    axes: dict[str, list[str]] = {}
+    if isinstance(data, Distances):
+        return {"D": ["point", "point_bis"]}
+    if not isinstance(data, tuple) or not hasattr(data, "X"):
+        return axes
+    for name, value in variables.items():
+        if name == "X":
+            axes[name] = ["point", "feature"]
+        elif np.ndim(value) == 1:
+            axes[name] = [row]
+    return axes
+
+
+def _feature_coords(names: Sequence[str] | None, sizes: set[int]) -> dict[str, Any]:
+    if names is None and len(sizes) != 1:
+        return {}
+    labels = (
+        [f"x{k}" for k in range(next(iter(sizes)))]
+        if names is None
+        else [str(name) for name in names]
+    )
+    if sizes and sizes != {len(labels)}:
+        raise ValueError(
+            f"feature_names: wanted {sorted(sizes)} names, got {len(labels)}"
+        )
+    return {"feature": labels, "feature_bis": labels}
+
+
+def data_variables(data: Any) -> dict[str, np.ndarray]:
+    """Name the arrays of a data argument; typed keys and None are left out."""
+    if data is None:
+        return {}
+    found = jax.tree_util.tree_flatten_with_path(data)[0]
+    names = [jax.tree_util.keystr(at, simple=True, separator="_") for at, _ in found]
+    return {
+        name or "data": np.asarray(leaf)
+        for name, (_, leaf) in zip(names, found, strict=True)
+        if not isinstance(leaf, str)
+    }
+
+
+def data_hash(data: Any) -> str:
+    """Return a SHA-256 of names, types, shapes and bytes of the data's arrays."""
+    digest = hashlib.sha256()
+    for name, array in data_variables(data).items():
+        digest.update(f"{name} {array.dtype} {array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def provenance(model: Any, data: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a run: versions, data hash, sum of weights, the model's arguments."""
+    packages = ("probmetric", "jax", "numpyro", "arviz", "numpy")
+    total = getattr(data, "w", None)
+    rows = len(data.i) if isinstance(data, Pairs) else len(getattr(data, "X", ()))
+    rate = _plain(arguments.get("learning_rate", 1.0))
+    return {
+        **{f"{package}_version": version(package) for package in packages},
+        "model": getattr(model, "__name__", type(model).__name__),
+        "data_hash": data_hash(data),
+        "sum_of_weights": float(rows if total is None else np.sum(total)),
+        "learning_rate": float(rate)
+        if np.ndim(rate) == 0
+        else json.dumps(_plain(rate)),
+        "model_arguments": json.dumps(
+            jax.tree.map(_plain, dict(arguments)), default=repr
+        ),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Turn a value into what both JSON and netCDF can store."""
+    if isinstance(value, bool | np.bool_):
+        return int(value)
+    if isinstance(value, str | int | float):
+        return value
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return np.asarray(value).tolist()
+    return repr(value)
