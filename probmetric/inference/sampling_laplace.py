@@ -164,4 +164,5 @@ def pareto_khat(log_weight: np.ndarray) -> float:
     if np.isnan(log_weight).any() or np.isposinf(log_weight).any():
         return float("inf")
     finite = np.where(np.isneginf(log_weight), -1e300, log_weight)
-    return float(array_stats.psislw(finite - finite.max())[1])
+    # Made for leave-one-out, psislw takes the negative log weight.
+    return float(array_stats.psislw(finite.max() - finite)[1])
