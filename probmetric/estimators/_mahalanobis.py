@@ -1,0 +1,210 @@
+"""What a learned Mahalanobis metric offers, under the names metric-learn gave them.
+
+A fitted estimator holds ``components_`` (p, d) in input units; the rest follows:
+M = components_ᵀ components_, distance = ‖components_ (x - x')‖, not squared. The
+methods that need a threshold exist once there is one: after ``fit_pairs``,
+``calibrate_threshold`` or ``set_threshold``.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from probmetric.estimators._validation import check_choice, check_number
+from probmetric.inputs import pair_labels, pair_points
+
+__all__ = ["MahalanobisMixin", "PairsMixin"]
+
+STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
+
+
+class MahalanobisMixin:
+    """Transform points and measure pairs with ``components_``."""
+
+    components_: Float[np.ndarray, "p d"]
+    n_features_in_: int
+    preprocessor: Any
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def transform(self, X: Any) -> Float[np.ndarray, "n p"]:
+        """Map points so that Euclid's distance between images is the learned one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        array of shape (n, p)
+            ``X @ components_.T``.
+        """
+        check_is_fitted(self)
+        points = validate_data(self, X, reset=False, dtype=np.float64)
+        return points @ self.components_.T
+
+    def get_mahalanobis_matrix(self) -> Float[np.ndarray, "d d"]:
+        """Return M = components_ᵀ components_, shape (d, d), in input units."""
+        check_is_fitted(self)
+        return self.components_.T @ self.components_
+
+    def pair_distance(self, pairs: Any) -> Float[np.ndarray, "N"]:
+        """Return the learned distance of each pair, not squared.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+
+        Returns
+        -------
+        array of shape (N,)
+        """
+        return np.linalg.norm(self._differences(pairs) @ self.components_.T, axis=1)
+
+    def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:
+        """Return minus the distance of each pair: higher is more similar."""
+        return -self.pair_distance(pairs)
+
+    def _differences(self, pairs: Any) -> Float[np.ndarray, "N d"]:
+        check_is_fitted(self)
+        points, i, j = pair_points(pairs, self._preprocessor_for(pairs))
+        if points.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"pairs: wanted {self.n_features_in_} features, as in fit, got "
+                f"{points.shape[1]}"
+            )
+        return points[i] - points[j]
+
+    def _preprocessor_for(self, pairs: Any) -> Any:
+        """Return what integer pairs index, None for pairs of points."""
+        return self.preprocessor if np.ndim(pairs) == 2 else None
+
+
+def _has_threshold(estimator: Any) -> bool:
+    """Tell whether pairs can be classified yet; say how to get there if not."""
+    if not hasattr(estimator, "threshold_"):
+        raise AttributeError(
+            "a threshold on the distance is needed to classify pairs: fit on pairs "
+            "(fit_pairs), or call calibrate_threshold or set_threshold"
+        )
+    return True
+
+
+class PairsMixin(MahalanobisMixin):
+    """Classify pairs as same or different by a threshold on their distance."""
+
+    threshold_: float
+    pair_classes_: np.ndarray
+
+    @available_if(_has_threshold)
+    def decision_function(self, pairs: Any) -> Float[np.ndarray, "N"]:
+        """Return minus the distance of each pair, as metric-learn does."""
+        return self.pair_score(pairs)
+
+    @available_if(_has_threshold)
+    def predict(self, pairs: Any) -> np.ndarray:
+        """Return 1 where the distance is at most ``threshold_``, else the low label.
+
+        The low label is -1, or 0 if the labels seen last were 0/1 (``pair_classes_``).
+        """
+        same = self.pair_distance(pairs) <= self.threshold_
+        return self.pair_classes_[same.astype(int)]
+
+    @available_if(_has_threshold)
+    def score(self, pairs: Any, y: Any) -> float:
+        """Return the area under the ROC curve of ``decision_function`` on pairs."""
+        scores = self.pair_score(pairs)
+        return float(roc_auc_score(pair_labels(y, len(scores)), scores))
+
+    def set_threshold(self, threshold: float) -> Self:
+        """Call pairs same at a distance of at most ``threshold``."""
+        check_is_fitted(self, "components_")
+        self.threshold_ = float(check_number("threshold", threshold, 0))
+        if not hasattr(self, "pair_classes_"):
+            self.pair_classes_ = np.array([-1, 1])
+        return self
+
+    def calibrate_threshold(
+        self,
+        pairs_valid: Any,
+        y_valid: Any,
+        strategy: str = "accuracy",
+        *,
+        min_rate: float | None = None,
+        beta: float = 1.0,
+    ) -> Self:
+        """Choose ``threshold_`` on validation pairs.
+
+        Parameters
+        ----------
+        pairs_valid : array-like of shape (N, 2, d), or (N, 2) of integers
+        y_valid : array-like of shape (N,)
+            In {0, 1} or {-1, +1}, both present.
+        strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
+            What to maximise. "max_tpr" maximises the true positive rate under a true
+            negative rate of at least ``min_rate``; "max_tnr" the reverse.
+        min_rate : float in [0, 1], optional
+            Needed by the last two.
+        beta : float, default=1
+            Weight of recall in F-beta.
+
+        Returns
+        -------
+        self
+        """
+        check_choice("strategy", strategy, STRATEGIES)
+        scores = self.pair_score(pairs_valid)
+        same = pair_labels(y_valid, len(scores))
+        if strategy == "f_beta":
+            check_number("beta", beta, 0)
+            self.threshold_ = _f_beta_threshold(same, scores, beta)
+        elif strategy == "accuracy":
+            self.threshold_ = _accuracy_threshold(same, scores)
+        else:
+            rate = check_number("min_rate", min_rate, 0, 1)
+            self.threshold_ = _rate_threshold(same, scores, rate, strategy)
+        low = -1 if np.min(np.asarray(y_valid, float)) < 0 else 0
+        self.pair_classes_ = np.array([low, 1])
+        return self
+
+
+def _accuracy_threshold(same: np.ndarray, scores: np.ndarray) -> float:
+    """Return the distance up to which calling pairs same is right most often."""
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    right = np.cumsum(np.where(same[order] == 1, 1, -1))
+    last = np.append(ranked[1:] != ranked[:-1], True)  # a threshold cuts no tie
+    best = int(np.argmax(np.where(last, right, -len(same) - 1)))
+    return float(-ranked[best]) if right[best] > 0 else _below_all(scores)
+
+
+def _f_beta_threshold(same: np.ndarray, scores: np.ndarray, beta: float) -> float:
+    precision, recall, cuts = precision_recall_curve(same, scores)
+    hits = (1 + beta**2) * precision * recall
+    f = np.divide(hits, beta**2 * precision + recall, out=0 * hits, where=hits > 0)
+    return float(-cuts[int(np.argmax(f[:-1]))])
+
+
+def _rate_threshold(
+    same: np.ndarray, scores: np.ndarray, rate: float, strategy: str
+) -> float:
+    """Return the best threshold for one rate among those that keep the other."""
+    false, true, cuts = roc_curve(same, scores, drop_intermediate=False)
+    gain, kept = (true, 1 - false) if strategy == "max_tpr" else (1 - false, true)
+    return _distance(cuts[int(np.argmax(np.where(kept >= rate, gain, -1)))], scores)
+
+
+def _distance(cut: float, scores: np.ndarray) -> float:
+    """Turn a cut on scores into a distance; scikit-learn's first cut is infinite."""
+    return float(-cut) if np.isfinite(cut) else _below_all(scores)
+
+
+def _below_all(scores: np.ndarray) -> float:
+    """Return a threshold that calls no pair same, be its distance zero."""
+    return float(np.nextafter(-scores.max(), -np.inf))

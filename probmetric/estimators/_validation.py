@@ -1,0 +1,216 @@
+"""The boundary between users and closed forms: checks, scaling, padding, outcomes.
+
+All of it runs on the host, once a fit. What passes is float64, finite, of known
+shape; what does not is a ``ValueError`` that says what was wanted and what came.
+"""
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from probmetric.data import Pairs
+from probmetric.inference.results import REMEDY, Fit, Result
+from probmetric.inputs import class_codes
+
+__all__ = [
+    "Scaler",
+    "bucket",
+    "check_choice",
+    "check_labelled",
+    "check_number",
+    "fit_scaler",
+    "host_weights",
+    "pad_pairs",
+    "report",
+]
+
+
+class Scaler(NamedTuple):
+    """Centre and scale of each feature: standardised x is (x - mean) / scale."""
+
+    mean: Float[np.ndarray, "d"]
+    scale: Float[np.ndarray, "d"]
+
+
+def _check_numeric(X: Any) -> None:
+    """Refuse columns that hold no numbers, by name where there is one."""
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        bad = [
+            f"{name!r} ({dtype})"
+            for name, dtype in zip(X.columns, X.dtypes, strict=True)
+            if getattr(dtype, "kind", "O") in "OUSmM"
+            and not _holds_numbers(np.asarray(X[name], object))
+        ]
+    else:
+        values = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        if getattr(values, "ndim", 0) != 2 or values.dtype.kind not in "US":
+            return
+        bad = [f"an array of {values.dtype}"]
+    if bad:
+        raise ValueError(f"X: wanted numeric columns, got {', '.join(bad)}")
+
+
+def _holds_numbers(column: np.ndarray) -> bool:
+    try:
+        column.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def check_labelled(
+    estimator: Any, X: Any, y: Any
+) -> tuple[Float[np.ndarray, "n d"], np.ndarray, Int[np.ndarray, "n"]]:
+    """Return X as float64, the sorted classes and the class codes of y.
+
+    Sets ``n_features_in_`` and ``feature_names_in_`` on the estimator.
+
+    Raises
+    ------
+    ValueError
+        On bad input, one class, or a class of one member.
+    """
+    if isinstance(X, np.ndarray) and X.ndim == 3:
+        raise ValueError(f"X: wanted shape (n, d), got {X.shape}; see fit_pairs")
+    _check_numeric(X)
+    if isinstance(y, (list, tuple)):
+        class_codes(y)  # before NumPy turns numbers among strings into strings
+    validate: Any = validate_data  # its stubs know only the default strings
+    points, labels = validate(estimator, X, y, dtype=np.float64, ensure_min_samples=2)
+    check_classification_targets(labels)
+    classes, codes = class_codes(labels)
+    alone = np.flatnonzero(np.bincount(codes) < 2)
+    if len(alone):
+        raise ValueError(
+            "y: wanted at least 2 members a class, got one member of "
+            f"{classes[alone[:5]].tolist()}"
+        )
+    return points, classes, codes
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Refuse a string that is not among the allowed ones."""
+    if value not in allowed:
+        listed = ", ".join(map(repr, allowed))
+        raise ValueError(f"{name}: wanted one of {listed}, got {value!r}")
+
+
+def check_number(
+    name: str,
+    value: Any,
+    low: float,
+    high: float = np.inf,
+    *,
+    whole: bool = False,
+    open_low: bool = False,
+) -> Any:
+    """Return a number in [low, high], or in (low, high] with ``open_low``."""
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    valid = isinstance(value, kinds) and not isinstance(value, (bool, np.bool_))
+    if not valid or not low <= value <= high or (open_low and value == low):
+        what = "a whole number" if whole else "a number"
+        limits = f"{'(' if open_low else '['}{low:g}, {high:g}]"
+        raise ValueError(f"{name}: wanted {what} in {limits}, got {value!r}")
+    return value
+
+
+def fit_scaler(
+    X: Float[np.ndarray, "n d"], names: Any = None, *, standardize: bool = True
+) -> Scaler:
+    """Return the features' means and standard deviations (or 0 and 1).
+
+    Raises
+    ------
+    ValueError
+        When a column is constant: it has no scale, so that points which differ in it
+        later would have no defined distance.
+    """
+    n, d = X.shape
+    if not standardize:
+        return Scaler(np.zeros(d), np.ones(d))
+    low, high = X.min(0), X.max(0)
+    constant = np.flatnonzero(low == high)
+    if len(constant):
+        which = constant if names is None else np.asarray(names)[constant]
+        raise ValueError(
+            f"X: wanted columns that vary (n_samples = {n}, standardize=True divides "
+            f"by their standard deviation), got constant columns {which.tolist()}; "
+            "drop them (sklearn.feature_selection.VarianceThreshold) or set "
+            "standardize=False"
+        )
+    with np.errstate(over="ignore"):
+        span = high - low
+        # Shift and range first: no overflow in squares, no cancellation.
+        unit = (X - low) / span
+    scale = unit.std(0) * span
+    if not np.all(np.isfinite(scale) & (scale > 0)):
+        raise ValueError(
+            "X: wanted columns whose range is a normal float64 number, got "
+            f"{span[~(np.isfinite(scale) & (scale > 0))].tolist()}"
+        )
+    return Scaler(low + unit.mean(0) * span, scale)
+
+
+def bucket(n: int) -> int:
+    """Return the padded size of n rows: few sizes, so that folds share compilations.
+
+    A power of two from 512; beyond 2048 one of four steps an octave, at most 25 %
+    more than n.
+    """
+    if n <= 2048:
+        return max(512, 1 << (n - 1).bit_length())
+    step = 1 << ((n - 1).bit_length() - 3)
+    return -(-n // step) * step
+
+
+def host_weights(pairs: Pairs) -> Float[np.ndarray, "N"]:
+    """Return the data weights as NumPy float64, one where none were given."""
+    return np.ones(len(pairs.i)) if pairs.w is None else np.asarray(pairs.w, float)
+
+
+def pad_pairs(pairs: Pairs) -> Pairs:
+    """Add points at the origin and pairs of weight zero, up to bucket sizes.
+
+    The numbers of points, of y=1 pairs and of y=0 pairs are each padded, since each
+    is a shape inside the closed forms. Padding pairs join point 0 with itself.
+    """
+    w, y = host_weights(pairs), np.asarray(pairs.y)
+    extra = [bucket(int(np.sum(y == v))) - int(np.sum(y == v)) for v in (1, 0)]
+    label = np.repeat([1, 0], extra)
+    zeros = np.zeros(len(label), int)
+    n, d = pairs.X.shape
+
+    def join(a: Any, b: Any) -> np.ndarray:
+        return np.concatenate([np.asarray(a), b])
+
+    return Pairs(
+        X=join(pairs.X, np.zeros((bucket(n) - n, d))),
+        i=join(pairs.i, zeros),
+        j=join(pairs.j, zeros),
+        y=join(y, label),
+        w=join(w, zeros.astype(float)),
+        anchor=None if pairs.anchor is None else join(pairs.anchor, zeros),
+    )
+
+
+def report(fit: Fit, name: str) -> None:
+    """Warn of a fit that stopped early; raise where it must not have happened.
+
+    Raises
+    ------
+    RuntimeError
+        When the objective fell under EM, or became infinite or NaN.
+    """
+    code = Result(int(fit.result))
+    message = f"{name}: {code.name} after {int(fit.n_steps)} steps; {REMEDY[code]}"
+    if code in (Result.DECREASED, Result.NONFINITE):
+        raise RuntimeError(message)
+    if code == Result.MAX_STEPS:
+        warnings.warn(
+            message.replace("max_steps", "max_iter"), ConvergenceWarning, stacklevel=4
+        )

@@ -1,0 +1,276 @@
+"""``LCA``: a Mahalanobis distance and a probability of *same*, from labels or pairs.
+
+The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca``, the
+default recipe ``probmetric.estimators.lca_recipe``; this file holds no mathematics.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from probmetric.estimators._mahalanobis import PairsMixin
+from probmetric.estimators._validation import (
+    Scaler,
+    check_labelled,
+    fit_scaler,
+    report,
+)
+from probmetric.estimators.lca_posterior import LCAPosteriorMixin
+from probmetric.estimators.lca_recipe import Fitted, recipe_of
+from probmetric.estimators.lca_tuning import fit_given_pairs, fit_labels
+from probmetric.inputs import pairs_from_arrays
+from probmetric.metric import Link, Mahalanobis
+from probmetric.models.lca import to_metric
+
+__all__ = ["LCA"]
+
+
+class LCA(
+    LCAPosteriorMixin,
+    PairsMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
+    """Latent Coincidence Analysis: a distance under which classes are apart.
+
+    A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where
+    dist = ‖L (x - x')‖ is the learned distance. ``fit`` makes the pairs from class
+    labels; ``fit_pairs`` takes them as they are. The fit is the posterior mode in
+    (W, log σ²) under a Gaussian prior centred at a scaled Euclid's metric.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Rows of the map, 1..d. Default: d.
+    pairs : {"nearest", "impostors", "all"}, default="nearest"
+        Pairs that ``fit`` makes: nearest points of the same and of other classes; the
+        paper's targets and strict impostors; or all n(n-1)/2.
+    n_targets, n_impostors : int, default=3
+        Neighbours of a point of its own class ("nearest", "impostors") and of the
+        others ("nearest"). A class that has fewer gives what it has.
+    max_impostors : int, optional
+        Nearest impostors kept of each point, with ``pairs="impostors"``.
+    regularization : "auto", float > 0, "cv" or "evidence", default="auto"
+        λ, in pseudo-points: the prior standard deviation of an entry of W is c/√λ.
+        "auto" is 10·max(1, n/1000); "cv" chooses λ and the number of refreshes by
+        held-out kNN accuracy (needs labels); "evidence" by the marginal likelihood.
+        Nothing outside the training data is looked at.
+    learning_rate : "auto" or float > 0, default="auto"
+        Power on the likelihood. "auto": n/N for pairs made from labels, which share
+        points; 1 for pairs handed in, which are taken as independent.
+    prior_mean : {"auto", "identity", "pca"} or array (p, d), default="auto"
+        W₀, in units of the standardised features. "auto" is c·I, or scaled principal
+        axes where ``n_components < d``. Also the start of the fit.
+    n_refresh : int, default=1
+        How often nearest pairs are made anew under the learned distance. Other pair
+        sets are not.
+    per_anchor : bool, default=False
+        A scale κ² for each anchor; P(same) is then not defined.
+    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
+        "full_em" is the paper's, corrected; slow, for reference.
+    standardize : bool, default=True
+        Centre and scale the features inside ``fit``. Results are in input units.
+    max_iter : int, default=500
+    tol : float, optional
+        Of the solver; see ``probmetric.inference.lca.fit``.
+    preprocessor : array-like of shape (n, d), optional
+        Points that integer pairs of shape (N, 2) refer to, in every method.
+    random_state : int, optional
+        Seed of the folds of ``regularization="cv"``.
+
+    Attributes
+    ----------
+    components_ : array of shape (p, d)
+        L, in input units. Identified only up to rotation and reflection of its rows.
+    intercept_ : float
+        b ≥ 0; P(same) of equal points is exp(-b). Not with ``per_anchor``.
+    sigma2_ : float
+        σ², relative to κ² = 1.
+    kappa2_ : array of shape (n_anchors,)
+        With ``per_anchor``.
+    regularization_, learning_rate_, n_refresh_ : float, float, int
+        What was used.
+    classes_ : array of shape (c,)
+        After ``fit``.
+    threshold_, pair_classes_ : float, array of shape (2,)
+        Of ``predict`` on pairs, once calibrated or set.
+    n_iter_ : int
+        Solver iterations, all passes.
+    fitted_ : Fitted
+        The fit and the problem that it solved, in standardised units.
+    mean_, scale_ : arrays of shape (d,)
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    The optimum is local in general. P(same) refers to pairs as the fit saw them:
+    made from labels, to *nearest* pairs, not to random ones.
+
+    References
+    ----------
+    Der and Saul, "Latent Coincidence Analysis: A Hidden Variable Model for Distance
+    Metric Learning", NIPS 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> LCA().fit(X, y).transform(X).shape
+    (178, 13)
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        pairs: str = "nearest",
+        n_targets: int = 3,
+        n_impostors: int = 3,
+        max_impostors: int | None = None,
+        regularization: float | str = "auto",
+        learning_rate: float | str = "auto",
+        prior_mean: Any = "auto",
+        n_refresh: int = 1,
+        per_anchor: bool = False,
+        solver: str = "lbfgs",
+        standardize: bool = True,
+        max_iter: int = 500,
+        tol: float | None = None,
+        preprocessor: Any = None,
+        random_state: int | None = None,
+    ):
+        self.n_components = n_components
+        self.pairs = pairs
+        self.n_targets = n_targets
+        self.n_impostors = n_impostors
+        self.max_impostors = max_impostors
+        self.regularization = regularization
+        self.learning_rate = learning_rate
+        self.prior_mean = prior_mean
+        self.n_refresh = n_refresh
+        self.per_anchor = per_anchor
+        self.solver = solver
+        self.standardize = standardize
+        self.max_iter = max_iter
+        self.tol = tol
+        self.preprocessor = preprocessor
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that ``fit`` needs labels."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from class labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+            Numbers or strings; at least two classes of at least two members.
+        """
+        rows, self.classes_, codes = check_labelled(self, X, y)
+        recipe, lam = recipe_of(self, rows.shape[1])
+        scaler, self._codes = self._scale(rows), codes
+        Z = (rows - scaler.mean) / scaler.scale
+        fitted = fit_labels(Z, codes, recipe, lam, self.random_state)
+        for name in ("threshold_", "pair_classes_"):
+            self.__dict__.pop(name, None)
+        return self._store(fitted, scaler)
+
+    def fit_pairs(
+        self, pairs: Any, y: Any, *, sample_weight: Any = None, anchor: Any = None
+    ) -> Self:
+        """Learn from pairs, and calibrate ``threshold_`` on them.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        y : array-like of shape (N,)
+            1 for same; 0 or -1, one of the two throughout, for different.
+        sample_weight : array-like of shape (N,), optional
+            Data weights ≥ 0.
+        anchor : array-like of shape (N,) of integers, optional
+            Needed with ``per_anchor``: the group of each pair.
+        """
+        source = self._preprocessor_for(pairs)
+        given = pairs_from_arrays(pairs, y, sample_weight, X=source, anchor=anchor)
+        d = given.X.shape[1]
+        recipe, lam = recipe_of(self, d)
+        self.n_features_in_ = d
+        self.__dict__.pop("feature_names_in_", None)
+        # By multiplicity, so that both forms of the same pairs give the same fit.
+        scaler = self._scale(np.concatenate([given.X[given.i], given.X[given.j]]))
+        used, place = np.unique(np.append(given.i, given.j), return_inverse=True)
+        i, j = np.split(place, 2)
+        Z = (given.X[used] - scaler.mean) / scaler.scale
+        fitted = fit_given_pairs(given._replace(X=Z, i=i, j=j), recipe, lam)
+        self.__dict__.pop("classes_", None)
+        self._store(fitted, scaler)
+        return self.calibrate_threshold(pairs, y)
+
+    def _scale(self, rows: np.ndarray) -> Scaler:
+        names = getattr(self, "feature_names_in_", None)
+        return fit_scaler(rows, names, standardize=bool(self.standardize))
+
+    def _store(self, fitted: Fitted, scaler: Scaler) -> Self:
+        """Map a fit back to input units."""
+        report(fitted.fit, type(self).__name__)
+        params = fitted.fit.params
+        metric = to_metric(params)
+        self.components_ = np.asarray(metric.factor) / scaler.scale
+        self.sigma2_ = float(np.exp(params.log_sigma2))
+        for name in ("intercept_", "kappa2_"):
+            self.__dict__.pop(name, None)
+        if metric.link is None:
+            self.kappa2_ = np.asarray(params.kappa2)
+        else:
+            self.intercept_ = float(metric.link.b)
+        self.mean_, self.scale_ = scaler
+        self.regularization_ = float(fitted.prior.lam)
+        self.learning_rate_ = fitted.learning_rate
+        self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
+        self.fitted_ = fitted
+        return self
+
+    def get_metric(self) -> Mahalanobis:
+        """Return the learned metric: picklable, callable on two points, with a link.
+
+        It drives ``probmetric.KNeighborsClassifier``; under ``per_anchor`` its link
+        is None.
+        """
+        check_is_fitted(self)
+        link = None
+        if not self.per_anchor:
+            link = Link(np.asarray(self.intercept_), np.asarray(0.5))
+        return Mahalanobis(self.components_.copy(), link)
+
+    def same_probability(self, pairs: Any) -> Float[np.ndarray, "N"]:
+        """Return P(same) of each pair, as the fitted pair design defines it.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+
+        Raises
+        ------
+        ValueError
+            With ``per_anchor``: each anchor then has odds of its own.
+        """
+        check_is_fitted(self)
+        if self.per_anchor:
+            raise ValueError(
+                "per_anchor: wanted one scale common to all pairs for P(same), got "
+                "per_anchor=True; rank pairs with pair_score instead"
+            )
+        return np.exp(-(self.intercept_ + 0.5 * self.pair_distance(pairs) ** 2))

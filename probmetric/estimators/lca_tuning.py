@@ -1,0 +1,252 @@
+"""How strongly LCA is held to its prior: λ given, by rule, by folds, by evidence.
+
+*Folds* ("cv"): four stratified folds of the training data; λ over a grid, with and
+without a refresh, and no learning at all; the criterion is held-out kNN accuracy
+averaged over k = 1, 3, 5, 7 (smoother than one k), ties by 3-NN and then by the
+stronger prior. Held-out *pair likelihood* is not offered: it chooses too small a λ,
+since fitting pairs better is not a better neighbour metric.
+
+*Evidence*: the marginal likelihood of the first pair set by Laplace's method. No folds,
+but its scale depends on the learning rate, which is a convention.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize import minimize_scalar
+from sklearn.model_selection import StratifiedKFold
+from sklearn.neighbors import NearestNeighbors
+
+from probmetric.data import Pairs
+from probmetric.estimators._validation import host_weights, pad_pairs
+from probmetric.estimators.lca_recipe import (
+    Fitted,
+    Recipe,
+    auto_regularization,
+    build,
+    fit_labelled,
+    prior_for,
+    rate_for,
+    solve,
+)
+from probmetric.inference import lca
+from probmetric.inference.lca_curvature import log_evidence
+from probmetric.inference.results import Fit, Result
+from probmetric.models.lca import LCAParams, LCAPrior
+
+__all__ = [
+    "Choice",
+    "choose_by_evidence",
+    "choose_by_folds",
+    "fit_given_pairs",
+    "fit_labels",
+]
+
+GRID = (30.0, 10.0, 3.0, 1.0)
+"""λ from the strongest prior down: each fit starts where the one before ended."""
+
+EVIDENCE_GRID = (100.0, *GRID)
+N_FOLDS = 4
+NEIGHBORS = (1, 3, 5, 7)
+
+
+class Choice(NamedTuple):
+    """A setting and its held-out accuracy; λ = inf is no learning."""
+
+    lam: float
+    n_refresh: int
+    accuracy: float
+    accuracy_3nn: float
+
+
+def grid_for(n: int) -> tuple[float, ...]:
+    """Return the grid of λ, one step longer for more than 1000 points."""
+    return (100.0, *GRID) if n > 1000 else GRID
+
+
+def fit_labels(
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    recipe: Recipe,
+    lam: float | str,
+    random_state: Any = 0,
+) -> Fitted:
+    """Fit labelled, standardised points with λ chosen as asked."""
+    if lam == "auto":
+        lam = auto_regularization(len(X))
+    elif lam == "evidence":
+        pairs = build(X, codes, recipe)
+        lam = choose_by_evidence(pairs, recipe, rate_for(pairs, recipe))
+    elif lam == "cv":
+        choice = choose_by_folds(X, codes, recipe, random_state)[0]
+        recipe, lam = recipe._replace(n_refresh=choice.n_refresh), choice.lam
+        if np.isinf(lam):
+            pairs = build(X, codes, recipe)
+            return _unlearned(pairs, prior_for(pairs, recipe, lam), recipe)
+    return fit_labelled(X, codes, recipe, float(lam))
+
+
+def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
+    """Fit standardised pairs as users hand them in; λ by rule, number or evidence."""
+    rate = 1.0 if recipe.learning_rate is None else recipe.learning_rate
+    if lam == "cv":
+        raise ValueError(
+            "regularization: wanted 'auto', 'evidence' or a number for pairs, got "
+            "'cv', which scores neighbours by their class labels"
+        )
+    if recipe.per_anchor:
+        _check_anchors(pairs)
+    if lam == "auto":
+        lam = auto_regularization(rate * float(host_weights(pairs).sum()))
+    elif lam == "evidence":
+        lam = choose_by_evidence(pairs, recipe, rate)
+    prior = prior_for(pairs, recipe, float(lam))
+    fit = solve(pairs, prior, recipe, rate)
+    return Fitted(fit, pairs, prior, rate, 0, max(1, int(fit.n_steps)))
+
+
+def _check_anchors(pairs: Pairs) -> None:
+    """Refuse groups of one label, whose scale would run off to 0 or infinity."""
+    if pairs.anchor is None:
+        raise ValueError("anchor: wanted a group per pair with per_anchor, got None")
+    same = np.bincount(pairs.anchor, pairs.y, minlength=1)
+    total = np.bincount(pairs.anchor)
+    bad = np.flatnonzero((same == 0) | (same == total))
+    if len(bad):
+        raise ValueError(
+            "anchor: wanted groups 0..G-1 that hold pairs of both labels, got one "
+            f"label or none in {bad[:5].tolist()}"
+        )
+
+
+def choose_by_folds(
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    recipe: Recipe,
+    random_state: Any = 0,
+) -> list[Choice]:
+    """Score every setting on held-out folds; return them best first.
+
+    Raises
+    ------
+    ValueError
+        When a class has fewer than four members.
+    """
+    smallest = int(np.bincount(codes).min())
+    if smallest < N_FOLDS:
+        raise ValueError(
+            f"regularization: wanted 'auto' or a number, or {N_FOLDS} members in each "
+            f"class for 'cv', got a class of {smallest}"
+        )
+    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)
+    tables = [
+        _score_fold(X[train], codes[train], X[test], codes[test], recipe)
+        for train, test in folds.split(X, codes)
+    ]
+    mean: dict[tuple[float, int], np.ndarray] = {
+        key: np.mean([table[key] for table in tables], 0) for key in tables[0]
+    }
+    choices = [
+        Choice(lam, n_refresh, float(np.mean(a)), float(a[1]))
+        for (lam, n_refresh), a in mean.items()
+    ]
+    # Accuracies are ratios of counts: below 1e-9 apart is equal.
+    return sorted(
+        choices, key=lambda c: (-round(c.accuracy, 9), -round(c.accuracy_3nn, 9))
+    )
+
+
+def _score_fold(
+    X: np.ndarray,
+    codes: np.ndarray,
+    X_test: np.ndarray,
+    y_test: np.ndarray,
+    recipe: Recipe,
+) -> dict[tuple[float, int], np.ndarray]:
+    """Return held-out accuracy at each k, for each (λ, refreshes)."""
+
+    def score(W: Any) -> np.ndarray:
+        Z, Z_test = (X, X_test) if W is None else (X @ W.T, X_test @ W.T)
+        return accuracies(Z, codes, Z_test, y_test)
+
+    found = {(np.inf, 0): score(None)}
+    pairs = build(X, codes, recipe)
+    rate = rate_for(pairs, recipe)
+    start: Any = None
+    for lam in grid_for(len(X)):
+        prior = prior_for(pairs, recipe, lam)
+        start = solve(pairs, prior, recipe, rate, start).params
+        found[lam, 0] = score(start.W)
+        if recipe.pairs == "nearest":
+            again = build(X, codes, recipe, start.W)
+            W = solve(again, prior, recipe, rate, start).params.W
+            found[lam, 1] = score(W)
+    return found
+
+
+def accuracies(
+    Z: Float[np.ndarray, "n p"],
+    codes: Int[np.ndarray, "n"],
+    Z_test: Float[np.ndarray, "m p"],
+    y_test: Int[np.ndarray, "m"],
+) -> Float[np.ndarray, "k"]:
+    """Return kNN accuracy at each k of ``NEIGHBORS``, ties to the lower class code."""
+    k = min(max(NEIGHBORS), len(Z))
+    near = NearestNeighbors(n_neighbors=k).fit(Z).kneighbors(Z_test)[1]
+    votes = np.cumsum(np.eye(codes.max() + 1)[codes[near]], 1)
+    return np.array(
+        [np.mean(votes[:, min(q, k) - 1].argmax(1) == y_test) for q in NEIGHBORS]
+    )
+
+
+_log_joint = jax.jit(lca.log_joint)
+_log_evidence = jax.jit(log_evidence)
+
+
+def choose_by_evidence(pairs: Pairs, recipe: Recipe, learning_rate: float) -> float:
+    """Return the λ of largest Laplace evidence on one pair set, ties to the larger."""
+    best, chosen = -np.inf, 0.0
+    start: Any = None
+    padded = pad_pairs(pairs)
+    for lam in EVIDENCE_GRID:
+        prior = prior_for(pairs, recipe, lam)
+        fit = solve(pairs, prior, recipe, learning_rate, start)
+        start = fit.params
+        common = start._replace(kappa2=np.float64(1.0))
+        with jax.enable_x64(True):
+            value = float(
+                _log_evidence(common, padded, fit.objective, prior, learning_rate)
+            )
+        if value > best:
+            best, chosen = value, lam
+    return chosen
+
+
+def _unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
+    """Keep W = W₀ and fit σ² alone, so that P(same) is defined."""
+    rate = rate_for(pairs, recipe)
+    with jax.enable_x64(True):
+        stats = lca.prepare(pad_pairs(pairs))
+        W = jnp.asarray(prior.mean)
+        at_mean = prior._replace(lam=1.0)  # a constant factor: W does not move
+
+        def negative(log_sigma2: float) -> float:
+            params = LCAParams(W, jnp.asarray(log_sigma2), jnp.ones(()))
+            return -float(_log_joint(params, stats, at_mean, rate))
+
+        best: Any = minimize_scalar(negative, bounds=(-20.0, 10.0), method="bounded")
+    params = LCAParams(np.asarray(prior.mean), np.asarray(best.x), np.asarray(1.0))
+    code = Result.CONVERGED if best.success else Result.MAX_STEPS
+    steps = np.asarray(int(best.nfev))
+    fit = Fit(
+        params,
+        np.asarray(-best.fun),
+        np.asarray(int(code)),
+        steps,
+        steps,
+        np.full(1, -best.fun),
+    )
+    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev))
