@@ -11,6 +11,7 @@ from probmetric.plots_style import (
     COLORS,
     adopt,
     blank,
+    feature_scale,
     names_of,
     posterior,
     stacked,
@@ -41,17 +42,19 @@ def metric(draws: Any, *, prob: float = 0.9) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        A dot marks the entries whose interval excludes zero.
+        Where the draws come with their points, entries are per standard deviation of
+        each feature. A dot marks the entries whose interval excludes zero.
     """
     M = posterior(draws, "M")["M"]
-    values, names = stacked(M), names_of(M)
+    scale, unit = feature_scale(draws, M.shape[-1])
+    values, names = stacked(M) * np.outer(scale, scale), names_of(M)
     low, high = _interval(values, prob)
     mean, width, d = values.mean(0), high - low, len(names)
     side = float(np.clip(0.34 * d + 1.6, 3.4, 9.0))
     figure, axes = blank(1, 2, size=(2 * side + 1.2, side + 0.4))
     limit = np.abs(mean).max()
     panels = (
-        (mean, "RdBu_r", -limit, limit, "Posterior mean of the metric M"),
+        (mean, "RdBu_r", -limit, limit, f"Posterior mean of the metric, {unit}"),
         (width, "viridis", 0, width.max(), f"Width of the {prob:.0%} interval"),
     )
     for axis, (matrix, colors, vmin, vmax, title) in zip(axes[0], panels, strict=True):
@@ -84,14 +87,17 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
     prob : float, default=0.9
         Probability of the thin interval; the thick one holds half.
     reference : array of shape (d, d), optional
-        Another M, for example the closed form's; its eigenvalues are drawn as rings.
+        Another M in input units, for example the closed form's; drawn as diamonds.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
-    values = np.linalg.eigvalsh(stacked(posterior(draws, "M")["M"]))[:, ::-1]
-    d = values.shape[1]
+    M = posterior(draws, "M")["M"]
+    d = M.shape[-1]
+    scale, unit = feature_scale(draws, d)
+    units = np.outer(scale, scale)
+    values = np.linalg.eigvalsh(stacked(M) * units)[:, ::-1]
     low, high = _interval(values, prob)
     inner_low, inner_high = _interval(values, 0.5)
     figure, axes = blank(size=(6.4, float(np.clip(0.28 * d + 1.3, 2.6, 9))))
@@ -103,7 +109,7 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
     median = np.maximum(np.median(values, 0), floor)
     axis.plot(median, rows, "o", ms=4.5, color="white", mec=COLORS[0])
     if reference is not None:
-        point = np.linalg.eigvalsh(np.asarray(reference))[::-1]
+        point = np.linalg.eigvalsh(np.asarray(reference) * units)[::-1]
         seen = point > floor
         axis.plot(
             point[seen],
@@ -119,7 +125,7 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
     axis.invert_yaxis()
     axis.set_yticks(rows, [str(k + 1) for k in rows])
     axis.set_ylabel("eigenvalue, largest first")
-    axis.set_xlabel(f"size (median, 50 % and {prob:.0%} interval)")
+    axis.set_xlabel(f"size, {unit} (median, 50 % and {prob:.0%} interval)")
     axis.set_title("Eigenvalues of the metric: how many directions matter")
     return figure
 
@@ -132,7 +138,8 @@ def _identified(draws: Any) -> xr.Dataset:
         kept["b"] = given["b"]
     if "M" in given:
         M = given["M"].transpose("chain", "draw", ...)
-        largest = np.linalg.eigvalsh(M.to_numpy())[..., ::-1]
+        scale, _ = feature_scale(draws, M.shape[-1])
+        largest = np.linalg.eigvalsh(M.to_numpy() * np.outer(scale, scale))[..., ::-1]
         for k in range(min(3, largest.shape[-1])):
             kept[f"eigenvalue {k + 1}"] = xr.DataArray(
                 largest[..., k], dims=("chain", "draw")

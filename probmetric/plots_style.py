@@ -108,6 +108,20 @@ def stacked(variable: xr.DataArray) -> np.ndarray:
     return ordered.to_numpy().reshape(-1, *ordered.shape[2:])
 
 
+def feature_scale(draws: Any, d: int) -> tuple[np.ndarray, str]:
+    """Return what each feature is measured in, shape (d,), and the words for it.
+
+    The standard deviations of the points stored with the draws, so that entries for
+    features of different units compare; ones where no points are stored.
+    """
+    if isinstance(draws, xr.DataTree) and "constant_data" in draws.children:
+        data = draws["constant_data"].to_dataset()
+        if "X" in data and data["X"].ndim == 2 and data["X"].shape[1] == d:
+            spread = data["X"].to_numpy().std(0)
+            return np.where(spread > 0, spread, 1.0), "per sd of each feature"
+    return np.ones(d), "in input units"
+
+
 def names_of(variable: xr.DataArray) -> list[str]:
     """Return the names along the last axis: its coordinate, or x0, x1, ..."""
     axis = variable.dims[-1]

@@ -215,3 +215,16 @@ def test_an_ellipse_lies_where_the_metric_is_constant():
 def test_draws_without_a_metric_are_refused(bad):
     with pytest.raises(ValueError, match="draws: wanted"):
         plots.metric(bad)
+
+
+def test_entries_are_per_sd_where_the_points_are_stored(draws):
+    X = RNG.standard_normal((40, 3)) * [1, 10, 100]
+    data = xr.Dataset({"X": (("point", "feature"), X)})
+    tree = xr.DataTree.from_dict({"posterior": wishart_draws(), "constant_data": data})
+    figure = plots.metric(tree)
+    assert_drawn(figure, "per sd of each feature")
+    mean = tree["posterior"]["M"].mean(("chain", "draw")).to_numpy()
+    shown = figure.axes[0].images[0].get_array()
+    np.testing.assert_allclose(shown, mean * np.outer(X.std(0), X.std(0)), rtol=1e-12)
+    assert_drawn(plots.eigenvalues(tree), "per sd")
+    assert_drawn(plots.metric(draws), "in input units")
