@@ -20,7 +20,7 @@ product cancels for close pairs, absolute error about eps ‖A‖ (|x|² + |t|²
 evaluates (1) itself for the few candidates that matter.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -87,7 +87,7 @@ class LocalMahalanobis:
     centre: Float[Array, "d"]
     gamma: Float[Array, ""] | float = 0.0
     epsilon: Float[Array, ""] | float = 0.05
-    rule: Rule = "min_norm"
+    rule: Rule = field(default="min_norm", metadata={"static": True})
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 

@@ -1,0 +1,201 @@
+"""The local Mahalanobis metric: loops, golden neighbours, invariance, precision."""
+
+import pickle
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probmetric.metric import Metric
+from probmetric.metric._class_densities import ClassDensities
+from probmetric.metric._local import TILE, local_metric, local_pairwise
+from probmetric.neighbors import nearest
+
+RULES = ["min_norm", "zero_bias", "regularised", "fisher"]
+
+
+def densities(seed=0, c=3, d=4, inv_df=0.1, spread=1.0):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(c, 1, d, d + 2))
+    return ClassDensities(
+        np.log(rng.dirichlet(np.full(c, 5.0))),
+        np.zeros((c, 1)),
+        spread * rng.normal(size=(c, 1, d)),
+        np.linalg.cholesky(A @ np.swapaxes(A, -1, -2) / d),
+        np.full((c, 1), inv_df),
+    )
+
+
+def metric_of(**options):
+    with jax.enable_x64(True):
+        made = local_metric(densities(**options))
+        return jax.tree.map(np.asarray, made)
+
+
+def points(n, d=4, seed=1):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def test_it_is_a_metric_but_no_distance():
+    metric = metric_of()
+    assert isinstance(metric, Metric)
+    assert not metric.is_distance
+    assert not metric.symmetric
+
+
+def test_pairwise_and_neighbours_equal_golden(golden, x64):
+    case = golden("mix_glml_dml")["g_knn_local_metric"]
+    given, out = {k: np.array(v) for k, v in case["in"].items()}, case["out"]
+    D = local_pairwise(given["A"], given["queries"], given["X"])
+    np.testing.assert_allclose(D, out["sqdist"], rtol=1e-13, atol=1e-13)
+    np.testing.assert_array_equal(np.argsort(D, 1)[:, :2], out["two_nn"])
+
+
+@pytest.mark.parametrize("rule", ["min_norm", "fisher"])
+def test_pairwise_dissimilarity_and_refine_equal_a_loop_over_pairs(rule):
+    metric = replace(metric_of(), rule=rule, gamma=np.array(0.5))
+    Q, P = points(3), points(5, seed=2)
+    A = metric.matrix_at(Q)
+    loop = [[(p - q) @ A[i] @ (p - q) for p in P] for i, q in enumerate(Q)]
+    close = {"rtol": 1e-9, "atol": 1e-11}
+    np.testing.assert_allclose(metric.pairwise(Q, P), loop, **close)
+    np.testing.assert_allclose(metric.dissimilarity(Q[1], P), loop[1], **close)
+    idx = np.tile(np.arange(5), (3, 1))
+    np.testing.assert_allclose(metric.refine(Q, P, idx), loop, rtol=1e-12)
+
+
+def test_tiles_of_points_add_nothing_and_lose_nothing():
+    metric = metric_of()
+    Q, P = points(2), points(TILE + 7)
+    whole = metric.pairwise(Q, P)
+    np.testing.assert_allclose(whole[:, -9:], metric.pairwise(Q, P[-9:]), rtol=1e-12)
+    assert whole.shape == (2, TILE + 7)
+
+
+def test_nearest_is_that_of_brute_force():
+    metric, Q, P = metric_of(), points(7), points(200, seed=3)
+    D = np.stack([metric.dissimilarity(q, P) for q in Q])
+    found, index = nearest(metric, Q, P, 6)
+    np.testing.assert_array_equal(index, np.argsort(D, 1)[:, :6])
+    np.testing.assert_allclose(found, np.sort(D, 1)[:, :6], rtol=1e-11)
+
+
+def test_refine_sees_what_the_product_form_cancels():
+    """Two points 1e-9 apart, 1e4 from the centre: the product form is all rounding."""
+    metric = metric_of()
+    q = np.full((1, 4), 1e4)
+    P = q + 1e-9 * points(1)
+    exact = metric.dissimilarity(q[0], P)
+    # x + 1e-9 is itself rounded at 1e4: compare with the difference as it is stored.
+    np.testing.assert_allclose(
+        metric.refine(q, P, np.zeros((1, 1), int))[0], exact, rtol=1e-12
+    )
+    assert abs(metric.pairwise(q, P)[0, 0] - exact[0]) > 1e3 * exact[0]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_matrices_are_symmetric_positive_with_the_determinant_of_the_frame(rule):
+    metric = replace(metric_of(), rule=rule, gamma=np.array(0.1))
+    A = metric.matrix_at(points(20))
+    np.testing.assert_allclose(A, np.swapaxes(A, 1, 2), atol=1e-12)
+    assert np.linalg.eigvalsh(A).min() > 0
+    wanted = 2 * np.linalg.slogdet(metric.frame)[1]
+    np.testing.assert_allclose(np.linalg.slogdet(A)[1], wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["min_norm", "zero_bias"])
+def test_rules_in_the_whitened_frame_follow_any_linear_change_of_inputs(rule):
+    """A(x) of mapped densities is A carried along: T⁻ᵀ A T⁻¹."""
+    rng = np.random.default_rng(4)
+    classes = densities()
+    T, b = rng.normal(size=(4, 4)), rng.normal(size=4)
+    L = np.linalg.cholesky(
+        T @ classes.factor @ np.swapaxes(classes.factor, -1, -2) @ T.T
+    )
+    moved = classes._replace(loc=classes.loc @ T.T + b, factor=L)
+    X = points(4)
+    with jax.enable_x64(True):
+        old = local_metric(classes, rule=rule, gamma=0.2).matrix_at(X)
+        new = local_metric(moved, rule=rule, gamma=0.2).matrix_at(X @ T.T + b)
+    back = np.einsum("ai,nab,bj->nij", T, new, T)
+    np.testing.assert_allclose(back, old, rtol=1e-7, atol=1e-8 * np.max(np.abs(old)))
+
+
+def test_rescaled_gives_the_same_distances_for_rescaled_inputs():
+    metric, Q, P = metric_of(), points(3), points(5, seed=2)
+    scale, offset = np.array([1e3, 1.0, 0.1, 5.0]), np.arange(4.0)
+    moved = metric.rescaled(scale, offset)
+    np.testing.assert_allclose(
+        moved.pairwise(offset + scale * Q, offset + scale * P),
+        metric.pairwise(Q, P),
+        rtol=1e-9,
+        atol=1e-10,
+    )
+
+
+@pytest.mark.parametrize("c, rule", [(2, "zero_bias"), (3, "min_norm")])
+def test_no_nan_in_a_hundred_dimensions_far_from_the_data(c, rule):
+    with jax.enable_x64(True):
+        metric = local_metric(densities(c=c, d=100), rule=rule)
+        A = np.asarray(metric.matrix_at(100 * points(2, d=100)))
+    assert np.isfinite(A).all()
+
+
+def test_two_classes_do_not_need_their_priors():
+    classes = densities(c=2)
+    skewed = classes._replace(log_prior=np.log([0.999, 0.001]))
+    X = points(3)
+    with jax.enable_x64(True):
+        base = local_metric(classes)
+        other = replace(base, classes=base.classes._replace(log_prior=skewed.log_prior))
+        np.testing.assert_array_equal(base.matrix_at(X), other.matrix_at(X))
+
+
+@pytest.mark.parametrize("rule", ["min_norm", "zero_bias"])
+def test_identical_classes_leave_the_base_metric(rule):
+    classes = densities(c=2)
+    same = jax.tree.map(lambda a: np.repeat(a[:1], 2, 0), classes)
+    with jax.enable_x64(True):
+        A = local_metric(same, rule=rule).frame_matrix_at(points(3))
+    np.testing.assert_allclose(A, np.broadcast_to(np.eye(4), A.shape), atol=1e-12)
+
+
+def test_equal_covariances_change_the_metric_in_two_directions_only():
+    classes = densities(c=2, inv_df=0.0)
+    shared = classes._replace(factor=np.repeat(classes.factor[:1], 2, 0))
+    with jax.enable_x64(True):
+        A = local_metric(shared).frame_matrix_at(points(3))
+    values = np.sort(np.linalg.eigvalsh(A), 1)
+    middle = values[:, 1:3]
+    np.testing.assert_allclose(middle[:, 0], middle[:, 1], rtol=1e-9)
+
+
+def test_expected_bias_of_equal_draws_is_the_regularised_rule_with_no_spread():
+    classes = densities()
+    with jax.enable_x64(True):
+        base = local_metric(classes, rule="regularised")
+        drawn = jax.tree.map(lambda a: jnp.repeat(a[None], 3, 0), base.classes)
+        both = replace(base, classes=drawn, rule="expected_bias")
+        np.testing.assert_allclose(
+            both.matrix_at(points(2)), base.matrix_at(points(2)), rtol=1e-7, atol=1e-9
+        )
+
+
+def test_float32_agrees_to_single_precision():
+    metric, X = metric_of(), points(3)
+    single = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), metric)
+    A = np.asarray(single.matrix_at(jnp.asarray(X, jnp.float32)))
+    assert A.dtype == np.float32
+    wanted = metric.matrix_at(X)
+    np.testing.assert_allclose(A, wanted, atol=3e-4 * np.abs(wanted).max())
+
+
+def test_it_pickles_and_passes_through_jit():
+    metric, X = metric_of(), points(2)
+    again = pickle.loads(pickle.dumps(metric))
+    np.testing.assert_array_equal(again.matrix_at(X), metric.matrix_at(X))
+    with jax.enable_x64(True):
+        inside = jax.jit(lambda m, X: m.matrix_at(X))(metric, X)
+    np.testing.assert_allclose(inside, metric.matrix_at(X), rtol=1e-9, atol=1e-12)
