@@ -20,7 +20,7 @@ from numpyro.infer.hmc import hmc
 
 from probmetric.inference.sampling_target import Gaussian, Target, gaussian_draw
 
-__all__ = ["Settings", "block", "init"]
+__all__ = ["Settings", "block", "init", "kernel"]
 
 N_CANDIDATES = 16
 """Starting points tried per chain; the first of finite density is taken."""
@@ -43,8 +43,12 @@ class Settings(NamedTuple):
     inflate: float = 2.0
 
 
-def _kernel(target: Target, settings: Settings) -> tuple[Any, Any]:
-    """Return NumPyro's (init, sample), as functions of arrays only."""
+def kernel(target: Target, settings: Settings) -> tuple[Any, Any]:
+    """Return NumPyro's (init, sample), as functions of arrays only.
+
+    ``init(key, position, inverse_mass, data) -> state`` must have been traced before
+    ``sample(state, (data,)) -> state`` is, in the same program.
+    """
 
     def potential(data: Any) -> Any:
         return lambda position: -target.log_density(position, data)
@@ -115,7 +119,7 @@ def init(target: Target, settings: Settings, keys: Any, start: Any, data: Any) -
         flat = jax.vmap(lambda g: ravel_pytree(g)[0])(gradient)
         good = jnp.isfinite(value) & jnp.all(jnp.isfinite(flat), -1)
         position = jax.tree.map(lambda p: p[jnp.argmax(good)], points)
-        init_one, _ = _kernel(target, settings)
+        init_one, _ = kernel(target, settings)
         return init_one(key, position, inverse_mass, data)
 
     return jax.lax.map(one, keys)
@@ -158,7 +162,7 @@ def block(
         num_steps (leapfrog steps, that is gradients, per draw), accept_prob, energy,
         potential_energy, step_size, diverging.
     """
-    init_one, sample_kernel = _kernel(target, settings)
+    init_one, sample_kernel = kernel(target, settings)
 
     def iterate(state: Any) -> tuple[Any, Any]:
         def again(_: Any, carry: Any) -> Any:

@@ -27,9 +27,11 @@ __all__ = [
     "Gaussian",
     "Target",
     "cast",
+    "fill_arguments",
     "gaussian_draw",
     "is_double",
     "model_target",
+    "split_arguments",
 ]
 
 
@@ -138,13 +140,11 @@ def model_target(
         A discrete latent site; a subsampled plate (MCMC would keep one subsample for
         ever); a model without latent or observed sites.
     """
-    leaves, tree = jax.tree.flatten((args, kwargs))
-    static = tuple(_static(leaf) for leaf in leaves)
-    data = [leaf for leaf, fixed in zip(leaves, static, strict=True) if fixed is None]
+    tree, static, data = split_arguments(args, kwargs)
     target = _cached_target(model, tree, static)
 
     def trace(data: Any) -> Any:
-        return _prototype(model, *_fill(tree, static, data))
+        return _prototype(model, *fill_arguments(tree, static, data))
 
     return target, data, jax.eval_shape(trace, data)
 
@@ -160,7 +160,15 @@ def _static(leaf: Any) -> _Fixed | None:
     return _Fixed(type(leaf), leaf) if type(leaf) in (bool, int, float, str) else None
 
 
-def _fill(tree: Any, static: Any, data: list[Any]) -> tuple[tuple[Any, ...], Any]:
+def split_arguments(args: Any, kwargs: Any) -> tuple[Any, Any, list[Any]]:
+    """Split (args, kwargs) into their tree, their static values, and their arrays."""
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    static = tuple(_static(leaf) for leaf in leaves)
+    pairs = zip(leaves, static, strict=True)
+    return tree, static, [leaf for leaf, fixed in pairs if fixed is None]
+
+
+def fill_arguments(tree: Any, static: Any, data: Any) -> tuple[tuple[Any, ...], Any]:
     """Put arrays and static values back into (args, kwargs)."""
     arrays = iter(data)
     leaves = [next(arrays) if fixed is None else fixed.value for fixed in static]
@@ -170,11 +178,11 @@ def _fill(tree: Any, static: Any, data: list[Any]) -> tuple[tuple[Any, ...], Any
 @lru_cache(maxsize=64)
 def _cached_target(model: Any, tree: Any, static: Any) -> Target:
     def log_density(position: Any, data: Any) -> Any:
-        args, kwargs = _fill(tree, static, data)
+        args, kwargs = fill_arguments(tree, static, data)
         return -potential_energy(model, args, kwargs, position)
 
     def functionals(position: Any, data: Any) -> dict[str, Any]:
-        args, kwargs = _fill(tree, static, data)
+        args, kwargs = fill_arguments(tree, static, data)
         return constrain_fn(model, args, kwargs, position, return_deterministic=True)
 
     return Target(log_density, functionals)

@@ -1,0 +1,275 @@
+"""Simulation-based calibration (SBC): is the whole posterior right, on average.
+
+Draw parameters from the prior, data from the model, then draws from the posterior
+under test: the rank of the true value among its draws is uniform for every quantity,
+if the sampler, the density and the simulator belong to one model. All simulations run
+in one compiled program, ``n_simulations`` fits of NUTS one after the other.
+
+The log likelihood is always among the ranked quantities. Without it a "posterior"
+that ignores the data (the prior itself) passes every test: the ranks of parameters
+are uniform then as well.
+
+References
+----------
+Talts et al., "Validating Bayesian inference algorithms with simulation-based
+calibration", arXiv 1804.06788. Modrák et al., "Simulation-based calibration checking
+for Bayesian computation: the choice of test quantities", Bayesian Analysis 2023.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from numpyro.distributions import biject_to
+from numpyro.infer.util import constrain_fn
+
+from probmetric.inference.calibration_uniformity import uniformity
+from probmetric.inference.checks import Ranks
+from probmetric.inference.sampling_kernel import Settings, kernel
+from probmetric.inference.sampling_report import progress_bar
+from probmetric.inference.sampling_target import (
+    Target,
+    cast,
+    fill_arguments,
+    is_double,
+    model_target,
+    split_arguments,
+)
+
+__all__ = ["LOG_LIKELIHOOD", "Story", "model_story", "sbc", "uniformity"]
+
+LOG_LIKELIHOOD = "log_likelihood"
+
+
+class Story(NamedTuple):
+    """How the world is simulated, as module-level pure functions (static).
+
+    Attributes
+    ----------
+    simulate : callable
+        ``simulate(key, data) -> (position, data)``: a position drawn from the prior
+        and data drawn given it, as the target takes them. What is constant in
+        ``data`` (inputs, sizes) is taken over.
+    log_likelihood : callable
+        ``log_likelihood(position, data) -> scalar`` of the *right* model, whatever
+        the target under test is.
+    """
+
+    simulate: Callable[[Any, Any], tuple[Any, Any]]
+    log_likelihood: Callable[[Any, Any], Any]
+
+
+def _quantities(target: Target, story: Story, position: Any, data: Any) -> Any:
+    values = target.functionals(position, data)
+    return {**values, LOG_LIKELIHOOD: story.log_likelihood(position, data)}
+
+
+@partial(jax.jit, static_argnames=("target", "story", "settings", "n_draws"))
+def _ranks(
+    target: Target, story: Story, settings: Settings, n_draws: int, keys: Any, data: Any
+) -> Any:
+    """Simulate, fit and rank, once a key."""
+
+    def one(key: Any) -> Any:
+        key_world, key_start, key_fit = jax.random.split(key, 3)
+        truth, simulated = story.simulate(key_world, data)
+        # Any start will do; another draw of the prior has the right scale.
+        start, _ = story.simulate(key_start, data)
+        init, step = kernel(target, settings)
+        state = init(key_fit, start, None, simulated)
+        target_value = _quantities(target, story, truth, simulated)
+
+        def advance(_: Any, state: Any) -> Any:
+            return step(state, (simulated,))
+
+        def draw(carry: Any, _: Any) -> tuple[Any, None]:
+            state, below = carry
+            state = jax.lax.fori_loop(0, settings.thin, advance, state)
+            value = _quantities(target, story, state.z, simulated)
+            below = jax.tree.map(
+                lambda b, v, t: b + (v < t), below, value, target_value
+            )
+            return (state, below), None
+
+        state = jax.lax.fori_loop(0, settings.n_warmup, advance, state)
+        none = jax.tree.map(lambda v: jnp.zeros(jnp.shape(v), int), target_value)
+        return jax.lax.scan(draw, (state, none), None, length=n_draws)[0][1]
+
+    return jax.lax.map(one, keys)
+
+
+def sbc(
+    target: Target,
+    story: Story,
+    data: Any,
+    *,
+    seed: int,
+    n_simulations: int = 400,
+    n_draws: int = 99,
+    thin: int = 5,
+    n_warmup: int = 200,
+    target_accept: float = 0.8,
+    dense_mass: bool = False,
+    chunk: int = 50,
+    dtype: str = "float64",
+    progress: bool | None = None,
+) -> Ranks:
+    """Rank true values among the draws of NUTS, over simulated worlds.
+
+    Parameters
+    ----------
+    target : Target
+        The posterior under test. To see that SBC can fail, test a wrong one.
+    story : Story
+        The world.
+    data : pytree of arrays
+        What every simulated world has in common.
+    seed : int
+        The same seed gives the same ranks.
+    n_simulations : int, default=400
+        Finds a common shift of a quarter of a posterior sd among ten quantities.
+    n_draws : int, default=99
+        Kept draws a simulation; ranks are 0..n_draws.
+    thin : int, default=5
+        Iterations per kept draw: correlated draws give ranks that are not uniform.
+    n_warmup : int, default=200
+        Iterations thrown away.
+    target_accept, dense_mass : optional
+        As in ``nuts``.
+    chunk : int, default=50
+        Simulations a compiled call.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision.
+    progress : bool, optional
+        Default: in terminals and notebooks.
+
+    Returns
+    -------
+    Ranks
+        One row an entry of every functional, and ``log_likelihood``. Entries whose
+        ranks equal those of an earlier one in every simulation (the other half of a
+        symmetric matrix) are left out. Judge them by ``uniformity``.
+
+    Raises
+    ------
+    ValueError
+        Sizes below 1, or a functional called ``log_likelihood``.
+    """
+    sizes = {"n_simulations": n_simulations, "n_draws": n_draws, "thin": thin,
+             "n_warmup": n_warmup, "chunk": chunk}  # fmt: skip
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}: wanted at least 1, got {size}")
+    settings = Settings(n_warmup, target_accept, dense=dense_mass, thin=thin)
+    chunk = min(chunk, n_simulations)
+    n_chunks = -(-n_simulations // chunk)
+    kept: list[Any] = []
+    with jax.enable_x64(is_double(dtype)):
+        data = cast(data, dtype)
+        keys = jax.random.split(jax.random.key(seed), n_chunks * chunk)
+        for k in progress_bar(range(n_chunks), "sbc", progress):
+            some = keys[k * chunk : (k + 1) * chunk]
+            ranks = _ranks(target, story, settings, n_draws, some, data)
+            kept.append(jax.tree.map(np.asarray, ranks))
+    stacked = jax.tree.map(lambda *a: np.concatenate(a)[:n_simulations], *kept)
+    return Ranks(_distinct(stacked), n_draws)
+
+
+def _distinct(ranks: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Name every entry; drop those that repeat an earlier one throughout."""
+    rows: dict[str, np.ndarray] = {}
+    seen: set[bytes] = set()
+    for name, array in ranks.items():
+        for at in np.ndindex(array.shape[1:]):
+            row = array[(slice(None), *at)]
+            if row.tobytes() in seen and name != LOG_LIKELIHOOD:
+                continue
+            seen.add(row.tobytes())
+            index = f"[{', '.join(map(str, at))}]" if at else ""
+            rows[f"{name}{index}"] = row
+    return rows
+
+
+def model_story(
+    model: Callable[..., None],
+    data: Any,
+    observe: Callable[[Any, Mapping[str, Any]], Any],
+    *,
+    prior: Any = None,
+    options: Mapping[str, Any] | None = None,
+    dtype: str = "float64",
+) -> tuple[Target, Story, Any]:
+    """Turn a NumPyro model into what ``sbc`` takes.
+
+    Parameters
+    ----------
+    model : callable
+        ``model(data, prior, **options)`` (no prior: ``model(data, **options)``).
+    data : pytree of arrays
+        Without observations, so that the model simulates them (``y=None``).
+    observe : callable
+        ``observe(data, sites) -> data`` puts the simulated observations, found among
+        the values of all sample sites, where the model looks for them; a module-level
+        function, such as ``lambda pairs, sites: pairs._replace(y=sites["y"])``.
+    prior, options : optional
+        As in ``sample``.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision.
+
+    Returns
+    -------
+    target, story, data
+        The arguments of ``sbc``, in order.
+    """
+    with jax.enable_x64(is_double(dtype)):
+        args = (cast(data, dtype), *(() if prior is None else (cast(prior, dtype),)))
+        kwargs = cast(dict(options or {}), dtype)
+        tree, static, arrays = split_arguments(args, kwargs)
+        key = jax.random.key(0)
+        sites = _sites(model, key, args, kwargs)
+        example = (observe(args[0], sites), *args[1:])
+        target, _, prototype = model_target(model, example, kwargs)
+        full_tree, full_static, _ = split_arguments(example, kwargs)
+    worlds = (tree, static, full_tree, full_static)
+    return target, _cached_story(model, observe, worlds, tuple(prototype)), arrays
+
+
+def _sites(model: Any, key: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Draw every sample site from the model."""
+    seeded = numpyro.handlers.seed(model, key)
+    trace = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+    return {k: s["value"] for k, s in trace.items() if s["type"] == "sample"}
+
+
+@lru_cache(maxsize=64)
+def _cached_story(model: Any, observe: Any, worlds: Any, latent: Any) -> Story:
+    tree, static, full_tree, full_static = worlds
+
+    def simulate(key: Any, data: Any) -> tuple[Any, Any]:
+        args, kwargs = fill_arguments(tree, static, data)
+        seeded = numpyro.handlers.seed(model, key)
+        trace = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+        sites = {k: s["value"] for k, s in trace.items() if s["type"] == "sample"}
+        position = {
+            name: biject_to(trace[name]["fn"].support).inv(sites[name])
+            for name in latent
+        }
+        full = (observe(args[0], sites), *args[1:])
+        return position, split_arguments(full, kwargs)[2]
+
+    def log_likelihood(position: Any, data: Any) -> Any:
+        args, kwargs = fill_arguments(full_tree, full_static, data)
+        values = constrain_fn(model, args, kwargs, position)
+        given = numpyro.handlers.substitute(model, values)
+        trace = numpyro.handlers.trace(given).get_trace(*args, **kwargs)
+        return sum(
+            jnp.sum(site["fn"].log_prob(site["value"]))
+            for site in trace.values()
+            if site["type"] == "sample" and site["is_observed"]
+        )
+
+    return Story(simulate, log_likelihood)
