@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
 from probmetric.metric import _pair_density as density
@@ -82,7 +81,10 @@ class PairSimilarity:
         self, X: Float[Array, "*n d"], *, other: bool = False
     ) -> Float[Array, "*n"]:
         """Return log Pr(x) of every row; ``other`` takes them as database elements."""
-        return logsumexp(self._terms(X, other), -1)
+        rows = jnp.asarray(X)
+        flat, missing = rows.reshape(-1, rows.shape[-1]), _has_missing(X)
+        log_p = tiles.marginal(self._model, flat, other=other, missing=missing)
+        return log_p.reshape(rows.shape[:-1])
 
     @numpy_in_numpy_out
     def log_joint(
@@ -180,41 +182,12 @@ class PairSimilarity:
             self.log_weights, self.means, self.between, self.noise, other
         )
 
-    def _terms(self, X: Any, other: bool) -> Any:
-        one = density.log_components
-        if _has_missing(X):
-            one = density.log_components_missing
-        rows = jnp.asarray(X)
-        flat = rows.reshape(-1, rows.shape[-1])
-        out = jax.vmap(lambda x: one(self._model, x, other=other))(flat)
-        return out.reshape(*rows.shape[:-1], -1)
-
-    def _pair_terms(self, A: Any, B: Any) -> Any:
-        one = density.log_pair_components
-        if _has_missing(A) or _has_missing(B):
-            one = density.log_pair_components_missing
+    def _rows(self, A: Any, B: Any, score: str) -> Any:
+        missing = _has_missing(A) or _has_missing(B)
         a, b = jnp.asarray(A), jnp.asarray(B)
         flat = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
-        out = jax.vmap(lambda q, y: one(self._model, q, y))(*flat)
-        return out.reshape(*a.shape[:-1], -1)
-
-    def _rows(self, A: Any, B: Any, score: str) -> Any:
-        pair = self._pair_terms(A, B)
-        if score == "vq":
-            single = self._terms(B, True)
-            best = jnp.argmax(single, -1)[..., None]
-            hard = jnp.take_along_axis(pair, best, -1)[..., 0]
-            return hard - logsumexp(single, -1)
-        joint = logsumexp(pair, -1)
-        if score == "joint":
-            return joint
-        if score == "conditional":
-            return joint - logsumexp(self._terms(B, True), -1)
-        if score == "kernel":
-            own = logsumexp(self._pair_terms(A, A), -1)
-            return joint - (own + logsumexp(self._pair_terms(B, B), -1)) / 2
-        terms = self._terms(A, False), self._terms(B, True)
-        return joint - density.log_two_sources(self.log_weights, *terms, self.blocks)
+        args = self._model, score, self.blocks
+        return tiles.matching(*args, *flat, missing=missing).reshape(a.shape[:-1])
 
 
 def _has_missing(X: Any) -> bool:

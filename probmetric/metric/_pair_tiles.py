@@ -25,7 +25,7 @@ from probmetric.metric._pair_density import (
 )
 from probmetric.typing import Array
 
-__all__ = ["pairwise", "pairwise_missing", "stream_log_joint"]
+__all__ = ["marginal", "matching", "pairwise", "pairwise_missing", "stream_log_joint"]
 
 TILE = 1024
 """Rows and columns of a tile: work memory is a few tiles."""
@@ -80,6 +80,52 @@ def stream_log_joint(
     return top + jnp.log(total)
 
 
+def _single(model: PairModel, X: Any, other: bool, missing: bool) -> Any:
+    one = log_components_missing if missing else log_components
+    return jax.vmap(lambda x: one(model, x, other=other))(X)
+
+
+def _pair(model: PairModel, A: Any, B: Any, missing: bool) -> Any:
+    one = log_pair_components_missing if missing else log_pair_components
+    return jax.vmap(lambda q, y: one(model, q, y))(A, B)
+
+
+@partial(jax.jit, static_argnames=("other", "missing"))
+def marginal(
+    model: PairModel, X: Float[Array, "n d"], *, other: bool, missing: bool
+) -> Float[Array, "n"]:
+    """Return log Pr(x) of every row."""
+    return logsumexp(_single(model, X, other, missing), -1)
+
+
+@partial(jax.jit, static_argnames=("score", "blocks", "missing"))
+def matching(
+    model: PairModel,
+    score: str,
+    blocks: tuple[int, ...],
+    A: Float[Array, "n d"],
+    B: Float[Array, "n d"],
+    *,
+    missing: bool,
+) -> Float[Array, "n"]:
+    """Return the scores of matching rows, by the mean-difference form."""
+    pair = _pair(model, A, B, missing)
+    joint = logsumexp(pair, -1)
+    if score == "joint":
+        return joint
+    if score == "kernel":
+        own = [logsumexp(_pair(model, X, X, missing), -1) for X in (A, B)]
+        return joint - (own[0] + own[1]) / 2
+    of_y = _single(model, B, True, missing)
+    if score == "vq":
+        best = jnp.argmax(of_y, -1)[:, None]
+        joint = jnp.take_along_axis(pair, best, -1)[:, 0]
+    if score in ("conditional", "vq"):
+        return joint - logsumexp(of_y, -1)
+    of_q = _single(model, A, False, missing)
+    return joint - log_two_sources(model.log_weights, of_q, of_y, blocks)
+
+
 @partial(jax.jit, static_argnames=("score", "blocks", "tile"))
 def pairwise(
     model: PairModel,
@@ -96,10 +142,8 @@ def pairwise(
     reg = regression(model, seen_q, seen_y)
 
     def terms(X: Any, seen: Any, other: bool) -> Any:
-        if seen is None:
-            return jax.vmap(lambda x: log_components(model, x, other=other))(X)
-        each = partial(log_components_missing, model, other=other)
-        return jax.vmap(each)(jnp.where(seen, X, jnp.nan))
+        rows = X if seen is None else jnp.where(seen, X, jnp.nan)
+        return _single(model, rows, other, seen is not None)
 
     of_y = terms(P, seen_y, True)
     if score == "log_ratio":
@@ -130,12 +174,8 @@ def pairwise(
 
 def _half_self(model: PairModel, X: Any, seen: Any) -> Any:
     """Return ½ log Pr(x, x) of every row, x twice from one source."""
-    if seen is None:
-        terms = jax.vmap(lambda x: log_pair_components(model, x, x))(X)
-    else:
-        rows = jnp.where(seen, X, jnp.nan)
-        terms = jax.vmap(lambda x: log_pair_components_missing(model, x, x))(rows)
-    return logsumexp(terms, -1) / 2
+    rows = X if seen is None else jnp.where(seen, X, jnp.nan)
+    return logsumexp(_pair(model, rows, rows, seen is not None), -1) / 2
 
 
 def _tiled(function: Any, rows: Any, columns: Any, tile: int) -> Any:

@@ -1,0 +1,362 @@
+"""The pair similarity: golden densities, exact identities, and what it is not."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from probmetric.metric import Metric, PairSimilarity
+from probmetric.metric._pair_tiles import pairwise
+from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
+
+SCORES = ("log_ratio", "joint", "conditional", "kernel", "vq")
+RTOL = 1e-10
+
+
+def arrays(case, *names):
+    return [np.asarray(case["in"][name], float) for name in names]
+
+
+def rows(case, name):
+    return np.array([o[name] for o in case["out"]])
+
+
+def yianilos(case, score="log_ratio"):
+    c, mu, Sigma = arrays(case, "c", "mu", "Sigma")
+    if mu.ndim == 1:
+        mu, Sigma = mu[:, None], Sigma[:, None, None]
+    params = proportional(c, mu, Sigma, case["in"]["alpha"])
+    return to_metric(params, score=score)
+
+
+@pytest.fixture(scope="module")
+def toy():
+    """Three components in d = 3 with free W and B, and points about them."""
+    rng = np.random.default_rng(0)
+
+    def spd(scale):
+        A = rng.normal(size=(3, 3, 3))
+        return scale * (A @ A.transpose(0, 2, 1) + 0.5 * np.eye(3))
+
+    means = rng.normal(size=(3, 3)) * 2
+    params = TwoStageParams(np.array([0.5, 0.3, 0.2]), means, spd(0.1), spd(0.4))
+    X = means[rng.integers(0, 3, 40)] + rng.normal(size=(40, 3))
+    return to_metric(params), X
+
+
+def test_eq2_equals_quadrature_over_the_representative(golden):
+    case = golden("mix_glml_dml")["y_eq2_mixture"]
+    metric = yianilos(case)
+    Q, Y = rows(case, "Q"), rows(case, "Y")
+    for got, name in (
+        (metric.log_joint(Q, Y), "log_joint"),
+        (metric.log_marginal(Q), "log_pQ"),
+        (metric.log_marginal(Y, other=True), "log_pY"),
+        (metric.log_ratio(Q, Y), "llr"),
+    ):
+        np.testing.assert_allclose(got, rows(case, name), rtol=RTOL)
+
+
+def test_two_covariance_pair_equals_quadrature(golden):
+    case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
+    c, mu, W, B = arrays(case, "c", "mu", "W", "B")
+    Q, Y = rows(case, "Q"), rows(case, "Y")
+    metric = PairSimilarity(np.log(c), mu, B, W)
+    np.testing.assert_allclose(
+        metric.log_joint(Q, Y), rows(case, "log_joint"), rtol=RTOL
+    )
+    np.testing.assert_allclose(metric.log_ratio(Q, Y), rows(case, "llr"), rtol=RTOL)
+    one = PairSimilarity(np.zeros(1), mu[:1], B[:1], W[:1])
+    wanted = rows(case, "llr_component0_only")
+    np.testing.assert_allclose(one.log_ratio(Q, Y), wanted, rtol=RTOL)
+
+
+def test_eq2_in_one_dimension_and_where_it_is_largest(golden):
+    case = golden("mix_glml_dml")["y_mixture_1d"]
+    metric, out = yianilos(case), case["out"]
+    Y = np.array(case["in"]["Y"])[:, None]
+    Q = np.full_like(Y, case["in"]["Q"])
+    np.testing.assert_allclose(metric.log_joint(Q, Y), out["log_joint"], rtol=RTOL)
+    best = np.array([[out["argmax_Y"]]])
+    top = metric.log_joint(Q[:1], best)
+    np.testing.assert_allclose(top, out["log_joint_at_argmax"], rtol=RTOL)
+    with jax.enable_x64(True):
+        slope = jax.grad(lambda y: metric.log_joint(jnp.asarray(Q[:1]), y)[0])
+        assert abs(float(slope(jnp.asarray(best))[0, 0])) < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("zero", "name"), [("noise", "log_eq4"), ("noise_other", "log_eq5")]
+)
+def test_eq4_and_eq5_are_eq2_with_one_noise_zero(golden, zero, name):
+    case = golden("mix_glml_dml")["y_eq45"]
+    metric = yianilos(case)
+    W = metric.noise
+    metric = dataclasses.replace(metric, **{"noise_other": W, zero: np.zeros_like(W)})
+    got = metric.log_joint(rows(case, "Q"), rows(case, "Y"))
+    np.testing.assert_allclose(got, rows(case, name), rtol=RTOL)
+
+
+def test_eq5_conditional_and_its_hard_form(golden):
+    case = golden("mix_glml_dml")["y_eq45"]
+    metric = yianilos(case)
+    metric = dataclasses.replace(metric, noise_other=np.zeros_like(metric.noise))
+    Q, Y = rows(case, "Q"), rows(case, "Y")
+    soft = metric.log_conditional(Q, Y)
+    np.testing.assert_allclose(soft, rows(case, "log_cond_eq5"), rtol=RTOL)
+    hard = dataclasses.replace(metric, score="vq").pair_score(Q, Y)
+    np.testing.assert_allclose(hard, rows(case, "hard_log_with_posterior"), rtol=RTOL)
+    assert np.all(hard <= soft)
+
+
+def test_normalised_kernel_equals_golden(golden):
+    case = golden("mix_glml_dml")["y_normalised_kernel"]
+    metric = yianilos(golden("mix_glml_dml")["y_eq2_mixture"])
+    got = metric.log_kernel(np.array([[0.5, 0.1]]), np.array([[0.2, -0.4]]))
+    np.testing.assert_allclose(got, case["out"]["log_khat"], rtol=RTOL)
+
+
+def test_argmax_of_each_score_for_one_component(golden):
+    case = golden("mix_glml_dml")["y_argmax_single"]
+    mu, Sigma, Q = arrays(case, "mu", "Sigma", "Q")
+    a, out = case["in"]["alpha"], case["out"]
+    metric = to_metric(proportional(np.ones(1), mu[None], Sigma[None], a))
+    with jax.enable_x64(True):
+        q = jnp.asarray(Q)[None]
+        for name, score in (
+            ("argmax_joint", metric.log_joint),
+            ("argmax_conditional_QgivenY", metric.log_conditional),
+            ("argmax_conditional_QgivenY", metric.log_ratio),
+        ):
+            slope = jax.grad(lambda y, f=score: f(q, y[None])[0])
+            at = slope(jnp.asarray(out[name]))
+            np.testing.assert_allclose(at, 0, atol=1e-10, err_msg=name)
+    best = np.array(out["argmax_joint"])[None]
+    gain = metric.log_joint(Q[None], best) - metric.log_joint(Q[None], Q[None])
+    np.testing.assert_allclose(gain, out["gain_log"], rtol=RTOL)
+
+
+def test_printed_constant_of_erratum_y3_is_rejected(golden):
+    """The printed η is larger by α^{-d} (1-α)^{-d/2}."""
+    case = golden("mix_glml_dml")["y_eq2_mixture"]
+    a, d = case["in"]["alpha"], 2
+    wrong = yianilos(case).log_joint(rows(case, "Q"), rows(case, "Y"))
+    wrong = wrong - d * np.log(a) - d / 2 * np.log(1 - a)
+    assert np.all(np.abs(wrong - rows(case, "log_joint")) > 1)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_all_pairs_equal_the_difference_form(toy, score):
+    metric, X = toy
+    metric = dataclasses.replace(metric, score=score)
+    short = np.tile(np.arange(40), (7, 1))
+    exact = metric.refine(X[:7], X, short)
+    np.testing.assert_allclose(metric.pairwise(X[:7], X), exact, rtol=1e-12, atol=1e-12)
+    one = metric.dissimilarity(X[3], X)
+    np.testing.assert_allclose(one, exact[3], rtol=1e-12, atol=1e-12)
+    rows_form = -metric.pair_score(X[:7], X[:7])
+    np.testing.assert_allclose(rows_form, np.diag(exact), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("score", ["log_ratio"])
+def test_tiles_of_any_size_give_the_same(toy, score):
+    metric, X = toy
+    args = metric._model, score, ()
+    with jax.enable_x64(True):
+        whole = pairwise(*args, jnp.asarray(X), jnp.asarray(X))
+        tiles = pairwise(*args, jnp.asarray(X), jnp.asarray(X), tile=16)
+    np.testing.assert_allclose(tiles, whole, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("score", ["log_ratio", "vq", "kernel"])
+def test_separate_noise_equals_the_stacked_covariance(toy, score):
+    """Against the 2d × 2d normal densities, by scipy."""
+    metric, X = toy
+    other = np.stack([np.diag([0.3, 0.1, 0.2])] * 3)
+    both = dataclasses.replace(metric, noise_other=other, score=score)
+    Q, Y = X[:4], X[4:8]
+
+    def log_mixture(points, means, covs):
+        c = np.exp(metric.log_weights)
+        parts = [
+            [multivariate_normal(m, S).pdf(x) for m, S in zip(means, covs, strict=True)]
+            for x in points
+        ]
+        return c * np.array(parts)
+
+    mu, B, W = metric.means, metric.between, metric.noise
+    S = np.block([[B + W, B], [B, B + other]])
+    pair = log_mixture(np.hstack([Q, Y]), np.hstack([mu, mu]), S)
+    single_q = log_mixture(Q, mu, B + W).sum(1)
+    parts_y = log_mixture(Y, mu, B + other)
+    joint, single_y = pair.sum(1), parts_y.sum(1)
+    best = parts_y.argmax(1)
+    own = [
+        log_mixture(np.hstack([A, A]), np.hstack([mu, mu]), S).sum(1) for A in (Q, Y)
+    ]
+    wanted = {
+        "joint": joint,
+        "conditional": joint / single_y,
+        "log_ratio": joint / single_q / single_y,
+        "vq": pair[np.arange(4), best] / single_y,
+        "kernel": joint / np.sqrt(own[0] * own[1]),
+    }[score]
+    np.testing.assert_allclose(both.pair_score(Q, Y), np.log(wanted), rtol=1e-9)
+    diagonal = np.diag(both.pairwise(Q, Y))
+    np.testing.assert_allclose(diagonal, -np.log(wanted), rtol=1e-9)
+
+
+def test_missing_entries_are_integrated_out(toy):
+    """A NaN entry gives the density of what is left, for every pattern of a pair."""
+    metric, X = toy
+    Q, Y = X[:6].copy(), X[6:12].copy()
+    Q[0, 1] = Q[2, 0] = Q[3, :] = Y[0, 2] = Y[2, 0] = Y[4, 1] = np.nan
+    c = np.exp(metric.log_weights)
+    for q, y, got in zip(Q, Y, metric.log_joint(Q, Y), strict=True):
+        z, total = np.r_[q, y], 0.0
+        o = ~np.isnan(z)
+        for k in range(3):
+            B, W = metric.between[k], metric.noise[k]
+            S = np.block([[B + W, B], [B, B + W]])[np.ix_(o, o)]
+            mean = np.r_[metric.means[k], metric.means[k]][o]
+            total += c[k] * multivariate_normal(mean, S).pdf(z[o])
+        np.testing.assert_allclose(got, np.log(total), rtol=1e-10)
+
+
+@pytest.mark.parametrize("score", ["log_ratio"])
+def test_all_pairs_with_missing_entries_equal_the_rows(toy, score):
+    metric, X = toy
+    Q, P = X[:5].copy(), X[5:12].copy()
+    Q[0, 1] = Q[3, 0] = P[2, 2] = P[4, 0] = np.nan
+    metric = dataclasses.replace(metric, score=score)
+    exact = metric.refine(Q, P, np.tile(np.arange(7), (5, 1)))
+    np.testing.assert_allclose(metric.pairwise(Q, P), exact, rtol=1e-11, atol=1e-11)
+
+
+def test_difference_form_survives_where_the_dot_product_cancels(golden):
+    """α = 1e-10: EQ-2 for close points, against the mean-difference form by hand."""
+    c, mu, Sigma = arrays(golden("mix_glml_dml")["y_eq2_mixture"], "c", "mu", "Sigma")
+    a = 1e-10
+    metric = to_metric(proportional(c, mu, Sigma, a), score="joint")
+    q = np.array([[0.5, 0.1]])
+    delta = 1e-5 * np.array([[0.3, -0.2]])
+    y = q + delta
+    wanted = 0.0
+    for k in range(2):
+        apart = multivariate_normal(np.zeros(2), 2 * a * Sigma[k]).pdf(y - q)
+        middle = multivariate_normal(mu[k], (1 - a / 2) * Sigma[k]).pdf((q + y) / 2)
+        wanted += c[k] * apart * middle
+    exact = -metric.refine(q, y, np.zeros((1, 1), int))[0, 0]
+    # y - q keeps eps/|delta| of its digits; it enters squared, with size |exponent|.
+    np.testing.assert_allclose(exact, np.log(wanted), rtol=1e-9)
+    gemm = -metric.pairwise(q, y)[0, 0]
+    assert abs(gemm - np.log(wanted)) > 10 * abs(exact - np.log(wanted))
+
+
+def test_kernel_recognises_itself_and_the_joint_does_not(toy, golden):
+    metric, X = toy
+    kernel = dataclasses.replace(metric, score="kernel").pairwise(X, X)
+    np.testing.assert_allclose(np.diag(kernel), 0, atol=1e-10)
+    assert np.all(kernel.argmin(1) == np.arange(40))
+    case = golden("mix_glml_dml")["y_mixture_1d"]
+    q, y = np.array([[1.2]]), np.array([[case["out"]["argmax_Y"]]])
+    joint = yianilos(case)
+    assert joint.log_joint(q, y) > joint.log_joint(q, q)
+
+
+def test_kernel_matrix_is_positive_semi_definite(toy):
+    metric, X = toy
+    gram = np.exp(-dataclasses.replace(metric, score="kernel").pairwise(X, X))
+    assert np.linalg.eigvalsh(gram).min() > -40 * np.finfo(float).eps * 40
+
+
+def test_alpha_one_ranks_as_the_gaussian_classifier(golden):
+    """α = 1: Q and Y are independent given the component."""
+    c, mu, Sigma = arrays(golden("mix_glml_dml")["y_eq2_mixture"], "c", "mu", "Sigma")
+    metric = to_metric(proportional(c, mu, Sigma, 1.0))
+    Q, Y = np.array([[0.3, 0.4]]), np.array([[-1.0, 0.7]])
+    wanted = sum(
+        c[k]
+        * multivariate_normal(mu[k], Sigma[k]).pdf(Q[0])
+        * multivariate_normal(mu[k], Sigma[k]).pdf(Y[0])
+        for k in range(2)
+    )
+    np.testing.assert_allclose(metric.log_joint(Q, Y), np.log(wanted), rtol=1e-12)
+
+
+def test_same_probability_is_bayes_rule_with_the_prior_odds(toy):
+    metric, X = toy
+    A, B = X[:5], X[5:10]
+    ratio = np.exp(metric.log_ratio(A, B))
+    for odds in (1.0, 0.25):
+        got = metric.same_probability(A, B, prior_odds=odds)
+        np.testing.assert_allclose(got, ratio * odds / (1 + ratio * odds), rtol=1e-10)
+    with pytest.raises(ValueError, match="prior_odds: wanted a number above 0"):
+        metric.same_probability(A, B, prior_odds=0.0)
+
+
+def test_blended_log_ratio_averages_numerator_and_denominator(toy):
+    metric, X = toy
+    pi = np.array([0.7, 0.3])
+    parts = [
+        dataclasses.replace(
+            metric,
+            log_weights=np.log(c),
+            **{n: getattr(metric, n)[: len(c)] for n in ("means", "between", "noise")},
+        )
+        for c in (np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4]))
+    ]
+    both = PairSimilarity(
+        np.concatenate(
+            [p.log_weights + np.log(w) for p, w in zip(parts, pi, strict=True)]
+        ),
+        *(
+            np.concatenate([getattr(p, n) for p in parts])
+            for n in ("means", "between", "noise")
+        ),
+        blocks=(3, 2),
+    )
+    A, B = X[:5], X[5:10]
+    joint = [np.exp(p.log_joint(A, B)) for p in parts]
+    apart = [np.exp(p.log_marginal(A) + p.log_marginal(B)) for p in parts]
+    wanted = np.log(pi @ np.array(joint)) - np.log(pi @ np.array(apart))
+    np.testing.assert_allclose(both.log_ratio(A, B), wanted, rtol=1e-10)
+    np.testing.assert_allclose(np.diag(-both.pairwise(A, B)), wanted, rtol=1e-9)
+    one = dataclasses.replace(both, blocks=())
+    assert np.max(np.abs(one.log_ratio(A, B) - wanted)) > 1e-3
+
+
+def test_components_of_weight_zero_do_not_count(toy):
+    metric, X = toy
+    with np.errstate(divide="ignore"):
+        c = np.log(np.array([0.0, 0.0, 1.0]))
+    zero = dataclasses.replace(metric, log_weights=c)
+    names = ("means", "between", "noise")
+    last = {n: getattr(metric, n)[2:] for n in names}
+    only = dataclasses.replace(metric, log_weights=np.zeros(1), **last)
+    A = X[:5]
+    np.testing.assert_allclose(zero.pairwise(A, A), only.pairwise(A, A), rtol=1e-12)
+    assert np.all(np.isfinite(zero.log_ratio(A, A)))
+
+
+def test_it_is_a_metric_but_no_distance(toy):
+    metric, X = toy
+    assert isinstance(metric, Metric)
+    assert not metric.is_distance
+    assert metric(X[0], X[1]) == pytest.approx(-metric.log_ratio(X[:1], X[1:2])[0])
+    leaves, tree = jax.tree.flatten(metric)
+    again = jax.tree.unflatten(tree, leaves)
+    assert again.score == metric.score
+
+
+def test_float32_agrees_to_its_precision(toy):
+    metric, X = toy
+    single = jax.tree.map(lambda a: np.asarray(a, np.float32), metric)
+    got = single.pairwise(X.astype(np.float32), X.astype(np.float32))
+    assert got.dtype == np.float32
+    # eps · (|q|² + |y|²)/W-scale: exponents here reach about 1e3.
+    wanted = metric.pairwise(X, X)
+    np.testing.assert_allclose(got, wanted, atol=2e-3, rtol=2e-4)
