@@ -87,12 +87,12 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         metric: Any = None,
-        n_neighbors: int = 5,
+        n_neighbors: Any = 5,
         *,
-        votes: str = "soft",
-        bandwidth: str | float = "loo",
-        prior_weight: str | float = "loo",
-        reject_below: float = 0.0,
+        votes: Any = "soft",
+        bandwidth: Any = "loo",
+        prior_weight: Any = "loo",
+        reject_below: Any = 0.0,
         reject_label: Any = None,
     ) -> None:
         self.metric = metric

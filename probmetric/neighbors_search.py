@@ -78,7 +78,7 @@ def nearest(
 
 
 def nearest_but_own(
-    metric: Metric,
+    metric: Any,
     Q: Float[np.ndarray, "m d"],
     P: Float[np.ndarray, "n d"],
     k: int,
@@ -97,8 +97,11 @@ def nearest_but_own(
         raise ValueError(f"k: wanted 1 to {limit} for {len(P)} points, got {k}")
     if tile < 1:
         raise ValueError(f"tile: wanted at least 1, got {tile}")
+    if Q.shape[1] != P.shape[1]:
+        raise ValueError(
+            f"queries: wanted the points' {P.shape[1]} features, got {Q.shape[1]}"
+        )
     check_dimension(metric, Q, "queries")
-    check_dimension(metric, P, "points")
     if isinstance(metric, Mahalanobis):
         return nearest_linear(metric, Q, P, k, own, tile)
     return nearest_scanned(metric, Q, P, k, own, tile)

@@ -48,3 +48,44 @@ def lca_em_step(pairs, W, sigma2, kappa2=1.0):
     new = np.linalg.lstsq(A, B, rcond=None)[0].T
     residual = np.sum((B - A @ new.T) ** 2)
     return new, (residual + variance) / (p * sum(rows))
+
+
+def sorted_neighbors(L, Q, P, k, *, exclude_self=False):
+    """Neighbours under |L(q - p)|² by a full, stable sort of differences."""
+    D = np.empty((len(Q), len(P)))
+    for i, q in enumerate(Q):
+        for j, p in enumerate(P):
+            D[i, j] = sum(float(np.sum(row * (q - p))) ** 2 for row in L)
+        if exclude_self:
+            D[i, i] = np.inf
+    order = np.argsort(D, 1, kind="stable")[:, :k]
+    return np.take_along_axis(D, order, 1), order
+
+
+def soft_vote_shares(D, y, n_classes, h):
+    """Class shares of weights exp(-(D - min D) / 2h), query by query."""
+    shares = np.zeros((len(D), n_classes))
+    for row, share in zip(D, shares, strict=True):
+        weight = np.exp(-(row - row.min()) / (2 * h))
+        for c in range(n_classes):
+            share[c] = weight[y == c].sum() / weight.sum()
+    return shares
+
+
+def loo_log_score(D, y, n_classes, *, share, h=None, k=None):
+    """Mean log score of each point from the others, averaged over draws D (s, n, n)."""
+    total, n = 0.0, len(y)
+    for i in range(n):
+        others = np.delete(np.arange(n), i)
+        votes = 0.0
+        for s in range(len(D)):
+            row = D[s, i, others]
+            if k is None:
+                one = soft_vote_shares(row[None], y[others], n_classes, h[s])[0]
+            else:
+                near = others[np.argsort(row, kind="stable")[:k]]
+                one = np.bincount(y[near], minlength=n_classes) / k
+            votes = votes + one / len(D)
+        prior = np.mean(y[others] == y[i])
+        total += np.log((1 - share) * votes[y[i]] + share * prior) / n
+    return total

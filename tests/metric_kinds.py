@@ -1,0 +1,103 @@
+"""One small metric of every kind, on three features, for tests that hold for all."""
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from probmetric import metric as kinds
+from probmetric.metric import (
+    ClassDistribution,
+    Link,
+    LocalFisher,
+    LocalMahalanobis,
+    Mahalanobis,
+    PairSimilarity,
+)
+from probmetric.metric._class_densities import ClassDensities
+
+D = 3
+
+
+def _mahalanobis(rng):
+    return Mahalanobis(rng.normal(size=(2, D)), Link(np.array(0.1), np.array(0.5)))
+
+
+def _densities(rng):
+    factor = np.tril(rng.normal(size=(2, 1, D, D)), -1) * 0.3 + np.eye(D)
+    return ClassDensities(
+        np.log(np.full(2, 0.5)),
+        np.zeros((2, 1)),
+        2 * rng.normal(size=(2, 1, D)),
+        factor,
+        np.zeros((2, 1)),
+    )
+
+
+def _local_mahalanobis(rng):
+    frame = np.eye(D) + 0.1 * rng.normal(size=(D, D))
+    return LocalMahalanobis(_densities(rng), frame, np.zeros(D), np.array(0.5))
+
+
+def _pair_similarity(rng):
+    A = rng.normal(size=(2, D, D))
+    return PairSimilarity(
+        np.log(np.array([0.4, 0.6])),
+        2 * rng.normal(size=(2, D)),
+        A @ np.swapaxes(A, 1, 2) + np.eye(D),
+        np.broadcast_to(0.3 * np.eye(D), (2, D, D)).copy(),
+    )
+
+
+def _class_parts(rng):
+    return (
+        rng.normal(size=(2, D)),
+        np.log(np.full((3, 2), 1 / 6)),
+        2 * rng.normal(size=(3, 2, 2)),
+        np.broadcast_to(np.eye(2), (3, 1, 2, 2)).copy(),
+    )
+
+
+BUILDERS = {
+    "Mahalanobis": _mahalanobis,
+    "LocalMahalanobis": _local_mahalanobis,
+    "PairSimilarity": _pair_similarity,
+    "ClassDistribution": lambda rng: ClassDistribution(*_class_parts(rng)),
+    "LocalFisher": lambda rng: LocalFisher(*_class_parts(rng)),
+}
+
+NAMES = sorted(
+    name
+    for name in kinds.__all__
+    if name != "Metric" and hasattr(getattr(kinds, name), "pairwise")
+)
+
+
+def build(name, seed=0):
+    """Return a metric of a kind; a kind without a builder is an error by name."""
+    if name not in BUILDERS:
+        raise KeyError(f"tests/metric_kinds.py builds no {name}: add it to BUILDERS")
+    return BUILDERS[name](np.random.default_rng(seed))
+
+
+def largest_intermediate(function, *args):
+    """Return the number of elements of the largest value that a trace computes."""
+
+    def inner(value):
+        if isinstance(value, ClosedJaxpr):
+            yield value.jaxpr
+        elif isinstance(value, Jaxpr):
+            yield value
+        elif isinstance(value, tuple | list):
+            for item in value:
+                yield from inner(item)
+
+    def walk(jaxpr):
+        for equation in jaxpr.eqns:
+            for out in equation.outvars:
+                yield int(np.prod(out.aval.shape))
+            for value in equation.params.values():
+                for part in inner(value):
+                    yield from walk(part)
+
+    with jax.enable_x64(True):
+        return max(walk(jax.make_jaxpr(function)(*args).jaxpr))

@@ -1,0 +1,188 @@
+"""What every kind of metric promises, and what a Mahalanobis metric promises more."""
+
+import pickle
+from dataclasses import FrozenInstanceError, fields
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.neighbors import NearestNeighbors
+
+from probmetric.metric import Mahalanobis, Metric
+from probmetric.neighbors import nearest
+from tests.metric_kinds import NAMES, build
+
+EPS = np.finfo(float).eps
+every_kind = pytest.mark.parametrize("name", NAMES)
+every_distance = pytest.mark.parametrize(
+    "name", [name for name in NAMES if build(name).is_distance]
+)
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(1).normal(size=(30, 3))
+
+
+@every_kind
+def test_a_kind_has_the_interface(name):
+    assert isinstance(build(name), Metric)
+
+
+@every_kind
+def test_a_kind_is_immutable(name):
+    metric = build(name)
+    with pytest.raises(FrozenInstanceError):
+        setattr(metric, fields(metric)[0].name, None)
+
+
+@every_kind
+def test_a_kind_is_a_pytree_of_its_arrays(name, X):
+    metric = build(name)
+    leaves, structure = jax.tree.flatten(metric)
+    assert all(isinstance(leaf, np.ndarray | float) for leaf in leaves)
+    again = jax.tree.unflatten(structure, leaves)
+    np.testing.assert_array_equal(again.pairwise(X, X), metric.pairwise(X, X))
+
+
+@every_kind
+def test_a_kind_survives_pickling(name, X):
+    metric = build(name)
+    again = pickle.loads(pickle.dumps(metric))
+    np.testing.assert_array_equal(again.pairwise(X, X), metric.pairwise(X, X))
+
+
+@every_kind
+def test_pairwise_holds_the_dissimilarities_of_each_query(name, X):
+    metric = build(name)
+    rows = np.stack([metric.dissimilarity(q, X) for q in X[:3]])
+    np.testing.assert_allclose(metric.pairwise(X[:3], X), rows, rtol=1e-9, atol=1e-9)
+
+
+@every_kind
+def test_numpy_float64_gives_numpy_float64(name, X):
+    D = build(name).pairwise(X, X)
+    assert isinstance(D, np.ndarray)
+    assert D.dtype == np.float64
+
+
+@every_kind
+def test_jit_changes_nothing(name, X, x64):
+    metric = build(name)
+    compiled = jax.jit(lambda m, q, p: m.pairwise(q, p))(metric, X, X)
+    np.testing.assert_allclose(compiled, metric.pairwise(X, X), rtol=1e-10, atol=1e-10)
+
+
+@every_kind
+def test_neighbours_are_those_of_a_full_sort(name, X):
+    metric, k = build(name), 6
+    rows = np.stack([metric.dissimilarity(q, X) for q in X[:3]])
+    order = np.argsort(rows, 1, kind="stable")[:, :k]
+    D, index = nearest(metric, X[:3], X, k, tile=8)
+    np.testing.assert_array_equal(index, order)
+    np.testing.assert_allclose(
+        D, np.take_along_axis(rows, order, 1), rtol=1e-9, atol=1e-9
+    )
+
+
+@every_kind
+def test_only_a_distance_offers_a_distance(name):
+    metric = build(name)
+    assert hasattr(metric, "distance") == metric.is_distance
+
+
+@every_kind
+def test_symmetry_is_as_declared(name, X):
+    metric = build(name)
+    if metric.symmetric:
+        D = metric.pairwise(X, X)
+        np.testing.assert_allclose(D, D.T, rtol=1e-12, atol=1e-12)
+    else:
+        assert not metric.is_distance
+
+
+@every_distance
+def test_equal_points_are_at_distance_zero(name, X):
+    np.testing.assert_array_equal(build(name).distance(X, X), 0.0)
+
+
+@every_distance
+def test_the_triangle_inequality_holds_in_all_triples(name, X):
+    metric = build(name)
+    n = len(X)
+    i, j = np.divmod(np.arange(n * n), n)
+    D = np.asarray(metric.distance(X[i], X[j])).reshape(n, n)
+    excess = D[:, None, :] - (D[:, :, None] + D[None, :, :])
+    assert excess.max() <= 100 * EPS * D.max()
+
+
+# --- Mahalanobis, on numbers nobody chose ---------------------------------------------
+
+number = st.floats(-1e3, 1e3, allow_subnormal=False, width=64)
+factor = arrays(np.float64, (2, 3), elements=number)
+three = arrays(np.float64, (3, 3), elements=number)
+exhaust = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+
+
+def rounding(L, points):
+    """Bound on the rounding of a distance: 64 eps ‖L‖ Σ‖x‖."""
+    return 64 * EPS * np.linalg.norm(L) * np.linalg.norm(points, axis=1).sum()
+
+
+@exhaust
+@given(factor, three)
+def test_mahalanobis_is_a_pseudo_metric(L, points):
+    metric, (a, b, c) = Mahalanobis(L), points[:, None]
+    ab, bc, ac = metric.distance(a, b), metric.distance(b, c), metric.distance(a, c)
+    assert metric.distance(a, a) == 0
+    assert ab >= 0
+    assert ab == metric.distance(b, a)
+    assert ac <= ab + bc + rounding(L, points)
+
+
+@exhaust
+@given(factor, three)
+def test_the_distance_is_euclids_between_images(L, points):
+    metric, (a, b, _) = Mahalanobis(L), points[:, None]
+    euclid = np.linalg.norm(metric.transform(a) - metric.transform(b), axis=-1)
+    np.testing.assert_allclose(
+        metric.distance(a, b), euclid, rtol=0, atol=rounding(L, points)
+    )
+
+
+@exhaust
+@given(factor, arrays(np.float64, (12, 3), elements=number))
+def test_neighbour_distances_are_scikit_learns(L, points):
+    k = 4
+    D, _ = nearest(Mahalanobis(L), points, points, k)
+    Z = points @ L.T
+    # The tree takes differences; brute force would cancel for close points.
+    far, _ = NearestNeighbors(algorithm="kd_tree").fit(Z).kneighbors(Z, k)
+    np.testing.assert_allclose(np.sqrt(D), far, rtol=1e-9, atol=rounding(L, points))
+
+
+def test_neighbours_are_scikit_learns_brute_force_ones(X):
+    metric = build("Mahalanobis")
+    D, index = nearest(metric, X[:10], X, 5)
+    search = NearestNeighbors(
+        algorithm="brute", metric="mahalanobis", metric_params={"VI": metric.matrix}
+    )
+    far, found = search.fit(X).kneighbors(X[:10], 5)
+    np.testing.assert_array_equal(index, found)
+    np.testing.assert_allclose(np.sqrt(D), far, rtol=0, atol=1e-7)
+
+
+def test_rescaling_a_feature_and_its_column_changes_no_neighbour(X):
+    metric = build("Mahalanobis")
+    scale = np.array([1e3, 1.0, 1e-3])
+    _, index = nearest(metric, X, X, 5)
+    _, again = nearest(Mahalanobis(metric.factor / scale), X * scale, X * scale, 5)
+    np.testing.assert_array_equal(index, again)
+
+
+def test_same_probability_needs_a_link(X):
+    with pytest.raises(ValueError, match="link"):
+        Mahalanobis(np.eye(3)).same_probability(X[0], X[1])
