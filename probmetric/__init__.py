@@ -1,1 +1,96 @@
-"""Distances learned from data as probability models."""
+"""Distances learned from data as probability models.
+
+The public names, each found in its module on first use: importing the package loads
+neither JAX nor NumPy and changes no configuration.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from probmetric import datasets as datasets
+    from probmetric import plots as plots
+    from probmetric.estimators.eig_dml import EigDML as EigDML
+    from probmetric.estimators.lca import LCA as LCA
+    from probmetric.estimators.lca_classifier import LCAClassifier as LCAClassifier
+    from probmetric.estimators.lda import LDA as LDA
+    from probmetric.estimators.lda import RCA as RCA
+    from probmetric.estimators.mds import ClassicalMDS as ClassicalMDS
+    from probmetric.estimators.pair_lda import PairLDA as PairLDA
+    from probmetric.evaluation import evaluate as evaluate
+    from probmetric.inference.agreement import compare as compare
+    from probmetric.inference.sampling import sample as sample
+    from probmetric.metric import ClassDistribution as ClassDistribution
+    from probmetric.metric import LocalMahalanobis as LocalMahalanobis
+    from probmetric.metric import Mahalanobis as Mahalanobis
+    from probmetric.metric import PairSimilarity as PairSimilarity
+    from probmetric.neighbors import KNeighborsClassifier as KNeighborsClassifier
+    from probmetric.neighbors import nearest as nearest
+    from probmetric.posterior import PosteriorMetric as PosteriorMetric
+    from probmetric.registry import MODELS as MODELS
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LCA",
+    "LDA",
+    "MODELS",
+    "RCA",
+    "ClassDistribution",
+    "ClassicalMDS",
+    "EigDML",
+    "KNeighborsClassifier",
+    "LCAClassifier",
+    "LocalMahalanobis",
+    "Mahalanobis",
+    "PairLDA",
+    "PairSimilarity",
+    "PosteriorMetric",
+    "__version__",
+    "compare",
+    "datasets",
+    "evaluate",
+    "nearest",
+    "plots",
+    "sample",
+]
+
+# Name -> module that holds it; a module stands for itself.
+_HOME = {
+    "ClassDistribution": "probmetric.metric",
+    "ClassicalMDS": "probmetric.estimators.mds",
+    "EigDML": "probmetric.estimators.eig_dml",
+    "KNeighborsClassifier": "probmetric.neighbors",
+    "LCA": "probmetric.estimators.lca",
+    "LCAClassifier": "probmetric.estimators.lca_classifier",
+    "LDA": "probmetric.estimators.lda",
+    "LocalMahalanobis": "probmetric.metric",
+    "MODELS": "probmetric.registry",
+    "Mahalanobis": "probmetric.metric",
+    "PairLDA": "probmetric.estimators.pair_lda",
+    "PairSimilarity": "probmetric.metric",
+    "PosteriorMetric": "probmetric.posterior",
+    "RCA": "probmetric.estimators.lda",
+    "compare": "probmetric.inference.agreement",
+    "datasets": "probmetric.datasets",
+    "evaluate": "probmetric.evaluation",
+    "nearest": "probmetric.neighbors",
+    "plots": "probmetric.plots",
+    "sample": "probmetric.inference.sampling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module that holds a public name, once."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'probmetric' has no attribute {name!r}")
+    home = _HOME[name]
+    module = import_module(home)
+    value = module if home == f"probmetric.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *__all__})
