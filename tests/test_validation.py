@@ -1,0 +1,166 @@
+"""``validate`` counts claims, and cannot be made to say yes by weakness."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from probmetric.data import Labelled, Points
+from probmetric.inference.checks import Check, Problem
+from probmetric.metric import Mahalanobis
+from probmetric.registry import MODELS, ModelSpec
+from probmetric.validation import validate
+
+
+def draws(loc, n, seed=0):
+    x = np.random.default_rng(seed).normal(loc, size=(4, n))
+    return xr.Dataset({"x": (("chain", "draw"), x)})
+
+
+CALLS = []
+
+
+def reference_mean(problem):
+    CALLS.append(problem.name)
+    return {"mean": problem.data.X.mean(0)}
+
+
+MEAN = Check(
+    "the mean is the sum over n",
+    "exact",
+    reference_mean,
+    lambda problem: {"mean": problem.data.X.sum(0) / len(problem.data.X)},
+    {
+        "over n - 1": lambda p: {"mean": p.data.X.sum(0) / (len(p.data.X) - 1)},
+        "the sum": lambda p: {"mean": p.data.X.sum(0)},
+    },
+)
+WRONG = Check("wrong", "exact", reference_mean, lambda p: {"mean": p.data.X.sum(0)},
+              {"c": lambda p: {"mean": p.data.X.sum(0)}})  # fmt: skip
+TOOTHLESS = Check("toothless", "exact", reference_mean, reference_mean,
+                  {"not wrong at all": reference_mean})  # fmt: skip
+WEAK = Check("weak", "exact", lambda p: {"x": 0.0}, lambda p: draws(0, 100),
+             {"c": lambda p: draws(9, 3000)}, layer="sampling", slow=True)  # fmt: skip
+CLOSE = Check("close", "approximate", lambda p: draws(0, 3000),
+              lambda p: draws(0.05, 3000, 1), bound=0.3)  # fmt: skip
+FAR = Check("far", "approximate", lambda p: draws(0, 3000),
+            lambda p: draws(0.9, 3000, 1), bound=0.3)  # fmt: skip
+
+DATA = Points(np.arange(1.0, 9.0).reshape(4, 2))
+
+
+def test_all_agreeing_and_within_exits_with_zero():
+    found = validate([MEAN, CLOSE], DATA)
+    assert (found.verdict, found.exit_code) == ("agree", 0)
+
+
+@pytest.mark.parametrize(
+    "checks, verdict",
+    [
+        ([MEAN, WRONG], "disagree"),
+        ([MEAN, WEAK], "inconclusive"),
+        ([MEAN, FAR], "disagree"),
+        ([WRONG, WEAK], "disagree"),
+    ],
+)
+def test_anything_less_exits_with_one(checks, verdict):
+    found = validate(checks, DATA)
+    assert (found.verdict, found.exit_code) == (verdict, 1)
+
+
+def test_the_line_names_both_counts():
+    assert str(validate([MEAN, WRONG, WEAK, CLOSE], DATA)) == (
+        "checks: 1 of 3 exact claims agree; 1 of 1 approximations within their bound; "
+        "1 inconclusive: disagree"
+    )
+
+
+def test_an_approximation_never_counts_as_agreement():
+    counts = validate([CLOSE], DATA).counts
+    assert (counts.exact, counts.agree, counts.within) == (0, 0, 1)
+
+
+def test_every_negative_control_is_judged_against_one_reference():
+    CALLS.clear()
+    found = validate([MEAN], DATA, break_=True)
+    assert CALLS == ["data"]
+    assert (found.counts.controls, found.counts.rejected) == (2, 2)
+    assert (found.verdict, found.exit_code) == ("rejected", 1)
+    assert str(found) == "checks: 2 of 2 wrong claims rejected: rejected"
+
+
+def test_a_control_that_gets_through_is_missed_and_exits_with_zero():
+    found = validate([MEAN, TOOTHLESS], DATA, break_=True)
+    assert (found.verdict, found.exit_code) == ("missed", 0)
+
+
+def test_quick_leaves_out_slow_checks():
+    assert len(validate([MEAN, WEAK], DATA, quick=True).judgements) == 1
+
+
+def test_the_table_has_a_row_an_entry_and_the_summary_a_row_a_check():
+    found = validate([MEAN, CLOSE], DATA)
+    table, summary = found.to_dataframe(), found.summary()
+    assert table["check"].tolist() == [MEAN.name, "close", "close"]
+    assert {"z", "detectable", "khat", "verdict", "layer"} <= set(table.columns)
+    assert summary["verdict"].tolist() == ["agree", "within"]
+    assert (summary["seconds"] > 0).all()
+
+
+def toy(seed):
+    X = np.random.default_rng(seed).normal(size=(5, 2))
+    return Problem(f"toy {seed}", None, Points(X))
+
+
+SPEC = ModelSpec(
+    name="mean",
+    data_kind=Points,
+    params=tuple,
+    model=None,
+    simulate=None,
+    fit=lambda data: None,
+    to_metric=lambda params: None,
+    metric_kind=Mahalanobis,
+    toy=toy,
+    invariants={},
+    checks=(MEAN,),
+    from_labels=lambda X, y: Problem("labelled", None, Points(X)),
+    summary="",
+)
+
+
+def problems_of(found):
+    return [j.problem for j in found.judgements]
+
+
+def test_a_registered_model_is_checked_on_two_simulated_problems_by_its_name(
+    monkeypatch,
+):
+    monkeypatch.setitem(MODELS, "mean", SPEC)
+    assert problems_of(validate("mean", seed=3)) == ["toy 3", "toy 4"]
+    assert problems_of(validate("mean", seed=3, quick=True)) == ["toy 3"]
+
+
+def test_data_may_be_problems_or_labelled():
+    labelled = Labelled(DATA.X, np.array([0, 1, 0, 1]))
+    assert problems_of(validate(SPEC, labelled)) == ["labelled"]
+    assert problems_of(validate(SPEC, toy(7))) == ["toy 7"]
+    assert problems_of(validate(SPEC, [toy(1), toy(2)])) == ["toy 1", "toy 2"]
+
+
+def test_a_bar_names_the_check(capfd):
+    validate([MEAN], DATA, progress=True)
+    assert "validate checks" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: validate("no such model"), "model: wanted one of"),
+        (lambda: validate([], DATA), "model: wanted at least one check"),
+        (lambda: validate([WEAK], DATA, quick=True), "model: wanted at least one"),
+        (lambda: validate(SPEC, DATA), "data: wanted a Problem or Labelled"),
+    ],
+)
+def test_bad_input_is_refused_by_the_name_of_its_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
