@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from probmetric.data import Pairs
+from probmetric.inference import lca_checks, lca_problems
 from probmetric.inference.checks import Check, Problem
+from probmetric.metric import Mahalanobis
+from probmetric.models import lca as lca_model
 
 __all__ = ["MODELS", "ModelSpec"]
 
@@ -30,7 +34,8 @@ class ModelSpec:
     simulate : callable or None
         ``simulate(key, params, data) -> data`` with fresh labels or observations.
     fit : callable
-        ``fit(data, ...) -> Fit``: the default closed form.
+        ``fit(problem) -> Fit``: the default closed form on the problem's data, prior
+        and options, started as a user's fit would be (not at ``problem.params``).
     to_metric : callable
         ``to_metric(params) -> Metric``.
     metric_kind : type
@@ -54,7 +59,7 @@ class ModelSpec:
     params: type
     model: Callable[..., None] | None
     simulate: Callable[..., Any] | None
-    fit: Callable[..., Any]
+    fit: Callable[[Problem], Any]
     to_metric: Callable[[Any], Any]
     metric_kind: type
     toy: Callable[[int], Problem]
@@ -64,4 +69,20 @@ class ModelSpec:
     summary: str
 
 
-MODELS: dict[str, ModelSpec] = {}
+MODELS: dict[str, ModelSpec] = {
+    "lca": ModelSpec(
+        name="lca",
+        data_kind=Pairs,
+        params=lca_model.LCAParams,
+        model=lca_model.lca,
+        simulate=lca_model.simulate,
+        fit=lca_problems.fit_problem,
+        to_metric=lca_model.to_metric,
+        metric_kind=Mahalanobis,
+        toy=lca_problems.toy,
+        invariants=lca_problems.invariants,
+        checks=lca_checks.CHECKS,
+        from_labels=lca_problems.from_labels,
+        summary="pairs that coincide: a Mahalanobis metric with P(same)",
+    ),
+}

@@ -13,7 +13,7 @@ Mixture: k-means inside each class, then a few EM steps.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +21,7 @@ import scipy.linalg
 from jaxtyping import Float
 from sklearn.cluster import KMeans
 
-from probmetric.data import Labelled, weights
+from probmetric.data import Labelled
 from probmetric.inference.dca_gm_em import EMData, EMPrior, em_steps
 from probmetric.models.dca_gm import DCAGMParams
 
@@ -40,7 +40,7 @@ def check_labelled(data: Labelled, n_latent: int) -> int:
         Without labels, with codes that are not 0..C-1, with one class, with values
         that are not finite, with negative weights, or for n_latent outside 1..d.
     """
-    X, w = np.asarray(data.X), np.asarray(weights(data))
+    X, w = np.asarray(data.X), _host_weights(data)
     if data.y is None:
         raise ValueError("data: wanted labels y, got y=None")
     codes = np.unique(np.asarray(data.y))
@@ -70,7 +70,7 @@ def lda_rca(
     is positive. A constant feature gets the weight 0.
     """
     X, y = np.asarray(data.X, float), np.asarray(data.y)
-    w = np.asarray(weights(data), float)
+    w = _host_weights(data)
     w = w / w.sum()
     share = np.bincount(y, w)
     means = np.stack([np.bincount(y, w * x) / share for x in X.T], 1)
@@ -104,7 +104,7 @@ def start(
     n_latent: int,
     *,
     n_gaussians: int | Sequence[int] = 3,
-    covariance: Literal["class", "component"] = "class",
+    covariance: str = "class",
     n_em: int = 10,
     seed: int = 0,
 ) -> tuple[DCAGMParams, EMPrior]:
@@ -132,7 +132,7 @@ def start(
     n_classes = check_labelled(data, n_latent)
     wanted = _counts(n_gaussians, n_classes)
     X, y = np.asarray(data.X, float), np.asarray(data.y)
-    w = np.asarray(weights(data), float)
+    w = _host_weights(data)
     A = lda_rca(data, n_latent)
     Y = X @ A.T
     spread = float(np.trace(np.atleast_2d(np.cov(Y.T, aweights=w, ddof=0)))) / n_latent
@@ -165,6 +165,11 @@ def start(
     )
     em = EMData(jnp.asarray(Y, dtype), jnp.asarray(y), jnp.asarray(w, dtype), prior)
     return em_steps(params, em, n_em), prior
+
+
+def _host_weights(data: Labelled) -> Float[np.ndarray, "n"]:
+    """Return the data weights as NumPy float64, one where none were given."""
+    return np.ones(len(data.X)) if data.w is None else np.asarray(data.w, float)
 
 
 def _counts(n_gaussians: Any, n_classes: int) -> list[int]:

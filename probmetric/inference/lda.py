@@ -165,7 +165,7 @@ def _root(within: np.ndarray) -> np.ndarray:
         raise ValueError(singular) from error
     # Relative to each feature's own scale: pivots are conditional variances.
     pivots = np.diag(root) ** 2 / np.diag(within)
-    if pivots.min() <= 10 * d * np.finfo(root.dtype).eps:
+    if pivots.min() <= 10 * d * np.finfo(within.dtype).eps:
         raise ValueError(singular)
     return root
 

@@ -49,6 +49,7 @@ __all__ = [
     "corrected_squares",
     "embed_new",
     "fit",
+    "linear_map",
     "to_metric",
 ]
 
@@ -194,6 +195,17 @@ def fit(
 def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "m k"]:
     """Place objects at (corrected) squared dissimilarities from the references."""
     return params.offset + (params.self_terms - squares) @ params.coefficients.T
+
+
+def linear_map(
+    params: MDSParams, references: Float[Array, "m d"]
+) -> Float[np.ndarray, "k d"]:
+    """Return the linear map that Eq. (3) is, where d is Euclid's distance.
+
+    The rows of ``coefficients`` sum to zero, so that of -‖z - z_i‖² only the term
+    2 zᵀz_i moves with the new point z. ``references`` (m, d) may be centred anywhere.
+    """
+    return 2 * np.asarray(params.coefficients) @ np.asarray(references)
 
 
 def to_metric(params: MDSParams) -> Mahalanobis:

@@ -36,7 +36,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, eigh
 
-from probmetric.data import Pairs
+from probmetric.data import Labelled, Pairs
+from probmetric.inference.pair_lda_moments import second_moments
 from probmetric.inference.results import Fit, Result
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
@@ -47,7 +48,6 @@ __all__ = [
     "Weighting",
     "alpha_min",
     "fit",
-    "second_moments",
     "to_metric",
 ]
 
@@ -72,31 +72,6 @@ class PairLDAParams(NamedTuple):
     factor: Float[Array, "k d"]
     values: Float[Array, "k"]
     negative_share: float = 0.0
-
-
-def second_moments(
-    data: Pairs,
-) -> tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "d d"]]:
-    """Return C̄ and F̄, weighted means of δδᵀ over close and over far pairs.
-
-    Raises
-    ------
-    ValueError
-        When there is no close or no far pair of positive weight.
-    """
-    X = np.asarray(data.X)
-    delta = X[np.asarray(data.i)] - X[np.asarray(data.j)]
-    w = np.ones(len(delta), X.dtype) if data.w is None else np.asarray(data.w)
-    same = np.asarray(data.y) == 1
-    total = [float(w[same].sum()), float(w[~same].sum())]
-    if min(total) <= 0:
-        raise ValueError(
-            "y: wanted at least one close (1) and one far (0) pair of positive "
-            f"weight, got total weights {total[0]:g} and {total[1]:g}"
-        )
-    close = (delta[same] * w[same, None]).T @ delta[same] / total[0]
-    far = (delta[~same] * w[~same, None]).T @ delta[~same] / total[1]
-    return close, far
 
 
 def alpha_min(close: Float[Array, "d d"], far: Float[Array, "d d"]) -> float:
@@ -166,7 +141,7 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
 
 
 def fit(
-    data: Pairs,
+    data: Pairs | Labelled,
     n_components: int | None = None,
     *,
     method: Method = "generalized",
@@ -177,8 +152,8 @@ def fit(
 
     Parameters
     ----------
-    data : Pairs
-        y = 1 for close, 0 for far pairs.
+    data : Pairs or Labelled
+        y = 1 for close, 0 for far pairs; or class codes, and all pairs are meant.
     n_components : int, optional
         k, 1 to d: at most so many rows; fewer where M has fewer positive directions.
     method : {"generalized", "kissme", "rca", "notes"}

@@ -1,11 +1,18 @@
 """``nuts``: several chains, block after block of the compiled kernel."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from probmetric.inference.sampling_checkpoint import (
+    describe,
+    open_folder,
+    read_blocks,
+    write_block,
+)
 from probmetric.inference.sampling_kernel import Settings, block, init
 from probmetric.inference.sampling_report import progress_bar, warn_of_trouble
 from probmetric.inference.sampling_target import (
@@ -38,6 +45,8 @@ def nuts(
     dtype: str = "float64",
     progress: bool | None = None,
     warn: bool = True,
+    checkpoint: "str | Path | None" = None,
+    resume: bool = False,
 ) -> Draws:
     """Sample a target by the No-U-Turn sampler.
 
@@ -78,6 +87,11 @@ def nuts(
         Default: in terminals and notebooks.
     warn : bool, default=True
         Warn (``SamplingWarning``) of divergences, R-hat and effective sample size.
+    checkpoint : path, optional
+        Folder in which every finished block is kept, one file each.
+    resume : bool, default=False
+        Go on from the blocks in ``checkpoint``, to the draws that the run would have
+        given had it not been stopped.
 
     Returns
     -------
@@ -86,7 +100,8 @@ def nuts(
     Raises
     ------
     ValueError
-        Sizes below 1, or no starting point of finite density.
+        Sizes below 1, no starting point of finite density, or a checkpoint that
+        holds blocks of another run (or of any, without ``resume``).
     """
     gaussian = isinstance(start, Gaussian)
     if n_warmup is None:
@@ -105,23 +120,31 @@ def nuts(
         not gaussian if adapt_mass is None else adapt_mass,
         thin,
     )
-    kept: list[Any] = []
+    if resume and checkpoint is None:
+        raise ValueError("checkpoint: wanted a folder to resume from, got None")
+    folder = None if checkpoint is None else open_folder(checkpoint, resume)
+    kept: list[tuple[Any, Any]] = []
+    done, run = 0, ""
     with jax.enable_x64(is_double(dtype)):
         data, start = cast(data, dtype), cast(start, dtype)
         keys = jax.random.split(jax.random.key(seed), n_chains)
         state = init(target, settings, keys, start, data)
         _check_start(state)
         plan = _plan(-(-n_warmup // thin), n_draws, block_size)
-        for n, keep in progress_bar(plan, "nuts", progress):
-            state, values, statistics = block(
+        if folder is not None:
+            run = describe(
+                target, settings, (data, start), seed=seed, dtype=dtype, plan=plan
+            )
+            done, state, kept = read_blocks(folder, run, state)
+        for index in progress_bar(range(done, len(plan)), "nuts", progress):
+            n, keep = plan[index]
+            state, *rows = block(
                 target, settings, block_size, state, n, data, vectorized
             )
-            if keep:
-                kept.append(
-                    jax.tree.map(
-                        lambda a, n=n: np.asarray(a)[:, :n], (values, statistics)
-                    )
-                )
+            cut = jax.tree.map(lambda a, n=n: np.asarray(a)[:, :n], tuple(rows))
+            kept += [cut] if keep else []
+            if folder is not None:
+                write_block(folder, index, run, state, *(cut if keep else ({}, {})))
     values, statistics = jax.tree.map(lambda *a: np.concatenate(a, 1), *kept)
     if warn:
         warn_of_trouble(values, statistics)

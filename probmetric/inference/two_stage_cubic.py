@@ -61,7 +61,7 @@ def best_root(
     at_left = jnp.polyval(cubic, left)
     crosses = at_left * jnp.polyval(cubic, right) <= 0
 
-    def halve(_: int, bracket: Any) -> Any:
+    def halve(_: Any, bracket: Any) -> Any:
         a, b = bracket
         middle = (a + b) / 2
         same = jnp.sign(jnp.polyval(cubic, middle)) == jnp.sign(at_left)

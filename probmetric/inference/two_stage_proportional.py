@@ -86,7 +86,7 @@ def proportional_m_step(
     def objective(t: Any, b: Any, w: Any) -> Any:
         return -0.5 * (D_R * jnp.log1p(-t) + D_N * jnp.log(t) + b / (1 - t) + w / t)
 
-    def sweep(_: int, state: Any) -> Any:
+    def sweep(_: Any, state: Any) -> Any:
         _, a = state
         total = between / (1 - a) + within / a + pull
         total = total / (mass + instances + extra)[:, None, None]

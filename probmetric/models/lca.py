@@ -26,7 +26,6 @@ import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
-from jax.core import Tracer
 from jaxtyping import Float
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
@@ -174,7 +173,7 @@ def _sample_W(prior: "LCAPrior | dist.Distribution") -> Any:
     lam = prior.lam
     if isinstance(lam, dist.Distribution):
         lam = numpyro.sample("lam", lam)
-    elif not isinstance(lam, Tracer) and lam == 0:
+    elif not isinstance(lam, jax.Array) and lam == 0:
         flat = dist.ImproperUniform(constraints.real, (), prior.mean.shape)
         return numpyro.sample("W", flat)
     scale = prior.c / jnp.sqrt(lam)
@@ -182,7 +181,7 @@ def _sample_W(prior: "LCAPrior | dist.Distribution") -> Any:
 
 
 def _sample_log_sigma2(loc: Any, scale: Any) -> Any:
-    if not isinstance(scale, Tracer) and jnp.isinf(scale):
+    if not isinstance(scale, jax.Array) and scale == float("inf"):
         return numpyro.sample(
             "log_sigma2", dist.ImproperUniform(constraints.real, (), ())
         )
@@ -222,6 +221,8 @@ def lca(
         Size of a random subsample of pairs, for SVI. Not for MCMC, which would
         keep one subsample for ever.
     """
+    # Plate indices are traced under some handlers; NumPy cannot be indexed by them.
+    pairs = jax.tree.map(jnp.asarray, pairs)
     W = _sample_W(prior)
     p = W.shape[0]
     per_anchor = jnp.ndim(kappa2) > 0
@@ -235,8 +236,7 @@ def lca(
         numpyro.deterministic("b", 0.5 * p * jnp.log1p(2 * sigma2 / kappa2))
     numpyro.deterministic("sigma2", sigma2)
     with numpyro.plate("pair", len(pairs.i), subsample_size=batch) as chosen:
-        X: Any = jnp.asarray(pairs.X)
-        a, b = X[pairs.i[chosen]], X[pairs.j[chosen]]
+        a, b = pairs.X[pairs.i[chosen]], pairs.X[pairs.j[chosen]]
         k2 = (
             kappa2
             if pairs.anchor is None or not per_anchor
@@ -248,7 +248,7 @@ def lca(
             z_prime = numpyro.sample("z_prime", dist.Normal(b @ W.T, sd).to_event(1))
             log_p = -0.5 * jnp.sum((z - z_prime) ** 2, -1) / k2
         else:
-            squared = jnp.sum(((a - b) @ W.T) ** 2, -1)
+            squared = jnp.sum((jnp.subtract(a, b) @ W.T) ** 2, -1)
             log_p = -coincidence_exponent(squared, sigma2, k2, p)
         numpyro.sample(
             "y",

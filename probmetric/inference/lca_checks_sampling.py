@@ -1,0 +1,325 @@
+"""LCA's claims against sampling: latent posterior, marginalisation, approximations.
+
+What is exact must agree by ``compare``. Laplace and the variational guide are
+approximations: their distance from NUTS is reported against a bound.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import xarray as xr
+from numpyro import handlers
+from numpyro.infer import SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoDelta
+from numpyro.infer.initialization import init_to_value
+
+from probmetric.data import Pairs
+from probmetric.inference import lca as closed_form
+from probmetric.inference.checks import Check, Problem
+from probmetric.inference.lca_checks_posterior import (
+    posterior_estimate,
+    posterior_with_a_flipped_sign,
+    some_pairs,
+)
+from probmetric.inference.lca_laplace import laplace as lca_laplace
+from probmetric.inference.lca_laplace import laplace_draws
+from probmetric.inference.lca_target import TARGET, start, target_data
+from probmetric.inference.sampling_laplace import laplace
+from probmetric.inference.sampling_nuts import nuts
+from probmetric.inference.sampling_svi import svi
+from probmetric.inference.sampling_target import Draws, model_target
+from probmetric.models.lca import (
+    Coincidence,
+    LCAParams,
+    LCAPrior,
+    coincidence_exponent,
+    identified,
+    lca,
+)
+
+__all__ = ["CHECKS"]
+
+N_DISTANCES = 8
+
+
+def latent_at(pairs: Pairs, prior: LCAPrior, W: Any, log_sigma2: Any) -> None:
+    """Write the latent form with W and σ² known: z and z' are all that is left."""
+    with handlers.condition(data={"W": W, "log_sigma2": log_sigma2}):
+        lca(pairs, prior, latent=True)
+
+
+def _alternating(problem: Problem) -> Pairs:
+    pairs = some_pairs(problem)
+    return pairs._replace(y=np.arange(len(pairs.i)) % 2)
+
+
+def _directions(problem: Problem) -> Any:
+    pairs = _alternating(problem)
+    g = (pairs.X[pairs.i] - pairs.X[pairs.j]) @ np.asarray(problem.params.W).T
+    norm = np.linalg.norm(g, axis=1, keepdims=True)
+    return g / np.where(norm == 0, 1, norm)
+
+
+def latent_reference(problem: Problem) -> xr.Dataset:
+    """Sample z and z' of six pairs, labels alternating, at fixed parameters."""
+    params = problem.params
+    args = (_alternating(problem), problem.prior, params.W, params.log_sigma2)
+    with jax.enable_x64(True):
+        target, data, shapes = model_target(latent_at, jax.tree.map(_array, args), {})
+        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+        draws = nuts(
+            target,
+            data,
+            start=origin,
+            seed=1,
+            n_draws=2500,
+            target_accept=0.95,
+            progress=False,
+        )
+    u = draws.values["z"] - draws.values["z_prime"]
+    along = np.einsum("cspk,pk->csp", u, _directions(problem))
+    columns = {
+        "u along g": along,
+        "(u along g)²": along**2,
+        "‖u across g‖²": np.sum(u**2, -1) - along**2,
+    }
+    dims = ("chain", "draw", "pair")
+    return xr.Dataset({k: (dims, v) for k, v in columns.items()})
+
+
+def _array(leaf: Any) -> Any:
+    return np.asarray(leaf) if isinstance(leaf, jax.Array | np.ndarray) else leaf
+
+
+def _latent_values(problem: Problem, moments: dict[str, Any]) -> dict[str, Any]:
+    unit = _directions(problem)
+    y = np.asarray(_alternating(problem).y)
+    p = unit.shape[1]
+    mean, cov = (
+        np.where(
+            (y == 1).reshape(-1, *([1] * (moments[f"{kind} | y=1]"].ndim - 1))),
+            moments[f"{kind} | y=1]"],
+            moments[f"{kind} | y=0]"],
+        )
+        for kind in ("E[z, z'", "Cov[z, z'")
+    )
+    mean_u = mean[:, :p] - mean[:, p:]
+    cov_u = cov[:, :p, :p] + cov[:, p:, p:] - cov[:, :p, p:] - cov[:, p:, :p]
+    along = np.sum(mean_u * unit, 1)
+    spread = np.einsum("pk,pkl,pl->p", unit, cov_u, unit)
+    return {
+        "u along g": along,
+        "(u along g)²": along**2 + spread,
+        "‖u across g‖²": np.trace(cov_u, axis1=1, axis2=2) - spread,
+    }
+
+
+def _identified(params: LCAParams) -> dict[str, Any]:
+    return {k: np.asarray(v) for k, v in identified(params).items()}
+
+
+def autodelta_mode(problem: Problem) -> dict[str, Any]:
+    """Find M and b at the mode by NumPyro's AutoDelta and BFGS."""
+    pairs, prior = problem.data, problem.prior
+    with jax.enable_x64(True):
+        begin = {"W": jnp.asarray(prior.mean), "log_sigma2": jnp.log(0.3)}
+        guide = AutoDelta(lca, init_loc_fn=init_to_value(values=begin))
+        options = {"learning_rate": problem.options["learning_rate"]}
+        run = SVI(lca, guide, numpyro.optim.Minimize(), Trace_ELBO(), **options)
+        state = run.init(jax.random.key(0), pairs, prior)
+        for _ in range(3):  # a restart renews BFGS's memory where it stopped early
+            state, _ = run.update(state, pairs, prior)
+        found = run.get_params(state)
+        return _identified(LCAParams(found["W_auto_loc"], found["log_sigma2_auto_loc"]))
+
+
+def _refit(problem: Problem, lam: float) -> dict[str, Any]:
+    found = closed_form.fit(
+        problem.data,  # pyright: ignore[reportArgumentType]
+        problem.prior._replace(lam=lam * problem.prior.lam),
+        learning_rate=problem.options["learning_rate"],
+        tol=1e-9,
+    )
+    return _identified(found.params)
+
+
+def tiny() -> tuple[Pairs, LCAPrior]:
+    """Return 12 pairs in d = 2: small enough to sample the latent form well."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(24, 2))
+    i = np.arange(12)
+    y = (np.sum((X[i] - X[i + 12]) ** 2, 1) < 2.5).astype(int)
+    return Pairs(X, i, i + 12, y), LCAPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
+
+
+def _tiny_summaries(draws: Draws) -> xr.Dataset:
+    pairs, _ = tiny()
+    M, b = draws.values["M"], draws.values["b"]
+    delta = pairs.X[pairs.i[:4]] - pairs.X[pairs.j[:4]]
+    same = np.exp(-(b[..., None] + 0.5 * np.einsum("pk,cskl,pl->csp", delta, M, delta)))
+    return xr.Dataset(
+        {
+            "M": (("chain", "draw", "entry"), M[..., [0, 0, 1], [0, 1, 1]]),
+            "b": (("chain", "draw"), b),
+            "P(same)": (("chain", "draw", "pair"), same),
+        }
+    )
+
+
+def _sample_tiny(options: dict[str, Any], n_draws: int, model: Any = lca) -> xr.Dataset:
+    with jax.enable_x64(True):
+        target, data, shapes = model_target(model, tiny(), options)
+        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+        draws = nuts(
+            target,
+            data,
+            start=origin,
+            seed=2,
+            n_draws=n_draws,
+            progress=False,
+            target_accept=0.9,
+            warn=False,
+        )
+    return _tiny_summaries(draws)
+
+
+def without_determinant(pairs: Pairs, prior: LCAPrior) -> None:
+    """Write a wrong marginal form: the link without its normaliser."""
+    W: Any = numpyro.sample(
+        "W",
+        numpyro.distributions.Normal(
+            prior.mean, prior.c / jnp.sqrt(prior.lam)
+        ).to_event(2),
+    )
+    rho: Any = numpyro.sample(
+        "log_sigma2",
+        numpyro.distributions.Normal(prior.log_sigma2_loc, prior.log_sigma2_scale),
+    )
+    for name, value in identified(LCAParams(W, rho)).items():
+        numpyro.deterministic(name, value)
+    X: Any = jnp.asarray(pairs.X)
+    D = jnp.sum(((X[pairs.i] - X[pairs.j]) @ W.T) ** 2, -1)
+    t = coincidence_exponent(D, jnp.exp(rho), 1.0, 0)
+    numpyro.sample("y", Coincidence(-t - 1e-9), obs=pairs.y)
+
+
+def _metric_summaries(problem: Problem, draws: Draws) -> xr.Dataset:
+    """Distances of a few pairs and b: what users read off the posterior."""
+    pairs = some_pairs(problem, N_DISTANCES)
+    delta = pairs.X[pairs.i] - pairs.X[pairs.j]
+    squared = np.einsum("pk,cskl,pl->csp", delta, draws.values["M"], delta)
+    return xr.Dataset(
+        {
+            "distance": (("chain", "draw", "pair"), np.sqrt(squared)),
+            "b": (("chain", "draw"), draws.values["b"]),
+        },
+        attrs=draws.attributes,
+    )
+
+
+def _pooled(problem: Problem) -> Any:
+    pairs: Any = problem.data
+    return target_data(pairs, problem.prior, problem.options["learning_rate"])
+
+
+def nuts_reference(problem: Problem) -> xr.Dataset:
+    """Sample the pooled target from Laplace's start."""
+    with jax.enable_x64(True):
+        data = _pooled(problem)
+        draws = nuts(
+            TARGET,
+            data,
+            start=start(problem.params, data),
+            seed=3,
+            progress=False,
+            warn=False,
+        )
+    return _metric_summaries(problem, draws)
+
+
+def laplace_estimate(problem: Problem, spread: float = 1.0) -> xr.Dataset:
+    """Draw from Laplace's Gaussian with the rotation quotiented out."""
+    with jax.enable_x64(True):
+        data = _pooled(problem)
+        found = lca_laplace(problem.params, *data)
+        found = found._replace(root=spread * found.root)
+        params = laplace_draws(found, jax.random.key(5), 4000)
+        values = jax.vmap(identified)(params)
+        khat = laplace(
+            TARGET, data, start=start(problem.params, data), seed=6, n_draws=4000
+        ).attributes["khat"]
+    values = {k: np.asarray(v)[None] for k, v in values.items()}
+    return _metric_summaries(problem, Draws(values, {}, {"khat": khat}))
+
+
+def svi_estimate(problem: Problem) -> xr.Dataset:
+    """Draw from a full-rank Gaussian guide fitted to the NumPyro model."""
+    with jax.enable_x64(True):
+        draws = svi(
+            lca,
+            (problem.data, problem.prior),
+            {"learning_rate": problem.options["learning_rate"]},
+            seed=7,
+            n_draws=4000,
+            progress=False,
+        )
+    return _metric_summaries(problem, draws)
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "mode of (W, log σ²) is AutoDelta's",
+        "exact",
+        autodelta_mode,
+        lambda problem: _refit(problem, 1.0),
+        {"λ a tenth too large": lambda problem: _refit(problem, 1.1)},
+        rtol=1e-4,
+        layer="gradient",
+    ),
+    Check(
+        "posterior of (z, z') is that of the latent form, sampled",
+        "exact",
+        latent_reference,
+        lambda problem: _latent_values(problem, posterior_estimate(problem)),
+        {
+            "y=0 pulls together": lambda problem: _latent_values(
+                problem, posterior_with_a_flipped_sign(problem)
+            )
+        },
+        layer="sampling",
+    ),
+    Check(
+        "marginal and latent forms have one posterior of M",
+        "exact",
+        lambda problem: _sample_tiny({"latent": True}, 14_000),
+        lambda problem: _sample_tiny({}, 6000),
+        {
+            "marginal form without its determinant": lambda problem: _sample_tiny(
+                {}, 6000, without_determinant
+            )
+        },
+        layer="sampling",
+        ess_min=5000,
+        slow=True,
+    ),
+    Check(
+        "Laplace's distances and b are near NUTS's",
+        "approximate",
+        nuts_reference,
+        laplace_estimate,
+        {"twice too wide": lambda problem: laplace_estimate(problem, 2.0)},
+        bound=0.5,
+        layer="sampling",
+    ),
+    Check(
+        "SVI's distances and b are near NUTS's",
+        "approximate",
+        nuts_reference,
+        svi_estimate,
+        bound=0.5,
+        layer="sampling",
+    ),
+)

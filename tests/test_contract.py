@@ -1,0 +1,141 @@
+"""One battery for every registered model: its checks, its controls, its metric.
+
+Items (a)-(f) and (k) of the contract are the model's own ``Check``s: density against
+the NumPyro model, posterior against quadrature, EM stationary and monotone, sampling,
+calibration, and the wrong forms that each must reject. The rest is generic.
+"""
+
+import jax
+import numpy as np
+import pytest
+
+from probmetric.inference.checks import judge
+from probmetric.neighbors import nearest
+from probmetric.registry import MODELS
+
+GOOD = {"exact": "agree", "approximate": "within"}
+BAD = {"exact": "disagree", "approximate": "outside"}
+COSTLY = ("sampling", "sbc")
+
+
+def cases():
+    for name, spec in MODELS.items():
+        for check in spec.checks:
+            slow = check.slow or check.layer in COSTLY
+            yield pytest.param(
+                name,
+                check,
+                id=f"{name}: {check.name}",
+                marks=[pytest.mark.slow] if slow else [],
+            )
+
+
+@pytest.fixture(scope="module")
+def problems():
+    """Each model's toy problem, made once."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            with jax.enable_x64(True):
+                made[name] = MODELS[name].toy(0)
+        return made[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name, check", list(cases()))
+def test_claim_holds_and_every_control_is_rejected(problems, name, check):
+    problem = problems(name)
+    with jax.enable_x64(True):
+        reference = check.reference(problem)
+        found = judge(check, problem, reference=reference)
+        assert found.attrs["verdict"] == GOOD[check.kind], found.to_dataframe()
+        for control in check.controls:
+            wrong = judge(check, problem, control=control, reference=reference)
+            assert wrong.attrs["verdict"] == BAD[check.kind], control
+
+
+def points_of(problem):
+    """Some points to measure between, and the learned metric."""
+    X = np.asarray(problem.data.X)
+    return X[:12], X[12:30]
+
+
+WITH_POINTS = [n for n, s in MODELS.items() if "X" in s.data_kind._fields]
+
+
+@pytest.mark.parametrize("name", WITH_POINTS)
+def test_metric_is_what_it_says_it_is(problems, name):
+    spec, problem = MODELS[name], problems(name)
+    with jax.enable_x64(True):
+        metric = spec.to_metric(problem.params)
+        Q, P = points_of(problem)
+        D = np.asarray(metric.pairwise(Q, P))
+        row = np.asarray(metric.dissimilarity(Q[3], P))
+    assert isinstance(metric, spec.metric_kind)
+    assert D.shape == (12, 18)
+    np.testing.assert_allclose(D[3], row, rtol=1e-9, atol=1e-11)
+    if metric.symmetric:
+        np.testing.assert_allclose(
+            np.asarray(metric.pairwise(P, Q)).T, D, rtol=1e-9, atol=1e-11
+        )
+    if metric.is_distance:
+        d = np.asarray(metric.distance(Q[:, None].repeat(18, 1), P[None].repeat(12, 0)))
+        self_distance = np.asarray(metric.distance(Q, Q))
+        np.testing.assert_allclose(self_distance, 0, atol=1e-7)
+        between = np.asarray(
+            metric.distance(P[:, None].repeat(18, 1), P[None].repeat(18, 0))
+        )
+        detour = d[:, :, None] + between[None]
+        assert np.all(d[:, None, :] <= detour + 1e-9)
+
+
+@pytest.mark.parametrize("name", WITH_POINTS)
+def test_neighbours_are_those_of_brute_force(problems, name):
+    spec, problem = MODELS[name], problems(name)
+    with jax.enable_x64(True):
+        metric = spec.to_metric(problem.params)
+        Q, P = points_of(problem)
+        D = np.asarray(metric.pairwise(Q, P))
+        _, found = nearest(metric, Q, P, 5)
+    np.testing.assert_array_equal(found, np.argsort(D, 1, kind="stable")[:, :5])
+
+
+@pytest.mark.parametrize("name", WITH_POINTS)
+def test_metric_is_the_same_under_jit_and_in_float32(problems, name):
+    spec, problem = MODELS[name], problems(name)
+    Q, P = points_of(problem)
+    with jax.enable_x64(True):
+        metric = spec.to_metric(problem.params)
+        D = np.asarray(metric.pairwise(Q, P))
+        compiled = jax.jit(lambda m, q, p: m.pairwise(q, p))(metric, Q, P)
+    np.testing.assert_allclose(compiled, D, rtol=1e-9, atol=1e-10)
+    single = jax.tree.map(
+        lambda a: np.asarray(a, np.float32) if np.ndim(a) or a is not None else a,
+        metric,
+    )
+    rough = np.asarray(single.pairwise(Q.astype(np.float32), P.astype(np.float32)))
+    assert rough.dtype == np.float32
+    # 1e4 eps of float32 on the scale of the largest dissimilarity.
+    np.testing.assert_allclose(rough, D, atol=1e-3 * np.abs(D).max())
+
+
+def invariances():
+    for name, spec in MODELS.items():
+        for change in spec.invariants:
+            yield pytest.param(name, change, id=f"{name}: {change}")
+
+
+@pytest.mark.parametrize("name, change", list(invariances()))
+def test_metric_does_not_see_the_change(problems, name, change):
+    spec, problem = MODELS[name], problems(name)
+    Q, P = points_of(problem)
+    with jax.enable_x64(True):
+        before = spec.to_metric(spec.fit(problem).params)
+        changed = spec.invariants[change](problem)
+        after = spec.to_metric(spec.fit(changed).params)
+        shift = np.asarray(changed.data.X).mean(0) - np.asarray(problem.data.X).mean(0)
+        want = np.asarray(before.pairwise(Q, P))
+        got = np.asarray(after.pairwise(Q + shift, P + shift))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
