@@ -142,7 +142,7 @@ def svi(
         params = engine.get_params(state)
         latent = fitted.sample_posterior(keys[1], params, sample_shape=(n_draws,))
         rest = Predictive(
-            model, latent, return_sites=_deterministic(model, args, full)
+            model, latent, return_sites=_deterministic(model, latent, args, full)
         )(keys[2], *args, **full)
         khat = psis_diagnostic(
             keys[3], params, model, fitted, *args, num_particles=n_draws, **full
@@ -161,7 +161,11 @@ def svi(
     return Draws(values, {}, attributes)
 
 
-def _deterministic(model: Any, args: Any, kwargs: Any) -> list[str]:
-    seeded = numpyro.handlers.seed(model, jax.random.key(0))
+def _deterministic(model: Any, latent: Any, args: Any, kwargs: Any) -> list[str]:
+    # An improper site cannot be sampled, so the trace runs at the first draw.
+    fixed = numpyro.handlers.substitute(
+        model, data={k: v[0] for k, v in latent.items()}
+    )
+    seeded = numpyro.handlers.seed(fixed, jax.random.key(0))
     sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
     return [name for name, site in sites.items() if site["type"] == "deterministic"]
