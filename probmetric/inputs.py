@@ -23,7 +23,9 @@ __all__ = [
 ]
 
 
-def class_codes(labels: Any) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+def class_codes(
+    labels: Any, name: str = "labels"
+) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
     """Return the sorted classes and each label's code in 0..C-1.
 
     Raises
@@ -34,7 +36,7 @@ def class_codes(labels: Any) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
     """
     given = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
     if given.ndim != 1 or len(given) == 0:
-        raise ValueError(f"labels: wanted shape (n,) with n ≥ 2, got {given.shape}")
+        raise ValueError(f"{name}: wanted shape (n,) with n ≥ 2, got {given.shape}")
     if given.dtype == object:
         kinds = {
             "str"
@@ -45,16 +47,16 @@ def class_codes(labels: Any) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
             for v in given
         }
         if len(kinds) > 1:
-            raise ValueError(f"labels: wanted one kind, got {sorted(kinds)} mixed")
+            raise ValueError(f"{name}: wanted one kind, got {sorted(kinds)} mixed")
         given = np.asarray(given.tolist())
     if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
-        raise ValueError("labels: wanted finite values, got NaN or infinity")
+        raise ValueError(f"{name}: wanted finite values, got NaN or infinity")
     if given.dtype.kind not in "biufUS":
-        raise ValueError(f"labels: wanted numbers or strings, got {given.dtype}")
+        raise ValueError(f"{name}: wanted numbers or strings, got {given.dtype}")
     classes, codes = np.unique(given, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"labels: wanted at least 2 classes, got one class ({classes[0]!r})"
+            f"{name}: wanted at least 2 classes, got one class ({classes[0]!r})"
         )
     return classes, codes
 

@@ -6,10 +6,11 @@ methods that need a threshold exist once there is one: after ``fit_pairs``,
 ``calibrate_threshold`` or ``set_threshold``.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,7 +23,7 @@ __all__ = ["MahalanobisMixin", "PairsMixin"]
 STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 
 
-class MahalanobisMixin:
+class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Transform points and measure pairs with ``components_``."""
 
     components_: Float[np.ndarray, "p d"]
@@ -122,7 +123,7 @@ class PairsMixin(MahalanobisMixin):
         scores = self.pair_score(pairs)
         return float(roc_auc_score(pair_labels(y, len(scores)), scores))
 
-    def set_threshold(self, threshold: float) -> Self:
+    def set_threshold(self, threshold: int | float) -> Any:
         """Call pairs same at a distance of at most ``threshold``."""
         check_is_fitted(self, "components_")
         self.threshold_ = float(check_number("threshold", threshold, 0))
@@ -136,9 +137,9 @@ class PairsMixin(MahalanobisMixin):
         y_valid: Any,
         strategy: str = "accuracy",
         *,
-        min_rate: float | None = None,
-        beta: float = 1.0,
-    ) -> Self:
+        min_rate: int | float | None = None,
+        beta: int | float = 1.0,
+    ) -> Any:
         """Choose ``threshold_`` on validation pairs.
 
         Parameters

@@ -79,11 +79,12 @@ def check_labelled(
         raise ValueError(f"X: wanted shape (n, d), got {X.shape}; see fit_pairs")
     _check_numeric(X)
     if isinstance(y, (list, tuple)):
-        class_codes(y)  # before NumPy turns numbers among strings into strings
+        class_codes(y, "y")  # before NumPy turns numbers among strings into strings
     validate: Any = validate_data  # its stubs know only the default strings
     points, labels = validate(estimator, X, y, dtype=np.float64, ensure_min_samples=2)
-    check_classification_targets(labels)
-    classes, codes = class_codes(labels)
+    if labels.dtype.kind == "f":
+        check_classification_targets(labels)  # whole numbers only
+    classes, codes = class_codes(labels, "y")
     alone = np.flatnonzero(np.bincount(codes) < 2)
     if len(alone):
         raise ValueError(
@@ -103,8 +104,8 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 def check_number(
     name: str,
     value: Any,
-    low: float,
-    high: float = np.inf,
+    low: int | float,
+    high: int | float = np.inf,
     *,
     whole: bool = False,
     open_low: bool = False,

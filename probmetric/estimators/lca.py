@@ -4,15 +4,11 @@ The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca``, th
 default recipe ``probmetric.estimators.lca_recipe``; this file holds no mathematics.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.estimators._mahalanobis import PairsMixin
@@ -23,7 +19,7 @@ from probmetric.estimators._validation import (
     report,
 )
 from probmetric.estimators.lca_posterior import LCAPosteriorMixin
-from probmetric.estimators.lca_recipe import Fitted, recipe_of
+from probmetric.estimators.lca_recipe import Fitted, recipe_of, standardized
 from probmetric.estimators.lca_tuning import fit_given_pairs, fit_labels
 from probmetric.inputs import pairs_from_arrays
 from probmetric.metric import Link, Mahalanobis
@@ -32,13 +28,7 @@ from probmetric.models.lca import to_metric
 __all__ = ["LCA"]
 
 
-class LCA(
-    LCAPosteriorMixin,
-    PairsMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
     """Latent Coincidence Analysis: a distance under which classes are apart.
 
     A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where
@@ -57,67 +47,57 @@ class LCA(
         Neighbours of a point of its own class ("nearest", "impostors") and of the
         others ("nearest"). A class that has fewer gives what it has.
     max_impostors : int, optional
-        Nearest impostors kept of each point, with ``pairs="impostors"``.
+        Impostors kept of each point, the nearest, with ``pairs="impostors"``.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
         λ, in pseudo-points: the prior standard deviation of an entry of W is c/√λ.
-        "auto" is 10·max(1, n/1000); "cv" chooses λ and the number of refreshes by
-        held-out kNN accuracy (needs labels); "evidence" by the marginal likelihood.
-        Nothing outside the training data is looked at.
+        "auto" is 10·max(1, n/1000); "cv" chooses λ and the refresh by kNN accuracy
+        on folds of the training data; "evidence" by the marginal likelihood.
     learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": n/N for pairs made from labels, which share
-        points; 1 for pairs handed in, which are taken as independent.
+        Power on the likelihood. "auto": n/N for pairs made from labels, as they share
+        points; 1 for pairs handed in, taken as independent.
     prior_mean : {"auto", "identity", "pca"} or array (p, d), default="auto"
-        W₀, in units of the standardised features. "auto" is c·I, or scaled principal
-        axes where ``n_components < d``. Also the start of the fit.
+        W₀ and start of the fit, for standardised features. "auto" is c·I, or scaled
+        principal axes where ``n_components < d``.
     n_refresh : int, default=1
-        How often nearest pairs are made anew under the learned distance. Other pair
-        sets are not.
+        How often *nearest* pairs are made anew under the learned distance.
     per_anchor : bool, default=False
         A scale κ² for each anchor; P(same) is then not defined.
-    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
-        "full_em" is the paper's, corrected; slow, for reference.
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
-    max_iter : int, default=500
-    tol : float, optional
-        Of the solver; see ``probmetric.inference.lca.fit``.
+    solver, max_iter, tol
+        See ``probmetric.inference.lca.fit``.
     preprocessor : array-like of shape (n, d), optional
-        Points that integer pairs of shape (N, 2) refer to, in every method.
+        Points that integer pairs (N, 2) refer to, in every method.
     random_state : int, optional
         Seed of the folds of ``regularization="cv"``.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        L, in input units. Identified only up to rotation and reflection of its rows.
+        L, in input units; identified only up to rotation and reflection of its rows.
     intercept_ : float
         b ≥ 0; P(same) of equal points is exp(-b). Not with ``per_anchor``.
-    sigma2_ : float
-        σ², relative to κ² = 1.
-    kappa2_ : array of shape (n_anchors,)
-        With ``per_anchor``.
+    sigma2_, kappa2_ : float, array of shape (n_anchors,)
+        σ² relative to κ² = 1; the scales with ``per_anchor``.
     regularization_, learning_rate_, n_refresh_ : float, float, int
-        What was used.
+        What was used; λ = inf is no learning, which "cv" may choose.
     classes_ : array of shape (c,)
         After ``fit``.
     threshold_, pair_classes_ : float, array of shape (2,)
         Of ``predict`` on pairs, once calibrated or set.
-    n_iter_ : int
-        Solver iterations, all passes.
     fitted_ : Fitted
         The fit and the problem that it solved, in standardised units.
-    mean_, scale_ : arrays of shape (d,)
-    n_features_in_, feature_names_in_
+    mean_, scale_, n_iter_, n_features_in_, feature_names_in_
+        As in scikit-learn; ``n_iter_`` counts all passes.
 
     Notes
     -----
-    The optimum is local in general. P(same) refers to pairs as the fit saw them:
-    made from labels, to *nearest* pairs, not to random ones.
+    The optimum is local in general. P(same) refers to pairs as the fit saw them: if
+    made from labels, to *nearest* pairs.
 
     References
     ----------
-    Der and Saul, "Latent Coincidence Analysis: A Hidden Variable Model for Distance
-    Metric Learning", NIPS 2012.
+    Der and Saul, "Latent Coincidence Analysis", NIPS 2012.
 
     Examples
     --------
@@ -129,23 +109,23 @@ class LCA(
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: Any = None,
         *,
-        pairs: str = "nearest",
-        n_targets: int = 3,
-        n_impostors: int = 3,
-        max_impostors: int | None = None,
-        regularization: float | str = "auto",
-        learning_rate: float | str = "auto",
+        pairs: Any = "nearest",
+        n_targets: Any = 3,
+        n_impostors: Any = 3,
+        max_impostors: Any = None,
+        regularization: Any = "auto",
+        learning_rate: Any = "auto",
         prior_mean: Any = "auto",
-        n_refresh: int = 1,
-        per_anchor: bool = False,
-        solver: str = "lbfgs",
-        standardize: bool = True,
-        max_iter: int = 500,
-        tol: float | None = None,
+        n_refresh: Any = 1,
+        per_anchor: Any = False,
+        solver: Any = "lbfgs",
+        standardize: Any = True,
+        max_iter: Any = 500,
+        tol: Any = None,
         preprocessor: Any = None,
-        random_state: int | None = None,
+        random_state: Any = None,
     ):
         self.n_components = n_components
         self.pairs = pairs
@@ -170,18 +150,20 @@ class LCA(
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "LCA":
         """Learn from class labels.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members.
+            Numbers or strings; two or more classes of two or more members.
         """
         rows, self.classes_, codes = check_labelled(self, X, y)
         recipe, lam = recipe_of(self, rows.shape[1])
-        scaler, self._codes = self._scale(rows), codes
+        names = getattr(self, "feature_names_in_", None)
+        scaler = fit_scaler(rows, names, standardize=bool(self.standardize))
+        self._codes = codes
         Z = (rows - scaler.mean) / scaler.scale
         fitted = fit_labels(Z, codes, recipe, lam, self.random_state)
         for name in ("threshold_", "pair_classes_"):
@@ -190,7 +172,7 @@ class LCA(
 
     def fit_pairs(
         self, pairs: Any, y: Any, *, sample_weight: Any = None, anchor: Any = None
-    ) -> Self:
+    ) -> "LCA":
         """Learn from pairs, and calibrate ``threshold_`` on them.
 
         Parameters
@@ -207,23 +189,15 @@ class LCA(
         given = pairs_from_arrays(pairs, y, sample_weight, X=source, anchor=anchor)
         d = given.X.shape[1]
         recipe, lam = recipe_of(self, d)
+        problem, scaler = standardized(given, standardize=bool(self.standardize))
+        fitted = fit_given_pairs(problem, recipe, lam)
+        for name in ("classes_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
         self.n_features_in_ = d
-        self.__dict__.pop("feature_names_in_", None)
-        # By multiplicity, so that both forms of the same pairs give the same fit.
-        scaler = self._scale(np.concatenate([given.X[given.i], given.X[given.j]]))
-        used, place = np.unique(np.append(given.i, given.j), return_inverse=True)
-        i, j = np.split(place, 2)
-        Z = (given.X[used] - scaler.mean) / scaler.scale
-        fitted = fit_given_pairs(given._replace(X=Z, i=i, j=j), recipe, lam)
-        self.__dict__.pop("classes_", None)
         self._store(fitted, scaler)
         return self.calibrate_threshold(pairs, y)
 
-    def _scale(self, rows: np.ndarray) -> Scaler:
-        names = getattr(self, "feature_names_in_", None)
-        return fit_scaler(rows, names, standardize=bool(self.standardize))
-
-    def _store(self, fitted: Fitted, scaler: Scaler) -> Self:
+    def _store(self, fitted: Fitted, scaler: Scaler) -> "LCA":
         """Map a fit back to input units."""
         report(fitted.fit, type(self).__name__)
         params = fitted.fit.params
@@ -244,11 +218,7 @@ class LCA(
         return self
 
     def get_metric(self) -> Mahalanobis:
-        """Return the learned metric: picklable, callable on two points, with a link.
-
-        It drives ``probmetric.KNeighborsClassifier``; under ``per_anchor`` its link
-        is None.
-        """
+        """Return the learned metric, picklable, with a link unless ``per_anchor``."""
         check_is_fitted(self)
         link = None
         if not self.per_anchor:
@@ -256,11 +226,9 @@ class LCA(
         return Mahalanobis(self.components_.copy(), link)
 
     def same_probability(self, pairs: Any) -> Float[np.ndarray, "N"]:
-        """Return P(same) of each pair, as the fitted pair design defines it.
+        """Return P(same), shape (N,), of pairs as in ``pair_distance``.
 
-        Parameters
-        ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        It is that of the fitted pair design, whose odds it carries.
 
         Raises
         ------

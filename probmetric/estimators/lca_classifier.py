@@ -9,7 +9,7 @@ Scores are one-vs-rest probabilities: they need not sum to one, and they underfl
 from every class, so all comparisons are made in log.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -84,13 +84,13 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: Any = None,
         *,
-        regularization: float | str = "auto",
-        solver: str = "lbfgs",
-        standardize: bool = True,
-        max_iter: int = 500,
-        tol: float | None = None,
+        regularization: Any = "auto",
+        solver: Any = "lbfgs",
+        standardize: Any = True,
+        max_iter: Any = 500,
+        tol: Any = None,
     ):
         self.n_components = n_components
         self.regularization = regularization
@@ -99,7 +99,7 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "LCAClassifier":
         """Fit one LCA per class.
 
         Parameters

@@ -50,7 +50,7 @@ class LCAPosteriorMixin:
         *,
         n_draws: int = 1000,
         n_chains: int = 4,
-        learning_rate: float | None = None,
+        learning_rate: int | float | None = None,
         seed: int = 0,
         sampler: dict[str, Any] | None = None,
         progress: bool | None = None,
@@ -109,8 +109,8 @@ class LCAPosteriorMixin:
         method: str | None = None,
         n_draws: int | None = None,
         pairs: str = "fitted",
-        learning_rate: float | str = "auto",
-        regularization: float | str = "auto",
+        learning_rate: int | float | str = "auto",
+        regularization: int | float | str = "auto",
         seed: int = 0,
         sampler: dict[str, Any] | None = None,
     ) -> PosteriorMetric:
@@ -188,7 +188,7 @@ class LCAPosteriorMixin:
         return candidates[int(np.argmax(scores))]
 
 
-def _own_rate(estimator: Any, method: str, learning_rate: float | None) -> float:
+def _own_rate(estimator: Any, method: str, learning_rate: int | float | None) -> float:
     rate = 1.0 if method == "bootstrap" else usable(estimator).learning_rate_
     if learning_rate is not None:
         rate = check_number("learning_rate", learning_rate, 0, open_low=True)
@@ -199,7 +199,7 @@ def _purpose_rate(
     estimator: Any,
     purpose: str,
     pairs: Pairs,
-    learning_rate: float | str,
+    learning_rate: int | float | str,
     lam: float | None,
     labelled: bool,
 ) -> float:

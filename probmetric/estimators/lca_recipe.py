@@ -7,9 +7,7 @@ with c = 1/√(median squared distance of the same-class pairs), and its standar
 deviation is c/√λ. After the first fit the pairs are found anew under the learned
 metric and the fit is continued: one refresh. Measured on 11 data sets: error ratio to
 Euclid's metric .70 without the refresh, .68 with it (geometric mean), and 1.5 for the
-maximum of the likelihood over the paper's pairs.
-
-Everything here takes standardised points.
+maximum of the likelihood over the paper's pairs. Points here are standardised.
 """
 
 from typing import Any, NamedTuple
@@ -20,8 +18,10 @@ from jaxtyping import Float
 
 from probmetric.data import Pairs
 from probmetric.estimators._validation import (
+    Scaler,
     check_choice,
     check_number,
+    fit_scaler,
     host_weights,
     pad_pairs,
 )
@@ -41,6 +41,7 @@ __all__ = [
     "rate_for",
     "recipe_of",
     "solve",
+    "standardized",
 ]
 
 FINITE = float(np.finfo(float).max)
@@ -136,7 +137,7 @@ def _prior_mean(given: Any, p: int, d: int) -> Any:
     return mean
 
 
-def auto_regularization(n_effective: float) -> float:
+def auto_regularization(n_effective: int | float) -> float:
     """Return λ = 10 · max(1, n/1000) pseudo-points.
 
     10 is the middle of a coarse grid (1, 3, 10, 30); its growth beyond 1000 points
@@ -149,7 +150,13 @@ def build(
     X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any = None
 ) -> Pairs:
     """Build the pair set asked for, neighbours being found under ``factor``."""
+    sizes = np.bincount(codes)
+    if recipe.pairs != "all":
+        most = int(sizes.max()) - 1
+        check_number("n_targets", recipe.n_targets, 1, most, whole=True)
     if recipe.pairs == "nearest":
+        most = len(X) - int(sizes.min())
+        check_number("n_impostors", recipe.n_impostors, 1, most, whole=True)
         return nearest_pairs(X, codes, recipe.n_targets, recipe.n_impostors, factor)
     if recipe.pairs == "all":
         return all_pairs(X, codes)
@@ -158,6 +165,19 @@ def build(
     )
     anchor = np.unique(np.asarray(made.anchor), return_inverse=True)[1]
     return made._replace(anchor=anchor)
+
+
+def standardized(given: Pairs, *, standardize: bool) -> tuple[Pairs, Scaler]:
+    """Standardise pairs handed in, and leave out points that no pair refers to.
+
+    Points count as often as pairs use them: both forms of pairs give the same fit.
+    """
+    ends = np.concatenate([given.X[given.i], given.X[given.j]])
+    scaler = fit_scaler(np.asarray(ends), standardize=standardize)
+    used, place = np.unique(np.append(given.i, given.j), return_inverse=True)
+    i, j = np.split(place, 2)
+    Z = (np.asarray(given.X)[used] - scaler.mean) / scaler.scale
+    return given._replace(X=Z, i=i, j=j), scaler
 
 
 def prior_for(pairs: Pairs, recipe: Recipe, lam: float) -> LCAPrior:

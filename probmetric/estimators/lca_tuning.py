@@ -6,8 +6,8 @@ averaged over k = 1, 3, 5, 7 (smoother than one k), ties by 3-NN and then by the
 stronger prior. Held-out *pair likelihood* is not offered: it chooses too small a λ,
 since fitting pairs better is not a better neighbour metric.
 
-*Evidence*: the marginal likelihood of the first pair set by Laplace's method. No folds,
-but its scale depends on the learning rate, which is a convention.
+*Evidence*: Laplace's marginal likelihood of the first pair set. No folds, but its
+scale depends on the learning rate, which is a convention.
 """
 
 from typing import Any, NamedTuple
@@ -169,11 +169,10 @@ def _score_fold(
     """Return held-out accuracy at each k, for each (λ, refreshes)."""
 
     def score(W: Any) -> np.ndarray:
-        Z, Z_test = (X, X_test) if W is None else (X @ W.T, X_test @ W.T)
-        return accuracies(Z, codes, Z_test, y_test)
+        return accuracies(X @ W.T, codes, X_test @ W.T, y_test)
 
-    found = {(np.inf, 0): score(None)}
     pairs = build(X, codes, recipe)
+    found = {(np.inf, 0): score(prior_for(pairs, recipe, np.inf).mean)}
     rate = rate_for(pairs, recipe)
     start: Any = None
     for lam in grid_for(len(X)):
@@ -240,13 +239,6 @@ def _unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
         best: Any = minimize_scalar(negative, bounds=(-20.0, 10.0), method="bounded")
     params = LCAParams(np.asarray(prior.mean), np.asarray(best.x), np.asarray(1.0))
     code = Result.CONVERGED if best.success else Result.MAX_STEPS
-    steps = np.asarray(int(best.nfev))
-    fit = Fit(
-        params,
-        np.asarray(-best.fun),
-        np.asarray(int(code)),
-        steps,
-        steps,
-        np.full(1, -best.fun),
-    )
+    steps, top = np.asarray(int(best.nfev)), np.asarray(-best.fun)
+    fit = Fit(params, top, np.asarray(int(code)), steps, steps, np.array([top]))
     return Fitted(fit, pairs, prior, rate, 0, int(best.nfev))

@@ -1,0 +1,184 @@
+"""scikit-learn's conventions: its own checks in full, and what users build on them."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca_classifier import LCAClassifier
+from probmetric.inference import optimise
+
+X, y = load_iris(return_X_y=True)
+
+# Needs an environment variable set before SciPy is imported.
+MAY_SKIP = {"check_array_api_input"}
+
+
+def test_check_estimator_passes_within_ten_compilations():
+    objective = optimise._value_and_gradient
+    objective.clear_cache()
+    for estimator in (LCA(), LCAClassifier()):
+        records = check_estimator(estimator, on_skip=None, on_fail=None)
+        failed = {
+            r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+        }
+        assert not failed
+        skipped = {r["check_name"] for r in records if r["status"] == "skipped"}
+        assert skipped <= MAY_SKIP
+        assert len(records) > 40
+    assert 0 < objective._cache_size() <= 10
+
+
+def test_folds_of_different_sizes_share_one_compilation():
+    objective = optimise._value_and_gradient
+    objective.clear_cache()
+    for drop in (0, 1, 7, 30):
+        LCA().fit(X[drop:], y[drop:])
+    assert objective._cache_size() == 1
+
+
+@pytest.mark.parametrize("estimator", [LCA(n_components=2), LCAClassifier()])
+def test_pickle_joblib_and_clone_keep_an_estimator(estimator, tmp_path):
+    fitted = clone(estimator).fit(X, y)
+    joblib.dump(fitted, tmp_path / "fitted.joblib")
+    copies = (
+        pickle.loads(pickle.dumps(fitted)),
+        joblib.load(tmp_path / "fitted.joblib"),
+        clone(fitted).fit(X, y),
+    )
+    for copy in copies:
+        np.testing.assert_array_equal(copy.components_, fitted.components_)
+        assert copy.get_params() == fitted.get_params()
+
+
+def test_metric_survives_pickling_and_is_a_copy():
+    fitted = LCA().fit(X, y)
+    metric = pickle.loads(pickle.dumps(fitted.get_metric()))
+    before = metric(X[0], X[60])
+    fitted.components_[:] = 0
+    assert before == metric(X[0], X[60]) > 0
+
+
+def test_grid_search_in_a_pipeline_runs_in_processes():
+    pipeline = make_pipeline(LCA(), KNeighborsClassifier(3))
+    search = GridSearchCV(pipeline, {"lca__regularization": [3.0, 30.0]}, cv=2)
+    search.fit(X[::2], y[::2])
+    assert search.best_score_ > 0.9
+
+
+def test_pandas_in_gives_names_and_pandas_out():
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    fitted = LCA(n_components=2).set_output(transform="pandas").fit(frame, y)
+    out = fitted.transform(frame)
+    assert out.columns.tolist() == ["lca0", "lca1"]
+    assert fitted.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_array_equal(out.to_numpy(), X @ fitted.components_.T)
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.transform(frame.rename(columns={"a": "z"}))
+
+
+@pytest.mark.parametrize("estimator", [LCA(max_iter=1), LCAClassifier(max_iter=1)])
+def test_early_stop_warns_with_the_remedy(estimator):
+    with pytest.warns(ConvergenceWarning, match="MAX_STEPS.*raise max_iter"):
+        estimator.fit(X, y)
+
+
+ONE_EACH = np.arange(len(y))
+FRAME = pd.DataFrame({"size": [1.0, 2.0, 3.0, 4.0], "colour": ["r", "g", "b", "r"]})
+
+
+def with_cell(value):
+    bad = X.copy()
+    bad[3, 2] = value
+    return bad
+
+
+BAD = {
+    "NaN": ((with_cell(np.nan), y), "Input X contains NaN"),
+    "infinity": ((with_cell(np.inf), y), "Input X contains infinity"),
+    "1-D": ((X[:, 0], y), "Expected 2D array, got 1D"),
+    "3-D": (
+        (X[None], y),
+        r"X: wanted shape \(n, d\), got \(1, 150, 4\); see fit_pairs",
+    ),
+    "length": ((X, y[:-1]), "inconsistent numbers of samples"),
+    "one class": ((X, np.zeros(150)), "y: wanted at least 2 classes, got one class"),
+    "one member": ((X[:60], ONE_EACH[:60]), "y: wanted at least 2 members a class"),
+    "constant": ((with_cell(0) * [1, 0, 1, 1], y), r"got constant columns \[1\]"),
+    "empty": ((np.empty((0, 4)), []), r"y: wanted shape \(n,\) with n ≥ 2, got \(0,\)"),
+    "text column": ((FRAME, [0, 0, 1, 1]), "X: wanted numeric columns, got 'colour'"),
+    "text": ((FRAME.to_numpy().astype(str), [0, 0, 1, 1]), "X: wanted numeric col"),
+    "mixed labels": ((X[:4], [0, "a", 0, "a"]), r"y: wanted one kind, got .* mixed"),
+    "missing label": ((X[:4], [0, 0, 1, None]), "y: wanted one kind"),
+    "NaN label": ((X[:4], [0.0, 0, 1, np.nan]), "y: wanted finite|contains NaN"),
+    "continuous": ((X, y + 0.5 * X[:, 0]), "Unknown label type"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("kind", [LCA, LCAClassifier])
+def test_bad_labelled_input_is_a_value_error_that_says_what(kind, name):
+    arguments, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        kind().fit(*arguments)
+
+
+def test_constant_columns_are_named():
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(b=1.0)
+    with pytest.raises(ValueError, match=r"constant columns \['b'\]; drop them"):
+        LCA().fit(frame, y)
+
+
+SETTINGS = {
+    "n_components": (0, r"n_components: wanted a whole number in \[1, 4\], got 0"),
+    "n_components ": (5, r"n_components: wanted a whole number in \[1, 4\], got 5"),
+    "regularization": (-1.0, r"regularization: wanted a number in \(0, "),
+    "regularization ": ("tight", "regularization: wanted one of 'auto'.*'tight'"),
+    "regularization  ": (float("nan"), "regularization: wanted a number"),
+    "solver": ("newton", "solver: wanted one of 'lbfgs'.*got 'newton'"),
+    "max_iter": (0, "max_iter: wanted a whole number"),
+    "tol": (0.0, "tol: wanted a number in"),
+}
+OWN = {
+    "pairs": ("random", "pairs: wanted one of 'nearest', 'impostors', 'all'"),
+    "n_targets": (60, r"n_targets: wanted a whole number in \[1, 49\], got 60"),
+    "n_impostors": (101, r"n_impostors: wanted a whole number in \[1, 100\]"),
+    "learning_rate": ("fast", "learning_rate: wanted one of 'auto'"),
+    "learning_rate ": (0, "learning_rate: wanted a number in"),
+    "prior_mean": ("lda", "prior_mean: wanted one of 'auto', 'identity', 'pca'"),
+    "prior_mean ": (np.eye(3), r"prior_mean: wanted shape \(4, 4\) and full rank"),
+    "prior_mean  ": (np.ones((4, 4)), r"full rank .*got \(4, 4\), rank 1"),
+    "n_refresh": (-1, "n_refresh: wanted a whole number"),
+    "max_impostors": (0, "max_impostors: wanted a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS | OWN)
+def test_bad_settings_are_refused_by_name(name):
+    value, message = (SETTINGS | OWN)[name]
+    kinds = [LCA] if name in OWN else [LCA, LCAClassifier]
+    for kind in kinds:
+        with pytest.raises(ValueError, match=message):
+            kind(**{name.strip(): value}).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [LCA, LCAClassifier])
+def test_duplicate_rows_give_finite_results(kind):
+    fitted = kind().fit(np.repeat(X[::3], 2, 0), np.repeat(y[::3], 2))
+    assert np.all(np.isfinite(fitted.components_))
+
+
+def test_classes_of_equal_points_are_refused():
+    doubled = np.repeat(X[[0, 60]], 5, 0)
+    with pytest.raises(ValueError, match="pairs: wanted y = 1 pairs of distinct"):
+        LCA().fit(doubled, np.repeat([0, 1], 5))
