@@ -194,7 +194,12 @@ def _frame_matrices(
         return glml.compose(glml.with_base(_spectrum(metric, z), metric.gamma))
 
     Z = (X - metric.centre) @ metric.frame.T
-    return jax.lax.map(one, Z, batch_size=CHUNK)
+    n, d = Z.shape
+    if n <= CHUNK:
+        return jax.vmap(one)(Z)
+    # Whole chunks: lax.map's own remainder would compile the body a second time.
+    chunks = jnp.pad(Z, ((0, -n % CHUNK), (0, 0)), mode="edge").reshape(-1, CHUNK, d)
+    return jax.lax.map(jax.vmap(one), chunks).reshape(-1, d, d)[:n]
 
 
 def _bias(
