@@ -26,23 +26,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from probmetric import posterior_intervals as asked
+from probmetric import posterior_refusals as refusals
 from probmetric.metric import Metric
 from probmetric.neighbors_search import as_points, check_dimension, nearest
 from probmetric.posterior_draws import mean_metric, over_draws, unstack
-from probmetric.posterior_intervals import (
-    Interval,
-    between_rows,
-    pairwise,
-    quantiles,
-    same,
-    spread,
-)
-from probmetric.posterior_refusals import (
-    MATRIX_REFUSAL,
-    check_names,
-    need_intervals,
-    need_meaningful_link,
-)
+from probmetric.posterior_intervals import Interval, quantiles, spread
 from probmetric.typing import Array
 
 __all__ = ["Interval", "PosteriorMetric"]
@@ -79,7 +68,7 @@ class PosteriorMetric:
         pairs_independent: bool = False,
         source: str = "laplace",
     ) -> None:
-        check_names(purpose, source)
+        refusals.check_names(purpose, source)
         self.draws: tuple[Metric, ...] = unstack(draws)
         self.purpose = purpose
         self.pairs_independent = pairs_independent
@@ -140,21 +129,21 @@ class PosteriorMetric:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[np.ndarray, "s m n"]:
         """Return how far each row of P is from each query under every draw."""
-        return over_draws(pairwise, self.draws, *self._points(Q=Q, P=P))
+        return over_draws(asked.pairwise, self.draws, *self._points(Q=Q, P=P))
 
     def pair_draws(
-        self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
+        self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "s *n"]:
         """Return draws of the distance (not squared) from A to B, row by row.
 
         Where the metric is no distance, of its dissimilarity.
         """
-        return self._by_rows(between_rows, A, B)
+        return self._by_rows(asked.between_rows, A, B)
 
     def interval(
         self,
-        A: Float[Array, "*n d"],
-        B: Float[Array, "*n d"],
+        A: Float[Array, "*#n d"],
+        B: Float[Array, "*#n d"],
         *,
         prob: float = 0.9,
         inflate: float = 1.0,
@@ -178,16 +167,16 @@ class PosteriorMetric:
         Raises
         ------
         ValueError
-            For ``purpose="prediction"``: those draws were made for another question.
+            For ``purpose="prediction"``.
         """
-        need_intervals("interval", self.purpose)
+        refusals.need_intervals("interval", self.purpose)
         values = self.pair_draws(A, B)
         return quantiles(spread(values, inflate, self.is_distance), prob)
 
     def ratio_interval(
         self,
-        first: tuple[Float[Array, "*n d"], Float[Array, "*n d"]],
-        second: tuple[Float[Array, "*n d"], Float[Array, "*n d"]],
+        first: tuple[Float[Array, "*#n d"], Float[Array, "*#n d"]],
+        second: tuple[Float[Array, "*#n d"], Float[Array, "*#n d"]],
         *,
         prob: float = 0.9,
         inflate: float = 1.0,
@@ -203,7 +192,7 @@ class PosteriorMetric:
             For ``purpose="prediction"``; for a metric that is no distance, where a
             ratio has no meaning; where the second distance is zero.
         """
-        need_intervals("ratio_interval", self.purpose)
+        refusals.need_intervals("ratio_interval", self.purpose)
         if not self.is_distance:
             raise ValueError(
                 "ratio_interval: wanted a distance, got "
@@ -218,7 +207,10 @@ class PosteriorMetric:
         return quantiles(spread(ratio, inflate, True), prob)
 
     def closer_probability(
-        self, q: Float[Array, "*n d"], a: Float[Array, "*n d"], b: Float[Array, "*n d"]
+        self,
+        q: Float[Array, "*#n d"],
+        a: Float[Array, "*#n d"],
+        b: Float[Array, "*#n d"],
     ) -> Float[np.ndarray, "*n"] | float:
         """Return the share of draws in which a is nearer to q than b is; ties half."""
         to_a, to_b = self.pair_draws(q, a), self.pair_draws(q, b)
@@ -253,13 +245,13 @@ class PosteriorMetric:
         ValueError
             For ``purpose="prediction"``.
         """
-        need_intervals("rank_interval", self.purpose)
+        refusals.need_intervals("rank_interval", self.purpose)
         order = np.argsort(self.dissimilarity(q, P), 1, kind="stable")
         ranks = np.argsort(order, 1, kind="stable") + 1
         return quantiles(ranks, prob, method="inverted_cdf")
 
     def same_probability(
-        self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
+        self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"] | float:
         """Return P(same) of matching rows of A and B, averaged over draws.
 
@@ -271,8 +263,8 @@ class PosteriorMetric:
             worsened the log score of P(same) by .02 to .6. Use the point estimate's
             ``same_probability``, or bootstrap draws, which improved it.
         """
-        need_meaningful_link(self.source, self.pairs_independent)
-        return self._by_rows(same, A, B).mean(0)
+        refusals.need_meaningful_link(self.source, self.pairs_independent)
+        return self._by_rows(asked.same, A, B).mean(0)
 
     def matrix_interval(self, *, prob: float = 0.9) -> Interval:
         """Refuse: no draws that we know of give intervals for entries of a matrix.
@@ -285,7 +277,7 @@ class PosteriorMetric:
             truth lies near the boundary of the positive matrices and squares are
             biased upwards.
         """
-        raise ValueError(MATRIX_REFUSAL.format(prob=prob))
+        raise ValueError(refusals.MATRIX_REFUSAL.format(prob=prob))
 
     def _by_rows(self, question: Any, A: Any, B: Any) -> np.ndarray:
         """Ask every draw about matching rows; returns shape (s, ...)."""

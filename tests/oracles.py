@@ -89,3 +89,23 @@ def loo_log_score(D, y, n_classes, *, share, h=None, k=None):
         prior = np.mean(y[others] == y[i])
         total += np.log((1 - share) * votes[y[i]] + share * prior) / n
     return total
+
+
+def retrieval_figures(D, y):
+    """R-precision, MAP@R, precision at 1 as pytorch-metric-learning, one by one."""
+    first, r_precision, average = [], [], []
+    for i in range(len(y)):
+        order = [j for j in np.argsort(D[i], kind="stable") if j != i]
+        hits = [y[j] == y[i] for j in order]
+        R = sum(hits)
+        if R == 0:
+            continue
+        first.append(float(hits[0]))
+        r_precision.append(sum(hits[:R]) / R)
+        precisions = [sum(hits[:m]) / m for m in range(1, R + 1) if hits[m - 1]]
+        average.append(sum(precisions) / R)
+    return {
+        "precision_at_1": np.mean(first),
+        "r_precision": np.mean(r_precision),
+        "map_at_r": np.mean(average),
+    }

@@ -1,0 +1,236 @@
+"""Figures of merit against their definitions in plain loops and scikit-learn's."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+from probmetric import evaluation
+from probmetric.evaluation import (
+    brier_score,
+    calibration_error,
+    coverage,
+    evaluate,
+    pair_roc_auc,
+    retrieval,
+)
+from probmetric.metric import Mahalanobis
+from probmetric.neighbors import KNeighborsClassifier
+from probmetric.posterior import PosteriorMetric
+from probmetric.posterior_intervals import Interval
+from tests.metric_kinds import build
+from tests.oracles import retrieval_figures
+
+
+@pytest.fixture
+def blobs():
+    rng = np.random.default_rng(3)
+    y = np.repeat(["a", "b", "c"], [12, 25, 6])
+    centre = 1.2 * np.eye(3)[np.unique(y, return_inverse=True)[1]]
+    return rng.normal(size=(43, 3)) + centre, y
+
+
+@pytest.fixture
+def predictions():
+    rng = np.random.default_rng(4)
+    P = rng.dirichlet([1.0, 1.0, 1.0], 200)
+    return rng.integers(0, 3, 200), P
+
+
+def codes_of(y):
+    return np.unique(y, return_inverse=True)[1]
+
+
+@pytest.mark.parametrize("tile", [5, 512])
+def test_retrieval_figures_follow_their_definitions(blobs, tile, monkeypatch):
+    X, y = blobs
+    monkeypatch.setattr(evaluation, "QUERY_TILE", tile)
+    metric = build("Mahalanobis")
+    found = retrieval(metric, X, codes_of(y))
+    assert found == pytest.approx(retrieval_figures(metric.pairwise(X, X), y))
+
+
+def test_retrieval_works_under_a_metric_that_is_no_distance(blobs):
+    X, y = blobs
+    metric = build("LocalFisher")
+    found = retrieval(metric, X, codes_of(y))
+    assert found == pytest.approx(retrieval_figures(metric.pairwise(X, X), y))
+
+
+def test_map_at_r_weights_by_precision_as_in_the_hand_worked_case():
+    # From 0: neighbours 1 (same), 2 (other), 3 (same); R = 2: only the first counts.
+    X = np.array([[0.0], [1.0], [2.1], [3.3]])
+    found = retrieval(Mahalanobis(np.eye(1)), X, np.array([0, 0, 1, 0]))
+    # Queries 0 and 1: r = (1, 0). Query 3: nearest 2 (other), then 1 (same).
+    assert found["r_precision"] == pytest.approx((1 / 2 + 1 / 2 + 1 / 2) / 3)
+    assert found["map_at_r"] == pytest.approx((1 / 2 + 1 / 2 + 1 / 4) / 3)
+    assert found["precision_at_1"] == pytest.approx(2 / 3)
+
+
+def test_points_alone_in_their_class_are_no_queries():
+    X = np.array([[0.0], [1.0], [9.0]])
+    found = retrieval(Mahalanobis(np.eye(1)), X, np.array([0, 0, 1]))
+    assert found["r_precision"] == 1.0
+
+
+def test_retrieval_holds_no_full_matrix():
+    rng = np.random.default_rng(0)
+    n = 4000
+    X, codes = rng.normal(size=(n, 2)), rng.integers(0, 400, n)
+    tracemalloc.start()
+    retrieval(Mahalanobis(np.eye(2)), X, codes)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.1 * 8 * n**2
+
+
+def test_the_area_over_all_pairs_is_scikit_learns(blobs):
+    X, y = blobs
+    metric = build("Mahalanobis")
+    i, j = np.triu_indices(len(X), 1)
+    expected = roc_auc_score(y[i] == y[j], -metric.pairwise(X, X)[i, j])
+    assert pair_roc_auc(metric, X, codes_of(y)) == pytest.approx(expected)
+
+
+def test_both_orders_count_where_the_metric_is_not_symmetric(blobs):
+    X, y = blobs
+    metric = build("LocalFisher")
+    i, j = np.nonzero(~np.eye(len(X), dtype=bool))
+    expected = roc_auc_score(y[i] == y[j], -metric.pairwise(X, X)[i, j])
+    assert pair_roc_auc(metric, X, codes_of(y)) == pytest.approx(expected)
+
+
+def test_sampled_pairs_give_the_area_within_its_standard_error():
+    rng = np.random.default_rng(5)
+    y = np.repeat([0, 1], 300)
+    X = rng.normal(size=(600, 2)) + y[:, None]
+    metric = Mahalanobis(np.eye(2))
+    full = pair_roc_auc(metric, X, y)
+    some = pair_roc_auc(metric, X, y, max_pairs=20_000)
+    # s.e. ≤ .5/√(10⁴): 4 s.e. is a false alarm once in 16 000 keys, and this is one.
+    assert abs(some - full) < 4 * 0.5 / np.sqrt(1e4)
+    assert some != full
+
+
+def test_the_sampled_pairs_are_pairs_of_different_points(monkeypatch):
+    seen = []
+
+    def record(question, metrics, A, B):
+        seen.append((A[:, 0], B[:, 0]))
+        return np.abs(A - B).T
+
+    monkeypatch.setattr(evaluation, "over_draws", record)
+    n = 60
+    X, codes = np.arange(float(n))[:, None], np.arange(n) % 2
+    pair_roc_auc(Mahalanobis(np.eye(1)), X, codes)
+    pairs = {(int(a), int(b)) for A, B in seen for a, b in zip(A, B, strict=True)}
+    assert pairs == {(i, j) for j in range(n) for i in range(j)}
+
+
+def test_the_brier_score_is_scikit_learns_for_two_classes(predictions):
+    P = predictions[1][:, :1]
+    P, codes = np.hstack([1 - P, P]), (predictions[0] > 0).astype(int)
+    half = brier_score_loss(codes, P[:, 1])
+    assert brier_score(codes, P) == pytest.approx(2 * half)
+
+
+def test_the_brier_score_sums_over_classes(predictions):
+    codes, P = predictions
+    expected = 0.0
+    for code, row in zip(codes, P, strict=True):
+        expected += sum((p - (c == code)) ** 2 for c, p in enumerate(row)) / len(codes)
+    assert brier_score(codes, P) == pytest.approx(expected)
+
+
+def test_calibration_error_of_a_hand_worked_case():
+    P = np.array([[0.95, 0.05], [0.95, 0.05], [0.55, 0.45], [0.4, 0.6]])
+    # Ten bins: two at .95 (one right), one at .55 (wrong), one at .6 (right).
+    codes = np.array([0, 1, 1, 1])
+    expected = (abs(1 - 1.9) + abs(0 - 0.55) + abs(1 - 0.6)) / 4
+    assert calibration_error(codes, P, n_bins=10) == pytest.approx(expected)
+
+
+def test_certainty_falls_into_the_last_bin():
+    assert calibration_error(np.array([0, 0]), np.array([[1.0, 0.0]] * 2)) == 0.0
+
+
+def test_labels_drawn_from_the_probabilities_are_calibrated():
+    # ECE of 15 bins of 4000 draws: about √(2/π) Σ_b √(m_b p q) / m ≈ .02.
+    rng = np.random.default_rng(6)
+    P = rng.dirichlet([1.0, 1.0], 4000)
+    codes = (rng.random(4000) > P[:, 0]).astype(int)
+    assert calibration_error(codes, P) < 0.04
+    assert calibration_error(1 - codes, P) > 0.4
+
+
+def test_a_classifier_and_its_metric_are_evaluated_together(blobs):
+    X, y = blobs
+    knn = KNeighborsClassifier(build("Mahalanobis")).fit(X[::2], y[::2])
+    figures = evaluate(X[1::2], y[1::2], classifier=knn)
+    P = knn.predict_proba(X[1::2])
+    assert figures["accuracy"] == knn.score(X[1::2], y[1::2])
+    assert figures["log_loss"] == pytest.approx(
+        log_loss(y[1::2], P, labels=knn.classes_)
+    )
+    assert {"brier", "ece", "r_precision", "map_at_r", "pair_roc_auc"} < set(figures)
+
+
+def test_a_classifier_of_another_library_is_evaluated_alone():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=500).fit(X, y)
+    assert set(evaluate(X, y, classifier=model)) == {
+        "accuracy",
+        "log_loss",
+        "brier",
+        "ece",
+    }
+
+
+def test_a_posterior_is_evaluated_by_its_mean_metric(blobs):
+    X, y = blobs
+    posterior = PosteriorMetric([build("Mahalanobis", s) for s in (0, 1)], "prediction")
+    figures = evaluate(X, y, metric=posterior)
+    assert figures == evaluate(X, y, metric=posterior.mean_metric())
+    assert "accuracy" not in figures
+
+
+def test_coverage_counts_limits_as_inside():
+    limits = Interval(np.zeros(4), np.ones(4))
+    found = coverage(limits, np.array([0.0, 1.0, 0.5, 1.5]))
+    assert found.share == 0.75
+    assert found.n == 4
+    assert found.standard_error == pytest.approx(np.sqrt(0.75 * 0.25 / 4))
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (dict(metric=None), "classifier, metric: wanted at least one"),
+        (dict(y=np.zeros(3)), "y: wanted shape"),
+        (dict(y=np.arange(43)), "y: wanted a class with two points"),
+        (dict(y=np.zeros(43)), "y: wanted pairs of one class and of two"),
+        (dict(X=np.full((43, 3), np.inf)), "X: wanted finite"),
+        (dict(max_pairs=0), "max_pairs: wanted"),
+    ],
+)
+def test_bad_input_is_named(blobs, change, words):
+    given = dict(X=blobs[0], y=blobs[1], metric=build("Mahalanobis")) | change
+    with pytest.raises(ValueError, match=words):
+        evaluate(given.pop("X"), given.pop("y"), **given)
+
+
+def test_unknown_classes_and_bins_are_named(blobs):
+    X, y = blobs
+    knn = KNeighborsClassifier().fit(X[:37], y[:37])
+    with pytest.raises(ValueError, match="got also \\['c'\\]"):
+        evaluate(X, y, classifier=knn)
+    with pytest.raises(ValueError, match="n_bins: wanted"):
+        evaluate(X[:37], y[:37], classifier=knn, n_bins=0)
+
+
+def test_coverage_needs_truths_of_the_intervals_shape():
+    with pytest.raises(ValueError, match="truth: wanted"):
+        coverage(Interval(np.zeros(4), np.ones(4)), np.zeros(3))

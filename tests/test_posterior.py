@@ -1,0 +1,314 @@
+"""Questions to draws of a metric: answered draw by draw, or refused with the reason."""
+
+import pickle
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probmetric.metric import Link, Mahalanobis
+from probmetric.neighbors import nearest
+from probmetric.neighbors_search import nearest_but_own
+from probmetric.posterior import PosteriorMetric
+from tests.metric_kinds import NAMES, build
+
+N_DRAWS = 18  # More than one tile of draws, and not a multiple of it.
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(1).normal(size=(12, 3))
+
+
+def draws_of(name="Mahalanobis", n=N_DRAWS):
+    return [build(name, seed) for seed in range(n)]
+
+
+@pytest.fixture
+def posterior():
+    return PosteriorMetric(draws_of(), "intervals", source="bootstrap")
+
+
+@pytest.fixture
+def distances(X):
+    """Distances of X[:4] to X[4:8] under each draw, by plain NumPy."""
+    return np.stack(
+        [
+            [
+                np.linalg.norm(m.factor @ (a - b))
+                for a, b in zip(X[:4], X[4:8], strict=True)
+            ]
+            for m in draws_of()
+        ]
+    )
+
+
+# --- Draws ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_answers_draw_by_draw(name, X):
+    draws = draws_of(name, 3)
+    found = PosteriorMetric(draws, "intervals").pairwise(X[:2], X)
+    expected = [metric.pairwise(X[:2], X) for metric in draws]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_matched_for_every_kind(name, X):
+    draws = draws_of(name, 3)
+    found = PosteriorMetric(draws, "intervals").pair_draws(X[:2], X[2:4])
+    diagonal = [
+        [metric.dissimilarity(X[i], X[2 + i : 3 + i])[0] for i in range(2)]
+        for metric in draws
+    ]
+    expected = np.sqrt(diagonal) if draws[0].is_distance else np.array(diagonal)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_draw_is_an_ordinary_metric(posterior, X):
+    assert posterior.n_draws == N_DRAWS
+    np.testing.assert_array_equal(
+        posterior.draw(3).factor, build("Mahalanobis", 3).factor
+    )
+    assert len(posterior.metrics()) == N_DRAWS
+
+
+def test_it_is_a_pytree(posterior, X):
+    doubled = jax.tree.map(lambda a: 2 * a, posterior)
+    assert isinstance(doubled, PosteriorMetric)
+    assert (doubled.purpose, doubled.source) == ("intervals", "bootstrap")
+    np.testing.assert_allclose(
+        doubled.pair_draws(X, X[0]), 2 * posterior.pair_draws(X, X[0])
+    )
+
+
+def test_it_survives_pickling(posterior, X):
+    again = pickle.loads(pickle.dumps(posterior))
+    np.testing.assert_array_equal(again.pairwise(X, X), posterior.pairwise(X, X))
+    assert repr(again) == repr(posterior)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled:
+    """A kind without shape annotations, so that a stack of it may exist in tests."""
+
+    scale: Any
+    is_distance: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = True
+
+    def dissimilarity(self, q, Y):
+        return self.scale * jnp.sum(jnp.abs(Y - q), -1)
+
+    def pairwise(self, Q, P):
+        return jax.vmap(lambda q: self.dissimilarity(q, P))(Q)
+
+    def distance(self, A, B):
+        return self.scale * jnp.sum(jnp.abs(A - B), -1)
+
+
+def test_draws_may_come_as_one_tree_with_a_leading_axis(X):
+    stacked = jax.vmap(Scaled)(jnp.arange(1.0, 4.0))
+    posterior = PosteriorMetric(stacked, "prediction")
+    assert posterior.n_draws == 3
+    city = np.abs(X[0] - X[1]).sum()
+    np.testing.assert_allclose(
+        posterior.pair_draws(X[0], X[1]), city * np.arange(1.0, 4.0), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "draws, words",
+    [
+        ([], "at least one"),
+        ([Mahalanobis(np.eye(2)), Mahalanobis(np.eye(3))], "one kind and shape"),
+        ([Mahalanobis(np.eye(3)), build("LocalFisher")], "one kind and shape"),
+        ([Mahalanobis(np.full((3, 3), np.nan))], "NaN"),
+        (Scaled(np.array(1.0)), "leading axis"),
+    ],
+)
+def test_draws_that_do_not_belong_together_are_refused(draws, words):
+    with pytest.raises(ValueError, match=f"draws: wanted .*{words}"):
+        PosteriorMetric(draws, "prediction")
+
+
+def test_purpose_and_source_are_names_from_a_list():
+    with pytest.raises(TypeError):
+        PosteriorMetric(draws_of())  # pyright: ignore[reportCallIssue]
+    with pytest.raises(ValueError, match="purpose: wanted"):
+        PosteriorMetric(draws_of(), "both")
+    with pytest.raises(ValueError, match="source: wanted"):
+        PosteriorMetric(draws_of(), "intervals", source="guess")
+
+
+# --- Intervals ------------------------------------------------------------------------
+
+
+def test_an_interval_holds_quantiles_of_distances_not_squared(posterior, X, distances):
+    lower, upper = posterior.interval(X[:4], X[4:8], prob=0.8)
+    np.testing.assert_allclose(lower, np.quantile(distances, 0.1, axis=0), rtol=1e-10)
+    np.testing.assert_allclose(upper, np.quantile(distances, 0.9, axis=0), rtol=1e-10)
+
+
+def test_a_single_pair_gives_single_numbers(posterior, X, distances):
+    lower, upper = posterior.interval(X[0], X[4])
+    assert np.ndim(lower) == 0
+    assert lower == pytest.approx(np.quantile(distances[:, 0], 0.05))
+    assert lower < upper
+
+
+def test_inflate_widens_on_the_scale_of_logarithms(posterior, X):
+    prob = 1 - 2 / (N_DRAWS - 1)  # Limits are draws: nothing is interpolated.
+    plain = np.log(posterior.interval(X[0], X[4:8], prob=prob))
+    wide = np.log(posterior.interval(X[0], X[4:8], prob=prob, inflate=1.25))
+    np.testing.assert_allclose(wide[1] - wide[0], 1.25 * (plain[1] - plain[0]))
+
+
+def test_equal_points_keep_distance_zero_when_inflated(posterior, X):
+    lower, upper = posterior.interval(X[0], X[0], inflate=1.25)
+    assert lower == upper == 0
+
+
+def test_a_ratio_interval_is_blind_to_the_scale_of_the_draws(X):
+    scales = np.exp(np.linspace(-3, 3, 9))
+    draws = [Mahalanobis(scale * np.eye(3)) for scale in scales]
+    posterior = PosteriorMetric(draws, "intervals", source="bootstrap")
+    lower, upper = posterior.ratio_interval((X[0], X[1]), (X[2], X[3]))
+    ratio = np.linalg.norm(X[0] - X[1]) / np.linalg.norm(X[2] - X[3])
+    np.testing.assert_allclose([lower, upper], ratio, rtol=1e-12)
+
+
+def test_ratio_intervals_are_quantiles_of_ratios(posterior, X, distances):
+    ratio = distances[:, 0] / distances[:, 1]
+    found = posterior.ratio_interval((X[0], X[4]), (X[1], X[5]), prob=0.5)
+    np.testing.assert_allclose(found, np.quantile(ratio, [0.25, 0.75]), rtol=1e-10)
+
+
+# --- Orders ---------------------------------------------------------------------------
+
+
+def test_closer_probability_counts_draws_and_halves_ties():
+    q, a, b = np.zeros(2), np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    draws = [Mahalanobis(np.diag(w)) for w in ([1.0, 2.0], [1.0, 3.0], [2.0, 1.0])]
+    draws.append(Mahalanobis(np.eye(2)))
+    posterior = PosteriorMetric(draws, "prediction")
+    assert posterior.closer_probability(q, a, b) == 2.5 / 4
+    assert posterior.closer_probability(q, b, a) == 1.5 / 4
+
+
+def test_neighbor_probability_is_the_share_of_draws(posterior, X):
+    found = posterior.neighbor_probability(X, X, 3, exclude_self=True)
+    expected = np.zeros((12, 12))
+    for metric in draws_of():
+        D = metric.pairwise(X, X).copy()
+        np.fill_diagonal(D, np.inf)
+        for i in range(12):
+            expected[i, np.argsort(D[i])[:3]] += 1 / N_DRAWS
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(found.sum(1), 3.0)
+
+
+def test_a_rank_interval_holds_ranks_from_one(posterior, X):
+    lower, upper = posterior.rank_interval(X[0], X, prob=0.9)
+    ranks = np.stack(
+        [1 + np.argsort(np.argsort(m.dissimilarity(X[0], X))) for m in draws_of()]
+    )
+    np.testing.assert_array_equal(
+        lower, np.quantile(ranks, 0.05, axis=0, method="inverted_cdf")
+    )
+    assert lower[0] == upper[0] == 1
+    assert (lower <= upper).all()
+    assert (lower == np.round(lower)).all()
+
+
+# --- Means ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_mean_metric_gives_the_mean_dissimilarity(name, X):
+    posterior = PosteriorMetric(draws_of(name, 3), "prediction")
+    mean = posterior.mean_metric()
+    expected = posterior.pairwise(X[:3], X).mean(0)
+    np.testing.assert_allclose(mean.pairwise(X[:3], X), expected, rtol=1e-9, atol=1e-9)
+    index = nearest(mean, X[:3], X, 4)[1]
+    np.testing.assert_array_equal(index, np.argsort(expected, 1)[:, :4])
+
+
+def test_the_mean_of_mahalanobis_metrics_is_one_without_a_link(posterior):
+    mean = posterior.mean_metric()
+    assert isinstance(mean, Mahalanobis)
+    assert mean.link is None
+    expected = np.mean([m.matrix for m in draws_of()], 0)
+    np.testing.assert_allclose(mean.matrix, expected, rtol=1e-10, atol=1e-12)
+
+
+# --- Refusals -------------------------------------------------------------------------
+
+
+def test_draws_for_prediction_give_no_intervals(X):
+    posterior = PosteriorMetric(draws_of(n=2), "prediction")
+    for ask in (
+        lambda: posterior.interval(X[0], X[1]),
+        lambda: posterior.ratio_interval((X[0], X[1]), (X[2], X[3])),
+        lambda: posterior.rank_interval(X[0], X),
+    ):
+        with pytest.raises(ValueError, match="made for intervals"):
+            ask()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if not build(n).is_distance])
+def test_what_is_no_distance_has_no_ratio(name, X):
+    posterior = PosteriorMetric(draws_of(name, 2), "intervals")
+    with pytest.raises(ValueError, match="wanted a distance"):
+        posterior.ratio_interval((X[0], X[1]), (X[2], X[3]))
+
+
+def test_a_ratio_to_nothing_is_refused(posterior, X):
+    with pytest.raises(ValueError, match="second: wanted points at a distance"):
+        posterior.ratio_interval((X[0], X[1]), (X[2], X[2]))
+
+
+def test_entries_of_the_matrix_have_no_interval(posterior):
+    with pytest.raises(ValueError, match="ask for distances"):
+        posterior.matrix_interval()
+
+
+@pytest.mark.parametrize("source", ["laplace", "nuts", "svi", "exact"])
+def test_p_same_is_not_averaged_over_label_built_pairs(source, X):
+    posterior = PosteriorMetric(draws_of(n=2), "intervals", source=source)
+    with pytest.raises(ValueError, match="worse than the point estimate"):
+        posterior.same_probability(X[0], X[1])
+
+
+@pytest.mark.parametrize(
+    "facts", [dict(source="bootstrap"), dict(source="nuts", pairs_independent=True)]
+)
+def test_p_same_is_averaged_where_that_is_sound(facts, X):
+    links = [Link(np.array(0.1 * s), np.array(0.5)) for s in range(3)]
+    draws = [Mahalanobis(build("Mahalanobis", s).factor, links[s]) for s in range(3)]
+    posterior = PosteriorMetric(draws, "intervals", **facts)
+    expected = np.mean([m.same_probability(X[:2], X[2:4]) for m in draws], 0)
+    np.testing.assert_allclose(posterior.same_probability(X[:2], X[2:4]), expected)
+
+
+def test_nearest_wants_a_single_metric(posterior, X):
+    with pytest.raises(ValueError, match="got a posterior"):
+        nearest_but_own(posterior, X, X, 1, None)
+
+
+@pytest.mark.parametrize(
+    "ask, words",
+    [
+        (lambda p, X: p.interval(X, X, prob=1.0), "prob: wanted"),
+        (lambda p, X: p.interval(X, X, inflate=0.0), "inflate: wanted"),
+        (lambda p, X: p.interval(X[:, :2], X[:, :2]), "A: wanted 3 features"),
+        (lambda p, X: p.pairwise(X * np.nan, X), "Q: wanted finite"),
+    ],
+)
+def test_bad_questions_are_named(posterior, X, ask, words):
+    with pytest.raises(ValueError, match=words):
+        ask(posterior, X)
