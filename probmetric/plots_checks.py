@@ -61,7 +61,7 @@ def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
             }
             left.scatter(z[chosen], rows[chosen], **style)
             right.scatter(detectable[chosen], rows[chosen], **style)
-    extent = 1.15 * max(critical, float(np.abs(z).max()))
+    extent = 1.15 * max(critical, *np.abs(z[np.isfinite(z)]))
     detectable = detectable[np.isfinite(detectable)]
     left.set_xlim(-extent, extent)
     right.set_xlim(0, 1.15 * max(tol, *detectable))

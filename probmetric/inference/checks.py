@@ -177,6 +177,8 @@ def judge(
         "layer": check.layer,
         "control": control or "",
         "verdict": table.attrs["verdict"],
+        # What the z of draws were judged by, for those who draw them.
+        **{k: table.attrs[k] for k in ("alpha", "tol", "z_crit") if k in table.attrs},
     }
     return result
 
