@@ -24,6 +24,7 @@ from probmetric.inference.two_stage_proportional import (
 )
 from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportional
+from probmetric.models.two_stage_data import as_groups
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -192,7 +193,7 @@ def fit(
         constants. Components come in no particular order.
     """
     if prior == "default":
-        prior = default_prior(np.asarray(data.X), n_components)
+        prior = default_prior(np.asarray(as_groups(data).X), n_components)
     fits = [
         _fit_once(
             data,

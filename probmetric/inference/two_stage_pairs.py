@@ -13,8 +13,8 @@ The representative behind n instances with mean x̄, and its component:
 
 α from pairs of one source with (c, μ, Σ) fixed. In coordinates whitened by Σ_k, with
 r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²), C = Σ w r q·y, the M-step for
-ρ = 1 - α is the best root in (-1, 1) of
-    n ρ³ - C ρ² + (A - n) ρ - C = 0,   clipped to [0, 1),                         (3)
+ρ = 1 - α is the best root in (0, 1) of
+    n ρ³ - C ρ² + (A - n) ρ - C = 0,   or ρ = 0 if that is better,                (3)
 of the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
 """
 
@@ -134,15 +134,20 @@ def _log_pairs(alpha: Any, data: AlphaData) -> Any:
 
 
 def _root(n: Any, A: Any, C: Any) -> Any:
-    """Return α from the sufficient sums of (3)."""
-    cubic = jnp.stack([n, -C, A - n, -C])
-    rho = best_root(
-        cubic,
-        -1.0,
-        1.0,
-        lambda t: -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2)),
-    )
-    return 1 - jnp.maximum(rho, 0.0)
+    """Return α in (0, 1] from the sums of (3); NaN where the likelihood is unbounded.
+
+    The best of ρ = 0 and the roots in (0, 1): the clipped best root in (-1, 1) would
+    miss a positive root that is second to a negative one.
+    """
+
+    def objective(t: Any) -> Any:
+        return -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2))
+
+    root = best_root(jnp.stack([n, -C, A - n, -C]), 0.0, 1.0, objective)
+    better = objective(jnp.where(jnp.isnan(root), 0.0, root)) > objective(0 * A)
+    alpha = 1 - jnp.where(better, root, 0.0)
+    # Σ r |q - y|² = 0: all instances equal their representative.
+    return jnp.where(A - 2 * C > 0, alpha, jnp.nan)
 
 
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Any, Any]:

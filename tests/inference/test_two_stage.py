@@ -1,0 +1,349 @@
+"""The two-stage mixture's EM: golden steps, NumPyro gradients, limits, additivity."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.infer.util import log_density as numpyro_log_density
+from scipy.stats import multivariate_normal
+from sklearn.mixture import GaussianMixture
+
+from probmetric.data import Groups, Pairs, Points
+from probmetric.inference import two_stage as mixture
+from probmetric.inference.results import Result
+from probmetric.inference.two_stage_fit import fit, mixture_data, start_mixture
+from probmetric.inference.two_stage_groups import em_step, group_data
+from probmetric.inference.two_stage_missing import e_step_missing
+from probmetric.inference.two_stage_prior import default_prior
+from probmetric.inference.two_stage_proportional import (
+    ProportionalParams,
+    em_step_proportional,
+    proportional_m_step,
+)
+from probmetric.inference.two_stage_stats import MixtureParams
+from probmetric.models.two_stage import TwoStageParams, simulate, to_metric, two_stage
+from probmetric.models.two_stage_data import stack
+
+RTOL = 1e-10
+
+
+def arrays(case, *names):
+    return [np.asarray(case["in"][name], float) for name in names]
+
+
+def small(seed=0, k=2, groups=30, size=3):
+    """Return grouped points of a two-stage mixture in d = 2."""
+    rng = np.random.default_rng(seed)
+    means = np.array([[0.0, 0.0], [4.0, 1.0], [-1.0, 5.0]])[:k]
+    component = rng.integers(0, k, groups)
+    group = np.repeat(np.arange(groups), size)
+    x = means[component] + rng.normal(size=(groups, 2)) * [1.0, 0.6]
+    return Groups(x[group] + 0.5 * rng.normal(size=(len(group), 2)), group)
+
+
+@pytest.fixture(scope="module")
+def start():
+    c, mu = np.array([0.4, 0.6]), np.array([[0.5, -0.2], [3.0, 1.5]])
+    return MixtureParams(c, mu, np.stack([np.eye(2), 2 * np.eye(2) + 0.3]))
+
+
+def test_grouped_em_step_equals_quadrature(golden, x64):
+    case = golden("mix_glml_dml")["y_grouped_em"]
+    c, mu, W, B = arrays(case, "c", "mu", "W", "B")
+    parts = [np.array(g) for g in case["in"]["groups"]]
+    owner = np.repeat(np.arange(len(parts)), [len(g) for g in parts])
+    data = group_data(Groups(np.concatenate(parts), owner))
+    new, log_likelihood = jax.jit(em_step)(TwoStageParams(c, mu, W, B), data)
+    out = case["out"]
+    np.testing.assert_allclose(log_likelihood, out["loglik"], rtol=RTOL)
+    wanted = TwoStageParams(out["c"], out["mu"], out["W"], out["B"])
+    for got, want in zip(new, wanted, strict=True):
+        np.testing.assert_allclose(got, np.array(want), rtol=RTOL, atol=RTOL)
+
+
+def test_grouped_em_without_its_posterior_covariance_is_rejected(golden, x64):
+    """The classic EM bug: plugging in h for x, dropping V."""
+    case = golden("mix_glml_dml")["y_grouped_em"]
+    mu, W, B = arrays(case, "mu", "W", "B")
+    resp = np.array(case["out"]["resp"])
+    total = np.zeros((2, 2, 2))
+    for i, g in enumerate(case["in"]["groups"]):
+        X = np.array(g)
+        for k in range(2):
+            G = B[k] @ np.linalg.inv(B[k] + W[k] / len(X))
+            h = mu[k] + G @ (X.mean(0) - mu[k])
+            off = h - np.array(case["out"]["mu"][k])
+            total[k] += resp[i, k] * np.outer(off, off)
+    wrong = total / resp.sum(0)[:, None, None]
+    assert np.max(np.abs(wrong - np.array(case["out"]["B"]))) > 0.05
+
+
+def test_proportional_m_step_equals_the_profile_search(golden, x64):
+    case = golden("mix_glml_dml")["y_constrained_mstep"]
+    B, W, R, N = arrays(case, "Btilde", "Wtilde", "R", "N")
+    args = B[None], W[None], R[None], N[None], 0.5
+    S, alpha = proportional_m_step(*map(jnp.asarray, args), sweeps=500)
+    np.testing.assert_allclose(alpha, case["out"]["alpha"], rtol=RTOL)
+    np.testing.assert_allclose(S[0], np.array(case["out"]["Sigma"]), rtol=RTOL)
+
+
+def test_mixture_log_density_equals_scipy(start):
+    X = small().X
+    each = [
+        c * multivariate_normal(m, S).pdf(X) for c, m, S in zip(*start, strict=True)
+    ]
+    got = mixture.log_density(start, X)
+    np.testing.assert_allclose(got, np.log(np.sum(each, 0)), rtol=1e-12)
+    posterior = np.array(each).T / np.sum(each, 0)[:, None]
+    np.testing.assert_allclose(mixture.responsibilities(start, X), posterior, rtol=1e-9)
+
+
+def test_ten_em_steps_equal_those_of_scikit_learn(start, x64):
+    X = small().X
+    other = GaussianMixture(
+        2,
+        reg_covar=0,
+        tol=0,
+        max_iter=10,
+        weights_init=start.weights,
+        means_init=start.means,
+        precisions_init=np.linalg.inv(start.covariances),
+    )
+    with pytest.warns(UserWarning, match="did not converge"):
+        other.fit(X)
+    params, data = jax.tree.map(jnp.asarray, (start, mixture_data(X)))
+    step = jax.jit(mixture.em_step)
+    for _ in range(10):
+        params, _ = step(params, data)
+    np.testing.assert_allclose(params.weights, other.weights_, rtol=1e-9)
+    np.testing.assert_allclose(params.means, other.means_, rtol=1e-8)
+    np.testing.assert_allclose(params.covariances, other.covariances_, rtol=1e-8)
+
+
+def test_statistics_of_chunks_add_up(start, x64):
+    data = jax.tree.map(jnp.asarray, mixture_data(small().X, np.linspace(0, 2, 90)))
+    whole = mixture.e_step(start, data)
+    parts = [
+        mixture.e_step(start, data._replace(X=data.X[s], w=data.w[s]))
+        for s in (slice(0, 37), slice(37, 90))
+    ]
+    total = jax.tree.map(jnp.add, *parts)
+    for got, want in zip(total, whole, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_recentred_statistics_give_the_same_m_step(start, x64):
+    data = jax.tree.map(jnp.asarray, mixture_data(small().X))
+    prior = default_prior(data.X, 2)
+    stats = mixture.e_step(start, data)
+    elsewhere = jnp.asarray(start.means) + 3.0
+    moved = mixture.recentre(stats, jnp.asarray(start.means), elsewhere)
+    for got, want in zip(
+        mixture.m_step(moved, elsewhere, prior),
+        mixture.m_step(stats, jnp.asarray(start.means), prior),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+def test_complete_rows_give_the_same_statistics_as_the_missing_route(start, x64):
+    data = jax.tree.map(jnp.asarray, mixture_data(small().X, np.linspace(0, 2, 90)))
+    whole = mixture.e_step(start, data)
+    other = jax.jit(e_step_missing)(start, data.X, data.w)
+    for got, want in zip(other, whole, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
+
+
+def test_missing_entries_are_integrated_out_of_the_likelihood_and_its_gradient(x64):
+    """EM's fixed point is stationary for the density of the seen entries (autodiff)."""
+    rng = np.random.default_rng(1)
+    X = small().X.copy()
+    X[rng.random(X.shape) < 0.2] = np.nan
+    end = fit(Points(X), n_components=2, prior=None, tol=1e-13, max_steps=3000)
+    assert int(end.result) == Result.CONVERGED
+
+    def log_likelihood(c, mu, S):
+        metric = to_metric(TwoStageParams(c, mu, 0.5 * S, 0.5 * S))
+        return jnp.sum(metric.log_marginal(X))
+
+    p = end.params
+    args = [jnp.asarray(a) for a in (p.weights, p.means, p.within + p.between)]
+    value, grads = jax.value_and_grad(log_likelihood, (0, 1, 2))(*args)
+    np.testing.assert_allclose(value, end.objective, rtol=1e-12)
+    np.testing.assert_allclose(grads[1], 0, atol=1e-3)
+    np.testing.assert_allclose(grads[2], 0, atol=1e-3)
+
+
+def log_joint(params, data, prior, covariance):
+    """Return the NumPyro model's log joint density at constrained values."""
+    if covariance == "free":
+        sites = params._asdict()
+    else:
+        sites = {**dict(zip(("weights", "means", "covariances"), params, strict=False))}
+        sites["alpha"] = params[3]
+    options = {"n_components": len(params[0]), "covariance": covariance}
+    return numpyro_log_density(two_stage, (data, prior), options, sites)[0]
+
+
+@pytest.mark.parametrize("covariance", ["free", "proportional"])
+def test_objective_is_the_numpyro_density_and_the_fixed_point_its_mode(covariance, x64):
+    groups = small()
+    prior = default_prior(groups.X, 2)._replace(concentration=1.5, strength=0.5)
+    end = fit(
+        groups,
+        n_components=2,
+        prior=prior,
+        covariance=covariance,
+        tol=1e-14,
+        max_steps=3000,
+    )
+    assert int(end.result) == Result.CONVERGED
+    p = end.params
+    if covariance == "proportional":
+        total = p.within + p.between
+        p = ProportionalParams(
+            p.weights, p.means, total, p.within[0, 0, 0] / total[0, 0, 0]
+        )
+    stacks = stack(groups)
+    p = jax.tree.map(jnp.asarray, p)
+    density = jax.jit(
+        jax.value_and_grad(lambda p: log_joint(p, stacks, prior, covariance))
+    )
+    value, slope = density(p)
+    np.testing.assert_allclose(value, end.objective, rtol=1e-12)
+    tangent = slope.weights - slope.weights.mean()  # along the simplex
+    scale = abs(float(end.objective))
+    for name, g in [("weights", tangent), *list(slope._asdict().items())[1:]]:
+        np.testing.assert_allclose(g, 0, atol=1e-5 * scale, err_msg=name)
+    # Negative control: likelihood alone is not stationary there.
+    flat = jax.grad(lambda p: log_joint(p, stacks, None, covariance))(p)
+    assert max(float(jnp.max(jnp.abs(g))) for g in flat) > 1e-3 * scale
+
+
+def test_m_step_without_the_mean_priors_degree_of_freedom_is_rejected(x64):
+    """ν + d + 1 in Eq. (5), an inverse Wishart's own count, misses the mode."""
+    groups = small()
+    prior = default_prior(groups.X, 1)._replace(strength=0.5)
+    end = fit(Points(groups.X), prior=prior)
+    S = np.asarray(end.params.within + end.params.between)
+    n = len(groups.X) + float(prior.df) + 2
+    wrong = jnp.asarray(S * (n + 2) / (n + 1))
+
+    def density(S):
+        sites = {"weights": jnp.ones(1), "means": jnp.asarray(end.params.means)}
+        sites["covariances"] = S
+        options = {"n_components": 1, "covariance": "proportional", "alpha": 0.5}
+        data = stack(Points(groups.X))
+        return numpyro_log_density(two_stage, (data, prior), options, sites)[0]
+
+    slope = jax.jit(jax.grad(density))
+    right = jnp.max(jnp.abs(slope(jnp.asarray(S))))
+    assert right < 1e-8 * n
+    assert jnp.max(jnp.abs(slope(wrong))) > 1e-3 * n
+
+
+@pytest.mark.parametrize("covariance", ["free", "proportional"])
+def test_grouped_em_never_falls(covariance):
+    end = fit(small(3), n_components=2, covariance=covariance, tol=1e-12)
+    trace = end.trace[: int(end.n_steps)]
+    assert np.all(np.diff(trace) > -1e-12 * abs(trace[-1]))
+
+
+def test_balanced_groups_of_one_component_reach_the_closed_form(x64):
+    """K = 1, balanced: W = ΣS_i/(G(n - 1)), B = Cov(x̄) - W/n (maths 1.9)."""
+    groups = small(5, k=1, groups=200, size=4)
+    end = fit(groups, prior=None, tol=1e-15, max_steps=5000)
+    X = groups.X.reshape(200, 4, 2)
+    mean = X.mean(1)
+    e = (X - mean[:, None]).reshape(-1, 2)
+    W = e.T @ e / (200 * 3)
+    B = np.cov(mean.T, bias=True) - W / 4
+    np.testing.assert_allclose(end.params.means[0], mean.mean(0), rtol=1e-10)
+    # EM stops at a gap of 1e-15 of the objective: parameters to its square root.
+    np.testing.assert_allclose(end.params.within[0], W, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(end.params.between[0], B, rtol=1e-6, atol=1e-7)
+
+
+def test_pairs_are_groups_of_two_or_twice_one():
+    X = small().X
+    pairs = Pairs(X, np.array([0, 3, 6]), np.array([1, 4, 9]), np.array([1, 1, 0]))
+    rows = X[[0, 1, 3, 4, 6, 9]]
+    groups = Groups(rows, np.array([0, 0, 1, 1, 2, 3]))
+    ends = [fit(data, max_steps=5) for data in (pairs, groups)]
+    np.testing.assert_array_equal(ends[0].params.within, ends[1].params.within)
+
+
+def test_singletons_leave_alpha_at_its_prior_mode(x64):
+    """The likelihood is flat in α: EM moves it only along the Beta prior."""
+    data = Groups(small().X, np.arange(90))
+    prior = default_prior(data.X, 1, alpha=(3.0, 5.0))
+    start = ProportionalParams(
+        np.ones(1), np.zeros((1, 2)), np.eye(2)[None], np.array(0.6)
+    )
+    step, packed = jax.jit(em_step_proportional), group_data(data, prior=prior)
+    for _ in range(3000):
+        start, _ = step(start, packed)
+    assert float(start.alpha) == pytest.approx(2 / 6, abs=1e-3)
+
+
+def test_zero_weight_removes_a_point_and_two_doubles_it():
+    X = small().X
+    w = np.ones(90)
+    w[:30], w[30:60] = 0, 2
+    prior = default_prior(X, 2)
+    a = fit(Points(X, w), n_components=2, prior=prior, start=toy_params())
+    b = fit(
+        Points(np.concatenate([X[30:60], X[30:60], X[60:]])),
+        n_components=2,
+        prior=prior,
+        start=toy_params(),
+    )
+    np.testing.assert_allclose(a.objective, b.objective, rtol=1e-9)
+    np.testing.assert_allclose(a.params.means, b.params.means, rtol=1e-6)
+
+
+def toy_params():
+    eye = np.stack([np.eye(2)] * 2) / 2
+    return TwoStageParams(np.array([0.5, 0.5]), np.array([[0, 0], [4, 1.0]]), eye, eye)
+
+
+def test_known_components_are_kept():
+    """Named rows hold their component; the others follow."""
+    X = small(groups=40).X
+    known = np.full(len(X), -1)
+    far = X[:, 0] > 2.5
+    known[np.flatnonzero(far)[:5]] = 0
+    known[np.flatnonzero(~far)[:5]] = 1
+    end = fit(Points(X), n_components=2, known=known)
+    assert end.params.means[0, 0] > 3 > 1 > end.params.means[1, 0]
+
+
+def test_one_component_reports_convergence():
+    assert int(fit(Points(small().X)).result) == Result.CONVERGED
+
+
+def test_start_is_finite_with_fewer_points_than_features():
+    X = np.random.default_rng(0).normal(size=(6, 10))
+    start = start_mixture(X, np.ones(6), 2)
+    end = fit(Points(X), n_components=2)
+    assert np.all(np.linalg.eigvalsh(start.covariances) > 0)
+    assert np.isfinite(float(end.objective))
+
+
+def test_collapse_without_a_prior_is_reported_and_not_hidden():
+    """Four points, three components: the likelihood has no maximum."""
+    X = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0], [9.0, 1.0]])
+    end = fit(Points(X), n_components=3, prior=None, max_steps=200)
+    assert int(end.result) == Result.NONFINITE
+
+
+def test_parameters_are_recovered_from_groups(x64):
+    """3000 groups of three: within five standard errors, about d·(2/3000)^½."""
+    truth = toy_params()
+    empty = Groups(np.zeros((9000, 2)), np.repeat(np.arange(3000), 3))
+    data = simulate(jax.random.key(1), truth, empty)
+    end = fit(data, n_components=2, start=truth)
+    np.testing.assert_allclose(end.params.weights, truth.weights, atol=0.05)
+    np.testing.assert_allclose(end.params.means, truth.means, atol=0.15)
+    np.testing.assert_allclose(end.params.within, truth.within, atol=0.06)
+    np.testing.assert_allclose(end.params.between, truth.between, atol=0.12)

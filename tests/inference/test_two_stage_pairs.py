@@ -1,0 +1,278 @@
+"""Closed forms of pairs, α, enrolment and the range of models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+
+from probmetric.data import Groups, Points
+from probmetric.inference.results import Result
+from probmetric.inference.two_stage_cubic import best_root
+from probmetric.inference.two_stage_enrol import enrol, score_enrolled
+from probmetric.inference.two_stage_fit import fit
+from probmetric.inference.two_stage_pairs import (
+    _alpha_data,
+    alpha_log_posterior,
+    alpha_step,
+    fit_alpha,
+    log_joint_small_alpha,
+    representative,
+)
+from probmetric.inference.two_stage_range import (
+    bic,
+    blend,
+    choose_components,
+    choose_flattening,
+    flatten,
+)
+from probmetric.inference.two_stage_stats import MixtureParams
+from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
+
+RTOL = 1e-10
+
+
+def arrays(case, *names):
+    return [np.asarray(case["in"][name], float) for name in names]
+
+
+def rows(case, name):
+    return np.array([o[name] for o in case["out"]])
+
+
+def test_eq1_and_footnote_3(golden):
+    """EQ-1, ∫exp(-Σ weights · squares), has the closed form of maths 1.2."""
+
+    def D(u, v, w, a, b, c):
+        s = u + v + w
+        bend = (a * u + b * v + c * w) ** 2 / s - (a * a * u + b * b * v + c * c * w)
+        return np.sqrt(np.pi / s) * np.exp(bend)
+
+    case = golden("mix_glml_dml")["y_eq1"]
+    got = D(*(case["in"][k] for k in "uvwabc"))
+    np.testing.assert_allclose(got, case["out"], rtol=RTOL)
+    for y, value in golden("mix_glml_dml")["y_footnote3_D"]["out"].items():
+        got = D(1 / 1.8, 1 / 0.2, 1 / 0.2, 0.0, 1.0, float(y))
+        np.testing.assert_allclose(got, value, rtol=1e-12)
+
+
+def test_footnote_3_is_eq2_up_to_its_constant(golden):
+    """D(q; y)/D(q; q) is Pr(q, y)/Pr(q, q) of the pair similarity, d = 1."""
+    one = np.ones(1)
+    metric = to_metric(proportional(one, np.zeros((1, 1)), np.ones((1, 1, 1)), 0.1))
+    values = golden("mix_glml_dml")["y_footnote3_D"]["out"]
+    Y = np.array([float(y) for y in values])[:, None]
+    got = metric.log_joint(np.ones_like(Y), Y)
+    wanted = np.log(list(values.values()))
+    np.testing.assert_allclose(got - got[0], wanted - wanted[0], atol=1e-12)
+
+
+def test_posterior_of_the_representative_equals_quadrature(golden):
+    cases = golden("mix_glml_dml")
+    c, mu, Sigma = arrays(cases["y_eq2_mixture"], "c", "mu", "Sigma")
+    tied = proportional(c, mu, Sigma, cases["y_eq2_mixture"]["in"]["alpha"])
+    free = TwoStageParams(*arrays(cases["y_twocov_mixture_pair"], "c", "mu", "W", "B"))
+    for name, params in (("y_eq2_mixture", tied), ("y_twocov_mixture_pair", free)):
+        for out in cases[name]["out"]:
+            got = representative(params, np.array([out["Q"], out["Y"]]))
+            np.testing.assert_allclose(got.mean, np.array(out["post_mean"]), rtol=RTOL)
+            want = np.array(out["post_cov"])
+            np.testing.assert_allclose(got.covariance, want, rtol=RTOL)
+            if "resp" in out:
+                k = np.exp(got.log_component)
+                np.testing.assert_allclose(k, np.array(out["resp"]), rtol=RTOL)
+
+
+def test_posterior_with_the_noise_of_one_instance_is_rejected(golden):
+    """Wrong: the covariance for n = 1 where two instances were seen."""
+    case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
+    params = TwoStageParams(*arrays(case, "c", "mu", "W", "B"))
+    out = case["out"][0]
+    wrong = representative(params, np.array([out["Q"]])).covariance
+    assert np.max(np.abs(wrong - np.array(out["post_cov"]))) > 0.01
+
+
+def test_eq3_misses_eq2_by_its_stated_factor(golden):
+    case = golden("mix_glml_dml")["y_eq2_mixture"]
+    mu, Sigma = arrays(case, "mu", "Sigma")
+    Q, Y = rows(case, "Q"), rows(case, "Y")
+    one = np.ones(1), mu[:1], Sigma[:1]
+    for a in (0.1, 0.001):
+        exact = to_metric(proportional(*one, a)).log_joint(Q, Y)
+        z = (Q + Y) / 2 - mu[0]
+        r2 = np.sum(z * np.linalg.solve(Sigma[0], z.T).T, 1)
+        gap = np.log1p(-a / 2) + 0.5 * r2 * a / (2 - a)
+        got = log_joint_small_alpha(MixtureParams(*one), a, Q, Y)
+        np.testing.assert_allclose(got - exact, gap, rtol=1e-8)
+        # Erratum Y4: with the printed 1/α^d it would miss by that much more.
+        assert np.all(np.abs(got - 2 * np.log(a) - exact) > 1)
+
+
+def test_alpha_from_pairs_equals_direct_maximum_likelihood(golden, x64):
+    case = golden("mix_glml_dml")["y_alpha_mle"]
+    Q, Y, c, mu, Sigma = arrays(case, "Q", "Y", "c", "mu", "Sigma")
+    one = MixtureParams(np.ones(1), mu[:1], Sigma[:1])
+    got = fit_alpha(one, Q, Y, max_steps=3).params
+    np.testing.assert_allclose(got, case["out"]["alpha_component0_only"], rtol=RTOL)
+    mixture = MixtureParams(c, mu, Sigma)
+    end = fit_alpha(mixture, Q, Y)
+    # The objective is flat to eps there: α itself is known to its square root.
+    np.testing.assert_allclose(end.params, case["out"]["alpha_mixture"], rtol=1e-6)
+    data, alpha = _alpha_data(mixture, Q, Y, np.ones(len(Q))), end.params
+    step = jax.jit(alpha_step)
+    for _ in range(40):
+        alpha, _ = step(alpha, data)
+    np.testing.assert_allclose(alpha, case["out"]["alpha_mixture"], rtol=RTOL)
+
+
+def test_alpha_per_component_is_stationary_in_each(golden, x64):
+    case = golden("mix_glml_dml")["y_alpha_mle"]
+    Q, Y, c, mu, Sigma = arrays(case, "Q", "Y", "c", "mu", "Sigma")
+    mixture = MixtureParams(c, mu, Sigma)
+    end = fit_alpha(mixture, Q, Y, per_component=True, tol=0.0, max_steps=300)
+
+    def log_likelihood(a):
+        S = a[:, None, None] * Sigma, (1 - a)[:, None, None] * Sigma
+        return jnp.sum(to_metric(TwoStageParams(c, mu, *S)).log_joint(Q, Y))
+
+    value, slope = jax.value_and_grad(log_likelihood)(jnp.asarray(end.params))
+    np.testing.assert_allclose(value, end.objective, rtol=1e-12)
+    inside = np.asarray(end.params) < 1
+    np.testing.assert_allclose(np.asarray(slope)[inside], 0, atol=1e-6)
+
+
+def test_uncorrelated_pairs_give_alpha_one():
+    rng = np.random.default_rng(2)
+    Q = rng.normal(size=(50, 2))
+    one = MixtureParams(np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+    assert float(fit_alpha(one, Q, -Q, max_steps=3).params) == 1.0
+    same = fit_alpha(one, Q, Q, max_steps=3)
+    assert int(same.result) == Result.NONFINITE
+
+
+def test_alpha_posterior_on_a_grid_equals_the_density_by_scipy(golden):
+    case = golden("mix_glml_dml")["y_alpha_mle"]
+    Q, Y, c, mu, Sigma = arrays(case, "Q", "Y", "c", "mu", "Sigma")
+    grid = np.array([0.1, 0.5, 0.9])
+    got = alpha_log_posterior(MixtureParams(c, mu, Sigma), Q, Y, grid, prior=(2.0, 3.0))
+    for a, value in zip(grid, got, strict=True):
+        S = [np.kron([[1, 1 - a], [1 - a, 1]], Sk) for Sk in Sigma]
+        parts = [
+            np.log(ck) + multivariate_normal(np.r_[m, m], Sk).logpdf(np.hstack([Q, Y]))
+            for ck, m, Sk in zip(c, mu, S, strict=True)
+        ]
+        prior = np.log(a * (1 - a) ** 2 * 12)
+        np.testing.assert_allclose(value, logsumexp(parts, 0).sum() + prior, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_best_root_beats_a_search_by_scipy(seed, x64):
+    """The objective whose stationary points are the cubic's roots (maths 1.10)."""
+    rng = np.random.default_rng(seed)
+    n, A = 10.0, rng.uniform(5, 40)
+    C = A * rng.uniform(-0.45, 0.45)
+
+    def objective(t):
+        return -0.5 * n * np.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2))
+
+    cubic = jnp.array([n, -C, A - n, -C])
+    rho = float(
+        best_root(
+            cubic,
+            -1.0,
+            1.0,
+            lambda t: -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2)),
+        )
+    )
+    grid = np.linspace(-0.999, 0.999, 4001)
+    near = grid[np.argmax(objective(grid))]
+    best = minimize_scalar(
+        lambda t: -objective(t),
+        bounds=(max(near - 1e-3, -1 + 1e-9), min(near + 1e-3, 1 - 1e-9)),
+        method="bounded",
+        options={"xatol": 1e-12},
+    )
+    assert rho == pytest.approx(best.x, abs=1e-6)
+
+
+def test_enrolment_equals_quadrature(golden):
+    case = golden("mix_glml_dml")["y_enrol_predictive"]
+    Y, Q, c, mu, W, B = arrays(case, "Y", "Q", "c", "mu", "W", "B")
+    params = TwoStageParams(c, mu, W, B)
+    enrolled = enrol(params, Groups(Y, np.zeros(3, int)))
+    got = score_enrolled(params, Q[None], enrolled, score="conditional")
+    np.testing.assert_allclose(got[0, 0], case["out"], rtol=RTOL)
+    ratio = score_enrolled(params, Q[None], enrolled)
+    own = to_metric(params).log_marginal(Q[None])
+    np.testing.assert_allclose(ratio, got - own, rtol=1e-12)
+
+
+def test_enrolment_with_one_instance_is_the_pair_score(golden):
+    case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
+    params = TwoStageParams(*arrays(case, "c", "mu", "W", "B"))
+    Q, Y = rows(case, "Q"), rows(case, "Y")
+    enrolled = enrol(params, Groups(Y, np.arange(len(Y))))
+    wanted = -to_metric(params).pairwise(Q, Y)
+    np.testing.assert_allclose(score_enrolled(params, Q, enrolled), wanted, rtol=1e-10)
+
+
+def test_flattening_keeps_variances_and_equals_golden(golden):
+    case = golden("mix_glml_dml")["y_flatten"]
+    (Sigma,) = arrays(case, "Sigma")
+    params = proportional(np.ones(1), np.zeros((1, 2)), Sigma[None], 0.5)
+    flat = flatten(params, case["in"]["s"])
+    got = flat.within[0] + flat.between[0]
+    np.testing.assert_allclose(got, np.array(case["out"]), rtol=RTOL)
+
+
+def test_flattening_by_held_out_likelihood_finds_independent_features():
+    """Few points of independent features: full covariances lose, s < 1 wins."""
+    rng = np.random.default_rng(3)
+    X, other = rng.normal(size=(12, 5)), rng.normal(size=(200, 5))
+    params = fit(Points(X)).params
+    s = choose_flattening(params, other)
+    assert s[0] < 0.6
+    better = to_metric(flatten(params, s)).log_marginal(other).mean()
+    assert better > to_metric(params).log_marginal(other).mean()
+
+
+def test_number_of_components_by_held_out_likelihood():
+    rng = np.random.default_rng(4)
+    X = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(60, 2)) + [7, 0]])
+    choice = choose_components(X, (1, 2), n_folds=3)
+    assert choice.best == 2
+    scores = [bic(fit(Points(X), n_components=k).params, X) for k in (1, 2)]
+    assert scores[1] > scores[0]
+
+
+def test_blend_of_one_model_is_that_model_and_shortest_code_errs_by_log_n(golden):
+    case = golden("mix_glml_dml")["y_eq2_mixture"]
+    c, mu, Sigma = arrays(case, "c", "mu", "Sigma")
+    models = [proportional(c, mu, Sigma, a) for a in (0.2, 0.6)]
+    Q, Y = rows(case, "Q"), rows(case, "Y")
+    single = blend(models[:1]).log_ratio(Q, Y)
+    np.testing.assert_allclose(single, to_metric(models[0]).log_ratio(Q, Y), rtol=1e-12)
+    both = blend(models, score="joint").log_joint(Q, Y)
+    best = np.max([to_metric(m).log_joint(Q, Y) for m in models], 0) - np.log(2)
+    assert np.all((both - best >= 0) & (both - best <= np.log(2)))
+    with pytest.raises(ValueError, match="models: wanted at least one"):
+        blend([])
+
+
+def test_flat_prior_on_the_split_has_mean_one_half():
+    """Erratum-free case of the paper's argument in d = 1: E[I] = Σ/2 for I ~ U(0, Σ).
+
+    In d = 2, admissible I = S^{1/2} U S^{1/2} with U uniform on 0 ≺ U ≺ 1: mean U is
+    ½ identity, by simulation with 4 standard errors.
+    """
+    assert quad(lambda t: t, 0, 1)[0] == pytest.approx(0.5)
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, 60_000))
+    c = rng.uniform(-1, 1, 60_000)
+    inside = (a * b > c**2) & ((1 - a) * (1 - b) > c**2)
+    for values, mean in ((a[inside], 0.5), (b[inside], 0.5), (c[inside], 0.0)):
+        error = values.std() / np.sqrt(len(values))
+        assert abs(values.mean() - mean) < 4 * error
