@@ -1,6 +1,10 @@
 """One small metric of every kind, on three features, for tests that hold for all."""
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
@@ -101,3 +105,45 @@ def largest_intermediate(function, *args):
 
     with jax.enable_x64(True):
         return max(walk(jax.make_jaxpr(function)(*args).jaxpr))
+
+
+def build_euclid(d=2):
+    """Return Euclid's distance."""
+    return Mahalanobis(np.eye(d))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Wrapped:
+    """A kind that no library serves: squared distances plus a shift per query."""
+
+    inner: Any
+    shift: Any = 0.0
+    is_distance: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False
+
+    def dissimilarity(self, q, Y):
+        return self.inner.dissimilarity(q, Y) + self.shift * jnp.sum(q)
+
+    def pairwise(self, Q, P):
+        return jax.vmap(lambda q: self.dissimilarity(q, P))(Q)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Coarse:
+    """A kind whose pairwise cancels (a product form) and whose refine does not."""
+
+    offset: Any
+    is_distance: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = True
+
+    def dissimilarity(self, q, Y):
+        return jnp.sum((Y - q) ** 2, -1)
+
+    def pairwise(self, Q, P):
+        Q, P = Q + self.offset, P + self.offset
+        return jnp.sum(Q**2, 1)[:, None] + jnp.sum(P**2, 1) - 2 * Q @ P.T
+
+    def refine(self, Q, P, idx):
+        return np.sum((P[idx] - Q[:, None]) ** 2, -1)

@@ -1,0 +1,156 @@
+"""Neighbours are exact, ties included, in bounded memory."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from probmetric import neighbors_scan
+from probmetric.metric import Mahalanobis
+from probmetric.neighbors import nearest
+from tests.metric_kinds import (
+    Coarse,
+    Wrapped,
+    build_euclid,
+    largest_intermediate,
+)
+from tests.oracles import sorted_neighbors
+
+EPS = np.finfo(float).eps
+
+
+@pytest.fixture
+def grid():
+    """Integer points with duplicates: nearly every query has ties."""
+    rng = np.random.default_rng(0)
+    points = rng.integers(-2, 3, (90, 2)).astype(float)
+    return points, rng.integers(-2, 3, (40, 2)).astype(float)
+
+
+KINDS = {"linear": lambda metric: metric, "scanned": Wrapped}
+both_paths = pytest.mark.parametrize("path", KINDS)
+
+
+@both_paths
+@pytest.mark.parametrize("tile", [7, 1024])
+@pytest.mark.parametrize("d", [2, 17], ids=["tree", "brute"])
+def test_ties_go_to_the_lowest_index(grid, path, tile, d):
+    points, queries = (np.pad(A, ((0, 0), (0, d - 2))) for A in grid)
+    L = np.eye(d) * 2.0
+    L[0, 1] = 1.0
+    D, index = nearest(KINDS[path](Mahalanobis(L)), queries, points, 5, tile=tile)
+    expected_D, expected = sorted_neighbors(L, queries, points, 5)
+    np.testing.assert_array_equal(index, expected)
+    np.testing.assert_allclose(D, expected_D, rtol=4 * EPS)
+
+
+@both_paths
+def test_a_point_is_not_its_own_neighbour_but_its_duplicate_is(grid, path):
+    points = grid[0]
+    metric = KINDS[path](Mahalanobis(np.eye(2)))
+    D, index = nearest(metric, points, points, 5, exclude_self=True, tile=16)
+    expected_D, expected = sorted_neighbors(
+        np.eye(2), points, points, 5, exclude_self=True
+    )
+    np.testing.assert_array_equal(index, expected)
+    np.testing.assert_allclose(D, expected_D, rtol=4 * EPS)
+    assert (index != np.arange(len(points))[:, None]).all()
+    assert (D[:, 0] == 0).any()
+
+
+def test_ties_far_from_the_origin_are_seen(grid):
+    points, queries = (A + 2.0**22 for A in grid)
+    _, index = nearest(Mahalanobis(np.eye(2)), queries, points, 5)
+    expected = sorted_neighbors(np.eye(2), *grid[::-1], 5)[1]
+    np.testing.assert_array_equal(index, expected)
+
+
+def test_all_points_equal_gives_the_first_ones():
+    points = np.ones((50, 3))
+    D, index = nearest(Mahalanobis(np.eye(3)), points, points, 4, exclude_self=True)
+    np.testing.assert_array_equal(D, 0.0)
+    np.testing.assert_array_equal(index[10], [0, 1, 2, 3])
+    np.testing.assert_array_equal(index[1], [0, 2, 3, 4])
+
+
+def test_a_shortlist_is_deepened_until_refinement_settles_it(grid):
+    points, queries = grid
+    # At this offset the product form is off by units of 64: all ranks are noise.
+    coarse = Coarse(np.array(2.0**29))
+    near = nearest(Wrapped(Coarse(np.array(0.0))), queries, points, 3)[1]
+    rough = nearest(Wrapped(coarse), queries, points, 3)[1]
+    settled = nearest(coarse, queries, points, 3)[1]
+    np.testing.assert_array_equal(settled, near)
+    assert rough.shape == settled.shape
+
+
+def test_infinite_dissimilarities_come_last_and_never_from_padding():
+    points = np.arange(5.0)[:, None]
+
+    far = Wrapped(Mahalanobis(np.full((1, 1), 1e200)))
+    D, index = nearest(far, points, points, 4, exclude_self=True)
+    np.testing.assert_array_equal(D, np.inf)
+    np.testing.assert_array_equal(index[2], [0, 1, 3, 4])
+
+
+def test_a_single_point_is_found():
+    D, index = nearest(Mahalanobis(np.eye(1)), 2 * np.ones((1, 1)), np.zeros((1, 1)), 1)
+    assert D[0, 0] == 4.0
+    assert index[0, 0] == 0
+
+
+def test_the_search_holds_no_queries_by_points_array_in_a_linear_search():
+    n = 6000
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    tracemalloc.start()
+    nearest(Mahalanobis(np.eye(2)), X, X, 3, tile=64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.05 * 8 * n**2
+
+
+@pytest.mark.parametrize("n_tiles", [4, 64])
+def test_the_scan_holds_no_queries_by_points_array(n_tiles):
+    t, k = 32, 5
+    Q, tiles, own = np.zeros((t, 2)), np.zeros((n_tiles, t, 2)), np.zeros(t, int)
+    metric = Wrapped(Mahalanobis(np.eye(2)))
+    largest = largest_intermediate(
+        lambda q, p: neighbors_scan._scan(metric, q, p, n_tiles * t, own, k), Q, tiles
+    )
+    # A tile with the k kept beside it, or the points themselves.
+    assert largest <= max(t * (t + k), t * t * 2, n_tiles * t * 2)
+
+
+def test_the_memory_check_sees_a_full_matrix():
+    X = np.zeros((100, 2))
+    assert largest_intermediate(build_euclid().pairwise, X, X) >= 100**2
+
+
+X3 = np.arange(6.0).reshape(3, 2)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (dict(points=np.full((3, 2), np.nan)), "points: wanted finite"),
+        (
+            dict(queries=np.zeros((3, 3)), points=np.zeros((3, 3))),
+            "queries: wanted 2 features",
+        ),
+        (dict(points=np.zeros((0, 2))), "points: wanted shape"),
+        (dict(k=0), "k: wanted 1 to 3"),
+        (dict(k=4), "k: wanted 1 to 3"),
+        (dict(k=3, exclude_self=True), "k: wanted 1 to 2"),
+        (dict(queries=X3[:2], exclude_self=True), "exclude_self: wanted queries"),
+        (dict(tile=0), "tile: wanted at least 1"),
+    ],
+)
+def test_bad_input_is_named(arguments, words):
+    given = dict(queries=X3, points=X3, k=1) | arguments
+    with pytest.raises(ValueError, match=words):
+        nearest(build_euclid(), **given)
+
+
+def test_a_metric_that_gives_nan_is_refused():
+    with pytest.raises(ValueError, match="NaN"):
+        nearest(Wrapped(build_euclid(), np.nan), X3, X3, 1)

@@ -1,0 +1,172 @@
+"""Votes are what their formula says; leave-one-out is what refits say."""
+
+import jax
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier as Reference
+
+from probmetric.metric import Mahalanobis
+from probmetric.neighbors import KNeighborsClassifier
+from probmetric.neighbors_tuning import BANDWIDTHS
+from probmetric.neighbors_votes import VOTE_TILE, _soft, soft_votes
+from probmetric.posterior import PosteriorMetric
+from tests.metric_kinds import Wrapped, build, build_euclid, largest_intermediate
+from tests.oracles import loo_log_score, soft_vote_shares, sorted_neighbors
+
+
+@pytest.fixture
+def blobs():
+    rng = np.random.default_rng(2)
+    y = np.repeat([0, 1, 2], 20)
+    return rng.normal(size=(60, 3)) + 1.5 * np.eye(3)[y], y
+
+
+def test_soft_votes_are_their_formula(blobs):
+    X, y = blobs
+    metric = build("Mahalanobis")
+    h = 0.5 * 1.7
+    found = soft_votes([metric], np.array([1.7]), np.array([0.5]), X[:9], X, y, 3)[0]
+    expected = soft_vote_shares(metric.pairwise(X[:9], X), y, 3, h)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_soft_votes_over_several_tiles_are_their_formula():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(VOTE_TILE + 90, 2)), rng.integers(0, 2, VOTE_TILE + 90)
+    X[0], X[-1] = 0.01, 0.0  # The nearest point comes in the last tile.
+    Q = np.zeros((4, 2))
+    found = soft_votes([build_euclid()], np.ones(1), np.array([0.05]), Q, X, y, 2)[0]
+    expected = soft_vote_shares(build_euclid().pairwise(Q, X), y, 2, 0.05)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_a_far_query_gets_the_class_of_its_nearest_point_not_nan(blobs):
+    X, y = blobs
+    knn = KNeighborsClassifier(bandwidth=0.1, prior_weight=0.0).fit(X, y)
+    P = knn.predict_proba([[1e8, 0.0, 0.0], [0.0, -1e150, 0.0]])
+    np.testing.assert_allclose(P.sum(1), 1.0, rtol=1e-12)
+    nearest_class = y[np.argmax(X[:, 0])]
+    assert P[0, nearest_class] == pytest.approx(1.0)
+
+
+def test_a_query_at_infinity_gets_equal_weights():
+    y = np.array([0, 0, 1])
+    far = Wrapped(Mahalanobis(np.full((1, 1), 1e200)))
+    P = soft_votes(
+        [far], np.ones(1), np.ones(1), np.ones((1, 1)), np.zeros((3, 1)), y, 2
+    )
+    np.testing.assert_allclose(P[0, 0], [2 / 3, 1 / 3])
+
+
+def test_a_shift_per_query_changes_no_probability(blobs):
+    X, y = blobs
+    plain = KNeighborsClassifier(Wrapped(build_euclid(3), 0.0)).fit(X + 3, y)
+    moved = KNeighborsClassifier(Wrapped(build_euclid(3), -50.0)).fit(X + 3, y)
+    # The unshifted kind has its zero, so its scale is another; b makes up for it.
+    moved.bandwidth_ *= (
+        plain.scale_[0] * plain.bandwidth_ / (moved.scale_[0] * moved.bandwidth_)
+    )
+    np.testing.assert_allclose(
+        moved.predict_proba(X + 3.5), plain.predict_proba(X + 3.5), rtol=1e-7
+    )
+
+
+def test_without_a_zero_the_scale_is_the_gap_between_first_and_kth(blobs):
+    X, y = blobs
+    knn = KNeighborsClassifier(Wrapped(build_euclid(3), -50.0)).fit(X, y)
+    D = sorted_neighbors(np.eye(3), X, X, 5, exclude_self=True)[0]
+    assert knn.scale_[0] == pytest.approx(np.median(D[:, 4] - D[:, 0]), rel=1e-9)
+
+
+@pytest.mark.parametrize("metric", [None, Wrapped(build_euclid(3))])
+def test_with_a_zero_the_scale_is_the_kth_dissimilarity(blobs, metric):
+    X, y = blobs
+    knn = KNeighborsClassifier(metric, n_neighbors=7).fit(X, y)
+    D = sorted_neighbors(np.eye(3), X, X, 7, exclude_self=True)[0]
+    assert knn.scale_[0] == pytest.approx(np.median(D[:, 6]), rel=1e-12)
+
+
+def test_duplicates_do_not_make_the_scale_zero():
+    X = np.array([[0.0]] * 8 + [[3.0]] * 2)
+    knn = KNeighborsClassifier().fit(X, [0] * 8 + [1] * 2)
+    assert knn.scale_[0] == 9.0
+    assert np.isfinite(knn.predict_proba([[1.0]])).all()
+
+
+def test_rescaling_the_metric_changes_no_probability(blobs):
+    X, y = blobs
+    P = KNeighborsClassifier(build_euclid(3)).fit(X, y).predict_proba(X)
+    big = Mahalanobis(2.0**20 * np.eye(3))
+    Q = KNeighborsClassifier(big).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(Q, P, rtol=1e-10)
+
+
+def test_count_votes_are_scikit_learns_with_a_prior_mixed_in(blobs):
+    X, y = blobs
+    ours = KNeighborsClassifier(votes="count", prior_weight=2.0).fit(X, y)
+    shares = Reference(5).fit(X, y).predict_proba(X + 0.1)
+    expected = (5 * shares + 2.0 * np.bincount(y) / len(y)) / 7.0
+    np.testing.assert_allclose(ours.predict_proba(X + 0.1), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("votes", ["soft", "count"])
+def test_probabilities_are_averaged_over_draws_not_distances(blobs, votes):
+    X, y = blobs
+    draws = [build("Mahalanobis", seed) for seed in range(4)]
+    options = dict(votes=votes, bandwidth=0.5, prior_weight=0.1)
+    joint = KNeighborsClassifier(PosteriorMetric(draws, "prediction"), **options)
+    P = joint.fit(X, y).predict_proba(X + 0.3)
+    each = [KNeighborsClassifier(m, **options).fit(X, y) for m in draws]
+    mean = np.mean([one.predict_proba(X + 0.3) for one in each], 0)
+    np.testing.assert_allclose(P, mean, rtol=1e-10)
+    averaged = KNeighborsClassifier(joint.metric_.mean_metric(), **options)
+    assert np.abs(averaged.fit(X, y).predict_proba(X + 0.3) - P).max() > 0.01
+
+
+@pytest.mark.parametrize("votes", ["soft", "count"])
+def test_leave_one_out_scores_the_averaged_prediction_of_refits(blobs, votes):
+    X, y = blobs[0][::2], blobs[1][::2]
+    draws = [build("Mahalanobis", seed) for seed in range(2)]
+    posterior = PosteriorMetric(draws, "prediction")
+    knn = KNeighborsClassifier(posterior, votes=votes).fit(X, y)
+    D = posterior.pairwise(X, X)
+    if votes == "soft":
+        widths = [b * knn.scale_ for b in BANDWIDTHS]
+        expected = [loo_log_score(D, y, 3, h=h, share=0.02) for h in widths]
+        assert knn.bandwidth_ == BANDWIDTHS[int(np.argmax(expected))]
+        np.testing.assert_allclose(knn.loo_scores_[:, 0], expected, rtol=1e-9)
+    else:
+        weights = (0.5, 1.0, 2.0, 4.0)
+        expected = [loo_log_score(D, y, 3, k=5, share=a / (5 + a)) for a in weights]
+        assert knn.prior_weight_ == weights[int(np.argmax(expected))]
+        np.testing.assert_allclose(knn.loo_scores_[0], expected, rtol=1e-9)
+
+
+def test_leave_one_out_leaves_lonely_classes_out_of_the_score(blobs):
+    X, y = blobs
+    X, y = np.vstack([X, [[9.0, 9.0, 9.0]]]), np.append(y, 7)
+    knn = KNeighborsClassifier().fit(X, y)
+    assert np.isfinite(knn.loo_scores_).all()
+
+
+@pytest.mark.parametrize("n_tiles", [2, 16])
+def test_votes_hold_no_queries_by_points_array(n_tiles):
+    t, g, c = 32, 6, 4
+    tiles, flat = np.zeros((n_tiles, t, 2)), np.zeros((n_tiles, t), np.int32)
+    structure = jax.tree.structure(build_euclid())
+    largest = largest_intermediate(
+        lambda q: _soft(
+            (np.eye(2)[None],),
+            np.ones(1),
+            np.ones(g),
+            q,
+            np.full(t, -2),
+            tiles,
+            flat,
+            flat,
+            structure,
+            c,
+        ),
+        np.zeros((t, 2)),
+    )
+    assert largest <= max(g * t * t, n_tiles * t * c)
