@@ -13,12 +13,15 @@ STORIES = sorted(p.stem for p in (ROOT / "probmetric" / "models").glob("[!_]*.py
 
 @pytest.mark.parametrize("story", STORIES)
 def test_every_generative_story_is_registered(story):
+    # A learner may use several files with its name as prefix.
     modules = {
         spec.model.__module__.split(".")[-1]
         for spec in MODELS.values()
         if spec.model is not None
     }
-    assert story in modules, f"models/{story}.py has no entry in registry.MODELS"
+    assert any(story == m or story.startswith(m + "_") for m in modules), (
+        f"models/{story}.py belongs to no entry of registry.MODELS"
+    )
 
 
 @pytest.mark.parametrize("name", list(MODELS))
