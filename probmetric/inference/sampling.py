@@ -7,6 +7,7 @@ with the same shapes compiles nothing and a long run can be resumed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
 
 from probmetric.inference.sampling_laplace import laplace, laplace_fit
 from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_report import SamplingWarning
+from probmetric.inference.sampling_report import SamplingWarning, warn_of_trouble
 from probmetric.inference.sampling_svi import svi, target_model
 from probmetric.inference.sampling_target import (
     Draws,
@@ -43,6 +44,18 @@ __all__ = [
 ]
 
 
+METHODS: dict[str, Callable[..., Draws]] = {
+    "nuts": nuts,
+    "svi": svi,
+    "laplace": laplace,
+}
+OWN = {
+    *("target", "model", "data", "args", "kwargs", "full_kwargs", "start", "seed"),
+    *("n_chains", "n_draws", "n_warmup", "dtype", "progress", "warn"),
+}
+"""Arguments that ``sample`` fills in itself."""
+
+
 def sample(
     model: "Callable[..., None] | Target",
     data: Any,
@@ -58,6 +71,7 @@ def sample(
     sampler: Mapping[str, Any] | None = None,
     feature_names: Sequence[str] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
+    identified: Sequence[str] | None = None,
     log_likelihood: bool = False,
     dtype: str = "float64",
     progress: bool | None = None,
@@ -95,6 +109,10 @@ def sample(
         ``{"target_accept": 0.95}`` or ``{"guide": "AutoNormal"}``.
     feature_names, dims : optional
         As in ``to_datatree``.
+    identified : sequence of str, optional
+        Quantities that R-hat and effective sample sizes are judged on (NUTS). A map
+        W that is known up to rotation should not be among them, M = WᵀW should.
+        Default: all.
     log_likelihood : bool, default=False
         Store the log likelihood of every observation under every draw
         (n_chains × n_draws × n_observations numbers). NumPyro models only.
@@ -121,12 +139,15 @@ def sample(
     SamplingWarning
         Divergences, high R-hat, low effective sample size, by name (NUTS).
     """
-    if method not in ("nuts", "svi", "laplace"):
-        raise ValueError(f"method: wanted 'nuts', 'svi' or 'laplace', got {method!r}")
+    if method not in METHODS:
+        raise ValueError(f"method: wanted one of {list(METHODS)}, got {method!r}")
     options, extra = dict(options or {}), dict(sampler or {})
-    own = {"target", "data", "seed", "dtype", "progress"} & extra.keys()
-    if own:
-        raise ValueError(f"sampler: wanted other arguments than {sorted(own)}")
+    allowed = signature(METHODS[method]).parameters.keys() - OWN
+    if not extra.keys() <= allowed:
+        raise ValueError(
+            f"sampler: wanted arguments of {method!r} among {sorted(allowed)}, got "
+            f"{sorted(extra.keys() - allowed)}"
+        )
     if options.get("batch") is not None and method != "svi":
         raise ValueError(
             f"options: wanted the full data under method={method!r}, got batch="
@@ -160,9 +181,11 @@ def sample(
                 n_draws=n_draws,
                 n_warmup=n_warmup,
                 progress=progress,
+                warn=False,
                 **common,
                 **extra,
             )
+            _warn(draws, identified)
         elif method == "laplace":
             begin = position if start is None else start
             n_total = n_chains * n_draws
@@ -196,6 +219,16 @@ def sample(
         log_likelihood=likelihood,
         attributes=provenance(model, data, arguments),
     )
+
+
+def _warn(draws: Draws, identified: Sequence[str] | None) -> None:
+    names = list(draws.values if identified is None else identified)
+    unknown = [name for name in names if name not in draws.values]
+    if unknown:
+        raise ValueError(
+            f"identified: wanted names among {list(draws.values)}, got {unknown}"
+        )
+    warn_of_trouble({name: draws.values[name] for name in names}, draws.statistics)
 
 
 def _observed(model: Any, args: Any, kwargs: Any) -> dict[str, Any]:
