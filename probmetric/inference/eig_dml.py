@@ -83,7 +83,9 @@ class Game(NamedTuple):
     kappa: float
 
 
-def game(data: Pairs, *, kappa: float | None = None, ridge: float = 0.0) -> Game:
+def game(
+    data: Pairs, *, kappa: float | int | None = None, ridge: float | int = 0.0
+) -> Game:
     """Whiten the far pairs by the close ones (Eq. 2).
 
     Parameters
@@ -154,11 +156,11 @@ def back_transform(
 def fit(
     data: Pairs,
     *,
-    kappa: float | None = None,
-    ridge: float = 0.0,
+    kappa: float | int | None = None,
+    ridge: float | int = 0.0,
     solver: Solver = "frank_wolfe",
     max_steps: int = 100_000,
-    tol: float | None = None,
+    tol: float | int | None = None,
 ) -> Fit:
     """Maximise the smallest far distance (Eq. 1), with a certificate (Eq. 5).
 

@@ -2,13 +2,16 @@
 
 At unit scale (κ = 1), with A(S)_τ = z_τᵀ S z_τ and its adjoint A*(u) = G(u):
 
-    u ← Π_simplex (u - s A(S)),
-    S ← Π_spectraplex (S + s A*(2u⁺ - u)),      s = 0.95 / ‖A‖,                    (10)
+    u ← Π_simplex (u - s/ω A(S)),
+    S ← Π_spectraplex (S + s ω A*(2u⁺ - u)),    s = 0.95 / ‖A‖,                    (10)
 
 with the spectraplex projection by eigenvalues onto the simplex. The average of the
 iterates is kept; when its gap or the last iterate's has fallen to 0.3 of the gap at
-the last restart, the better of the two is the new start. Restarted so, convergence is
-linear on a game whose solution is sharp.
+the last restart (or the average is half the whole run, and long), the better of the
+two is the new start. Restarted so, convergence is linear on a game whose solution is
+sharp. At a restart ω is moved towards ‖ΔS‖/‖Δu‖, the distances covered since the last
+one: geometric mean of old and new, as in PDLP. It halves the steps on ordinary
+problems and is what makes those converge whose z differ in length by orders.
 
 ‖A‖² = λ_max((ZZᵀ)∘(ZZᵀ)) is bounded from above without that matrix: it has no negative
 entry, so max_τ (Bx)_τ / x_τ is a bound for every x > 0 (Collatz-Wielandt), and
@@ -69,6 +72,10 @@ def operator_norm(Z: Float[np.ndarray, "f d"], *, rtol: float = 0.02) -> float:
     return float(np.sqrt(upper))
 
 
+LONGEST = 1000
+"""Steps from which on an average over half the run is restarted anyway."""
+
+
 class _State(NamedTuple):
     """A point of the game with both its bounds."""
 
@@ -82,18 +89,28 @@ def _at(Z: np.ndarray, S: np.ndarray, u: np.ndarray) -> _State:
     return _State(S, u, float(far_values(Z, S).min()), dual_value(Z, u))
 
 
+def _rebalanced(omega: float, old: _State, new: _State) -> float:
+    """Return the geometric mean of ω and ‖ΔS‖/‖Δu‖, or ω where nothing moved."""
+    moved_S = float(np.linalg.norm(new.S - old.S))
+    moved_u = float(np.linalg.norm(new.u - old.u))
+    still = np.finfo(new.S.dtype).eps
+    if min(moved_S, moved_u) <= still:
+        return omega
+    return float(np.sqrt(omega * moved_S / moved_u))
+
+
 def _play(
     Z: np.ndarray, start: _State, max_steps: int, tol: float
 ) -> tuple[_State, int]:
     """Solve one game from a start (Eq. 10); return the best bounds and the steps."""
-    step = 0.95 / operator_norm(Z)
-    S, u = start.S, start.u
+    step, omega = 0.95 / operator_norm(Z), 1.0
+    S, u, origin = start.S, start.u, start
     best, at_restart = start, start.dual - start.primal
     sum_S, sum_u, averaged = np.zeros_like(S), np.zeros_like(u), 0
     for t in range(max_steps):
-        u_next = project_simplex(u - step * far_values(Z, S))
+        u_next = project_simplex(u - step / omega * far_values(Z, S))
         extrapolated = 2 * u_next - u
-        S = project_spectraplex(S + step * (Z * extrapolated[:, None]).T @ Z)
+        S = project_spectraplex(S + step * omega * (Z * extrapolated[:, None]).T @ Z)
         u = u_next
         sum_S += S
         sum_u += u
@@ -109,8 +126,11 @@ def _play(
         if best.dual - best.primal <= tol * best.primal:
             return best, t + 1
         better = min(last, mean, key=lambda p: p.dual - p.primal)
-        if better.dual - better.primal <= RESTART * at_restart:
+        fallen = better.dual - better.primal <= RESTART * at_restart
+        if fallen or averaged >= max(LONGEST, (t + 1) // 2):
             S, u, at_restart = better.S, better.u, better.dual - better.primal
+            omega = _rebalanced(omega, origin, better)
+            origin = better
             sum_S, sum_u, averaged = np.zeros_like(S), np.zeros_like(u), 0
     return best, max_steps
 

@@ -82,7 +82,7 @@ class LDAParams(NamedTuple):
     weights: Float[Array, "c"]
 
 
-def shrinkage_prior(target: Float[Array, "d d"], strength: float) -> NIWPrior:
+def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
     """Return the prior of Eq. (3): Σ has prior mean ``target``, worth s points.
 
     Parameters

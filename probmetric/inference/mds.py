@@ -113,7 +113,7 @@ def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
 
 
 def corrected_squares(
-    D: Float[Array, "m n"], constant: float, correction: Correction
+    D: Float[Array, "m n"], constant: float | int, correction: Correction
 ) -> Float[np.ndarray, "m n"]:
     """Return the squared dissimilarities after a correction.
 
@@ -135,7 +135,7 @@ def fit(
     *,
     correction: Correction = None,
     solver: Solver = "auto",
-    tol: float | None = None,
+    tol: float | int | None = None,
 ) -> Fit:
     """Embed objects from their dissimilarities (Eqs. 1-5).
 

@@ -145,7 +145,7 @@ def fit(
     n_components: int | None = None,
     *,
     method: Method = "generalized",
-    alpha: float = 0.01,
+    alpha: float | int = 0.01,
     weighting: Weighting = "log",
 ) -> Fit:
     """Learn a metric from pairs in closed form (Eqs. 1-4).

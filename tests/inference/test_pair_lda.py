@@ -7,6 +7,7 @@ from sklearn.datasets import load_wine
 
 from probmetric.data import Labelled, Pairs
 from probmetric.inference import lda, pair_lda
+from probmetric.inference.pair_lda_moments import second_moments
 from probmetric.pairs import all_pairs
 
 METHODS = ["generalized", "kissme", "rca"]
@@ -43,7 +44,7 @@ def matrix(params):
 
 def test_alpha_min_matches_golden(golden):
     pairs, _, out = case(golden)
-    got = pair_lda.alpha_min(*pair_lda.second_moments(pairs))
+    got = pair_lda.alpha_min(*second_moments(pairs))
     np.testing.assert_allclose(got, out["alpha_min"], rtol=1e-13)
 
 
@@ -56,7 +57,7 @@ def test_notes_form_matches_golden_where_positive_definite(golden):
 def test_notes_form_is_refused_where_indefinite(golden):
     """Erratum P9: the golden M at α = 0.1 has two negative eigenvalues."""
     pairs, given, out = case(golden)
-    close, far = pair_lda.second_moments(pairs)
+    close, far = second_moments(pairs)
     K = given["alpha_indef"] * np.eye(2) + close - far
     np.testing.assert_allclose(
         np.sort(1 / np.linalg.eigvalsh(K)), sorted(out["eigM_indef"]), rtol=1e-12
@@ -77,7 +78,7 @@ def test_indefinite_form_drops_the_best_direction():
     """Erratum P9 on common eigenvectors: c = 1, f = (5, 1.2, .5), α = .5."""
     root = np.sqrt(3)  # three differences along the axes average to diag(c)
     pairs = as_pairs(root * np.eye(3), root * np.diag(np.sqrt([5.0, 1.2, 0.5])))
-    close, far = pair_lda.second_moments(pairs)
+    close, far = second_moments(pairs)
     wrong = np.diag(np.linalg.inv(0.5 * np.eye(3) + close - far))
     np.testing.assert_allclose(wrong, [-1 / 3.5, 1 / 0.3, 1.0], rtol=1e-12)
     ours = matrix(pair_lda.fit(pairs, 1, alpha=0.5).params)
@@ -92,7 +93,7 @@ def test_metric_is_positive_semi_definite(wine_pairs, method):
 
 @pytest.mark.parametrize("weighting", ["log", "excess", "one"])
 def test_generalized_form_is_its_definition(wine_pairs, weighting):
-    close, far = pair_lda.second_moments(wine_pairs)
+    close, far = second_moments(wine_pairs)
     values, U = eigh(far, close + 0.01 * np.eye(13))
     g = {
         "log": np.log(np.maximum(values, 1)),
@@ -104,7 +105,7 @@ def test_generalized_form_is_its_definition(wine_pairs, weighting):
 
 
 def test_kissme_is_its_definition(wine_pairs):
-    close, far = pair_lda.second_moments(wine_pairs)
+    close, far = second_moments(wine_pairs)
     ridge = 0.01 * np.eye(13)
     M = np.linalg.inv(close + ridge) - np.linalg.inv(far + ridge)
     values, V = np.linalg.eigh(M)
@@ -122,7 +123,7 @@ def test_kissme_is_the_log_likelihood_ratio_where_it_needs_no_projection():
     pairs = as_pairs(rng.standard_normal((200, 3)), 3 * rng.standard_normal((200, 3)))
     params = pair_lda.fit(pairs, method="kissme", alpha=0.0).params
     assert params.negative_share == 0
-    close, far = pair_lda.second_moments(pairs)
+    close, far = second_moments(pairs)
     delta = rng.standard_normal((5, 3))
     llr = np.einsum("ni,ni->n", delta, np.linalg.solve(close, delta.T).T)
     llr -= np.einsum("ni,ni->n", delta, np.linalg.solve(far, delta.T).T)
@@ -194,3 +195,23 @@ def test_far_pairs_that_are_nearer_are_refused(method):
 def test_pairs_of_one_label_are_refused():
     with pytest.raises(ValueError, match="at least one close"):
         pair_lda.fit(as_pairs(np.eye(2), np.empty((0, 2))))
+
+
+def test_moments_of_labelled_points_are_those_of_all_pairs(wine, wine_pairs):
+    np.testing.assert_allclose(
+        second_moments(wine),
+        second_moments(wine_pairs),
+        rtol=1e-9,
+        atol=1e-12,
+    )
+
+
+def test_weights_of_points_multiply_in_their_pairs(wine, wine_pairs):
+    u = np.random.default_rng(0).uniform(0.2, 2, len(wine.X))
+    pairs = wine_pairs._replace(w=u[wine_pairs.i] * u[wine_pairs.j])
+    np.testing.assert_allclose(
+        second_moments(wine._replace(w=u)),
+        second_moments(pairs),
+        rtol=1e-9,
+        atol=1e-12,
+    )

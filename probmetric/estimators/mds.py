@@ -1,0 +1,273 @@
+"""``ClassicalMDS``: points for objects that are known by their dissimilarities.
+
+The derivation is ``probmetric.inference.mds``; this file holds no mathematics.
+"""
+
+from typing import Any, cast
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from probmetric.data import Distances
+from probmetric.estimators._validation import check_choice
+from probmetric.estimators.mds_dissimilarities import (
+    check_dissimilarities,
+    dissimilarities,
+)
+from probmetric.inference import mds
+from probmetric.inference.mds_landmarks import fit_landmarks, spread_out
+from probmetric.inputs import count, pair_points
+from probmetric.metric import Mahalanobis
+
+__all__ = ["ClassicalMDS"]
+
+SOLVERS = ("auto", "eigh", "lanczos", "landmark")
+
+
+class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Classical (Torgerson) scaling, with a place for new objects.
+
+    Agrees with scikit-learn's ``ClassicalMDS`` where both do the same; adds
+    ``transform``, a report on negative eigenvalues, corrections, and solvers that do
+    not need every eigenvalue or every distance.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        k ≤ n. Dimensions for which there is no positive eigenvalue are zero.
+    metric : str, or a metric of this package, default="euclidean"
+        "precomputed": ``X`` is the matrix of dissimilarities, not squared. Otherwise
+        the name of one of scikit-learn's, or a ``Metric`` that is a distance.
+    metric_params : dict, optional
+        Further arguments of scikit-learn's ``pairwise_distances``.
+    correction : {None, "lingoes", "cailliez"}, default=None
+        Constant added to all squared dissimilarities, or to all dissimilarities,
+        between different objects, so that points for them exist.
+    solver : {"auto", "eigh", "lanczos", "landmark"}, default="auto"
+        Dense; k eigenvalues by Lanczos; or through landmarks, which never forms the
+        n x n matrix. "auto" is dense up to 600 objects, then Lanczos.
+    n_landmarks : int, optional
+        With "landmark": how many. Default 100 + 20 ``n_components``, at most n.
+    random_state : int, RandomState or None
+        Draws the first landmark.
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n, k)
+        Centred, columns by falling eigenvalue. Each column's sign is a convention.
+    eigenvalues_ : array of shape (k,)
+    min_eigenvalue_ : float
+        Smallest eigenvalue before correction: negative when no points have exactly
+        these distances. Of the landmarks alone with "landmark".
+    negative_share_ : float
+        Σ|negative| / Σ|all| eigenvalues before correction; NaN with "lanczos", which
+        does not compute them all.
+    constant_ : float
+        What the correction added.
+    landmarks_ : array of shape (m,)
+        Rows that are references; all of them unless "landmark".
+    components_ : array of shape (k, d)
+        Where the embedding is linear in the features (Euclid or Mahalanobis, no
+        correction needed): ``transform(X) = (X - mean_) @ components_.T``.
+    mean_ : array of shape (d,)
+        With ``components_``.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, _ = load_wine(return_X_y=True)
+    >>> ClassicalMDS().fit_transform(X).shape
+    (178, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: Any = 2,
+        *,
+        metric: Any = "euclidean",
+        metric_params: Any = None,
+        correction: Any = None,
+        solver: Any = "auto",
+        n_landmarks: Any = None,
+        random_state: Any = None,
+    ):
+        self.n_components = n_components
+        self.metric = metric
+        self.metric_params = metric_params
+        self.correction = correction
+        self.solver = solver
+        self.n_landmarks = n_landmarks
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Say when X is a matrix of dissimilarities."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._precomputed
+        return tags
+
+    @property
+    def _precomputed(self) -> bool:
+        return isinstance(self.metric, str) and self.metric == "precomputed"
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.embedding_.shape[1]
+
+    def fit(self, X: Any, y: Any = None) -> "ClassicalMDS":
+        """Embed objects.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or (n, n) with ``metric="precomputed"``
+        y : ignored
+        """
+        check_choice("solver", self.solver, SOLVERS)
+        if self.correction is not None:
+            check_choice("correction", self.correction, ("lingoes", "cailliez"))
+        rows = self._validated(X, reset=True)
+        n = len(rows)
+        k = count("n_components", self.n_components, n, "the number of objects")
+        for name in ("components_", "mean_"):
+            vars(self).pop(name, None)
+        if self.solver == "landmark":
+            params = self._fit_landmarks(rows, k)
+        else:
+            D = rows if self._precomputed else self._between(rows, rows)
+            params = mds.fit(
+                Distances(check_dissimilarities(D, square=True)),
+                k,
+                correction=cast("Any", self.correction),
+                solver=cast("Any", self.solver),
+            ).params
+            self.landmarks_ = np.arange(n)
+        self.embedding_, self.eigenvalues_ = params.embedding, params.eigenvalues
+        self.min_eigenvalue_ = params.min_eigenvalue
+        self.negative_share_ = params.negative_share
+        self.constant_ = params.constant
+        self._params = params._replace(embedding=params.embedding[:0])
+        self._references = None if self._precomputed else rows[self.landmarks_]
+        self._make_linear(rows)
+        return self
+
+    def _validated(self, X: Any, *, reset: bool) -> np.ndarray:
+        """Return X as float64; missing dissimilarities are reported by their own."""
+        checked: Any = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite=not self._precomputed,
+            ensure_min_samples=2 if reset else 1,
+        )
+        return checked
+
+    def _between(self, A: np.ndarray, B: Any) -> np.ndarray:
+        return dissimilarities(A, B, self.metric, self.metric_params)
+
+    def _fit_landmarks(self, rows: np.ndarray, k: int) -> mds.MDSParams:
+        n = len(rows)
+        m = min(n, 100 + 20 * k)
+        if self.n_landmarks is not None:
+            m = count("n_landmarks", self.n_landmarks, n, "the number of objects")
+        if self._precomputed:
+            rows = check_dissimilarities(rows, square=True)
+
+        def row(i: int) -> np.ndarray:
+            return rows[i] if self._precomputed else self._between(rows[[i]], rows)[0]
+
+        first = int(check_random_state(self.random_state).randint(n))
+        self.landmarks_, D = spread_out(row, first, m)
+        count(
+            "n_components", k, len(self.landmarks_), "the number of distinct landmarks"
+        )
+        check_dissimilarities(D[:, self.landmarks_], square=True)
+        D = check_dissimilarities(D, square=False)
+        return fit_landmarks(
+            self.landmarks_, D, k, correction=cast("Any", self.correction)
+        )
+
+    def _make_linear(self, rows: np.ndarray) -> None:
+        """Store the linear map that Gower's formula is under Euclid's distance."""
+        metric = self.metric
+        if isinstance(metric, str) and metric == "euclidean" and not self.metric_params:
+            L: Any = np.eye(rows.shape[1])
+        elif isinstance(metric, Mahalanobis):
+            L = np.asarray(metric.factor)
+        else:
+            return
+        if self.constant_ == 0:
+            self.mean_ = rows.mean(0)
+            references = (rows[self.landmarks_] - self.mean_) @ L.T
+            self.components_ = mds.linear_map(self._params, references) @ L
+
+    def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: Any, y: Any = None
+    ) -> Float[np.ndarray, "n k"]:
+        """Embed objects and return ``embedding_``; see ``fit``."""
+        return np.asarray(self.fit(X).embedding_)
+
+    def transform(self, X: Any) -> Float[np.ndarray, "m k"]:
+        """Place objects at their dissimilarities from those of ``fit`` (Gower).
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d), or (m, n) with ``metric="precomputed"``
+            Features; or dissimilarities from the n objects of ``fit``.
+
+        Returns
+        -------
+        array of shape (m, k)
+            The objects of ``fit`` are placed where ``embedding_`` has them (with
+            landmarks: up to rounding as well).
+        """
+        check_is_fitted(self)
+        rows = self._validated(X, reset=False)
+        if self._precomputed:
+            D = rows[:, self.landmarks_]
+        else:
+            D = self._between(rows, self._references)
+        D = check_dissimilarities(D, square=False)
+        S = mds.corrected_squares(D, self.constant_, cast("Any", self.correction))
+        return np.asarray(mds.embed_new(self._params, S))
+
+    def pair_distance(self, pairs: Any) -> Float[np.ndarray, "N"]:
+        """Return the distance of each pair (N, 2, d) in the embedding."""
+        points, i, j = pair_points(pairs)
+        Z = self.transform(points)
+        return np.linalg.norm(Z[i] - Z[j], axis=1)
+
+    def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:
+        """Return minus the distance of each pair: higher is more similar."""
+        return -self.pair_distance(pairs)
+
+    def get_metric(self) -> Mahalanobis:
+        """Return the metric on features, where the embedding is linear in them.
+
+        Raises
+        ------
+        ValueError
+            Where it is not (``components_`` is then absent): use ``transform`` and
+            Euclid's distance instead.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "components_"):
+            raise ValueError(
+                "metric: wanted Euclid's or a Mahalanobis metric, without correction, "
+                "for an embedding that is linear in the features; got "
+                f"metric={self.metric!r}, correction={self.correction!r}. Use Euclid's "
+                "distance on transform(X)"
+            )
+        return Mahalanobis(self.components_.copy())
+
+    def get_mahalanobis_matrix(self) -> Float[np.ndarray, "d d"]:
+        """Return M = components_ᵀ components_; see ``get_metric``."""
+        L = np.asarray(self.get_metric().factor)
+        return L.T @ L

@@ -1,0 +1,115 @@
+"""``PairLDA``: a metric in closed form from close and far pairs.
+
+The derivation is ``probmetric.inference.pair_lda``; this file holds no mathematics.
+"""
+
+from typing import Any
+
+from probmetric.data import Labelled, Pairs
+from probmetric.estimators._pair_learner import PairLearner
+from probmetric.estimators._validation import check_choice, check_number
+from probmetric.inference import pair_lda
+from probmetric.inference.results import Fit
+from probmetric.inputs import count
+
+__all__ = ["PairLDA"]
+
+METHODS = ("generalized", "kissme", "rca", "notes")
+WEIGHTINGS = ("log", "excess", "one")
+
+
+class PairLDA(PairLearner):
+    """Linear discriminant analysis of pairs: far pairs wide, close pairs narrow.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        At most so many rows of the map, 1..d. Default: every direction in which far
+        pairs are farther apart than close ones.
+    method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
+        Generalised eigenproblem; log likelihood ratio of two normals (KISSME);
+        inverse of the close pairs' covariance; or the matrix of the lecture notes,
+        which is refused where it is indefinite.
+    alpha : float ≥ 0, default=0.01
+        Variance that every direction has at least, in units of squared differences of
+        the standardised features. Method "notes" needs more than λ_max(F̄ - C̄).
+    weighting : {"log", "excess", "one"}, default="log"
+        With "generalized": squared length of a direction in which far pairs have λ
+        times the variance of close ones: log λ, λ - 1 or 1.
+    pairs : {"all", "nearest", "impostors"}, default="all"
+        Pairs that ``fit`` makes from labels. "all" is summed up without being formed.
+    n_targets, n_impostors : int, default=3
+        Neighbours of a point of its own and of other classes, unless "all".
+    standardize : bool, default=True
+        Centre and scale the features inside ``fit``. Results are in input units.
+    preprocessor : array-like of shape (n, d), optional
+        Points that integer pairs of shape (N, 2) refer to, in every method.
+
+    Attributes
+    ----------
+    components_ : array of shape (k, d)
+        In input units, rows by falling weight. Signs are not identified.
+    values_ : array of shape (k,)
+        "generalized": variance of far over close pairs along each row; otherwise the
+        eigenvalues of M, in standardised units.
+    negative_share_ : float
+        KISSME: share of Σ|eigenvalues| that the projection removed. 0 otherwise.
+    classes_ : array of shape (c,)
+        After ``fit``.
+    threshold_, pair_classes_ : float, array of shape (2,)
+        Of ``predict`` on pairs, once calibrated or set.
+    mean_, scale_ : arrays of shape (d,)
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> PairLDA(n_components=2).fit(X, y).transform(X).shape
+    (178, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: Any = None,
+        *,
+        method: Any = "generalized",
+        alpha: Any = 0.01,
+        weighting: Any = "log",
+        pairs: Any = "all",
+        n_targets: Any = 3,
+        n_impostors: Any = 3,
+        standardize: Any = True,
+        preprocessor: Any = None,
+    ):
+        self.n_components = n_components
+        self.method = method
+        self.alpha = alpha
+        self.weighting = weighting
+        self.pairs = pairs
+        self.n_targets = n_targets
+        self.n_impostors = n_impostors
+        self.standardize = standardize
+        self.preprocessor = preprocessor
+
+    def _solve(self, data: Pairs | Labelled) -> Fit:
+        check_choice("method", self.method, METHODS)
+        check_choice("weighting", self.weighting, WEIGHTINGS)
+        d = data.X.shape[1]
+        k = self.n_components
+        return pair_lda.fit(
+            data,
+            None
+            if k is None
+            else count("n_components", k, d, "the number of features"),
+            method=self.method,  # pyright: ignore[reportArgumentType]  checked above
+            alpha=float(check_number("alpha", self.alpha, 0)),
+            weighting=self.weighting,  # pyright: ignore[reportArgumentType]
+        )
+
+    def _solve_labels(self, data: Labelled) -> Fit:
+        return self._solve(data if self.pairs == "all" else self._make_pairs(data))
+
+    def _keep(self, fit: Fit) -> None:
+        self.values_ = fit.params.values
+        self.negative_share_ = fit.params.negative_share

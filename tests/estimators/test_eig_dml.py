@@ -1,0 +1,131 @@
+"""``EigDML``: scikit-learn's conventions, the certificate in input units, bad input."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.estimator_checks import check_estimator
+
+from probmetric.estimators.eig_dml import EigDML
+from probmetric.pairs import nearest_pairs
+
+X, y = load_wine(return_X_y=True)
+
+MAY_SKIP = {"check_array_api_input"}  # needs SciPy's environment variable
+
+
+def side_by_side(pairs):
+    return np.stack([pairs.X[pairs.i], pairs.X[pairs.j]], 1)
+
+
+@pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
+def test_check_estimator_is_complete(solver):
+    estimator = EigDML(solver=solver, tol=0.3)
+    records = check_estimator(estimator, on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert {r["check_name"] for r in records if r["status"] == "skipped"} <= MAY_SKIP
+    assert len(records) > 40
+
+
+@pytest.mark.parametrize(("solver", "tol"), [("frank_wolfe", 1e-2), ("pdhg", 1e-6)])
+def test_default_reaches_its_certificate_on_wine(solver, tol):
+    fitted = EigDML(solver=solver).fit(X, y)
+    assert 0 <= fitted.gap_ <= tol * fitted.primal_
+    np.testing.assert_allclose(
+        fitted.gap_, fitted.dual_ - fitted.primal_, atol=1e-14 * fitted.dual_
+    )
+
+
+def test_primal_is_the_nearest_far_pair_in_input_units():
+    standard = nearest_pairs((X - X.mean(0)) / X.std(0), y)
+    fitted = EigDML(solver="pdhg").fit(X, y)
+    pairs = np.stack([X[standard.i], X[standard.j]], 1)[standard.y == 0]
+    nearest = np.min(fitted.pair_distance(pairs) ** 2)
+    np.testing.assert_allclose(nearest, fitted.primal_, rtol=1e-7)
+
+
+def test_close_pairs_sum_to_kappa_without_a_ridge():
+    standard = nearest_pairs((X - X.mean(0)) / X.std(0), y)
+    fitted = EigDML(solver="pdhg", kappa=2.0, ridge=0.0).fit(X, y)
+    pairs = np.stack([X[standard.i], X[standard.j]], 1)[standard.y == 1]
+    np.testing.assert_allclose(np.sum(fitted.pair_distance(pairs) ** 2), 2.0, rtol=1e-9)
+
+
+def test_pairs_handed_in_calibrate_a_threshold():
+    pairs = nearest_pairs(X, y)
+    fitted = EigDML(solver="pdhg").fit_pairs(side_by_side(pairs), pairs.y)
+    assert fitted.score(side_by_side(pairs), pairs.y) > 0.7
+    np.testing.assert_allclose(fitted.far_weights_.sum(), 1)
+    assert len(fitted.far_weights_) == np.sum(pairs.y == 0)
+
+
+def test_scale_of_a_column_changes_no_neighbour():
+    scaled = X * np.where(np.arange(13) == 4, 1e3, 1.0)
+    a, b = (EigDML(solver="pdhg").fit(Z, y).transform(Z) for Z in (X, scaled))
+    near = [NearestNeighbors(n_neighbors=3).fit(Z).kneighbors(Z)[1] for Z in (a, b)]
+    np.testing.assert_array_equal(*near)
+
+
+def test_metric_is_picklable_and_agrees():
+    fitted = EigDML(solver="pdhg").fit(X, y)
+    metric = pickle.loads(pickle.dumps(fitted.get_metric()))
+    pairs = np.stack([X[:9], X[100:109]], 1)
+    np.testing.assert_allclose(
+        metric.distance(X[:9], X[100:109]), fitted.pair_distance(pairs)
+    )
+    np.testing.assert_allclose(metric.matrix, fitted.get_mahalanobis_matrix())
+
+
+def test_clone_refits_to_the_same():
+    fitted = EigDML(solver="pdhg", tol=1e-3).fit(X, y)
+    np.testing.assert_array_equal(
+        clone(fitted).fit(X, y).components_, fitted.components_
+    )
+
+
+def test_early_stop_warns_and_still_bounds():
+    with pytest.warns(ConvergenceWarning, match="MAX_STEPS after 50 steps"):
+        fitted = EigDML(max_iter=50).fit(X, y)
+    exact = EigDML(solver="pdhg").fit(X, y)
+    assert fitted.primal_ <= exact.dual_
+    assert fitted.dual_ >= exact.primal_
+
+
+BAD = {
+    "solver": ("sdp", "solver: wanted one of 'frank_wolfe', 'pdhg'"),
+    "kappa": (0.0, "kappa: wanted a number in"),
+    "ridge": (-1.0, "ridge: wanted a number in"),
+    "tol": (0.0, "tol: wanted a number in"),
+    "max_iter": (0, "max_iter: wanted a whole number"),
+    "pairs": ("random", "pairs: wanted one of"),
+    "n_targets": (0, "n_targets: wanted a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_settings_are_refused_by_name(name):
+    value, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        EigDML(**{name: value}).fit(X, y)
+
+
+def test_equal_points_of_different_classes_are_refused():
+    doubled, labels = np.concatenate([X, X[:1]]), np.append(y, 2)
+    with pytest.raises(ValueError, match="far pairs of distinct points"):
+        EigDML().fit(doubled, labels)
+
+
+def test_close_pairs_that_span_too_little_need_a_ridge():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((6, 8))
+    labels = np.repeat([0, 1], 3)
+    with pytest.raises(ValueError, match="ridge: wanted close pairs that span all 8"):
+        EigDML(ridge=0.0).fit(points, labels)
+    assert np.all(np.isfinite(EigDML(solver="pdhg").fit(points, labels).components_))

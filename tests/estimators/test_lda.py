@@ -1,0 +1,130 @@
+"""``LDA`` and ``RCA``: scikit-learn's conventions, its own LDA, and bad input."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial.distance import pdist
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.estimator_checks import check_estimator
+
+from probmetric.estimators.lda import LDA, RCA
+
+X, y = load_wine(return_X_y=True)
+
+MAY_SKIP = {"check_array_api_input"}  # needs SciPy's environment variable
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_check_estimator_is_complete(kind):
+    records = check_estimator(kind(), on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert {r["check_name"] for r in records if r["status"] == "skipped"} <= MAY_SKIP
+    assert len(records) > 40
+
+
+def test_distances_agree_with_scikit_learn_without_a_prior():
+    theirs = LinearDiscriminantAnalysis(solver="eigen").fit(X, y)
+    ours = LDA(prior_strength=0).fit(X, y)
+    np.testing.assert_allclose(
+        pdist(ours.transform(X)), pdist(theirs.transform(X)[:, :2]), rtol=1e-7
+    )
+
+
+def test_eigenvalues_explain_what_scikit_learn_says():
+    theirs = LinearDiscriminantAnalysis(solver="eigen").fit(X, y)
+    ours = LDA(1, prior_strength=0).fit(X, y)
+    np.testing.assert_allclose(
+        ours.explained_variance_ratio_, theirs.explained_variance_ratio_[:1], rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_components_whiten_the_covariance_in_input_units(kind):
+    fitted = kind().fit(X, y)
+    L = fitted.components_
+    np.testing.assert_allclose(L @ fitted.covariance_ @ L.T, np.eye(len(L)), atol=1e-10)
+
+
+def test_rca_without_a_prior_is_the_inverse_of_the_pooled_covariance():
+    pooled = sum(np.cov(X[y == c].T, bias=True) * np.mean(y == c) for c in range(3))
+    M = RCA(prior_strength=0).fit(X, y).get_mahalanobis_matrix()
+    np.testing.assert_allclose(M @ pooled, np.eye(13), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_scale_of_a_column_changes_no_neighbour(kind):
+    scaled = X * np.where(np.arange(13) == 4, 1e3, 1.0)
+    a, b = (kind().fit(Z, y).transform(Z) for Z in (X, scaled))
+    near = [NearestNeighbors(n_neighbors=5).fit(Z).kneighbors(Z)[1] for Z in (a, b)]
+    np.testing.assert_array_equal(*near)
+
+
+def test_a_strong_prior_is_the_given_covariance():
+    T = np.diag(np.arange(1.0, 14))
+    fitted = RCA(prior_strength=1e12, prior_covariance=T).fit(X, y)
+    # The data weigh n/s = 1.8e-10, and the largest variance is of the order of 1e5.
+    np.testing.assert_allclose(fitted.covariance_, T, atol=1e-4)
+
+
+def test_prior_shrinks_towards_total_variances():
+    plain, held = (RCA(prior_strength=s).fit(X, y).covariance_ for s in (0, 178))
+    np.testing.assert_allclose(held, (plain + np.diag(X.var(0))) / 2, rtol=1e-9)
+
+
+def test_pairs_are_measured_by_the_metric():
+    fitted = LDA().fit(X, y)
+    pairs = np.stack([X[:50], X[100:150]], 1)
+    metric = pickle.loads(pickle.dumps(fitted.get_metric()))
+    distance = fitted.pair_distance(pairs)
+    np.testing.assert_allclose(metric.distance(X[:50], X[100:150]), distance)
+    np.testing.assert_allclose(fitted.pair_score(pairs), -distance)
+    np.testing.assert_allclose(metric(X[0], X[100]), distance[0])
+    same = np.tile([0, 1], 25)
+    assert set(fitted.calibrate_threshold(pairs, same).predict(pairs)) <= {0, 1}
+
+
+def test_transform_is_the_map_and_names_its_columns():
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(13)])
+    fitted = LDA().set_output(transform="pandas").fit(frame, y)
+    out = fitted.transform(frame)
+    assert out.columns.tolist() == ["lda0", "lda1"]
+    np.testing.assert_allclose(out.to_numpy(), X @ fitted.components_.T)
+
+
+def test_clone_refits_to_the_same():
+    fitted = LDA(1, prior_strength=3.0).fit(X, y)
+    np.testing.assert_array_equal(
+        clone(fitted).fit(X, y).components_, fitted.components_
+    )
+
+
+BAD = {
+    "n_components": (3, r"n_components: wanted 1 to min\(C - 1, d\) = 2"),
+    "n_components ": (0, "n_components: wanted a whole number"),
+    "prior_strength": (-1.0, "prior_strength: wanted a number in"),
+    "prior_covariance": (np.eye(3), r"symmetric matrix of shape \(13, 13\)"),
+    "prior_covariance ": (-np.eye(13), "positive definite"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_settings_are_refused_by_name(name):
+    value, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        LDA(**{name.strip(): value}).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_more_features_than_points_need_a_prior(kind):
+    few = np.r_[0:4, 60:64, 140:144]
+    with pytest.raises(ValueError, match="covariance of full rank"):
+        kind(prior_strength=0).fit(X[few], y[few])
+    assert np.all(np.isfinite(kind().fit(X[few], y[few]).components_))

@@ -1,0 +1,205 @@
+"""``ClassicalMDS``: scikit-learn's conventions, its embedding, and bad input."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.manifold import ClassicalMDS as SklearnClassicalMDS
+from sklearn.utils.estimator_checks import check_estimator
+
+from probmetric.estimators.mds import ClassicalMDS
+from probmetric.metric import Mahalanobis
+
+X = load_wine().data
+X = (X - X.mean(0)) / X.std(0)
+D = cdist(X, X)
+ROUGH = D + np.abs(np.subtract.outer(np.sin(X[:, 0]), np.sin(X[:, 0])))
+
+MAY_SKIP = {"check_array_api_input"}  # needs SciPy's environment variable
+
+
+@pytest.mark.parametrize("solver", ["auto", "landmark"])
+def test_check_estimator_is_complete(solver):
+    estimator = ClassicalMDS(n_components=1, solver=solver, random_state=0)
+    records = check_estimator(estimator, on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert {r["check_name"] for r in records if r["status"] == "skipped"} <= MAY_SKIP
+    assert len(records) > 35
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+@pytest.mark.parametrize("solver", ["eigh", "lanczos"])
+def test_embedding_agrees_with_scikit_learn_sign_included(metric, solver):
+    ours = ClassicalMDS(3, metric=metric, solver=solver).fit(X)
+    theirs = SklearnClassicalMDS(n_components=3, metric=metric).fit(X)
+    np.testing.assert_allclose(ours.eigenvalues_, theirs.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(ours.embedding_, theirs.embedding_, atol=1e-7)
+
+
+def test_precomputed_agrees_with_features():
+    np.testing.assert_allclose(
+        ClassicalMDS(metric="precomputed").fit_transform(D),
+        ClassicalMDS().fit_transform(X),
+        atol=1e-10,
+    )
+
+
+def test_metric_of_ours_is_euclid_after_its_transform():
+    L = np.random.default_rng(0).standard_normal((4, 13))
+    ours = ClassicalMDS(metric=Mahalanobis(L)).fit(X)
+    np.testing.assert_allclose(
+        ours.embedding_, ClassicalMDS().fit_transform(X @ L.T), atol=1e-9
+    )
+    np.testing.assert_allclose(ours.transform(X), ours.embedding_, atol=1e-9)
+
+
+@pytest.mark.parametrize("correction", [None, "lingoes", "cailliez"])
+@pytest.mark.parametrize("solver", ["eigh", "landmark"])
+def test_transform_puts_known_objects_in_their_place(correction, solver):
+    fitted = ClassicalMDS(
+        3,
+        metric="precomputed",
+        correction=correction,
+        solver=solver,
+        n_landmarks=60,
+        random_state=0,
+    ).fit(ROUGH)
+    np.testing.assert_allclose(fitted.transform(ROUGH), fitted.embedding_, atol=1e-8)
+
+
+def test_new_objects_keep_their_distances():
+    plane = X[:, :2]
+    fitted = ClassicalMDS().fit(plane[:100])
+    Z = fitted.transform(plane[100:])
+    np.testing.assert_allclose(
+        cdist(Z, fitted.embedding_), cdist(plane[100:], plane[:100]), atol=1e-11
+    )
+
+
+@pytest.mark.parametrize("solver", ["eigh", "landmark"])
+def test_linear_map_is_what_transform_does(solver):
+    fitted = ClassicalMDS(solver=solver, n_landmarks=50, random_state=0).fit(X[:120])
+    np.testing.assert_allclose(
+        fitted.transform(X), (X - fitted.mean_) @ fitted.components_.T, atol=1e-10
+    )
+
+
+def test_metric_measures_distances_in_the_embedding():
+    fitted = ClassicalMDS(metric=Mahalanobis(np.diag(np.arange(1.0, 14)))).fit(X)
+    pairs = np.stack([X[:20], X[40:60]], 1)
+    metric = pickle.loads(pickle.dumps(fitted.get_metric()))
+    np.testing.assert_allclose(
+        metric.distance(X[:20], X[40:60]), fitted.pair_distance(pairs), rtol=1e-9
+    )
+    np.testing.assert_allclose(fitted.pair_score(pairs), -fitted.pair_distance(pairs))
+    np.testing.assert_allclose(metric.matrix, fitted.get_mahalanobis_matrix())
+
+
+def test_metric_is_refused_where_the_embedding_is_not_linear():
+    with pytest.raises(ValueError, match="linear in the features"):
+        ClassicalMDS(metric="manhattan").fit(X).get_metric()
+
+
+def test_landmarks_approach_the_full_embedding():
+    full = ClassicalMDS(2).fit(X).embedding_
+
+    def error(m):
+        few = ClassicalMDS(2, solver="landmark", n_landmarks=m, random_state=0).fit(X)
+        assert len(few.landmarks_) == m
+        overlap = np.linalg.svd(few.embedding_.T @ full, compute_uv=False).sum()
+        size = np.linalg.norm(few.embedding_) * np.linalg.norm(full)
+        return 1 - overlap / size  # Procrustes: 0 where equal up to a similarity
+
+    assert error(178) < 1e-10
+    assert error(120) < error(20) < 0.2
+
+
+def test_negative_eigenvalues_are_reported_and_corrected():
+    plain = ClassicalMDS(metric="precomputed").fit(ROUGH)
+    assert plain.min_eigenvalue_ < 0
+    assert 0 < plain.negative_share_ < 1
+    assert plain.constant_ == 0
+    fixed = ClassicalMDS(metric="precomputed", correction="lingoes").fit(ROUGH)
+    np.testing.assert_allclose(fixed.constant_, -2 * plain.min_eigenvalue_, rtol=1e-9)
+
+
+def test_clone_and_pickle_keep_the_embedding():
+    fitted = ClassicalMDS(metric=Mahalanobis(np.eye(13))).fit(X)
+    for copy in (clone(fitted).fit(X), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(copy.transform(X), fitted.transform(X))
+
+
+def changed(row, column, value, both=True):
+    bad = D.copy()
+    bad[row, column] = value
+    if both:
+        bad[column, row] = value
+    return bad
+
+
+BAD = {
+    "missing": (changed(1, 2, np.nan), r"D: wanted every dissimilarity, got 2 missing"),
+    "infinite": (changed(1, 2, np.inf), "D: wanted finite dissimilarities"),
+    "negative": (changed(1, 2, -1.0), r"D: wanted dissimilarities ≥ 0"),
+    "one-sided": (changed(1, 2, 99.0, both=False), r"symmetric matrix, got D\[1, 2\]"),
+    "diagonal": (changed(3, 3, 1.0), r"zeros on the diagonal, got D\[3, 3\] = 1"),
+    "not square": (D[:, :50], r"D: wanted a square matrix, got shape \(178, 50\)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("solver", ["eigh", "landmark"])
+def test_bad_dissimilarities_are_refused(name, solver):
+    matrix, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        ClassicalMDS(metric="precomputed", solver=solver).fit(matrix)
+
+
+def test_bad_dissimilarities_of_new_objects_are_refused():
+    fitted = ClassicalMDS(metric="precomputed").fit(D)
+    with pytest.raises(ValueError, match="D: wanted every dissimilarity"):
+        fitted.transform(np.full((1, 178), np.nan))
+    with pytest.raises(ValueError, match="178 features"):
+        fitted.transform(D[:, :50])
+
+
+class Divergence:
+    """A comparison that is not symmetric."""
+
+    is_distance = False
+    symmetric = False
+
+    def dissimilarity(self, q, Y):
+        return np.sum(np.abs(Y - q), 1)
+
+    def pairwise(self, Q, P):
+        return cdist(Q, P)
+
+
+SETTINGS = {
+    "n_components": (179, "n_components: wanted at most 178"),
+    "n_components ": (0, "n_components: wanted a whole number"),
+    "solver": ("qr", "solver: wanted one of 'auto'"),
+    "correction": ("additive", "correction: wanted one of 'lingoes', 'cailliez'"),
+    "metric": (Divergence(), "metric: wanted a distance"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_bad_settings_are_refused_by_name(name):
+    value, message = SETTINGS[name]
+    with pytest.raises(ValueError, match=message):
+        ClassicalMDS(**{name.strip(): value}).fit(X)
+
+
+def test_too_many_landmarks_are_refused():
+    with pytest.raises(ValueError, match="n_landmarks: wanted at most 178"):
+        ClassicalMDS(solver="landmark", n_landmarks=500).fit(X)
+    with pytest.raises(ValueError, match="number of distinct landmarks"):
+        ClassicalMDS(3, solver="landmark", random_state=0).fit(np.repeat(X[:2], 9, 0))
