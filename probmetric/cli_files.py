@@ -5,7 +5,20 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["claim", "replacing"]
+__all__ = ["BadInput", "bad_input", "claim", "replacing"]
+
+
+class BadInput(Exception):
+    """What the user gave cannot be used; the message says why in one sentence."""
+
+
+@contextmanager
+def bad_input() -> Generator[None]:
+    """Take a ValueError of a block that looks at the user's input as just that."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadInput(" ".join(str(error).split())) from error
 
 
 def claim(folder: Path, names: tuple[str, ...], *, force: bool) -> dict[str, Path]:

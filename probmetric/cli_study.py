@@ -1,0 +1,293 @@
+"""What ``validate --data`` shows beside the checks: draws, pictures, neighbours.
+
+A study is the learner's whole life on one data set: the closed form, its posterior by
+three methods, how far the approximations are from NUTS, whether the model would have
+produced the labels, and what the metric is worth to nearest neighbours held out.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from probmetric import plots
+from probmetric.cli_neighbors import HeldOut, class_spread, euclid, held_out, summary
+from probmetric.datasets import Dataset
+from probmetric.estimators.lca import LCA
+from probmetric.inference.agreement import distance
+from probmetric.models.lca import LCAParams, identified
+from probmetric.neighbors import KNeighborsClassifier
+from probmetric.report import Picture, Section, Table
+
+__all__ = ["Study", "lca_study"]
+
+# Reported draws of NUTS a chain, splits of the neighbour table; full and quick.
+SIZES = {False: (1000, 10), True: (300, 2)}
+
+
+class Study(NamedTuple):
+    """Sections of the report, and the draws they stand on."""
+
+    sections: list[Section]
+    draws: xr.DataTree
+    cards: list[tuple[str, str]]
+
+
+def prior_draws(estimator: LCA, n_draws: int, seed: int) -> xr.Dataset:
+    """Draw M and b from the prior of a fit, in input units, as one chain."""
+    prior, scale = estimator.fitted_.prior, estimator.scale_
+    rng = np.random.default_rng(seed)
+    mean = np.asarray(prior.mean)
+    W = mean + float(prior.c) / np.sqrt(float(prior.lam)) * rng.standard_normal(
+        (n_draws, *mean.shape)
+    )
+    log_sigma2 = float(prior.log_sigma2_loc) + float(
+        prior.log_sigma2_scale
+    ) * rng.standard_normal(n_draws)
+    with jax.enable_x64(True):
+        found = jax.vmap(lambda w, s: identified(LCAParams(w, s)))(W, log_sigma2)
+    M = np.asarray(found["M"]) / np.outer(scale, scale)
+    return xr.Dataset(
+        {
+            "M": (("chain", "draw", "feature", "feature_bis"), M[None]),
+            "b": (("chain", "draw"), np.asarray(found["b"])[None]),
+        }
+    )
+
+
+def approximations(
+    reference: xr.DataTree, others: dict[str, xr.DataTree]
+) -> pd.DataFrame:
+    """Return how far each approximation is from NUTS, in posterior sd, and its k-hat.
+
+    Never called agreement: this is the price of speed, in figures.
+    """
+    wanted = reference["posterior"].to_dataset()[["M", "b"]]
+    rows: list[dict[str, Any]] = []
+    for name, tree in others.items():
+        table = distance(wanted, tree["posterior"].to_dataset()[["M", "b"]])
+        shift = np.abs(table["shift"].to_numpy())
+        ratio = table["log_sd_ratio"].to_numpy()
+        rows.append(
+            {
+                "method": name,
+                "largest shift of a mean, sd": float(shift.max()),
+                "median shift, sd": float(np.median(shift)),
+                "sd ratio, smallest": float(np.exp(ratio.min())),
+                "sd ratio, largest": float(np.exp(ratio.max())),
+                "PSIS k-hat": float(tree.attrs.get("khat", np.nan)),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _metric_section(estimator: LCA, draws: xr.DataTree, data: Dataset) -> Section:
+    metric = estimator.get_metric()
+    return Section(
+        "The learned metric",
+        [
+            "The posterior of the metric M under the model, sampled by NUTS. Only M "
+            "and the intercept b are identified; the map W behind M is so only up to "
+            "rotation, and is not shown.",
+            "These are intervals of the model's posterior for its pairs. They are not "
+            "confidence intervals under new data: for distances between points use "
+            "posterior_metric('intervals'), whose coverage was measured.",
+        ],
+        [
+            Picture(
+                plots.metric(draws),
+                "Left: posterior mean of M. Right: how wide the 90 % interval of each "
+                "entry is. Features with large diagonal entries separate the classes.",
+            ),
+            Picture(
+                plots.eigenvalues(draws, reference=metric.matrix),
+                "Eigenvalues of M: how many directions matter, with their uncertainty, "
+                "and the closed form beside them. The posterior mean of M lies above "
+                "its mode, since squares average upwards.",
+            ),
+            Picture(
+                plots.embedding(
+                    estimator, data.X, data.y, links=3, target_names=data.target_names
+                ),
+                "All points in the plane that holds most of the learned distance, "
+                "linked to their three nearest neighbours (training points: this is "
+                "what was fitted, not a test).",
+            ),
+        ],
+    )
+
+
+def _predictive_section(estimator: LCA, draws: xr.DataTree, seed: int) -> Section:
+    pairs = estimator.fitted_.pairs
+    shown = pairs._replace(X=estimator.mean_ + pairs.X * estimator.scale_)
+    figure = plots.predictive_check(
+        draws, shown, prior=prior_draws(estimator, 400, seed), seed=seed
+    )
+    return Section(
+        "Would the model have produced these labels?",
+        [
+            f"{len(pairs.i):,} pairs of nearest points, made from the class labels. "
+            f"Their likelihood enters with learning rate "
+            f"{estimator.learning_rate_:.3g}, since pairs that share points are not "
+            "independent observations."
+        ],
+        [
+            Picture(
+                figure,
+                "Share of pairs of one class by distance: observed, and replicated "
+                "under prior and posterior draws (bands hold 90 %).",
+            )
+        ],
+    )
+
+
+def _sampler_section(draws: xr.DataTree, trees: dict[str, xr.DataTree]) -> Section:
+    stats = draws["sample_stats"].to_dataset()
+    diverging = int(stats["diverging"].sum())
+    steps = float(stats["num_steps"].mean())
+    return Section(
+        "Did the samplers do their work?",
+        [
+            f"NUTS: {stats.sizes['chain']} chains of {stats.sizes['draw']} draws, "
+            f"{diverging} divergences, {steps:.1f} gradients a draw. The others are "
+            "approximations; their distance from NUTS is stated in figures."
+        ],
+        [
+            Picture(
+                plots.rank(draws),
+                "Rank plots: chains that explore the same posterior stay within the "
+                "envelope.",
+            ),
+            Picture(plots.trace(draws), "Densities and traces of the same, by chain."),
+        ],
+        [
+            Table(
+                approximations(draws, trees),
+                "Approximations against NUTS, over all entries of M and b",
+            )
+        ],
+    )
+
+
+def _neighbor_section(
+    estimator: LCA, data: Dataset, *, n_splits: int, seed: int, progress: bool | None
+) -> tuple[Section, list[HeldOut]]:
+    X, y = data.X, data.y
+
+    def point(A: np.ndarray, b: np.ndarray) -> Any:
+        return LCA().fit(A, b).get_metric()
+
+    def averaged(A: np.ndarray, b: np.ndarray) -> Any:
+        return LCA().fit(A, b).posterior_metric("prediction", seed=seed)
+
+    results = held_out(
+        {
+            "Euclid": lambda A, _: euclid(A),
+            "LCA, closed form": point,
+            "LCA, posterior average": averaged,
+        },
+        X,
+        y,
+        n_splits=n_splits,
+        seed=seed,
+        progress=progress,
+    )
+    pictures = _query_pictures(data, seed)
+    return (
+        Section(
+            "Neighbours, on points held out",
+            [
+                "Soft votes of neighbours on 30 % held-out points, bandwidths chosen "
+                "by leave-one-out on the training part. The posterior average averages "
+                "the votes of draws, never distances: the mean squared distance is the "
+                "distance under the mean metric."
+            ],
+            pictures,
+            [
+                Table(
+                    summary(results),
+                    f"{n_splits} stratified splits, the same for every row; log score: "
+                    "higher is better, Brier score: lower is better",
+                )
+            ],
+        ),
+        results,
+    )
+
+
+def _query_pictures(data: Dataset, seed: int) -> list[Picture]:
+    """Draw the held-out point that the posterior is least sure of."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(data.X))
+    train, test = order[len(order) // 4 :], order[: len(order) // 4]
+    X, y = data.X[train], data.y[train]
+    near = LCA().fit(X, y).posterior_metric("prediction", n_draws=64, seed=seed)
+    classifier = KNeighborsClassifier(near).fit(X, y)
+    stated = classifier.predict_proba(data.X[test])
+    unsure = int(np.argmin(stated.max(1)))
+    query, row = data.X[test[unsure]], int(test[unsure])
+    spread = class_spread(near, X, y, query, bandwidth=classifier.bandwidth_)
+    names = [data.target_names[int(c)] for c in classifier.classes_]
+    truth = data.target_names[int(data.y[row])]
+    return [
+        Picture(
+            plots.class_probabilities(
+                spread,
+                classes=names,
+                truth=truth,
+                title=f"Row {row}, the held-out point least sure of (truth: {truth})",
+            ),
+            "Each dot is the answer of one draw of the metric; the bar is their mean.",
+        ),
+        Picture(
+            plots.neighbor_probabilities(
+                near, query, X, 5, names=train, y=y, target_names=data.target_names
+            ),
+            "Who is among the five nearest of that point, and how sure that is.",
+        ),
+    ]
+
+
+def lca_study(
+    data: Dataset, *, quick: bool, seed: int, progress: bool | None = None
+) -> Study:
+    """Fit, sample and use LCA on one data set.
+
+    Parameters
+    ----------
+    data : Dataset
+    quick : bool
+        Fewer draws and splits.
+    seed : int
+    progress : bool, optional
+        Default: in terminals and notebooks.
+    """
+    n_draws, n_splits = SIZES[quick]
+    estimator = LCA().fit(data.frame, data.y)
+    trees = {
+        method: estimator.sample(
+            method, n_draws=n_draws, n_chains=4, seed=seed, progress=progress
+        )
+        for method in ("nuts", "laplace", "svi")
+    }
+    draws = trees.pop("nuts")
+    neighbors, results = _neighbor_section(
+        estimator, data, n_splits=n_splits, seed=seed, progress=progress
+    )
+    accuracy = {r.name: 100 * float(r.correct.mean()) for r in results}
+    return Study(
+        [
+            _metric_section(estimator, draws, data),
+            _predictive_section(estimator, draws, seed),
+            neighbors,
+            _sampler_section(draws, trees),
+        ],
+        draws,
+        [
+            (f"{len(data.X)} × {data.X.shape[1]}", "points × features"),
+            (f"{accuracy['Euclid']:.1f} %", "held-out accuracy, Euclid"),
+            (f"{accuracy['LCA, closed form']:.1f} %", "held-out accuracy, LCA"),
+        ],
+    )

@@ -1,0 +1,275 @@
+"""``probmetric validate``: load, check, study, write, and say what was found."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import typer
+
+from probmetric import datasets
+from probmetric.cli_files import bad_input, claim, replacing
+from probmetric.data import Labelled
+from probmetric.inputs import class_codes, points
+from probmetric.plots_checks import agreement
+from probmetric.registry import MODELS
+from probmetric.report import Picture, Report, Section, Table, render, versions
+from probmetric.validation import Validation, validate
+
+__all__ = ["Request", "run"]
+
+
+class Request(NamedTuple):
+    """What was asked for on the command line."""
+
+    model: str | None
+    every: bool
+    data: str | None
+    label: str | None
+    out: Path | None
+    force: bool
+    quick: bool
+    broken: bool
+    seed: int
+
+
+def run(request: Request) -> int:
+    """Do what was asked; return the exit code.
+
+    Raises
+    ------
+    BadInput
+        When the input cannot be used; found before anything long is begun.
+    """
+    with bad_input():
+        names = _models(request)
+        data = None
+        if request.data is not None:
+            data = datasets.load(request.data, label=request.label)
+            _check(data)
+        elif request.label is not None:
+            raise ValueError("--label: wanted --data with it, got none")
+        paths = {name: _claimed(request, name, data) for name in names}
+    codes = [_one(request, name, data, paths[name]) for name in names]
+    return max(codes)
+
+
+def _models(request: Request) -> list[str]:
+    """Return the models asked for."""
+    known = ", ".join(sorted(MODELS))
+    if request.every:
+        if request.model is not None:
+            raise ValueError(f"MODEL: wanted none beside --all, got {request.model!r}")
+        return [
+            name
+            for name in sorted(MODELS)
+            if request.data is None or MODELS[name].from_labels is not None
+        ]
+    if request.model not in MODELS:
+        got = "none" if request.model is None else repr(request.model)
+        raise ValueError(f"MODEL: wanted one of {known}, or --all, got {got}")
+    if request.data is not None and MODELS[request.model].from_labels is None:
+        raise ValueError(
+            f"--data: wanted none for {request.model!r}, got {request.data!r}"
+        )
+    return [request.model]
+
+
+def _check(data: datasets.Dataset) -> None:
+    """Refuse points and labels that no learner could take."""
+    lacking = np.flatnonzero(~np.isfinite(data.X).all(0))
+    if lacking.size:
+        columns = ", ".join(repr(data.feature_names[k]) for k in lacking[:5])
+        raise ValueError(
+            f"data: wanted finite numbers in {data.name}, got NaN or infinity in "
+            f"{columns}"
+        )
+    points(data.X)
+    class_codes(data.labels)
+    alone = np.flatnonzero(np.bincount(data.y) == 1)
+    if alone.size:
+        raise ValueError(
+            f"label: wanted at least 2 rows of each class in {data.name}, got one of "
+            f"{data.target_names[alone[0]]!r}"
+        )
+
+
+def _claimed(
+    request: Request, name: str, data: datasets.Dataset | None
+) -> dict[str, Path]:
+    """Return the files to write for a model."""
+    if request.out is None:
+        return {}
+    folder = request.out / name if request.every else request.out
+    files = ("report.html", "agreement.csv")
+    if _studied(request, name, data):
+        files = (*files, "draws.nc")
+    return claim(folder, files, force=request.force)
+
+
+def _studied(request: Request, name: str, data: datasets.Dataset | None) -> bool:
+    """Say whether draws and pictures are made: LCA, on data, with a place for them."""
+    return (
+        name == "lca"
+        and data is not None
+        and request.out is not None
+        and not request.broken
+    )
+
+
+def _one(
+    request: Request,
+    name: str,
+    data: datasets.Dataset | None,
+    paths: dict[str, Path],
+) -> int:
+    """Validate one model, write its files, print its last line."""
+    labelled = None if data is None else Labelled(data.X, np.asarray(data.y))
+    where = "simulated problems" if data is None else data.name
+    typer.echo(f"Checking {name} on {where} ...")
+    found = validate(
+        name,
+        labelled,
+        quick=request.quick,
+        break_=request.broken,
+        seed=request.seed,
+    )
+    _print_summary(found)
+    study = None
+    if data is not None and _studied(request, name, data):
+        from probmetric.cli_study import lca_study
+
+        typer.echo(f"Sampling and using {name} on {where} ...")
+        study = lca_study(data, quick=request.quick, seed=request.seed)
+    if paths:
+        with replacing(paths["agreement.csv"]) as part:
+            found.to_dataframe().to_csv(part, index=False)
+        if study is not None:
+            with replacing(paths["draws.nc"]) as part:
+                study.draws.to_netcdf(part, engine="h5netcdf")
+        page = render(_report(request, name, where, found, study))
+        with replacing(paths["report.html"]) as part:
+            part.write_text(page, encoding="utf-8")
+        typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
+        typer.echo(f"Look at {paths['report.html']} | {found}")
+    else:
+        typer.echo(str(found))
+    return found.exit_code
+
+
+def _print_summary(found: Validation) -> None:
+    """Print a line a check: verdict, claim, and the figure behind it."""
+    for row in found.summary().itertuples():
+        row: Any
+        figure = (
+            f"|z| ≤ {row.largest_z:.2f}"
+            if np.isfinite(row.largest_z)
+            else f"error ≤ {row.largest_error:.1e}"
+        )
+        wrong = f", wrong on purpose: {row.control}" if row.control else ""
+        typer.echo(
+            f"  {row.verdict:12s} {row.check}{wrong} "
+            f"[{row.problem}; {row.kind}; {figure}; {row.seconds:.1f} s]"
+        )
+
+
+def _verdict_words(found: Validation) -> tuple[str, str, str]:
+    """Return the banner's colour, headline and explanation."""
+    counts = found.counts
+    if found.broken:
+        good = found.verdict == "rejected"
+        headline = f"{counts.rejected} of {counts.controls} wrong claims were rejected"
+        text = "Negative controls: wrong formulas in place of the right ones."
+        return ("agree" if good else "disagree"), headline, text
+    headline = f"{counts.agree} of {counts.exact} exact claims agree" + (
+        f", {counts.within} of {counts.approximate} approximations keep their bound"
+        if counts.approximate
+        else ""
+    )
+    text = (
+        "Each exact claim was compared with an independent reference: quadrature, "
+        "automatic derivatives of the NumPyro model, or sampling. A run too weak to "
+        "find a difference worth finding is inconclusive, and never passes."
+    )
+    return found.verdict, headline, text
+
+
+def _check_section(found: Validation) -> Section:
+    """Tell what was checked, with the z of everything that was compared by draws."""
+    summary = found.summary()
+    shown = summary.rename(
+        columns={"largest_error": "largest error", "largest_z": "largest |z|"}
+    )
+    dropped = ["model", *([] if found.broken else ["control"])]
+    pictures: list[Picture] = []
+    for judgement in found.judgements:
+        table = judgement.table
+        compared = bool(np.isfinite(table["detectable"].to_numpy()).any())
+        if compared and table.attrs["kind"] == "exact" and not table.attrs["control"]:
+            figure = agreement(
+                table, title=f"{table.attrs['check']} ({judgement.problem})"
+            )
+            pictures.append(
+                Picture(
+                    figure,
+                    "Left: difference in Monte Carlo errors, inside the band where the "
+                    "two agree. Right: the shift this run would have found.",
+                )
+            )
+    return Section(
+        "Closed forms against independent references",
+        [
+            "Exact claims must agree. What is an approximation is never called "
+            "agreement: its distance from the reference is stated with the bound that "
+            "it keeps."
+        ],
+        pictures,
+        [
+            Table(
+                shown.drop(columns=dropped).round({"seconds": 1}),
+                "Every check, by claim",
+            ),
+            Table(_entries(found), "Every entry of every check", folded=True),
+        ],
+    )
+
+
+def _entries(found: Validation, limit: int = 400) -> pd.DataFrame:
+    """Return the entries behind the checks, the worst first where they are many."""
+    whole = found.to_dataframe().drop(columns=["model", "layer"])
+    if not found.broken:
+        whole = whole.drop(columns="control")
+    if len(whole) <= limit:
+        return whole
+    size = whole[["z", "error"]].abs().fillna(0).sum(axis=1).to_numpy()
+    return whole.iloc[np.argsort(-size, kind="stable")[:limit]]
+
+
+def _report(
+    request: Request, name: str, where: str, found: Validation, study: Any
+) -> Report:
+    """Put the page together."""
+    verdict, headline, explanation = _verdict_words(found)
+    counts = found.counts
+    cards = [] if study is None else list(study.cards)
+    if counts.controls == 0:
+        cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
+    command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
+    return Report(
+        title=f"{name} on {where}",
+        lead=MODELS[name].summary,
+        verdict=verdict,
+        headline=headline,
+        explanation=explanation,
+        sections=[_check_section(found), *([] if study is None else study.sections)],
+        provenance={
+            "command": command,
+            "seed": str(request.seed),
+            **versions(),
+            "time of checks": f"{sum(j.seconds for j in found.judgements):.0f} s",
+        },
+        cards=cards,
+    )
