@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from probmetric.neighbors import nearest as nearest
     from probmetric.posterior import PosteriorMetric as PosteriorMetric
     from probmetric.registry import MODELS as MODELS
+    from probmetric.validation import validate as validate
 
 __version__ = "0.1.0"
 
@@ -53,6 +54,7 @@ __all__ = [
     "nearest",
     "plots",
     "sample",
+    "validate",
 ]
 
 # Name -> module that holds it; a module stands for itself.
@@ -77,6 +79,7 @@ _HOME = {
     "nearest": "probmetric.neighbors",
     "plots": "probmetric.plots",
     "sample": "probmetric.inference.sampling",
+    "validate": "probmetric.validation",
 }
 
 
