@@ -24,8 +24,10 @@ from sklearn.cluster import KMeans
 from probmetric.data import Labelled
 from probmetric.inference.dca_gm_em import EMData, EMPrior, em_steps
 from probmetric.models.dca_gm import DCAGMParams
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
 
-__all__ = ["check_labelled", "lda_rca", "start"]
+__all__ = ["check_labelled", "em_prior", "lda_rca", "start"]
 
 RIDGE = 1e-3
 """ε of Eq. (1), and of the mixtures' ridge: a thousandth of the data's own scale."""
@@ -99,6 +101,14 @@ def lda_rca(
     return A * np.sign(A[np.arange(n_latent), np.abs(A).argmax(1)])[:, None]
 
 
+def em_prior(data: Labelled, A: Float[Array, "p d"]) -> EMPrior:
+    """Return EM's prior at the scale of the projected points: ρ = ε tr(Cov y)/p."""
+    Y = np.asarray(data.X, float) @ np.asarray(A, float).T
+    covariance = np.cov(Y.T, aweights=_host_weights(data), ddof=0)
+    return EMPrior(rho=RIDGE * float(np.trace(np.atleast_2d(covariance))) / len(A))
+
+
+@numpy_in_numpy_out
 def start(
     data: Labelled,
     n_latent: int,
@@ -107,8 +117,8 @@ def start(
     covariance: str = "class",
     n_em: int = 10,
     seed: int = 0,
-) -> tuple[DCAGMParams, EMPrior]:
-    """Return a start for the projection and the mixtures, and EM's prior.
+) -> DCAGMParams:
+    """Return a start for the projection and the mixtures.
 
     Parameters
     ----------
@@ -135,8 +145,7 @@ def start(
     w = _host_weights(data)
     A = lda_rca(data, n_latent)
     Y = X @ A.T
-    spread = float(np.trace(np.atleast_2d(np.cov(Y.T, aweights=w, ddof=0)))) / n_latent
-    prior = EMPrior(rho=RIDGE * spread)
+    prior = em_prior(data, A)
 
     log_beta = np.full((n_classes, max(wanted)), -np.inf)
     mu = np.zeros((n_classes, max(wanted), n_latent))
@@ -164,7 +173,7 @@ def start(
         )
     )
     em = EMData(jnp.asarray(Y, dtype), jnp.asarray(y), jnp.asarray(w, dtype), prior)
-    return em_steps(params, em, n_em), prior
+    return em_steps(params, em, n_em)
 
 
 def _host_weights(data: Labelled) -> Float[np.ndarray, "n"]:

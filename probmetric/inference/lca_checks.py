@@ -2,6 +2,7 @@
 
 from probmetric.inference import (
     lca_checks_density,
+    lca_checks_marginal,
     lca_checks_posterior,
     lca_checks_sampling,
 )
@@ -13,4 +14,5 @@ CHECKS: tuple[Check, ...] = (
     *lca_checks_posterior.CHECKS,
     *lca_checks_density.CHECKS,
     *lca_checks_sampling.CHECKS,
+    *lca_checks_marginal.CHECKS,
 )

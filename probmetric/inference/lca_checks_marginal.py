@@ -1,0 +1,148 @@
+"""Integrating z and z' out leaves the posterior of M as it was, and calibrated.
+
+On a problem small enough to sample the latent form well, both forms must give one
+posterior; and over simulated worlds the ranks of true values among the draws of the
+marginal form must be uniform (x, pairs, W₀ and c are constants of the world).
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import xarray as xr
+
+from probmetric.data import Pairs
+from probmetric.inference.calibration import model_story, sbc
+from probmetric.inference.checks import Check, Problem, Ranks, uniform
+from probmetric.inference.sampling_nuts import nuts
+from probmetric.inference.sampling_target import Draws, cast, model_target
+from probmetric.models.lca import (
+    Coincidence,
+    LCAParams,
+    LCAPrior,
+    coincidence_exponent,
+    identified,
+    lca,
+)
+
+__all__ = ["CHECKS"]
+
+
+def tiny() -> tuple[Pairs, LCAPrior]:
+    """Return 8 pairs in d = 2: small enough to sample the latent form well."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(16, 2))
+    i = np.arange(8)
+    y = (np.sum((X[i] - X[i + 8]) ** 2, 1) < 2.5).astype(int)
+    return Pairs(X, i, i + 8, y), LCAPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
+
+
+def _tiny_summaries(draws: Draws) -> xr.Dataset:
+    pairs, _ = tiny()
+    M, b = draws.values["M"], draws.values["b"]
+    delta = pairs.X[pairs.i[:4]] - pairs.X[pairs.j[:4]]
+    same = np.exp(-(b[..., None] + 0.5 * np.einsum("pk,cskl,pl->csp", delta, M, delta)))
+    return xr.Dataset(
+        {
+            "M": (("chain", "draw", "entry"), M[..., [0, 0, 1], [0, 1, 1]]),
+            "b": (("chain", "draw"), b),
+            "P(same)": (("chain", "draw", "pair"), same),
+        }
+    )
+
+
+def _sample_tiny(options: dict[str, Any], n_draws: int, model: Any = lca) -> xr.Dataset:
+    with jax.enable_x64(True):
+        target, data, shapes = model_target(model, tiny(), options)
+        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+        draws = nuts(
+            target,
+            data,
+            start=origin,
+            seed=2,
+            n_draws=n_draws,
+            progress=False,
+            target_accept=0.9,
+            warn=False,
+        )
+    return _tiny_summaries(draws)
+
+
+def without_determinant(pairs: Pairs, prior: LCAPrior) -> None:
+    """Write a wrong marginal form: the link without its normaliser."""
+    W: Any = numpyro.sample(
+        "W",
+        numpyro.distributions.Normal(
+            prior.mean, prior.c / jnp.sqrt(prior.lam)
+        ).to_event(2),
+    )
+    rho: Any = numpyro.sample(
+        "log_sigma2",
+        numpyro.distributions.Normal(prior.log_sigma2_loc, prior.log_sigma2_scale),
+    )
+    for name, value in identified(LCAParams(W, rho)).items():
+        numpyro.deterministic(name, value)
+    X: Any = jnp.asarray(pairs.X)
+    D = jnp.sum(((X[pairs.i] - X[pairs.j]) @ W.T) ** 2, -1)
+    t = coincidence_exponent(D, jnp.exp(rho), 1.0, 0)
+    numpyro.sample("y", Coincidence(-t - 1e-9), obs=pairs.y)
+
+
+def _world() -> tuple[Pairs, LCAPrior]:
+    """Return 100 pairs of 60 points in d = 2, without labels."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(60, 2))
+    i = rng.integers(0, 60, 100)
+    j = (i + rng.integers(1, 60, 100)) % 60
+    return Pairs(X, i, j, None), LCAPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
+
+
+def _observe(pairs: Pairs, sites: Any) -> Pairs:
+    return pairs._replace(y=sites["y"])
+
+
+def calibrate(problem: Problem, model: Any = lca, n_simulations: int = 400) -> Ranks:
+    """Rank true values among draws of ``model``, in worlds made by LCA."""
+    del problem
+    pairs, prior = _world()
+    target, story, data = model_story(lca, pairs, _observe, prior=prior)
+    if model is not lca:
+        with jax.enable_x64(True):
+            labelled = pairs._replace(y=np.zeros(len(pairs.i), np.int32))
+            target = model_target(model, cast((labelled, prior), "float64"), {})[0]
+    return sbc(
+        target, story, data, seed=11, n_simulations=n_simulations, progress=False
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "marginal and latent forms have one posterior of M",
+        "exact",
+        lambda problem: _sample_tiny({"latent": True}, 20_000),
+        lambda problem: _sample_tiny({}, 8000),
+        {
+            "marginal form without its determinant": lambda problem: _sample_tiny(
+                {}, 8000, without_determinant
+            )
+        },
+        layer="sampling",
+        ess_min=5000,
+        slow=True,
+    ),
+    Check(
+        "posterior of the marginal form is calibrated over simulated worlds",
+        "exact",
+        uniform,
+        calibrate,
+        {
+            "no determinant": lambda problem: calibrate(
+                problem, without_determinant, 100
+            ),
+        },
+        layer="sbc",
+        slow=True,
+    ),
+)
