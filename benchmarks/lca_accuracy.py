@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy import stats
-from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedShuffleSplit
@@ -43,7 +42,7 @@ MAX_POINTS = 1000
 
 
 def learners(d, seed):
-    """Transformers by name; None is Euclid's metric."""
+    """Return transformers by name; None is Euclid's metric."""
     p = min(d, 10)
     return {
         "euclid": None,
