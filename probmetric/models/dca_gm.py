@@ -148,7 +148,7 @@ def dca_gm(
     data: Labelled,
     prior: DCAGMPrior,
     *,
-    covariance: Literal["class", "component"] = "class",
+    covariance: str = "class",
     learning_rate: Any = 1.0,
     batch: int | None = None,
 ) -> None:

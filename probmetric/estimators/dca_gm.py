@@ -1,0 +1,255 @@
+"""``DCAGM``: a discriminative projection, a classifier on it, and metrics from it.
+
+The model is ``probmetric.models.dca_gm``, the fit ``probmetric.inference.dca_gm``; this
+file holds no mathematics but the change of units: with x = (u - m)/s for an input u,
+y = (A/s) u - (A/s) m, so that in input units A becomes A/s and centres move by (A/s) m.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self, get_args
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from probmetric.data import Labelled
+from probmetric.estimators._mahalanobis import MahalanobisMixin
+from probmetric.estimators._validation import (
+    check_choice,
+    check_labelled,
+    check_number,
+    fit_scaler,
+    report,
+)
+from probmetric.estimators.dca_gm_draws import DCAGMDrawsMixin
+from probmetric.inference.dca_gm import default_prior, fit
+from probmetric.inference.dca_gm_likelihood import class_log_probability, fix_gauge
+from probmetric.inference.dca_gm_start import start
+from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
+from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
+from probmetric.precision import to_numpy
+
+__all__ = ["DCAGM"]
+
+GLOBAL_KINDS = ("average_fisher", "subspace")
+
+
+class DCAGM(
+    DCAGMDrawsMixin,
+    MahalanobisMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClassifierMixin,
+    BaseEstimator,
+):
+    """Discriminative component analysis by Gaussian mixtures.
+
+    A point is projected, y = Ax, and its class follows from a mixture of Gaussians per
+    class in the projection; A is learned for the class, not for the density of x. Each
+    step costs O(n), where neighbourhood components analysis costs O(n²).
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Rows of A, 1..d. Default: 2, or 1 when there is one feature.
+    n_gaussians : int or sequence of int, default=3
+        Components of the mixture of every class, or of each. A class with fewer
+        distinct projected points has as many as these.
+    covariance : {"class", "component"}, default="class"
+        One covariance per class, or one per component.
+    regularization : float > 0, default=1.0
+        λ: the prior standard deviation of an entry of A is c/√λ around the LDA/RCA
+        start, c the root mean square of its entries.
+    learning_rate : float > 0, default=1.0
+        Power on the likelihood. Points are independent observations: 1 is Bayes' rule.
+    solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
+        The joint posterior mode; or the paper's alternation of EM and conjugate
+        gradients, with free centres or centres that follow A, which ascends no single
+        objective and returns its best iterate.
+    metric : {"average_fisher", "subspace"}, default="average_fisher"
+        What ``components_`` and ``transform`` stand for; see ``get_metric``.
+    standardize : bool, default=True
+        Centre and scale the features inside ``fit``. Results are in input units.
+    max_iter : int, optional
+        Default: 500 steps of L-BFGS; 30 of the hybrid, which stops there by design.
+    tol : float, default=1e-5
+        On the gradient.
+    random_state : int, default=0
+        Seed of k-means in the start.
+
+    Attributes
+    ----------
+    classes_ : array of shape (c,)
+    components_ : array of shape (p, d)
+        Factor of the metric in input units, rows by falling share in it.
+    params_ : DCAGMParams
+        The fit in standardised features, in the gauge where the pooled covariance
+        within components is I.
+    fit_ : Fit
+        As the solver returned it, before the gauge was fixed.
+    prior_ : DCAGMPrior
+    n_iter_ : int
+    mean_, scale_ : arrays of shape (d,)
+    n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    A local optimum. A is identified up to the gauge only; metrics and probabilities
+    are not affected by it.
+
+    References
+    ----------
+    Peltonen, Goldberger and Kaski, "Fast Discriminative Component Analysis for
+    Comparing Examples", NIPS 2006 workshop.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> DCAGM().fit(X, y).transform(X).shape
+    (178, 2)
+    """
+
+    preprocessor: Any = None
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        n_gaussians: int | Sequence[int] = 3,
+        covariance: str = "class",
+        regularization: float = 1.0,
+        learning_rate: float = 1.0,
+        solver: str = "lbfgs",
+        metric: str = "average_fisher",
+        standardize: bool = True,
+        max_iter: int | None = None,
+        tol: float = 1e-5,
+        random_state: int = 0,
+    ):
+        self.n_components = n_components
+        self.n_gaussians = n_gaussians
+        self.covariance = covariance
+        self.regularization = regularization
+        self.learning_rate = learning_rate
+        self.solver = solver
+        self.metric = metric
+        self.standardize = standardize
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn the projection and the mixtures.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+            Numbers or strings; at least two classes of at least two members.
+        """
+        rows, self.classes_, codes = check_labelled(self, X, y)
+        self._check(rows.shape[1])
+        names = getattr(self, "feature_names_in_", None)
+        scaler = fit_scaler(rows, names, standardize=bool(self.standardize))
+        self.mean_, self.scale_ = scaler
+        data = Labelled((rows - scaler.mean) / scaler.scale, codes)
+        with jax.enable_x64(True):
+            p = (
+                min(2, rows.shape[1])
+                if self.n_components is None
+                else self.n_components
+            )
+            begin = start(
+                data,
+                p,
+                n_gaussians=self.n_gaussians,
+                covariance=self.covariance,
+                seed=self.random_state,
+            )
+            prior = default_prior(begin, data, lam=float(self.regularization))
+            found = fit(
+                data,
+                prior,
+                solver=self.solver,
+                learning_rate=float(self.learning_rate),
+                init=begin,
+                max_steps=self.max_iter,
+                tol=float(self.tol),
+            )
+            params = fix_gauge(jax.tree.map(jax.numpy.asarray, found.params))
+            self.params_ = to_numpy(params)
+        self.fit_, self.prior_ = to_numpy(found), to_numpy(prior)
+        if self.solver == "lbfgs":
+            report(self.fit_, type(self).__name__)
+        self.n_iter_ = int(found.n_steps)
+        self._data = data
+        learned: Any = self.get_metric(kind=self.metric)
+        self.components_ = learned.factor
+        return self
+
+    def _check(self, d: int) -> None:
+        if self.n_components is not None:
+            check_number("n_components", self.n_components, 1, d, whole=True)
+        check_choice("covariance", self.covariance, ("class", "component"))
+        check_choice("solver", self.solver, ("lbfgs", "hybrid", "hybrid_tied"))
+        check_choice("metric", self.metric, GLOBAL_KINDS)
+        for name in ("regularization", "learning_rate", "tol"):
+            check_number(name, getattr(self, name), 0, 1e300, open_low=True)
+        if self.max_iter is not None:
+            check_number("max_iter", self.max_iter, 1, whole=True)
+        check_number("random_state", self.random_state, 0, 2**32 - 1, whole=True)
+
+    def _standardized(self, X: Any) -> Float[np.ndarray, "n d"]:
+        check_is_fitted(self)
+        points = validate_data(self, X, reset=False, dtype=np.float64)
+        return (points - self.mean_) / self.scale_
+
+    def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+        """Return log p(c|x), columns in the order of ``classes_``."""
+        log_p = class_log_probability(self.params_, self._standardized(X))
+        return np.asarray(log_p)
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+        """Return p(c|x), columns in the order of ``classes_``."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable class of each point."""
+        return self.classes_[np.argmax(self.predict_log_proba(X), 1)]
+
+    def get_metric(
+        self, *, kind: str | None = None
+    ) -> Mahalanobis | LocalFisher | ClassDistribution:
+        """Return a learned metric in input units, picklable.
+
+        Parameters
+        ----------
+        kind : str, optional
+            Default: ``metric``. "average_fisher": Mahalanobis under the average Fisher
+            matrix of the class; "subspace": Euclid's distance in the projection, in the
+            fixed gauge; "local_fisher": the Fisher matrix at the query; "hellinger",
+            "jensen_shannon": divergence of the class probabilities; "nca":
+            scikit-learn's neighbourhood components analysis inside the projection of
+            the training points (O(n²)).
+        """
+        check_is_fitted(self)
+        kind = self.metric if kind is None else kind
+        check_choice("kind", kind, (*get_args(MetricKind), "nca"))
+        if kind == "nca":
+            inner = NeighborhoodComponentsAnalysis(random_state=self.random_state)
+            inner.fit(self._data.X @ self.params_.A.T, self._data.y)
+            return Mahalanobis(inner.components_ @ self.params_.A / self.scale_)
+        return to_metric(self._in_input_units(), kind=kind)  # pyright: ignore
+
+    def _in_input_units(self) -> DCAGMParams:
+        A = self.params_.A / self.scale_
+        return self.params_._replace(A=A, mu=self.params_.mu + A @ self.mean_)

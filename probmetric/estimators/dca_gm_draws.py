@@ -1,0 +1,103 @@
+"""Draws of a fitted ``DCAGM``: J and class probabilities, and metrics under J."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+from sklearn.utils.validation import check_is_fitted
+
+from probmetric.data import Labelled
+from probmetric.estimators._validation import check_choice
+from probmetric.inference.dca_gm import Conditioned
+from probmetric.inference.dca_gm_posterior import TARGET, metrics, prepare
+from probmetric.inference.results import Fit
+from probmetric.inference.sampling import sample
+from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior
+from probmetric.posterior import PosteriorMetric
+
+__all__ = ["DCAGMDrawsMixin"]
+
+
+class DCAGMDrawsMixin:
+    """``sample`` and ``posterior_metric``."""
+
+    _data: Labelled
+    _standardized: Any
+    fit_: Fit
+    learning_rate: float
+    params_: DCAGMParams
+    prior_: DCAGMPrior
+    scale_: np.ndarray
+
+    def sample(
+        self,
+        method: str = "nuts",
+        *,
+        queries: Any = None,
+        seed: int = 0,
+        n_chains: int = 4,
+        n_draws: int = 1000,
+        n_warmup: int | None = None,
+        sampler: dict[str, Any] | None = None,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Sample the posterior; report J (input units) and class probabilities.
+
+        Parameters
+        ----------
+        method : {"nuts", "laplace", "svi"}, default="nuts"
+        queries : array-like of shape (m, d), optional
+            Points at which to report p(c|x). Default: the training points.
+        seed, n_chains, n_draws, n_warmup, sampler, progress
+            As in ``probmetric.sample``.
+
+        Returns
+        -------
+        DataTree
+            Posterior ``J``, ``class_probability`` and ``log_likelihood``, which are
+            identified; A and the mixtures are not, and are left out.
+        """
+        check_choice("method", method, ("nuts", "laplace", "svi"))
+        check_is_fitted(self)
+        at = None if queries is None else self._standardized(queries)
+        given = Conditioned(self._data, self.prior_, self.learning_rate)
+        with jax.enable_x64(True):
+            start, data = prepare(
+                self.fit_.params, given, queries=at, scale=self.scale_
+            )
+            return sample(
+                TARGET,
+                data,
+                method=method,  # pyright: ignore
+                seed=seed,
+                start=start,
+                n_chains=n_chains,
+                n_draws=n_draws,
+                n_warmup=n_warmup,
+                sampler=sampler,
+                progress=progress,
+            )
+
+    def posterior_metric(
+        self, draws: xr.DataTree, purpose: str, *, n_metrics: int = 200
+    ) -> PosteriorMetric:
+        """Return draws of ``sample`` as metrics under J.
+
+        Parameters
+        ----------
+        draws : DataTree
+        purpose : {"prediction", "intervals"}
+        n_metrics : int, default=200
+            Draws to keep, evenly spaced.
+        """
+        check_is_fitted(self)
+        J = draws["posterior"]["J"].to_numpy()
+        J = J.reshape(-1, *J.shape[2:])
+        keep = np.linspace(0, len(J) - 1, min(n_metrics, len(J))).astype(int)
+        return PosteriorMetric(
+            metrics(J[keep], len(self.params_.A)),
+            purpose,
+            pairs_independent=self.learning_rate == 1,
+            source=draws.attrs.get("method", "nuts"),
+        )

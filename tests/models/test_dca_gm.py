@@ -1,0 +1,216 @@
+"""DCA-GM's generative model: its sites, its prior, simulation and the metrics."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pytest
+from numpyro.infer.util import log_density
+
+from probmetric.data import Labelled
+from probmetric.inference.dca_gm import Conditioned, log_joint
+from probmetric.inference.dca_gm_likelihood import apply_gauge, tilt, with_fisher
+from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
+from probmetric.models._class_label import ClassLabel
+from probmetric.models.dca_gm import (
+    DCAGMParams,
+    DCAGMPrior,
+    DCAGMSites,
+    constrain,
+    dca_gm,
+    simulate,
+    to_metric,
+    unconstrain,
+)
+
+EPS = np.finfo(float).eps
+N, D, P, C, K = 12, 4, 2, 3, 2
+
+
+@pytest.fixture
+def params(golden):
+    """Golden parameters, as NumPy."""
+    case = golden("lca_dca")["dca_gm"]
+    return DCAGMParams(
+        A=np.array(case["A"]),
+        log_alpha=np.log(case["alpha"]),
+        log_beta=np.log(case["beta"]),
+        mu=np.array(case["mu"]),
+        chol=np.linalg.cholesky(case["Sigma"])[:, None],
+    )
+
+
+@pytest.fixture
+def points(golden):
+    case = golden("lca_dca")["dca_gm"]
+    return Labelled(np.array(case["X"]), np.array(case["labels"]))
+
+
+def random_case(covariance="class", p=P, ragged=False):
+    rng = np.random.default_rng(3)
+    q = K if covariance == "component" else 1
+    present = np.ones((C, K), bool)
+    present[1, 1] = not ragged
+    shapes = DCAGMSites((p, D), (C,), (C, K), (C, K, p), (C, q, p), None)
+    draw = [jnp.asarray(rng.normal(size=s)) for s in shapes[:5]]
+    sites = DCAGMSites(*draw, jnp.asarray(rng.normal(size=(C, q, p * (p - 1) // 2))))
+    w = jnp.asarray(rng.uniform(0, 2, N))
+    y = jnp.asarray(rng.integers(0, C, N))
+    data = Labelled(jnp.asarray(rng.normal(size=(N, D))), y, w)
+    mean = jnp.asarray(rng.normal(size=(p, D)))
+    prior = DCAGMPrior(mean, jnp.asarray(present), 0.7, 3.0, 1.3, 2.0, 0.6)
+    return sites, data, prior
+
+
+def as_dict(sites):
+    """Leave out a site of size zero, which the model does not have."""
+    return {k: v for k, v in sites._asdict().items() if v.size}
+
+
+@pytest.mark.parametrize(
+    "covariance, p, ragged",
+    [("class", 2, False), ("component", 3, True), ("class", 1, True)],
+)
+def test_the_log_joint_is_the_density_of_the_model(x64, covariance, p, ragged):
+    sites, data, prior = random_case(covariance, p, ragged)
+    options = {"covariance": covariance, "learning_rate": 0.3}
+
+    @jax.jit
+    def density(values):
+        return log_density(dca_gm, (data, prior), options, values)[0]
+
+    expected = density(as_dict(sites))
+    found = log_joint(sites, Conditioned(data, prior, 0.3))
+    np.testing.assert_allclose(found, expected, rtol=1e2 * EPS)
+    without_rate = log_joint(sites, Conditioned(data, prior))
+    assert not np.isclose(without_rate, expected)
+
+
+def test_the_log_joint_has_the_gradient_of_the_model(x64):
+    sites, data, prior = random_case()
+
+    def density(values):
+        return log_density(dca_gm, (data, prior), {}, values)[0]
+
+    expected = jax.jit(jax.grad(density))(as_dict(sites))
+    found = jax.jit(jax.grad(log_joint))(sites, Conditioned(data, prior))
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(found, name), value, atol=1e3 * EPS)
+
+
+def test_sites_and_parameters_are_inverse_up_to_the_logits_shift(x64):
+    sites, _, prior = random_case("component", 3, ragged=True)
+    params = constrain(sites, prior.present)
+    again = constrain(unconstrain(params), prior.present)
+    for one, other in zip(params[:5], again[:5], strict=True):
+        np.testing.assert_allclose(one, other, atol=10 * EPS)
+    assert np.exp(params.log_beta)[1, 1] == 0
+
+
+def test_a_minibatch_density_is_that_of_the_chosen_points_scaled_up(x64):
+    sites, data, prior = random_case()
+    model = numpyro.handlers.seed(dca_gm, jax.random.key(5))
+    substituted = numpyro.handlers.substitute(model, as_dict(sites))
+    trace = numpyro.handlers.trace(substituted).get_trace(data, prior, batch=4)
+    chosen = np.asarray(trace["point"]["value"])
+    assert len(np.unique(chosen)) == 4
+    assert "J" not in trace
+    observed = trace["y"]
+    found = observed["scale"] * jnp.sum(observed["fn"].log_prob(observed["value"]))
+    part = Labelled(data.X[chosen], data.y[chosen], data.w[chosen])
+    flat = prior._replace(c=1.0, lam=1.0)
+    one = log_joint(sites, Conditioned(part, flat))
+    none = log_joint(sites, Conditioned(part._replace(w=jnp.zeros(4)), flat))
+    np.testing.assert_allclose(found, N / 4 * (one - none), rtol=1e3 * EPS)
+
+
+def test_the_mean_of_all_minibatch_gradients_is_the_full_gradient(x64):
+    sites, data, prior = random_case()
+
+    gradient = jax.jit(jax.grad(log_joint))
+
+    def part_gradient(rows):
+        part = Labelled(data.X[rows], data.y[rows], N / len(rows) * data.w[rows])
+        return gradient(sites, Conditioned(part, prior)).A
+
+    parts = [part_gradient(jnp.arange(i, i + 4)) for i in (0, 4, 8)]
+    full = gradient(sites, Conditioned(data, prior)).A
+    np.testing.assert_allclose(sum(parts) / 3, full, atol=1e3 * EPS)
+    assert not np.allclose(parts[0], full)
+
+
+def test_simulated_classes_have_the_models_frequencies(x64, params, points):
+    # 4000 copies of one point: a frequency is off by more than 4.5 standard errors
+    # with probability below 7e-6 for each of 3 classes.
+    many = Labelled(jnp.asarray(np.repeat(points.X[1:2], 4000, 0)), None)
+    drawn = simulate(jax.random.key(0), jax.tree.map(jnp.asarray, params), many)
+    p = np.array([0.35156031576391966, 0.5603591351206987, 0.08808054911538163])
+    frequency = np.bincount(np.asarray(drawn.y), minlength=3) / 4000
+    assert np.all(np.abs(frequency - p) < 4.5 * np.sqrt(p * (1 - p) / 4000))
+
+
+def test_a_model_without_labels_simulates_them(x64):
+    _, data, prior = random_case()
+    model = numpyro.handlers.seed(dca_gm, jax.random.key(1))
+    trace = numpyro.handlers.trace(model).get_trace(data._replace(y=None), prior)
+    assert trace["y"]["value"].shape == (N,)
+    assert set(np.unique(trace["y"]["value"])) <= {0, 1, 2}
+
+
+def test_a_label_beyond_the_last_class_has_no_density():
+    label = ClassLabel(jnp.log(jnp.array([0.5, 0.5])))
+    assert jnp.isnan(label.log_prob(jnp.array(2)))
+
+
+def test_the_average_fisher_metric_is_the_golden_matrix(params, points, golden):
+    found = to_metric(params, points.X).matrix
+    expected = golden("lca_dca")["dca_gm"]["J_x_mean"]
+    np.testing.assert_allclose(found, expected, atol=1e2 * EPS)
+
+
+def test_every_kind_of_metric_ignores_the_gauge(params, points, golden, x64):
+    B = jnp.asarray(golden("lca_dca")["dca_gm"]["gauge"]["B"])
+    data = jax.tree.map(jnp.asarray, points)
+    before = with_fisher(jax.tree.map(jnp.asarray, params), data)
+    after = apply_gauge(before, B)
+    for kind in ("average_fisher", "subspace", "local_fisher", "hellinger"):
+        one, other = (to_metric(p, kind=kind) for p in (before, after))
+        np.testing.assert_allclose(
+            one.pairwise(data.X, data.X),
+            other.pairwise(data.X, data.X),
+            atol=1e-11,
+            err_msg=kind,
+        )
+
+
+def test_euclid_after_the_projection_does_not_ignore_the_gauge(params, points, golden):
+    B = np.array(golden("lca_dca")["dca_gm"]["gauge"]["B"])
+    one = Mahalanobis(params.A).pairwise(points.X, points.X)
+    other = Mahalanobis(B @ params.A).pairwise(points.X, points.X)
+    assert not np.allclose(one, other, rtol=0.1)
+
+
+def test_a_tilt_moves_the_subspace_metric_but_not_the_fisher_one(
+    params, points, golden, x64
+):
+    case = golden("lca_dca")["dca_gm"]["tilt"]
+    data = jax.tree.map(jnp.asarray, points)
+    before = jax.tree.map(jnp.asarray, params)
+    after = tilt(before, jnp.array(case["Q"]), jnp.array(case["h"]))
+    one, other = (to_metric(p, data.X).matrix for p in (before, after))
+    np.testing.assert_allclose(one, other, atol=1e-12)
+    one, other = (to_metric(p, kind="subspace").matrix for p in (before, after))
+    assert not np.allclose(one, other, rtol=0.05)
+
+
+def test_a_fisher_matrix_that_vanishes_falls_back_to_the_subspace(params, points):
+    certain = params._replace(log_alpha=np.array([0.0, -200.0, -200.0]))
+    found = to_metric(certain, points.X).matrix
+    np.testing.assert_array_equal(found, to_metric(certain, kind="subspace").matrix)
+
+
+def test_kinds_are_their_classes_and_an_unknown_one_is_refused(params, points):
+    assert isinstance(to_metric(params, kind="local_fisher"), LocalFisher)
+    assert isinstance(to_metric(params, kind="jensen_shannon"), ClassDistribution)
+    with pytest.raises(ValueError, match="no fitted J̄"):
+        to_metric(params)
