@@ -1,0 +1,74 @@
+"""Laplace and variational draws: exact where they should be, with an honest k-hat."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+from probmetric.inference.agreement import distance
+from probmetric.inference.sampling import Gaussian, Target, laplace_fit, sample
+from tests.inference.sampling_problems import (
+    GAUSSIAN,
+    POSITION,
+    PRIOR,
+    gaussian_data,
+    normal_model,
+    normal_posterior,
+    points,
+)
+
+
+def test_laplace_of_a_gaussian_is_exact_and_says_so(x64):
+    data = gaussian_data()
+    draws = sample(
+        GAUSSIAN, data, start=POSITION, method="laplace", seed=0, n_draws=5000
+    )
+    posterior = draws["posterior"]
+    x = np.c_[posterior["a"][0].to_numpy(), posterior["b"][0].to_numpy()]
+    covariance = np.linalg.solve(data[1], np.eye(3))
+    error = np.sqrt(np.diag(covariance) / len(x))
+    # Five standard errors of three means; k-hat of equal weights is far below 0.
+    assert np.all(np.abs(x.mean(0) - data[0]) < 5 * error)
+    spread = 5 * covariance.max() * np.sqrt(2 / len(x))
+    np.testing.assert_allclose(np.cov(x.T), covariance, atol=spread)
+    assert draws.attrs["khat"] < 0.5
+    assert draws["posterior"].attrs["khat"] == draws.attrs["khat"]
+
+
+def test_the_k_hat_of_a_far_too_narrow_gaussian_is_large(x64):
+    data = gaussian_data()
+    good = laplace_fit(GAUSSIAN, data, POSITION)
+    narrow = Gaussian(good.mean, 0.2 * good.factor)
+    draws = sample(GAUSSIAN, data, start=narrow, method="laplace", seed=0)
+    assert draws.attrs["khat"] > 0.7
+
+
+def flat_density(position, data):
+    return -0.5 * jnp.sum(position[:1] ** 2) + 0 * data
+
+
+def test_laplace_refuses_a_posterior_that_is_flat_along_a_direction(x64):
+    target = Target(flat_density, lambda position, data: {"x": position})
+    with pytest.raises(ValueError, match="curves downwards"):
+        laplace_fit(target, np.zeros(()), np.ones(2))
+
+
+def test_svi_of_a_conjugate_normal_is_close_to_it():
+    draws = sample(normal_model, points(), prior=PRIOR, method="svi", seed=0,
+                   sampler={"n_steps": 2000})  # fmt: skip
+    mean, variance = normal_posterior(points(), 2.0)
+    exact = np.random.default_rng(0).normal(mean, variance**0.5, size=(4, 2000, 2))
+    reference = xr.Dataset({"mu": (("chain", "draw", "k"), exact)})
+    table = distance(reference, draws)
+    assert float(np.abs(table["shift"]).max()) < 0.2
+    assert float(np.abs(table["log_sd_ratio"]).max()) < 0.2
+    assert draws.attrs["khat"] < 0.7
+    assert {"mu", "square"} <= set(draws["posterior"].data_vars)
+
+
+@pytest.mark.slow
+def test_svi_takes_a_subsample_and_keeps_the_whole_data():
+    options = {"batch": 5}
+    draws = sample(normal_model, points(), prior=PRIOR, seed=0, options=options,
+                   method="svi", n_draws=50, sampler={"n_steps": 40})  # fmt: skip
+    assert draws["observed_data"]["x"].shape == (20, 2)

@@ -1,0 +1,53 @@
+"""The compiled kernel: starts, mass matrices, blocks and chains."""
+
+import jax
+import numpy as np
+import pytest
+
+from probmetric.inference.agreement import compare
+from probmetric.inference.sampling import laplace_fit, nuts, sample
+from probmetric.inference.sampling_kernel import Settings, init
+from tests.inference.sampling_problems import GAUSSIAN, POSITION, gaussian_data
+
+
+def test_a_target_is_sampled_from_its_laplace_approximation_with_a_short_warm_up(
+    x64,
+):
+    data = gaussian_data()
+    start = laplace_fit(GAUSSIAN, data, POSITION)
+    draws = sample(GAUSSIAN, data, start=start, seed=1)
+    reference = {"a": data[0][:2], "b": data[0][2]}
+    assert compare(reference, draws).attrs["verdict"] == "agree"
+    # The exact inverse mass matrix makes the target round: few steps a draw.
+    assert float(draws["sample_stats"]["num_steps"].mean()) < 5
+
+
+@pytest.mark.slow
+def test_chains_side_by_side_are_the_same_chains(x64):
+    data = gaussian_data()
+    run = dict(start=POSITION, seed=3, n_draws=25, n_warmup=60, warn=False)
+    one = nuts(GAUSSIAN, data, **run)
+    side = nuts(GAUSSIAN, data, vectorized=True, **run)
+    # Equal up to rounding, which chaotic trajectories enlarge: the first draws.
+    np.testing.assert_allclose(
+        one.values["a"][:, :3], side.values["a"][:, :3], rtol=1e-5
+    )
+
+
+def test_the_block_size_does_not_change_the_draws(x64):
+    data = gaussian_data()
+    run = dict(start=POSITION, seed=3, n_draws=25, n_warmup=60, warn=False)
+    one = nuts(GAUSSIAN, data, block_size=100, **run)
+    cut = nuts(GAUSSIAN, data, block_size=7, **run)
+    np.testing.assert_array_equal(one.values["a"], cut.values["a"])
+
+
+def test_start_positions_are_over_dispersed(x64):
+    data = gaussian_data()
+    start = laplace_fit(GAUSSIAN, data, POSITION)
+    keys = jax.random.split(jax.random.key(0), 400)
+    state = init(GAUSSIAN, Settings(10, dense=True), keys, start, data)
+    sd = np.std(np.asarray(state.z["b"]))
+    # Twice the posterior's, within five standard errors (5 / √800).
+    expected = 2 * np.sqrt(np.linalg.solve(data[1], np.eye(3))[2, 2])
+    assert abs(sd / expected - 1) < 5 / np.sqrt(800)

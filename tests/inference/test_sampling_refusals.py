@@ -1,0 +1,121 @@
+"""What cannot be sampled is refused by name; what went badly is warned of by name."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from probmetric.inference.sampling import SamplingWarning, Target, nuts, sample
+from probmetric.inference.sampling_report import progress_bar, warn_of_trouble
+from tests.inference.sampling_problems import GAUSSIAN, PRIOR, normal_model, points
+
+
+@pytest.mark.parametrize("method", ["nuts", "laplace"])
+def test_a_subsample_is_refused_by_what_would_keep_it_for_ever(method):
+    with pytest.raises(ValueError, match="options: wanted the full data"):
+        sample(normal_model, points(), prior=PRIOR, seed=0, options={"batch": 5},
+               method=method)  # fmt: skip
+
+
+def subsampled(data):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("n", len(data), subsample_size=2) as i:
+        numpyro.sample("x", dist.Normal(mu, 1.0), obs=data[i])
+
+
+def discrete(data):
+    numpyro.sample("k", dist.Bernoulli(0.5))
+    numpyro.sample("x", dist.Normal(0.0, 1.0), obs=data)
+
+
+def nothing_observed(data):
+    numpyro.sample("mu", dist.Normal(0.0, 1.0))
+
+
+def never_finite(position, data):
+    return jnp.sum(jnp.log(-(position**2))) + data
+
+
+X = np.zeros(3)
+BAD = {
+    "subsample": (lambda: sample(subsampled, X, seed=0), "model: .*'n'.*subsample"),
+    "discrete": (lambda: sample(discrete, X, seed=0), "model: .*discrete 'k'"),
+    "nothing": (lambda: sample(nothing_observed, X, seed=0), "model: .*observed"),
+    "method": (lambda: sample(subsampled, X, seed=0, method="gibbs"), "method: wanted"),
+    "sampler": (
+        lambda: sample(subsampled, X, seed=0, sampler={"n_step": 3}),
+        "sampler: wanted arguments of 'nuts' among .*'n_step'",
+    ),
+    "start": (lambda: sample(GAUSSIAN, X, seed=0), "start: wanted"),
+    "likelihood": (
+        lambda: sample(GAUSSIAN, X, seed=0, start=X, log_likelihood=True),
+        "log_likelihood: wanted",
+    ),
+    "draws": (lambda: nuts(GAUSSIAN, X, start=X, seed=0, n_draws=0), "n_draws: wanted"),
+    "accept": (
+        lambda: nuts(GAUSSIAN, X, start=X, seed=0, target_accept=1.0),
+        "target_accept: wanted",
+    ),
+    "dtype": (lambda: nuts(GAUSSIAN, X, start=X, seed=0, dtype="f"), "dtype: wanted"),
+    "guide": (
+        lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="svi",
+                       sampler={"guide": "AutoDelta"}),
+        "guide: wanted",
+    ),
+    "names": (
+        lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="laplace",
+                       feature_names=["a"]),
+        "feature_names: wanted",
+    ),
+    "dims": (
+        lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="laplace",
+                       dims={"nu": ["feature"]}),
+        "dims: wanted",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_by_the_name_of_its_argument(case):
+    call, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_target_without_a_finite_starting_point_is_refused():
+    target = Target(never_finite, lambda position, data: {"x": position})
+    with pytest.raises(ValueError, match="start: wanted a point of finite density"):
+        nuts(target, np.zeros(()), start=X, seed=0)
+
+
+@pytest.mark.parametrize(
+    "values, diverging, message",
+    [
+        (np.arange(2000.0).reshape(2, 1000), False, "R-hat above 1.01 for M"),
+        (np.repeat(np.random.default_rng(0).normal(size=(2, 20)), 50, 1), False,
+         "effective sample size below 200 for M"),
+        (np.random.default_rng(0).normal(size=(2, 1000)), True, "2000 of 2000 draws"),
+        (np.full((2, 1000), np.nan), False, "draws of M are not all finite"),
+    ],
+)  # fmt: skip
+def test_trouble_is_warned_of_by_name(values, diverging, message):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_trouble({"M": values}, {"diverging": np.full((2, 1000), diverging)})
+    assert all(w.category is SamplingWarning for w in caught)
+    assert any(message in str(w.message) for w in caught)
+
+
+def test_good_draws_raise_no_warning():
+    values = np.random.default_rng(0).normal(size=(4, 1000, 3))
+    warn_of_trouble({"M": values}, {"diverging": np.zeros((4, 1000), bool)})
+
+
+def test_a_progress_bar_is_silent_unless_watched_or_asked_for(capfd):
+    list(progress_bar(range(3), "quiet", None))
+    assert capfd.readouterr().err == ""
+    list(progress_bar(range(3), "loud", True))
+    assert "loud" in capfd.readouterr().err
