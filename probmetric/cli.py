@@ -28,10 +28,11 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"probmetric {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

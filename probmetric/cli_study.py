@@ -137,7 +137,9 @@ def _predictive_section(estimator: LCA, draws: xr.DataTree, seed: int) -> Sectio
             Picture(
                 figure,
                 "Share of pairs of one class by distance: observed, and replicated "
-                "under prior and posterior draws (bands hold 90 %).",
+                "under prior and posterior draws (bands hold 90 %). Points above the "
+                "band where pairs are near say that a prior and a learning rate "
+                "chosen for neighbours understate P(same) there.",
             )
         ],
     )

@@ -12,7 +12,7 @@ import typer
 
 from probmetric import datasets
 from probmetric.cli_files import bad_input, claim, replacing
-from probmetric.data import Labelled
+from probmetric.inference.checks import Problem
 from probmetric.inputs import class_codes, points
 from probmetric.plots_checks import agreement
 from probmetric.registry import MODELS
@@ -46,15 +46,22 @@ def run(request: Request) -> int:
     """
     with bad_input():
         names = _models(request)
-        data = None
+        data, problems = None, dict.fromkeys(names)
         if request.data is not None:
             data = datasets.load(request.data, label=request.label)
             _check(data)
+            problems = {
+                name: _problem(MODELS[name].from_labels, data) for name in names
+            }
         elif request.label is not None:
             raise ValueError("--label: wanted --data with it, got none")
         paths = {name: _claimed(request, name, data) for name in names}
-    codes = [_one(request, name, data, paths[name]) for name in names]
-    return max(codes)
+    return max(_one(request, name, data, problems[name], paths[name]) for name in names)
+
+
+def _problem(from_labels: Any, data: datasets.Dataset) -> Problem:
+    """Return a model's problem on labelled data, under the data's name."""
+    return from_labels(data.X, data.y)._replace(name=data.name)
 
 
 def _models(request: Request) -> list[str]:
@@ -124,15 +131,15 @@ def _one(
     request: Request,
     name: str,
     data: datasets.Dataset | None,
+    problem: Problem | None,
     paths: dict[str, Path],
 ) -> int:
     """Validate one model, write its files, print its last line."""
-    labelled = None if data is None else Labelled(data.X, np.asarray(data.y))
     where = "simulated problems" if data is None else data.name
     typer.echo(f"Checking {name} on {where} ...")
     found = validate(
         name,
-        labelled,
+        problem,
         quick=request.quick,
         break_=request.broken,
         seed=request.seed,

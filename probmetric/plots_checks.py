@@ -159,6 +159,7 @@ def predictive_check(
     which, centres = _binned(distance, bins)
     figure, axes = blank(size=(6.8, 4.1))
     axis, rng = axes[0, 0], np.random.default_rng(seed)
+    low = high = np.empty(0)
     for name, source, color in sources:
         M, b = stacked(source["M"]), stacked(source["b"])
         chosen = np.unique(np.linspace(0, len(M) - 1, max_draws).astype(int))
@@ -167,7 +168,10 @@ def predictive_check(
         axis.fill_between(centres, low, high, color=color, alpha=0.28, lw=0)
         axis.plot(centres, shares.mean(0), color=color, label=f"{name} predictive")
     observed = np.bincount(which, y) / np.bincount(which)
-    axis.plot(centres, observed, "o", color="black", ms=5, label="observed")
+    # The last source is the posterior: low and high are its band.
+    outside = int(np.sum((observed < low) | (observed > high)))
+    label = f"observed ({outside} of {len(observed)} outside)"
+    axis.plot(centres, observed, "o", color="black", ms=5, label=label)
     axis.set_ylim(-0.03, 1.03)
     axis.set_xlabel("distance under the posterior mean metric")
     axis.set_ylabel("share of pairs that coincide")

@@ -1,0 +1,314 @@
+"""The command line: exit codes, sentences instead of tracebacks, whole files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+
+import probmetric
+from probmetric import cli_validate, datasets, validation
+from probmetric.cli import app
+from probmetric.cli_files import claim, replacing
+from probmetric.cli_neighbors import class_spread, euclid, held_out, summary
+from probmetric.cli_study import Study
+from probmetric.inference.checks import Check
+from probmetric.metric import Mahalanobis
+from probmetric.posterior import PosteriorMetric
+from probmetric.report import Section
+
+SHIFTS = {"right": 0.0, "wrong": 1.0}
+
+
+def run(*arguments):
+    """Run the command line in this process."""
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def sampled(seed):
+    rng = np.random.default_rng(seed)
+    draws = {"a": (("chain", "draw", "i"), rng.normal(size=(4, 3000, 3)))}
+    return xr.Dataset(draws)
+
+
+def fake_checks(shift=0.0, bound=1.0):
+    return [
+        Check(
+            "two is two",
+            "exact",
+            lambda problem: {"two": 2.0},
+            lambda problem: {"two": 2.0 + shift},
+            controls={"three": lambda problem: {"two": 3.0}},
+        ),
+        Check(
+            "the mean is zero",
+            "exact",
+            lambda problem: {"a": np.zeros(3)},
+            lambda problem: sampled(0),
+            controls={"one": lambda problem: sampled(0) + 1},
+            layer="sampling",
+        ),
+        Check(
+            "near enough",
+            "approximate",
+            lambda problem: sampled(1),
+            lambda problem: sampled(2),
+            bound=bound,
+        ),
+    ]
+
+
+@pytest.fixture
+def quick_checks(monkeypatch):
+    """Replace LCA's checks and study by ones that take no time."""
+
+    def use(shift=0.0, bound=1.0):
+        def judged(name, problem, **options):
+            return validation.validate(fake_checks(shift, bound), problem, **options)
+
+        monkeypatch.setattr(cli_validate, "validate", judged)
+
+    def study(data, *, quick, seed):
+        tree = xr.DataTree.from_dict({"posterior": sampled(seed)})
+        return Study([Section("Fake section", ["text"])], tree, [("1", "card")])
+
+    monkeypatch.setattr("probmetric.cli_study.lca_study", study)
+    use()
+    return use
+
+
+def test_version_is_the_packages_version():
+    assert run("--version").output.strip() == f"probmetric {probmetric.__version__}"
+
+
+def test_help_names_the_exit_codes():
+    assert "2 unusable input" in run("validate", "--help").output
+
+
+def test_help_is_shown_without_loading_anything_heavy():
+    code = (
+        "import sys, probmetric.cli\n"
+        "try: probmetric.cli.app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'jax', 'numpy', 'pandas', 'sklearn', 'matplotlib', 'rich'}\n"
+        "sys.exit(len(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "validate" in done.stdout
+
+
+def test_all_agreeing_exits_with_0_and_names_both_counts(quick_checks):
+    done = run("validate", "lca")
+    assert done.exit_code == 0
+    last = done.output.strip().splitlines()[-1]
+    assert "2 of 2 exact claims agree; 1 of 1 approximations" in last
+
+
+def test_a_disagreement_exits_with_1(quick_checks):
+    quick_checks(shift=1e-3)
+    done = run("validate", "lca")
+    assert done.exit_code == 1
+    assert "1 of 2 exact claims agree" in done.output
+
+
+def test_an_approximation_outside_its_bound_exits_with_1(quick_checks):
+    quick_checks(bound=1e-9)
+    assert run("validate", "lca").exit_code == 1
+
+
+def test_wrong_formulas_exit_with_1_and_are_named(quick_checks):
+    done = run("validate", "lca", "--break")
+    assert done.exit_code == 1
+    assert "wrong on purpose: three" in done.output
+    assert "2 of 2 wrong claims rejected" in done.output
+
+
+def test_the_three_files_are_written_and_can_be_read(quick_checks, tmp_path):
+    done = run("validate", "lca", "--data", "iris", "--out", tmp_path / "a/b")
+    assert done.exit_code == 0, done.output
+    files = {path.name: path for path in (tmp_path / "a/b").iterdir()}
+    assert set(files) == {"agreement.csv", "draws.nc", "report.html"}
+    table = pd.read_csv(files["agreement.csv"])
+    assert set(table["verdict"]) == {"agree", "within"}
+    assert table["problem"].unique() == ["iris"]
+    tree = az.from_netcdf(files["draws.nc"])
+    assert tree["posterior"].sizes["draw"] == 3000
+    tree.close()
+    page = files["report.html"].read_text()
+    assert "Fake section" in page
+    assert "2 of 2 exact claims agree" in page
+    last = done.output.strip().splitlines()[-1]
+    assert "report.html" in last
+    assert "agree" in last
+
+
+def test_files_that_exist_are_kept_without_force(quick_checks, tmp_path):
+    (tmp_path / "agreement.csv").write_text("mine")
+    arguments = ("validate", "lca", "--out", tmp_path)
+    refused = run(*arguments)
+    assert refused.exit_code == 2
+    assert "add --force" in refused.output
+    assert (tmp_path / "agreement.csv").read_text() == "mine"
+    assert run(*arguments, "--force").exit_code == 0
+    assert (tmp_path / "agreement.csv").read_text() != "mine"
+
+
+def broken_files(folder):
+    """Write unusable data sets; return what the sentence about each must say."""
+    texts = {
+        "nan.csv": ("a,b,y\n1,2,0\n,4,1\n3,3,0\n1,1,1\n", "NaN or infinity in 'a'"),
+        "inf.csv": ("a,y\n1,0\ninf,1\n2,0\n3,1\n", "NaN or infinity in 'a'"),
+        "one.csv": ("a,y\n1,0\n2,0\n", "at least 2 classes"),
+        "alone.csv": ("a,y\n1,0\n2,0\n3,1\n", "at least 2 rows of each class"),
+        "text.csv": ("a,y\nred,0\nblue,1\n", "wanted numbers"),
+        "empty.csv": ("", "wanted a readable CSV"),
+    }
+    for name, (text, _) in texts.items():
+        (folder / name).write_text(text)
+    return {str(folder / name): wanted for name, (_, wanted) in texts.items()}
+
+
+def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
+    for path, wanted in broken_files(tmp_path).items():
+        done = run("validate", "lca", "--data", path)
+        assert done.exit_code == 2, path
+        assert wanted in done.output
+        assert len(done.output.strip().splitlines()) == 1
+        assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        (["validate"], "wanted one of"),
+        (["validate", "no_such"], "got 'no_such'"),
+        (["validate", "lca", "--all"], "wanted none beside --all"),
+        (["validate", "lca", "--data", "wein"], "wanted one of breast_cancer"),
+        (["validate", "lca", "--data", "none.csv"], "wanted a file that exists"),
+        (["validate", "lca", "--label", "y"], "--label: wanted --data"),
+        (["validate", "lca", "--data", "iris", "--out", __file__], "wanted a folder"),
+        (["validate", "lca", "--seed", "-1"], "--seed"),
+        (["validate", "lca", "--no-such-option"], "no-such-option"),
+    ],
+)
+def test_bad_arguments_exit_with_2(arguments, wanted):
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert wanted in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def write_half():
+        with replacing(path) as part:
+            part.write_text("new, but only half")
+            raise RuntimeError("half")
+
+    with pytest.raises(RuntimeError, match="half"):
+        write_half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_write_leaves_a_readable_file(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a\n1\n")
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from probmetric.cli_files import replacing\n"
+        f"with replacing(Path({str(path)!r})) as part:\n"
+        "    part.write_text('a\\n1'); print('begun', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) != 0
+    assert pd.read_csv(path)["a"].tolist() == [1]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupt_exits_with_130(monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_validate, "validate", interrupted)
+    done = run("validate", "lca")
+    assert done.exit_code == 130
+    assert "interrupted" in done.output
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ValueError, match="wanted a folder to write to"):
+        claim(tmp_path, ("a",), force=False)
+
+
+def test_held_out_scores_are_those_of_the_stated_probabilities():
+    X, y = datasets.load("iris")
+    seen = []
+
+    def fit(A, b):
+        seen.append(len(A))
+        return euclid(A)
+
+    results = held_out({"first": fit, "again": fit}, X, y, n_splits=2, seed=0)
+    assert seen == [105] * 4
+    assert results[0].correct.shape == (2, 45)
+    np.testing.assert_array_equal(results[0].log_score, results[1].log_score)
+    assert results[0].correct.mean() > 0.9
+    # Brier's score of a certain, right answer is 0, of a certain, wrong one 2.
+    assert (results[0].brier >= 0).all()
+    assert (results[0].brier <= 2).all()
+    table = summary(results)
+    assert table["log score against first"].tolist() == ["", "+0.0000 ± 0.0000"]
+
+
+def test_euclid_standardises_and_leaves_constant_columns():
+    X = np.column_stack([np.arange(5.0), np.full(5, 3.0)])
+    np.testing.assert_allclose(euclid(X).factor, np.diag([1 / X[:, 0].std(), 1]))
+
+
+def test_the_spread_over_draws_has_the_averaged_classifiers_mean():
+    X, y = datasets.load("iris")
+    draws = PosteriorMetric([Mahalanobis(np.eye(4) * s) for s in (1, 2)], "prediction")
+    spread = class_spread(draws, X, y, X[70], bandwidth=0.5)
+    assert spread.shape == (2, 3)
+    np.testing.assert_allclose(spread.sum(1), 1)
+    # Votes do not depend on the scale of a metric, so that both draws say the same.
+    np.testing.assert_allclose(spread[0], spread[1], rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_the_demo_job_ends_well_on_a_small_set(tmp_path):
+    started = time.perf_counter()
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("probmetric")),
+            *("validate", "lca", "--data", "iris", "--quick", "--out", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "exact claims agree" in done.stdout.splitlines()[-1]
+    assert (tmp_path / "draws.nc").stat().st_size > 10_000
+    assert time.perf_counter() - started < 600
