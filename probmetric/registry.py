@@ -8,11 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from probmetric.data import Pairs
-from probmetric.inference import lca_checks, lca_problems
+from probmetric.data import Groups, Labelled, Pairs
+from probmetric.inference import (
+    gaussian_classes_checks,
+    gaussian_classes_problems,
+    lca_checks,
+    lca_problems,
+    two_stage_checks,
+    two_stage_problems,
+)
 from probmetric.inference.checks import Check, Problem
-from probmetric.metric import Mahalanobis
+from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
+from probmetric.models import gaussian_classes as gaussian_model
 from probmetric.models import lca as lca_model
+from probmetric.models import two_stage as two_stage_model
 
 __all__ = ["MODELS", "ModelSpec"]
 
@@ -84,5 +93,35 @@ MODELS: dict[str, ModelSpec] = {
         checks=lca_checks.CHECKS,
         from_labels=lca_problems.from_labels,
         summary="pairs that coincide: a Mahalanobis metric with P(same)",
+    ),
+    "glml": ModelSpec(
+        name="glml",
+        data_kind=Labelled,
+        params=gaussian_model.GaussianClassesParams,
+        model=gaussian_model.gaussian_classes,
+        simulate=gaussian_model.simulate,
+        fit=gaussian_classes_problems.fit_problem,
+        to_metric=gaussian_model.to_metric,
+        metric_kind=LocalMahalanobis,
+        toy=gaussian_classes_problems.toy,
+        invariants=gaussian_classes_problems.invariants,
+        checks=gaussian_classes_checks.CHECKS,
+        from_labels=gaussian_classes_problems.from_labels,
+        summary="Gaussian classes: a local metric that removes the neighbours' bias",
+    ),
+    "two_stage": ModelSpec(
+        name="two_stage",
+        data_kind=Groups,
+        params=two_stage_model.TwoStageParams,
+        model=two_stage_model.two_stage,
+        simulate=two_stage_model.simulate,
+        fit=two_stage_problems.fit_problem,
+        to_metric=two_stage_model.to_metric,
+        metric_kind=PairSimilarity,
+        toy=two_stage_problems.toy,
+        invariants=two_stage_problems.invariants,
+        checks=two_stage_checks.CHECKS,
+        from_labels=two_stage_problems.from_labels,
+        summary="common source under a normal mixture: a similarity with P(same)",
     ),
 }

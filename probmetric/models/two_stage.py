@@ -214,7 +214,12 @@ def _instances(x: Any, within: Any, n: int) -> dist.MultivariateNormal:
     """Return N(1 ⊗ x, I ⊗ W_k): the law of n instances given x, batched over k."""
     eye = jnp.eye(n)
     cov = jax.vmap(lambda W: jnp.kron(eye, W))(within)
-    return dist.MultivariateNormal(jnp.tile(x, n)[..., None, :], covariance_matrix=cov)
+    loc = jnp.tile(x, n)[..., None, :]
+    # NumPyro's own broadcasting of a batched loc against batched covariances fails.
+    batch: Any = jnp.broadcast_shapes(loc.shape[:-1], cov.shape[:-2])
+    loc = jnp.broadcast_to(loc, (*batch, loc.shape[-1]))
+    cov = jnp.broadcast_to(cov, (*batch, *cov.shape[-2:]))
+    return dist.MultivariateNormal(loc, covariance_matrix=cov)
 
 
 @numpy_in_numpy_out

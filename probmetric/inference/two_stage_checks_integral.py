@@ -1,0 +1,135 @@
+"""EQ-2 and the representative's posterior against the trapezoid rule over x.
+
+On the first two features: there the two-stage mixture is one again, with the leading
+blocks of W and B. The rule is exact to rounding for a normal integrand once its step
+is below the integrand's standard deviation.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from probmetric.inference.checks import Check, Problem
+from probmetric.inference.two_stage_pairs import log_joint_small_alpha, representative
+from probmetric.inference.two_stage_stats import MixtureParams
+from probmetric.models.two_stage import TwoStageParams, to_metric
+
+__all__ = ["CHECKS", "leading", "some_pairs"]
+
+N_PAIRS = 4
+REACH = 9.0
+"""The grid ends 9 standard deviations of B from μ_k and the points: 1e-18 beyond."""
+
+
+def leading(params: TwoStageParams) -> TwoStageParams:
+    """Return the marginal model of the first two features."""
+    c, mu, W, B = (np.asarray(a) for a in params)
+    return TwoStageParams(c, mu[:, :2], W[:, :2, :2], B[:, :2, :2])
+
+
+def some_pairs(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Pair the first points of the problem, first two features."""
+    data: Any = problem.data
+    X = np.asarray(data.X, float)[:, :2]
+    return X[:N_PAIRS], X[N_PAIRS : 2 * N_PAIRS]
+
+
+def _log_normal(z: np.ndarray, S: np.ndarray) -> np.ndarray:
+    square = np.sum(z * np.linalg.solve(S, z.T).T, -1)
+    return -0.5 * (square + np.linalg.slogdet(S)[1] + z.shape[1] * np.log(2 * np.pi))
+
+
+def integral_reference(problem: Problem) -> dict[str, Any]:
+    """Integrate x out on a grid: joint, P(k | Q, Y), mean and covariance of x."""
+    c, mu, W, B = (np.asarray(a) for a in leading(problem.params))
+    Q, Y = some_pairs(problem)
+    mass = np.zeros((len(Q), len(c)))
+    d = mu.shape[1]
+    mean, cov = np.zeros((*mass.shape, d)), np.zeros((*mass.shape, d, d))
+    for k in range(len(c)):
+        L = np.linalg.cholesky(B[k])
+        ratio = np.linalg.eigvalsh(np.linalg.solve(L, np.linalg.solve(L, W[k]).T))
+        step = min(0.5 * float(np.sqrt(ratio[0] / (2 + ratio[0]))), 0.2)
+        # Where the points lie far from μ_k, so does x given them and k.
+        points = np.linalg.solve(L, (np.concatenate([Q, Y]) - mu[k]).T).T
+        low, high = points.min(0).clip(max=0) - REACH, points.max(0).clip(min=0) + REACH
+        axes = [np.arange(a, b, step) for a, b in zip(low, high, strict=True)]
+        t = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, d)
+        x = mu[k] + t @ L.T
+        cell = step**d * np.prod(np.diag(L))
+        prior = _log_normal(x - mu[k], B[k]) + np.log(c[k])
+        for n in range(len(Q)):
+            log_f = prior + _log_normal(Q[n] - x, W[k]) + _log_normal(Y[n] - x, W[k])
+            f = np.exp(log_f) * cell
+            mass[n, k] = f.sum()
+            mean[n, k] = f @ x / mass[n, k]
+            off = x - mean[n, k]
+            cov[n, k] = (off * f[:, None]).T @ off / mass[n, k]
+    joint = mass.sum(1)
+    return {
+        "log Pr(Q, Y)": np.log(joint),
+        "P(k | Q, Y)": mass / joint[:, None],
+        "E[x | Q, Y, k]": mean,
+        "Cov[x | Q, Y, k]": cov,
+    }
+
+
+def integral_estimate(problem: Problem) -> dict[str, Any]:
+    """Return the same by the closed forms."""
+    params = leading(problem.params)
+    Q, Y = some_pairs(problem)
+    parts = [representative(params, np.stack(pair)) for pair in zip(Q, Y, strict=True)]
+    return {
+        "log Pr(Q, Y)": to_metric(params).log_joint(Q, Y),
+        "P(k | Q, Y)": np.stack([np.exp(p.log_component) for p in parts]),
+        "E[x | Q, Y, k]": np.stack([p.mean for p in parts]),
+        "Cov[x | Q, Y, k]": np.stack([p.covariance for p in parts]),
+    }
+
+
+def _with(problem: Problem, **wrong: Any) -> dict[str, Any]:
+    return {**integral_estimate(problem), **wrong}
+
+
+def eq3_for_eq2(problem: Problem) -> dict[str, Any]:
+    """Give x's own spread S to the mean of Q and Y, as EQ-3 does."""
+    c, mu, W, B = leading(problem.params)
+    S = W + B
+    share = np.trace(np.linalg.solve(S, W), axis1=1, axis2=2).mean() / mu.shape[1]
+    mixture = MixtureParams(c, mu, S)
+    joint = log_joint_small_alpha(mixture, float(share), *some_pairs(problem))
+    return _with(problem, **{"log Pr(Q, Y)": joint})
+
+
+def printed_constant(problem: Problem) -> dict[str, Any]:
+    """Use the printed η (erratum Y3): larger by α^{-d} (1-α)^{-d/2}."""
+    right = integral_estimate(problem)
+    _, mu, W, B = leading(problem.params)
+    d = mu.shape[1]
+    a = np.trace(np.linalg.solve(W + B, W), axis1=1, axis2=2).mean() / d
+    extra = -d * np.log(a) - d / 2 * np.log1p(-a)
+    return _with(problem, **{"log Pr(Q, Y)": right["log Pr(Q, Y)"] + extra})
+
+
+def one_instance(problem: Problem) -> dict[str, Any]:
+    """Forget that two instances were seen: the covariance for n = 1."""
+    params = leading(problem.params)
+    cov = [representative(params, q[None]).covariance for q in some_pairs(problem)[0]]
+    return _with(problem, **{"Cov[x | Q, Y, k]": np.stack(cov)})
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "EQ-2 and the posterior of the representative are the integral over it",
+        "exact",
+        integral_reference,
+        integral_estimate,
+        {
+            "EQ-3 in place of EQ-2": eq3_for_eq2,
+            "the printed constant (erratum Y3)": printed_constant,
+            "posterior for one instance": one_instance,
+        },
+        rtol=1e-9,
+        layer="quadrature",
+    ),
+)

@@ -1,0 +1,142 @@
+"""The two-stage mixture against sampling: the explicit form, and calibration.
+
+Calibration ranks label-invariant functionals only; components have no names.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+from numpyro import handlers
+
+from probmetric.inference.calibration import Story, model_story, sbc
+from probmetric.inference.checks import Check, Problem, Ranks, uniform
+from probmetric.inference.sampling_nuts import nuts
+from probmetric.inference.sampling_target import Target, model_target
+from probmetric.inference.two_stage_checks_integral import leading, some_pairs
+from probmetric.inference.two_stage_pairs import representative
+from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
+from probmetric.models.two_stage_data import Stacks
+
+__all__ = ["CHECKS"]
+
+N_WORLDS = 280
+"""Finds a common shift of 0.3 posterior sd among five quantities."""
+
+
+def explicit_at(stacks: Stacks, params: TwoStageParams) -> None:
+    """Write the explicit form with parameters known: representatives are left."""
+    with handlers.condition(data=params._asdict()):
+        two_stage(stacks, None, n_components=len(params.weights), latent=True)
+
+
+def representatives_sampled(problem: Problem) -> xr.Dataset:
+    """Sample the representatives behind four pairs, components summed out."""
+    params = leading(problem.params)
+    pairs = np.stack(some_pairs(problem), 1)
+    stacks = Stacks((pairs,), (np.ones(len(pairs)),))
+    with jax.enable_x64(True):
+        target, data, shapes = model_target(explicit_at, (stacks, params), {})
+        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+        draws = nuts(
+            target,
+            data,
+            start=origin,
+            seed=1,
+            n_draws=2000,
+            n_warmup=500,
+            progress=False,
+        )
+    x = draws.values["representative_2"]
+    dims = ("chain", "draw", "pair", "feature")
+    square = x[..., :1] * x
+    return xr.Dataset({"x": (dims, x), "x₁ x": (dims, square)})
+
+
+def _moments(problem: Problem, wrong: bool = False) -> dict[str, Any]:
+    params = leading(problem.params)
+    first, second = [], []
+    for q, y in zip(*some_pairs(problem), strict=True):
+        p = representative(params, np.stack([q, y])[: 1 if wrong else 2])
+        c = np.exp(p.log_component)
+        first.append(c @ p.mean)
+        product = p.covariance[:, 0] + p.mean[:, :1] * p.mean
+        second.append(c @ product)
+    return {"x": np.stack(first), "x₁ x": np.stack(second)}
+
+
+def calibration_model(data: Any, prior: Any) -> None:
+    """Write the proportional form; ``data`` is (stacks, whether they are observed)."""
+    stacks, observed = data
+    two_stage(
+        stacks, prior, n_components=2, covariance="proportional", observe=observed
+    )
+
+
+def observe(data: Any, sites: Any) -> Any:
+    """Put simulated instances where the model looks for them."""
+    stacks, _ = data
+    X = tuple(sites[f"x_{b.shape[1]}"].reshape(b.shape) for b in stacks.X)
+    return stacks._replace(X=X), True
+
+
+@lru_cache(maxsize=4)
+def _invariant_target(target: Target, story: Story, ignore_data: bool) -> Target:
+    """Keep the label-invariant functionals, and leave the data out if asked."""
+
+    def log_density(position: Any, data: Any) -> Any:
+        full = target.log_density(position, data)
+        return full - story.log_likelihood(position, data) if ignore_data else full
+
+    def functionals(position: Any, data: Any) -> dict[str, Any]:
+        values = target.functionals(position, data)
+        names = "alpha", "mean", "within_average", "covariance_total"
+        return {name: values[name] for name in names}
+
+    return Target(log_density, functionals)
+
+
+def ranks(problem: Problem, ignore_data: bool = False) -> Ranks:
+    """Calibrate α and the invariants on worlds of 15 sources of 2 in d = 1."""
+    prior = TwoStagePrior(
+        3.0, np.zeros(1), 0.2, 8.0, 6 * np.eye(1), 8.0, np.eye(1), 2.0, 2.0
+    )
+    empty = Stacks((np.zeros((15, 2, 1)),), (np.ones(15),))
+    target, story, data = model_story(
+        calibration_model, (empty, False), observe, prior=prior
+    )
+    wanted = _invariant_target(target, story, ignore_data)
+    return sbc(
+        wanted,
+        story,
+        data,
+        seed=11,
+        n_simulations=N_WORLDS,
+        n_draws=63,
+        thin=2,
+        n_warmup=120,
+        progress=False,
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "posterior of the representative is that of the explicit form, sampled",
+        "exact",
+        representatives_sampled,
+        _moments,
+        {"the second instance forgotten": lambda problem: _moments(problem, True)},
+        layer="sampling",
+    ),
+    Check(
+        "posterior of α and the invariants is calibrated",
+        "exact",
+        uniform,
+        ranks,
+        {"data ignored": lambda problem: ranks(problem, True)},
+        layer="sbc",
+        slow=True,
+    ),
+)
