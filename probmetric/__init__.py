@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probmetric import datasets as datasets
     from probmetric import plots as plots
+    from probmetric.estimators.dca_gm import DCAGM as DCAGM
     from probmetric.estimators.eig_dml import EigDML as EigDML
+    from probmetric.estimators.gaussian_classes import (
+        GaussianClasses as GaussianClasses,
+    )
+    from probmetric.estimators.glml import GLML as GLML
     from probmetric.estimators.lca import LCA as LCA
     from probmetric.estimators.lca_classifier import LCAClassifier as LCAClassifier
     from probmetric.estimators.lda import LDA as LDA
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DCAGM",
+    "GLML",
     "LCA",
     "LDA",
     "MODELS",
@@ -40,6 +47,7 @@ __all__ = [
     "ClassDistribution",
     "ClassicalMDS",
     "EigDML",
+    "GaussianClasses",
     "KNeighborsClassifier",
     "LCAClassifier",
     "LocalMahalanobis",
@@ -61,7 +69,10 @@ __all__ = [
 _HOME = {
     "ClassDistribution": "probmetric.metric",
     "ClassicalMDS": "probmetric.estimators.mds",
+    "DCAGM": "probmetric.estimators.dca_gm",
     "EigDML": "probmetric.estimators.eig_dml",
+    "GLML": "probmetric.estimators.glml",
+    "GaussianClasses": "probmetric.estimators.gaussian_classes",
     "KNeighborsClassifier": "probmetric.neighbors",
     "LCA": "probmetric.estimators.lca",
     "LCAClassifier": "probmetric.estimators.lca_classifier",
