@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from probmetric.metric import Metric
+from probmetric.metric import Mahalanobis, Metric
 from probmetric.typing import Array
 
 __all__ = [
@@ -89,6 +89,15 @@ def _scan(
 
 def from_queries(metric: Any, Q: Array) -> Callable[[Array], Array]:
     """Return P ↦ pairwise(Q, P), with what depends on Q alone computed once."""
+    if isinstance(metric, Mahalanobis):
+        # Row by row: fused into what uses it, the reduction runs ten times slower.
+        Z, L = Q @ metric.factor.T, metric.factor
+
+        def rows(P: Array) -> Array:
+            V = P @ L.T
+            return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), Z)
+
+        return rows
     if hasattr(metric, "frame_matrix_at"):  # Local metrics: a matrix for each query.
         return partial(metric.pairwise, Q, matrices=metric.frame_matrix_at(Q))
     return partial(metric.pairwise, Q)
