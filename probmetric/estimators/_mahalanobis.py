@@ -163,12 +163,12 @@ class PairsMixin(MahalanobisMixin):
         scores = self.pair_score(pairs_valid)
         same = pair_labels(y_valid, len(scores))
         if strategy == "f_beta":
-            check_number("beta", beta, 0)
+            beta = float(check_number("beta", beta, 0))
             self.threshold_ = _f_beta_threshold(same, scores, beta)
         elif strategy == "accuracy":
             self.threshold_ = _accuracy_threshold(same, scores)
         else:
-            rate = check_number("min_rate", min_rate, 0, 1)
+            rate = float(check_number("min_rate", min_rate, 0, 1))
             self.threshold_ = _rate_threshold(same, scores, rate, strategy)
         low = -1 if np.min(np.asarray(y_valid, float)) < 0 else 0
         self.pair_classes_ = np.array([low, 1])

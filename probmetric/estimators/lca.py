@@ -68,8 +68,8 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
         See ``probmetric.inference.lca.fit``.
     preprocessor : array-like of shape (n, d), optional
         Points that integer pairs (N, 2) refer to, in every method.
-    random_state : int, optional
-        Seed of the folds of ``regularization="cv"``.
+    random_state : int, RandomState or None, default=0
+        Of the folds of "cv"; None makes other folds every time.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
         max_iter: Any = 500,
         tol: Any = None,
         preprocessor: Any = None,
-        random_state: Any = None,
+        random_state: Any = 0,
     ):
         self.n_components = n_components
         self.pairs = pairs

@@ -195,8 +195,8 @@ def _bootstrap(
     )
 
 
-def metrics(drawn: Draws) -> Mahalanobis:
-    """Return all draws as one metric with a leading axis, chains joined."""
+def metrics(drawn: Draws) -> list[Mahalanobis]:
+    """Return one metric a draw, chains joined."""
     M, b = (
         np.asarray(drawn.values[name]).reshape(-1, *drawn.values[name].shape[2:])
         for name in ("M", "b")
@@ -204,7 +204,11 @@ def metrics(drawn: Draws) -> Mahalanobis:
     with jax.enable_x64(True):
         # M = WᵀW has rounding-level negative eigenvalues when p < d.
         factors = jax.vmap(lambda m: psd_factor(m, tol=1e-10))(jnp.asarray(M))
-    return Mahalanobis(np.asarray(factors), Link(b, np.full_like(b, 0.5)))
+    half = np.asarray(0.5)
+    return [
+        Mahalanobis(factor, Link(np.asarray(own), half))
+        for factor, own in zip(np.asarray(factors), b, strict=True)
+    ]
 
 
 def usable(estimator: Any) -> Any:

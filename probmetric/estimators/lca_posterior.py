@@ -94,9 +94,10 @@ class LCAPosteriorMixin:
         pairs = problem.pairs
         shown = pairs._replace(X=self.mean_ + pairs.X * self.scale_)
         arguments = {"prior": problem.prior, "learning_rate": rate}
+        names = getattr(self, "feature_names_in_", None)
         return to_datatree(
             drawn,
-            feature_names=getattr(self, "feature_names_in_", None),
+            feature_names=None if names is None else list(names),
             data=shown,
             observed={"y": pairs.y},
             attributes=provenance(lca, shown, arguments),
@@ -142,6 +143,9 @@ class LCAPosteriorMixin:
         Returns
         -------
         PosteriorMetric
+            Its intervals surround the fit at *their* learning rate: at η = 1 that is
+            held less to its prior than the default fit, whose ``pair_distance`` may
+            lie outside. ``LCA(learning_rate=1)`` is the fit they belong to.
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         check_choice("pairs", pairs, ("fitted", "all"))

@@ -121,7 +121,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
         solver=e.solver,
         max_iter=check_number("max_iter", e.max_iter, 1, whole=True),
         tol=e.tol,
-    ), lam
+    ), lam if isinstance(lam, str) else float(lam)
 
 
 def _prior_mean(given: Any, p: int, d: int) -> Any:

@@ -202,7 +202,7 @@ def accuracies(
 
 
 _log_joint = jax.jit(lca.log_joint)
-_log_evidence = jax.jit(log_evidence)
+_log_evidence = jax.jit(log_evidence, static_argnames="learning_rate")
 
 
 def choose_by_evidence(pairs: Pairs, recipe: Recipe, learning_rate: float) -> float:
@@ -217,7 +217,13 @@ def choose_by_evidence(pairs: Pairs, recipe: Recipe, learning_rate: float) -> fl
         common = start._replace(kappa2=np.float64(1.0))
         with jax.enable_x64(True):
             value = float(
-                _log_evidence(common, padded, fit.objective, prior, learning_rate)
+                _log_evidence(
+                    common,
+                    padded,
+                    fit.objective,
+                    prior,
+                    learning_rate=learning_rate,
+                )
             )
         if value > best:
             best, chosen = value, lam

@@ -1,0 +1,164 @@
+"""Draws of a fitted ``LCA``: units, purposes, refusals."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_blobs
+
+from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca_draws import draw, problem_at
+from probmetric.neighbors import KNeighborsClassifier
+
+X, y = make_blobs(60, 2, centers=2, cluster_std=4.0, random_state=3)
+X = X * [1.0, 50.0]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    frame = pd.DataFrame(X, columns=["short", "long"])
+    return LCA().fit(frame, y)
+
+
+@pytest.fixture(scope="module")
+def laplace(fitted):
+    return fitted.sample("laplace", n_draws=500, n_chains=2, seed=1)
+
+
+def test_tree_names_features_and_says_where_it_came_from(laplace, fitted):
+    M = laplace["posterior"]["M"]
+    assert M.dims == ("chain", "draw", "feature", "feature_bis")
+    assert M.coords["feature"].values.tolist() == ["short", "long"]
+    assert laplace.attrs["learning_rate"] == pytest.approx(fitted.learning_rate_)
+    assert laplace.attrs["sum_of_weights"] == len(fitted.fitted_.pairs.i)
+    assert laplace.attrs["method"] == "laplace"
+    assert np.isfinite(laplace.attrs["khat"])
+    np.testing.assert_allclose(laplace["constant_data"]["X"], X, rtol=1e-12)
+    np.testing.assert_array_equal(laplace["observed_data"]["y"], fitted.fitted_.pairs.y)
+
+
+def test_draws_scatter_about_the_fit_in_input_units(laplace, fitted):
+    M = laplace["posterior"]["M"].values.reshape(-1, 2, 2)
+    ratio = M / fitted.get_mahalanobis_matrix()
+    # Units 50 apart: a draw left in standard units would be off by 2500 here.
+    assert 0.5 < np.median(ratio[:, 0, 0]) < 2
+    assert 0.5 < np.median(ratio[:, 1, 1]) < 2
+    b = laplace["posterior"]["b"].values
+    assert b.min() < fitted.intercept_ < b.max()
+
+
+@pytest.mark.slow
+def test_nuts_agrees_with_a_sampler_of_the_numpyro_model(fitted):
+    from numpyro.infer import MCMC, NUTS
+
+    from probmetric.models.lca import lca
+
+    tree = fitted.sample("nuts", n_draws=2000, n_chains=2, seed=0, progress=False)
+    pairs, prior = fitted.fitted_.pairs, fitted.fitted_.prior
+    with jax.enable_x64(True):
+        mcmc = MCMC(NUTS(lca), num_warmup=500, num_samples=4000, progress_bar=False)
+        mcmc.run(jax.random.key(5), pairs, prior, learning_rate=fitted.learning_rate_)
+        reference = mcmc.get_samples()
+    M = tree["posterior"]["M"].values.reshape(-1, 2, 2) * np.outer(
+        fitted.scale_, fitted.scale_
+    )
+    for entry in [(0, 0), (0, 1), (1, 1)]:
+        ours, theirs = M[:, *entry], np.asarray(reference["M"])[:, *entry]
+        # Both sides have ESS ≥ 1000 here: 5 Monte Carlo errors of their difference.
+        error = np.hypot(ours.std(), theirs.std()) / np.sqrt(1000)
+        assert abs(ours.mean() - theirs.mean()) < 5 * error
+
+
+def test_bootstrap_draw_is_a_refit_under_product_weights(fitted):
+    from probmetric.inference.lca_bootstrap import dirichlet_weights
+
+    problem = problem_at(fitted, fitted.fitted_.pairs, 1.0, None)
+    drawn = draw(problem, "bootstrap", seed=4, n_draws=3, n_chains=1)
+    with jax.enable_x64(True):
+        u = np.asarray(dirichlet_weights(jax.random.key(4), 3, len(X)))[2]
+    pairs = problem.pairs
+    refit = LCA(
+        standardize=False,
+        regularization=float(problem.prior.lam),
+        prior_mean=problem.prior.mean,
+        learning_rate=1.0,
+        tol=1e-8,
+    ).fit_pairs(
+        np.stack([pairs.X[pairs.i], pairs.X[pairs.j]], 1),
+        pairs.y,
+        sample_weight=u[pairs.i] * u[pairs.j],
+    )
+    M = drawn.values["M"][0, 2] * np.outer(problem.scale, problem.scale)
+    # A relative gap of 1e-6 in the objective: 1e-2 in M is safe, a wrong weight is not.
+    np.testing.assert_allclose(
+        refit.get_mahalanobis_matrix(), M, atol=1e-2 * np.abs(M).max()
+    )
+    assert np.abs(drawn.values["M"][0, 1] - drawn.values["M"][0, 2]).max() > 0
+
+
+def test_purposes_have_objects_of_their_own(fitted):
+    near = fitted.posterior_metric("prediction")
+    spread = fitted.posterior_metric("intervals", n_draws=20)
+    assert (near.source, near.n_draws) == ("laplace", 32)
+    assert (spread.source, spread.n_draws) == ("bootstrap", 20)
+    interval = spread.interval(X[:4], X[4:8])
+    assert np.all(interval.lower < interval.upper)
+    with pytest.raises(ValueError, match="prediction"):
+        near.interval(X[:4], X[4:8])
+    knn = KNeighborsClassifier(near).fit(X, y)
+    assert knn.score(X, y) > 0.65
+
+
+def test_prediction_takes_the_learning_rate_and_prior_asked_for(fitted):
+    same = {"learning_rate": 0.2, "regularization": 30, "seed": 2, "n_draws": 5}
+    one, two = (fitted.posterior_metric("prediction", **same) for _ in range(2))
+    np.testing.assert_array_equal(one.pairwise(X, X), two.pairwise(X, X))
+    other = fitted.posterior_metric("prediction", **{**same, "regularization": 1e6})
+    # A prior this tight leaves every draw at scaled Euclid in standard units: only the
+    # common scale, through σ², still moves.
+    near, far = other.pairwise(X[:1], X[1:3])[:, 0].T
+    standard = np.sum(((X[:1] - X[1:3]) / X.std(0)) ** 2, 1)
+    np.testing.assert_allclose(near / far, standard[0] / standard[1], rtol=1e-2)
+
+
+def test_all_pairs_may_stand_for_the_fitted_ones(fitted):
+    made = fitted.posterior_metric(
+        "prediction", pairs="all", regularization=10, n_draws=4
+    )
+    assert made.n_draws == 4
+
+
+def test_independent_pairs_keep_their_own_posterior():
+    rng = np.random.default_rng(0)
+    pairs = rng.normal(size=(80, 2, 2))
+    labels = (np.linalg.norm(pairs[:, 0] - pairs[:, 1], axis=1) < 1.5).astype(int)
+    fitted = LCA().fit_pairs(pairs, labels)
+    made = fitted.posterior_metric("intervals", n_draws=10)
+    assert made.pairs_independent
+    assert made.source == "laplace"
+    P = made.same_probability(pairs[:, 0], pairs[:, 1])
+    assert np.all((P > 0) & (P < 1))
+    with pytest.raises(ValueError, match="pairs: wanted 'fitted' after fit_pairs"):
+        fitted.posterior_metric("prediction", pairs="all")
+
+
+BAD = {
+    "method": ({"method": "em"}, "method: wanted one of 'nuts'"),
+    "n_draws": ({"n_draws": 0}, "n_draws: wanted a whole number"),
+    "rate": ({"learning_rate": -1}, "learning_rate: wanted a number in"),
+    "sampler": ({"method": "laplace", "sampler": {"batch": 3}}, "sampler: wanted noth"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_sampling_arguments_are_refused_by_name(name, fitted):
+    arguments, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        fitted.sample(**arguments)
+
+
+def test_unknown_purposes_are_refused(fitted):
+    with pytest.raises(ValueError, match="purpose: wanted one of 'prediction'"):
+        fitted.posterior_metric("plots")
+    with pytest.raises(ValueError, match="regularization: wanted one of 'auto'"):
+        fitted.posterior_metric("prediction", regularization="cv")
