@@ -1,7 +1,7 @@
 # Every target prepares what it needs: on a fresh machine `make demo` or `make test`
 # is the first and only command.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow lint format types notebooks bench wheel lock clean
+.PHONY: help install demo test slow lint format types notebooks bench wheel readme lock clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -55,6 +55,9 @@ bench: $(STAMP) ## run the benchmarks, or BENCH=benchmarks/one.py
 
 wheel: $(STAMP) ## build dist/*.tar.gz and, from it, dist/*.whl
 	$(PY) -m build --no-isolation --outdir dist .
+
+readme: $(STAMP) ## write the README's table of learners anew; ARGS=pictures redraws
+	$(PY) tools/readme.py $(ARGS)
 
 lock: ## write requirements.lock anew from the newest versions
 	@python=$$(sh tools/find_python.sh) && "$$python" tools/lock.py requirements.lock

@@ -1,0 +1,67 @@
+"""Write the generated parts of the README: the table of learners and the pictures.
+
+    python tools/readme.py            rewrite the table (from the registry)
+    python tools/readme.py pictures   redraw docs/*.png as well
+
+A test holds that the table in the README is the one this script writes.
+"""
+
+import sys
+from pathlib import Path
+
+from probmetric.registry import MODELS
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- learners: tools/readme.py -->\n", "<!-- end of learners -->\n"
+
+
+def learners() -> str:
+    """Return the table of learners, one row a registered model."""
+    lines = [
+        "| model | what it is | learns from | metric | NumPyro model | checks |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, spec in sorted(MODELS.items()):
+        exact = sum(check.kind == "exact" for check in spec.checks)
+        near = len(spec.checks) - exact
+        checks = f"{exact} exact" + (f", {near} approximate" if near else "")
+        story = "–" if spec.model is None else "yes"
+        lines.append(
+            f"| `{name}` | {spec.summary} | {spec.data_kind.__name__} | "
+            f"`{spec.metric_kind.__name__}` | {story} | {checks} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text: str) -> str:
+    """Return the README's text with the table of learners written anew."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return before + BEGIN + learners() + END + after
+
+
+def pictures() -> None:
+    """Draw what the README shows: Wine under LCA."""
+    import probmetric as pm
+
+    wine = pm.datasets.load("wine")
+    train, test = slice(0, None, 2), 83
+    lca = pm.LCA().fit(wine.frame, wine.y)
+    draws = lca.sample("laplace", n_draws=500)
+    pm.plots.metric(draws).savefig(ROOT / "docs/wine_metric.png", dpi=75)
+    near = pm.LCA().fit(wine.X[train], wine.y[train]).posterior_metric("prediction")
+    pm.plots.neighbor_probabilities(
+        near,
+        wine.X[test],
+        wine.X[train],
+        5,
+        y=wine.y[train],
+        target_names=wine.target_names,
+    ).savefig(ROOT / "docs/wine_neighbors.png", dpi=75)
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(with_table(readme.read_text()))
+    if "pictures" in sys.argv[1:]:
+        pictures()
