@@ -1,0 +1,192 @@
+"""Gaussian classes against sampling: NUTS on the model, calibration of exact draws.
+
+Controls: ν off by one, the shrinkage term of Ψ dropped, the scale of the predictive
+forgotten, a posterior that ignores the data.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jax.scipy.stats import multivariate_normal
+
+from probmetric.data import Labelled
+from probmetric.inference.checks import Check, Problem, Ranks
+from probmetric.inference.gaussian_classes import (
+    ClassPosterior,
+    draw,
+    posterior,
+    statistics,
+)
+from probmetric.inference.gaussian_classes_checks_density import places, some_posterior
+from probmetric.inference.gaussian_classes_predict import predictive
+from probmetric.inference.sampling_nuts import nuts
+from probmetric.inference.sampling_target import model_target
+from probmetric.metric._class_densities import class_log_densities
+from probmetric.models.gaussian_classes import (
+    gaussian_classes,
+    simulate,
+    to_densities,
+)
+
+__all__ = ["CHECKS"]
+
+
+def nuts_reference(problem: Problem) -> xr.Dataset:
+    """Sample the NumPyro model: precision, log |Σ|, means, and p_c(x | θ) at 3 x."""
+    args = (problem.data, problem.prior)
+    with jax.enable_x64(True):
+        target, data, shapes = model_target(
+            gaussian_classes, args, dict(problem.options)
+        )
+        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+        draws = nuts(
+            target, data, start=origin, seed=1, n_draws=2500, progress=False, warn=False
+        )
+        X = jnp.asarray(places(problem)[:3])
+        mean, chol = (jnp.asarray(draws.values[name]) for name in ("mean", "chol"))
+        densities = jax.jit(jax.vmap(jax.vmap(partial(_densities, X))))(mean, chol)
+        precision = jax.vmap(jax.vmap(jax.vmap(_precision)))(chol)
+    i, j = np.tril_indices(mean.shape[-1])
+    log_det = 2 * np.log(np.diagonal(chol, axis1=-2, axis2=-1)).sum(-1)
+    columns = {
+        "weights": draws.values["weights"],
+        "mean": mean,
+        "precision": np.asarray(precision)[..., i, j],
+        "log |Σ|": log_det,
+        "predictive": densities,
+    }
+    return xr.Dataset(
+        {
+            name: (("chain", "draw", *(f"{name}_{k}" for k in range(v.ndim - 2))), v)
+            for name, v in ((n, np.asarray(v)) for n, v in columns.items())
+        }
+    )
+
+
+def _densities(X: Any, mean: Any, chol: Any) -> Any:
+    """N(x; μ_c, Σ_c) for rows of X and all classes."""
+    cov = chol @ jnp.swapaxes(chol, -1, -2)
+    one = jax.vmap(multivariate_normal.pdf, (None, 0, 0))
+    return jax.vmap(lambda x: one(x, mean, cov))(X)
+
+
+def _precision(chol: Any) -> Any:
+    return jax.scipy.linalg.cho_solve((chol, True), jnp.eye(len(chol)))
+
+
+def moments_estimate(
+    problem: Problem, nu: float = 0.0, shrink: bool = True, spread: bool = True
+) -> dict[str, Any]:
+    """Return E Σ⁻¹ = νΨ⁻¹, E log |Σ|, E μ, E π and the Student-t predictive."""
+    post = some_posterior(problem, nu, shrink)
+    d = post.mean.shape[1]
+    L = jnp.linalg.cholesky(post.Psi)
+    i, j = np.tril_indices(d)
+    digammas = jax.scipy.special.digamma(0.5 * (post.nu[:, None] - jnp.arange(d)))
+    log_det = 2 * jnp.log(jnp.diagonal(L, axis1=1, axis2=2)).sum(-1)
+    classes = predictive(post)
+    if not spread:  # The scale of μ's own uncertainty, (κ + 1)/κ, forgotten.
+        shorter = jnp.sqrt(post.kappa / (post.kappa + 1))
+        factor = classes.factor * shorter[:, None, None, None]
+        classes = classes._replace(factor=factor)
+    X = places(problem)[:3]
+    predicted = jax.vmap(lambda x: jnp.exp(class_log_densities(classes, x)))(X)
+    values = {
+        "weights": post.alpha / jnp.sum(post.alpha),
+        "mean": post.mean,
+        "precision": (post.nu[:, None, None] * jax.vmap(_precision)(L))[:, i, j],
+        "log |Σ|": log_det - d * jnp.log(2.0) - digammas.sum(-1),
+        "predictive": predicted,
+    }
+    return {name: np.asarray(value) for name, value in values.items()}
+
+
+N_WORLDS, N_DRAWS = 400, 99
+
+
+def ranks_of_draws(
+    problem: Problem, nu: float = 0.0, shrink: float = 1.0, blind: float = 0.0
+) -> Ranks:
+    """Rank true parameters among exact draws, over worlds drawn from the prior.
+
+    Wrong posteriors: ``nu`` added to ν, ``shrink=0`` without the shrinkage term,
+    ``blind=1`` the prior in place of the posterior.
+    """
+    shape = np.asarray(problem.data.X).shape  # pyright: ignore[reportAttributeAccessIssue]
+    keys = jax.random.split(jax.random.key(11), N_WORLDS)
+    c = problem.options["n_classes"]
+    size, wrong = (min(shape[0], 60), shape[1]), (nu, shrink, blind)
+    found = _world_ranks(problem.prior, keys, wrong, size, c)
+    return Ranks({name: np.asarray(v) for name, v in found.items()}, N_DRAWS)
+
+
+@partial(jax.jit, static_argnames=("shape", "c"))
+def _world_ranks(
+    prior: Any, keys: Any, wrong: Any, shape: tuple[int, int], c: int
+) -> Any:
+    nothing = statistics(Labelled(jnp.zeros((1, shape[1])), jnp.zeros(1, int)), c)
+    nothing = jax.tree.map(jnp.zeros_like, nothing)
+    before = posterior(nothing, prior)
+
+    def quantities(params: Any, data: Any) -> dict[str, Any]:
+        logs = jax.vmap(lambda x: class_log_densities(to_densities(params), x))(data.X)
+        own = jnp.take_along_axis(logs + jnp.log(params.weights), data.y[:, None], 1)
+        log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(params.chol[0])))
+        return {
+            "weight": params.weights[0],
+            "mean[0, 0]": params.mean[0, 0],
+            "mean[1, -1]": params.mean[1, -1],
+            "log |Σ_0|": log_det,
+            "Σ_1[0, 0]": params.chol[1, 0, 0] ** 2,
+            "log_likelihood": jnp.sum(own),
+        }
+
+    def world(key: Any) -> Any:
+        key_theta, key_data, key_draws = jax.random.split(key, 3)
+        theta = jax.tree.map(lambda v: v[0], draw(key_theta, before, 1))
+        data = simulate(key_data, theta, Labelled(jnp.zeros(shape), None))
+        stats = statistics(data, c)
+        post: ClassPosterior = posterior(stats, prior)
+        nu, shrink, blind = wrong
+        whole = prior.Psi + stats.scatter
+        Psi = whole + shrink * (post.Psi - whole)
+        post = post._replace(nu=post.nu + nu, Psi=Psi)
+        post = jax.tree.map(lambda a, b: jnp.where(blind, a, b), before, post)
+        draws = draw(key_draws, post, N_DRAWS)
+        values = jax.vmap(lambda p: quantities(p, data))(draws)
+        truth = quantities(theta, data)
+        return jax.tree.map(lambda v, t: jnp.sum(v < t), values, truth)
+
+    return jax.lax.map(world, keys, batch_size=50)
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "NIW posterior and Student-t predictive are NUTS's",
+        "exact",
+        nuts_reference,
+        moments_estimate,
+        {
+            "ν one too small": partial(moments_estimate, nu=-1.0),
+            "shrinkage term dropped": partial(moments_estimate, shrink=False),
+            "(κ + 1)/κ forgotten": partial(moments_estimate, spread=False),
+        },
+        layer="sampling",
+    ),
+    Check(
+        "exact draws are calibrated",
+        "exact",
+        lambda _: None,
+        ranks_of_draws,
+        {
+            "ν one too small": partial(ranks_of_draws, nu=-1.0),
+            "shrinkage term dropped": partial(ranks_of_draws, shrink=0.0),
+            "data ignored": partial(ranks_of_draws, blind=1.0),
+        },
+        layer="sbc",
+    ),
+)
