@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from probmetric.estimators.lda import RCA as RCA
     from probmetric.estimators.mds import ClassicalMDS as ClassicalMDS
     from probmetric.estimators.pair_lda import PairLDA as PairLDA
+    from probmetric.estimators.two_stage import TwoStageMixture as TwoStageMixture
     from probmetric.evaluation import evaluate as evaluate
     from probmetric.inference.agreement import compare as compare
     from probmetric.inference.sampling import sample as sample
@@ -55,6 +56,7 @@ __all__ = [
     "PairLDA",
     "PairSimilarity",
     "PosteriorMetric",
+    "TwoStageMixture",
     "__version__",
     "compare",
     "datasets",
@@ -84,6 +86,7 @@ _HOME = {
     "PairSimilarity": "probmetric.metric",
     "PosteriorMetric": "probmetric.posterior",
     "RCA": "probmetric.estimators.lda",
+    "TwoStageMixture": "probmetric.estimators.two_stage",
     "compare": "probmetric.inference.agreement",
     "datasets": "probmetric.datasets",
     "evaluate": "probmetric.evaluation",

@@ -7,9 +7,9 @@ from probmetric.plots_draws import eigenvalues as eigenvalues
 from probmetric.plots_draws import metric as metric
 from probmetric.plots_draws import rank as rank
 from probmetric.plots_draws import trace as trace
+from probmetric.plots_local import local_ellipses as local_ellipses
 from probmetric.plots_space import class_probabilities as class_probabilities
 from probmetric.plots_space import embedding as embedding
-from probmetric.plots_space import local_ellipses as local_ellipses
 from probmetric.plots_space import neighbor_probabilities as neighbor_probabilities
 
 __all__ = [

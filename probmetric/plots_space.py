@@ -1,26 +1,19 @@
-"""Pictures of points under a metric: embeddings, neighbours, local ellipses."""
+"""Pictures of points under a metric: embeddings, classes, neighbours."""
 
 from typing import Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Ellipse
 
 from probmetric.neighbors_search import nearest
-from probmetric.plots_style import COLORS, blank, class_names, styled
+from probmetric.plots_style import COLORS, blank, class_names, metric_of, styled
 
 __all__ = [
     "class_probabilities",
     "embedding",
-    "local_ellipses",
     "neighbor_probabilities",
 ]
-
-
-def _metric_of(learned: Any) -> Any:
-    """Return the metric of an estimator, or the metric itself."""
-    return learned.get_metric() if hasattr(learned, "get_metric") else learned
 
 
 def _plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +57,7 @@ def embedding(
     -------
     matplotlib.figure.Figure
     """
-    metric = _metric_of(learned)
+    metric = metric_of(learned)
     if not hasattr(metric, "transform"):
         raise ValueError(
             f"learned: wanted a metric with transform, got {type(metric).__name__}"
@@ -226,91 +219,4 @@ def neighbor_probabilities(
         for c, name in enumerate(labels):
             axis.barh([0], [0], color=COLORS[c % len(COLORS)], label=name)
         axis.legend(loc="lower right")
-    return figure
-
-
-@styled
-def local_ellipses(
-    learned: Any,
-    X: Any,
-    y: Any,
-    *,
-    at: Any = None,
-    features: tuple[int, int] = (0, 1),
-    feature_names: Any = None,
-    target_names: Any = None,
-    number: int = 25,
-    size: float = 0.08,
-) -> Figure:
-    """Draw the balls of a metric that changes from place to place.
-
-    Parameters
-    ----------
-    learned : estimator or metric
-        What has ``matrix_at(X) -> (n, d, d)``, or one ``matrix`` for all places.
-    X : array of shape (n, d)
-    y : array of shape (n,)
-    at : array of shape (m, d), optional
-        Where to draw. Default: ``number`` of the points, evenly spaced in their order.
-    features : (int, int), default=(0, 1)
-        The two features to draw; the ball is cut by their plane.
-    feature_names, target_names : sequence of str, optional
-    number : int, default=25
-    size : float, default=0.08
-        Radius of the median ball, as a share of the picture.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        An ellipse is long where the metric is short: points on it are equally far.
-    """
-    metric = _metric_of(learned)
-    X, y = np.asarray(X, float), np.asarray(y)
-    chosen = np.unique(np.linspace(0, len(X) - 1, number).astype(int))
-    places = X[chosen] if at is None else np.atleast_2d(np.asarray(at, float))
-    if hasattr(metric, "matrix_at"):
-        matrices = np.asarray(metric.matrix_at(places))
-    elif hasattr(metric, "matrix"):
-        matrices = np.broadcast_to(metric.matrix, (len(places), *metric.matrix.shape))
-    else:
-        raise ValueError(
-            f"learned: wanted a metric with matrix_at or matrix, got "
-            f"{type(metric).__name__}"
-        )
-    plane = matrices[:, features][:, :, features]
-    values, vectors = np.linalg.eigh(plane)
-    values = np.maximum(values, 1e-9 * np.maximum(values.max(1, keepdims=True), 1e-300))
-    radii = 1 / np.sqrt(values)
-    shown = X[:, list(features)]
-    scale = size * np.ptp(shown, axis=0).max() / np.median(radii)
-    # Very flat balls are cut, so that one does not cover the picture.
-    radii = np.minimum(radii * scale, 0.5 * np.ptp(shown, axis=0).max())
-    codes, labels = class_names(y, target_names)
-    figure, axes = blank(size=(6.4, 4.9))
-    axis = axes[0, 0]
-    for c, name in enumerate(labels):
-        axis.scatter(
-            *shown[codes == c].T, s=9, alpha=0.45, color=COLORS[c % 8], lw=0, label=name
-        )
-    for centre, axes_, (a, b) in zip(
-        places[:, list(features)], vectors, radii, strict=True
-    ):
-        angle = np.degrees(np.arctan2(axes_[1, 0], axes_[0, 0]))
-        axis.add_patch(
-            Ellipse(
-                (float(centre[0]), float(centre[1])),
-                2 * a,
-                2 * b,
-                angle=angle,
-                fill=False,
-                color="#333333",
-                lw=0.9,
-            )
-        )
-    names = feature_names or [f"x{k}" for k in range(X.shape[1])]
-    axis.set_xlabel(names[features[0]])
-    axis.set_ylabel(names[features[1]])
-    axis.set_aspect("equal", adjustable="datalim")
-    axis.set_title("Balls of the metric: equally far from their centres")
-    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure

@@ -76,6 +76,11 @@ def adopt(figure: Figure) -> Figure:
     return figure
 
 
+def metric_of(learned: Any) -> Any:
+    """Return the metric of an estimator, or the metric itself."""
+    return learned.get_metric() if hasattr(learned, "get_metric") else learned
+
+
 def posterior(draws: Any, *names: str) -> xr.Dataset:
     """Return the posterior of a DataTree, or the Dataset itself, with given variables.
 

@@ -53,7 +53,8 @@ def imported_parts(tree: ast.AST) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module:
             modules = [node.module]
             if node.module == "probmetric":
-                modules = [f"probmetric.{alias.name}" for alias in node.names]
+                names = [a.name for a in node.names if not a.name.startswith("__")]
+                modules = [f"probmetric.{name}" for name in names]
         elif isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         else:

@@ -15,17 +15,12 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import probmetric
-from probmetric import cli_validate, datasets, validation
+from probmetric import cli_validate, validation
 from probmetric.cli import app
 from probmetric.cli_files import claim, replacing
-from probmetric.cli_neighbors import class_spread, euclid, held_out, summary
 from probmetric.cli_study import Study
 from probmetric.inference.checks import Check
-from probmetric.metric import Mahalanobis
-from probmetric.posterior import PosteriorMetric
 from probmetric.report import Section
-
-SHIFTS = {"right": 0.0, "wrong": 1.0}
 
 
 def run(*arguments):
@@ -260,41 +255,6 @@ def test_a_folder_without_permission_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(ValueError, match="wanted a folder to write to"):
         claim(tmp_path, ("a",), force=False)
-
-
-def test_held_out_scores_are_those_of_the_stated_probabilities():
-    X, y = datasets.load("iris")
-    seen = []
-
-    def fit(A, b):
-        seen.append(len(A))
-        return euclid(A)
-
-    results = held_out({"first": fit, "again": fit}, X, y, n_splits=2, seed=0)
-    assert seen == [105] * 4
-    assert results[0].correct.shape == (2, 45)
-    np.testing.assert_array_equal(results[0].log_score, results[1].log_score)
-    assert results[0].correct.mean() > 0.9
-    # Brier's score of a certain, right answer is 0, of a certain, wrong one 2.
-    assert (results[0].brier >= 0).all()
-    assert (results[0].brier <= 2).all()
-    table = summary(results)
-    assert table["log score against first"].tolist() == ["", "+0.0000 ± 0.0000"]
-
-
-def test_euclid_standardises_and_leaves_constant_columns():
-    X = np.column_stack([np.arange(5.0), np.full(5, 3.0)])
-    np.testing.assert_allclose(euclid(X).factor, np.diag([1 / X[:, 0].std(), 1]))
-
-
-def test_the_spread_over_draws_has_the_averaged_classifiers_mean():
-    X, y = datasets.load("iris")
-    draws = PosteriorMetric([Mahalanobis(np.eye(4) * s) for s in (1, 2)], "prediction")
-    spread = class_spread(draws, X, y, X[70], bandwidth=0.5)
-    assert spread.shape == (2, 3)
-    np.testing.assert_allclose(spread.sum(1), 1)
-    # Votes do not depend on the scale of a metric, so that both draws say the same.
-    np.testing.assert_allclose(spread[0], spread[1], rtol=1e-10)
 
 
 @pytest.mark.slow
