@@ -7,7 +7,8 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 OUT ?= out/wine
-WORKERS ?= 2
+# Tests of one file share what they compile, so that a file stays with one worker.
+PYTEST := -m pytest -q -n 2 --dist loadfile
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,10 +30,10 @@ demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html
 	$(VENV)/bin/probmetric validate lca --data wine --out $(OUT) --force
 
 test: $(STAMP) ## run the fast tests
-	$(PY) -m pytest -q -n $(WORKERS) $(ARGS)
+	$(PY) $(PYTEST) $(ARGS)
 
 slow: $(STAMP) ## run the long statistical tests
-	$(PY) -m pytest -q -n $(WORKERS) -m slow $(ARGS)
+	$(PY) $(PYTEST) -m slow $(ARGS)
 
 lint: $(STAMP) ## check style and formatting
 	$(PY) -m ruff check .
