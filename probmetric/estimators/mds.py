@@ -3,7 +3,7 @@
 The derivation is ``probmetric.inference.mds``; this file holds no mathematics.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -144,8 +144,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             params = mds.fit(
                 Distances(check_dissimilarities(D, square=True)),
                 k,
-                correction=cast("Any", self.correction),
-                solver=cast("Any", self.solver),
+                correction=self.correction,
+                solver=self.solver,
             ).params
             self.landmarks_ = np.arange(n)
         self.embedding_, self.eigenvalues_ = params.embedding, params.eigenvalues
@@ -190,9 +190,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         )
         check_dissimilarities(D[:, self.landmarks_], square=True)
         D = check_dissimilarities(D, square=False)
-        return fit_landmarks(
-            self.landmarks_, D, k, correction=cast("Any", self.correction)
-        )
+        return fit_landmarks(self.landmarks_, D, k, correction=self.correction)
 
     def _make_linear(self, rows: np.ndarray) -> None:
         """Store the linear map that Gower's formula is under Euclid's distance."""
@@ -235,7 +233,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         else:
             D = self._between(rows, self._references)
         D = check_dissimilarities(D, square=False)
-        S = mds.corrected_squares(D, self.constant_, cast("Any", self.correction))
+        S = mds.corrected_squares(D, self.constant_, self.correction)
         return np.asarray(mds.embed_new(self._params, S))
 
     def pair_distance(self, pairs: Any) -> Float[np.ndarray, "N"]:
