@@ -1,0 +1,178 @@
+"""LCA's NumPyro model: its forms, its priors, and the distribution of a label."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+from numpyro.infer import SVI, Predictive, Trace_ELBO
+from numpyro.infer.autoguide import AutoNormal
+from numpyro.infer.util import log_density
+from numpyro.optim import Adam
+
+from probmetric.data import Pairs
+from probmetric.metric import Mahalanobis
+from probmetric.models.lca import (
+    Coincidence,
+    LCAParams,
+    LCAPrior,
+    identified,
+    lca,
+    log1mexp,
+    simulate,
+    to_metric,
+)
+
+pytestmark = pytest.mark.usefixtures("x64")
+PRIOR = LCAPrior(0.8 * np.eye(2, 3), c=0.8, lam=4.0)
+AT = {"W": np.array([[0.5, 0.1, -0.2], [0.0, 0.9, 0.3]]), "log_sigma2": np.array(-1.0)}
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(40, 3))
+    i = np.arange(30) % 40
+    j = (i + 7) % 40
+    y = rng.integers(0, 2, 30)
+    return Pairs(X, i, j, y, rng.uniform(0.5, 2.0, 30), i % 3)
+
+
+def density(*args, **kwargs):
+    return float(log_density(lca, args, kwargs, AT)[0])
+
+
+def test_labels_are_as_likely_in_the_latent_form_as_in_the_marginal_one(pairs):
+    # Share of y = 1 per pair over 20 000 simulations of each form, at fixed
+    # parameters: 30 two-sample z's, Bonferroni at 1 %: |z| < 4.
+    n = 20_000
+    given = handlers.condition(lca, data=AT)
+    shares = []
+    for latent, seed in ((True, 0), (False, 1)):
+        predictive = Predictive(given, num_samples=n, return_sites=["y"])
+        y = predictive(
+            jax.random.key(seed), pairs._replace(y=None), PRIOR, latent=latent
+        )["y"]
+        shares.append(np.asarray(y).mean(0))
+    pooled = sum(shares) / 2
+    z = (shares[0] - shares[1]) / np.sqrt(2 * pooled * (1 - pooled) / n)
+    assert np.abs(z).max() < 4
+
+
+def test_simulate_draws_from_the_models_own_label_distribution(pairs):
+    params = LCAParams(jnp.asarray(AT["W"]), jnp.asarray(AT["log_sigma2"]))
+    keys = jax.random.split(jax.random.key(3), 20_000)
+    y = jax.vmap(lambda k: simulate(k, params, pairs).y)(keys)
+    want = np.exp(
+        -(
+            identified(params)["b"]
+            + 0.5
+            * np.asarray(to_metric(params).distance(pairs.X[pairs.i], pairs.X[pairs.j]))
+            ** 2
+        )
+    )
+    z = (np.asarray(y).mean(0) - want) / np.sqrt(want * (1 - want) / 20_000)
+    assert np.abs(z).max() < 4  # 30 z's, Bonferroni at 1 %
+
+
+def test_log_density_is_prior_plus_weighted_tempered_labels(pairs):
+    W, sigma2 = AT["W"], float(np.exp(AT["log_sigma2"]))
+    g = (pairs.X[pairs.i] - pairs.X[pairs.j]) @ W.T
+    t = np.log1p(2 * sigma2) + np.sum(g**2, 1) / (2 * (1 + 2 * sigma2))
+    labels = np.where(pairs.y == 1, -t, np.log1p(-np.exp(-t)))
+    prior = dist.Normal(PRIOR.mean, PRIOR.c / np.sqrt(PRIOR.lam)).log_prob(W).sum()
+    prior += dist.Normal(np.log(0.3), 1.0).log_prob(AT["log_sigma2"])
+    want = float(prior) + 0.3 * float(np.sum(pairs.w * labels))
+    np.testing.assert_allclose(
+        density(pairs, PRIOR, learning_rate=0.3), want, rtol=1e-12
+    )
+
+
+def test_flat_priors_contribute_nothing(pairs):
+    flat = LCAPrior(np.zeros((2, 3)), lam=0, log_sigma2_scale=np.inf)
+    no_labels = density(pairs._replace(w=np.zeros(30)), flat)
+    assert no_labels == 0.0
+
+
+def test_own_distribution_for_W_and_a_hyperprior_are_accepted(pairs):
+    own = dist.Laplace(0.0, 1.0).expand([2, 3]).to_event(2)
+    seeded = handlers.seed(lca, 0)
+    assert handlers.trace(seeded).get_trace(pairs, own)["W"]["fn"] is own
+    hyper = PRIOR._replace(lam=dist.Gamma(2.0, 0.5))
+    sites = handlers.trace(handlers.seed(lca, 0)).get_trace(pairs, hyper)
+    assert sites["lam"]["value"] > 0
+
+
+def test_kappa_per_anchor_fixes_sigma2_at_one_half(pairs):
+    kappa2 = np.array([0.5, 1.0, 2.0])
+    sites = handlers.trace(handlers.seed(lca, 0)).get_trace(pairs, PRIOR, kappa2=kappa2)
+    assert "log_sigma2" not in sites
+    assert float(sites["sigma2"]["value"]) == 0.5
+    W = np.asarray(sites["W"]["value"])
+    g = (pairs.X[pairs.i] - pairs.X[pairs.j]) @ W.T
+    k2 = kappa2[pairs.anchor]
+    want = -(np.log1p(1 / k2) + np.sum(g**2, 1) / (2 * (k2 + 1)))
+    np.testing.assert_allclose(sites["y"]["fn"].log_p, want, rtol=1e-12)
+
+
+def test_svi_runs_on_subsamples_of_the_plate(pairs):
+    svi = SVI(lca, AutoNormal(lca), Adam(0.01), Trace_ELBO())
+    found = svi.run(jax.random.key(0), 20, pairs, PRIOR, batch=8, progress_bar=False)
+    assert np.all(np.isfinite(found.losses))
+
+
+def test_subsampled_density_is_unbiased(pairs):
+    # Every subset of one pair out of 30, each scaled by 30: their mean is the whole.
+    parts = []
+    for n in range(30):
+        one = pairs._replace(
+            i=pairs.i[n : n + 1],
+            j=pairs.j[n : n + 1],
+            y=pairs.y[n : n + 1],
+            w=pairs.w[n : n + 1],
+        )
+        parts.append(density(one, PRIOR))
+    none = density(pairs._replace(w=np.zeros(30)), PRIOR)
+    whole = none + np.sum(np.array(parts) - none)
+    np.testing.assert_allclose(density(pairs, PRIOR), whole, rtol=1e-12)
+
+
+def test_coincidence_is_a_distribution():
+    label = Coincidence(jnp.log(jnp.array([0.2, 0.9])), jnp.array([1.0, 3.0]), 0.5)
+    assert label.batch_shape == (2,)
+    np.testing.assert_allclose(label.mean, [0.2, 0.9])
+    np.testing.assert_allclose(label.variance, [0.16, 0.09])
+    np.testing.assert_allclose(
+        label.log_prob(jnp.array([1, 0])), 0.5 * np.log([0.2, 0.1]) * [1, 3]
+    )
+    draws = label.sample(jax.random.key(0), (50_000,))
+    se = np.sqrt([0.16 / 50_000, 0.09 / 50_000])
+    assert np.all(np.abs(draws.mean(0) - np.array([0.2, 0.9])) < 4 * se)
+    again = jax.tree.unflatten(*reversed(jax.tree.flatten(label)))
+    np.testing.assert_allclose(again.log_p, label.log_p)
+
+
+def test_coincidence_of_equal_points_without_noise_is_finite_for_y_1():
+    value, slope = jax.value_and_grad(lambda lp: Coincidence(lp).log_prob(1))(0.0)
+    assert value == 0.0
+    assert slope == 1.0
+
+
+def test_log1mexp_against_mpmath_like_series():
+    # log(1 - e^{-t}) = log t - t/2 + t²/24 - … for small t.
+    t = np.array([1e-12, 1e-8, 1e-4])
+    np.testing.assert_allclose(log1mexp(jnp.asarray(t)), np.log(t) - t / 2, rtol=1e-9)
+
+
+def test_metric_is_in_units_of_the_link():
+    params = LCAParams(AT["W"], AT["log_sigma2"])
+    metric = to_metric(params)
+    assert isinstance(metric, Mahalanobis)
+    np.testing.assert_allclose(metric.matrix, identified(params)["M"], rtol=1e-12)
+    a, b = np.zeros((1, 3)), np.ones((1, 3))
+    want = np.exp(-(identified(params)["b"] + 0.5 * metric.distance(a, b) ** 2))
+    np.testing.assert_allclose(metric.same_probability(a, b), want, rtol=1e-12)
+    per_anchor = to_metric(params._replace(kappa2=np.ones(3)))
+    with pytest.raises(ValueError, match="link"):
+        per_anchor.same_probability(a, b)
