@@ -127,6 +127,20 @@ def best_of(fits: list[Fit]) -> Fit:
     return max(sound or finite or fits[:1], key=lambda f: float(f.objective))
 
 
+def _padded(points: MixtureData) -> MixtureData:
+    """Add rows of weight zero up to few sizes, so that folds share compilations."""
+    n = len(points.X)
+    extra = max(512, 1 << (n - 1).bit_length()) - n if n <= 2048 else -n % 2048
+    X, w = (
+        np.concatenate([a, np.zeros((extra, *a.shape[1:]), a.dtype)])
+        for a in (points.X, points.w)
+    )
+    known = points.known
+    if known is not None:
+        known = np.concatenate([np.asarray(known), np.full(extra, -1)])
+    return MixtureData(X, w, known, points.prior)
+
+
 def _run(
     step: Any, start: Any, data: Any, exact: bool, max_steps: int, tol: Any
 ) -> Fit:
@@ -234,7 +248,8 @@ def _fit_once(
             first = MixtureParams(start.weights, start.means, total)
         missing = bool(np.isnan(points.X).any())
         step: Any = em_step_missing if missing else em_step
-        end = _run(step, first, points, k == 1 and not missing, max_steps, tol)
+        exact = k == 1 and not missing
+        end = _run(step, first, _padded(points), exact, max_steps, tol)
         c, mu, S = end.params
         return end._replace(params=proportional(c, mu, S, alpha))
     groups = group_data(data, known=known, prior=prior)

@@ -87,6 +87,13 @@ class PairSimilarity:
         return log_p.reshape(rows.shape[:-1])
 
     @numpy_in_numpy_out
+    def log_responsibilities(self, X: Float[Array, "n d"]) -> Float[Array, "n k"]:
+        """Return log P(k | x) of every row."""
+        return tiles.responsibilities(
+            self._model, jnp.asarray(X), missing=_has_missing(X)
+        )
+
+    @numpy_in_numpy_out
     def log_joint(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:

@@ -25,7 +25,14 @@ from probmetric.metric._pair_density import (
 )
 from probmetric.typing import Array
 
-__all__ = ["marginal", "matching", "pairwise", "pairwise_missing", "stream_log_joint"]
+__all__ = [
+    "marginal",
+    "matching",
+    "pairwise",
+    "pairwise_missing",
+    "responsibilities",
+    "stream_log_joint",
+]
 
 TILE = 1024
 """Rows and columns of a tile: work memory is a few tiles."""
@@ -96,6 +103,14 @@ def marginal(
 ) -> Float[Array, "n"]:
     """Return log Pr(x) of every row."""
     return logsumexp(_single(model, X, other, missing), -1)
+
+
+@partial(jax.jit, static_argnames="missing")
+def responsibilities(
+    model: PairModel, X: Float[Array, "n d"], *, missing: bool
+) -> Float[Array, "n k"]:
+    """Return log P(k | x) of every row."""
+    return jax.nn.log_softmax(_single(model, X, False, missing), -1)
 
 
 @partial(jax.jit, static_argnames=("score", "blocks", "missing"))

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from probmetric.data import Groups, Pairs, Points
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["Stacks", "Weighted", "as_groups", "stack"]
@@ -74,10 +75,11 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     first = np.cumsum(np.r_[0, np.where(same, 1, 2)])[:-1]
     group = np.stack([first, np.where(same, first, first + 1)], 1).ravel()
     rows = np.stack([np.asarray(data.i), np.asarray(data.j)], 1).ravel()
-    w = None if data.w is None else jnp.repeat(jnp.asarray(data.w), 2)
-    return Groups(jnp.asarray(data.X)[rows], group, w)
+    w = None if data.w is None else data.w[np.repeat(np.arange(len(same)), 2)]
+    return Groups(data.X[rows], group, w)
 
 
+@numpy_in_numpy_out
 def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     """Sort groups by size. The weight of a group is the mean over its points."""
     if isinstance(data, Stacks):

@@ -1,0 +1,295 @@
+"""``TwoStageMixture``: similarity as the probability of a common source.
+
+The model is ``probmetric.models.two_stage``, the fits are in
+``probmetric.inference.two_stage_fit``; this file holds no mathematics.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from probmetric.data import Groups, Points
+from probmetric.estimators._validation import report
+from probmetric.estimators.two_stage_inputs import (
+    check_settings,
+    component_counts,
+    components_of_groups,
+    fit_scaler_missing,
+    group_codes,
+    known_components,
+    noise_share,
+    to_input_units,
+)
+from probmetric.estimators.two_stage_online import OnlineMixin
+from probmetric.estimators.two_stage_pairs import PairSimilarityMixin
+from probmetric.inference.results import Result
+from probmetric.inference.two_stage_fit import fit
+from probmetric.inference.two_stage_prior import default_prior
+from probmetric.inference.two_stage_range import (
+    bic,
+    blend,
+    choose_components,
+    choose_flattening,
+    flatten,
+)
+from probmetric.metric import PairSimilarity
+from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
+
+__all__ = ["TwoStageMixture"]
+
+
+class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstimator):
+    """A normal mixture whose instances share hidden sources.
+
+    A component k gives a representative x ~ N(μ_k, B_k), and a representative gives
+    instances ~ N(x, W_k). Two observations are similar when one representative behind
+    both is more probable than two. ``fit(X)`` learns from unlabelled points, with
+    W = αΣ for a given α; ``fit(X, groups=)`` and ``fit_pairs`` learn W and B.
+
+    Parameters
+    ----------
+    n_components : int or sequence of int, default=1
+        A sequence is a range of models: the count is chosen by held-out likelihood
+        (5 folds), or all are blended (``blend``).
+    alpha : float in (0, 1], default=0.5
+        Share of an instance's variance that is noise about its representative.
+        Points cannot tell it; groups and pairs can, and then it only starts the fit.
+    covariance : {"free", "proportional"}, default="free"
+        What groups and pairs learn: W_k and B_k, or Σ_k and one α.
+    prior : {"default", "flat"} or TwoStagePrior, default="default"
+        The weak prior of Fraley and Raftery; none (maximum likelihood, which may
+        diverge); or one in the units of the fit (standardised).
+    similarity : str, default="log_ratio"
+        Score of ``get_metric`` and ``pair_score``; see ``PairSimilarity``.
+    blend : {None, "flat", "bic", "held-out"}, default=None
+        Weights of the models of a range.
+    flattening : None, float in [0, 1] or "held-out", default=None
+        Factor on the covariances' off-diagonal entries after the fit; chosen per
+        component by the likelihood of a fifth of the points left out.
+    standardize : bool, default=True
+        Centre and scale the features inside ``fit``. Results are in input units.
+    n_starts, max_iter, tol, random_state
+        Starts of EM (k-means++); limits of each; seed.
+
+    Attributes
+    ----------
+    weights_, means_, within_, between_ : arrays (k,), (k, d), (k, d, d), (k, d, d)
+        In input units; components in no particular order.
+    alpha_ : float or None
+        The common share of noise; None where W is free.
+    metric_ : PairSimilarity
+        What ``get_metric`` returns.
+    objective_, converged_, n_iter_
+        Log joint density in the units of the fit; outcome and steps of EM.
+    choice_ : Choice
+        Held-out log densities of a range of component counts.
+
+    Notes
+    -----
+    NaN entries are missing at random and integrated out in ``fit(X)`` and in all
+    scores; groups and pairs must be complete to be learned from. The optimum is local.
+
+    References
+    ----------
+    Yianilos, "Metric learning via normal mixtures", NEC Research Institute, 1995.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> model = TwoStageMixture(2).fit(X)
+    >>> model.same_probability([[X[0], X[1]]]).shape
+    (1,)
+    """
+
+    def __init__(
+        self,
+        n_components: Any = 1,
+        *,
+        alpha: Any = 0.5,
+        covariance: Any = "free",
+        prior: Any = "default",
+        similarity: Any = "log_ratio",
+        blend: Any = None,
+        flattening: Any = None,
+        standardize: Any = True,
+        n_starts: Any = 1,
+        max_iter: Any = 1000,
+        tol: Any = None,
+        random_state: Any = 0,
+    ):
+        self.n_components = n_components
+        self.alpha = alpha
+        self.covariance = covariance
+        self.prior = prior
+        self.similarity = similarity
+        self.blend = blend
+        self.flattening = flattening
+        self.standardize = standardize
+        self.n_starts = n_starts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that missing values are handled."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(
+        self, X: Any, y: Any = None, *, groups: Any = None, components: Any = None
+    ) -> "TwoStageMixture":
+        """Learn from points, or from points grouped by source.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            NaN marks a missing entry (not with ``groups``).
+        y : ignored
+            Here for the conventions of scikit-learn.
+        groups : array-like of shape (n,), optional
+            Equal labels share a source: teaches W and B.
+        components : array-like of int, shape (n,), optional
+            Known component (class or superclass) of a point, -1 where unknown; equal
+            within a group. Needs one ``n_components``.
+        """
+        check_settings(self)
+        rows = validate_data(
+            self,
+            X,
+            dtype=np.float64,
+            ensure_min_samples=2,
+            ensure_all_finite="allow-nan",
+        )
+        self._scaler = fit_scaler_missing(rows, self.standardize)
+        rows = (rows - self._scaler.mean) / self._scaler.scale
+        known = known_components(components, len(rows), min(self._range))
+        if groups is None:
+            return self._fit(Points(rows), known)
+        codes = group_codes(groups, len(rows))
+        if np.isnan(rows).any():
+            raise ValueError("X: wanted complete rows with groups, got NaN")
+        if np.bincount(codes).max() == 1:
+            warnings.warn(
+                "groups: all have one member, so the share of noise is not identified: "
+                f"W = alpha * covariance with the given alpha = {self.alpha}",
+                UserWarning,
+                stacklevel=2,
+            )
+            return self._fit(Points(rows), known)
+        if known is not None:
+            known = components_of_groups(known, codes)
+        return self._fit(Groups(rows, codes), known)
+
+    @property
+    def _range(self) -> tuple[Any, ...]:
+        return component_counts(self)
+
+    def _fit(self, data: Any, known: Any) -> "TwoStageMixture":
+        """Fit one model or a range of them, on standardised data."""
+        n, smallest = len(data.X), max(self._range)
+        if n < smallest:
+            raise ValueError(
+                f"n_components: wanted at most n_samples = {n}, got {smallest}"
+            )
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
+        counts = self._range
+        if len(counts) > 1 and self.blend in (None, "held-out"):
+            self.choice_ = choose_components(
+                data.X, counts, seed=self._seed, n_starts=self.n_starts
+            )
+            counts = (self.choice_.best,) if self.blend is None else counts
+        fits = [self._fit_one(data, k, known) for k in counts]
+        models = [self._flattened(end.params, data.X) for end in fits]
+        best = fits[0]
+        self._single = models[0] if len(models) == 1 else None
+        self.objective_ = float(best.objective)
+        self.n_iter_ = int(max(int(end.n_steps) for end in fits))
+        self.converged_ = all(int(end.result) == Result.CONVERGED for end in fits)
+        weights = None
+        if self.blend == "bic":
+            weights = np.array([bic(m, data.X) for m in models])
+        elif self.blend == "held-out":
+            weights = n * self.choice_.log_density
+        self._set([to_input_units(m, self._scaler) for m in models], weights)
+        proportional = isinstance(data, Points) or self.covariance == "proportional"
+        self.alpha_ = noise_share(models[0]) if proportional else None
+        return self
+
+    def _fit_one(self, data: Any, k: int, known: Any) -> Any:
+        end = fit(
+            data,
+            n_components=k,
+            prior=self._prior(data.X, k),
+            covariance=self.covariance,
+            alpha=self.alpha,
+            known=known,
+            n_starts=self.n_starts,
+            seed=self._seed,
+            max_steps=self.max_iter,
+            tol=self.tol,
+        )
+        report(end, type(self).__name__)
+        return end
+
+    def _prior(self, X: Any, k: int) -> TwoStagePrior | None:
+        if isinstance(self.prior, TwoStagePrior):
+            return self.prior
+        return default_prior(X, k) if self.prior == "default" else None
+
+    def _flattened(self, params: TwoStageParams, X: Any) -> TwoStageParams:
+        if self.flattening is None:
+            return params
+        if self.flattening != "held-out":
+            return flatten(params, float(self.flattening))
+        rng = np.random.default_rng(self._seed)
+        out = rng.permutation(len(X)) < max(len(X) // 5, 1)
+        # From the full fit, so that components correspond.
+        k = len(params.weights)
+        part = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
+        return flatten(params, choose_flattening(part.params, X[out]))
+
+    def _set(self, models: list[TwoStageParams], log_pi: Any = None) -> None:
+        """Store models in input units."""
+        if len(models) == 1:
+            self.metric_ = to_metric(models[0], score=self.similarity)
+        else:
+            self.metric_ = blend(models, log_pi, score=self.similarity)
+        self.weights_ = np.exp(np.asarray(self.metric_.log_weights))
+        self.means_ = np.asarray(self.metric_.means)
+        self.within_ = np.asarray(self.metric_.noise)
+        self.between_ = np.asarray(self.metric_.between)
+
+    def score_samples(self, X: Any) -> Float[np.ndarray, "n"]:
+        """Return the log density of each row, NaN entries integrated out."""
+        return np.asarray(self.metric_.log_marginal(self._rows(X)))
+
+    def score(self, X: Any, y: Any = None) -> Any:
+        """Return the mean log density of the rows; larger is better."""
+        return float(np.mean(self.score_samples(X)))
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "n k"]:
+        """Return P(component | x) of each row; components have no names."""
+        return np.exp(self.metric_.log_responsibilities(self._rows(X)))
+
+    def predict(self, X: Any) -> Int[np.ndarray, "n"]:
+        """Return the likeliest component of each row."""
+        return self.predict_proba(X).argmax(1)
+
+    def _rows(self, X: Any) -> Float[np.ndarray, "n d"]:
+        check_is_fitted(self, "metric_")
+        validate: Any = validate_data  # its stubs know only the default strings
+        return validate(
+            self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"
+        )
+
+    def get_metric(self) -> PairSimilarity:
+        """Return the learned similarity; larger score, smaller dissimilarity."""
+        check_is_fitted(self, "metric_")
+        return self.metric_

@@ -1,0 +1,241 @@
+"""``TwoStageMixture``: units, ranges, pairs, parts, bad input."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import check_estimator
+
+from probmetric import KNeighborsClassifier, TwoStageMixture, nearest
+
+
+@pytest.fixture(scope="module")
+def sources():
+    """60 sources of three instances from two components in d = 2."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 3)
+    means = np.array([[0.0, 0.0], [6.0, 2.0]])[np.arange(60) % 2]
+    x = means + rng.normal(size=(60, 2))
+    return x[group] + 0.4 * rng.normal(size=(180, 2)), group
+
+
+@pytest.fixture(scope="module")
+def fitted(sources):
+    return TwoStageMixture(2).fit(sources[0])
+
+
+@pytest.fixture(scope="module")
+def grouped(sources):
+    return TwoStageMixture(2).fit(sources[0], groups=sources[1])
+
+
+def same_pairs(X, n=40):
+    first = np.arange(0, 3 * n, 3)
+    return np.stack([X[first], X[first + 1]], 1)
+
+
+@pytest.mark.slow
+def test_check_estimator_is_complete():
+    records = check_estimator(TwoStageMixture(), on_skip=None, on_fail=None)
+    failed = [r["check_name"] for r in records if r["status"] == "failed"]
+    assert failed == []
+    assert len(records) > 30
+
+
+def test_fitted_estimator_is_cloned_and_pickled(fitted, sources):
+    again = pickle.loads(pickle.dumps(fitted))
+    X = sources[0][:20]
+    np.testing.assert_array_equal(again.score_samples(X), fitted.score_samples(X))
+    assert clone(fitted).get_params() == fitted.get_params()
+
+
+def test_cross_validation_scores_by_held_out_density(sources):
+    scores = [
+        cross_val_score(TwoStageMixture(k), sources[0], cv=2).mean() for k in (1, 2)
+    ]
+    assert scores[1] > scores[0]
+
+
+def test_units_of_a_feature_change_no_neighbour(fitted, sources):
+    X, scale = sources[0], np.array([1000.0, 1.0])
+    other = TwoStageMixture(2).fit(X * scale)
+    _, a = nearest(fitted.get_metric(), X[:10], X, 5)
+    _, b = nearest(other.get_metric(), X[:10] * scale, X * scale, 5)
+    np.testing.assert_array_equal(a, b)
+    got = other.score_samples(X[:10] * scale) + np.log(1000)
+    np.testing.assert_allclose(got, fitted.score_samples(X[:10]), rtol=1e-6)
+
+
+def test_groups_teach_the_share_of_noise(grouped, sources):
+    """True W = 0.16 I, about 180 - 60 degrees of freedom."""
+    W = np.einsum("k,kij->ij", grouped.weights_, grouped.within_)
+    np.testing.assert_allclose(W, 0.16 * np.eye(2), atol=0.07)
+    assert grouped.alpha_ is None
+    tied = TwoStageMixture(2, covariance="proportional")
+    tied.fit(sources[0], groups=sources[1])
+    assert tied.alpha_ == pytest.approx(0.16 / 1.16, abs=0.08)
+
+
+def test_pairs_teach_the_same_as_groups_of_two(sources):
+    pairs = same_pairs(sources[0])
+    a = TwoStageMixture(2).fit_pairs(pairs)
+    b = TwoStageMixture(2).fit(pairs.reshape(-1, 2), groups=np.repeat(np.arange(40), 2))
+    np.testing.assert_allclose(a.within_, b.within_, rtol=1e-9)
+    c = TwoStageMixture(2).fit_pairs(pairs, np.ones(40))
+    np.testing.assert_array_equal(a.within_, c.within_)
+
+
+def test_alpha_is_learned_from_pairs_with_the_mixture_kept(fitted, sources):
+    model = copy.deepcopy(fitted).fit_alpha(same_pairs(sources[0], 60))
+    total = fitted.within_ + fitted.between_
+    np.testing.assert_allclose(model.within_ + model.between_, total, rtol=1e-10)
+    assert model.alpha_ == pytest.approx(0.16 / 1.16, abs=0.06)
+
+
+def test_same_source_pairs_are_more_probable_than_others(grouped, sources):
+    X = sources[0]
+    same = grouped.same_probability(same_pairs(X))
+    other = np.stack([X[0:60:3], X[6:66:3]], 1)
+    assert same.mean() > grouped.same_probability(other).mean() + 0.3
+    half = grouped.same_probability(other, prior_odds=0.5)
+    assert np.all(half < grouped.same_probability(other))
+    ratio = grouped.pair_score(other)
+    np.testing.assert_allclose(
+        grouped.same_probability(other), 1 / (1 + np.exp(-ratio)), rtol=1e-9
+    )
+
+
+def test_a_similarity_refuses_to_be_a_distance(fitted, sources):
+    with pytest.raises(ValueError, match="use pair_score"):
+        fitted.pair_distance(same_pairs(sources[0]))
+
+
+def test_one_labelled_example_of_each_class_classifies_iris():
+    X, y = load_iris(return_X_y=True)
+    model = TwoStageMixture(3).fit(X)
+    first = [0, 50, 100]
+    knn = KNeighborsClassifier(model.get_metric(), n_neighbors=1, votes="count")
+    knn.fit(X[first], y[first])
+    assert np.mean(knn.predict(X) == y) > 0.8
+
+
+def test_missing_entries_are_integrated_out(sources):
+    X = sources[0].copy()
+    X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    model = TwoStageMixture(2).fit(X)
+    assert np.all(np.isfinite(model.score_samples(X)))
+    assert abs(abs(model.means_[0, 0] - model.means_[1, 0]) - 6) < 1
+    assert np.all(np.isfinite(model.pair_score(same_pairs(X))))
+
+
+def test_range_is_chosen_or_blended(sources):
+    X = sources[0][:90]
+    chosen = TwoStageMixture((1, 2)).fit(X)
+    assert len(chosen.weights_) == chosen.choice_.best == 2
+    for how in ("flat", "bic", "held-out"):
+        both = TwoStageMixture((1, 2), blend=how).fit(X)
+        assert both.metric_.blocks == (1, 2)
+        assert both.weights_.sum() == pytest.approx(1)
+    assert both.weights_[0] < 1e-3  # one component is far less probable
+
+
+def test_flattening_is_given_or_chosen(sources):
+    diagonal = TwoStageMixture(2, flattening=0.0).fit(sources[0])
+    assert np.all(diagonal.within_[:, 0, 1] == 0)
+    chosen = TwoStageMixture(2, flattening="held-out").fit(sources[0])
+    assert np.all(np.isfinite(chosen.within_))
+
+
+def test_parts_add_up_and_merge(sources):
+    X = sources[0]
+    start = TwoStageMixture(2).partial_fit(X[:90])
+    one = copy.deepcopy(start).partial_fit(X[90:135])
+    both = copy.deepcopy(one).merge(copy.deepcopy(start).partial_fit(X[135:]))
+    assert both.statistics_.mass.sum() == pytest.approx(180)
+    assert both.score(X) > start.score(X) - 0.05
+    with pytest.raises(ValueError, match="other: wanted an estimator that began"):
+        both.merge(TwoStageMixture(2).partial_fit(X[90:]))
+
+
+def test_statistics_of_a_merge_are_those_of_one_run(sources):
+    """Parts taken under the same parameters add up exactly, in any order."""
+    X = sources[0]
+    start = TwoStageMixture(2).partial_fit(X[:90])
+    a, b = (
+        copy.deepcopy(start).partial_fit(X[s])
+        for s in (slice(90, 135), slice(135, 180))
+    )
+    ab, ba = copy.deepcopy(a).merge(b), copy.deepcopy(b).merge(a)
+    whole = copy.deepcopy(start).partial_fit(X[90:])
+    for other in (ba, whole):
+        np.testing.assert_allclose(other.means_, ab.means_, rtol=1e-9)
+        np.testing.assert_allclose(other.within_, ab.within_, rtol=1e-9)
+
+
+def test_known_components_name_the_components(sources):
+    X = sources[0]
+    known = np.full(180, -1)
+    known[np.flatnonzero(X[:, 0] > 4)[:6]] = 0
+    model = TwoStageMixture(2).fit(X, components=known)
+    assert model.means_[0, 0] > 4 > model.means_[1, 0]
+    assert np.all(model.predict(X[X[:, 0] > 4.5]) == 0)
+
+
+def test_groups_of_one_warn_and_keep_alpha(sources):
+    with pytest.warns(UserWarning, match="groups: all have one member"):
+        model = TwoStageMixture(alpha=0.3).fit(sources[0], groups=np.arange(180))
+    assert model.alpha_ == pytest.approx(0.3)
+
+
+def test_fewer_points_than_features_and_repeated_rows_are_fitted():
+    X = np.random.default_rng(0).normal(size=(6, 9))
+    for rows in (X, np.concatenate([X, X])):
+        model = TwoStageMixture(2).fit(rows)
+        assert np.all(np.isfinite(model.score_samples(rows)))
+
+
+BAD = [
+    (dict(alpha=0.0), {}, "alpha: wanted a number in \\(0, 1\\], got 0.0"),
+    (dict(covariance="full"), {}, "covariance: wanted one of 'free', 'proportional'"),
+    (dict(similarity="distance"), {}, "similarity: wanted one of 'log_ratio'"),
+    (dict(n_components=0), {}, "n_components: wanted a whole number"),
+    (dict(n_components=500), {}, "n_components: wanted at most n_samples"),
+    (dict(blend="flat"), {}, "blend: wanted a range of n_components"),
+    (dict(prior="none"), {}, "prior: wanted one of 'default', 'flat'"),
+    (dict(flattening=2.0), {}, "flattening: wanted a number in"),
+    ({}, dict(groups=np.zeros(3)), "groups: wanted shape \\(180,\\), got \\(3,\\)"),
+    ({}, dict(components=np.full(180, 4)), "components: wanted 180 whole numbers"),
+]
+
+
+@pytest.mark.parametrize(("settings", "call", "message"), BAD)
+def test_bad_input_is_refused_by_name(sources, settings, call, message):
+    with pytest.raises(ValueError, match=message):
+        TwoStageMixture(**settings).fit(sources[0], **call)
+
+
+def test_bad_points_and_pairs_are_refused_by_name(sources, fitted):
+    X = sources[0].copy()
+    with pytest.raises(ValueError, match="constant columns"):
+        TwoStageMixture().fit(np.column_stack([X, np.ones(180)]))
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match="X: wanted complete rows with groups"):
+        TwoStageMixture().fit(X, groups=sources[1])
+    X[:, 0] = np.nan
+    with pytest.raises(ValueError, match="X: wanted a value in every column"):
+        TwoStageMixture().fit(X)
+    pairs = same_pairs(sources[0])
+    with pytest.raises(ValueError, match="y: wanted at least one pair of one source"):
+        TwoStageMixture().fit_pairs(pairs, np.zeros(40))
+    with pytest.raises(ValueError, match="y: wanted 40 pair labels"):
+        TwoStageMixture().fit_pairs(pairs, np.arange(40))
+    with pytest.raises(ValueError, match="pairs: wanted shape"):
+        TwoStageMixture().fit_pairs(pairs[:, 0])
+    with pytest.raises(ValueError, match="pairs: wanted 2 features"):
+        fitted.pair_score(np.zeros((3, 2, 5)))
+    with pytest.raises(ValueError, match="pairs: wanted instances that differ"):
+        copy.deepcopy(fitted).fit_alpha(pairs[:, [0, 0]])
