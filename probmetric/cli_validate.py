@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +57,16 @@ def run(request: Request) -> int:
         elif request.label is not None:
             raise ValueError("--label: wanted --data with it, got none")
         paths = {name: _claimed(request, name, data) for name in names}
-    return max(_one(request, name, data, problems[name], paths[name]) for name in names)
+    with warnings.catch_warnings():
+        warnings.showwarning = _note
+        return max(
+            _one(request, name, data, problems[name], paths[name]) for name in names
+        )
+
+
+def _note(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning as a line for readers, without the place in the code."""
+    typer.echo(f"  note: {message}", err=True)
 
 
 def _problem(from_labels: Any, data: datasets.Dataset) -> Problem:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import arviz as az
@@ -20,6 +21,7 @@ from probmetric.cli import app
 from probmetric.cli_files import claim, replacing
 from probmetric.cli_study import Study
 from probmetric.inference.checks import Check
+from probmetric.inference.sampling import SamplingWarning
 from probmetric.report import Section
 
 
@@ -248,6 +250,21 @@ def test_an_interrupt_exits_with_130(monkeypatch):
     done = run("validate", "lca")
     assert done.exit_code == 130
     assert "interrupted" in done.output
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_warning_is_a_note_for_readers(quick_checks, monkeypatch):
+    judged = cli_validate.validate
+
+    def warned(*arguments, **options):
+        warnings.warn("R-hat above 1.01 for b", SamplingWarning, stacklevel=2)
+        return judged(*arguments, **options)
+
+    monkeypatch.setattr(cli_validate, "validate", warned)
+    done = run("validate", "lca")
+    assert done.exit_code == 0
+    assert "note: R-hat above 1.01 for b" in done.output
+    assert ".py" not in done.output
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
