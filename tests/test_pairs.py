@@ -11,7 +11,6 @@ from probmetric.pairs import (
     all_pairs,
     impostor_pairs,
     nearest_pairs,
-    pairs_from_arrays,
     skipped_anchors,
 )
 
@@ -153,104 +152,7 @@ def test_all_pairs_hold_each_pair_once():
     np.testing.assert_array_equal(made.y, labels[made.i] == labels[made.j])
 
 
-@pytest.mark.parametrize("low", [0, -1])
-def test_both_label_conventions_give_the_same_pairs(low):
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(6, 2, 3))
-    y = np.array([1, low, low, 1, 1, low])
-    made = pairs_from_arrays(points, y)
-    np.testing.assert_array_equal(made.y, [1, 0, 0, 1, 1, 0])
-    np.testing.assert_array_equal(made.X[made.i], points[:, 0])
-    np.testing.assert_array_equal(made.X[made.j], points[:, 1])
-
-
-def test_index_pairs_equal_point_pairs():
-    rng = np.random.default_rng(0)
-    X, index, y = rng.normal(size=(5, 2)), [[0, 1], [2, 4], [3, 3]], [1, 0, 1]
-    made, weight = pairs_from_arrays(index, y, [1, 2, 0.5], X=X), [1, 2, 0.5]
-    np.testing.assert_array_equal(made.X[made.i], X[[0, 2, 3]])
-    np.testing.assert_array_equal(made.X[made.j], X[[1, 4, 3]])
-    np.testing.assert_array_equal(made.w, weight)
-
-
 def test_string_labels_are_classes():
     X, labels = tied_problem(0)
     names = np.array(["a", "b", "c"])[labels]
     assert triples(nearest_pairs(X, names)) == triples(nearest_pairs(X, labels))
-
-
-X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
-P3 = np.zeros((2, 2, 3))
-BAD_LABELS = {
-    "one class": (X4, [1, 1, 1, 1], r"labels: wanted at least 2 classes, got one"),
-    "singleton": (X4, [0, 0, 0, 1], r"labels: wanted at least 2 members a class"),
-    "NaN": ([[0, np.nan], *X4[1:]], Y4, r"X: wanted finite numbers, got NaN"),
-    "inf": ([[0, np.inf], *X4[1:]], Y4, r"X: wanted finite numbers"),
-    "mixed kinds": (X4, [0, "a", 0, "a"], r"labels: wanted one kind, got .*mixed"),
-    "missing label": (X4, [0, None, 0, 1], r"labels: wanted one kind"),
-    "NaN label": (X4, [0, np.nan, 0, 1], r"labels: wanted finite values"),
-    "object": (X4, [(1,), (2,), (1,), (2,)], r"labels: wanted"),
-    "complex": (X4, np.array([1j, 2, 1j, 2]), r"labels: wanted numbers or strings"),
-    "length": (X4, [0, 0, 1], r"labels: wanted one per row of X \(4\), got 3"),
-    "label shape": (X4, [[0], [0], [1], [1]], r"labels: wanted shape \(n,\)"),
-    "empty": (np.zeros((0, 2)), [], r"X: wanted shape"),
-    "ndim": (np.zeros(4), Y4, r"X: wanted shape \(n, d\)"),
-    "text": ([["a", "b"]] * 4, Y4, r"X: wanted numbers"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_LABELS)
-def test_bad_labelled_input_is_refused_by_name(name):
-    X, labels, message = BAD_LABELS[name]
-    with pytest.raises(ValueError, match=message):
-        nearest_pairs(X, labels, 1, 1)
-
-
-BAD_CALLS = {
-    "k too large": (lambda: nearest_pairs(X4, Y4, 2), r"k: wanted at most 1 .*got 2"),
-    "m too large": (lambda: nearest_pairs(X4, Y4, 1, 3), r"m: wanted at most 2"),
-    "k zero": (lambda: nearest_pairs(X4, Y4, 0), r"k: wanted a whole number ≥ 1"),
-    "k bool": (lambda: impostor_pairs(X4, Y4, True), r"k: wanted a whole number"),
-    "impostor k": (lambda: impostor_pairs(X4, Y4, 2), r"k: wanted at most 1"),
-    "none": (lambda: impostor_pairs(X4, Y4, 1), r"labels: wanted at least one imp"),
-    "factor": (
-        lambda: nearest_pairs(X4, Y4, 1, 1, np.eye(3)),
-        r"factor: wanted shape \(p, 2\), got \(3, 3\)",
-    ),
-    "no two": (lambda: all_pairs(X4[:2], [0, 1]), r"wanted a class of two members"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_CALLS)
-def test_impossible_constructions_are_refused_by_name(name):
-    call, message = BAD_CALLS[name]
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-BAD_PAIRS = {
-    "one label": ((P3, [1, 1]), {}, r"y: wanted pairs of both labels"),
-    "mixed": ((np.zeros((3, 2, 1)), [1, 0, -1]), {}, r"y: wanted pair labels all in"),
-    "alien": ((P3, [1, 2]), {}, r"y: wanted pair labels all in"),
-    "text": ((P3, ["same", "not"]), {}, r"y: wanted labels 0/1 or -1/\+1"),
-    "length": ((P3, [1, 0, 1]), {}, r"y: wanted shape \(2,\), got \(3,\)"),
-    "shape": ((np.zeros((2, 3, 3)), [1, 0]), {}, r"pairs: wanted shape \(N, 2, d\)"),
-    "no X": (([[0, 1], [1, 0]], [1, 0]), {}, r"pairs: wanted shape \(N, 2, d\)"),
-    "both": ((P3, [1, 0]), {"X": X4}, r"got \(2, 2, 3\) together with X"),
-    "range": (([[0, 1], [1, 4]], [1, 0]), {"X": X4}, r"pairs: wanted rows 0..3"),
-    "reals": (([[0.0, 1], [1, 2]], [1, 0]), {"X": X4}, r"pairs: wanted integers"),
-    "NaN": ((np.full((2, 2, 1), np.nan), [1, 0]), {}, r"pairs: wanted finite"),
-    "empty": ((np.zeros((0, 2, 3)), []), {}, r"pairs: wanted shape"),
-    "ragged": (([[[0], [1, 2]]], [1]), {}, r"pairs: wanted a regular array"),
-    "weight": ((P3, [1, 0], [1, -1]), {}, r"w: wanted finite weights ≥ 0"),
-    "weights": ((P3, [1, 0], [1]), {}, r"w: wanted shape \(2,\), got \(1,\)"),
-    "zero": ((P3, [1, 0], [1, 0]), {}, r"w: wanted a positive weight on a pair with"),
-    "anchor": ((P3, [1, 0]), {"anchor": [0, -1]}, r"anchor: wanted integers ≥ 0"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_PAIRS)
-def test_bad_pairs_are_refused_by_name(name):
-    arguments, options, message = BAD_PAIRS[name]
-    with pytest.raises(ValueError, match=message):
-        pairs_from_arrays(*arguments, **options)
