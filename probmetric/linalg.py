@@ -13,7 +13,9 @@ from probmetric.typing import Array
 __all__ = ["logdet_chol", "mahalanobis_sq", "psd_factor", "solve_spd"]
 
 
-def solve_spd(A: Float[Array, "d d"], B: Float[Array, "d ..."]) -> Float[Array, "d ..."]:
+def solve_spd(
+    A: Float[Array, "d d"], B: Float[Array, "d ..."]
+) -> Float[Array, "d ..."]:
     """Solve ``A X = B`` for a symmetric positive definite A by its Cholesky factor."""
     return cho_solve((jnp.linalg.cholesky(A), True), B)
 
@@ -32,7 +34,9 @@ def mahalanobis_sq(
     return jnp.sum(whitened**2, 0).reshape(delta.shape[:-1])
 
 
-def psd_factor(M: Float[Array, "d d"], *, tol: float | None = None) -> Float[Array, "d d"]:
+def psd_factor(
+    M: Float[Array, "d d"], *, tol: float | None = None
+) -> Float[Array, "d d"]:
     """Factor a positive semi-definite M as LᵀL, rows ordered by falling eigenvalue.
 
     Parameters
