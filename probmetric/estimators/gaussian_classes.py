@@ -4,7 +4,7 @@ The model is ``probmetric.models.gaussian_classes``, the closed forms
 ``probmetric.inference.gaussian_classes``; this file holds no mathematics.
 """
 
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -149,7 +149,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         self.missing = missing
         self.standardize = standardize
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "GaussianClasses":
         """Take the exact posterior of labelled points.
 
         Parameters

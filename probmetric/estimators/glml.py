@@ -5,7 +5,7 @@ The model is ``probmetric.models.gaussian_classes``, the local metrics
 """
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
@@ -137,7 +137,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         self.standardize = standardize
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "GLML":
         """Learn the class Gaussians, their metrics, and keep the training points.
 
         Parameters
@@ -163,6 +163,8 @@ class GLML(ClassifierMixin, BaseEstimator):
 
     def _check(self) -> None:
         check_choice("rule", self.rule, RULES)
+        check_choice("votes", self.votes, ("soft", "count"))
+        check_number("n_neighbors", self.n_neighbors, 1, whole=True)
         check_choice("densities", self.densities, ("posterior", "mle"))
         check_number("n_draws", self.n_draws, 0, whole=True)
         check_number("shrinkage", self.shrinkage, 0, 1)

@@ -12,6 +12,21 @@ from numpyro.distributions.util import validate_sample
 __all__ = ["ClassNormal"]
 
 
+class _PartlyReal(constraints.Constraint):
+    """Real vectors with NaN where an entry is missing."""
+
+    event_dim = 1
+
+    def __call__(self, x: Any) -> Any:
+        return ~jnp.any(jnp.isinf(x), -1)
+
+    def tree_flatten(self) -> Any:
+        return (), ((), {})
+
+
+_PARTLY_REAL = _PartlyReal()
+
+
 class ClassNormal(dist.Distribution):
     """x ~ N(loc[y], chol[y] chol[y]ᵀ) for given class codes y (n,).
 
@@ -43,7 +58,6 @@ class ClassNormal(dist.Distribution):
         "weight": constraints.nonnegative,
         "learning_rate": constraints.nonnegative,
     }
-    support: Any = constraints.real_vector
     pytree_data_fields = ("loc", "chol", "y", "weight", "learning_rate")
     pytree_aux_fields = ("missing",)
 
@@ -58,13 +72,19 @@ class ClassNormal(dist.Distribution):
         missing: bool = False,
         validate_args: bool | None = None,
     ):
-        self.loc, self.chol, self.y = loc, chol, y
+        # NumPy arrays cannot be indexed by traced class codes.
+        self.loc, self.chol, self.y = jnp.asarray(loc), jnp.asarray(chol), y
         self.weight, self.learning_rate, self.missing = weight, learning_rate, missing
         super().__init__(
             batch_shape=jnp.shape(y),
             event_shape=jnp.shape(loc)[-1:],
             validate_args=validate_args,
         )
+
+    @constraints.dependent_property(is_discrete=False, event_dim=1)  # pyright: ignore[reportArgumentType]
+    def support(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Real vectors; NaN belongs to them where it stands for a missing entry."""
+        return _PARTLY_REAL if self.missing else constraints.real_vector
 
     def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
         """Draw whole points."""

@@ -1,0 +1,95 @@
+"""GaussianClasses: scikit-learn's contract, scales, small and bad data."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from probmetric.estimators.gaussian_classes import GaussianClasses
+
+
+@parametrize_with_checks([GaussianClasses()])
+def test_it_is_a_scikit_learn_estimator(estimator, check):
+    check(estimator)
+
+
+def halves():
+    X, y = load_iris(return_X_y=True)
+    odd = np.arange(len(X)) % 2 == 1
+    return X[~odd], y[~odd], X[odd], y[odd]
+
+
+def log_loss(estimator, X, y):
+    return -np.mean(estimator.predict_log_proba(X)[np.arange(len(y)), y])
+
+
+def test_it_predicts_better_than_plug_in_qda_from_few_points():
+    X, y, X_new, y_new = halves()
+    few = np.arange(len(X)) % 5 == 0
+    ours = GaussianClasses().fit(X[few], y[few])
+    qda = QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X[few], y[few])
+    assert log_loss(ours, X_new, y_new) < log_loss(qda, X_new, y_new)
+
+
+@pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
+def test_rescaling_a_feature_changes_no_prediction(covariance):
+    X, y, X_new, _ = halves()
+    scale = np.array([1e3, 1.0, 1e-3, 7.0])
+    plain = GaussianClasses(covariance=covariance).fit(X, y)
+    scaled = GaussianClasses(covariance=covariance).fit(X * scale, y)
+    np.testing.assert_allclose(
+        scaled.predict_proba(X_new * scale), plain.predict_proba(X_new), atol=1e-9
+    )
+    np.testing.assert_allclose(scaled.means_, plain.means_ * scale, rtol=1e-9)
+    np.testing.assert_allclose(
+        scaled.covariances_, plain.covariances_ * np.outer(scale, scale), rtol=1e-7
+    )
+
+
+def test_missing_entries_are_integrated_out_on_request():
+    X, y, X_new, y_new = halves()
+    holes = X_new.copy()
+    holes[np.random.default_rng(0).random(holes.shape) < 0.3] = np.nan
+    holes[np.isnan(holes).all(1)] = X_new[np.isnan(holes).all(1)]
+    model = GaussianClasses(missing="integrate").fit(X, y)
+    assert np.mean(model.predict(holes) == y_new) > 0.85
+    none = np.full((1, 4), np.nan)
+    np.testing.assert_allclose(model.predict_proba(none)[0], model.class_prior_)
+    with pytest.raises(ValueError, match="NaN"):
+        GaussianClasses().fit(X, y).predict(holes)
+
+
+def test_fewer_points_than_features_and_a_class_of_one_are_no_problem():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(7, 20))
+    y = np.array([0, 0, 0, 1, 1, 1, 2])
+    P = GaussianClasses().fit(X, y).predict_proba(X)
+    assert np.isfinite(P).all()
+
+
+BAD = {
+    "one class": (lambda X, y: (X, 0 * y), "labels: wanted at least 2 classes"),
+    "a constant feature": (
+        lambda X, y: (np.where(np.arange(4) == 2, 1.0, X), y),
+        "columns that vary",
+    ),
+    "one point a class": (lambda X, y: (X[:60:59], y[:60:59]), "within the classes"),
+    "NaN": (lambda X, y: (np.where(X > 7, np.nan, X), y), "NaN"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_by_name(case):
+    change, message = BAD[case]
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        GaussianClasses().fit(*change(X, y))
+
+
+def test_unknown_options_are_refused():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="covariance: wanted one of"):
+        GaussianClasses(covariance="spherical").fit(X, y)
+    with pytest.raises(ValueError, match="alpha: wanted a number"):
+        GaussianClasses(alpha=0).fit(X, y)

@@ -1,0 +1,250 @@
+"""GLML beyond its matrices: bias by simulation, posterior of the metric, γ, models."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from numpyro import handlers
+from numpyro.infer.util import log_density
+
+from probmetric.data import Labelled
+from probmetric.inference import gaussian_classes as gc
+from probmetric.inference import gaussian_classes_local as local
+from probmetric.inference.gaussian_classes_gamma import choose_gamma
+from probmetric.metric._class_densities import class_log_densities
+from probmetric.models.gaussian_classes import (
+    GaussianClassesParams,
+    gaussian_classes,
+    gaussian_mixture_classes,
+    simulate,
+    to_densities,
+    to_metric,
+)
+from probmetric.models.gaussian_classes_priors import LKJPrior, NIWPrior
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def gaussians(seed=0, c=2, d=3):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(c, d, d + 1))
+    return GaussianClassesParams(
+        np.full(c, 1 / c),
+        rng.normal(size=(c, d)),
+        np.linalg.cholesky(A @ np.swapaxes(A, 1, 2) / d),
+    )
+
+
+def toy_posterior(n=40, d=3):
+    params = gaussians(d=d)
+    data = simulate(jax.random.key(0), params, Labelled(np.zeros((n, d)), None))
+    prior = NIWPrior(np.zeros(d), np.eye(d), 0.5, d + 2.0)
+    return data, gc.posterior(gc.statistics(data, 2), prior)
+
+
+def neighbour_errors(params, x, A, n, n_worlds, seed):
+    """Error at x of the nearest of n points, over worlds, by the true posterior."""
+    rng = np.random.default_rng(seed)
+    c, d = params.mean.shape
+    y = rng.integers(0, c, (n_worlds, n))
+    noise = rng.normal(size=(n_worlds, n, d))
+    X = params.mean[y] + np.einsum("wnij,wnj->wni", params.chol[y], noise)
+    delta = X - x
+    nearest = np.einsum("wni,ij,wnj->wn", delta, A, delta).argmin(1)
+    classes = to_densities(params)
+
+    def posterior(points):
+        logs = jax.vmap(lambda z: class_log_densities(classes, z))(points)
+        return np.asarray(jax.nn.softmax(logs + np.log(params.weights), 1))
+
+    rho = posterior(x[None])[0]
+    return 1 - posterior(X[np.arange(n_worlds), nearest]) @ rho
+
+
+@pytest.mark.slow
+def test_bias_at_a_point_shrinks_as_predicted_and_is_removed():
+    """Worlds 4000, n = 100 and 400: |z| < 4 of 2 predictions (false alarm < 2e-4).
+
+    The reach E r² is itself asymptotic: a tenth of the bias is allowed for it.
+    """
+    params = gaussians(seed=5)
+    x = 0.6 * params.mean[0] + 0.4 * params.mean[1] + 0.3
+    classes = to_densities(params)
+    A = np.asarray(to_metric(params, frame="identity").matrix_at(x[None])[0])
+    density = np.asarray(class_log_densities(classes, x))
+    log_p = np.log(np.mean(np.exp(density)))
+    for n in (100, 400):
+        reach = float(local.expected_squared_reach(log_p, n, 3))
+        for metric, removed in ((np.eye(3), False), (A, True)):
+            limit, slope = map(float, local.error_expansion(classes, x, metric))
+            errors = neighbour_errors(params, x, metric, n, 4000, n)
+            bias = errors.mean() - limit
+            mcse = errors.std() / np.sqrt(len(errors))
+            plain = float(local.error_expansion(classes, x, np.eye(3))[1]) * reach
+            slack = 0.25 * abs(plain)
+            assert abs(bias - slope * reach) < 4 * mcse + slack
+            if removed:
+                assert abs(slope * reach) < 1e-8
+            else:
+                assert abs(bias) > 4 * mcse  # there is something to remove
+
+
+def test_reach_of_the_nearest_point_is_that_of_a_uniform_density():
+    """In the unit disc seen from its centre, P(r² > s) = (1 - s)ⁿ: E r² = 1/(n + 1)."""
+    found = float(local.expected_squared_reach(-np.log(np.pi), 1000, 2))
+    np.testing.assert_allclose(found, 1 / 1001, rtol=2e-3)
+
+
+def test_draws_share_the_frame_and_scatter_about_the_predictive_metric():
+    data, post = toy_posterior()
+    base = local.student_metric(post)
+    draws = local.drawn_metrics(gc.draw(jax.random.key(1), post, 8), base)
+    X = np.asarray(data.X)[:4]
+    A = np.stack([metric.frame_matrix_at(X) for metric in draws])
+    np.testing.assert_array_equal(draws[3].frame, base.frame)
+    assert A.std(0).max() > 0.05
+    summary = local.log_euclidean(A)
+    np.testing.assert_allclose(np.linalg.slogdet(summary.mean)[1], 0, atol=1e-9)
+    assert (summary.spread > 0).all()
+
+
+def test_log_euclidean_of_a_matrix_and_its_inverse_is_the_identity():
+    A = np.array([[2.0, 0.5], [0.5, 0.625]])
+    pair = np.stack([A, np.linalg.inv(A)])[:, None]
+    mean, spread = local.log_euclidean(pair)
+    np.testing.assert_allclose(mean[0], np.eye(2), atol=1e-14)
+    np.testing.assert_allclose(
+        spread[0], np.sqrt(np.sum(np.log(np.linalg.eigvalsh(A)) ** 2)), rtol=1e-12
+    )
+
+
+def test_expected_bias_metric_of_sure_draws_is_regularised_alone():
+    _, post = toy_posterior()
+    sure = post._replace(
+        kappa=post.kappa * 1e12, nu=post.nu + 1e12, Psi=post.Psi * 1e12 / post.nu[0]
+    )
+    base = local.student_metric(sure)
+    draws = gc.draw(jax.random.key(2), sure, 3)
+    x = np.ones((1, 3))
+    found = local.expected_bias_metric(draws, base).frame_matrix_at(x)
+    one = replace(local.drawn_metrics(draws, base)[0], rule="regularised")
+    np.testing.assert_allclose(found, one.frame_matrix_at(x), atol=1e-4)
+
+
+def test_gamma_is_infinite_where_the_local_metric_is_nonsense():
+    """Densities of two classes that have nothing to do with the labels."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    codes = (X[:, 2] > 0).astype(int)
+    wrong = gaussians(seed=3)
+    wrong = wrong._replace(chol=wrong.chol * np.array([0.05, 1.0, 3.0])[:, None])
+    metric = to_metric(wrong, rule="zero_bias", frame="identity")
+    gamma, scores = choose_gamma([metric], X, codes, 5)
+    assert scores.shape == (7,)
+    assert gamma >= 1
+    assert scores[0] > scores[-1]
+
+
+def test_gamma_scores_are_those_of_a_direct_count():
+    rng = np.random.default_rng(1)
+    X, codes = rng.normal(size=(30, 3)), np.arange(30) % 2
+    metric = to_metric(gaussians())
+    _, scores = choose_gamma([metric], X, codes, 3, gammas=(1.0,))
+    A = np.asarray(metric.matrix_at(X))
+    F = np.asarray(metric.frame)
+    A = A * (3 / np.trace(np.linalg.solve(F.T @ F, A), axis1=1, axis2=2))[:, None, None]
+    total = 0.0
+    for i in range(30):
+        D = np.einsum("nj,jk,nk->n", X - X[i], 0.5 * A[i] + 0.5 * F.T @ F, X - X[i])
+        D[i] = np.inf
+        same = np.sum(codes[np.argsort(D)[:3]] == codes[i])
+        total += np.log((same + 14 / 29) / 4)
+    np.testing.assert_allclose(scores[1], total / 30, rtol=1e-10)
+
+
+def sites_of(model, *args, **kwargs):
+    seeded = handlers.seed(model, jax.random.key(0))
+    trace = handlers.trace(seeded).get_trace(*args, **kwargs)
+    return {name: site["value"] for name, site in trace.items()}
+
+
+LKJ = LKJPrior(np.zeros(2), np.ones(2), np.ones(2))
+NIW = NIWPrior(np.zeros(2), np.eye(2), 1.0, 4.0)
+
+
+@pytest.mark.parametrize("prior", [LKJ, NIW], ids=["LKJ", "NIW"])
+@pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
+def test_model_without_labels_simulates_points_and_classes(prior, covariance):
+    data = Labelled(np.zeros((5, 2)), None)
+    sites = sites_of(gaussian_classes, data, prior, n_classes=3, covariance=covariance)
+    assert sites["x"].shape == (5, 2)
+    assert sites["y"].shape == (5,)
+    q = 1 if covariance == "tied" else 3
+    assert sites["chol"].shape == (q, 2, 2)
+    if covariance == "diagonal":
+        assert (np.asarray(sites["chol"])[:, 1, 0] == 0).all()
+
+
+def test_model_integrates_missing_entries_out():
+    """With x₂ missing the density is the marginal normal's: a data set in 1-D."""
+    params = gaussians(d=2)
+    X = np.array([[0.3, np.nan], [np.nan, -0.4], [0.1, 0.2]])
+    data = Labelled(X, np.array([0, 1, 1]))
+    theta = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
+    options = {"n_classes": 2, "missing": True}
+    value = log_density(gaussian_classes, (data, NIW), options, theta)[0]
+    whole = data._replace(X=np.zeros((3, 2)), w=np.zeros(3))
+    base = log_density(gaussian_classes, (whole, NIW), options, theta)[0]
+    S = params.chol @ np.swapaxes(params.chol, 1, 2)
+
+    def normal(x, m, v):
+        return -0.5 * ((x - m) ** 2 / v + np.log(2 * np.pi * v))
+
+    delta = X[2] - params.mean[1]
+    joint = -0.5 * delta @ np.linalg.solve(S[1], delta) - 0.5 * np.log(
+        np.linalg.det(2 * np.pi * S[1])
+    )
+    wanted = (
+        normal(0.3, params.mean[0, 0], S[0, 0, 0])
+        + normal(-0.4, params.mean[1, 1], S[1, 1, 1])
+        + joint
+        + 3 * np.log(0.5)
+    )
+    np.testing.assert_allclose(float(value - base), wanted, rtol=1e-12)
+
+
+def test_mixture_model_of_one_component_is_the_plain_model():
+    params = gaussians(d=2)
+    data = Labelled(np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 2)
+    theta = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
+    plain = log_density(gaussian_classes, (data, NIW), {"n_classes": 2}, theta)[0]
+    theta = {
+        "weights": params.weights,
+        "mix": np.ones((2, 1)),
+        "mean": params.mean[:, None],
+        "chol": params.chol[:, None],
+    }
+    options = {"n_classes": 2, "n_components": 1}
+    mixed = log_density(gaussian_mixture_classes, (data, NIW), options, theta)[0]
+    np.testing.assert_allclose(mixed, plain, rtol=1e-12)
+
+
+def test_mixtures_refuse_data_weights():
+    data = Labelled(np.zeros((3, 2)), None, np.ones(3))
+    with pytest.raises(ValueError, match="w: wanted None"):
+        sites_of(gaussian_mixture_classes, data, NIW, n_classes=2, n_components=2)
+
+
+def test_simulate_draws_from_mixtures_within_classes():
+    params = GaussianClassesParams(
+        np.array([0.5, 0.5]),
+        np.array([[[-5.0], [5.0]], [[0.0], [0.0]]]),
+        np.full((2, 2, 1, 1), 0.1),
+        np.array([[0.5, 0.5], [1.0, 0.0]]),
+    )
+    data = simulate(jax.random.key(0), params, Labelled(np.zeros((400, 1)), None))
+    own = np.asarray(data.X)[np.asarray(data.y) == 0, 0]
+    assert np.abs(np.abs(own) - 5).max() < 1
+    # 200 fair signs: |sum| < 4.5 sd has false-alarm rate 7e-6.
+    assert abs(np.sign(own).sum()) < 4.5 * np.sqrt(len(own))
