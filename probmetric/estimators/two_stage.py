@@ -268,7 +268,8 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
 
     def score_samples(self, X: Any) -> Float[np.ndarray, "n"]:
         """Return the log density of each row, NaN entries integrated out."""
-        return np.asarray(self.metric_.log_marginal(self._rows(X)))
+        rows = self._rows(X)
+        return np.asarray(self.metric_.log_marginal(rows))
 
     def score(self, X: Any, y: Any = None) -> Any:
         """Return the mean log density of the rows; larger is better."""
@@ -276,7 +277,8 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n k"]:
         """Return P(component | x) of each row; components have no names."""
-        return np.exp(self.metric_.log_responsibilities(self._rows(X)))
+        rows = self._rows(X)
+        return np.exp(self.metric_.log_responsibilities(rows))
 
     def predict(self, X: Any) -> Int[np.ndarray, "n"]:
         """Return the likeliest component of each row."""

@@ -1,0 +1,134 @@
+"""Fits of the two-stage mixture: limits, data kinds, known components, bad starts."""
+
+import jax
+import numpy as np
+import pytest
+
+from probmetric.data import Groups, Pairs, Points
+from probmetric.inference.results import Result
+from probmetric.inference.two_stage_fit import fit, start_mixture
+from probmetric.inference.two_stage_groups import group_data
+from probmetric.inference.two_stage_prior import default_prior
+from probmetric.inference.two_stage_proportional import (
+    ProportionalParams,
+    em_step_proportional,
+)
+from probmetric.models.two_stage import TwoStageParams, simulate
+
+
+def small(seed=0, k=2, groups=30, size=3):
+    """Return grouped points of a two-stage mixture in d = 2."""
+    rng = np.random.default_rng(seed)
+    means = np.array([[0.0, 0.0], [4.0, 1.0], [-1.0, 5.0]])[:k]
+    component = rng.integers(0, k, groups)
+    group = np.repeat(np.arange(groups), size)
+    x = means[component] + rng.normal(size=(groups, 2)) * [1.0, 0.6]
+    return Groups(x[group] + 0.5 * rng.normal(size=(len(group), 2)), group)
+
+
+@pytest.mark.parametrize("covariance", ["free", "proportional"])
+def test_grouped_em_never_falls(covariance):
+    end = fit(small(3), n_components=2, covariance=covariance, tol=1e-12)
+    trace = end.trace[: int(end.n_steps)]
+    assert np.all(np.diff(trace) > -1e-12 * abs(trace[-1]))
+
+
+def test_balanced_groups_of_one_component_reach_the_closed_form(x64):
+    """K = 1, balanced: W = ΣS_i/(G(n - 1)), B = Cov(x̄) - W/n (maths 1.9)."""
+    groups = small(5, k=1, groups=200, size=4)
+    end = fit(groups, prior=None, tol=1e-15, max_steps=5000)
+    X = groups.X.reshape(200, 4, 2)
+    mean = X.mean(1)
+    e = (X - mean[:, None]).reshape(-1, 2)
+    W = e.T @ e / (200 * 3)
+    B = np.cov(mean.T, bias=True) - W / 4
+    np.testing.assert_allclose(end.params.means[0], mean.mean(0), rtol=1e-10)
+    # EM stops at a gap of 1e-15 of the objective: parameters to its square root.
+    np.testing.assert_allclose(end.params.within[0], W, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(end.params.between[0], B, rtol=1e-6, atol=1e-7)
+
+
+def test_pairs_are_groups_of_two_or_twice_one():
+    X = small().X
+    pairs = Pairs(X, np.array([0, 3, 6]), np.array([1, 4, 9]), np.array([1, 1, 0]))
+    rows = X[[0, 1, 3, 4, 6, 9]]
+    groups = Groups(rows, np.array([0, 0, 1, 1, 2, 3]))
+    ends = [fit(data, max_steps=5) for data in (pairs, groups)]
+    np.testing.assert_array_equal(ends[0].params.within, ends[1].params.within)
+
+
+def test_singletons_leave_alpha_at_its_prior_mode(x64):
+    """The likelihood is flat in α: EM moves it only along the Beta prior."""
+    data = Groups(small().X, np.arange(90))
+    prior = default_prior(data.X, 1, alpha=(3.0, 5.0))
+    start = ProportionalParams(
+        np.ones(1), np.zeros((1, 2)), np.eye(2)[None], np.array(0.6)
+    )
+    step, packed = jax.jit(em_step_proportional), group_data(data, prior=prior)
+    for _ in range(3000):
+        start, _ = step(start, packed)
+    assert float(start.alpha) == pytest.approx(2 / 6, abs=1e-3)
+
+
+def test_zero_weight_removes_a_point_and_two_doubles_it():
+    X = small().X
+    w = np.ones(90)
+    w[:30], w[30:60] = 0, 2
+    prior = default_prior(X, 2)
+    a = fit(Points(X, w), n_components=2, prior=prior, start=toy_params())
+    b = fit(
+        Points(np.concatenate([X[30:60], X[30:60], X[60:]])),
+        n_components=2,
+        prior=prior,
+        start=toy_params(),
+    )
+    np.testing.assert_allclose(a.objective, b.objective, rtol=1e-9)
+    np.testing.assert_allclose(a.params.means, b.params.means, rtol=1e-6)
+
+
+def toy_params():
+    eye = np.stack([np.eye(2)] * 2) / 2
+    return TwoStageParams(np.array([0.5, 0.5]), np.array([[0, 0], [4, 1.0]]), eye, eye)
+
+
+def test_known_components_are_kept():
+    """Named rows hold their component; the others follow."""
+    X = small(groups=40).X
+    known = np.full(len(X), -1)
+    far = X[:, 0] > 2.5
+    known[np.flatnonzero(far)[:5]] = 0
+    known[np.flatnonzero(~far)[:5]] = 1
+    end = fit(Points(X), n_components=2, known=known)
+    assert end.params.means[0, 0] > 3 > 1 > end.params.means[1, 0]
+
+
+def test_one_component_reports_convergence():
+    assert int(fit(Points(small().X)).result) == Result.CONVERGED
+
+
+def test_start_is_finite_with_fewer_points_than_features():
+    X = np.random.default_rng(0).normal(size=(6, 10))
+    start = start_mixture(X, np.ones(6), 2)
+    end = fit(Points(X), n_components=2)
+    assert np.all(np.linalg.eigvalsh(start.covariances) > 0)
+    assert np.isfinite(float(end.objective))
+
+
+def test_collapse_without_a_prior_is_reported_and_not_hidden():
+    """Four points, three components: the likelihood has no maximum."""
+    X = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0], [9.0, 1.0]])
+    end = fit(Points(X), n_components=3, prior=None, max_steps=200)
+    assert int(end.result) == Result.NONFINITE
+
+
+@pytest.mark.slow
+def test_parameters_are_recovered_from_groups(x64):
+    """3000 groups of three: within five standard errors, about d·(2/3000)^½."""
+    truth = toy_params()
+    empty = Groups(np.zeros((9000, 2)), np.repeat(np.arange(3000), 3))
+    data = simulate(jax.random.key(1), truth, empty)
+    end = fit(data, n_components=2, start=truth)
+    np.testing.assert_allclose(end.params.weights, truth.weights, atol=0.05)
+    np.testing.assert_allclose(end.params.means, truth.means, atol=0.15)
+    np.testing.assert_allclose(end.params.within, truth.within, atol=0.06)
+    np.testing.assert_allclose(end.params.between, truth.between, atol=0.12)
