@@ -27,7 +27,7 @@ $(STAMP): requirements.lock pyproject.toml tools/find_python.sh
 	@touch $@
 
 demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html
-	$(VENV)/bin/probmetric validate lca --data wine --out $(OUT) --force
+	$(VENV)/bin/probmetric validate lca --data wine --quick --out $(OUT) --force
 
 test: $(STAMP) ## run the fast tests
 	$(PY) $(PYTEST) $(ARGS)

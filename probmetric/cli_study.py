@@ -24,7 +24,7 @@ from probmetric.report import Picture, Section, Table
 __all__ = ["Study", "lca_study"]
 
 # Reported draws of NUTS a chain, splits of the neighbour table; full and quick.
-SIZES = {False: (1000, 10), True: (300, 2)}
+SIZES = {False: (1000, 10), True: (600, 5)}
 
 
 class Study(NamedTuple):
