@@ -34,9 +34,8 @@ SOLVERS = ("auto", "eigh", "lanczos", "landmark")
 class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Classical (Torgerson) scaling, with a place for new objects.
 
-    Agrees with scikit-learn's ``ClassicalMDS`` where both do the same; adds
-    ``transform``, a report on negative eigenvalues, corrections, and solvers that do
-    not need every eigenvalue or every distance.
+    Agrees with scikit-learn's ``ClassicalMDS``, and adds ``transform``, a report on
+    negative eigenvalues, corrections, and solvers that need less than all of D.
 
     Parameters
     ----------
@@ -124,10 +123,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit(self, X: Any, y: Any = None) -> "ClassicalMDS":
         """Embed objects.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, d), or (n, n) with ``metric="precomputed"``
-        y : ignored
+        X is (n, d), or (n, n) dissimilarities with ``metric="precomputed"``; y is
+        ignored.
         """
         check_choice("solver", self.solver, SOLVERS)
         if self.correction is not None:
@@ -215,16 +212,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: Any) -> Float[np.ndarray, "m k"]:
         """Place objects at their dissimilarities from those of ``fit`` (Gower).
 
-        Parameters
-        ----------
-        X : array-like of shape (m, d), or (m, n) with ``metric="precomputed"``
-            Features; or dissimilarities from the n objects of ``fit``.
-
-        Returns
-        -------
-        array of shape (m, k)
-            The objects of ``fit`` are placed where ``embedding_`` has them (with
-            landmarks: up to rounding as well).
+        X is (m, d), or (m, n) dissimilarities with ``metric="precomputed"``; returns
+        (m, k). The objects of ``fit`` are placed where ``embedding_`` has them.
         """
         check_is_fitted(self)
         rows = self._validated(X, reset=False)
@@ -249,11 +238,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def get_metric(self) -> Mahalanobis:
         """Return the metric on features, where the embedding is linear in them.
 
-        Raises
-        ------
-        ValueError
-            Where it is not (``components_`` is then absent): use ``transform`` and
-            Euclid's distance instead.
+        A ValueError where it is not (``components_`` is then absent).
         """
         check_is_fitted(self)
         if not hasattr(self, "components_"):
