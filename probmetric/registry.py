@@ -10,6 +10,8 @@ from typing import Any
 
 from probmetric.data import Distances, Groups, Labelled, Pairs
 from probmetric.inference import (
+    dca_gm_checks,
+    dca_gm_problems,
     eig_dml,
     eig_dml_checks,
     gaussian_classes_checks,
@@ -27,6 +29,7 @@ from probmetric.inference import (
 )
 from probmetric.inference.checks import Check, Problem
 from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
+from probmetric.models import dca_gm as dca_gm_model
 from probmetric.models import gaussian_classes as gaussian_model
 from probmetric.models import lca as lca_model
 from probmetric.models import two_stage as two_stage_model
@@ -131,6 +134,21 @@ MODELS: dict[str, ModelSpec] = {
         checks=two_stage_checks.CHECKS,
         from_labels=two_stage_problems.from_labels,
         summary="common source under a normal mixture: a similarity with P(same)",
+    ),
+    "dca_gm": ModelSpec(
+        name="dca_gm",
+        data_kind=Labelled,
+        params=dca_gm_model.DCAGMParams,
+        model=dca_gm_model.dca_gm,
+        simulate=dca_gm_model.simulate,
+        fit=dca_gm_problems.fit_problem,
+        to_metric=dca_gm_model.to_metric,
+        metric_kind=Mahalanobis,
+        toy=dca_gm_problems.toy,
+        invariants=dca_gm_problems.invariants,
+        checks=dca_gm_checks.CHECKS,
+        from_labels=dca_gm_problems.from_labels,
+        summary="class mixtures in a projection: their average Fisher metric",
     ),
     "lda": ModelSpec(
         name="lda",

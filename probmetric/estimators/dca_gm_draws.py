@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data import Labelled
 from probmetric.estimators._validation import check_choice
 from probmetric.inference.dca_gm import Conditioned
-from probmetric.inference.dca_gm_posterior import TARGET, metrics, prepare
+from probmetric.inference.dca_gm_posterior import TARGET, TARGET_A, metrics, prepare
 from probmetric.inference.results import Fit
 from probmetric.inference.sampling import sample
 from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior
@@ -35,6 +35,7 @@ class DCAGMDrawsMixin:
         method: str = "nuts",
         *,
         queries: Any = None,
+        mixtures: str | None = None,
         seed: int = 0,
         n_chains: int = 4,
         n_draws: int = 1000,
@@ -49,6 +50,9 @@ class DCAGMDrawsMixin:
         method : {"nuts", "laplace", "svi"}, default="nuts"
         queries : array-like of shape (m, d), optional
             Points at which to report p(c|x). Default: the training points.
+        mixtures : {"sampled", "fixed"}, optional
+            Whether θ is sampled with A or held at its mode. Default: fixed for
+            "laplace", which is far off otherwise; sampled for the others.
         seed, n_chains, n_draws, n_warmup, sampler, progress
             As in ``probmetric.sample``.
 
@@ -60,18 +64,25 @@ class DCAGMDrawsMixin:
         """
         check_choice("method", method, ("nuts", "laplace", "svi"))
         check_is_fitted(self)
-        at = None if queries is None else self._standardized(queries)
+        if mixtures is None:
+            mixtures = "fixed" if method == "laplace" else "sampled"
+        check_choice("mixtures", mixtures, ("sampled", "fixed"))
+        fixed = mixtures == "fixed"
+        if queries is None:
+            at = self._data.X[np.asarray(self._data.w) > 0]
+        else:
+            at = self._standardized(queries)
         given = Conditioned(self._data, self.prior_, self.learning_rate)
         with jax.enable_x64(True):
             start, data = prepare(
                 self.fit_.params, given, queries=at, scale=self.scale_
             )
             return sample(
-                TARGET,
+                TARGET_A if fixed else TARGET,
                 data,
                 method=method,  # pyright: ignore
                 seed=seed,
-                start=start,
+                start=start.A if fixed else start,
                 n_chains=n_chains,
                 n_draws=n_draws,
                 n_warmup=n_warmup,

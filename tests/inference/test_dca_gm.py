@@ -1,14 +1,12 @@
-"""DCA-GM's derivation: gradient, gauges, EM, start, hybrid and joint fit."""
+"""DCA-GM's derivation: the gradient, the gauges and the EM step."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris, load_wine
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.datasets import load_iris
 
 from probmetric.data import Labelled
-from probmetric.inference.dca_gm import Conditioned, default_prior, fit, log_joint
 from probmetric.inference.dca_gm_em import (
     EMData,
     EMPrior,
@@ -16,7 +14,6 @@ from probmetric.inference.dca_gm_em import (
     own_shares,
     source_centres,
 )
-from probmetric.inference.dca_gm_hybrid import Penalty, fit_hybrid
 from probmetric.inference.dca_gm_likelihood import (
     apply_gauge,
     class_log_probability,
@@ -27,10 +24,9 @@ from probmetric.inference.dca_gm_likelihood import (
     tilt,
     with_fisher,
 )
-from probmetric.inference.dca_gm_start import em_prior, lda_rca, start
-from probmetric.inference.results import Result
+from probmetric.inference.dca_gm_start import em_prior, start
 from probmetric.metric._class_distribution import pooled_covariance
-from probmetric.models.dca_gm import DCAGMParams, log_weight, unconstrain
+from probmetric.models.dca_gm import DCAGMParams, log_weight
 
 EPS = np.finfo(float).eps
 
@@ -54,12 +50,6 @@ def params(case):
 @pytest.fixture
 def data(case):
     return Labelled(np.array(case["X"]), np.array(case["labels"]))
-
-
-@pytest.fixture(scope="module")
-def wine():
-    X, y = load_wine(return_X_y=True)
-    return Labelled((X - X.mean(0)) / X.std(0), y)
 
 
 @pytest.fixture(scope="module")
@@ -213,92 +203,6 @@ def test_an_empty_component_keeps_its_centre_and_a_finite_weight(data, params, x
     np.testing.assert_allclose(mu_prime[0, 1] @ params.A.T, far[0, 1], rtol=1e-12)
 
 
-def test_the_em_step_can_lower_the_conditional_likelihood(wine, x64):
-    # Erratum 4: the hybrid is no ascent on the paper's objective.
-    found = fit(wine, solver="hybrid", max_steps=5)
-    data, params = device(wine), device(found.params)
-    em = EMData(data.X @ params.A.T, data.y, jnp.ones(len(data.X)), EMPrior())
-    after, _ = em_step(params, em)
-    before = conditional_log_likelihood(params, data)
-    assert conditional_log_likelihood(after, data) < before - 1e-3
-
-
-def test_the_start_spans_scikit_learns_lda(iris):
-    found = lda_rca(iris, 2, ridge=1e-12)
-    lda = LinearDiscriminantAnalysis(solver="eigen").fit(iris.X, iris.y)
-    wanted = lda.scalings_[:, :2]
-    cosines = np.linalg.svd(np.linalg.qr(found.T)[0].T @ np.linalg.qr(wanted)[0])[1]
-    np.testing.assert_allclose(cosines, 1, atol=1e-9)
-
-
-def test_the_start_whitens_the_classes(iris):
-    A = lda_rca(iris, 2, ridge=0.0)
-    residual = (
-        iris.X - np.stack([iris.X[iris.y == c].mean(0) for c in range(3)])[iris.y]
-    )
-    Y = residual @ A.T
-    np.testing.assert_allclose(Y.T @ Y / len(Y), np.eye(2), atol=1e-10)
-
-
-def test_the_start_is_completed_beyond_the_rank_of_lda(wine):
-    two = Labelled(wine.X[:130], wine.y[:130])
-    A = lda_rca(two, 4, ridge=0.0)
-    means = np.stack([two.X[two.y == c].mean(0) for c in range(2)])
-    residual = two.X - means[two.y]
-    within = residual.T @ residual / len(two.X)
-    np.testing.assert_allclose(A @ within @ A.T, np.eye(4), atol=1e-10)
-    # Nothing of the class means is left for the completed rows.
-    np.testing.assert_allclose(A[1:] @ (means[1] - means[0]), 0, atol=1e-10)
-    assert abs(A[0] @ (means[1] - means[0])) > 1
-
-
-def test_a_class_with_few_distinct_points_has_as_many_components(iris):
-    X, y = iris.X.copy(), iris.y
-    X[y == 0] = X[0]
-    X[np.flatnonzero(y == 0)[0]] = X[1] + 0.5
-    params = start(Labelled(X, y), 2, n_gaussians=3)
-    assert np.isfinite(params.log_beta).sum(1).tolist() == [2, 3, 3]
-
-
-def test_the_joint_fit_ends_where_the_gradient_vanishes(iris, x64):
-    found = fit(iris, n_gaussians=[1, 2, 3])
-    assert found.result == Result.CONVERGED
-    begin = device(start(iris, 2, n_gaussians=[1, 2, 3]))
-    given = Conditioned(device(iris), default_prior(begin, device(iris)))
-    sites = unconstrain(device(found.params._replace(fisher=None)))
-    gradient = jax.grad(log_joint)(sites, given)
-    largest = max(float(jnp.max(jnp.abs(g))) for g in gradient)
-    at_start = jax.grad(log_joint)(unconstrain(begin), given)
-    # tol = 1e-5 of the objective at the start, in whitened coordinates; the features'
-    # correlations make up to a factor of 20 of it here.
-    assert largest < 2e-4 * abs(float(log_joint(unconstrain(begin), given)))
-    assert largest < 1e-3 * max(float(jnp.max(jnp.abs(g))) for g in at_start)
-    np.testing.assert_allclose(log_joint(sites, given), found.objective, rtol=1e-12)
-    assert found.objective > log_joint(unconstrain(begin), given) + 1
-
-
-def test_the_hybrid_returns_its_best_iterate_in_a_fixed_gauge(wine):
-    found = fit(wine, solver="hybrid", max_steps=12)
-    assert found.objective == np.nanmax(found.trace)
-    assert found.n_steps == 12
-    pooled = pooled_covariance(
-        jnp.asarray(log_weight(found.params)), jnp.asarray(found.params.chol)
-    )
-    # In float32 outside an x64 scope.
-    np.testing.assert_allclose(pooled, np.eye(2), atol=1e-5)
-
-
-def test_the_hybrids_objective_is_the_likelihood_less_the_penalty(iris, x64):
-    params = device(start(iris, 2))
-    penalty = Penalty(jnp.zeros_like(params.A), 0.4)
-    for tied in (False, True):
-        found = fit_hybrid(params, device(iris), penalty, EMPrior(), tied=tied)
-        value = conditional_log_likelihood(found.params, device(iris))
-        value -= 0.2 * jnp.sum(found.params.A**2)
-        np.testing.assert_allclose(found.objective, value, rtol=1e-10)
-        assert found.objective > found.trace[0]
-
-
 def test_without_a_gauge_the_norm_penalty_has_no_optimum(params, data, x64):
     # Erratum 3: shrinking (A, mu, Sigma) together keeps L and lowers the penalty.
     params, data = device(params), device(data)
@@ -309,61 +213,3 @@ def test_without_a_gauge_the_norm_penalty_has_no_optimum(params, data, x64):
         rtol=1e-10,
     )
     assert jnp.sum(shrunk.A**2) < 1e-5 * jnp.sum(params.A**2)
-
-
-def test_data_weights_stand_for_repeated_points(iris, x64):
-    rows = np.arange(0, 150, 3)
-    twice = np.concatenate([rows, rows[:20]])
-    w = np.ones(len(rows))
-    w[:20] = 2
-    weighted = device(Labelled(iris.X[rows], iris.y[rows], w))
-    repeated = device(Labelled(iris.X[twice], iris.y[twice]))
-    params, prior = start(weighted, 2, n_em=0), EMPrior()
-    ends = []
-    for data in (weighted, repeated):
-        ones = jnp.ones(len(data.X)) if data.w is None else data.w
-        em = EMData(data.X @ params.A.T, data.y, ones, prior)
-        moved, value = em_step(params, em)
-        ends.append((moved, value, gradient_A(moved, data)))
-    for one, other in zip(*map(jax.tree.leaves, ends), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(
-        lda_rca(weighted, 2), lda_rca(repeated, 2), rtol=1e-9, atol=1e-12
-    )
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"y": None}, "wanted labels"),
-        ({"y": np.zeros(150, int)}, "at least 2 classes"),
-        ({"y": np.repeat([0, 2], 75)}, "codes 0..C-1"),
-        ({"X": np.full((150, 4), np.nan)}, "finite values"),
-        ({"w": -np.ones(150)}, "finite weights"),
-        ({"w": np.repeat([1.0, 0.0], [100, 50])}, "positive total weight"),
-    ],
-)
-def test_bad_data_are_refused_by_name(iris, change, message):
-    with pytest.raises(ValueError, match=message):
-        fit(iris._replace(**change))
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"n_latent": 5}, "n_latent: wanted between 1 and the 4 features, got 5"),
-        ({"n_latent": 0}, "n_latent"),
-        ({"n_gaussians": 0}, "n_gaussians"),
-        ({"n_gaussians": [1, 2]}, "n_gaussians"),
-        ({"solver": "newton"}, "solver"),
-        ({"covariance": "full"}, "covariance"),
-    ],
-)
-def test_bad_options_are_refused_by_name(iris, options, message):
-    with pytest.raises(ValueError, match=message):
-        fit(iris, **options)
-
-
-def test_constant_features_alone_are_refused():
-    with pytest.raises(ValueError, match="feature that varies"):
-        fit(Labelled(np.ones((6, 2)), np.array([0, 1] * 3)))

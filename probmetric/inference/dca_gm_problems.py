@@ -1,0 +1,100 @@
+"""Problems to check DCA-GM on: simulated, or made from a labelled data set."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from probmetric.data import Labelled
+from probmetric.inference.checks import Problem
+from probmetric.inference.dca_gm import default_prior, fit
+from probmetric.inference.dca_gm_start import start
+from probmetric.inference.results import Fit
+from probmetric.models.dca_gm import DCAGMParams, simulate
+from probmetric.precision import to_numpy
+
+__all__ = ["fit_problem", "from_labels", "invariants", "split", "toy"]
+
+
+def toy(seed: int) -> Problem:
+    """Simulate 120 points in d = 3 whose class follows from p = 2, and fit them.
+
+    Labels are drawn by the model itself, one Gaussian a class: the model is true, the
+    posterior has one mode up to symmetries, and k-means has nothing to choose.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(120, 3))
+    truth = DCAGMParams(
+        A=np.array([[1.0, 0.6, 0.0], [0.0, -0.5, 0.8]]),
+        log_alpha=np.log([0.4, 0.3, 0.3]),
+        log_beta=np.zeros((3, 1)),
+        mu=np.array([[[-1.2, 0.0]], [[0.8, 1.0]], [[0.8, -1.0]]]),
+        chol=0.7 * np.broadcast_to(np.eye(2), (3, 1, 2, 2)),
+    )
+    with jax.enable_x64(True):
+        given = Labelled(jnp.asarray(X), None)
+        drawn = simulate(jax.random.key(seed), jax.tree.map(jnp.asarray, truth), given)
+    return _fitted(f"simulated, seed {seed}", Labelled(X, np.asarray(drawn.y)), 1)
+
+
+def from_labels(X: np.ndarray, y: np.ndarray, *, name: str = "data") -> Problem:
+    """Fit p = 2 (1 for one feature), three Gaussians a class, to standardised data."""
+    X = np.asarray(X, float)
+    scale = X.std(0)
+    X = (X - X.mean(0)) / np.where(scale > 0, scale, 1.0)
+    return _fitted(
+        name, Labelled(X, np.unique(np.asarray(y), return_inverse=True)[1]), 3
+    )
+
+
+def split(problem: Problem) -> tuple[DCAGMParams, Labelled, Any]:
+    """Return parameters with every component in two, weighted data, and a prior."""
+    params, data, prior = jax.tree.map(
+        jnp.asarray, (problem.params, problem.data, problem.prior)
+    )
+    shift = 0.6 * jnp.asarray([1.0, -0.5])[: params.A.shape[0]]
+    mu = jnp.concatenate([params.mu + shift, params.mu - 0.4 * shift], 1)
+    both = [params.log_beta + jnp.log(0.3), params.log_beta + jnp.log(0.7)]
+    chol = params.chol
+    if chol.shape[1] > 1:
+        chol = jnp.concatenate([chol, chol], 1)
+    w = 0.5 + jnp.arange(len(data.X)) % 3
+    split = params._replace(
+        mu=mu, log_beta=jnp.concatenate(both, 1), chol=chol, fisher=None
+    )
+    present = jnp.concatenate([prior.present] * 2, 1)
+    return split, data._replace(w=w), prior._replace(present=present)
+
+
+def fit_problem(problem: Problem) -> Fit:
+    """Fit a problem by the default solver, from its own start."""
+    data: Labelled = problem.data  # pyright: ignore[reportAssignmentType]
+    return fit(data, problem.prior, tol=1e-8, max_steps=2000)
+
+
+def _fitted(name: str, data: Labelled, n_gaussians: int) -> Problem:
+    with jax.enable_x64(True):
+        begin = start(data, min(2, data.X.shape[1]), n_gaussians=n_gaussians)
+        prior = to_numpy(default_prior(begin, data))
+        problem = Problem(name, None, data, prior)
+        return problem._replace(params=to_numpy(fit_problem(problem).params))
+
+
+def _permute(problem: Problem) -> Problem:
+    data: Labelled = problem.data  # pyright: ignore[reportAssignmentType]
+    order = np.random.default_rng(1).permutation(len(data.X))
+    y = np.asarray(data.y)[order]
+    return problem._replace(data=Labelled(data.X[order], y))
+
+
+def _relabel(problem: Problem) -> Problem:
+    data: Labelled = problem.data  # pyright: ignore[reportAssignmentType]
+    y = np.asarray(data.y)
+    present = problem.prior.present[::-1]
+    prior = problem.prior._replace(present=present)
+    return problem._replace(data=data._replace(y=y.max() - y), prior=prior)
+
+
+invariants = {"order of the points": _permute, "names of the classes": _relabel}
+"""Changes of a problem that must leave the learned metric as it was."""

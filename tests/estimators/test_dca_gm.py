@@ -1,0 +1,143 @@
+"""DCAGM, the estimator: scikit-learn's contract, metrics in input units, refusals."""
+
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import probmetric as pm
+from probmetric import DCAGM
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def fitted(iris):
+    return DCAGM().fit(*iris)
+
+
+@parametrize_with_checks([DCAGM(n_gaussians=1)])
+def test_it_keeps_scikit_learns_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check(estimator)
+
+
+def test_it_classifies_and_maps_iris(iris, fitted):
+    X, y = iris
+    assert fitted.score(X, y) > 0.95
+    p = fitted.predict_proba(X)
+    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-12)
+    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[p.argmax(1)])
+    assert fitted.transform(X).shape == (150, 2)
+
+
+def test_the_scale_of_a_column_changes_nothing(iris, fitted):
+    X, y = iris
+    stretch = np.array([1.0, 1e3, 1.0, 1e-3])
+    other = DCAGM().fit(X * stretch + [0, 5, 0, 0], y)
+    # The same standardised problem up to rounding, and the same steps on it.
+    np.testing.assert_allclose(
+        other.components_ * stretch, fitted.components_, rtol=1e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", ["average_fisher", "subspace"])
+def test_metrics_drive_scikit_learns_neighbours(iris, fitted, kind):
+    X, y = iris
+    metric = fitted.get_metric(kind=kind)
+    Z = metric.transform(X)
+    ours = pm.KNeighborsClassifier(metric, 3, votes="count").fit(X[::2], y[::2])
+    theirs = KNeighborsClassifier(3).fit(Z[::2], y[::2])
+    np.testing.assert_array_equal(ours.predict(X[1::2]), theirs.predict(Z[1::2]))
+
+
+def test_metrics_in_input_units_see_the_classifiers_probabilities(iris, fitted):
+    X, _ = iris
+    metric = fitted.get_metric(kind="hellinger")
+    expected = fitted.predict_log_proba(X)
+    np.testing.assert_allclose(metric.log_probability(X), expected, atol=1e-9)
+
+
+def test_the_average_fisher_metric_is_the_mean_of_the_local_ones(iris, fitted):
+    X, _ = iris
+    local = fitted.get_metric(kind="local_fisher").matrix_at(X).mean(0)
+    np.testing.assert_allclose(fitted.get_mahalanobis_matrix(), local, rtol=1e-8)
+
+
+def test_nca_inside_the_subspace_stays_in_it(iris, fitted):
+    L = fitted.get_metric(kind="nca").factor
+    rows = np.vstack([L, fitted.components_])
+    assert np.linalg.matrix_rank(rows, tol=1e-8 * np.linalg.norm(rows)) == 2
+
+
+def test_the_metric_survives_pickling(iris, fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.transform(iris[0]), fitted.transform(iris[0]))
+
+
+def test_laplace_draws_become_a_posterior_over_metrics(iris, fitted):
+    X, _ = iris
+    draws = fitted.sample("laplace", queries=X[::50], n_chains=1, n_draws=200)
+    posterior = draws["posterior"]
+    assert posterior["J"].shape == (1, 200, 4, 4)
+    np.testing.assert_allclose(posterior["class_probability"].sum(-1), 1, rtol=1e-10)
+    metric = fitted.posterior_metric(draws, "intervals", n_metrics=50)
+    found = metric.interval(X[0], X[60], prob=0.9)
+    assert 0 < found.lower < found.upper
+
+
+@pytest.mark.parametrize("solver", ["hybrid", "hybrid_tied"])
+def test_the_papers_hybrid_is_an_option(iris, solver):
+    X, y = iris
+    assert DCAGM(solver=solver, n_gaussians=[1, 2, 2]).fit(X, y).score(X, y) > 0.95
+
+
+def test_a_class_no_larger_than_its_mixture_is_fitted(iris):
+    X, y = iris
+    rows = np.r_[0:2, 50:150]
+    learner = DCAGM(n_gaussians=3).fit(X[rows], y[rows])
+    assert np.isfinite(learner.params_.log_beta).sum(1).tolist() == [2, 3, 3]
+    assert np.all(np.isfinite(learner.components_))
+
+
+def test_a_fit_that_stops_early_says_so(iris):
+    with pytest.warns(ConvergenceWarning, match=re.escape("raise max_iter")):
+        DCAGM(max_iter=2).fit(*iris)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"n_components": 5}, "n_components: wanted a whole number in [1, 4], got 5"),
+        ({"covariance": "full"}, "covariance: wanted one of 'class', 'component'"),
+        ({"solver": "newton"}, "solver: wanted one of"),
+        ({"metric": "local_fisher"}, "metric: wanted one of 'average_fisher'"),
+        ({"regularization": 0}, "regularization: wanted a number in (0, "),
+        ({"n_gaussians": 0}, "n_gaussians: wanted a whole number of at least 1"),
+    ],
+)
+def test_bad_options_are_refused_by_name(iris, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        DCAGM(**options).fit(*iris)
+
+
+def test_bad_data_are_refused_by_name(iris, fitted):
+    X, y = iris
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        DCAGM().fit(X, np.zeros(150))
+    with pytest.raises(ValueError, match="columns that vary"):
+        DCAGM().fit(np.hstack([X, np.ones((150, 1))]), y)
+    with pytest.raises(ValueError, match="kind: wanted one of"):
+        fitted.get_metric(kind="cosine")
+    with pytest.raises(ValueError, match="at least 2 members a class"):
+        DCAGM().fit(X[:101], y[:101])
