@@ -140,7 +140,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         self,
         *,
         covariance: str = "full",
-        alpha: float = 1.0,
+        alpha: float | int = 1.0,
         missing: str = "error",
         standardize: bool = True,
     ):
