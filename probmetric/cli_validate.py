@@ -224,7 +224,8 @@ def _check_section(found: Validation) -> Section:
     pictures: list[Picture] = []
     for judgement in found.judgements:
         table = judgement.table
-        compared = bool(np.isfinite(table["detectable"].to_numpy()).any())
+        # Only compare's own tables state the limits that z was judged by.
+        compared = {"z_crit", "tol", "alpha"} <= table.attrs.keys()
         if compared and table.attrs["kind"] == "exact" and not table.attrs["control"]:
             figure = agreement(
                 table, title=f"{table.attrs['check']} ({judgement.problem})"

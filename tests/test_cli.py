@@ -1,7 +1,5 @@
 """The command line: exit codes, sentences instead of tracebacks, whole files."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,9 +16,8 @@ from typer.testing import CliRunner
 import probmetric
 from probmetric import cli_validate, validation
 from probmetric.cli import app
-from probmetric.cli_files import claim, replacing
 from probmetric.cli_study import Study
-from probmetric.inference.checks import Check
+from probmetric.inference.checks import Check, Ranks, uniform
 from probmetric.inference.sampling import SamplingWarning
 from probmetric.report import Section
 
@@ -34,6 +31,11 @@ def sampled(seed):
     rng = np.random.default_rng(seed)
     draws = {"a": (("chain", "draw", "i"), rng.normal(size=(4, 3000, 3)))}
     return xr.Dataset(draws)
+
+
+def uniform_ranks(power):
+    u = np.random.default_rng(3).random(400)
+    return Ranks({"b": (100 * u**power).astype(int)}, 99)
 
 
 def fake_checks(shift=0.0, bound=1.0):
@@ -59,6 +61,14 @@ def fake_checks(shift=0.0, bound=1.0):
             lambda problem: sampled(1),
             lambda problem: sampled(2),
             bound=bound,
+        ),
+        Check(
+            "ranks are uniform",
+            "exact",
+            uniform,
+            lambda problem: uniform_ranks(1.0),
+            controls={"bent": lambda problem: uniform_ranks(2.0)},
+            layer="sbc",
         ),
     ]
 
@@ -107,14 +117,14 @@ def test_all_agreeing_exits_with_0_and_names_both_counts(quick_checks):
     done = run("validate", "lca")
     assert done.exit_code == 0
     last = done.output.strip().splitlines()[-1]
-    assert "2 of 2 exact claims agree; 1 of 1 approximations" in last
+    assert "3 of 3 exact claims agree; 1 of 1 approximations" in last
 
 
 def test_a_disagreement_exits_with_1(quick_checks):
     quick_checks(shift=1e-3)
     done = run("validate", "lca")
     assert done.exit_code == 1
-    assert "1 of 2 exact claims agree" in done.output
+    assert "2 of 3 exact claims agree" in done.output
 
 
 def test_an_approximation_outside_its_bound_exits_with_1(quick_checks):
@@ -126,7 +136,7 @@ def test_wrong_formulas_exit_with_1_and_are_named(quick_checks):
     done = run("validate", "lca", "--break")
     assert done.exit_code == 1
     assert "wrong on purpose: three" in done.output
-    assert "2 of 2 wrong claims rejected" in done.output
+    assert "3 of 3 wrong claims rejected" in done.output
 
 
 def test_the_three_files_are_written_and_can_be_read(quick_checks, tmp_path):
@@ -142,7 +152,7 @@ def test_the_three_files_are_written_and_can_be_read(quick_checks, tmp_path):
     tree.close()
     page = files["report.html"].read_text()
     assert "Fake section" in page
-    assert "2 of 2 exact claims agree" in page
+    assert "3 of 3 exact claims agree" in page
     last = done.output.strip().splitlines()[-1]
     assert "report.html" in last
     assert "agree" in last
@@ -204,44 +214,6 @@ def test_bad_arguments_exit_with_2(arguments, wanted):
     assert "Traceback" not in done.output
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text("old")
-
-    def write_half():
-        with replacing(path) as part:
-            part.write_text("new, but only half")
-            raise RuntimeError("half")
-
-    with pytest.raises(RuntimeError, match="half"):
-        write_half()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_an_interrupted_write_leaves_a_readable_file(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("a\n1\n")
-    code = (
-        "import sys, time; from pathlib import Path\n"
-        "from probmetric.cli_files import replacing\n"
-        f"with replacing(Path({str(path)!r})) as part:\n"
-        "    part.write_text('a\\n1'); print('begun', flush=True); time.sleep(60)"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    with process:
-        assert process.stdout.readline() == "begun\n"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) != 0
-    assert pd.read_csv(path)["a"].tolist() == [1]
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_an_interrupt_exits_with_130(monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
@@ -265,13 +237,6 @@ def test_a_warning_is_a_note_for_readers(quick_checks, monkeypatch):
     assert done.exit_code == 0
     assert "note: R-hat above 1.01 for b" in done.output
     assert ".py" not in done.output
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission_is_refused(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(ValueError, match="wanted a folder to write to"):
-        claim(tmp_path, ("a",), force=False)
 
 
 @pytest.mark.slow
