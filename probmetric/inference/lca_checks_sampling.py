@@ -74,7 +74,7 @@ def latent_reference(problem: Problem) -> xr.Dataset:
             start=origin,
             seed=1,
             n_draws=2500,
-            target_accept=0.95,
+            target_accept=0.98,
             progress=False,
         )
     u = draws.values["z"] - draws.values["z_prime"]

@@ -4,31 +4,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density
 
 from probmetric.data import Pairs
 from probmetric.inference import lca as inference
-from probmetric.inference.em import run_em
 from probmetric.inference.lca_em import (
     best_log_kappa2,
-    full_step,
     m_step,
     moments,
-    reduced_step,
     spectrum,
 )
-from probmetric.inference.lca_likelihood import log_joint, log_likelihood, to_params
+from probmetric.inference.lca_likelihood import log_likelihood
 from probmetric.inference.lca_posterior import odds, pair_posterior
-from probmetric.inference.lca_statistics import Statistics, merge, prepare
+from probmetric.inference.lca_statistics import Statistics, prepare
 from probmetric.inference.results import Result
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
     coincidence_exponent,
     log1mexp,
-    simulate,
 )
-from tests.oracles import lca_em_step, lca_log_likelihood
+from tests.inference.lca_problem import flat_prior
+from tests.oracles import lca_em_step
 
 pytestmark = pytest.mark.usefixtures("x64")
 RTOL = 1e-10  # the golden vectors' own accuracy is 1e-11
@@ -43,10 +39,6 @@ def data(request):
     pairs = Pairs(X, i, i + 6, np.array(case["y"]), np.array(case["weights"]), i)
     params = LCAParams(np.array(case["W"]), np.log(np.array(case["sigma2"])))
     return case, pairs, params
-
-
-def flat_prior(W):
-    return LCAPrior(np.zeros_like(W), lam=0.0, log_sigma2_scale=np.inf)
 
 
 def test_pair_probabilities_match_quadrature(golden):
@@ -253,219 +245,3 @@ def test_kappa_line_search_matches_golden(golden):
         np.array(case["D"]), stats, np.zeros(1), case["p"], case["sigma2"]
     )
     np.testing.assert_allclose(np.exp(tau[0]), case["argmax_kappa2"], rtol=1e-10)
-
-
-@pytest.fixture(scope="module")
-def problem():
-    """A simulated problem: 80 points, 240 pairs, p = d = 3, true W and σ²."""
-    rng = np.random.default_rng(5)
-    X = rng.normal(size=(80, 3)) + 2.0
-    i, j = rng.integers(0, 80, (2, 240))
-    truth = LCAParams(
-        np.array([[1.0, 0.2, 0.0], [0.0, 0.8, -0.3], [0.2, 0.0, 0.4]]), np.array(-1.5)
-    )
-    with jax.enable_x64(True):
-        pairs = simulate(jax.random.key(3), truth, Pairs(X, i, j, None))
-        pairs = pairs._replace(w=rng.uniform(0.5, 1.5, 240), y=np.asarray(pairs.y))
-    prior = LCAPrior(0.6 * np.eye(3), c=0.6, lam=4.0)
-    return pairs, prior, truth
-
-
-def model_value_and_grad(pairs, prior, learning_rate, params, **kwargs):
-    """Value and gradient of the NumPyro model's own log density."""
-    from probmetric.models.lca import lca
-
-    kwargs = {"learning_rate": learning_rate, **kwargs}
-
-    def density(sites):
-        return log_density(lca, (pairs, prior), kwargs, sites)[0]
-
-    sites = {"W": jnp.asarray(params.W)}
-    if jnp.ndim(params.kappa2) == 0:
-        sites["log_sigma2"] = jnp.asarray(params.log_sigma2)
-    return jax.value_and_grad(density)(sites)
-
-
-@pytest.mark.parametrize("by_points", [False, True])
-def test_pooled_log_joint_equals_the_numpyro_density(problem, by_points):
-    pairs, prior, truth = problem
-    stats = prepare(pairs, by_points=by_points)
-    want, want_grad = model_value_and_grad(pairs, prior, 0.4, truth)
-    got, grad = jax.value_and_grad(log_joint)(
-        truth._replace(kappa2=jnp.asarray(1.0), log_sigma2=jnp.asarray(-1.5)),
-        stats,
-        prior,
-        0.4,
-    )
-    np.testing.assert_allclose(got, want, rtol=1e-13)
-    np.testing.assert_allclose(grad.W, want_grad["W"], rtol=1e-11, atol=1e-12)
-    np.testing.assert_allclose(grad.log_sigma2, want_grad["log_sigma2"], rtol=1e-11)
-
-
-def test_dropping_the_pooled_pairs_is_caught(problem):
-    # Negative control of the test above.
-    pairs, prior, truth = problem
-    stats = prepare(pairs)._replace(n_same=jnp.asarray(0.0))
-    want, _ = model_value_and_grad(pairs, prior, 0.4, truth)
-    assert abs(log_joint(truth, stats, prior, 0.4) - want) > 1.0
-
-
-def test_log_joint_per_anchor_equals_the_numpyro_density(problem):
-    pairs, prior, truth = problem
-    pairs = pairs._replace(anchor=np.arange(240) % 7)
-    kappa2 = jnp.linspace(0.5, 2.0, 7)
-    params = LCAParams(jnp.asarray(truth.W), jnp.log(jnp.asarray(0.5)), kappa2)
-    want, _ = model_value_and_grad(pairs, prior, 1.0, params, kappa2=kappa2)
-    got = log_joint(params, prepare(pairs, per_anchor=True), prior)
-    np.testing.assert_allclose(got, want, rtol=1e-13)
-
-
-@pytest.mark.parametrize("solver", ["lbfgs", "squarem", "em", "full_em"])
-@pytest.mark.parametrize("learning_rate", [1.0, 0.3])
-def test_fixed_points_are_modes_of_the_numpyro_density(problem, solver, learning_rate):
-    pairs, prior, _ = problem
-    found = inference.fit(
-        pairs,
-        prior,
-        solver=solver,
-        learning_rate=learning_rate,
-        max_steps=100_000,
-        tol={"lbfgs": 1e-9, "full_em": 1e-11}.get(solver, 1e-14),
-    )
-    assert found.result == Result.CONVERGED
-    value, grad = model_value_and_grad(pairs, prior, learning_rate, found.params)
-    np.testing.assert_allclose(found.objective, value, rtol=1e-12)
-    largest = max(float(jnp.max(jnp.abs(g))) for g in grad.values())
-    assert largest < 1e-5 * 240
-
-
-def uncorrected_full_step(unconstrained, data):
-    """EM with the seed's y = 0 variance (erratum 1), a negative control."""
-    stats, prior, learning_rate, decomposed = data
-    params = to_params(unconstrained)
-    found = moments(params, stats)
-    sigma2 = jnp.exp(params.log_sigma2)
-    s = sigma2 / (1 + 2 * sigma2)
-    from probmetric.inference.lca_statistics import project
-
-    D = jnp.sum(project(params.W, stats) ** 2, -1)
-    t = coincidence_exponent(D, sigma2, 1.0, params.W.shape[0])
-    missing = jnp.sum(stats.w * odds(t)[1] * s**2 * D)
-    W, rho = m_step(
-        params,
-        found._replace(eps2=found.eps2 + missing),
-        stats,
-        prior,
-        learning_rate,
-        decomposed,
-        full=True,
-    )
-    _, value = full_step(unconstrained, data)
-    return {"W": W, "log_sigma2": rho}, value
-
-
-@pytest.mark.parametrize("step", [reduced_step, full_step])
-def test_em_never_falls_beyond_rounding(problem, step):
-    pairs, prior, _ = problem
-    stats = prepare(pairs)
-    flat = flat_prior(prior.mean)
-    start = {"W": jnp.asarray(prior.mean), "log_sigma2": jnp.asarray(0.5)}
-    C = stats.S if step is full_step else stats.T
-    found = run_em(step, start, (stats, flat, 1.0, spectrum(C)), max_steps=400, tol=0.0)
-    gains = np.diff(found.trace[: int(found.n_steps)])
-    assert gains.min() > -1e-12 * abs(float(found.objective))
-
-
-def test_em_with_the_seeds_variance_falls_and_stops_elsewhere(problem):
-    pairs, prior, _ = problem
-    stats = prepare(pairs)
-    flat = flat_prior(prior.mean)
-    right = inference.fit(
-        pairs, flat, init=LCAParams(prior.mean, np.array(-1.2)), tol=1e-9
-    )
-    start = {"W": right.params.W, "log_sigma2": right.params.log_sigma2}
-    found = run_em(
-        uncorrected_full_step,
-        start,
-        (stats, flat, 1.0, spectrum(stats.S)),
-        max_steps=300,
-        tol=1e-12,
-    )
-    assert found.result == Result.DECREASED
-    after = run_em(full_step, start, (stats, flat, 1.0, spectrum(stats.S)), max_steps=9)
-    assert after.result != Result.DECREASED
-
-
-def test_reduced_em_and_lbfgs_ignore_a_translation_of_the_points(problem):
-    pairs, prior, _ = problem
-    moved = pairs._replace(X=pairs.X + np.array([30.0, -20.0, 10.0]))
-    for solver in ("squarem", "lbfgs"):
-        a = inference.fit(pairs, prior, solver=solver)
-        b = inference.fit(moved, prior, solver=solver)
-        assert abs(int(a.n_evaluations) - int(b.n_evaluations)) <= 3
-        np.testing.assert_allclose(a.objective, b.objective, rtol=1e-8)
-
-
-def test_zero_weight_pairs_change_nothing(problem):
-    pairs, prior, _ = problem
-    padded = pairs._replace(
-        i=np.append(pairs.i, [0, 0]),
-        j=np.append(pairs.j, [0, 1]),
-        y=np.append(pairs.y, [0, 1]),
-        w=np.append(pairs.w, [0.0, 0.0]),
-    )
-    a = inference.fit(pairs, prior)
-    b = inference.fit(padded, prior)
-    np.testing.assert_allclose(a.params.W, b.params.W, rtol=1e-6, atol=1e-8)
-
-
-def test_statistics_of_chunks_add_up(problem):
-    pairs, _, truth = problem
-    whole = prepare(pairs, by_points=False)
-    parts = [
-        prepare(
-            pairs._replace(i=pairs.i[k], j=pairs.j[k], y=pairs.y[k], w=pairs.w[k]),
-            by_points=False,
-        )
-        for k in (slice(0, 100), slice(100, 240))
-    ]
-    joined = merge(*parts)
-    for name in ("n", "n_same", "T", "T_same", "S"):
-        np.testing.assert_allclose(
-            getattr(joined, name), getattr(whole, name), rtol=1e-12
-        )
-    np.testing.assert_allclose(
-        log_likelihood(truth, joined), log_likelihood(truth, whole), rtol=1e-13
-    )
-
-
-def test_per_anchor_fit_ascends_and_is_stationary(problem):
-    pairs, prior, _ = problem
-    pairs = pairs._replace(anchor=np.arange(240) % 6)
-    slow = inference.fit(
-        pairs, prior, solver="em", per_anchor=True, tol=1e-13, max_steps=5000
-    )
-    fast = inference.fit(pairs, prior, solver="lbfgs", per_anchor=True, tol=1e-9)
-    assert slow.result == Result.CONVERGED
-    gains = np.diff(slow.trace[: int(slow.n_steps)])
-    assert gains.min() > -1e-12 * abs(float(slow.objective))
-    np.testing.assert_allclose(slow.objective, fast.objective, rtol=1e-9)
-    np.testing.assert_allclose(slow.params.kappa2, fast.params.kappa2, rtol=1e-3)
-
-
-def test_oracle_agrees_with_the_likelihood(problem):
-    pairs, _, truth = problem
-    want = lca_log_likelihood(pairs, truth.W, float(np.exp(truth.log_sigma2)))
-    np.testing.assert_allclose(log_likelihood(truth, prepare(pairs)), want, rtol=1e-12)
-
-
-def test_float32_agrees_with_float64(problem):
-    pairs, _, truth = problem
-    want = log_likelihood(truth, prepare(pairs))
-    single = jax.tree.map(
-        lambda a: a.astype(np.float32) if np.asarray(a).dtype == np.float64 else a,
-        (pairs, truth._replace(kappa2=np.array(1.0))),
-    )
-    got = log_likelihood(single[1], prepare(single[0]))
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got, want, rtol=2e-6)  # ~ 16 eps of float32

@@ -1,0 +1,41 @@
+"""Problems shared by LCA's tests: simulated pairs, and the NumPyro density."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer.util import log_density
+
+from probmetric.data import Pairs
+from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
+
+
+def flat_prior(W):
+    return LCAPrior(np.zeros_like(W), lam=0.0, log_sigma2_scale=np.inf)
+
+
+def simulated():
+    """A simulated problem: 80 points, 240 pairs, p = d = 3, true W and σ²."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(80, 3)) + 2.0
+    i, j = rng.integers(0, 80, (2, 240))
+    truth = LCAParams(
+        np.array([[1.0, 0.2, 0.0], [0.0, 0.8, -0.3], [0.2, 0.0, 0.4]]), np.array(-1.5)
+    )
+    with jax.enable_x64(True):
+        pairs = simulate(jax.random.key(3), truth, Pairs(X, i, j, None))
+        pairs = pairs._replace(w=rng.uniform(0.5, 1.5, 240), y=np.asarray(pairs.y))
+    prior = LCAPrior(0.6 * np.eye(3), c=0.6, lam=4.0)
+    return pairs, prior, truth
+
+
+def model_value_and_grad(pairs, prior, learning_rate, params, **kwargs):
+    """Value and gradient of the NumPyro model's own log density."""
+    kwargs = {"learning_rate": learning_rate, **kwargs}
+
+    def density(sites):
+        return log_density(lca, (pairs, prior), kwargs, sites)[0]
+
+    sites = {"W": jnp.asarray(params.W)}
+    if jnp.ndim(params.kappa2) == 0:
+        sites["log_sigma2"] = jnp.asarray(params.log_sigma2)
+    return jax.value_and_grad(density)(sites)

@@ -1,0 +1,93 @@
+"""LCA's pooled log joint density against NumPyro's, pair by pair."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probmetric.inference.lca_likelihood import log_joint, log_likelihood
+from probmetric.inference.lca_statistics import merge, prepare
+from probmetric.models.lca import (
+    LCAParams,
+)
+from tests.inference.lca_problem import model_value_and_grad, simulated
+from tests.oracles import lca_log_likelihood
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return simulated()
+
+
+@pytest.mark.parametrize("by_points", [False, True])
+def test_pooled_log_joint_equals_the_numpyro_density(problem, by_points):
+    pairs, prior, truth = problem
+    stats = prepare(pairs, by_points=by_points)
+    want, want_grad = model_value_and_grad(pairs, prior, 0.4, truth)
+    got, grad = jax.value_and_grad(log_joint)(
+        truth._replace(kappa2=jnp.asarray(1.0), log_sigma2=jnp.asarray(-1.5)),
+        stats,
+        prior,
+        0.4,
+    )
+    np.testing.assert_allclose(got, want, rtol=1e-13)
+    np.testing.assert_allclose(grad.W, want_grad["W"], rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(grad.log_sigma2, want_grad["log_sigma2"], rtol=1e-11)
+
+
+def test_dropping_the_pooled_pairs_is_caught(problem):
+    # Negative control of the test above.
+    pairs, prior, truth = problem
+    stats = prepare(pairs)._replace(n_same=jnp.asarray(0.0))
+    want, _ = model_value_and_grad(pairs, prior, 0.4, truth)
+    assert abs(log_joint(truth, stats, prior, 0.4) - want) > 1.0
+
+
+def test_log_joint_per_anchor_equals_the_numpyro_density(problem):
+    pairs, prior, truth = problem
+    pairs = pairs._replace(anchor=np.arange(240) % 7)
+    kappa2 = jnp.linspace(0.5, 2.0, 7)
+    params = LCAParams(jnp.asarray(truth.W), jnp.log(jnp.asarray(0.5)), kappa2)
+    want, _ = model_value_and_grad(pairs, prior, 1.0, params, kappa2=kappa2)
+    got = log_joint(params, prepare(pairs, per_anchor=True), prior)
+    np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_statistics_of_chunks_add_up(problem):
+    pairs, _, truth = problem
+    whole = prepare(pairs, by_points=False)
+    parts = [
+        prepare(
+            pairs._replace(i=pairs.i[k], j=pairs.j[k], y=pairs.y[k], w=pairs.w[k]),
+            by_points=False,
+        )
+        for k in (slice(0, 100), slice(100, 240))
+    ]
+    joined = merge(*parts)
+    for name in ("n", "n_same", "T", "T_same", "S"):
+        np.testing.assert_allclose(
+            getattr(joined, name), getattr(whole, name), rtol=1e-12
+        )
+    np.testing.assert_allclose(
+        log_likelihood(truth, joined), log_likelihood(truth, whole), rtol=1e-13
+    )
+
+
+def test_oracle_agrees_with_the_likelihood(problem):
+    pairs, _, truth = problem
+    want = lca_log_likelihood(pairs, truth.W, float(np.exp(truth.log_sigma2)))
+    np.testing.assert_allclose(log_likelihood(truth, prepare(pairs)), want, rtol=1e-12)
+
+
+def test_float32_agrees_with_float64(problem):
+    pairs, _, truth = problem
+    want = log_likelihood(truth, prepare(pairs))
+    single = jax.tree.map(
+        lambda a: a.astype(np.float32) if np.asarray(a).dtype == np.float64 else a,
+        (pairs, truth._replace(kappa2=np.array(1.0))),
+    )
+    got = log_likelihood(single[1], prepare(single[0]))
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, want, rtol=2e-6)  # ~ 16 eps of float32
