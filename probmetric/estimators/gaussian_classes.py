@@ -100,8 +100,8 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
 
     With a normal-inverse-Wishart prior, whose three numbers are chosen by evidence,
     the predictive density of a class is a Student-t. It is the generative side of
-    ``GLML`` on its own, and was never beaten by it (in log loss or accuracy, at 20
-    to 160 points on eight data sets): use this to classify, ``GLML`` for a metric.
+    ``GLML`` on its own, and on average over eight data sets of 20 to 160 points at
+    least as good: use this to classify, ``GLML`` for a metric.
 
     Parameters
     ----------

@@ -93,8 +93,9 @@ class GLML(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Neighbours of GLML did not beat Bayes' classifier of the very Gaussians it is
-    built from (``GaussianClasses``): its use is a local metric.
+    On average over eight data sets of 20 to 160 points, neighbours of GLML did not beat
+    Bayes' classifier of the very Gaussians it is built from (``GaussianClasses``): its
+    use is a local metric.
 
     References
     ----------

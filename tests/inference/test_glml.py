@@ -68,8 +68,13 @@ def test_bias_at_a_point_shrinks_as_predicted_and_is_removed():
 
     The reach E r² is itself asymptotic: a tenth of the bias is allowed for it.
     """
-    params = gaussians(seed=5)
-    x = 0.6 * params.mean[0] + 0.4 * params.mean[1] + 0.3
+    Sigma = [
+        np.diag([1.0, 0.7, 1.3]),
+        [[1.2, 0.3, 0], [0.3, 1.5, -0.2], [0, -0.2, 0.6]],
+    ]
+    mean = np.array([[0.0, 0.0, 0.0], [0.8, 0.4, -0.3]])
+    params = GaussianClassesParams(np.full(2, 0.5), mean, np.linalg.cholesky(Sigma))
+    x = np.array([0.3, -0.6, 0.9])
     classes = to_densities(params)
     A = np.asarray(to_metric(params, frame="identity").matrix_at(x[None])[0])
     density = np.asarray(class_log_densities(classes, x))
