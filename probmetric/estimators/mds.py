@@ -47,13 +47,13 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     metric_params : dict, optional
         Further arguments of scikit-learn's ``pairwise_distances``.
     correction : {None, "lingoes", "cailliez"}, default=None
-        Constant added to all squared dissimilarities, or to all dissimilarities,
-        between different objects, so that points for them exist.
+        Constant added to all squared, or to all plain, dissimilarities between
+        different objects, so that points for them exist.
     solver : {"auto", "eigh", "lanczos", "landmark"}, default="auto"
         Dense; k eigenvalues by Lanczos; or through landmarks, which never forms the
         n x n matrix. "auto" is dense up to 600 objects, then Lanczos.
     n_landmarks : int, optional
-        With "landmark": how many. Default 100 + 20 ``n_components``, at most n.
+        For "landmark". Default 100 + 20 ``n_components``, at most n.
     random_state : int, RandomState or None
         Draws the first landmark.
 
@@ -71,7 +71,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     constant_ : float
         What the correction added.
     landmarks_ : array of shape (m,)
-        Rows that are references; all of them unless "landmark".
+        Reference rows: all, unless "landmark".
     components_ : array of shape (k, d)
         Where the embedding is linear in the features (Euclid or Mahalanobis, no
         correction needed): ``transform(X) = (X - mean_) @ components_.T``.
@@ -81,10 +81,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Examples
     --------
-    >>> from sklearn.datasets import load_wine
-    >>> X, _ = load_wine(return_X_y=True)
-    >>> ClassicalMDS().fit_transform(X).shape
-    (178, 2)
+    >>> ClassicalMDS(1).fit_transform([[0.0], [1.0], [5.0]]).shape
+    (3, 1)
     """
 
     def __init__(
@@ -123,8 +121,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit(self, X: Any, y: Any = None) -> "ClassicalMDS":
         """Embed objects.
 
-        X is (n, d), or (n, n) dissimilarities with ``metric="precomputed"``; y is
-        ignored.
+        X is (n, d), or (n, n) dissimilarities if "precomputed"; y is ignored.
         """
         check_choice("solver", self.solver, SOLVERS)
         if self.correction is not None:
@@ -236,10 +233,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return -self.pair_distance(pairs)
 
     def get_metric(self) -> Mahalanobis:
-        """Return the metric on features, where the embedding is linear in them.
-
-        A ValueError where it is not (``components_`` is then absent).
-        """
+        """Return the metric on features, or a ValueError without ``components_``."""
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(

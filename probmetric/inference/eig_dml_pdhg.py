@@ -1,19 +1,25 @@
 """Restarted primal-dual hybrid gradient for the game of ``inference.eig_dml``.
 
-At unit scale (κ = 1), with A(S)_τ = z_τᵀ S z_τ and its adjoint A*(u) = G(u):
+At unit scale (κ = 1). Far pairs differ in length by orders, so the game is played with
+unit vectors e_τ = z_τ/‖z_τ‖: with m = min ‖z_τ‖², c_τ = m/‖z_τ‖² in (0, 1] and
+w_τ = u_τ/c_τ,
 
-    u ← Π_simplex (u - s/ω A(S)),
-    S ← Π_spectraplex (S + s ω A*(2u⁺ - u)),    s = 0.95 / ‖A‖,                    (10)
+    f*/m = max_S min_τ e_τᵀSe_τ / c_τ = min { λ_max(Σ w_τ e_τe_τᵀ) : w ≥ 0, cᵀw = 1 },
+
+which lies in (0, 1]. With A(S)_τ = e_τᵀ S e_τ and its adjoint A*:
+
+    w ← Π_c (w - s/ω A(S)),                     Π_c onto {w ≥ 0, cᵀw = 1},
+    S ← Π_spectraplex (S + s ω A*(2w⁺ - w)),    s = 0.95 / ‖A‖,                    (10)
 
 with the spectraplex projection by eigenvalues onto the simplex. The average of the
 iterates is kept; when its gap or the last iterate's has fallen to 0.3 of the gap at
 the last restart (or the average is half the whole run, and long), the better of the
 two is the new start. Restarted so, convergence is linear on a game whose solution is
-sharp. At a restart ω is moved towards ‖ΔS‖/‖Δu‖, the distances covered since the last
+sharp. At a restart ω is moved towards ‖ΔS‖/‖Δw‖, the distances covered since the last
 one: geometric mean of old and new, as in PDLP. It halves the steps on ordinary
 problems and is what makes those converge whose z differ in length by orders.
 
-‖A‖² = λ_max((ZZᵀ)∘(ZZᵀ)) is bounded from above without that matrix: it has no negative
+‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without that matrix: it has no negative
 entry, so max_τ (Bx)_τ / x_τ is a bound for every x > 0 (Collatz-Wielandt), and
 Bx = A(A*(x)).
 
@@ -43,13 +49,19 @@ RESTART = 0.3
 """A restart is due when the gap has fallen to this share of the last one's."""
 
 
-def project_simplex(v: Float[np.ndarray, "f"]) -> Float[np.ndarray, "f"]:
-    """Return the point of the simplex {u ≥ 0, Σu = 1} nearest to v."""
-    falling = np.sort(v)[::-1]
-    excess = np.cumsum(falling) - 1
-    rank = np.arange(1, len(v) + 1)
-    last = np.nonzero(falling * rank > excess)[0][-1]
-    return np.maximum(v - excess[last] / (last + 1), 0)
+def project_simplex(
+    v: Float[np.ndarray, "f"], c: Float[np.ndarray, "f"] | float = 1.0
+) -> Float[np.ndarray, "f"]:
+    """Return the point of {w ≥ 0, Σ c w = 1}, c > 0, that is nearest to v.
+
+    It is max(v - θc, 0), with θ found among the sorted ratios v/c.
+    """
+    costs = np.broadcast_to(np.asarray(c, v.dtype), v.shape)
+    order = np.argsort(-v / costs)
+    falling, costs = v[order], costs[order]
+    theta = (np.cumsum(costs * falling) - 1) / np.cumsum(costs**2)
+    last = np.nonzero(falling > theta * costs)[0][-1]
+    return np.maximum(v - theta[last] * c, 0)
 
 
 def project_spectraplex(S: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
@@ -77,61 +89,61 @@ LONGEST = 1000
 
 
 class _State(NamedTuple):
-    """A point of the game with both its bounds."""
+    """A point of the game with both its bounds, in units of m."""
 
     S: Float[np.ndarray, "d d"]
-    u: Float[np.ndarray, "f"]
+    w: Float[np.ndarray, "f"]
     primal: float
     dual: float
 
 
-def _at(Z: np.ndarray, S: np.ndarray, u: np.ndarray) -> _State:
-    return _State(S, u, float(far_values(Z, S).min()), dual_value(Z, u))
+def _at(E: np.ndarray, c: np.ndarray, S: np.ndarray, w: np.ndarray) -> _State:
+    return _State(S, w, float((far_values(E, S) / c).min()), dual_value(E, w))
 
 
 def _rebalanced(omega: float, old: _State, new: _State) -> float:
-    """Return the geometric mean of ω and ‖ΔS‖/‖Δu‖, or ω where nothing moved."""
+    """Return the geometric mean of ω and ‖ΔS‖/‖Δw‖, or ω where nothing moved."""
     moved_S = float(np.linalg.norm(new.S - old.S))
-    moved_u = float(np.linalg.norm(new.u - old.u))
+    moved_w = float(np.linalg.norm(new.w - old.w))
     still = np.finfo(new.S.dtype).eps
-    if min(moved_S, moved_u) <= still:
+    if min(moved_S, moved_w) <= still:
         return omega
-    return float(np.sqrt(omega * moved_S / moved_u))
+    return float(np.sqrt(omega * moved_S / moved_w))
 
 
 def _play(
-    Z: np.ndarray, start: _State, max_steps: int, tol: float
+    E: np.ndarray, c: np.ndarray, start: _State, max_steps: int, tol: float
 ) -> tuple[_State, int]:
     """Solve one game from a start (Eq. 10); return the best bounds and the steps."""
-    step, omega = 0.95 / operator_norm(Z), 1.0
-    S, u, origin = start.S, start.u, start
+    step, omega = 0.95 / operator_norm(E), 1.0
+    S, w, origin = start.S, start.w, start
     best, at_restart = start, start.dual - start.primal
-    sum_S, sum_u, averaged = np.zeros_like(S), np.zeros_like(u), 0
+    sum_S, sum_w, averaged = np.zeros_like(S), np.zeros_like(w), 0
     for t in range(max_steps):
-        u_next = project_simplex(u - step / omega * far_values(Z, S))
-        extrapolated = 2 * u_next - u
-        S = project_spectraplex(S + step * omega * (Z * extrapolated[:, None]).T @ Z)
-        u = u_next
+        w_next = project_simplex(w - step / omega * far_values(E, S), c)
+        extrapolated = 2 * w_next - w
+        S = project_spectraplex(S + step * omega * (E * extrapolated[:, None]).T @ E)
+        w = w_next
         sum_S += S
-        sum_u += u
+        sum_w += w
         averaged += 1
         if (t + 1) % CHECK_EVERY and t + 1 < max_steps:
             continue
-        last, mean = _at(Z, S, u), _at(Z, sum_S / averaged, sum_u / averaged)
+        last, mean = _at(E, c, S, w), _at(E, c, sum_S / averaged, sum_w / averaged)
         for point in (last, mean):
             if point.primal > best.primal:
                 best = best._replace(S=point.S, primal=point.primal)
             if point.dual < best.dual:
-                best = best._replace(u=point.u, dual=point.dual)
+                best = best._replace(w=point.w, dual=point.dual)
         if best.dual - best.primal <= tol * best.primal:
             return best, t + 1
         better = min(last, mean, key=lambda p: p.dual - p.primal)
         fallen = better.dual - better.primal <= RESTART * at_restart
         if fallen or averaged >= max(LONGEST, (t + 1) // 2):
-            S, u, at_restart = better.S, better.u, better.dual - better.primal
+            S, w, at_restart = better.S, better.w, better.dual - better.primal
             omega = _rebalanced(omega, origin, better)
             origin = better
-            sum_S, sum_u, averaged = np.zeros_like(S), np.zeros_like(u), 0
+            sum_S, sum_w, averaged = np.zeros_like(S), np.zeros_like(w), 0
     return best, max_steps
 
 
@@ -141,40 +153,43 @@ def pdhg(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> Solution
     Parameters
     ----------
     Z : array of shape (n_F, d)
-        Whitened far differences, largest norm 1, none zero.
+        Whitened far differences, none zero.
     max_steps : int
         Over all working sets.
     tol : float
-        Stop when dual - primal ≤ tol · primal over all far pairs.
+        Stop when dual - primal ≤ tol · primal over all far pairs, recomputed.
     """
     n_far, d = Z.shape
-    batch = 10 * d
+    squared = np.sum(Z**2, 1)
+    unit = float(squared.min())
+    E, c = Z / np.sqrt(squared)[:, None], unit / squared
     S = np.eye(d, dtype=Z.dtype) / d
-    a = far_values(Z, S)
-    held = np.argsort(a, kind="stable")[:batch]
-    weights = np.full(len(held), 1 / len(held), Z.dtype)
-    best_S, primal = S, float(a.min())
+    held = np.argsort(squared, kind="stable")[: 10 * d]
+    w = np.full(len(held), 1 / c[held].sum(), Z.dtype)
+    best_S, primal = S, float(far_values(Z, S).min())
     best_u = np.full(n_far, 1 / n_far, Z.dtype)
     dual = dual_value(Z, best_u)
     taken, trace = 0, np.empty(max_steps, Z.dtype)
     while taken < max_steps:
-        found, steps = _play(
-            Z[held], _at(Z[held], S, weights), max_steps - taken, tol / 2
-        )
-        S, weights = found.S, found.u
+        start = _at(E[held], c[held], S, w)
+        found, steps = _play(E[held], c[held], start, max_steps - taken, tol / 2)
+        S, w = found.S, found.w
         a = far_values(Z, S)
         if a.min() > primal:
             best_S, primal = S, float(a.min())
-        if found.dual < dual:
-            best_u, dual = np.zeros(n_far, Z.dtype), found.dual
-            best_u[held] = weights
+        u = np.zeros(n_far, Z.dtype)
+        u[held] = w * c[held]
+        u /= u.sum()
+        ceiling = dual_value(Z, u)
+        if ceiling < dual:
+            best_u, dual = u, ceiling
         trace[taken : taken + steps] = primal
         taken += steps
         if dual - primal <= tol * primal:
             return Solution(best_S, best_u, primal, dual, True, taken, trace[:taken])
         outside = np.setdiff1d(np.arange(n_far), held)
-        violated = outside[a[outside] < found.primal]
-        added = violated[np.argsort(a[violated], kind="stable")[:batch]]
+        violated = outside[a[outside] < unit * found.primal]
+        added = violated[np.argsort(a[violated], kind="stable")[: 10 * d]]
         held = np.concatenate([held, added])
-        weights = np.concatenate([weights, np.zeros(len(added), Z.dtype)])
+        w = np.concatenate([w, np.zeros(len(added), Z.dtype)])
     return Solution(best_S, best_u, primal, dual, False, max_steps, trace)

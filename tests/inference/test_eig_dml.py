@@ -290,6 +290,28 @@ def test_projections_are_nearest_points():
         assert np.sum((S - P) * (Q - P)) <= 1e-12
 
 
+def test_weighted_projection_is_the_nearest_point():
+    rng = np.random.default_rng(1)
+    v, c = rng.standard_normal(6), np.geomspace(1e-3, 1, 6)
+    w = project_simplex(v, c)
+    np.testing.assert_allclose(c @ w, 1, rtol=1e-12)
+    assert w.min() >= 0
+    for _ in range(200):
+        other = rng.dirichlet(np.ones(6)) / c
+        assert (v - w) @ (other - w) <= 1e-9 * np.abs(other).max()
+
+
+def test_far_pairs_of_very_different_length_are_solved():
+    """The nearest pair is a thousand times shorter than the rest, and still active."""
+    rng = np.random.default_rng(0)
+    far = rng.standard_normal((40, 2))
+    far[0] *= 1e-3
+    pairs = as_pairs(rng.standard_normal((30, 2)), far)
+    fitted = eig_dml.fit(pairs, solver="pdhg", max_steps=20_000)
+    assert int(fitted.result) == Result.CONVERGED
+    assert fitted.params.gap <= 1e-6 * fitted.params.primal
+
+
 def test_operator_norm_is_a_tight_upper_bound():
     Z = np.random.default_rng(2).standard_normal((30, 4))
     exact = np.sqrt(np.linalg.eigvalsh((Z @ Z.T) ** 2)[-1])
