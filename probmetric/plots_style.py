@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import matplotlib.pyplot as plt  # registers the display of figures in notebooks
+import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from cycler import cycler
@@ -66,7 +66,9 @@ def blank(
     rows: int = 1, columns: int = 1, *, size: tuple[float, float], **kwargs: Any
 ) -> tuple[Figure, np.ndarray]:
     """Return a figure and its axes, shape (rows, columns)."""
-    figure = Figure(figsize=size, layout="constrained")
+    # Through pyplot: its first figure loads the backend, and only then does a notebook
+    # know how to show one.
+    figure = adopt(plt.figure(figsize=size, layout="constrained"))
     return figure, figure.subplots(rows, columns, squeeze=False, **kwargs)
 
 
