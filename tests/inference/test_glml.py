@@ -66,7 +66,7 @@ def neighbour_errors(params, x, A, n, n_worlds, seed):
 def test_bias_at_a_point_shrinks_as_predicted_and_is_removed():
     """Worlds 4000, n = 100 and 400: |z| < 4 of 2 predictions (false alarm < 2e-4).
 
-    The reach E r² is itself asymptotic: a tenth of the bias is allowed for it.
+    The reach E r² is itself asymptotic: a quarter of the bias is allowed for it.
     """
     Sigma = [
         np.diag([1.0, 0.7, 1.3]),
