@@ -155,7 +155,7 @@ class PairSimilarity:
         """Return minus the scores of all pairs, shape (m, n).
 
         One GEMM a component, streamed in tiles: memory is the result plus a few
-        tiles of 1024 by 1024. Loses eps · ‖S‖/‖W‖ (absolute) by cancellation;
+        tiles of 512 by 512. Loses eps · ‖S‖/‖W‖ (absolute) by cancellation;
         ``refine`` does not.
         """
         args = self._model, self.score, self.blocks

@@ -34,7 +34,7 @@ __all__ = [
     "stream_log_joint",
 ]
 
-TILE = 1024
+TILE = 512
 """Rows and columns of a tile: work memory is a few tiles."""
 
 

@@ -9,7 +9,6 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from probmetric.data import Groups, Pairs, Points
-from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["Stacks", "Weighted", "as_groups", "stack"]
@@ -79,7 +78,6 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     return Groups(data.X[rows], group, w)
 
 
-@numpy_in_numpy_out
 def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     """Sort groups by size. The weight of a group is the mean over its points."""
     if isinstance(data, Stacks):
@@ -88,10 +86,10 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     codes = np.asarray(groups.group)
     order = np.argsort(codes, kind="stable")
     _, start, size = np.unique(codes[order], return_index=True, return_counts=True)
-    X = jnp.asarray(groups.X)
-    w = jnp.ones(len(X), X.dtype) if groups.w is None else jnp.asarray(groups.w)
+    X = groups.X
+    w = np.ones(len(X), X.dtype) if groups.w is None else groups.w
     rows = [
         order[start[size == n][:, None] + np.arange(n)]
         for n in sorted(set(size.tolist()))
     ]
-    return Stacks(tuple(X[r] for r in rows), tuple(jnp.mean(w[r], 1) for r in rows))
+    return Stacks(tuple(X[r] for r in rows), tuple(w[r].mean(1) for r in rows))

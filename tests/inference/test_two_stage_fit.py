@@ -6,6 +6,7 @@ import pytest
 
 from probmetric.data import Groups, Pairs, Points
 from probmetric.inference.results import Result
+from probmetric.inference.two_stage_draws import relabel
 from probmetric.inference.two_stage_fit import fit, start_mixture
 from probmetric.inference.two_stage_groups import group_data
 from probmetric.inference.two_stage_prior import default_prior
@@ -13,7 +14,7 @@ from probmetric.inference.two_stage_proportional import (
     ProportionalParams,
     em_step_proportional,
 )
-from probmetric.models.two_stage import TwoStageParams, simulate
+from probmetric.models.two_stage import TwoStageParams, invariant, simulate
 
 
 def small(seed=0, k=2, groups=30, size=3):
@@ -132,3 +133,20 @@ def test_parameters_are_recovered_from_groups(x64):
     np.testing.assert_allclose(end.params.means, truth.means, atol=0.15)
     np.testing.assert_allclose(end.params.within, truth.within, atol=0.06)
     np.testing.assert_allclose(end.params.between, truth.between, atol=0.12)
+
+
+def test_relabelling_undoes_a_permutation_and_keeps_what_carries_no_label():
+    reference = toy_params()
+    rng = np.random.default_rng(0)
+    flips = rng.integers(0, 2, 20)
+    orders = np.stack([flips, 1 - flips], 1)
+    permuted = TwoStageParams(*(np.asarray(a)[orders] for a in reference))
+    noisy = permuted._replace(means=permuted.means + 0.1 * rng.normal(size=(20, 2, 2)))
+    again = relabel(noisy, reference)
+    assert np.max(np.abs(again.means - reference.means)) < 0.6
+    for draw in range(20):
+        before, after = (
+            invariant(TwoStageParams(*(a[draw] for a in p))) for p in (noisy, again)
+        )
+        for name, value in before.items():
+            np.testing.assert_allclose(after[name], value, rtol=1e-12, atol=1e-12)
