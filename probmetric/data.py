@@ -7,7 +7,7 @@ calibration, the bootstrap and ``validate`` are written once. ``w`` are data wei
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.typing import Array
@@ -76,7 +76,7 @@ def weights(data: Points | Labelled | Pairs | Groups) -> Float[Array, "N"]:
     if data.w is not None:
         return data.w
     rows = data.i if isinstance(data, Pairs) else data.X
-    return jnp.ones(len(rows), data.X.dtype)
+    return np.ones(len(rows), data.X.dtype)
 
 
 def n_units(data: Points | Labelled | Pairs | Groups) -> int:

@@ -159,7 +159,10 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
 
 @numpy_in_numpy_out
 def generalised_rate(
-    params: LCAParams, pairs: Pairs, prior: LCAPrior, learning_rate: float
+    params: LCAParams,
+    pairs: Pairs,
+    prior: LCAPrior,
+    learning_rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
     """Return η_G, the learning rate that the scores of *points* ask for.
 
@@ -203,7 +206,7 @@ def log_evidence(
     pairs: Pairs,
     log_joint: Float[Array, ""] | float,
     prior: LCAPrior,
-    learning_rate: float,
+    learning_rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
     """Approximate the log evidence of λ up to a constant, for choosing λ.
 

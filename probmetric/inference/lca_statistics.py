@@ -18,6 +18,7 @@ up (``merge``).
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from probmetric.data import Pairs, weights
@@ -83,42 +84,36 @@ def prepare(
     Notes
     -----
     Runs on the host, before tracing: which pairs are rows depends on the labels.
-    Within ``jit`` or ``vmap`` use ``reweighted``-style weights on the rows of a
-    result instead of calling it again.
     """
     if pairs.y is None:
         raise ValueError("pairs.y: wanted labels in {0, 1}, got None")
     if per_anchor and pairs.anchor is None:
         raise ValueError("pairs.anchor: wanted a group per pair, got None")
-    w, y = weights(pairs), pairs.y
-    delta = jnp.asarray(pairs.X)[pairs.i] - jnp.asarray(pairs.X)[pairs.j]
-    same = jnp.asarray(y) == 1
-    # jnp.nonzero needs concrete labels; under pooling the rows are the pairs y = 0.
-    rows = jnp.arange(len(y)) if per_anchor else jnp.nonzero(~same)[0]
-    w_same = jnp.zeros_like(w) if per_anchor else w * same
-    T_same = (delta * w_same[:, None]).T @ delta
+    # NumPy: this runs once a fit, and every JAX operation of a new shape compiles.
+    X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
+    w = np.asarray(weights(pairs), X.dtype)
+    delta = X[i] - X[j]
+    same = y == 1
+    rows = np.arange(len(y)) if per_anchor else np.flatnonzero(~same)
+    w_same = np.zeros_like(w) if per_anchor else w * same
     w_rows = w[rows]
+    T_same = (delta * w_same[:, None]).T @ delta
     T_rows = (delta[rows] * w_rows[:, None]).T @ delta[rows]
-    degree = jnp.zeros(len(pairs.X), w.dtype).at[pairs.i].add(w).at[pairs.j].add(w)
-    S = (pairs.X * degree[:, None]).T @ pairs.X
+    degree = np.bincount(np.append(i, j), np.append(w, w), len(X)).astype(X.dtype)
     if by_points is None:
-        by_points = 2 * len(pairs.X) < len(rows)
-    if by_points:
-        X, i, j = pairs.X - jnp.mean(pairs.X, 0), pairs.i[rows], pairs.j[rows]
-    else:
-        X, i, j = delta[rows], None, None
+        by_points = 2 * len(X) < len(rows)
     return Statistics(
-        X=X,
-        i=i,
-        j=j,
-        same=same[rows] if per_anchor else jnp.zeros(len(rows), bool),
+        X=X - X.mean(0) if by_points else delta[rows],
+        i=i[rows] if by_points else None,
+        j=j[rows] if by_points else None,
+        same=same[rows] if per_anchor else np.zeros(len(rows), bool),
         w=w_rows,
-        anchor=pairs.anchor[rows] if per_anchor else None,  # pyright: ignore
-        n_same=jnp.sum(w_same),
+        anchor=np.asarray(pairs.anchor)[rows] if per_anchor else None,
+        n_same=np.asarray(np.sum(w_same)),
         T_same=T_same,
-        n=jnp.sum(w_same) + jnp.sum(w_rows),
+        n=np.asarray(np.sum(w_same) + np.sum(w_rows)),
         T=T_same + T_rows,
-        S=S,
+        S=(X * degree[:, None]).T @ X,
     )
 
 
