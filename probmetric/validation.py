@@ -82,22 +82,27 @@ def validate(
     if not chosen:
         raise ValueError(f"model: wanted at least one check to run for {name!r}, got 0")
     work = [(problem, check) for problem in problems for check in chosen]
+    # Checks that name one reference function share its evaluation on a problem.
+    shared: dict[tuple[int, Any], Any] = {}
     bar = progress_bar(work, f"validate {name}", progress)
     judgements: list[Judgement] = []
     with jax.enable_x64(True):
         for problem, check in bar:
             if bar is not work:
                 bar.set_postfix_str(f"{check.name} ({problem.name})")
-            judgements += _judge(name, problem, check, break_)
+            judgements += _judge(name, problem, check, break_, shared)
     return Validation(name, tuple(judgements), break_)
 
 
 def _judge(
-    name: str, problem: Problem, check: Check, broken: bool
+    name: str, problem: Problem, check: Check, broken: bool, shared: dict[Any, Any]
 ) -> Iterator[Judgement]:
     """Judge the claim, or every negative control against one reference."""
     began = time.perf_counter()
-    reference = check.reference(problem)
+    key = id(problem), check.reference
+    if key not in shared:
+        shared[key] = check.reference(problem)
+    reference = shared[key]
     for control in check.controls if broken else (None,):
         table = judge(check, problem, control=control, reference=reference)
         yield Judgement(name, problem.name, table, time.perf_counter() - began)

@@ -128,7 +128,9 @@ def test_no_file_is_too_long():
         str(path.relative_to(ROOT)): len(path.read_text().splitlines())
         for path in files
     }
-    assert not {name: n for name, n in lengths.items() if n > MAX_LINES}
+    # A test file is a list of claims: its length costs a reader less.
+    limits = {n: 400 if n.startswith("tests/") else MAX_LINES for n in lengths}
+    assert not {name: n for name, n in lengths.items() if n > limits[name]}
 
 
 BANNED = {
