@@ -5,8 +5,7 @@ file holds no mathematics but the change of units: with x = (u - m)/s for an inp
 y = (A/s) u - (A/s) m, so that in input units A becomes A/s and centres move by (A/s) m.
 """
 
-from collections.abc import Sequence
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import jax
 import numpy as np
@@ -134,18 +133,18 @@ class DCAGM(
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: Any = None,
         *,
-        n_gaussians: int | Sequence[int] = 3,
-        covariance: str = "class",
-        regularization: float = 1.0,
-        learning_rate: float = 1.0,
-        solver: str = "lbfgs",
-        metric: str = "average_fisher",
-        standardize: bool = True,
-        max_iter: int | None = None,
-        tol: float = 1e-5,
-        random_state: int = 0,
+        n_gaussians: Any = 3,
+        covariance: Any = "class",
+        regularization: Any = 1.0,
+        learning_rate: Any = 1.0,
+        solver: Any = "lbfgs",
+        metric: Any = "average_fisher",
+        standardize: Any = True,
+        max_iter: Any = None,
+        tol: Any = 1e-5,
+        random_state: Any = 0,
     ):
         self.n_components = n_components
         self.n_gaussians = n_gaussians
@@ -159,7 +158,7 @@ class DCAGM(
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> "DCAGM":
         """Learn the projection and the mixtures.
 
         Parameters
@@ -236,7 +235,8 @@ class DCAGM(
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each point."""
-        return self.classes_[np.argmax(self.predict_log_proba(X), 1)]
+        best = np.argmax(self.predict_log_proba(X), 1)
+        return self.classes_[best]
 
     def get_metric(
         self, *, kind: str | None = None
