@@ -17,9 +17,8 @@ def lca_log_likelihood(pairs, W, sigma2, kappa2=1.0):
 
 def lca_em_step(pairs, W, sigma2, kappa2=1.0):
     """One EM step of LCA from every pair's latent moments and one regression."""
-    p, d = W.shape
+    p = len(W)
     eta = kappa2 + 2 * sigma2
-    s = sigma2 / eta
     inputs, targets, variance, rows = [], [], 0.0, []
     for n, (i, j, y) in enumerate(zip(pairs.i, pairs.j, pairs.y, strict=True)):
         x, x2 = pairs.X[i], pairs.X[j]

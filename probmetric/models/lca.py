@@ -246,7 +246,7 @@ def lca(
             sd = jnp.sqrt(sigma2)
             z = numpyro.sample("z", dist.Normal(a @ W.T, sd).to_event(1))
             z_prime = numpyro.sample("z_prime", dist.Normal(b @ W.T, sd).to_event(1))
-            log_p = -0.5 * jnp.sum((z - z_prime) ** 2, -1) / k2
+            log_p = -0.5 * jnp.sum(jnp.subtract(z, z_prime) ** 2, -1) / k2
         else:
             squared = jnp.sum((jnp.subtract(a, b) @ W.T) ** 2, -1)
             log_p = -coincidence_exponent(squared, sigma2, k2, p)
@@ -259,7 +259,7 @@ def lca(
 
 def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
     """Draw labels for given pairs of points; data weights are left as they are."""
-    delta = pairs.X[pairs.i] - pairs.X[pairs.j]
+    delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
     kappa2 = jnp.asarray(params.kappa2)
     k2 = kappa2[pairs.anchor] if kappa2.ndim else kappa2
     t = coincidence_exponent(
