@@ -7,6 +7,7 @@ calibration, the bootstrap and ``validate`` are written once. ``w`` are data wei
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -76,7 +77,8 @@ def weights(data: Points | Labelled | Pairs | Groups) -> Float[Array, "N"]:
     if data.w is not None:
         return data.w
     rows = data.i if isinstance(data, Pairs) else data.X
-    return np.ones(len(rows), data.X.dtype)
+    ones = np.ones if isinstance(data.X, np.ndarray) else jnp.ones
+    return ones(len(rows), data.X.dtype)
 
 
 def n_units(data: Points | Labelled | Pairs | Groups) -> int:
