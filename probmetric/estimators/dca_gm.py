@@ -226,8 +226,8 @@ class DCAGM(
 
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
         """Return log p(c|x), columns in the order of ``classes_``."""
-        log_p = class_log_probability(self.params_, self._standardized(X))
-        return np.asarray(log_p)
+        points = self._standardized(X)
+        return np.asarray(class_log_probability(self.params_, points))
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
         """Return p(c|x), columns in the order of ``classes_``."""
