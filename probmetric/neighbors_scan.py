@@ -5,22 +5,29 @@ A kind whose ``pairwise`` rounds coarsely (a GEMM form) may offer
 is then re-ranked by it, and doubled until the k-th refined value lies below the last
 of the shortlist by more than eight times the largest discrepancy seen between the two.
 
+What depends on the queries alone (the matrices of a local metric) is computed once for
+each tile of queries, and serves the scan, every deepening of it, and ``refine``.
+
 Memory in numbers of 8 bytes, for tiles of t queries and t points: 9 t² beside what
 ``pairwise`` itself needs for t² pairs (where k > t / 2 points are taken by k' and fewer
-queries at a time); 9 k' where that is more. Shapes are padded to few sizes
-(``bucket``), so that other numbers of points seldom compile anew.
+queries at a time); 9 k' where that is more. Of the 9 one is the tile, one its copy for
+``numpy.partition``, and 6 the candidates of ``keep_best`` in its worst case, all
+entries equal; usual is 2. Shapes are padded to few sizes (``bucket``), so that other
+numbers of points seldom compile anew.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
+from threadpoolctl import ThreadpoolController
 
 from probmetric.metric import Mahalanobis, Metric
+from probmetric.neighbors_keep import HIDDEN, empty, keep_best
 from probmetric.typing import Array
 
 __all__ = [
@@ -32,8 +39,7 @@ __all__ = [
     "refuse_nan",
 ]
 
-HIDDEN = np.iinfo(np.int32).max
-"""The index that stands for "not a point": padding, or the query itself."""
+NAN = "metric: wanted a dissimilarity for every query and point, got NaN"
 
 type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 
@@ -52,55 +58,64 @@ def in_tiles(
     return np.concatenate([X, fill]).reshape(shape + X.shape[1:])
 
 
-@partial(jax.jit, static_argnames="k")
-def _scan(
-    metric: Metric,
-    Q: Float[Array, "q d"],
-    tiles: Float[Array, "t p d"],
-    n: Int[Array, ""] | int,
-    own: Int[Array, "q"],
-    k: int,
-) -> tuple[Float[Array, "q k"], Int[Array, "q k"]]:
-    """Keep the k best of each query over tiles of points; k ≤ points of a tile."""
-    side = tiles.shape[1]
-    distances = from_queries(metric, Q)
+def ready(metric: Any, Q: Array) -> Any:
+    """Return what all distances from the rows of Q share, or None."""
+    if isinstance(metric, Mahalanobis):
+        return Q @ metric.factor.T
+    if hasattr(metric, "frame_matrix_at"):  # Local metrics: a matrix for each query.
+        return metric.frame_matrix_at(Q)
+    return None
 
-    def best(D: Array, index: Array) -> tuple[Array, Array]:
-        # top_k prefers the earlier of equals, and puts NaN first, where the caller
-        # finds it. -0.0 must equal 0.0, and a hidden point lie beyond any other, also
-        # beyond those at infinity.
-        key = jnp.minimum(jnp.where(D == 0, 0.0, D), jnp.finfo(D.dtype).max)
-        _, at = jax.lax.top_k(jnp.where(index == HIDDEN, -jnp.inf, -key), k)
-        return jnp.take_along_axis(D, at, 1), jnp.take_along_axis(index, at, 1)
 
-    def scored(t: Array | int, P: Array) -> tuple[Array, Array]:
-        index = jnp.broadcast_to(t * side + jnp.arange(side), (len(Q), side))
-        hidden = (index >= n) | (index == own[:, None])
-        return distances(P), jnp.where(hidden, HIDDEN, index)
-
-    def step(kept: Any, tile: Any) -> Any:
-        D, index = scored(*tile)
-        return best(jnp.hstack([kept[0], D]), jnp.hstack([kept[1], index])), None
-
-    first = best(*scored(0, tiles[0]))
-    rest = (jnp.arange(1, len(tiles)), tiles[1:])
-    return jax.lax.scan(step, first, rest)[0]
+def distances(metric: Any, Q: Array, shared: Any, P: Array) -> Array:
+    """Return pairwise(Q, P), given ``shared = ready(metric, Q)``."""
+    if isinstance(metric, Mahalanobis):
+        # Row by row: fused into what uses it, the reduction runs ten times slower.
+        V = P @ metric.factor.T
+        return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), shared)
+    if hasattr(metric, "frame_matrix_at"):
+        return metric.pairwise(Q, P, matrices=shared)
+    return metric.pairwise(Q, P)
 
 
 def from_queries(metric: Any, Q: Array) -> Callable[[Array], Array]:
     """Return P ↦ pairwise(Q, P), with what depends on Q alone computed once."""
-    if isinstance(metric, Mahalanobis):
-        # Row by row: fused into what uses it, the reduction runs ten times slower.
-        Z, L = Q @ metric.factor.T, metric.factor
+    return partial(distances, metric, Q, ready(metric, Q))
 
-        def rows(P: Array) -> Array:
-            V = P @ L.T
-            return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), Z)
 
-        return rows
-    if hasattr(metric, "frame_matrix_at"):  # Local metrics: a matrix for each query.
-        return partial(metric.pairwise, Q, matrices=metric.frame_matrix_at(Q))
-    return partial(metric.pairwise, Q)
+@jax.jit
+def _tile(
+    metric: Any,
+    Q: Float[Array, "q d"],
+    shared: Any,
+    P: Float[Array, "p d"],
+    n: Int[Array, ""] | int,
+    own: Int[Array, "q"],
+) -> tuple[Float[Array, "q p"], Bool[Array, ""]]:
+    """Return a tile, NaN where a point is hidden, and whether the metric gave a NaN."""
+    D = distances(metric, Q, shared, P)
+    column = jnp.arange(len(P))
+    hidden = (column >= n) | (column == own[:, None])
+    return jnp.where(hidden, jnp.nan, D), jnp.any(jnp.isnan(D) & ~hidden)
+
+
+_ready = jax.jit(ready)
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _ready_alone(metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
+    """Compute ``ready`` with one BLAS thread for each of XLA's.
+
+    XLA decomposes a batch of small matrices in parallel by LAPACK calls; an OpenBLAS
+    that starts threads of its own inside each made 1024 eigenproblems of size 32 take
+    2 to 100 times longer. XLA's own products do not use that library.
+    """
+    with jax.enable_x64(True), _libraries().limit(limits=1, user_api="blas"):
+        return jax.block_until_ready(_ready(metric, Q))
 
 
 def nearest_scanned(
@@ -119,14 +134,14 @@ def nearest_scanned(
     step = max(1, tile**2 // max(tile, 2 * k + 8))
     for start in range(0, len(Q), step):
         rows = slice(start, min(start + step, len(Q)))
+        mine = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
+        shared = _ready_alone(metric, mine)
         shortlist = k if refine is None else min(limit, 2 * k + 8)
         while True:
-            near, index = _scan_tile(
-                metric, Q[rows], P, own[rows], shortlist, (step, tile)
-            )
+            near, index = _scan(metric, mine, shared, P, own[rows], shortlist, tile)
             if refine is None:
                 break
-            exact = np.asarray(refine(Q[rows], P, index))
+            exact = np.asarray(_refined(metric, Q[rows], P, index, shared))
             refuse_nan(exact)
             order = np.lexsort((index, exact))
             index = np.take_along_axis(index, order, 1)[:, :k]
@@ -141,32 +156,44 @@ def nearest_scanned(
     return D, found
 
 
-def _scan_tile(
-    metric: Metric,
-    Q: Float[np.ndarray, "q d"],
+def _scan(
+    metric: Any,
+    Q: Float[np.ndarray, "p d"],
+    shared: Any,
     P: Float[np.ndarray, "n d"],
     own: Int[np.ndarray, "q"],
     k: int,
-    tile: tuple[int, int],
+    tile: int,
 ) -> Nearest:
     """Scan all points for one tile of queries, padded to shapes that jit has seen."""
+    n_tiles, side = bucket(len(P), max(tile, k))
+    mine = np.concatenate([own, np.full(len(Q) - len(own), HIDDEN)])
+    kept = empty(len(own), k)
     with jax.enable_x64(True):
-        near, index = _scan(
-            metric,
-            in_tiles(Q, bucket(len(Q), tile[0])).reshape(-1, Q.shape[1]),
-            in_tiles(P, bucket(len(P), max(tile[1], k))),
-            len(P),
-            in_tiles(own, bucket(len(Q), tile[0])).reshape(-1),
-            k,
-        )
-        near, index = np.asarray(near)[: len(Q)], np.asarray(index)[: len(Q)]
-    refuse_nan(near)
-    return near, index
+        for first in range(0, n_tiles * side, side):
+            points = in_tiles(P[first : first + side], (1, side))[0]
+            visible = len(P) - first
+            D, bad = _tile(metric, Q, shared, points, visible, mine - first)
+            if bad:
+                raise ValueError(NAN)
+            kept = keep_best(kept, np.asarray(D)[: len(own)], first)
+    return kept
+
+
+def _refined(
+    metric: Any,
+    Q: Float[np.ndarray, "q d"],
+    P: Float[np.ndarray, "n d"],
+    index: Int[np.ndarray, "q k"],
+    shared: Any,
+) -> Any:
+    """Call ``refine``, handing over the matrices where they are known."""
+    if hasattr(metric, "frame_matrix_at"):
+        return metric.refine(Q, P, index, matrices=np.asarray(shared)[: len(Q)])
+    return metric.refine(Q, P, index)
 
 
 def refuse_nan(D: Float[np.ndarray, "*any"]) -> None:
     """Raise where a metric gave NaN: it has no place in an order."""
     if np.isnan(D).any():
-        raise ValueError(
-            "metric: wanted a dissimilarity for every query and point, got NaN"
-        )
+        raise ValueError(NAN)

@@ -8,6 +8,7 @@ import pytest
 from probmetric import neighbors_scan
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import nearest
+from probmetric.neighbors_keep import empty, keep_best
 from tests.metric_kinds import (
     Coarse,
     Wrapped,
@@ -109,16 +110,62 @@ def test_the_search_holds_no_queries_by_points_array_in_a_linear_search():
     assert peak < 0.05 * 8 * n**2
 
 
-@pytest.mark.parametrize("n_tiles", [4, 64])
-def test_the_scan_holds_no_queries_by_points_array(n_tiles):
-    t, k = 32, 5
-    Q, tiles, own = np.zeros((t, 2)), np.zeros((n_tiles, t, 2)), np.zeros(t, int)
-    metric = Wrapped(Mahalanobis(np.eye(2)))
+def test_a_scanned_tile_holds_nothing_larger_than_itself():
+    t, d = 32, 2
+    Q, P, own = np.zeros((t, d)), np.zeros((t, d)), np.zeros(t, int)
+    metric = Wrapped(Mahalanobis(np.eye(d)))
     largest = largest_intermediate(
-        lambda q, p: neighbors_scan._scan(metric, q, p, n_tiles * t, own, k), Q, tiles
+        lambda q, p: neighbors_scan._tile(metric, q, None, p, t, own), Q, P
     )
-    # A tile with the k kept beside it, or the points themselves.
-    assert largest <= max(t * (t + k), t * t * 2, n_tiles * t * 2)
+    assert largest <= t * t * d
+
+
+@pytest.mark.parametrize("points", ["random", "all equal"])
+def test_the_scan_holds_no_queries_by_points_array(points):
+    n, t = 3000, 64
+    X = np.random.default_rng(0).normal(size=(n, 2)) * (points == "random")
+    metric = Wrapped(Mahalanobis(np.eye(2)))
+    nearest(metric, X[:t], X[:t], 3, tile=t)  # Compilation is not counted.
+    tracemalloc.start()
+    nearest(metric, X[: 2 * t], X, 3, tile=t)
+    few = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    nearest(metric, X[: 4 * t], X, 3, tile=t)
+    more = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    answer = 8 * 2 * 3 * 4 * t
+    assert few < 8 * (9 * t * t + n * 2) + answer + 50_000
+    assert more < few + answer + 10_000
+
+
+def brute_force(D, k):
+    """Sort whole rows by (value, column)."""
+    order = np.argsort(np.where(D == 0, 0.0, D), axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(D, order, 1), order
+
+
+@pytest.mark.parametrize("values", [2, 50, 10**6], ids=["ties", "some ties", "few"])
+@pytest.mark.parametrize("ends", [np.inf, -np.inf, 0.0], ids=str)
+@pytest.mark.parametrize("k", [1, 6, 16])
+def test_what_is_kept_over_tiles_equals_a_sort_of_whole_rows(values, ends, k):
+    rng = np.random.default_rng(k)
+    D = rng.integers(0, values, (30, 64)) - values / 2
+    D[rng.random(D.shape) < 0.4] = ends
+    D[rng.random(D.shape) < 0.1] = -0.0
+    kept = empty(len(D), k)
+    for first in range(0, 64, 16):
+        kept = keep_best(kept, D[:, first : first + 16], first)
+    expected = brute_force(D, k)
+    np.testing.assert_array_equal(kept[1], expected[1])
+    np.testing.assert_array_equal(kept[0], expected[0])
+
+
+def test_a_hidden_entry_is_kept_by_nobody():
+    D = np.array([[np.nan, np.inf, np.nan, 1.0], [np.inf, np.nan, np.inf, np.inf]])
+    kept = keep_best(empty(2, 2), D[:, :2], 0)
+    values, index = keep_best(kept, D[:, 2:], 2)
+    np.testing.assert_array_equal(index, [[3, 1], [0, 2]])
+    np.testing.assert_array_equal(values, [[1, np.inf], [np.inf, np.inf]])
 
 
 def test_the_memory_check_sees_a_full_matrix():
