@@ -139,10 +139,10 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        covariance: str = "full",
-        alpha: float | int = 1.0,
-        missing: str = "error",
-        standardize: bool = True,
+        covariance: Any = "full",
+        alpha: Any = 1.0,
+        missing: Any = "error",
+        standardize: Any = True,
     ):
         self.covariance = covariance
         self.alpha = alpha

@@ -113,17 +113,17 @@ class GLML(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_neighbors: int = 5,
+        n_neighbors: Any = 5,
         *,
-        votes: str = "soft",
-        rule: str = "min_norm",
-        gamma: str | float | int = "loo",
-        densities: str = "posterior",
-        shrinkage: float | int = 0.1,
-        covariance: str = "full",
-        n_draws: int = 24,
-        alpha: float | int = 1.0,
-        standardize: bool = True,
+        votes: Any = "soft",
+        rule: Any = "min_norm",
+        gamma: Any = "loo",
+        densities: Any = "posterior",
+        shrinkage: Any = 0.1,
+        covariance: Any = "full",
+        n_draws: Any = 24,
+        alpha: Any = 1.0,
+        standardize: Any = True,
         random_state: Any = None,
     ):
         self.n_neighbors = n_neighbors
