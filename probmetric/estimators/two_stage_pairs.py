@@ -72,8 +72,7 @@ class PairSimilarityMixin:
         total = np.asarray(m.noise) + np.asarray(m.between)
         weights = np.exp(np.asarray(m.log_weights))
         mixture = MixtureParams(weights, np.asarray(m.means), total)
-        limit = 3 if len(weights) == 1 else 1000  # one component: one step is exact
-        end = fit_alpha(mixture, given[:, 0], given[:, 1], max_steps=limit)
+        end = fit_alpha(mixture, given[:, 0], given[:, 1])
         if not np.isfinite(float(end.params)):
             raise ValueError("pairs: wanted instances that differ, got equal ones only")
         self.alpha_ = float(end.params)

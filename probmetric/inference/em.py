@@ -107,8 +107,10 @@ def _run(
     def body(state: _State) -> _State:
         theta, objective, gain, before, after, reach = cycle(advance, state)
         scale = jnp.maximum(1.0, jnp.abs(objective))
-        # A step of exactly zero is a fixed point: nothing is left to gain.
-        rate2 = jnp.where(before > 0, jnp.minimum((after / before) ** 2, 1.0), 0.0)
+        # A step within rounding is a fixed point (one step may be exact): there the
+        # ratio of two such steps says nothing, and nothing is left to gain.
+        still = after <= 8 * eps * jnp.maximum(1.0, jnp.linalg.norm(theta))
+        rate2 = jnp.where(still, 0.0, jnp.minimum((after / before) ** 2, 1.0))
         gap = gain / jnp.maximum(1 - rate2, eps)  # Eq. (1)
         # In plain EM the first step has no predecessor to compare with.
         met = (gap <= tol * scale) & ((state.n_steps > 0) | accelerate)

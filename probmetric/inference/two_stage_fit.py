@@ -30,9 +30,6 @@ from probmetric.typing import Array
 
 __all__ = ["best_of", "fit", "mixture_data", "start_groups", "start_mixture"]
 
-STILL = 1e3
-"""Objectives within STILL · eps · |objective| of each other are equal to rounding."""
-
 
 def mixture_data(
     X: Array,
@@ -141,25 +138,6 @@ def _padded(points: MixtureData) -> MixtureData:
     return MixtureData(X, w, known, points.prior)
 
 
-def _run(
-    step: Any, start: Any, data: Any, exact: bool, max_steps: int, tol: Any
-) -> Fit:
-    """Run EM; ``exact`` says that one step reaches the maximum.
-
-    There the steps after it are zero and the rule of ``run_em``, a rate of such steps,
-    is 0/0: what is asked instead is that the objective no longer moves.
-    """
-    if not exact:
-        return run_em(step, start, data, max_steps=max_steps, tol=tol)
-    end = run_em(step, start, data, max_steps=3, tol=tol)
-    last = float(end.trace[2])
-    rounding = STILL * np.finfo(np.asarray(end.objective).dtype).eps
-    still = abs(float(end.objective) - last) <= rounding * max(1.0, abs(last))
-    if int(end.result) == Result.MAX_STEPS and still:
-        return end._replace(result=np.asarray(int(Result.CONVERGED)))
-    return end
-
-
 @numpy_in_numpy_out
 def fit(
     data: Points | Pairs | Groups,
@@ -248,20 +226,19 @@ def _fit_once(
             first = MixtureParams(start.weights, start.means, total)
         missing = bool(np.isnan(points.X).any())
         step: Any = em_step_missing if missing else em_step
-        exact = k == 1 and not missing
-        end = _run(step, first, _padded(points), exact, max_steps, tol)
+        end = run_em(step, first, _padded(points), max_steps=max_steps, tol=tol)
         c, mu, S = end.params
         return end._replace(params=proportional(c, mu, S, alpha))
     groups = group_data(data, known=known, prior=prior)
     if start is None:
         start = start_groups(groups, k, alpha=alpha, seed=seed)
     if covariance == "free":
-        return _run(em_step_groups, start, groups, False, max_steps, tol)
+        return run_em(em_step_groups, start, groups, max_steps=max_steps, tol=tol)
     total = np.asarray(start.within + start.between)
     share = np.linalg.solve(total, np.asarray(start.within))
     a = np.clip(np.trace(share, axis1=1, axis2=2).mean() / total.shape[-1], 0.05, 0.95)
     a = np.asarray(a, total.dtype)
     tied = ProportionalParams(start.weights, start.means, total, a)
-    end = _run(em_step_proportional, tied, groups, False, max_steps, tol)
+    end = run_em(em_step_proportional, tied, groups, max_steps=max_steps, tol=tol)
     c, mu, S, a = end.params
     return end._replace(params=proportional(c, mu, S, a))
