@@ -33,8 +33,12 @@ at 20 and 40 points (by up to .05) and bettered it on digits (by .06 from 40 poi
 """
 
 PRIOR_WEIGHTS = {"soft": (0.02,), "count": (0.5, 1.0, 2.0, 4.0)}
-"""Grid of a in (1), by kind of votes. Choosing among .01 to .1 for soft votes bought
-nothing on the same sets, so that grid is the one value that was studied."""
+"""Grid of a in (1), by kind of votes.
+
+For soft votes the one value that was studied. Choosing among .01 to .1 was mixed at 20
+points: test log loss fell from 1.304 to 1.157 on digits and rose by .015 on
+breast_cancer.
+"""
 
 
 def mix_prior(
