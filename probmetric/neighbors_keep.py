@@ -29,29 +29,32 @@ def empty(q: int, k: int) -> Kept:
 def keep_best(kept: Kept, D: Float[np.ndarray, "q p"], first: int) -> Kept:
     """Return the k best of what was kept and a tile whose first column is ``first``.
 
-    Memory: p numbers a row where a row is not full yet, else about a byte an entry;
-    and 6 for each entry that passes, at worst (all entries equal) 6 q p.
+    Memory: an eighth of a number an entry, and 4 (k + c) a row where c entries of some
+    row pass; at worst (every entry below all before it) 4 q (k + p).
     """
+    k, p = kept[0].shape[1], D.shape[1]
+    if p > 4 * k and np.isnan(kept[0][:, -1]).any():
+        # Nothing to compare with yet: a quarter of the tile sets the mark for the rest.
+        kept = keep_best(kept, D[:, : p // 4], first)
+        return _compared(kept, D[:, p // 4 :], first + p // 4)
+    return _compared(kept, D, first)
+
+
+def _compared(kept: Kept, D: Float[np.ndarray, "q p"], first: int) -> Kept:
+    """Sort what lies below the k-th best so far in among the kept."""
     near, index = kept
-    k = near.shape[1]
+    (q, k), p = near.shape, D.shape[1]
     # An equal value of a higher column does not enter: strictly below the k-th.
     limit = np.nextafter(near[:, -1], -np.inf)
     limit[np.isnan(limit)] = np.inf
-    new = np.isnan(near[:, -1])
-    if new.any() and D.shape[1] > k:
-        # fmin: where fewer than k are visible the k-th is NaN, and all may enter.
-        limit[new] = np.fmin(np.inf, np.partition(D[new], k - 1, 1)[:, k - 1])
-    row, column = np.nonzero(D <= limit[:, None])
-    touched = np.unique(row)
-    if len(touched) == 0:
+    row, column = np.divmod(np.flatnonzero(D <= limit[:, None]), p)
+    if len(row) == 0:
         return kept
-    place = np.searchsorted(touched, row)
-    group = np.concatenate([np.repeat(np.arange(len(touched)), k), place])
-    values = np.concatenate([near[touched].ravel(), D[row, column]])
-    columns = np.concatenate([index[touched].ravel(), first + column])
-    order = np.lexsort((values, group))  # Stable, and NaN comes last.
-    starts = np.arange(len(touched)) * k
-    starts[1:] += np.cumsum(np.bincount(place))[:-1]
-    best = order[starts[:, None] + np.arange(k)]
-    near[touched], index[touched] = values[best], columns[best]
-    return near, index
+    passed = np.bincount(row, minlength=q)
+    slot = k + np.arange(len(row)) - np.repeat(np.cumsum(passed) - passed, passed)
+    values = np.full((q, k + passed.max()), np.nan)
+    columns = np.full(values.shape, HIDDEN)
+    values[:, :k], columns[:, :k] = near, index
+    values[row, slot], columns[row, slot] = D[row, column], first + column
+    order = np.argsort(values, 1, kind="stable")[:, :k]  # NaN comes last.
+    return np.take_along_axis(values, order, 1), np.take_along_axis(columns, order, 1)

@@ -10,10 +10,11 @@ each tile of queries, and serves the scan, every deepening of it, and ``refine``
 
 Memory in numbers of 8 bytes, for tiles of t queries and t points: 9 t² beside what
 ``pairwise`` itself needs for t² pairs (where k > t / 2 points are taken by k' and fewer
-queries at a time); 9 k' where that is more. Of the 9 one is the tile, one its copy for
-``numpy.partition``, and 6 the candidates of ``keep_best`` in its worst case, all
-entries equal; usual is 2. Shapes are padded to few sizes (``bucket``), so that other
-numbers of points seldom compile anew.
+queries at a time); 9 k' where that is more. Of the 9, two are a tile and the one being
+computed meanwhile, 4 the worst case of ``keep_best``, the rest the shortlists and what
+``ready`` hands over: for a local metric t (D² + f) numbers more, f = D(D+1)/2 + D.
+Shapes are padded to few sizes (``bucket``), so that other numbers of points seldom
+compile anew.
 """
 
 from collections.abc import Callable
@@ -36,6 +37,7 @@ __all__ = [
     "from_queries",
     "in_tiles",
     "nearest_scanned",
+    "ready_alone",
     "refuse_nan",
 ]
 
@@ -62,8 +64,8 @@ def ready(metric: Any, Q: Array) -> Any:
     """Return what all distances from the rows of Q share, or None."""
     if isinstance(metric, Mahalanobis):
         return Q @ metric.factor.T
-    if hasattr(metric, "frame_matrix_at"):  # Local metrics: a matrix for each query.
-        return metric.frame_matrix_at(Q)
+    if hasattr(metric, "forms_at"):  # Local metrics: a matrix for each query.
+        return metric.forms_at(Q)
     return None
 
 
@@ -73,8 +75,8 @@ def distances(metric: Any, Q: Array, shared: Any, P: Array) -> Array:
         # Row by row: fused into what uses it, the reduction runs ten times slower.
         V = P @ metric.factor.T
         return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), shared)
-    if hasattr(metric, "frame_matrix_at"):
-        return metric.pairwise(Q, P, matrices=shared)
+    if hasattr(metric, "forms_at"):
+        return metric.from_forms(shared, P)
     return metric.pairwise(Q, P)
 
 
@@ -107,7 +109,7 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _ready_alone(metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
+def ready_alone(metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
     """Compute ``ready`` with one BLAS thread for each of XLA's.
 
     XLA decomposes a batch of small matrices in parallel by LAPACK calls; an OpenBLAS
@@ -135,7 +137,7 @@ def nearest_scanned(
     for start in range(0, len(Q), step):
         rows = slice(start, min(start + step, len(Q)))
         mine = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
-        shared = _ready_alone(metric, mine)
+        shared = ready_alone(metric, mine)
         shortlist = k if refine is None else min(limit, 2 * k + 8)
         while True:
             near, index = _scan(metric, mine, shared, P, own[rows], shortlist, tile)
@@ -169,11 +171,17 @@ def _scan(
     n_tiles, side = bucket(len(P), max(tile, k))
     mine = np.concatenate([own, np.full(len(Q) - len(own), HIDDEN)])
     kept = empty(len(own), k)
+
+    def start_tile(first: int) -> Any:
+        points = in_tiles(P[first : first + side], (1, side))[0]
+        return _tile(metric, Q, shared, points, len(P) - first, mine - first)
+
     with jax.enable_x64(True):
+        ahead = start_tile(0)
         for first in range(0, n_tiles * side, side):
-            points = in_tiles(P[first : first + side], (1, side))[0]
-            visible = len(P) - first
-            D, bad = _tile(metric, Q, shared, points, visible, mine - first)
+            D, bad = ahead
+            if first + side < n_tiles * side:
+                ahead = start_tile(first + side)  # Runs while this one is sorted in.
             if bad:
                 raise ValueError(NAN)
             kept = keep_best(kept, np.asarray(D)[: len(own)], first)
@@ -188,8 +196,8 @@ def _refined(
     shared: Any,
 ) -> Any:
     """Call ``refine``, handing over the matrices where they are known."""
-    if hasattr(metric, "frame_matrix_at"):
-        return metric.refine(Q, P, index, matrices=np.asarray(shared)[: len(Q)])
+    if hasattr(metric, "forms_at"):
+        return metric.refine(Q, P, index, matrices=shared.matrices[: len(Q)])
     return metric.refine(Q, P, index)
 
 

@@ -9,15 +9,9 @@ from the class densities by one of the rules of ``_glml_matrices``; |A(z)| = 1 f
 of them, so that distances of different queries compare. In input units the matrix is
 FᵀA F.
 
-All pairs of m queries and n points are one matrix product (maths 2.6). With the
-features φ(t) = (t_it_j for i ≤ j, t), f = D(D+1)/2 + D of them,
-
-    distance = φ(t)·ψ_x + x'A x,  ψ_x = (A_ij (1 + [i<j]), -2A x),                 (2)
-
-2mnf flops, half of those of transforming every point for every query. Points are taken
-``TILE`` at a time: memory is m f + TILE (f + m) numbers beside the m n answers. The
-product cancels for close pairs, absolute error about eps ‖A‖ (|x|² + |t|²): ``refine``
-evaluates (1) itself for the few candidates that matter.
+All pairs are one matrix product (``_local_product``), which cancels for close pairs,
+absolute error about eps ‖A‖ (|x|² + |t|²): ``refine`` evaluates (1) itself for the few
+candidates that matter.
 """
 
 from dataclasses import dataclass, field, replace
@@ -25,7 +19,6 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
@@ -38,15 +31,19 @@ from probmetric.metric._class_densities import (
     through_map,
 )
 from probmetric.metric._glml_expected import expected_bias
+from probmetric.metric._local_product import (
+    TILE,
+    QueryForms,
+    from_forms,
+    local_pairwise,
+    query_forms,
+)
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["TILE", "LocalMahalanobis", "Rule", "local_metric", "local_pairwise"]
 
 type Rule = Literal["min_norm", "zero_bias", "regularised", "expected_bias", "fisher"]
-
-TILE = 1024
-"""Points taken at a time by ``pairwise``: 4.5 MB of features at D = 32, float64."""
 
 CHUNK = 128
 """Queries whose matrices are computed at a time: c · CHUNK · D² numbers are live."""
@@ -131,7 +128,7 @@ class LocalMahalanobis:
         *,
         matrices: Float[Array, "m d d"] | None = None,
     ) -> Float[Array, "m n"]:
-        """Return all squared distances by Eq. (2), shape (m, n).
+        """Return all squared distances as one product, shape (m, n).
 
         Parameters
         ----------
@@ -149,6 +146,16 @@ class LocalMahalanobis:
         return local_pairwise(
             A, (Q - self.centre) @ self.frame.T, (P - self.centre) @ self.frame.T
         )
+
+    def forms_at(self, Q: Float[Array, "m d"]) -> QueryForms:
+        """Return what the distances from the rows of Q to any points share."""
+        return query_forms(self.frame_matrix_at(Q), (Q - self.centre) @ self.frame.T)
+
+    def from_forms(
+        self, forms: QueryForms, P: Float[Array, "n d"]
+    ) -> Float[Array, "m n"]:
+        """Return ``pairwise(Q, P)`` given ``forms_at(Q)``."""
+        return from_forms(forms, (P - self.centre) @ self.frame.T)
 
     @numpy_in_numpy_out
     def refine(
@@ -206,31 +213,6 @@ def _bias(
     classes: ClassDensities, z: Float[Array, "d"]
 ) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
     return glml.bias_matrix(log_posterior(classes, z), class_hessians(classes, z))
-
-
-@jax.jit
-def local_pairwise(
-    A: Float[Array, "m d d"], Q: Float[Array, "m d"], P: Float[Array, "n d"]
-) -> Float[Array, "m n"]:
-    """Return (t - x)ᵀA_x(t - x) for all x in Q, t in P, as matrix products (Eq. 2)."""
-    d = Q.shape[1]
-    i, j = np.triu_indices(d)
-    Ax = jnp.einsum("mij,mj->mi", A, Q)
-    twice = jnp.where(i == j, 1.0, 2.0).astype(A.dtype)
-    psi = jnp.concatenate([A[:, i, j] * twice, -2 * Ax], 1)
-    own = jnp.sum(Ax * Q, 1)
-
-    def columns(T: Any) -> Any:
-        phi = jnp.concatenate([T[:, i] * T[:, j], T], 1)
-        # A squared distance is ≥ 0: projecting there only ever lessens the error.
-        return jnp.maximum(psi @ phi.T + own[:, None], 0.0)
-
-    n = P.shape[0]
-    if n <= TILE:
-        return columns(P)
-    tiles = jnp.pad(P, ((0, -n % TILE), (0, 0))).reshape(-1, TILE, d)
-    by_tile = jnp.moveaxis(jax.lax.map(columns, tiles), 0, 1)
-    return by_tile.reshape(Q.shape[0], -1)[:, :n]
 
 
 def local_metric(
