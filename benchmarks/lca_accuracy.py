@@ -116,7 +116,7 @@ def report(table):
         print(f"{n} of {len(BUILT_IN + BY_PATH)} sets: give --data for the others\n")
     for a, b in (("lca", "nca"), ("lca_cv", "lca"), ("lca", "paper")):
         gap = (wide[a] - wide[b]).unstack("data")
-        for unit, values in (("splits", gap.mean(1)), ("sets", gap.mean(0))):
+        for unit, values in (("splits", gap.mean(axis=1)), ("sets", gap.mean(axis=0))):
             se = values.sem()
             low = values.mean() - stats.t.ppf(0.95, len(values) - 1) * se
             print(

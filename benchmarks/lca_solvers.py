@@ -95,7 +95,7 @@ def floor(N=100_000, d=64, p=10):
         y = (np.arange(N) < share * N).astype(int)
         pairs = Pairs(X, np.arange(N), np.arange(N) + N, y)
         stats = prepare(pairs, by_points=False)
-        data = (stats, flat, 1.0, spectrum(stats.T))
+        data = jax.tree.map(jnp.asarray, (stats, flat, 1.0, spectrum(stats.T)))
         state = {"W": W, "log_sigma2": jnp.asarray(-1.0)}
         seconds = median_seconds(
             lambda s=state, d=data: jax.block_until_ready(step(s, d))

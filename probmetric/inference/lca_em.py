@@ -89,7 +89,9 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
     )
     w = stats.w
     rows = Moments(
-        jnp.sum(w * jnp.where(stats.same, -t, log1mexp(t))),
+        # log(1 - e^{-t}) from what ν needs anyway: its absolute error is of the order
+        # of eps, which is what a sum over rows can hold.
+        jnp.sum(w * jnp.where(stats.same, -t, jnp.log(-jnp.expm1(-t)))),
         scatter((w * a)[:, None] * g, stats),
         jnp.sum(w * a**2 * D),
         jnp.sum(w * eps2),

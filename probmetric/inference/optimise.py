@@ -55,6 +55,8 @@ def lbfgs(
     """
     if max_steps < 1:
         raise ValueError(f"max_steps: wanted at least 1, got {max_steps}")
+    # Once to the device, not at every evaluation.
+    params, data = jax.tree.map(jnp.asarray, (params, data))
     flat, unravel = ravel_pytree(params)
     start = np.asarray(flat, float)
     trace: list[float] = []
