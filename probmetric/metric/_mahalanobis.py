@@ -1,10 +1,11 @@
 """The Mahalanobis metric: Euclid's distance after a linear map."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from probmetric.precision import numpy_in_numpy_out
@@ -108,3 +109,61 @@ class Mahalanobis:
             )
         squared = jnp.sum(((jnp.asarray(A) - B) @ self.factor.T) ** 2, -1)
         return jnp.exp(-(self.link.b + self.link.scale * squared))
+
+    def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:
+        """Return a faiss index that searches under this metric, exactly.
+
+        A flat L2 index behind the linear map: points and queries go in as they are,
+        and the map is stored with the index (``faiss.write_index``).
+
+        Parameters
+        ----------
+        points : array of shape (n, d), optional
+            Points to add, finite. Their mean becomes the map's origin, which keeps
+            rounding small; without them the origin is 0.
+
+        Returns
+        -------
+        faiss.IndexPreTransform
+            ``index.search(queries, k)`` gives *squared* distances (m, k), float32, and
+            indices (m, k); ``index.add`` takes more points.
+
+        Raises
+        ------
+        ImportError
+            When faiss is not installed.
+        ValueError
+            For points of another shape or that are not finite.
+
+        Notes
+        -----
+        faiss computes in float32, ``probmetric.nearest`` in float64: neighbours whose
+        distances agree to about 1e-6 of the largest may change places, and ties are
+        not broken by index. Other indices (HNSW, IVF, those of other libraries) take
+        ``transform(points)`` and ``transform(queries)`` under Euclid's metric.
+        """
+        try:
+            import faiss
+        except ImportError as error:
+            raise ImportError(
+                "to_faiss: wanted faiss, got none: install the extra 'ann' "
+                "(pip install 'probmetric[ann]')"
+            ) from error
+        L = np.asarray(self.factor, np.float64)
+        p, d = L.shape
+        X = np.zeros((1, d)) if points is None else np.asarray(points, np.float64)
+        if X.ndim != 2 or X.shape[1] != d or not np.isfinite(X).all():
+            raise ValueError(
+                f"points: wanted finite numbers of shape (n, {d}), got shape {X.shape}"
+                + ("" if np.isfinite(X).all() else " with NaN or infinity")
+            )
+        linear: Any = faiss.LinearTransform(d, p, True)
+        faiss.copy_array_to_vector(L.astype(np.float32).ravel(), linear.A)
+        origin = -(L @ X.mean(0)).astype(np.float32)
+        faiss.copy_array_to_vector(origin, linear.b)
+        linear.is_trained = True
+        flat: Any = faiss.IndexFlatL2(p)
+        index: Any = faiss.IndexPreTransform(linear, flat)
+        if points is not None:
+            index.add(np.ascontiguousarray(X, np.float32))
+        return index
