@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from probmetric.metric import LocalMahalanobis as LocalMahalanobis
     from probmetric.metric import Mahalanobis as Mahalanobis
     from probmetric.metric import PairSimilarity as PairSimilarity
+    from probmetric.model_choice import held_out as held_out
+    from probmetric.model_choice import loo as loo
     from probmetric.neighbors import KNeighborsClassifier as KNeighborsClassifier
     from probmetric.neighbors import nearest as nearest
     from probmetric.posterior import PosteriorMetric as PosteriorMetric
     from probmetric.registry import MODELS as MODELS
+    from probmetric.storage import load_metric as load_metric
+    from probmetric.storage import save_metric as save_metric
     from probmetric.validation import validate as validate
 
 __version__ = "0.1.0"
@@ -61,9 +65,13 @@ __all__ = [
     "compare",
     "datasets",
     "evaluate",
+    "held_out",
+    "load_metric",
+    "loo",
     "nearest",
     "plots",
     "sample",
+    "save_metric",
     "validate",
 ]
 
@@ -90,9 +98,13 @@ _HOME = {
     "compare": "probmetric.inference.agreement",
     "datasets": "probmetric.datasets",
     "evaluate": "probmetric.evaluation",
+    "held_out": "probmetric.model_choice",
+    "loo": "probmetric.model_choice",
+    "load_metric": "probmetric.storage",
     "nearest": "probmetric.neighbors",
     "plots": "probmetric.plots",
     "sample": "probmetric.inference.sampling",
+    "save_metric": "probmetric.storage",
     "validate": "probmetric.validation",
 }
 

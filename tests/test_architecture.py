@@ -13,13 +13,14 @@ MAX_LINES = 300
 
 # What a layer may import, beside itself: everything to its left.
 LAYERS = [
-    {"typing", "precision", "linalg"},
+    {"typing", "precision", "linalg", "files"},
     {"data"},
     {"metric"},
     {"pairs", "inputs", "neighbors", "posterior", "models", "datasets"},
+    {"storage"},
     {"inference"},
     {"registry"},
-    {"validation", "estimators", "evaluation"},
+    {"validation", "estimators", "evaluation", "model_choice"},
     {"plots", "report"},
     {"cli"},
 ]

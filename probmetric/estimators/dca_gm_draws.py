@@ -36,6 +36,7 @@ class DCAGMDrawsMixin:
         *,
         queries: Any = None,
         mixtures: str | None = None,
+        log_likelihood: bool = False,
         seed: int = 0,
         n_chains: int = 4,
         n_draws: int = 1000,
@@ -53,6 +54,9 @@ class DCAGMDrawsMixin:
         mixtures : {"sampled", "fixed"}, optional
             Whether θ is sampled with A or held at its mode. Default: fixed for
             "laplace", which is far off otherwise; sampled for the others.
+        log_likelihood : bool, default=False
+            Store log p(c|x) of every training point under every draw, for ``loo``;
+            without ``queries``.
         seed, n_chains, n_draws, n_warmup, sampler, progress
             As in ``probmetric.sample``.
 
@@ -67,6 +71,11 @@ class DCAGMDrawsMixin:
         if mixtures is None:
             mixtures = "fixed" if method == "laplace" else "sampled"
         check_choice("mixtures", mixtures, ("sampled", "fixed"))
+        if log_likelihood and queries is not None:
+            raise ValueError(
+                "queries: wanted none with log_likelihood, which is that of the "
+                f"training points, got {np.shape(queries)}"
+            )
         fixed = mixtures == "fixed"
         if queries is None:
             at = self._data.X[np.asarray(self._data.w) > 0]
@@ -77,7 +86,7 @@ class DCAGMDrawsMixin:
             start, data = prepare(
                 self.fit_.params, given, queries=at, scale=self.scale_
             )
-            return sample(
+            tree = sample(
                 TARGET_A if fixed else TARGET,
                 data,
                 method=method,  # pyright: ignore
@@ -89,20 +98,41 @@ class DCAGMDrawsMixin:
                 sampler=sampler,
                 progress=progress,
             )
+        # A target's data carry η among its arrays; here it gets its name.
+        tree.attrs["learning_rate"] = float(self.learning_rate)
+        return self._with_pointwise(tree) if log_likelihood else tree
+
+    def _with_pointwise(self, tree: xr.DataTree) -> xr.DataTree:
+        y = np.asarray(self._data.y)[np.asarray(self._data.w) > 0]
+        P = tree["posterior"]["class_probability"].to_numpy()
+        own = float(self.learning_rate) * np.log(P[:, :, np.arange(len(y)), y])
+        group = xr.Dataset({"y": (("chain", "draw", "point"), own)})
+        tree["log_likelihood"] = xr.DataTree(group)
+        return tree
 
     def posterior_metric(
-        self, draws: xr.DataTree, purpose: str, *, n_metrics: int = 200
+        self,
+        purpose: str,
+        *,
+        draws: xr.DataTree | None = None,
+        n_metrics: int = 200,
+        seed: int = 0,
     ) -> PosteriorMetric:
-        """Return draws of ``sample`` as metrics under J.
+        """Return draws of the metric under J.
 
         Parameters
         ----------
-        draws : DataTree
         purpose : {"prediction", "intervals"}
+        draws : DataTree, optional
+            Of ``sample``. Default: Laplace's approximation for A given the mixtures.
         n_metrics : int, default=200
             Draws to keep, evenly spaced.
+        seed : int, default=0
+            Where no draws are given.
         """
         check_is_fitted(self)
+        if draws is None:
+            draws = self.sample("laplace", seed=seed, n_chains=1, n_draws=n_metrics)
         J = draws["posterior"]["J"].to_numpy()
         J = J.reshape(-1, *J.shape[2:])
         keep = np.linspace(0, len(J) - 1, min(n_metrics, len(J))).astype(int)

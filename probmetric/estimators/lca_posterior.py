@@ -7,27 +7,33 @@ scores of points ask for, with λ chosen by leave-one-out of the averaged predic
 covered about 75 % at n = 20 and 80-84 % from n = 40. Neither serves for the other.
 """
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 
-from probmetric.data import Pairs
 from probmetric.estimators._validation import (
     check_choice,
     check_number,
     host_weights,
 )
-from probmetric.estimators.lca_draws import draw, metrics, problem_at, usable
-from probmetric.estimators.lca_recipe import Fitted
+from probmetric.estimators.lca_draws import (
+    Problem,
+    draw,
+    metrics,
+    problem_at,
+    usable,
+)
+from probmetric.estimators.lca_recipe import Fitted, fit_labelled, recipe_of
 from probmetric.inference.lca_curvature import generalised_rate
+from probmetric.inference.lca_pointwise import log_likelihood as pair_likelihood
 from probmetric.inference.sampling import to_datatree
 from probmetric.inference.sampling_tree import provenance
 from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.pairs import all_pairs
 from probmetric.posterior import PosteriorMetric
 
-__all__ = ["LCAPosteriorMixin"]
+__all__ = ["LCAPosteriorMixin", "on_all_pairs", "problem_for"]
 
 LOO_GRID = (1.0, 10.0, 100.0)
 """λ tried for prediction: prior sd from c to c/10 an entry."""
@@ -53,6 +59,7 @@ class LCAPosteriorMixin:
         learning_rate: int | float | None = None,
         seed: int = 0,
         sampler: dict[str, Any] | None = None,
+        log_likelihood: bool = False,
         progress: bool | None = None,
     ) -> Any:
         """Draw from the posterior around the fit, on the pairs of the fit.
@@ -71,6 +78,9 @@ class LCAPosteriorMixin:
         seed : int, default=0
         sampler : dict, optional
             Further arguments of ``nuts`` or ``svi``, or ``batch`` of the bootstrap.
+        log_likelihood : bool, default=False
+            Store that of every pair under every draw; ``loo`` takes it after
+            ``fit_pairs`` of pairs that share no point.
         progress : bool, optional
             Default: in terminals and notebooks.
 
@@ -95,11 +105,16 @@ class LCAPosteriorMixin:
         shown = pairs._replace(X=self.mean_ + pairs.X * self.scale_)
         arguments = {"prior": problem.prior, "learning_rate": rate}
         names = getattr(self, "feature_names_in_", None)
+        pointwise = None
+        if log_likelihood:
+            found = drawn.values
+            pointwise = {"y": pair_likelihood(found["M"], found["b"], shown, rate)}
         return to_datatree(
             drawn,
             feature_names=None if names is None else list(names),
             data=shown,
             observed={"y": pairs.y},
+            log_likelihood=pointwise,
             attributes=provenance(lca, shown, arguments),
         )
 
@@ -155,15 +170,12 @@ class LCAPosteriorMixin:
             method = "bootstrap" if bootstrap else "laplace"
         total = N_DRAWS[purpose] if n_draws is None else n_draws
         total = int(check_number("n_draws", total, 1, whole=True))
-        chosen = self.fitted_.pairs
-        if pairs == "all":
-            if not labelled:
-                raise ValueError("pairs: wanted 'fitted' after fit_pairs, got 'all'")
-            chosen = all_pairs(chosen.X, self._codes)
+        if pairs == "all" and not labelled:
+            raise ValueError("pairs: wanted 'fitted' after fit_pairs, got 'all'")
+        base = on_all_pairs(self) if pairs == "all" else self
 
         def at(lam: float | None) -> PosteriorMetric:
-            rate = _purpose_rate(self, purpose, chosen, learning_rate, lam, labelled)
-            problem = problem_at(self, chosen, rate, lam)
+            problem = problem_for(base, purpose, lam, learning_rate)
             drawn = draw(
                 problem, method, seed=seed, n_draws=total, n_chains=1, sampler=sampler
             )
@@ -199,22 +211,40 @@ def _own_rate(estimator: Any, method: str, learning_rate: int | float | None) ->
     return float(rate)
 
 
-def _purpose_rate(
+def on_all_pairs(estimator: Any) -> Any:
+    """Return a copy whose fit, prior included, is that of ``LCA(pairs="all")``."""
+    fitted: Fitted = usable(estimator).fitted_
+    recipe = recipe_of(estimator, estimator.n_features_in_)[0]
+    if recipe.pairs == "all":
+        return estimator
+    recipe = recipe._replace(pairs="all")
+    made = copy(estimator)
+    made.fitted_ = fit_labelled(
+        np.asarray(fitted.pairs.X), estimator._codes, recipe, estimator.regularization_
+    )
+    return made
+
+
+def problem_for(
     estimator: Any,
     purpose: str,
-    pairs: Pairs,
-    learning_rate: int | float | str,
-    lam: float | None,
-    labelled: bool,
-) -> float:
-    """Return the learning rate that a purpose asks for."""
+    lam: float | None = None,
+    learning_rate: int | float | str = "auto",
+) -> Problem:
+    """Return the posterior that a purpose asks for, on the pairs of the fit.
+
+    Parameters as ``posterior_metric``; ``lam`` None is that of the fit.
+    """
+    pairs = usable(estimator).fitted_.pairs
     if not isinstance(learning_rate, str):
-        return float(check_number("learning_rate", learning_rate, 0, open_low=True))
+        rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
+        return problem_at(estimator, pairs, rate, lam)
     check_choice("learning_rate", learning_rate, ("auto",))
-    if not labelled:
-        return estimator.learning_rate_
+    if not hasattr(estimator, "classes_"):
+        return problem_at(estimator, pairs, estimator.learning_rate_, lam)
     if purpose == "intervals":
-        return 1.0
+        return problem_at(estimator, pairs, 1.0, lam)
     plain = len(pairs.X) / float(host_weights(pairs).sum())
     problem = problem_at(estimator, pairs, plain, lam)
-    return float(generalised_rate(problem.params, pairs, problem.prior, plain))
+    rate = generalised_rate(problem.params, pairs, problem.prior, plain)
+    return problem_at(estimator, pairs, float(rate), lam)

@@ -1,0 +1,192 @@
+"""Model choice: LOO against quadrature, held-out votes by hand, and what is refused."""
+
+import arviz as az
+import jax
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.special import logsumexp
+from sklearn.datasets import load_iris
+from sklearn.model_selection import StratifiedKFold
+
+import probmetric as pm
+from probmetric.data import Pairs
+from probmetric.inference.lca_pointwise import log_likelihood
+from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
+
+N = 40
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Draw labels of one-dimensional pairs that share no point."""
+    X = np.random.default_rng(6).normal(size=(2 * N, 1))
+    rows = np.arange(N)
+    given = Pairs(X, rows, rows + N, None)
+    with jax.enable_x64(True):
+        params = LCAParams(np.array([[1.5]]), np.log(0.3), 1.0)
+        drawn = simulate(jax.random.key(0), params, given)
+    return drawn._replace(y=np.asarray(drawn.y))
+
+
+@pytest.fixture(scope="module")
+def draws(pairs):
+    """Sample W and log σ² of those pairs with every pair's log likelihood."""
+    return pm.sample(
+        lca,
+        pairs,
+        prior=LCAPrior(np.ones((1, 1)), lam=4.0),
+        seed=0,
+        n_chains=2,
+        n_draws=1000,
+        identified=["M", "b"],
+        log_likelihood=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def independent():
+    """Fit LCA to independent pairs in two dimensions, given as points."""
+    rng = np.random.default_rng(5)
+    A = rng.normal(size=(60, 2, 2))
+    apart = np.abs(A[:, 0, 0] - A[:, 1, 0])
+    y = (rng.uniform(size=60) < 0.8 * np.exp(-(apart**2))).astype(int)
+    return pm.LCA(1, learning_rate=1).fit_pairs(A, y)
+
+
+def test_loo_is_the_quadrature_of_each_pair_left_out(pairs, draws):
+    w, s = np.linspace(-7, 9, 801)[:, None], np.linspace(-6, 4, 301)[None, :]
+    sigma2 = np.exp(s)
+    log_prior = -2 * (w - 1) ** 2 - 0.5 * (s - np.log(0.3)) ** 2
+    delta = (pairs.X[pairs.i] - pairs.X[pairs.j])[:, 0]
+    log_lik = np.empty((N, w.size, s.size))
+    for n in range(N):
+        t = 0.5 * np.log1p(2 * sigma2) + (w * delta[n]) ** 2 / (2 + 4 * sigma2)
+        log_lik[n] = -t if pairs.y[n] else np.log(-np.expm1(-t))
+    whole = log_prior + log_lik.sum(0)
+    exact = np.array([logsumexp(whole) - logsumexp(whole - own) for own in log_lik])
+    found = pm.loo(draws)
+    # 2000 draws, at least 400 effective; a pair's log ratio has sd below .6 over the
+    # posterior, so that .03 is its Monte Carlo error and 5 of them are .15 (false
+    # alarm below 1e-4 over the 40 pairs); the sum's errors partly cancel.
+    np.testing.assert_allclose(found.elpd_i, exact, atol=0.15)
+    assert abs(found.elpd - exact.sum()) < 0.5
+    # Control: the in-sample score, what LOO corrects, is further off than that.
+    inside = logsumexp(log_lik + whole, axis=(1, 2)) - logsumexp(whole)
+    assert abs(inside.sum() - exact.sum()) > 0.5
+
+
+def test_an_estimators_log_likelihood_is_that_of_the_numpyro_model(pairs, draws):
+    posterior = draws["posterior"]
+    ours = log_likelihood(posterior["M"].to_numpy(), posterior["b"].to_numpy(), pairs)
+    theirs = draws["log_likelihood"]["y"].to_numpy()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+def test_loo_compares_estimators_of_independent_pairs(independent):
+    sampled = independent.sample(
+        n_chains=2, n_draws=500, learning_rate=1, log_likelihood=True
+    )
+    found = pm.loo(sampled)
+    assert found.pareto_k.shape == (60,)
+    table = az.compare({"one": found, "again": found})
+    assert table["elpd_diff"].abs().max() == 0
+
+
+def test_loo_takes_dca_gms_class_probabilities():
+    X, y = load_iris(return_X_y=True)
+    model = pm.DCAGM().fit(X[::3], y[::3])
+    drawn = model.sample("laplace", n_chains=1, n_draws=100, log_likelihood=True)
+    P = drawn["posterior"]["class_probability"].to_numpy()
+    own = drawn["log_likelihood"]["y"].to_numpy()
+    np.testing.assert_allclose(np.exp(own[0, :, 3]), P[0, :, 3, y[9]])
+    with pytest.raises(ValueError, match="queries: wanted none with log_likelihood"):
+        model.sample("laplace", queries=X[:2], log_likelihood=True)
+
+
+def test_loo_is_refused_for_pairs_built_from_labels():
+    X, y = load_iris(return_X_y=True)
+    model = pm.LCA(1, learning_rate=1).fit(X[::5], y[::5])
+    drawn = model.sample("laplace", n_chains=1, n_draws=5, log_likelihood=True)
+    drawn.attrs["method"] = "nuts"  # so that only the shared points are at fault
+    with pytest.raises(ValueError, match="share no point"):
+        pm.loo(drawn)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "laplace"}, "posterior itself"),
+        ({"method": "bootstrap"}, "posterior itself"),
+        ({"learning_rate": 0.5}, "learning_rate: wanted 1"),
+        ({"w": np.r_[2.0, np.ones(N - 1)]}, "data weights of one"),
+        ({"drop": "log_likelihood"}, "group log_likelihood"),
+    ],
+)
+def test_loo_is_refused_where_it_is_invalid(draws, change, message):
+    tree = draws.copy()
+    if "drop" in change:
+        tree = tree.drop_nodes(change["drop"])
+    elif "w" in change:
+        constant = draws["constant_data"].to_dataset()
+        tree["constant_data"] = xr.DataTree(constant.assign(w=("pair", change["w"])))
+    else:
+        tree.attrs = {**draws.attrs, **change}
+    with pytest.raises(ValueError, match=message):
+        pm.loo(tree)
+
+
+def test_held_out_is_the_score_of_each_fold_by_hand():
+    X, y = load_iris(return_X_y=True)
+    table = pm.held_out({"lda": pm.LDA()}, X, y, n_folds=3, seed=1)
+    total = 0.0
+    folds = StratifiedKFold(3, shuffle=True, random_state=1)
+    for train, test in folds.split(X, y):
+        metric = pm.LDA().fit(X[train], y[train]).get_metric()
+        votes = pm.KNeighborsClassifier(metric, 5).fit(X[train], y[train])
+        P = votes.predict_proba(X[test])
+        total += np.log(P[np.arange(len(test)), y[test]]).sum()
+    np.testing.assert_allclose(table.loc["lda", "elpd"], total, rtol=1e-12)
+
+
+def test_held_out_prefers_the_metric_that_was_learned():
+    X, y = load_iris(return_X_y=True)
+    noise = np.random.default_rng(0).normal(size=(len(X), 30))
+    wide = np.hstack([X, noise])
+
+    class Euclid(pm.LDA):
+        def get_metric(self):
+            return pm.Mahalanobis(np.eye(34))
+
+    table = pm.held_out({"euclid": Euclid(), "lda": pm.LDA()}, wide, y)
+    assert list(table.index) == ["lda", "euclid"]
+    assert table.loc["euclid", "elpd_diff"] > 3 * table.loc["euclid", "dse"] > 0
+
+
+def test_held_out_votes_are_averaged_where_there_are_draws():
+    X, y = load_iris(return_X_y=True)
+    asked = []
+
+    class Drawn(pm.LDA):
+        def posterior_metric(self, purpose):
+            asked.append(purpose)
+            return pm.PosteriorMetric([self.get_metric()] * 2, purpose)
+
+    table = pm.held_out({"plain": pm.LDA(), "drawn": Drawn()}, X, y, n_folds=3)
+    assert asked == ["prediction"] * 3
+    np.testing.assert_allclose(table["elpd_diff"], 0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"candidates": {}}, "candidates: wanted at least one"),
+        ({"candidates": {"a": pm.LCAClassifier()}}, "learners of one metric.*got a"),
+        ({"candidates": {"a": pm.LDA()}, "n_folds": 60}, "n_folds: wanted 2 to 50"),
+    ],
+)
+def test_held_out_names_what_is_wrong(arguments, message):
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        pm.held_out(X=X, y=y, **arguments)
