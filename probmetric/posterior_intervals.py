@@ -10,7 +10,15 @@ from jaxtyping import Bool
 from probmetric.metric import Metric
 from probmetric.typing import Array
 
-__all__ = ["Interval", "between_rows", "pairwise", "quantiles", "same", "spread"]
+__all__ = [
+    "Interval",
+    "between_rows",
+    "is_positive",
+    "pairwise",
+    "quantiles",
+    "same",
+    "spread",
+]
 
 
 class Interval(NamedTuple):
@@ -34,8 +42,18 @@ def between_rows(metric: Any, A: Array, B: Array) -> Array:
     return jax.vmap(lambda a, b: metric.dissimilarity(a, b[None])[0])(A, B)
 
 
+def is_positive(metric: Any) -> bool:
+    """Say whether dissimilarities are ≥ 0 and zero between equal points."""
+    return metric.is_distance or hasattr(metric, "matrix_at")  # A squared distance.
+
+
 def same(metric: Any, A: Array, B: Array) -> Array:
     """Return P(same) of matching rows under one draw."""
+    if not hasattr(metric, "same_probability"):
+        raise ValueError(
+            "same_probability: wanted a metric that defines P(same), got "
+            f"{type(metric).__name__}"
+        )
     return metric.same_probability(A, B)
 
 

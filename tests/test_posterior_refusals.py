@@ -88,3 +88,10 @@ def test_nearest_wants_a_single_metric(posterior, X):
 def test_bad_questions_are_named(posterior, X, ask, words):
     with pytest.raises(ValueError, match=words):
         ask(posterior, X)
+
+
+def test_p_same_is_refused_where_the_metric_defines_none(X):
+    draws = draws_of("LocalMahalanobis", 2)
+    posterior = PosteriorMetric(draws, "intervals", pairs_independent=True)
+    with pytest.raises(ValueError, match="got LocalMahalanobis"):
+        posterior.same_probability(X[0], X[1])

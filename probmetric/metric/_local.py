@@ -11,7 +11,7 @@ FᵀA F.
 
 All pairs are one matrix product (``_local_product``), which cancels for close pairs,
 absolute error about eps ‖A‖ (|x|² + |t|²): ``refine`` evaluates (1) itself for the few
-candidates that matter.
+candidates that matter. Where rounding makes a square negative it is set to zero.
 """
 
 from dataclasses import dataclass, field, replace
@@ -118,7 +118,7 @@ class LocalMahalanobis:
         """Return squared distances of one query to the rows of Y (Eq. 1)."""
         A = self.frame_matrix_at(jnp.asarray(q)[None])[0]
         delta = (jnp.asarray(Y) - q) @ self.frame.T
-        return jnp.einsum("ni,ij,nj->n", delta, A, delta)
+        return jnp.maximum(jnp.einsum("ni,ij,nj->n", delta, A, delta), 0.0)
 
     @numpy_in_numpy_out
     def pairwise(
@@ -170,7 +170,7 @@ class LocalMahalanobis:
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         A = self.frame_matrix_at(Q) if matrices is None else matrices
         delta = (P[idx] - Q[:, None]) @ self.frame.T
-        return jnp.einsum("mki,mij,mkj->mk", delta, A, delta)
+        return jnp.maximum(jnp.einsum("mki,mij,mkj->mk", delta, A, delta), 0.0)
 
 
 def _spectrum(metric: LocalMahalanobis, z: Float[Array, "d"]) -> glml.Spectrum:

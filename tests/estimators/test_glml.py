@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.linalg import expm, logm
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
@@ -66,15 +67,60 @@ def test_rescaling_a_feature_changes_no_neighbour(fitted):
     )
 
 
-def test_posterior_gives_intervals_and_a_summary(fitted):
+def test_interval_of_a_local_distance_is_quantiles_of_distances_under_the_draws(fitted):
     X, _, X_new, _ = halves()
-    low, high = fitted.posterior_metric("intervals").interval(X_new[:5], X[:5])
-    assert (low < high).all()
+    intervals = fitted.posterior_metric("intervals")
+    low, high = intervals.interval(X_new[:5], X[:5], prob=0.5)
+    each = [
+        [metric.dissimilarity(q, p[None])[0] for metric in fitted.draws_]
+        for q, p in zip(X_new[:5], X[:5], strict=True)
+    ]
+    np.testing.assert_allclose(low, np.quantile(each, 0.25, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(high, np.quantile(each, 0.75, axis=1), rtol=1e-9)
+
+
+def test_an_inflated_interval_is_wider_and_stays_positive(fitted):
+    X, _, X_new, _ = halves()
+    intervals = fitted.posterior_metric("intervals")
+    plain = intervals.interval(X_new[:5], X[:5])
+    wide = intervals.interval(X_new[:5], X[:5], inflate=5.0)
+    assert (0 < wide.lower).all()
+    assert (wide.lower < plain.lower).all()
+    assert (plain.upper < wide.upper).all()
+    assert intervals.interval(X[0], X[0]).upper == 0
+
+
+def test_what_a_local_posterior_does_not_answer_is_refused(fitted):
+    X, _, _, _ = halves()
+    intervals = fitted.posterior_metric("intervals")
+    with pytest.raises(ValueError, match="ratio_interval: wanted a distance"):
+        intervals.ratio_interval((X[0], X[1]), (X[0], X[2]))
+    with pytest.raises(ValueError, match="same_probability: wanted a metric"):
+        intervals.same_probability(X[0], X[1])
+    with pytest.raises(ValueError, match="purpose='intervals'"):
+        fitted.posterior_metric("prediction").interval(X[0], X[1])
+
+
+def test_log_euclidean_summary_is_the_mean_of_logarithms_in_the_whitened_frame(fitted):
+    _, _, X_new, _ = halves()
     mean, spread = fitted.local_metric_summary(X_new[:3])
-    assert mean.shape == (3, 4, 4)
-    assert (spread > 0).all()
+    back = np.linalg.inv(fitted.metric_.frame)
+    for i in range(3):
+        A = [m.frame_matrix_at(X_new[i][None])[0] for m in fitted.draws_]
+        logs = [logm(one) for one in A]
+        middle = np.mean(logs, 0)
+        np.testing.assert_allclose(back.T @ mean[i] @ back, expm(middle), atol=1e-9)
+        wanted = np.sqrt(np.mean([np.sum((one - middle) ** 2) for one in logs]))
+        np.testing.assert_allclose(spread[i], wanted, rtol=1e-9)
     wanted = 2 * np.linalg.slogdet(fitted.metric_.frame)[1]
     np.testing.assert_allclose(np.linalg.slogdet(mean)[1], wanted, rtol=1e-9)
+
+
+def test_singular_matrices_have_no_logarithm():
+    X, y, _, _ = halves()
+    model = GLML(rule="fisher", gamma=0.0, n_draws=2, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="gamma: wanted above 0"):
+        model.local_metric_summary(X[:2])
 
 
 def test_infinite_gamma_is_the_pooled_mahalanobis_metric(fitted):
@@ -139,6 +185,39 @@ def test_bad_options_are_refused_by_name(options, message):
     X, y, _, _ = halves()
     with pytest.raises(ValueError, match=message):
         GLML(**options).fit(X, y)
+
+
+def test_equal_covariances_leave_all_but_two_directions_alone():
+    """Two classes, one covariance for both: B has rank two, A one other eigenvalue."""
+    noise = np.random.default_rng(3).normal(size=(25, 4))
+    both = np.concatenate([noise, noise + np.array([1.0, 0, 0, 0])])
+    model = GLML(gamma=0.0, n_draws=0, densities="mle")
+    model.fit(both, np.repeat([0, 1], 25))
+    A = model.metric_.frame_matrix_at(both[:3])
+    values = np.sort(np.linalg.eigvalsh(A), 1)
+    np.testing.assert_allclose(values[:, 1], values[:, 2], rtol=1e-9)
+    assert (values[:, 3] > 1.01 * values[:, 2]).all()
+
+
+BAD = {
+    "one class": (lambda X, y: (X, 0 * y), "labels: wanted at least 2 classes"),
+    "a constant feature": (
+        lambda X, y: (np.where(np.arange(4) == 2, 1.0, X), y),
+        "columns that vary",
+    ),
+    "one point a class": (lambda X, y: (X[::25], y[::25]), "within the classes"),
+    "NaN": (lambda X, y: (np.where(X > 7, np.nan, X), y), "NaN"),
+    "no ridge with n ≤ d": (lambda X, y: (X[::8], y[::8]), "shrinkage: wanted above"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data_are_refused_by_name(case):
+    change, message = BAD[case]
+    X, y, _, _ = halves()
+    plain = {"densities": "mle", "n_draws": 0, "shrinkage": 0.0}
+    with pytest.raises(ValueError, match=message):
+        GLML(**plain).fit(*change(X, y))
 
 
 def test_no_draws_no_posterior():
