@@ -8,13 +8,14 @@ import warnings
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.data import Groups, Points
 from probmetric.estimators._validation import report
+from probmetric.estimators.two_stage_density import InstanceDensityMixin
+from probmetric.estimators.two_stage_draws import TwoStageDrawsMixin
 from probmetric.estimators.two_stage_inputs import (
     check_settings,
     component_counts,
@@ -24,6 +25,7 @@ from probmetric.estimators.two_stage_inputs import (
     known_components,
     noise_share,
     to_input_units,
+    with_database_noise,
 )
 from probmetric.estimators.two_stage_online import OnlineMixin
 from probmetric.estimators.two_stage_pairs import PairSimilarityMixin
@@ -43,7 +45,14 @@ from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
 __all__ = ["TwoStageMixture"]
 
 
-class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstimator):
+class TwoStageMixture(
+    PairSimilarityMixin,
+    InstanceDensityMixin,
+    TwoStageDrawsMixin,
+    OnlineMixin,
+    DensityMixin,
+    BaseEstimator,
+):
     """A normal mixture whose instances share hidden sources.
 
     A component k gives a representative x ~ N(μ_k, B_k), and a representative gives
@@ -71,6 +80,9 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
     flattening : None, float in [0, 1] or "held-out", default=None
         Factor on the covariances' off-diagonal entries after the fit; chosen per
         component by the likelihood of a fifth of the points left out.
+    database_noise : float >= 0, default=1.0
+        Factor on W for database elements, the second of a pair: 0 takes them for
+        representatives themselves (EQ-5 of the paper). Fits take no notice of it.
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
     n_starts, max_iter, tol, random_state
@@ -91,8 +103,8 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
 
     Notes
     -----
-    NaN entries are missing at random and integrated out in ``fit(X)`` and in all
-    scores; groups and pairs must be complete to be learned from. The optimum is local.
+    NaN entries are missing at random and integrated out of all fits (but that of α
+    alone, ``fit_alpha``, and of ``partial_fit``) and all scores. The optimum is local.
 
     References
     ----------
@@ -117,6 +129,7 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
         similarity: Any = "log_ratio",
         blend: Any = None,
         flattening: Any = None,
+        database_noise: Any = 1.0,
         standardize: Any = True,
         n_starts: Any = 1,
         max_iter: Any = 1000,
@@ -130,6 +143,7 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
         self.similarity = similarity
         self.blend = blend
         self.flattening = flattening
+        self.database_noise = database_noise
         self.standardize = standardize
         self.n_starts = n_starts
         self.max_iter = max_iter
@@ -150,7 +164,7 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
         Parameters
         ----------
         X : array-like of shape (n, d)
-            NaN marks a missing entry (not with ``groups``).
+            NaN marks a missing entry.
         y : ignored
             Here for the conventions of scikit-learn.
         groups : array-like of shape (n,), optional
@@ -173,8 +187,6 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
         if groups is None:
             return self._fit(Points(rows), known)
         codes = group_codes(groups, len(rows))
-        if np.isnan(rows).any():
-            raise ValueError("X: wanted complete rows with groups, got NaN")
         if np.bincount(codes).max() == 1:
             warnings.warn(
                 "groups: all have one member, so the share of noise is not identified: "
@@ -218,8 +230,12 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
         elif self.blend == "held-out":
             weights = n * self.choice_.log_density
         self._set([to_input_units(m, self._scaler) for m in models], weights)
-        proportional = isinstance(data, Points) or self.covariance == "proportional"
+        points = isinstance(data, Points)
+        proportional = points or self.covariance == "proportional"
         self.alpha_ = noise_share(models[0]) if proportional else None
+        prior = self._prior(data.X, len(best.params.weights))
+        alpha = self.alpha if points else None
+        self._keep(data, prior, best.params, proportional, alpha, known)
         return self
 
     def _fit_one(self, data: Any, k: int, known: Any) -> Any:
@@ -258,38 +274,14 @@ class TwoStageMixture(PairSimilarityMixin, OnlineMixin, DensityMixin, BaseEstima
     def _set(self, models: list[TwoStageParams], log_pi: Any = None) -> None:
         """Store models in input units."""
         if len(models) == 1:
-            self.metric_ = to_metric(models[0], score=self.similarity)
+            metric = to_metric(models[0], score=self.similarity)
         else:
-            self.metric_ = blend(models, log_pi, score=self.similarity)
+            metric = blend(models, log_pi, score=self.similarity)
+        self.metric_ = with_database_noise(metric, self.database_noise)
         self.weights_ = np.exp(np.asarray(self.metric_.log_weights))
         self.means_ = np.asarray(self.metric_.means)
         self.within_ = np.asarray(self.metric_.noise)
         self.between_ = np.asarray(self.metric_.between)
-
-    def score_samples(self, X: Any) -> Float[np.ndarray, "n"]:
-        """Return the log density of each row, NaN entries integrated out."""
-        rows = self._rows(X)
-        return np.asarray(self.metric_.log_marginal(rows))
-
-    def score(self, X: Any, y: Any = None) -> Any:
-        """Return the mean log density of the rows; larger is better."""
-        return float(np.mean(self.score_samples(X)))
-
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "n k"]:
-        """Return P(component | x) of each row; components have no names."""
-        rows = self._rows(X)
-        return np.exp(self.metric_.log_responsibilities(rows))
-
-    def predict(self, X: Any) -> Int[np.ndarray, "n"]:
-        """Return the likeliest component of each row."""
-        return self.predict_proba(X).argmax(1)
-
-    def _rows(self, X: Any) -> Float[np.ndarray, "n d"]:
-        check_is_fitted(self, "metric_")
-        validate: Any = validate_data  # its stubs know only the default strings
-        return validate(
-            self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"
-        )
 
     def get_metric(self) -> PairSimilarity:
         """Return the learned similarity; larger score, smaller dissimilarity."""

@@ -1,5 +1,6 @@
 """What ``TwoStageMixture`` is given: settings, groups, known components, units."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from probmetric.estimators._validation import (
     check_number,
     fit_scaler,
 )
+from probmetric.metric import PairSimilarity
 from probmetric.metric._pair_similarity import SCORES
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 
@@ -23,6 +25,7 @@ __all__ = [
     "known_components",
     "noise_share",
     "to_input_units",
+    "with_database_noise",
 ]
 
 BLENDS = ("flat", "bic", "held-out")
@@ -54,6 +57,7 @@ def check_settings(estimator: Any) -> None:
         raise ValueError("n_components: wanted at least one count, got none")
     for k in counts:
         check_number("n_components", k, 1, whole=True)
+    check_number("database_noise", e.database_noise, 0)
     check_number("n_starts", e.n_starts, 1, whole=True)
     check_number("max_iter", e.max_iter, 1, whole=True)
     if not isinstance(e.prior, TwoStagePrior):
@@ -132,3 +136,10 @@ def to_input_units(params: TwoStageParams, scaler: Scaler) -> TwoStageParams:
         np.asarray(params.within) * square,
         np.asarray(params.between) * square,
     )
+
+
+def with_database_noise(metric: PairSimilarity, factor: Any) -> PairSimilarity:
+    """Give database elements ``factor`` times the noise of queries."""
+    if factor == 1:
+        return metric
+    return dataclasses.replace(metric, noise_other=factor * np.asarray(metric.noise))

@@ -38,6 +38,7 @@ class OnlineMixin:
     fit: Any
     _set: Any
     _prior: Any
+    _posterior: Any
     _online_prior: Any
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
@@ -98,4 +99,5 @@ class OnlineMixin:
         means = self._scaler.mean + p.means * self._scaler.scale
         within, between = p.within * square, p.between * square
         self._set([TwoStageParams(p.weights, means, within, between)])
+        self._posterior = "a model as fit left it, got one changed by further parts"
         return self

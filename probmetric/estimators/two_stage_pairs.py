@@ -7,8 +7,8 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data import Pairs
-from probmetric.estimators._validation import Scaler, fit_scaler
-from probmetric.estimators.two_stage_inputs import check_settings
+from probmetric.estimators._validation import Scaler
+from probmetric.estimators.two_stage_inputs import check_settings, fit_scaler_missing
 from probmetric.inference.two_stage_pairs import fit_alpha
 from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.metric import PairSimilarity
@@ -28,6 +28,7 @@ class PairSimilarityMixin:
     _scaler: Scaler
     _fit: Any
     _set: Any
+    _posterior: Any
 
     def fit_pairs(self, pairs: Any, y: Any = None) -> Any:
         """Learn W and B from pairs known to share a source, or not.
@@ -35,6 +36,7 @@ class PairSimilarityMixin:
         Parameters
         ----------
         pairs : array-like of shape (N, 2, d)
+            NaN marks a missing entry.
         y : array-like of shape (N,), optional
             1 where a pair shares a source, 0 or -1 where not; all 1 by default.
             A pair that does not counts as two single instances.
@@ -45,7 +47,7 @@ class PairSimilarityMixin:
             On bad input, or no pair that shares a source: nothing then tells W from B.
         """
         check_settings(self)
-        given = _pairs(pairs)
+        given = _pairs(pairs, allow_nan=True)
         same = _labels(y, len(given))
         if not same.any():
             raise ValueError(
@@ -54,7 +56,7 @@ class PairSimilarityMixin:
             )
         rows = given.reshape(-1, given.shape[2])
         self.n_features_in_ = given.shape[2]
-        self._scaler = fit_scaler(rows, standardize=self.standardize)
+        self._scaler = fit_scaler_missing(rows, self.standardize)
         rows = (rows - self._scaler.mean) / self._scaler.scale
         i = np.arange(0, len(rows), 2)
         return self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
@@ -77,6 +79,7 @@ class PairSimilarityMixin:
             raise ValueError("pairs: wanted instances that differ, got equal ones only")
         self.alpha_ = float(end.params)
         self._set([proportional(*mixture, self.alpha_)])
+        self._posterior = "a model as fit left it, got one changed by fit_alpha"
         return self
 
     def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:

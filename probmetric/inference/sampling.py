@@ -82,7 +82,8 @@ def sample(
     ----------
     model : callable or Target
         A NumPyro model ``model(data, prior, **options)``, or ``model(data,
-        **options)`` where no prior is given; or a ``Target``.
+        **options)`` where no prior is given; or a ``Target``. ``model.prepare``, if
+        there, is applied to the data on the host first.
     data : pytree of arrays
         Observations included.
     method : {"nuts", "svi", "laplace"}, default="nuts"
@@ -158,7 +159,9 @@ def sample(
         raise ValueError("start: wanted a position or Gaussian for a Target, got None")
     if not plain and log_likelihood:
         raise ValueError("log_likelihood: wanted False for a Target, got True")
-    args = (data,) if prior is None else (data, prior)
+    # A model whose data set shapes names what to do with them before tracing.
+    given = getattr(model, "prepare", lambda data: data)(data)
+    args = (given,) if prior is None else (given, prior)
     full = {k: v for k, v in options.items() if k != "batch"}
     observed: dict[str, Any] = {}
     likelihood = None

@@ -17,6 +17,7 @@ from probmetric.inference.results import Fit, Result
 from probmetric.inference.two_stage import MixtureData, em_step, em_step_missing, m_step
 from probmetric.inference.two_stage_groups import GroupData, group_data
 from probmetric.inference.two_stage_groups import em_step as em_step_groups
+from probmetric.inference.two_stage_groups_missing import filled, group_rows
 from probmetric.inference.two_stage_prior import default_prior
 from probmetric.inference.two_stage_proportional import (
     ProportionalParams,
@@ -229,9 +230,13 @@ def _fit_once(
         end = run_em(step, first, _padded(points), max_steps=max_steps, tol=tol)
         c, mu, S = end.params
         return end._replace(params=proportional(c, mu, S, alpha))
-    groups = group_data(data, known=known, prior=prior)
+    missing = bool(np.isnan(np.asarray(data.X)).any())
+    complete = filled(data) if missing else data
+    groups: Any = group_data(complete, known=known, prior=prior)
     if start is None:
         start = start_groups(groups, k, alpha=alpha, seed=seed)
+    if missing:
+        groups = group_rows(data, known=known, prior=prior)
     if covariance == "free":
         return run_em(em_step_groups, start, groups, max_steps=max_steps, tol=tol)
     total = np.asarray(start.within + start.between)

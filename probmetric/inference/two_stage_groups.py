@@ -34,7 +34,9 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
 from probmetric.data import Groups, Pairs, Points
+from probmetric.inference.two_stage_groups_missing import GroupRows, e_step_rows
 from probmetric.inference.two_stage_prior import log_inverse_wishart, log_prior
+from probmetric.inference.two_stage_stats import GroupStats
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.models.two_stage_data import as_groups
@@ -42,7 +44,6 @@ from probmetric.typing import Array
 
 __all__ = [
     "GroupData",
-    "GroupStats",
     "about",
     "e_step",
     "em_step",
@@ -66,17 +67,6 @@ class GroupData(NamedTuple):
     owner: Int[Array, "m"]
     known: Int[Array, "G"] | None = None
     prior: TwoStagePrior | None = None
-
-
-class GroupStats(NamedTuple):
-    """The sums (3), about the current means; those of disjoint groups add up."""
-
-    log_likelihood: Float[Array, ""]
-    mass: Float[Array, "k"]
-    instances: Float[Array, "k"]
-    first: Float[Array, "k d"]
-    between: Float[Array, "k d d"]
-    within: Float[Array, "k d d"]
 
 
 def group_data(
@@ -147,8 +137,10 @@ def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
     return jnp.where(allowed, log_p, -jnp.inf)
 
 
-def e_step(params: TwoStageParams, data: GroupData) -> GroupStats:
-    """Return the expected statistics (3)."""
+def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
+    """Return the expected statistics (3), of rows with NaN entries integrated out."""
+    if isinstance(data, GroupRows):
+        return e_step_rows(params, data)
     log_p = log_groups(params, data)
     log_x = jax.scipy.special.logsumexp(log_p, -1)
     r = data.w[:, None] * jnp.exp(log_p - log_x[:, None])
@@ -216,7 +208,9 @@ def m_step(
     return TwoStageParams(new_weights(stats, prior), means + delta, *sym)
 
 
-def em_step(params: TwoStageParams, data: GroupData) -> tuple[TwoStageParams, Any]:
+def em_step(
+    params: TwoStageParams, data: GroupData | GroupRows
+) -> tuple[TwoStageParams, Any]:
     """Return the next parameters, and the log joint density of the given ones."""
     stats = e_step(params, data)
     objective, p = stats.log_likelihood, data.prior

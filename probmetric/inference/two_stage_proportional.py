@@ -9,9 +9,8 @@ maximisations, so still monotone; with B̃ about the new μ,
     -(D_R + D_N)α³ + (D_R - b + 2 D_N + w)α² - (D_N + 2w)α + w = 0                 (6)
 with b = Σ_k tr Σ_k⁻¹B̃_k, w = Σ_k tr Σ_k⁻¹W̃_k, D_R = d ΣR - 2(β - 1) and
 D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Terms without a prior drop out, with their
-degrees of freedom.
-Terms without a prior drop out, with their degrees of freedom. Groups of one leave the
-likelihood flat in α: (6) then moves α along its prior, or not at all.
+degrees of freedom. Groups of one leave the likelihood flat in α: (6) then moves α along
+its prior, or not at all.
 """
 
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from probmetric.inference.two_stage_groups import (
     new_weights,
     outer,
 )
+from probmetric.inference.two_stage_groups_missing import GroupRows
 from probmetric.inference.two_stage_prior import log_beta, log_prior
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
@@ -100,7 +100,7 @@ def proportional_m_step(
 
 
 def em_step_proportional(
-    params: ProportionalParams, data: GroupData
+    params: ProportionalParams, data: GroupData | GroupRows
 ) -> tuple[ProportionalParams, Any]:
     """Return the next (c, μ, Σ, α), and the log joint density of the given ones."""
     p, a = data.prior, params.alpha

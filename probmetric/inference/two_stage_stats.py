@@ -1,4 +1,4 @@
-"""Parameters and additive statistics of the normal mixture of single instances."""
+"""Parameters and additive statistics of the mixture, of points and of groups."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from probmetric.typing import Array
 
-__all__ = ["MixtureParams", "MixtureStats", "zero_stats"]
+__all__ = ["GroupStats", "MixtureParams", "MixtureStats", "zero_stats"]
 
 
 class MixtureParams(NamedTuple):
@@ -28,6 +28,17 @@ class MixtureStats(NamedTuple):
     mass: Float[Array, "k"]
     first: Float[Array, "k d"]
     second: Float[Array, "k d d"]
+
+
+class GroupStats(NamedTuple):
+    """The sums (3) of ``two_stage_groups``; those of disjoint groups add up."""
+
+    log_likelihood: Float[Array, ""]
+    mass: Float[Array, "k"]
+    instances: Float[Array, "k"]
+    first: Float[Array, "k d"]
+    between: Float[Array, "k d d"]
+    within: Float[Array, "k d d"]
 
 
 def zero_stats(k: int, d: int, dtype: Any) -> MixtureStats:

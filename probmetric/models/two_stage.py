@@ -37,14 +37,20 @@ from numpyro.distributions import constraints
 from probmetric.data import Groups, Pairs, Points
 from probmetric.linalg import psd_factor
 from probmetric.metric import PairSimilarity
-from probmetric.models.two_stage_data import Stacks, Weighted, as_groups, stack
+from probmetric.models.two_stage_data import Stacks, as_groups, stack
+from probmetric.models.two_stage_laws import (
+    Observed,
+    Weighted,
+    group_moments,
+    instance_moments,
+    normal,
+)
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
     "TwoStageParams",
     "TwoStagePrior",
-    "group_normal",
     "invariant",
     "proportional",
     "simulate",
@@ -95,17 +101,6 @@ def proportional(
     """Return W = αΣ and B = (1 - α)Σ; α in (0, 1], common or one a component."""
     a = jnp.broadcast_to(jnp.asarray(alpha), weights.shape)[:, None, None]
     return TwoStageParams(weights, means, a * covariances, (1 - a) * covariances)
-
-
-def group_normal(params: TwoStageParams, n: int) -> dist.MultivariateNormal:
-    """Return the law of n instances given the component, Eq. (1), batched over k."""
-    ones, eye = jnp.ones((n, n)), jnp.eye(n)
-    cov = jax.vmap(lambda B, W: jnp.kron(ones, B) + jnp.kron(eye, W))(
-        params.between, params.within
-    )
-    return dist.MultivariateNormal(
-        jnp.tile(params.means, (1, n)), covariance_matrix=cov
-    )
 
 
 def _matrix(name: str, prior: Any, k: int, d: int) -> Any:
@@ -171,7 +166,8 @@ def two_stage(
     Parameters
     ----------
     data : Points, Pairs, Groups or Stacks
-        Inside ``jit`` pass ``stack(data)``: the sizes of the groups set shapes.
+        NaN entries are missing at random and integrated out. Inside ``jit`` pass
+        ``stack(data)``: the sizes of the groups set shapes. ``sample`` does.
     prior : TwoStagePrior or None
         None is flat and improper (maximum likelihood).
     n_components : int
@@ -192,11 +188,12 @@ def two_stage(
     params = _sample_params(prior, n_components, d, covariance, alpha)
     for name, value in invariant(params).items():
         numpyro.deterministic(name, value)
-    for X, w in zip(stacks.X, stacks.w, strict=True):
+    every = stacks.seen if stacks.seen and observe else (None,) * len(stacks.X)
+    for X, w, seen in zip(stacks.X, stacks.w, every, strict=True):
         groups, n, _ = X.shape
         with numpyro.plate(f"source_{n}", groups):
             mixing = dist.CategoricalProbs(params.weights)
-            law = group_normal(params, n)
+            moments = group_moments(params, n)
             if latent:
                 C = dist.MultivariateNormal(params.means, params.between)
                 x: Any = numpyro.sample(
@@ -204,22 +201,15 @@ def two_stage(
                 )
                 logits = jnp.log(params.weights) + C.log_prob(x[..., None, :])
                 mixing = dist.CategoricalLogits(logits)
-                law = _instances(x, params.within, n)
+                moments = instance_moments(x, params.within, n)
             observed = X.reshape(groups, n * d) if observe else None
-            law = Weighted(dist.MixtureSameFamily(mixing, law), learning_rate * w)
-            numpyro.sample(f"x_{n}", law, obs=observed)
+            seen = None if seen is None else seen.reshape(groups, n * d)
+            law = dist.MixtureSameFamily(mixing, normal(*moments, seen))
+            law = law if seen is None else Observed(law, seen)
+            numpyro.sample(f"x_{n}", Weighted(law, learning_rate * w), obs=observed)
 
 
-def _instances(x: Any, within: Any, n: int) -> dist.MultivariateNormal:
-    """Return N(1 ⊗ x, I ⊗ W_k): the law of n instances given x, batched over k."""
-    eye = jnp.eye(n)
-    cov = jax.vmap(lambda W: jnp.kron(eye, W))(within)
-    loc = jnp.tile(x, n)[..., None, :]
-    # NumPyro's own broadcasting of a batched loc against batched covariances fails.
-    batch: Any = jnp.broadcast_shapes(loc.shape[:-1], cov.shape[:-2])
-    loc = jnp.broadcast_to(loc, (*batch, loc.shape[-1]))
-    cov = jnp.broadcast_to(cov, (*batch, *cov.shape[-2:]))
-    return dist.MultivariateNormal(loc, covariance_matrix=cov)
+two_stage.prepare = stack  # pyright: ignore[reportFunctionMemberAccess]
 
 
 @numpy_in_numpy_out

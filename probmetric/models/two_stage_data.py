@@ -1,55 +1,27 @@
 """How the two-stage mixture sees its data: sources, each with its instances."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
-from jaxtyping import Float
-from numpyro.distributions import constraints
+from jax.core import Tracer
+from jaxtyping import Bool, Float
 
 from probmetric.data import Groups, Pairs, Points
 from probmetric.typing import Array
 
-__all__ = ["Stacks", "Weighted", "as_groups", "stack"]
+__all__ = ["Stacks", "as_groups", "stack"]
 
 
 class Stacks(NamedTuple):
     """Groups sorted by size: ``X[b]`` (G_b, n_b, d) and group weights ``w[b]`` (G_b,).
 
-    The sizes are shapes, so that a compiled function knows them.
+    The sizes are shapes, so that a compiled function knows them. ``seen[b]``, of the
+    shape of ``X[b]``, is False where X is NaN; None where nothing is missing.
     """
 
     X: tuple[Float[Array, "_ _ d"], ...]
     w: tuple[Float[Array, "_"], ...]
-
-
-class Weighted(dist.Distribution):
-    """A distribution whose log density is multiplied by ``weight`` ≥ 0.
-
-    ``sample`` ignores the weight.
-    """
-
-    arg_constraints = {"weight": constraints.nonnegative}  # noqa: RUF012  NumPyro's own
-    pytree_data_fields = ("base_dist", "weight")
-
-    def __init__(self, base_dist: Any, weight: Any, *, validate_args: Any = None):
-        self.base_dist, self.weight = base_dist, weight
-        shape: Any = jnp.broadcast_shapes(base_dist.batch_shape, jnp.shape(weight))
-        super().__init__(shape, base_dist.event_shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Any:
-        """The support of the distribution that is weighted."""
-        return self.base_dist.support
-
-    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
-        """Draw from the distribution that is weighted."""
-        return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
-
-    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
-        """Return weight · log density."""
-        return self.weight * self.base_dist.log_prob(value)
+    seen: tuple[Bool[Array, "_ _ d"], ...] | None = None
 
 
 def as_groups(data: Points | Pairs | Groups) -> Groups:
@@ -79,9 +51,24 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
 
 
 def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
-    """Sort groups by size. The weight of a group is the mean over its points."""
+    """Sort groups by size. The weight of a group is the mean over its points.
+
+    On the host: groups, and which pairs share a source, set shapes.
+
+    Raises
+    ------
+    ValueError
+        For groups or pairs inside ``jit``.
+    """
     if isinstance(data, Stacks):
         return data
+    names = ("group", "i", "j", "y")
+    traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
+    if traced:
+        raise ValueError(
+            f"data: wanted stack(data) inside jit, as {', '.join(traced)} set shapes, "
+            f"got traced {type(data).__name__}"
+        )
     groups = as_groups(data)
     codes = np.asarray(groups.group)
     order = np.argsort(codes, kind="stable")
@@ -92,4 +79,7 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
         order[start[size == n][:, None] + np.arange(n)]
         for n in sorted(set(size.tolist()))
     ]
-    return Stacks(tuple(X[r] for r in rows), tuple(w[r].mean(1) for r in rows))
+    parts = tuple(X[r] for r in rows), tuple(w[r].mean(1) for r in rows)
+    if isinstance(X, Tracer) or not np.isnan(np.asarray(X)).any():
+        return Stacks(*parts)
+    return Stacks(*parts, tuple(~np.isnan(np.asarray(part)) for part in parts[0]))

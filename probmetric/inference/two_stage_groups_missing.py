@@ -1,0 +1,159 @@
+"""The E-step for grouped instances with missing entries (NaN) integrated out.
+
+Of instance j of group i only the coordinates o are seen. Given component k, with
+u = x - μ_k, e_j = X_j - μ_k (zero where missing) and J_j the inverse of W restricted to
+o and zero elsewhere, p(X_jo | u, k) = N(e_jo; u_o, W_oo). Write J = Σ_j J_j,
+s = Σ_j J_j e_j and B = L Lᵀ. Completing the square,
+
+    u | X_i, k ~ N(h, V),   V = L A⁻¹ Lᵀ,   A = I + Lᵀ J L,   h = V s,            (1)
+
+and since log p(X_i | k) = log p(X_i | h) + log p(h) - log p(h | X_i), with
+r_j = e_j - h on o and zero elsewhere,
+
+    log p(X_i | k) = -½ Σ_j (d_o log 2π + log|W_oo| + r_jᵀ J_j r_j)
+                     - ½ log|A| - ½ |A⁻¹ Lᵀ s|².                                  (2)
+
+The noise of an instance, ε_j = X_j - x with its missing entries included, is given
+u normal with mean W J_j (e_j - u) and covariance W - W J_j W; over u,
+
+    E[ε_j ε_jᵀ | X_i, k] = W (J_j r_j r_jᵀ J_j + J_j V J_j - J_j) W + W.          (3)
+
+So the sums (3) of ``two_stage_groups`` become
+
+    f = Σ w r h,   B̃ = Σ w r (V + h hᵀ),   W̃ = Σ w r Σ_j E[ε_j ε_jᵀ]            (4)
+
+and its M-steps stand. With nothing missing J_j = W⁻¹, and (4) is what it was there.
+
+Entries must be missing at random. Work n k d³; memory n d² numbers.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Float, Int
+
+from probmetric.data import Groups, Pairs, Points
+from probmetric.inference.two_stage_stats import GroupStats
+from probmetric.linalg import logdet_chol
+from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
+from probmetric.models.two_stage_data import as_groups
+from probmetric.typing import Array
+
+__all__ = ["GroupRows", "e_step_rows", "filled", "group_rows", "log_rows"]
+
+LOG_2PI = 1.8378770664093453
+
+
+class GroupRows(NamedTuple):
+    """Groups for EM by their rows: X (n, d) with NaN, owner (n,), sizes, weights."""
+
+    X: Float[Array, "n d"]
+    owner: Int[Array, "n"]
+    size: Float[Array, "G"]
+    w: Float[Array, "G"]
+    known: Int[Array, "G"] | None = None
+    prior: TwoStagePrior | None = None
+
+
+def group_rows(
+    data: Points | Pairs | Groups,
+    *,
+    known: Int[Array, "G"] | None = None,
+    prior: TwoStagePrior | None = None,
+) -> GroupRows:
+    """Pack groups by rows, on the host; see ``two_stage_groups.group_data``."""
+    groups = as_groups(data)
+    X = np.asarray(groups.X)
+    owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]
+    size = np.bincount(owner).astype(X.dtype)
+    w = np.ones(len(X), X.dtype) if groups.w is None else np.asarray(groups.w)
+    w = (np.bincount(owner, w) / size).astype(X.dtype)
+    return GroupRows(X, owner, size, w, known, prior)
+
+
+def filled(data: Points | Pairs | Groups) -> Groups:
+    """Put a group's mean, or else the column's, in place of NaN: for starts only."""
+    groups = as_groups(data)
+    X = np.asarray(groups.X)
+    seen, owner = ~np.isnan(X), np.unique(groups.group, return_inverse=True)[1]
+    total, count = np.zeros((2, owner.max() + 1, X.shape[1]))
+    np.add.at(total, owner, np.where(seen, X, 0))
+    np.add.at(count, owner, seen)
+    column = total.sum(0) / count.sum(0)
+    own = np.where(count > 0, total / np.maximum(count, 1), column)
+    return groups._replace(X=np.where(seen, X, own[owner]).astype(X.dtype))
+
+
+class _Posterior(NamedTuple):
+    """Eqs. (1), (2) of all groups under one component, and J_j, J_j r_j of rows."""
+
+    log_p: Any
+    h: Any
+    V: Any
+    J: Any
+    Jr: Any
+
+
+def _posterior(mean: Any, W: Any, B: Any, data: GroupRows) -> _Posterior:
+    seen = ~jnp.isnan(data.X)
+    e = jnp.where(seen, data.X - mean, 0.0)
+    eye = jnp.eye(len(mean), dtype=W.dtype)
+    sums = lambda a: jax.ops.segment_sum(a, data.owner, len(data.size))  # noqa: E731
+
+    def instance(seen: Any) -> tuple[Any, Any]:
+        both = seen[:, None] & seen
+        root = jnp.linalg.cholesky(jnp.where(both, W, eye))
+        inverse = jnp.where(both, cho_solve((root, True), eye), 0.0)
+        return inverse, jnp.sum(seen) * LOG_2PI + logdet_chol(root)
+
+    J, constant = jax.vmap(instance)(seen)
+    L = jnp.linalg.cholesky(B)
+    s = sums(jnp.einsum("nij,nj->ni", J, e))
+    A = eye + jnp.einsum("ai,gab,bj->gij", L, sums(J), L)
+    root = jnp.linalg.cholesky((A + jnp.swapaxes(A, 1, 2)) / 2)
+    half = jax.vmap(lambda R: solve_triangular(R, L.T, lower=True))(root)
+    V = jnp.einsum("gai,gaj->gij", half, half)
+    z = jax.vmap(lambda R, b: cho_solve((R, True), L.T @ b))(root, s)
+    h = z @ L.T
+    r = jnp.where(seen, e - h[data.owner], 0.0)
+    Jr = jnp.einsum("nij,nj->ni", J, r)
+    of_rows = sums(constant + jnp.sum(r * Jr, -1))
+    log_p = -0.5 * (of_rows + jax.vmap(logdet_chol)(root) + jnp.sum(z**2, -1))
+    return _Posterior(log_p, h, V, J, Jr)
+
+
+def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
+    """Return log c_k p(X_i | k) of every group and component, Eq. (2)."""
+    parts = params.means, params.within, params.between
+    each = jax.lax.map(lambda p: _posterior(p[0], p[1], p[2], data).log_p, parts)
+    log_p = (jnp.log(params.weights)[:, None] + each).T
+    if data.known is None:
+        return log_p
+    known = data.known[:, None]
+    allowed = (known < 0) | (known == jnp.arange(len(params.weights)))
+    return jnp.where(allowed, log_p, -jnp.inf)
+
+
+def e_step_rows(params: TwoStageParams, data: GroupRows) -> GroupStats:
+    """Return the expected statistics (4), about the current means."""
+    log_p = log_rows(params, data)
+    log_x = jax.scipy.special.logsumexp(log_p, -1)
+    r = data.w[:, None] * jnp.exp(log_p - log_x[:, None])
+
+    def one(component: Any) -> Any:
+        mean, W, B, r = component
+        p = _posterior(mean, W, B, data)
+        of_row = r[data.owner]
+        between = jnp.einsum("g,gij->ij", r, p.V) + (r[:, None] * p.h).T @ p.h
+        JV = jnp.einsum("nij,njk->nik", p.J, p.V[data.owner])
+        inner = jnp.einsum("nij,njk->nik", JV, p.J) - p.J
+        inner = jnp.einsum("n,nij->ij", of_row, inner)
+        inner = inner + (of_row[:, None] * p.Jr).T @ p.Jr  # Eq. (3)
+        instances = r @ data.size
+        return jnp.sum(r), instances, r @ p.h, between, W @ inner @ W + instances * W
+
+    sums = jax.lax.map(one, (params.means, params.within, params.between, r.T))
+    return GroupStats(data.w @ log_x, *sums)

@@ -1,0 +1,188 @@
+"""The posterior of the two-stage mixture as a density of numbers on the real line.
+
+The log joint density of groups that EM climbs, in the coordinates that NumPyro's model
+has on the real line (its bijections, Jacobians included). With W = L Lᵀ and groups of
+n_i instances with mean x̄_i and residuals e_ij,
+
+    log p(X_i | k) = log N(x̄_i; μ, B + W/n_i) - ½ Σ_j |L⁻¹ e_ij|²
+                     - ½ (n_i - 1)(d log 2π + log|W|) - ½ d log n_i,              (1)
+
+one factorisation of B + W/n a distinct size n: the cost of a gradient grows with the
+number of instances only through the residuals' product with L⁻¹. (The frames in which
+``two_stage_groups`` evaluates it have no derivative where W = αΣ.)
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jax.scipy.special import logsumexp
+from jaxtyping import Float, Int
+from numpyro.distributions import biject_to, constraints
+
+from probmetric.data import Groups, Pairs, Points
+from probmetric.inference.sampling_target import Target
+from probmetric.inference.two_stage_groups import GroupData, group_data
+from probmetric.inference.two_stage_groups_missing import (
+    GroupRows,
+    group_rows,
+    log_rows,
+)
+from probmetric.inference.two_stage_prior import (
+    log_beta,
+    log_inverse_wishart,
+    log_prior,
+)
+from probmetric.linalg import logdet_chol
+from probmetric.models.two_stage import (
+    TwoStageParams,
+    TwoStagePrior,
+    invariant,
+    proportional,
+)
+from probmetric.models.two_stage_data import as_groups
+from probmetric.typing import Array
+
+__all__ = ["TARGET", "Posterior", "log_units", "pack", "position"]
+
+LOG_2PI = 1.8378770664093453
+
+_POSITIVE: Any = biject_to(constraints.positive_definite)
+_BIJECTIONS: dict[str, Any] = {
+    "weights": biject_to(constraints.simplex),
+    "between": _POSITIVE,
+    "within": _POSITIVE,
+    "covariances": _POSITIVE,
+    "alpha": biject_to(constraints.unit_interval),
+}
+
+
+class Posterior(NamedTuple):
+    """What is sampled: data, prior, the EM solution, and what EM held.
+
+    ``alpha`` is the fixed share of noise where single instances cannot tell it; free W
+    and B, or a sampled α, where it is None and ``proportional`` says which.
+    """
+
+    data: Points | Pairs | Groups
+    prior: TwoStagePrior
+    params: TwoStageParams
+    proportional: bool
+    alpha: float | None
+
+
+class Pooled(NamedTuple):
+    """Groups by distinct size: sizes (U,) and the groups of each."""
+
+    groups: GroupData
+    sizes: Float[Array, "U"]
+    members: tuple[Int[Array, "_"], ...]
+
+
+def pack(posterior: Posterior) -> tuple[Any, ...]:
+    """Return the target's data: groups, the prior and the fixed α."""
+    data = as_groups(posterior.data)
+    if np.isnan(np.asarray(data.X)).any():
+        groups: Any = group_rows(data)
+    else:
+        sums = group_data(data)
+        sizes, which = np.unique(sums.size, return_inverse=True)
+        members = tuple(np.flatnonzero(which == u) for u in range(len(sizes)))
+        groups = Pooled(sums, sizes, members)
+    alpha = None if posterior.alpha is None else np.asarray(posterior.alpha)
+    return groups, posterior.prior, alpha
+
+
+def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
+    """Return log c_k p(X_i | k), Eq. (1)."""
+    g, d = data.groups, params.means.shape[1]
+
+    def one(log_c: Any, mean: Any, W: Any, B: Any) -> Any:
+        L = jnp.linalg.cholesky(W)
+        e = solve_triangular(L, g.residual.T, lower=True)
+        scatter = jax.ops.segment_sum(jnp.sum(e**2, 0), g.owner, len(g.size))
+        rest = (g.size - 1) * (d * LOG_2PI + logdet_chol(L)) + d * jnp.log(g.size)
+        roots = jnp.linalg.cholesky(B + W / data.sizes[:, None, None])
+        of_mean = jnp.zeros(len(g.size), mean.dtype)
+        for root, rows in zip(roots, data.members, strict=True):
+            z = solve_triangular(root, (g.mean[rows] - mean).T, lower=True)
+            square = jnp.sum(z**2, 0) + d * LOG_2PI + logdet_chol(root)
+            of_mean = of_mean.at[rows].set(square)
+        return log_c - 0.5 * (of_mean + rest + scatter)
+
+    parts = params.means, params.within, params.between
+    return jax.vmap(one)(jnp.log(params.weights), *parts).T
+
+
+def log_units(params: TwoStageParams, groups: Pooled | GroupRows) -> Float[Array, "G"]:
+    """Return log p(X_i) of every group."""
+    missing = isinstance(groups, GroupRows)
+    log_p = log_rows(params, groups) if missing else _log_pooled(params, groups)
+    return logsumexp(log_p, -1)
+
+
+def _params(sites: dict[str, Any], alpha: Any) -> TwoStageParams:
+    if "within" in sites:
+        return TwoStageParams(**sites)
+    share = sites.get("alpha", alpha)
+    mixture = sites["weights"], sites["means"], sites["covariances"]
+    return proportional(*mixture, share)
+
+
+def _constrained(at: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return the model's sites and the log Jacobian of the way to them."""
+    sites, log_jacobian = dict(at), 0.0
+    for name in at.keys() & _BIJECTIONS.keys():
+        sites[name] = _BIJECTIONS[name](at[name])
+        log_det = _BIJECTIONS[name].log_abs_det_jacobian(at[name], sites[name])
+        log_jacobian = log_jacobian + jnp.sum(log_det)
+    return sites, log_jacobian
+
+
+def position(posterior: Posterior) -> dict[str, Any]:
+    """Return the EM solution on the real line, by the model's site."""
+    p = posterior.params
+    sites: dict[str, Any] = {"weights": p.weights, "means": p.means}
+    if posterior.proportional:
+        total = np.asarray(p.within + p.between)
+        sites["covariances"] = total
+        if posterior.alpha is None:
+            sites["alpha"] = np.asarray(p.within)[0, 0, 0] / total[0, 0, 0]
+    else:
+        sites |= {"within": p.within, "between": p.between}
+    return {
+        name: _BIJECTIONS[name].inv(jnp.asarray(value))
+        if name in _BIJECTIONS
+        else jnp.asarray(value)
+        for name, value in sites.items()
+    }
+
+
+def _log_density(at: Any, data: Any) -> Any:
+    groups, prior, alpha = data
+    sites, log_jacobian = _constrained(at)
+    params = _params(sites, alpha)
+    g = groups if isinstance(groups, GroupRows) else groups.groups
+    total = log_jacobian + g.w @ log_units(params, groups)
+    spread = sites["between" if "within" in sites else "covariances"]
+    total = total + log_prior(params.weights, params.means, spread, prior)
+    if "alpha" in sites:
+        total = total + log_beta(sites["alpha"], prior)
+    if "within" in sites:
+        df, scale = prior.within_df, prior.within_scale
+        of_W = jax.vmap(lambda W: log_inverse_wishart(W, df, scale))
+        total = total + jnp.sum(of_W(params.within))
+    return total
+
+
+def _functionals(at: Any, data: Any) -> dict[str, Any]:
+    sites, _ = _constrained(at)
+    params = _params(sites, data[2])
+    alpha = {"alpha": sites["alpha"]} if "alpha" in sites else {}
+    return {**params._asdict(), **alpha, **invariant(params)}
+
+
+TARGET = Target(_log_density, _functionals)
+"""Positions are the model's sites on the real line; data are (groups, prior, α)."""

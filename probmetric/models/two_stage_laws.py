@@ -1,0 +1,106 @@
+"""Laws of the instances of one source, batched over components, as distributions."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jaxtyping import Bool, Float
+from numpyro.distributions import constraints
+
+from probmetric.typing import Array
+
+__all__ = ["Observed", "Weighted", "group_moments", "instance_moments", "normal"]
+
+LOG_2PI = 1.8378770664093453
+
+
+def group_moments(params: Any, n: int) -> tuple[Any, Any]:
+    """Return mean (k, n·d) and covariance of n instances given the component."""
+    ones, eye = jnp.ones((n, n)), jnp.eye(n)
+    cov = jax.vmap(lambda B, W: jnp.kron(ones, B) + jnp.kron(eye, W))(
+        params.between, params.within
+    )
+    return jnp.tile(params.means, (1, n)), cov
+
+
+def instance_moments(
+    x: Float[Array, "... d"], within: Float[Array, "k d d"], n: int
+) -> tuple[Any, Any]:
+    """Return those of n instances given the representative x and the component."""
+    cov = jax.vmap(lambda W: jnp.kron(jnp.eye(n), W))(within)
+    return jnp.tile(x, n)[..., None, :], cov
+
+
+def normal(
+    loc: Any, cov: Any, seen: Bool[Array, "G nd"] | None = None
+) -> dist.MultivariateNormal:
+    """Return N(loc, cov), with the unseen entries made independent N(0, 1)."""
+    if seen is not None:
+        both = seen[:, None, :, None] & seen[:, None, None, :]
+        loc = jnp.where(seen[:, None], loc, 0.0)
+        cov = jnp.where(both, cov, jnp.eye(cov.shape[-1]))
+    # NumPyro's own broadcasting of a batched loc against batched covariances fails.
+    batch: Any = jnp.broadcast_shapes(loc.shape[:-1], cov.shape[:-2])
+    loc = jnp.broadcast_to(loc, (*batch, loc.shape[-1]))
+    cov = jnp.broadcast_to(cov, (*batch, *cov.shape[-2:]))
+    return dist.MultivariateNormal(loc, covariance_matrix=cov)
+
+
+class Observed(dist.Distribution):
+    """A law of which only the entries ``seen`` were observed; the others are NaN.
+
+    ``base_dist`` takes unseen entries as independent N(0, 1) ones (``normal``), whose
+    density at 0 is divided out. ``sample`` fills unseen entries from N(0, 1).
+    """
+
+    arg_constraints = {"seen": constraints.boolean}  # noqa: RUF012  NumPyro's own
+    pytree_data_fields = ("base_dist", "seen")
+
+    def __init__(self, base_dist: Any, seen: Any, *, validate_args: Any = None):
+        self.base_dist, self.seen = base_dist, seen
+        super().__init__(
+            base_dist.batch_shape, base_dist.event_shape, validate_args=validate_args
+        )
+
+    @property
+    def support(self) -> Any:
+        """Everything: NaN stands for an entry that was not observed."""
+        return constraints.real_vector
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+        """Draw from the base law."""
+        return self.base_dist.sample(key, sample_shape)
+
+    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
+        """Return the log density of the entries that were observed."""
+        unseen = 0.5 * LOG_2PI * jnp.sum(~self.seen, -1)
+        return self.base_dist.log_prob(jnp.where(self.seen, value, 0.0)) + unseen
+
+
+class Weighted(dist.Distribution):
+    """A distribution whose log density is multiplied by ``weight`` ≥ 0.
+
+    ``sample`` ignores the weight.
+    """
+
+    arg_constraints = {"weight": constraints.nonnegative}  # noqa: RUF012  NumPyro's own
+    pytree_data_fields = ("base_dist", "weight")
+
+    def __init__(self, base_dist: Any, weight: Any, *, validate_args: Any = None):
+        self.base_dist, self.weight = base_dist, weight
+        shape: Any = jnp.broadcast_shapes(base_dist.batch_shape, jnp.shape(weight))
+        super().__init__(shape, base_dist.event_shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Any:
+        """The support of the distribution that is weighted."""
+        return self.base_dist.support
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+        """Draw from the distribution that is weighted."""
+        return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
+
+    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
+        """Return weight · log density."""
+        return self.weight * self.base_dist.log_prob(value)
