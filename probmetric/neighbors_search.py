@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.neighbors_linear import nearest_linear
 from probmetric.neighbors_scan import nearest_scanned
+from probmetric.neighbors_shortlist import nearest_shortlisted
 from probmetric.typing import Array
 
 __all__ = ["TILE", "as_points", "check_dimension", "nearest", "nearest_but_own"]
@@ -35,9 +36,10 @@ def nearest(
     k: int,
     *,
     exclude_self: bool = False,
+    shortlist: int | None = None,
     tile: int = TILE,
 ) -> Nearest:
-    """Find the k nearest points of each query, exactly.
+    """Find the k nearest points of each query; exactly, unless asked otherwise.
 
     Parameters
     ----------
@@ -50,6 +52,9 @@ def nearest(
     exclude_self : bool, default False
         The queries *are* the points: row i must not find point i (a duplicate of it
         elsewhere counts as a neighbour).
+    shortlist : int, optional
+        For local Mahalanobis metrics: rerank only that many candidates, the nearest
+        under the metric's base. Not exact: see ``neighbors.shortlist_recall``.
     tile : int, default 1024
         Queries and points taken at a time; see the memory formula above.
 
@@ -73,7 +78,13 @@ def nearest(
             f"{Q.shape} and {P.shape}"
         )
     return nearest_but_own(
-        metric, Q, P, k, np.arange(len(Q)) if exclude_self else None, tile=tile
+        metric,
+        Q,
+        P,
+        k,
+        np.arange(len(Q)) if exclude_self else None,
+        shortlist=shortlist,
+        tile=tile,
     )
 
 
@@ -84,6 +95,7 @@ def nearest_but_own(
     k: int,
     own: Int[np.ndarray, "m"] | None,
     *,
+    shortlist: int | None = None,
     tile: int = TILE,
 ) -> Nearest:
     """Find neighbours where query i must not find point ``own[i]``; see `nearest`."""
@@ -102,6 +114,8 @@ def nearest_but_own(
             f"queries: wanted the points' {P.shape[1]} features, got {Q.shape[1]}"
         )
     check_dimension(metric, Q, "queries")
+    if shortlist is not None:
+        return nearest_shortlisted(metric, Q, P, k, own, tile, shortlist)
     if isinstance(metric, Mahalanobis):
         return nearest_linear(metric, Q, P, k, own, tile)
     return nearest_scanned(metric, Q, P, k, own, tile)
