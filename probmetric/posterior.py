@@ -4,12 +4,9 @@ Two objects, not one. ``purpose="prediction"`` names draws made to be averaged i
 (a generalised posterior at a learning rate of the order of n / N for pairs built from
 labels). ``purpose="intervals"`` names draws whose spread was made to be that of the
 fit under new data (the product-weight bootstrap; or the model's own posterior where
-pairs really are independent). Neither serves the other's question: at nominal 90 %,
-intervals from Laplace draws covered distances 24 to 77 % of the time (at the learning
-rates that predict well), those of the product-weight bootstrap 73 to 83 % (about 75 %
-at n = 20, 80 to 84 % from n = 40; 86 to 90 % with ``inflate=1.25``, a factor found at
-n = 40 only). So intervals are refused for ``"prediction"``. Probabilities of an order
-(``neighbor_probability``, ``closer_probability``) are averaged votes, and both answer.
+pairs really are independent). Neither serves the other's question, and intervals are
+refused for ``"prediction"``. Probabilities of an order (``neighbor_probability``,
+``closer_probability``) are averaged votes, and both answer.
 
 Only this class knows a draw axis. A draw is an ordinary metric again, so whatever works
 for a metric works for each draw; only ``mean_metric`` averages, and says so.
@@ -113,10 +110,7 @@ class PosteriorMetric:
         return self.draws[s]
 
     def mean_metric(self) -> Metric:
-        """Return the metric of mean dissimilarity, E[M] for Mahalanobis kinds.
-
-        The cheap stand-in for the draws in a classifier. It carries no link.
-        """
+        """Return the metric of mean dissimilarity (E[M]), without a link."""
         return mean_metric(self.draws)
 
     def dissimilarity(
@@ -134,10 +128,7 @@ class PosteriorMetric:
     def pair_draws(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "s *n"]:
-        """Return draws of the distance (not squared) from A to B, row by row.
-
-        Where the metric is no distance, of its dissimilarity.
-        """
+        """Return draws of distance(A, B), or of the dissimilarity, row by row."""
         return self._by_rows(asked.between_rows, A, B)
 
     def interval(
@@ -261,22 +252,35 @@ class PosteriorMetric:
         ValueError
             For draws of a posterior over pairs built from labels: there the prior's
             spread in directions without data adds to every distance, and averaging
-            worsened the log score of P(same) by .02 to .6. Use the point estimate's
-            ``same_probability``, or bootstrap draws, which improved it.
+            worsens P(same). Use bootstrap draws or the point estimate.
         """
         refusals.need_meaningful_link(self.source, self.pairs_independent)
         return self._by_rows(asked.same, A, B).mean(0)
 
+    def same_interval(
+        self,
+        A: Float[Array, "*#n d"],
+        B: Float[Array, "*#n d"],
+        *,
+        prob: float = 0.9,
+        inflate: float = 1.0,
+    ) -> Interval:
+        """Return an interval for P(same) of matching rows of A and B.
+
+        ``inflate`` spreads -log P(same) on its log scale. Arguments as `interval`,
+        refused as `interval` and `same_probability` are.
+        """
+        refusals.need_intervals("same_interval", self.purpose)
+        refusals.need_meaningful_link(self.source, self.pairs_independent)
+        exponent = -np.log(self._by_rows(asked.same, A, B))
+        low, high = quantiles(spread(exponent, inflate, True), prob)
+        return Interval(np.exp(-high), np.exp(-low))
+
     def matrix_interval(self, *, prob: float = 0.9) -> Interval:
         """Refuse: no draws that we know of give intervals for entries of a matrix.
 
-        Raises
-        ------
-        ValueError
-            Always, with the reason: nominal 90 % intervals for normalised diagonal
-            entries covered 0-30 % (Laplace) and 30-60 % (bootstrap), because the
-            truth lies near the boundary of the positive matrices and squares are
-            biased upwards.
+        Always a ValueError, with the reason: the truth lies near the boundary of the
+        positive matrices, and squares are biased upwards.
         """
         raise ValueError(refusals.MATRIX_REFUSAL.format(prob=prob))
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.metric import Mahalanobis
+from probmetric.metric import Link, Mahalanobis
 from probmetric.neighbors import nearest
 from probmetric.posterior import PosteriorMetric
 from tests.metric_kinds import NAMES, build
@@ -185,6 +185,21 @@ def test_ratio_intervals_are_quantiles_of_ratios(posterior, X, distances):
     ratio = distances[:, 0] / distances[:, 1]
     found = posterior.ratio_interval((X[0], X[4]), (X[1], X[5]), prob=0.5)
     np.testing.assert_allclose(found, np.quantile(ratio, [0.25, 0.75]), rtol=1e-10)
+
+
+def test_an_interval_for_p_same_is_one_for_the_exponent(X):
+    link = Link(np.array(0.2), np.array(0.5))
+    draws = [Mahalanobis(m.factor, link) for m in draws_of()]
+    posterior = PosteriorMetric(draws, "intervals", source="bootstrap")
+    P = np.array([m.same_probability(X[:4], X[4:8]) for m in draws])
+    prob = 1 - 2 / (N_DRAWS - 1)  # Limits are draws: nothing is interpolated.
+    found = posterior.same_interval(X[:4], X[4:8], prob=prob)
+    np.testing.assert_allclose(found, np.sort(P, 0)[[1, -2]], rtol=1e-10)
+    wide = posterior.same_interval(X[:4], X[4:8], prob=prob, inflate=2.0)
+    assert (0 < wide.lower).all()
+    assert (wide.lower < found.lower).all()
+    assert (found.upper < wide.upper).all()
+    assert (wide.upper < 1).all()
 
 
 # --- Orders ---------------------------------------------------------------------------

@@ -31,6 +31,7 @@ def test_draws_for_prediction_give_no_intervals(X):
         lambda: posterior.interval(X[0], X[1]),
         lambda: posterior.ratio_interval((X[0], X[1]), (X[2], X[3])),
         lambda: posterior.rank_interval(X[0], X),
+        lambda: posterior.same_interval(X[0], X[1]),
     ):
         with pytest.raises(ValueError, match="made for intervals"):
             ask()
