@@ -1,8 +1,10 @@
-"""The command line: ``probmetric validate``. Nothing heavy is loaded to show help.
+"""The command line. Nothing heavy is loaded to show help.
 
-Exit codes: 0, every exact claim agrees and every approximation keeps its bound; 1,
-something disagrees or is inconclusive; 2, the input cannot be used (one sentence on
-standard error says why); 130, interrupted.
+Exit codes: 0, done, and for ``validate`` every exact claim agrees and every
+approximation keeps its bound; 1, something disagrees or is inconclusive, or a fit or
+its draws came with a warning that they are not to be trusted yet; 2, the input cannot
+be used or a file not be written (one sentence on standard error says why); 130,
+interrupted.
 """
 
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from probmetric import __version__
+from probmetric import __version__, cli_learn, cli_use
 
 __all__ = ["app", "main"]
 
@@ -86,7 +88,7 @@ def validate(
     seed: Annotated[int, typer.Option(help="Seed of all randomness.", min=0)] = 0,
 ) -> None:
     """Check closed forms against sampling and other independent references."""
-    from probmetric.cli_files import BadInput
+    from probmetric.cli_files import exit_code
     from probmetric.cli_validate import Request, run
 
     request = Request(
@@ -100,15 +102,13 @@ def validate(
         broken=broken,
         seed=seed,
     )
-    try:
-        code = run(request)
-    except BadInput as error:
-        typer.echo(f"probmetric: {error}", err=True)
-        code = 2
-    except KeyboardInterrupt:
-        typer.echo("probmetric: interrupted; files that stand are whole", err=True)
-        code = 130
-    raise typer.Exit(code)
+    raise typer.Exit(exit_code(lambda: run(request)))
+
+
+for command in (cli_learn.fit, cli_learn.sample):
+    app.command(epilog=cli_learn.EPILOG)(command)
+for command in (cli_use.neighbors, cli_use.evaluate, cli_use.report):
+    app.command(epilog=cli_use.EPILOG)(command)
 
 
 def main() -> None:

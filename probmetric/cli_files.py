@@ -1,11 +1,25 @@
-"""Files that are never half-written, and never overwritten unasked."""
+"""What every command does with files, mistakes and warnings."""
 
 import os
-from collections.abc import Generator
+import warnings
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["BadInput", "bad_input", "claim", "replacing"]
+import typer
+
+from probmetric.files import reason
+from probmetric.files import replacing as replacing
+
+__all__ = [
+    "BadInput",
+    "bad_input",
+    "claim",
+    "exit_code",
+    "noted",
+    "replacing",
+    "write_text",
+]
 
 
 class BadInput(Exception):
@@ -19,6 +33,45 @@ def bad_input() -> Generator[None]:
         yield
     except ValueError as error:
         raise BadInput(" ".join(str(error).split())) from error
+
+
+def exit_code(
+    work: Callable[[], int], *, kept: str = "files that stand are whole"
+) -> int:
+    """Do a command's work; return its exit code, or 2 or 130 with a sentence.
+
+    Parameters
+    ----------
+    work : callable
+        Returns 0 or 1.
+    kept : str
+        What an interrupt, or a disk that is full, leaves behind.
+    """
+    try:
+        return work()
+    except BadInput as error:
+        typer.echo(f"probmetric: {error}", err=True)
+    except OSError as error:
+        where = "" if error.filename is None else f" ({error.filename})"
+        typer.echo(f"probmetric: {reason(error)}{where}; {kept}", err=True)
+    except KeyboardInterrupt:
+        typer.echo(f"probmetric: interrupted; {kept}", err=True)
+        return 130
+    return 2
+
+
+@contextmanager
+def noted() -> Generator[list[Warning]]:
+    """Show warnings as lines for readers, without the place in the code; list them."""
+    seen: list[Warning] = []
+
+    def note(message: Warning | str, *_: object, **__: object) -> None:
+        seen.append(message if isinstance(message, Warning) else UserWarning(message))
+        typer.echo(f"  note: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = note
+        yield seen
 
 
 def claim(folder: Path, names: tuple[str, ...], *, force: bool) -> dict[str, Path]:
@@ -48,15 +101,7 @@ def claim(folder: Path, names: tuple[str, ...], *, force: bool) -> dict[str, Pat
     return paths
 
 
-@contextmanager
-def replacing(path: Path) -> Generator[Path]:
-    """Write to a temporary name; the file appears, whole, when the block ends well.
-
-    An interrupted or failed block leaves what was there before, and no debris.
-    """
-    part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")

@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +11,9 @@ import pandas as pd
 import typer
 
 from probmetric import datasets
-from probmetric.cli_files import bad_input, claim, replacing
+from probmetric.cli_data import labelled
+from probmetric.cli_files import bad_input, claim, noted, replacing
 from probmetric.inference.checks import Problem
-from probmetric.inputs import class_codes, points
 from probmetric.plots_checks import agreement
 from probmetric.registry import MODELS
 from probmetric.report import Picture, Report, Section, Table, render, versions
@@ -49,24 +48,17 @@ def run(request: Request) -> int:
         names = _models(request)
         data, problems = None, dict.fromkeys(names)
         if request.data is not None:
-            data = datasets.load(request.data, label=request.label)
-            _check(data)
+            data = labelled(request.data, request.label)
             problems = {
                 name: _problem(MODELS[name].from_labels, data) for name in names
             }
         elif request.label is not None:
             raise ValueError("--label: wanted --data with it, got none")
         paths = {name: _claimed(request, name, data) for name in names}
-    with warnings.catch_warnings():
-        warnings.showwarning = _note
+    with noted():
         return max(
             _one(request, name, data, problems[name], paths[name]) for name in names
         )
-
-
-def _note(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Show a warning as a line for readers, without the place in the code."""
-    typer.echo(f"  note: {message}", err=True)
 
 
 def _problem(from_labels: Any, data: datasets.Dataset) -> Problem:
@@ -93,25 +85,6 @@ def _models(request: Request) -> list[str]:
             f"--data: wanted none for {request.model!r}, got {request.data!r}"
         )
     return [request.model]
-
-
-def _check(data: datasets.Dataset) -> None:
-    """Refuse points and labels that no learner could take."""
-    lacking = np.flatnonzero(~np.isfinite(data.X).all(0))
-    if lacking.size:
-        columns = ", ".join(repr(data.feature_names[k]) for k in lacking[:5])
-        raise ValueError(
-            f"data: wanted finite numbers in {data.name}, got NaN or infinity in "
-            f"{columns}"
-        )
-    points(data.X)
-    class_codes(data.labels)
-    alone = np.flatnonzero(np.bincount(data.y) == 1)
-    if alone.size:
-        raise ValueError(
-            f"label: wanted at least 2 rows of each class in {data.name}, got one of "
-            f"{data.target_names[alone[0]]!r}"
-        )
 
 
 def _claimed(

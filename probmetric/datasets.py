@@ -8,17 +8,23 @@ travel through the estimators to the plots.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import sklearn.datasets
 from jaxtyping import Float, Int
 
-from probmetric.datasets_files import READERS, codes, read_file, split_label
+from probmetric.datasets_files import (
+    READERS,
+    codes,
+    read_file,
+    read_points,
+    split_label,
+)
 from probmetric.datasets_generators import GENERATORS
 
-__all__ = ["Dataset", "load", "names"]
+__all__ = ["Dataset", "Unlabelled", "load", "load_points", "names"]
 
 BUILT_IN = {
     "breast_cancer": sklearn.datasets.load_breast_cancer,
@@ -43,6 +49,8 @@ class Dataset:
         Name of each class code.
     name : str
         What it was loaded as.
+    groups : array of shape (n,), optional
+        Which rows share a source, as codes 0..G-1, where a column of it was named.
     """
 
     X: Float[np.ndarray, "n d"]
@@ -50,6 +58,7 @@ class Dataset:
     feature_names: tuple[str, ...]
     target_names: tuple[str, ...]
     name: str
+    groups: Int[np.ndarray, "n"] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """Yield X and y."""
@@ -64,6 +73,15 @@ class Dataset:
     def labels(self) -> np.ndarray:
         """The class name of every row, shape (n,)."""
         return np.asarray(self.target_names)[self.y]
+
+
+class Unlabelled(NamedTuple):
+    """Points as read: X (n, d) float64, their features' names, labels if there are."""
+
+    X: np.ndarray
+    feature_names: tuple[str, ...]
+    labels: np.ndarray | None
+    name: str
 
 
 def names() -> list[str]:
@@ -96,20 +114,21 @@ def _generated(name: str, n: int, seed: int) -> Dataset:
     )
 
 
-def _from_file(path: Path, label: str | None) -> Dataset:
-    table = read_file(path, label)
+def _from_file(path: Path, label: str | None, groups: str | None) -> Dataset:
+    table = read_file(path, label, groups)
     y, found = codes(table.labels, path.name)
     given = table.target_names
     if given is not None:
         # target_names[k] names the class y = k, which need not be among the rows.
-        present = [int(value) for value in np.unique(table.labels)]
+        present = [int(value) for value in np.unique(np.asarray(table.labels))]
         if present[0] < 0 or present[-1] >= len(given):
             raise ValueError(
                 f"data: wanted labels in 0..{len(given) - 1}, one for each of "
                 f"target_names in {path.name}, got {present[0]}..{present[-1]}"
             )
         found = tuple(given[value] for value in present)
-    return Dataset(table.X, y, table.feature_names, found, str(path))
+    members = None if groups is None else codes(table.groups, path.name, "groups")[0]
+    return Dataset(table.X, y, table.feature_names, found, str(path), members)
 
 
 def _from_openml(name: str, label: str | None) -> Dataset:
@@ -137,6 +156,7 @@ def load(
     name_or_path: str | Path,
     *,
     label: str | None = None,
+    groups: str | None = None,
     n: int | None = None,
     seed: int = 0,
 ) -> Dataset:
@@ -149,7 +169,10 @@ def load(
         (waveform, twonorm, ringnorm); a file ending in .npz (arrays X and y), .csv or
         .parquet; or ``"openml:NAME"`` / ``"openml:NUMBER"``, which needs a network.
     label : str, optional
-        Column that holds the class. Default: the last one (``y`` in an NPZ file).
+        Column that holds the class. Default: that of ``groups`` if given, or the last
+        one (``y`` in an NPZ file).
+    groups : str, optional
+        Column of a file that says which rows share a source. It is no feature.
     n : int, optional
         Points to draw from a generator, default 1000. Refused elsewhere.
     seed : int, default=0
@@ -174,6 +197,8 @@ def load(
     ((178, 13), (178,))
     """
     name = str(name_or_path)
+    if groups is not None and (_is_named(name) or name.startswith("openml:")):
+        raise ValueError(f"groups: wanted a file with such a column, got {name!r}")
     if name in GENERATORS:
         return _generated(name, 1000 if n is None else n, seed)
     if n is not None:
@@ -182,9 +207,50 @@ def load(
         return _built_in(name)
     if name.startswith("openml:"):
         return _from_openml(name.removeprefix("openml:"), label)
+    return _from_file(_existing(name), label, groups)
+
+
+def load_points(
+    name_or_path: str | Path, n_features: int, *, label: str | None = None
+) -> Unlabelled:
+    """Load points that need no labels, such as queries for their neighbours.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        As in ``load``.
+    n_features : int
+        How many features d the points have: a file's table of d columns holds points
+        alone, in one of d + 1 the last is the label.
+    label : str, optional
+        Column that holds the class.
+
+    Raises
+    ------
+    ValueError
+        As ``load``, and for a table of another width.
+    """
+    name = str(name_or_path)
+    if _is_named(name) or name.startswith("openml:"):
+        data = load(name, label=label)
+        return Unlabelled(data.X, data.feature_names, data.labels, name)
+    table = read_points(_existing(name), n_features, label)
+    labels = table.labels
+    if labels is not None:
+        y, found = codes(labels, name)
+        labels = np.asarray(found)[y]
+    return Unlabelled(table.X, table.feature_names, labels, name)
+
+
+def _is_named(name: str) -> bool:
+    return name in BUILT_IN or name in GENERATORS
+
+
+def _existing(name: str) -> Path:
+    """Return the path of a file, or say what there is instead."""
     path = Path(name).expanduser()
     if path.is_file():
-        return _from_file(path, label)
+        return path
     if path.suffix.lower() in READERS or len(path.parts) > 1:
         raise ValueError(f"data: wanted a file that exists, got {name!r}")
     raise ValueError(

@@ -1,108 +1,162 @@
 """Labelled data from NPZ, CSV and Parquet files, refused clearly when unusable."""
 
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["READERS", "Table", "codes", "read_file", "split_arrays", "split_label"]
+from probmetric.datasets_readers import READERS as READERS
+from probmetric.datasets_readers import read_content
+
+__all__ = [
+    "READERS",
+    "Table",
+    "codes",
+    "read_file",
+    "read_points",
+    "split_arrays",
+    "split_label",
+]
 
 
 class Table(NamedTuple):
-    """A table as read: X (n, d), feature names, and the label of every row."""
+    """A table as read: X (n, d), feature names, and the label of every row.
+
+    Attributes
+    ----------
+    X : array of shape (n, d), float64
+    feature_names : tuple of d str
+    labels : array of shape (n,), or None
+    target_names : tuple of str, or None
+        Name of the class y = k, where a file says so.
+    groups : array of shape (n,), or None
+    """
 
     X: np.ndarray
     feature_names: tuple[str, ...]
-    labels: np.ndarray
+    labels: np.ndarray | None
     target_names: tuple[str, ...] | None = None
+    groups: np.ndarray | None = None
 
 
-def codes(labels: Any, source: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def codes(
+    labels: Any, source: str, argument: str = "label"
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return labels as codes 0..C-1 (n,) and the name of each code, sorted."""
     series = pd.Series(labels)
     lacking = np.flatnonzero(series.isna().to_numpy())
     if lacking.size:
         raise ValueError(
-            f"label: wanted a value in every row of {source}, got none in row "
+            f"{argument}: wanted a value in every row of {source}, got none in row "
             f"{lacking[0] + 1} of {len(series)} (a truncated file?)"
         )
     kinds = sorted({"text" if isinstance(v, str) else "number" for v in series})
     if len(kinds) > 1:
-        raise ValueError(f"label: wanted one kind in {source}, got {kinds} mixed")
+        raise ValueError(f"{argument}: wanted one kind in {source}, got {kinds} mixed")
     found, coded = np.unique(series.to_numpy(), return_inverse=True)
     return coded.astype(np.int64), tuple(str(name) for name in found)
 
 
-def split_label(frame: pd.DataFrame, label: str | None, source: str) -> Table:
-    """Split a frame into numeric features and the label column (by name, or last)."""
+def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:
+    """Name the columns of a table that came without names; refuse names given twice."""
+    if isinstance(frame.columns, pd.RangeIndex):
+        d = frame.shape[1] - labelled
+        frame.columns = [f"x{k}" for k in range(d)] + ["label"] * labelled
+    frame.columns = [str(name) for name in frame.columns]
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"data: wanted each column once, got {twice[0]!r} twice")
+    return frame
+
+
+def _column(frame: pd.DataFrame, argument: str, name: str, source: str) -> np.ndarray:
+    """Return a column by the name that an argument gave."""
+    if name not in frame.columns:
+        raise ValueError(
+            f"{argument}: wanted a column of {source} ({', '.join(frame.columns)}), "
+            f"got {name!r}"
+        )
+    return frame[name].to_numpy()
+
+
+def _features(frame: pd.DataFrame, source: str) -> np.ndarray:
+    """Return the columns as float64 (n, d), or say which holds something else."""
+    words = [str(c) for c in frame if not pd.api.types.is_numeric_dtype(frame[c])]
+    if words:
+        mixed = _first_word(pd.Series(frame[words[0]]))
+        raise ValueError(
+            f"data: wanted numbers in every feature column of {source}, got text in "
+            f"{', '.join(map(repr, words))} ({mixed}name the label column with "
+            "label=...)"
+        )
+    return frame.to_numpy(np.float64, na_value=np.nan)
+
+
+def _first_word(column: pd.Series) -> str:
+    """Say where text stands among the numbers of a column, if there are numbers."""
+    wrong: list[tuple[int, Any]] = []
+    for row, value in enumerate(column, 1):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            wrong.append((row, value))
+    if not 0 < len(wrong) < len(column):
+        return ""
+    return f"{wrong[0][1]!r} among numbers in row {wrong[0][0]}; "
+
+
+def split_label(
+    frame: pd.DataFrame, label: str | None, source: str, groups: str | None = None
+) -> Table:
+    """Split a frame into numeric features, the label column, and that of groups.
+
+    The label is named, or that of groups, or the last column.
+    """
     if frame.shape[0] == 0 or frame.shape[1] < 2:
         raise ValueError(
             f"data: wanted rows of at least one feature and a label in {source}, "
             f"got a table of shape {frame.shape}"
         )
-    frame.columns = [str(name) for name in frame.columns]
-    label = frame.columns[-1] if label is None else label
-    if label not in frame.columns:
-        raise ValueError(
-            f"label: wanted a column of {source} ({', '.join(frame.columns)}), "
-            f"got {label!r}"
-        )
-    features = frame.drop(columns=label)
-    words = [str(c) for c in features if not pd.api.types.is_numeric_dtype(features[c])]
-    if words:
-        raise ValueError(
-            f"data: wanted numbers in every feature column of {source}, got text in "
-            f"{', '.join(map(repr, words))} (name the label column with label=...)"
-        )
-    names = tuple(features.columns)
-    return Table(features.to_numpy(np.float64), names, frame[label].to_numpy())
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """Read a CSV; a first line of numbers is data, not names."""
-    head = pd.read_csv(path, nrows=1, header=None, dtype=str)
-    first: pd.Series = pd.Series(pd.to_numeric(head.iloc[0], errors="coerce"))
-    if not bool(first.iloc[:-1].notna().all()):
-        return pd.read_csv(path)
-    frame = pd.read_csv(path, header=None)
-    frame.columns = [f"x{k}" for k in range(frame.shape[1] - 1)] + ["label"]
-    return frame
-
-
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Read every array of an NPZ file; objects, which need pickle, are refused."""
-    if not zipfile.is_zipfile(path):
-        raise ValueError("not an NPZ archive, or the end is missing")
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
-READERS = {".csv": _read_csv, ".npz": _read_npz, ".parquet": pd.read_parquet}
-
-# What the readers raise when the bytes are not what the suffix says.
-_UNREADABLE = (EOFError, OSError, ValueError, zipfile.BadZipFile)
+    frame = _named(frame, labelled=True)
+    if label is None:
+        label = str(frame.columns[-1]) if groups is None else groups
+    labels = _column(frame, "label", label, source)
+    members = None if groups is None else _column(frame, "groups", groups, source)
+    rest = frame.drop(columns=list({label, groups} - {None}))
+    if rest.shape[1] == 0:
+        raise ValueError(f"data: wanted a feature column in {source}, got none")
+    names = tuple(str(name) for name in rest.columns)
+    return Table(_features(rest, source), names, labels, None, members)
 
 
 def split_arrays(
-    arrays: dict[str, np.ndarray], label: str | None, source: str
+    arrays: dict[str, np.ndarray],
+    label: str | None,
+    source: str,
+    groups: str | None = None,
+    *,
+    labelled: bool = True,
 ) -> Table:
     """Take X (n, d), y (n,) and, if there, feature_names and target_names."""
     label = "y" if label is None else label
-    missing = [name for name in ("X", label) if name not in arrays]
+    wanted = ["X", *([label] if labelled else []), *([groups] if groups else [])]
+    missing = [name for name in wanted if name not in arrays]
     if missing:
         raise ValueError(
-            f"data: wanted arrays X and {label} in {source}, got {sorted(arrays)} "
-            f"without {', '.join(missing)}"
+            f"data: wanted arrays {' and '.join(wanted)} in {source}, got "
+            f"{sorted(arrays)} without {', '.join(missing)}"
         )
-    X, y = arrays["X"], arrays[label]
+    X = arrays["X"]
     if X.dtype.kind not in "biuf":
         raise ValueError(f"data: wanted numbers in X of {source}, got {X.dtype}")
-    if X.ndim != 2 or X.size == 0 or y.shape != X.shape[:1]:
+    rows = {name: arrays[name] for name in wanted[1:]}
+    shapes = [X.shape, *(values.shape for values in rows.values())]
+    if X.ndim != 2 or X.size == 0 or any(shape != X.shape[:1] for shape in shapes[1:]):
         raise ValueError(
-            f"data: wanted X of shape (n, d) and {label} of shape (n,), n and d at "
-            f"least 1, in {source}, got {X.shape} and {y.shape}"
+            f"data: wanted X of shape (n, d) and {', '.join(rows) or 'y'} of shape "
+            f"(n,), n and d at least 1, in {source}, got "
+            f"{' and '.join(map(str, shapes))}"
         )
     names = arrays.get("feature_names", [f"x{k}" for k in range(X.shape[1])])
     if len(names) != X.shape[1]:
@@ -113,12 +167,13 @@ def split_arrays(
     return Table(
         X.astype(np.float64),
         tuple(str(name) for name in names),
-        y,
+        rows.get(label),
         None if targets is None else tuple(str(name) for name in targets),
+        rows.get(groups) if groups else None,
     )
 
 
-def read_file(path: Path, label: str | None) -> Table:
+def read_file(path: Path, label: str | None, groups: str | None = None) -> Table:
     """Read a labelled table by its suffix.
 
     Raises
@@ -127,18 +182,27 @@ def read_file(path: Path, label: str | None) -> Table:
         When the suffix is unknown, the file cannot be read as what its suffix says
         (truncated, empty, not permitted), or its content is unusable.
     """
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(
-            f"data: wanted a file ending in {', '.join(READERS)}, got {path.name!r}"
-        )
-    try:
-        content = reader(path)
-    except _UNREADABLE as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else "empty"
-        raise ValueError(
-            f"data: wanted a readable {path.suffix[1:].upper()} file, got "
-            f"{str(path)!r} ({reason})"
-        ) from error
+    content = read_content(path)
     split: Any = split_arrays if isinstance(content, dict) else split_label
-    return split(content, label, path.name)
+    return split(content, label, path.name, groups)
+
+
+def read_points(path: Path, d: int, label: str | None) -> Table:
+    """Read points of d features, with their labels where the file has them.
+
+    A table of d columns has none; of one more, the last is the label. Raises as
+    ``read_file``.
+    """
+    content = read_content(path)
+    if isinstance(content, dict):
+        labelled = label is not None or "y" in content
+        return split_arrays(content, label, path.name, labelled=labelled)
+    if label is not None or content.shape[1] == d + 1:
+        return split_label(content, label, path.name)
+    if content.shape[1] != d or content.shape[0] == 0:
+        raise ValueError(
+            f"data: wanted rows of {d} features in {path.name}, and at most a label "
+            f"beside them, got a table of shape {content.shape}"
+        )
+    frame = _named(content, labelled=False)
+    return Table(_features(frame, path.name), tuple(frame.columns), None)

@@ -52,8 +52,8 @@ class Report(NamedTuple):
     ----------
     title, lead : str
         What it is about, in a line and in a sentence.
-    verdict : {"agree", "disagree", "inconclusive"}
-        Colours the banner.
+    verdict : {"agree", "disagree", "inconclusive", "done"}
+        Colours the banner; "done" where nothing was judged.
     headline, explanation : str
         The verdict in words, and what it rests on.
     cards : sequence of (str, str)

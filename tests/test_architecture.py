@@ -21,6 +21,7 @@ LAYERS = [
     {"inference"},
     {"registry"},
     {"validation", "estimators", "evaluation", "model_choice"},
+    {"run"},
     {"plots", "report"},
     {"cli"},
 ]

@@ -1,0 +1,126 @@
+"""What commands take in: data that can be used, settings, and where both came from."""
+
+import ast
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probmetric import datasets
+from probmetric.data import Labelled
+from probmetric.inference.sampling_tree import data_hash
+from probmetric.inputs import class_codes, points
+
+__all__ = [
+    "check_features",
+    "check_labelled",
+    "describe_data",
+    "labelled",
+    "parse_settings",
+]
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that ``name=value`` words give; values are Python literals.
+
+    What is no literal (``pca``) is a string; ``none``, ``true`` and ``false`` may be
+    written small.
+
+    Raises
+    ------
+    ValueError
+        For a word without a name and a value, and for a name given twice.
+    """
+    found: dict[str, Any] = {}
+    small = {"none": None, "true": True, "false": False, "inf": float("inf")}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip().isidentifier() or not text.strip():
+            raise ValueError(f"--set: wanted name=value, got {pair!r}")
+        name, text = name.strip(), text.strip()
+        if name in found:
+            raise ValueError(f"--set: wanted each name once, got {name!r} twice")
+        try:
+            found[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            found[name] = small.get(text.lower(), text)
+    return found
+
+
+def check_labelled(data: datasets.Dataset) -> None:
+    """Refuse points and labels that no learner could take."""
+    lacking = np.flatnonzero(~np.isfinite(data.X).all(0))
+    if lacking.size:
+        columns = ", ".join(repr(data.feature_names[k]) for k in lacking[:5])
+        raise ValueError(
+            f"data: wanted finite numbers in {data.name}, got NaN or infinity in "
+            f"{columns}"
+        )
+    points(data.X)
+    class_codes(data.labels)
+    alone = np.flatnonzero(np.bincount(data.y) == 1)
+    if alone.size:
+        raise ValueError(
+            f"label: wanted at least 2 rows of each class in {data.name}, got one of "
+            f"{data.target_names[alone[0]]!r}"
+        )
+
+
+def labelled(
+    source: str, label: str | None, groups: str | None = None
+) -> datasets.Dataset:
+    """Load labelled data that a learner can take."""
+    data = datasets.load(source, label=label, groups=groups)
+    check_labelled(data)
+    return data
+
+
+def describe_data(
+    data: datasets.Dataset, label: str | None, groups: str | None = None
+) -> dict[str, Any]:
+    """Return what a run keeps of its data: where they are, their shape and hash."""
+    path = Path(data.name).expanduser()
+    return {
+        "source": str(path.resolve()) if path.is_file() else data.name,
+        "label": label,
+        "groups": groups,
+        "n": len(data.X),
+        "features": list(data.feature_names),
+        "classes": {
+            name: int(count)
+            for name, count in zip(data.target_names, np.bincount(data.y), strict=False)
+        },
+        "hash": data_hash(Labelled(data.X, data.y)),
+    }
+
+
+def _unnamed(names: Sequence[str]) -> bool:
+    """Say whether names are x0, x1, ...: those that a file without names is given."""
+    return all(re.fullmatch(r"x\d+", name) for name in names)
+
+
+def check_features(
+    wanted: Sequence[str] | None, found: Sequence[str], source: str
+) -> None:
+    """Refuse data whose features are not those of a metric, in its order.
+
+    Raises
+    ------
+    ValueError
+        Names what is missing, what is too much, or that the order differs.
+    """
+    if wanted is None or list(wanted) == list(found):
+        return
+    if len(wanted) == len(found) and (_unnamed(wanted) or _unnamed(found)):
+        return
+    lacking = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    said = [
+        f"{len(wanted)} features as the metric has, got {len(found)}",
+        *([f"without {', '.join(map(repr, lacking[:5]))}"] if lacking else []),
+        *([f"with {', '.join(map(repr, extra[:5]))}"] if extra else []),
+        *([] if lacking or extra else [f"in another order: {', '.join(found[:8])}"]),
+    ]
+    raise ValueError(f"data: wanted in {source} the {' '.join(said)}")

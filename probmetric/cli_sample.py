@@ -1,0 +1,147 @@
+"""``probmetric sample``: draws of a posterior over metrics, in a run that survives."""
+
+import json
+import logging
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from probmetric.cli_data import labelled, parse_settings
+from probmetric.cli_files import bad_input, claim, noted, write_text
+from probmetric.cli_fit import learn, source_of, troubled
+from probmetric.estimators.named import make, need_sample
+from probmetric.report_run import render_run
+from probmetric.run_folder import SUMMARY, write_summary
+from probmetric.storage_draws import save_draws
+
+__all__ = ["FILES", "Request", "kept", "run"]
+
+FILES = ("draws.nc", SUMMARY, "report.html")
+METHODS = ("nuts", "laplace", "bootstrap", "svi")
+IN_BLOCKS = ("nuts", "bootstrap")
+"""Methods that take long enough to be kept block by block."""
+
+
+class Request(NamedTuple):
+    """What was asked for on the command line; None where nothing was said."""
+
+    model: str
+    data: str
+    label: str | None
+    groups: str | None
+    out: Path
+    settings: tuple[str, ...]
+    method: str
+    draws: int | None
+    chains: int | None
+    checkpoint: Path | None
+    resume: bool
+    seed: int
+    force: bool
+
+
+def run(request: Request) -> int:
+    """Do what was asked; return the exit code; raises as ``cli_fit.run``."""
+    with bad_input():
+        estimator = make(
+            request.model, parse_settings(request.settings), seed=request.seed
+        )
+        need_sample(estimator)
+        sampler = _sampler(request)
+        data = labelled(request.data, request.label, request.groups)
+        paths = claim(request.out, FILES, force=request.force)
+    typer.echo(f"Fitting {request.model} to {data.name} ...")
+    learned = learn(estimator, data)
+    n_draws, n_chains = _sizes(request)
+    typer.echo(f"Sampling by {request.method}, {n_chains} x {n_draws} draws ...")
+    started = time.perf_counter()
+    with noted() as seen, _blocks_told(), bad_input():
+        draws = estimator.sample(
+            request.method,
+            n_draws=n_draws,
+            n_chains=n_chains,
+            seed=request.seed,
+            sampler=sampler or None,
+        )
+    seconds = time.perf_counter() - started
+    source = source_of(request, data, estimator)
+    draws.attrs["feature_names"] = json.dumps(list(data.feature_names))
+    draws.attrs["method"] = request.method
+    draws.attrs["labelled_hash"] = source["data"]["hash"]
+    save_draws(draws, paths["draws.nc"])
+    write_summary(
+        paths[SUMMARY],
+        "sample",
+        {
+            **source,
+            "method": request.method,
+            "chains": int(draws["posterior"].sizes["chain"]),
+            "draws": int(draws["posterior"].sizes["draw"]),
+            "seconds": seconds,
+            "notes": [*learned.notes, *(str(w) for w in seen)],
+        },
+    )
+    write_text(paths["report.html"], render_run(request.out))
+    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
+    typer.echo(f"Look at {paths['report.html']} | sampled in {seconds:.1f} s")
+    return int(learned.trouble or troubled(seen))
+
+
+def kept(checkpoint: Path | None) -> str:
+    """Say what an interrupted or failed run leaves behind."""
+    if checkpoint is None:
+        return "files that stand are whole (--checkpoint keeps draws as they come)"
+    return f"blocks saved in {checkpoint} are whole: --resume goes on from them"
+
+
+def _sizes(request: Request) -> tuple[int, int]:
+    """Return draws a chain and chains, by the method where nothing was said."""
+    draws = 200 if request.method == "bootstrap" else 1000
+    chains = 4 if request.method == "nuts" else 1
+    return request.draws or draws, request.chains or chains
+
+
+def _sampler(request: Request) -> dict[str, Any]:
+    """Return what the sampler is told of blocks, refusing what cannot be."""
+    if request.method not in METHODS:
+        raise ValueError(
+            f"--method: wanted one of {', '.join(METHODS)}, got {request.method!r}"
+        )
+    folder = request.checkpoint
+    if folder is None:
+        if request.resume:
+            raise ValueError("--resume: wanted --checkpoint DIR with it, got none")
+        return {}
+    if request.method not in IN_BLOCKS:
+        raise ValueError(
+            f"--checkpoint: wanted --method {' or '.join(IN_BLOCKS)}, got "
+            f"{request.method!r}, which is done in seconds"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--checkpoint: wanted a folder, got {str(folder)!r}")
+    blocks = len(list(folder.glob("block_*.npz")))
+    if blocks and not request.resume:
+        raise ValueError(
+            f"--checkpoint: wanted an empty folder, got {str(folder)!r} with {blocks} "
+            "blocks of a former run; add --resume to go on from them"
+        )
+    return {"checkpoint": folder, "resume": request.resume}
+
+
+@contextmanager
+def _blocks_told() -> Generator[None]:
+    """Show what the samplers log of blocks on disk."""
+    logger, handler = logging.getLogger("probmetric"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("  %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -1,0 +1,98 @@
+"""Pictures of one learned metric: its matrix, and how well it tells classes apart."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from probmetric.plots_style import COLORS, blank, styled
+from probmetric.posterior_draws import over_draws
+from probmetric.posterior_intervals import between_rows
+
+__all__ = ["matrix", "pair_histogram"]
+
+MOST_PAIRS = 20_000
+
+
+@styled
+def matrix(
+    M: Float[np.ndarray, "d d"],
+    scale: Float[np.ndarray, "d"],
+    names: tuple[str, ...],
+) -> Figure:
+    """Draw a metric's matrix per standard deviation, and its eigenvalues.
+
+    Parameters
+    ----------
+    M : array of shape (d, d)
+        In input units.
+    scale : array of shape (d,)
+        Standard deviation of each feature.
+    names : tuple of d str
+    """
+    values = M * np.outer(scale, scale)
+    d, limit = len(values), float(np.abs(values).max())
+    side = float(np.clip(0.34 * d + 1.6, 3.4, 9.0))
+    figure, axes = blank(
+        1, 2, size=(side + 4.4, side), gridspec_kw={"width_ratios": [side, 3.2]}
+    )
+    left, right = axes[0]
+    image = left.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    figure.colorbar(image, ax=left, shrink=0.8)
+    left.set_title("The metric's matrix, per sd of each feature")
+    left.spines[:].set_visible(False)
+    if d <= 40:
+        size = 9 if d <= 16 else 6
+        left.set_xticks(range(d), names, rotation=90, fontsize=size)
+        left.set_yticks(range(d), names, fontsize=size)
+    else:
+        left.set_xlabel("feature")
+        left.set_ylabel("feature")
+    share = np.linalg.eigvalsh(values)[::-1][: min(d, 20)] / np.trace(values)
+    right.barh(np.arange(len(share)) + 1, np.maximum(share, 0), color=COLORS[0])
+    right.invert_yaxis()
+    right.set_yticks(np.arange(len(share)) + 1)
+    right.set_ylabel("direction")
+    right.set_xlabel("share of the trace")
+    right.set_title("How many directions matter")
+    return figure
+
+
+@styled
+def pair_histogram(
+    metric: Any,
+    X: Float[np.ndarray, "n d"],
+    y: Any,
+    *,
+    seed: int = 0,
+) -> Figure:
+    """Draw dissimilarities of pairs of one class and of two, up to 20 000 pairs.
+
+    Parameters
+    ----------
+    metric : Metric
+        Any kind.
+    X : array of shape (n, d)
+    y : array of shape (n,)
+    seed : int, default=0
+        Of the choice of pairs.
+    """
+    rng = np.random.default_rng(seed)
+    i, j = rng.integers(0, len(X), (2, MOST_PAIRS))
+    i, j = i[i != j], j[i != j]
+    D = over_draws(between_rows, [metric], X[i], X[j])[0]
+    same = np.asarray(y)[i] == np.asarray(y)[j]
+    low, high = np.quantile(D, [0.0, 0.995])
+    bins = np.linspace(low, high, 41)
+    figure, axes = blank(size=(6.6, 3.2))
+    axis = axes[0, 0]
+    for kind, color, words in ((same, COLORS[0], "one class"),
+                               (~same, COLORS[5], "two classes")):  # fmt: skip
+        axis.hist(D[kind], bins, density=True, alpha=0.55, color=color, label=words)
+    what = "distance" if metric.is_distance else "dissimilarity"
+    axis.set_xlabel(f"learned {what} of a pair (the largest 0.5 % are not shown)")
+    axis.set_ylabel("density")
+    axis.set_title("Pairs of training points")
+    axis.legend()
+    return figure

@@ -1,0 +1,111 @@
+"""The page of an evaluation: the table, and whether probabilities can be believed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from probmetric import plots
+from probmetric.files import UNREADABLE, reason
+from probmetric.report import Picture, Report, Section, Table
+from probmetric.report_parts import page
+
+__all__ = ["evaluate_page"]
+
+WORDS = {
+    "accuracy": "accuracy ↑",
+    "log_loss": "log loss ↓",
+    "brier": "Brier score ↓",
+    "ece": "calibration error ↓",
+    "precision_at_1": "nearest is of its class ↑",
+    "r_precision": "R-precision ↑",
+    "map_at_r": "MAP@R ↑",
+    "pair_roc_auc": "pair ROC-AUC ↑",
+}
+
+
+def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
+    """Return the page of an evaluation's folder."""
+    figures: dict[str, dict[str, float]] = summary["figures"]
+    names = list(figures)
+    name = names[-1]
+    base, own = figures[names[0]], figures[name]
+    split = _read(folder, "evaluation.csv")
+    stated = _read(folder, "predictions.csv")
+    held = (
+        f"{summary['folds']} stratified folds"
+        if summary["folds"]
+        else f"{stated['row'].nunique():,} points of {Path(summary['test']).name}"
+    )
+    data = Path(summary["data"]["source"]).name
+    return page(
+        summary,
+        title=f"{name} on {data}",
+        lead=f"Nearest neighbours among {data}, judged on {held} held out.",
+        headline=f"{own['accuracy']:.1%} right, Euclid {base['accuracy']:.1%}",
+        explanation=f"Soft votes of neighbours, bandwidth by leave-one-out; log loss "
+        f"{own['log_loss']:.3f}, Euclid {base['log_loss']:.3f}.",
+        sections=[_table(figures, split), _calibration(stated)],
+        cards=[
+            (f"{own['log_loss']:.3f}", "log loss (lower is better)"),
+            (f"{own['ece']:.3f}", "calibration error"),
+        ],
+    )
+
+
+def _read(folder: Path, name: str) -> pd.DataFrame:
+    try:
+        return pd.read_csv(folder / name, dtype={"truth": str, "predicted": str})
+    except UNREADABLE as error:
+        raise ValueError(
+            f"DIR: wanted a readable {name} in {str(folder)!r} ({reason(error)})"
+        ) from error
+
+
+def _table(figures: Mapping[str, Any], split: pd.DataFrame) -> Section:
+    rows = [
+        {
+            "neighbours under": method,
+            **{word: f"{found[k]:.4f}" for k, word in WORDS.items() if k in found},
+        }
+        for method, found in figures.items()
+    ]
+    title = "Means over splits; arrows say which way is better"
+    tables = [Table(pd.DataFrame(rows), title)]
+    if len(np.unique(split["split"].to_numpy())) > 1:
+        tables.append(Table(split.round(4), "Every split", folded=True))
+    return Section(
+        "What the metric is worth",
+        [
+            "Probabilities of the classes are judged by accuracy, log loss, Brier "
+            "score and calibration error; retrieval and pairs among the points held "
+            "out, each looked up among the others."
+        ],
+        [],
+        tables,
+    )
+
+
+def _calibration(stated: pd.DataFrame) -> Section:
+    right: dict[str, np.ndarray] = {}
+    sure: dict[str, np.ndarray] = {}
+    columns = [name for name in stated.columns if name.startswith("P(")]
+    for method in stated["method"].unique():
+        rows: Any = stated[stated["method"] == method]
+        right[method] = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
+        sure[method] = rows[columns].to_numpy(float).max(1).clip(0, 1)
+    pictures = [
+        Picture(
+            plots.calibration(
+                right[method],
+                {method: sure[method]},
+                label="probability of the predicted class",
+            ),
+            f"{method}: of the points whose predicted class was given a probability, "
+            "how many were of that class. Below the diagonal: too sure of itself.",
+        )
+        for method in right
+    ]
+    return Section("Can its probabilities be believed?", [], pictures)

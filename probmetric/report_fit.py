@@ -1,0 +1,125 @@
+"""The page of a fit: the metric, and how it sees the points it was learned from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from probmetric import plots, plots_fit
+from probmetric.datasets import Dataset
+from probmetric.metric import Mahalanobis
+from probmetric.registry import MODELS
+from probmetric.report import Picture, Report, Section, Table
+from probmetric.report_parts import data_again, page, settings_section
+from probmetric.storage import load_metric
+
+__all__ = ["fit_page"]
+
+FIGURES = {
+    "precision_at_1": "nearest is of its class",
+    "r_precision": "R-precision",
+    "map_at_r": "MAP@R",
+    "pair_roc_auc": "pair ROC-AUC",
+}
+MOST_POINTS = 2000
+"""Points in a picture, at most."""
+
+
+def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
+    """Return the page of a fit's folder."""
+    metric = load_metric(folder / "metric.npz")
+    data, lacking = data_again(summary)
+    kind = type(metric).__name__
+    d = len(summary["data"]["features"])
+    known = MODELS.get(summary["model"])
+    learned = summary["training"]["learned"]
+    return page(
+        summary,
+        title=f"{summary['model']} on {Path(summary['data']['source']).name}",
+        lead=summary["estimator"] if known is None else known.summary,
+        headline=f"{kind} learned in {summary['seconds']:.1f} s",
+        explanation=f"How far one point of {d} features is from another; smaller is "
+        f"closer. It stands in metric.npz: probmetric.load_metric reads it, "
+        f"“probmetric neighbors” and “probmetric evaluate” use it.",
+        sections=[
+            *([_pictures(metric, _some(data))] if data is not None else []),
+            _figures(summary, lacking),
+            settings_section(summary),
+        ],
+        cards=[
+            (f"{learned['precision_at_1']:.1%}", "nearest is of its class (training)"),
+            (f"{learned['pair_roc_auc']:.3f}", "pair ROC-AUC (training)"),
+        ],
+    )
+
+
+def _some(data: Dataset) -> tuple[np.ndarray, np.ndarray, Dataset]:
+    """Return at most ``MOST_POINTS`` points, evenly spaced, and the data."""
+    rows = np.unique(np.linspace(0, len(data.X) - 1, MOST_POINTS).astype(int))
+    return data.X[rows], data.y[rows], data
+
+
+def _pictures(metric: Any, some: tuple[np.ndarray, np.ndarray, Dataset]) -> Section:
+    X, y, data = some
+    pictures: list[Picture] = []
+    if isinstance(metric, Mahalanobis):
+        M = np.asarray(metric.factor.T @ metric.factor, float)
+        pictures.append(
+            Picture(
+                plots_fit.matrix(M, data.X.std(0), data.feature_names),
+                "A squared distance is the sum of these entries times products of "
+                "differences. Dark diagonal entries: features that count.",
+            )
+        )
+        pictures.append(
+            Picture(
+                plots.embedding(metric, X, y, links=3, target_names=data.target_names),
+                "All points in the plane that holds most of the learned distance, "
+                "linked to their three nearest (training points, not a test).",
+            )
+        )
+    elif hasattr(metric, "matrix_at") and data.X.shape[1] > 1:
+        pictures.append(
+            Picture(
+                plots.local_ellipses(
+                    metric,
+                    X,
+                    y,
+                    feature_names=data.feature_names,
+                    target_names=data.target_names,
+                ),
+                "Points on an ellipse are equally far from its centre, in the plane of "
+                "the first two features: long where the metric is short.",
+            )
+        )
+    pictures.append(
+        Picture(
+            plots_fit.pair_histogram(metric, X, y),
+            "The less the two overlap, the better the metric tells pairs of one class "
+            "from pairs of two.",
+        )
+    )
+    return Section("The learned metric", [], pictures)
+
+
+def _figures(summary: Mapping[str, Any], lacking: str) -> Section:
+    rows = [
+        {
+            "neighbours under": name,
+            **{FIGURES[key]: f"{figures[key]:.3f}" for key in FIGURES},
+        }
+        for name, figures in summary["training"].items()
+    ]
+    return Section(
+        "On the points it was learned from",
+        [
+            "Each point is looked up among the others. The metric has seen them all, "
+            "so that its figures are too good; “probmetric evaluate” judges it on "
+            "others.",
+            *([lacking] if lacking else []),
+        ],
+        [],
+        [Table(pd.DataFrame(rows), "Retrieval and pairs, higher is better")],
+    )

@@ -1,0 +1,194 @@
+"""The page of a sampling run: the metric with its uncertainty, and the sampler."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from probmetric import plots
+from probmetric.inference.agreement_draws import entry_names, summarise
+from probmetric.registry import MODELS
+from probmetric.report import Picture, Report, Section, Table
+from probmetric.report_parts import data_again, page, settings_section
+from probmetric.storage_draws import load_draws, posterior_of
+
+__all__ = ["sample_page"]
+
+MEANING = {
+    "nuts": "Draws of the model's posterior, exact up to Monte Carlo error.",
+    "laplace": "A Gaussian at the posterior's mode: an approximation, with its k-hat.",
+    "svi": "A variational guide: an approximation, with its k-hat.",
+    "bootstrap": "Refits under random weights of the points: how the fit would differ "
+    "under new data.",
+}
+N_METRICS = 200
+"""Draws in the picture of neighbours."""
+
+TRIED = 25
+"""Points among which it looks for the one whose neighbours are least sure."""
+
+
+def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
+    """Return the page of a sampling run's folder."""
+    draws = load_draws(folder / "draws.nc")
+    data, lacking = data_again(summary)
+    total = summary["chains"] * summary["draws"]
+    known = MODELS.get(summary["model"])
+    shown = _with_names(draws, summary["data"]["features"], data)
+    trouble, cards = _statistics(draws, summary["method"])
+    return page(
+        summary,
+        title=f"{summary['model']} on {Path(summary['data']['source']).name}, by "
+        f"{summary['method']}",
+        lead=summary["estimator"] if known is None else known.summary,
+        headline=f"{total:,} draws in {summary['seconds']:.1f} s",
+        explanation=MEANING[summary["method"]]
+        + " They stand in draws.nc: “probmetric neighbors --draws” uses them, ArviZ "
+        "reads them.",
+        sections=[
+            *_metric_section(shown, summary["method"]),
+            *(_neighbor_section(draws, data) if data is not None else []),
+            _sampler_section(shown, draws, trouble, summary, lacking),
+            settings_section(summary),
+        ],
+        cards=cards,
+    )
+
+
+def _with_names(draws: xr.DataTree, names: list[str], data: Any) -> xr.DataTree | None:
+    """Return the posterior of the matrix, named M, with the features' names."""
+    posterior = draws["posterior"].to_dataset()
+    matrix = next((name for name in ("M", "J") if name in posterior), None)
+    if matrix is None:
+        return None
+    axes = ("chain", "draw", "feature", "feature_bis")
+    coords = {"feature": names, "feature_bis": names}
+    values = posterior[matrix].transpose("chain", "draw", ...).to_numpy()
+    kept = {"M": xr.DataArray(values, dims=axes, coords=coords)}
+    if "b" in posterior:
+        kept["b"] = xr.DataArray(posterior["b"].to_numpy(), dims=axes[:2])
+    groups = {"posterior": xr.Dataset(kept)}
+    if data is not None:
+        groups["constant_data"] = xr.Dataset({"X": (("point", "feature"), data.X)})
+    return xr.DataTree.from_dict(groups)
+
+
+def _metric_section(shown: xr.DataTree | None, method: str) -> list[Section]:
+    if shown is None:
+        return []
+    text = (
+        "Pairs made from class labels share points and are no independent observations:"
+        " for distances with intervals use bootstrap draws, for neighbours any."
+    )
+    return [
+        Section(
+            "The metric, with its uncertainty",
+            [text] if method != "bootstrap" else [],
+            [
+                Picture(
+                    plots.metric(shown),
+                    "Left: mean over draws. Right: how wide the 90 % interval of each "
+                    "entry is.",
+                ),
+                Picture(
+                    plots.eigenvalues(shown),
+                    "Eigenvalues: how many directions matter, with their spread.",
+                ),
+            ],
+        )
+    ]
+
+
+def _neighbor_section(draws: xr.DataTree, data: Any) -> list[Section]:
+    """Show the point whose neighbours are least sure among a few dozen."""
+    try:
+        posterior = posterior_of(draws, max_draws=N_METRICS)
+    except ValueError:
+        return []  # Draws of a kind that stand for no metric.
+    k = min(5, len(data.X) - 2)
+    if k < 1:
+        return []
+    row = _least_sure(posterior, data.X, k)
+    others = np.delete(np.arange(len(data.X)), row)
+    return [
+        Section(
+            "Neighbours, with their probabilities",
+            [
+                f"Row {row} ({data.labels[row]}) is the one, of {TRIED} looked at, "
+                f"whose {k} nearest are least sure."
+            ],
+            [
+                Picture(
+                    plots.neighbor_probabilities(
+                        posterior,
+                        data.X[row],
+                        data.X[others],
+                        k,
+                        names=others,
+                        y=data.y[others],
+                        target_names=data.target_names,
+                    ),
+                    f"Share of draws in which a point is among the {k} nearest.",
+                )
+            ],
+        )
+    ]
+
+
+def _least_sure(posterior: Any, X: np.ndarray, k: int) -> int:
+    """Return the row, of some evenly spaced, of the smallest Σ p² of its neighbours."""
+    rows = np.unique(np.linspace(0, len(X) - 1, TRIED).astype(int))
+    shares = posterior.neighbor_probability(X[rows], X, min(k + 1, len(X)))
+    shares[np.arange(len(rows)), rows] = 0
+    return int(rows[np.argmin(np.sum(shares**2, 1))])
+
+
+def _statistics(draws: xr.DataTree, method: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return what the sampler says of itself, in words and as cards."""
+    if method == "nuts" and "sample_stats" in draws.children:
+        stats = draws["sample_stats"].to_dataset()
+        diverging = int(stats["diverging"].sum()) if "diverging" in stats else 0
+        return f"{diverging} draws diverged.", [(str(diverging), "divergences")]
+    khat = draws.attrs.get("khat")
+    if khat is None or not np.isfinite(khat):
+        return "", []
+    good = "is close to" if khat < 0.7 else "is far from"
+    words = f"PSIS k-hat {khat:.2f}: the approximation {good} the posterior."
+    return words, [(f"{khat:.2f}", "k-hat (below 0.7 is good)")]
+
+
+def _sampler_section(
+    shown: xr.DataTree | None,
+    draws: xr.DataTree,
+    trouble: str,
+    summary: Mapping[str, Any],
+    lacking: str,
+) -> Section:
+    pictures: list[Picture] = []
+    if shown is not None and summary["method"] == "nuts" and summary["chains"] > 1:
+        pictures = [
+            Picture(plots.rank(shown), "Rank plots: flat where chains agree."),
+            Picture(plots.trace(shown), "Densities and traces, by chain."),
+        ]
+    text = [line for line in (trouble, lacking) if line]
+    return Section("The draws", text, pictures, [_quantities(shown, draws)])
+
+
+def _quantities(shown: xr.DataTree | None, draws: xr.DataTree) -> Table:
+    """Return means, sd, R-hat and effective sizes of scalars and matrices."""
+    source = draws if shown is None else shown
+    table = source["posterior"].to_dataset()
+    small = [str(name) for name in table if table[name][0, 0].size <= 400]
+    found = summarise(table[small])
+    listed = {
+        "entry": entry_names(table[small]),
+        "mean": found.estimate,
+        "sd": found.sd,
+        "Monte Carlo error": found.mcse,
+        "effective draws": found.ess,
+        **({"R-hat": found.rhat} if table.sizes["chain"] > 1 else {}),
+    }
+    return Table(pd.DataFrame(listed), "Every entry", folded=True)

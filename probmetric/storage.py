@@ -1,0 +1,198 @@
+"""Learned metrics as files: arrays and a header that says what they are.
+
+The file is an NPZ archive of plain arrays. Its array ``header`` is JSON text: format
+and version, the kind of metric with its parts by name, the features' names, and where
+it came from. Nothing in it is code or pickle: reading builds only the kinds listed in
+``storage_parts.KINDS``, and a bit that was flipped on the way is found by the archive's
+checksums.
+
+Draws of a metric are kept stacked, one array a part with a leading axis of draws.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from probmetric import __version__
+from probmetric.files import UNREADABLE, read_npz, reason, replacing
+from probmetric.posterior import PosteriorMetric
+from probmetric.storage_parts import describe, rebuild
+
+__all__ = ["Stored", "load_metric", "read_metric", "save_metric"]
+
+FORMAT = "probmetric-metric"
+VERSION = 1
+POSTERIOR = "PosteriorMetric"
+
+
+class Stored(NamedTuple):
+    """A metric as it was stored, and what its header says of it.
+
+    Attributes
+    ----------
+    metric : Metric or PosteriorMetric
+    feature_names : tuple of d str, or None
+    provenance : dict
+        What ``save_metric`` was given.
+    version : str
+        Of the package that wrote the file.
+    """
+
+    metric: Any
+    feature_names: tuple[str, ...] | None
+    provenance: dict[str, Any]
+    version: str
+
+
+def save_metric(
+    metric: Any,
+    path: "str | Path",
+    *,
+    feature_names: Sequence[str] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a metric of any kind, or draws of one; ``load_metric`` gives it back.
+
+    The file appears whole or not at all; one that stands is replaced.
+
+    Parameters
+    ----------
+    metric : Metric or PosteriorMetric
+    path : str or Path
+        Conventionally ending in ``.npz``.
+    feature_names : sequence of d str, optional
+    provenance : mapping, optional
+        What JSON can hold: the data's hash, arguments, ...
+
+    Raises
+    ------
+    ValueError
+        For what is no metric of this package, NaN, or provenance JSON cannot hold.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, probmetric as pm
+    >>> path = Path(tempfile.mkdtemp()) / "metric.npz"
+    >>> pm.save_metric(pm.Mahalanobis(np.eye(2)), path)
+    >>> float(pm.load_metric(path)(np.zeros(2), np.array([3.0, 4.0])))
+    5.0
+    """
+    if not hasattr(metric, "pairwise"):
+        raise ValueError(
+            f"metric: wanted a metric or draws of one, got {type(metric).__name__}"
+        )
+    spec, arrays = _posterior_spec(metric) or describe(metric, "metric")
+    header = {
+        "format": FORMAT,
+        "format_version": VERSION,
+        "probmetric_version": __version__,
+        "metric": spec,
+        "feature_names": None if feature_names is None else list(feature_names),
+        "provenance": dict(provenance or {}),
+    }
+    try:
+        text = json.dumps(header)
+    except TypeError as error:
+        raise ValueError(f"provenance: wanted what JSON holds, got {error}") from error
+    with replacing(Path(path)) as part, part.open("wb") as file:
+        np.savez(file, header=np.array(text), **cast(Any, arrays))
+
+
+def load_metric(path: "str | Path") -> Any:
+    """Read a metric, or draws of one, that ``save_metric`` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Metric or PosteriorMetric
+        Of NumPy arrays, bit for bit those that were stored.
+
+    Raises
+    ------
+    ValueError
+        For a file that is missing, damaged, no metric, or of a newer version.
+    """
+    return read_metric(path).metric
+
+
+def read_metric(path: "str | Path") -> Stored:
+    """Read a metric with its header; arguments and errors as ``load_metric``."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"metric: wanted a file that exists, got {str(path)!r}")
+    try:
+        arrays = read_npz(path)
+    except UNREADABLE as error:
+        raise ValueError(
+            f"metric: wanted a readable metric file, got {str(path)!r} "
+            f"({reason(error)})"
+        ) from error
+    header = _header(arrays.pop("header", None), path)
+    try:
+        return Stored(
+            _metric(header["metric"], arrays),
+            None
+            if header["feature_names"] is None
+            else tuple(map(str, header["feature_names"])),
+            dict(header["provenance"]),
+            str(header["probmetric_version"]),
+        )
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(
+            f"metric: wanted a whole metric in {str(path)!r}, got one without its "
+            f"parts ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _header(stored: np.ndarray | None, path: Path) -> dict[str, Any]:
+    """Return the header, or say whose file this is instead."""
+    try:
+        header: Any = None if stored is None else json.loads(str(stored))
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(
+            f"metric: wanted a file of save_metric or `probmetric fit`, got "
+            f"{str(path)!r}, which has no such header"
+        )
+    found = header.get("format_version")
+    if not isinstance(found, int) or found > VERSION:
+        raise ValueError(
+            f"metric: wanted format version {VERSION} or older in {str(path)!r}, got "
+            f"{found}, written by probmetric {header.get('probmetric_version')}; "
+            f"this is {__version__}"
+        )
+    return header
+
+
+def _posterior_spec(metric: Any) -> tuple[Any, dict[str, np.ndarray]] | None:
+    """Describe draws: one description for all, every array stacked over draws."""
+    if not isinstance(metric, PosteriorMetric):
+        return None
+    found = [describe(draw, "draws") for draw in metric.draws]
+    stacked = {name: np.stack([a[name] for _, a in found]) for name in found[0][1]}
+    static = {n: getattr(metric, n) for n in ("purpose", "source", "pairs_independent")}
+    spec = {"kind": POSTERIOR, "n_draws": len(found), "draw": found[0][0], **static}
+    return spec, stacked
+
+
+def _metric(spec: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Rebuild a metric, or draws of one."""
+    if spec["kind"] != POSTERIOR:
+        return rebuild(spec, arrays)
+    draws = [
+        rebuild(spec["draw"], {name: np.asarray(a[s]) for name, a in arrays.items()})
+        for s in range(spec["n_draws"])
+    ]
+    return PosteriorMetric(
+        draws,
+        spec["purpose"],
+        source=spec["source"],
+        pairs_independent=spec["pairs_independent"],
+    )

@@ -1,0 +1,229 @@
+"""A metric on disk is the metric, bit for bit; what is no metric is refused."""
+
+import dataclasses
+import json
+import os
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+import probmetric as pm
+from probmetric import storage, storage_parts
+from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
+from probmetric.posterior import PosteriorMetric
+from probmetric.storage import load_metric, read_metric, save_metric
+from tests.metric_kinds import NAMES, build
+
+Q = np.random.default_rng(1).normal(size=(4, 3))
+
+
+def assert_same_bits(a, b):
+    leaves, others = jax.tree.leaves(a), jax.tree.leaves(b)
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for one, other in zip(leaves, others, strict=True):
+        assert np.asarray(one).dtype == np.asarray(other).dtype
+        assert np.shape(one) == np.shape(other)
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_comes_back_bit_for_bit(name, tmp_path):
+    metric = build(name)
+    save_metric(metric, tmp_path / "m.npz")
+    again = load_metric(tmp_path / "m.npz")
+    assert type(again) is type(metric)
+    assert_same_bits(metric, again)
+    np.testing.assert_array_equal(again.pairwise(Q, Q), metric.pairwise(Q, Q))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_draws_of_every_kind_come_back_bit_for_bit(name, tmp_path):
+    draws = PosteriorMetric(
+        [build(name, seed) for seed in range(3)],
+        "intervals",
+        source="bootstrap",
+        pairs_independent=True,
+    )
+    save_metric(draws, tmp_path / "m.npz")
+    again = load_metric(tmp_path / "m.npz")
+    assert repr(again) == repr(draws)
+    for one, other in zip(draws.draws, again.draws, strict=True):
+        assert_same_bits(one, other)
+
+
+def test_every_kind_of_the_package_can_be_stored():
+    assert set(NAMES) <= set(storage_parts.KINDS)
+
+
+def test_the_mean_over_draws_of_a_kind_comes_back(tmp_path):
+    draws = PosteriorMetric([build("PairSimilarity", s) for s in (0, 1)], "prediction")
+    mean = draws.mean_metric()
+    save_metric(mean, tmp_path / "m.npz")
+    assert_same_bits(mean, load_metric(tmp_path / "m.npz"))
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        dataclasses.replace(build("LocalMahalanobis"), gamma=float("inf")),
+        dataclasses.replace(build("LocalMahalanobis"), gamma=0.1, rule="fisher"),
+        dataclasses.replace(build("PairSimilarity"), score="vq", blocks=(1, 1)),
+        dataclasses.replace(
+            build("PairSimilarity"), noise_other=build("PairSimilarity").noise * 2
+        ),
+        Mahalanobis(np.eye(2, 3, dtype=np.float32)),
+        Mahalanobis(np.array([[-0.0, 5e-324, np.finfo(float).max]])),
+    ],
+    ids=["inf", "static", "blocks", "two noises", "float32", "extremes"],
+)
+def test_special_values_and_static_facts_come_back(metric, tmp_path):
+    save_metric(metric, tmp_path / "m.npz")
+    assert_same_bits(metric, load_metric(tmp_path / "m.npz"))
+
+
+def test_the_public_names_are_these_functions():
+    assert pm.save_metric is save_metric
+    assert pm.load_metric is load_metric
+
+
+def test_the_header_says_what_it_is_and_where_it_came_from(tmp_path):
+    where = {"data_hash": "abc", "arguments": {"n_components": 2}}
+    save_metric(
+        build("Mahalanobis"),
+        tmp_path / "m.npz",
+        feature_names=["höhe", "b", "c"],
+        provenance=where,
+    )
+    stored = read_metric(tmp_path / "m.npz")
+    assert stored.feature_names == ("höhe", "b", "c")
+    assert stored.provenance == where
+    assert stored.version == pm.__version__
+    with np.load(tmp_path / "m.npz", allow_pickle=False) as file:
+        header = json.loads(str(file["header"]))
+    assert header["format"] == "probmetric-metric"
+    assert header["metric"]["kind"] == "Mahalanobis"
+
+
+def damaged(path, edit):
+    """Rewrite the header of a stored metric."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays["header"]))
+    edit(header)
+    np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
+
+
+EDITS = {
+    "newer": (lambda h: h.update(format_version=99), "format version 1 or older.*99"),
+    "other kind": (lambda h: h["metric"].update(kind="Finsler"), "got 'Finsler'"),
+    "other format": (lambda h: h.update(format="x"), "no such header"),
+    "lost part": (lambda h: h["metric"]["parts"].pop("factor"), "without its parts"),
+    "extra part": (lambda h: h["metric"]["parts"].update(q=1), "without its parts"),
+    "lost array": (
+        lambda h: h["metric"]["parts"].update(factor={"array": "gone"}),
+        "without its parts",
+    ),
+    "no names": (lambda h: h.pop("feature_names"), "without its parts"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_file_that_says_something_else_is_refused(name, tmp_path):
+    edit, message = EDITS[name]
+    save_metric(build("Mahalanobis"), tmp_path / "m.npz")
+    damaged(tmp_path / "m.npz", edit)
+    with pytest.raises(ValueError, match=message):
+        load_metric(tmp_path / "m.npz")
+
+
+def test_arrays_that_are_no_metric_are_refused(tmp_path):
+    np.savez(tmp_path / "data.npz", X=Q, y=np.arange(4))
+    with pytest.raises(ValueError, match="no such header"):
+        load_metric(tmp_path / "data.npz")
+    with pytest.raises(ValueError, match="wanted a file that exists"):
+        load_metric(tmp_path / "none.npz")
+    with pytest.raises(ValueError, match="wanted a file that exists"):
+        load_metric(tmp_path)
+
+
+def test_no_pickle_is_ever_opened(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return os.abort, ()
+
+    path = tmp_path / "m.npz"
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ValueError, match="wanted a readable metric file"):
+        load_metric(path)
+    np.savez(path, header=np.array([Bomb()], object))
+    with pytest.raises(ValueError, match="wanted a readable metric file"):
+        load_metric(path)
+
+
+def test_a_file_cut_anywhere_or_with_a_flipped_bit_is_refused_or_whole(tmp_path):
+    path = tmp_path / "m.npz"
+    metric = build("PairSimilarity")
+    save_metric(metric, path)
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 37):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="wanted a readable metric file"):
+            load_metric(path)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for at in rng.integers(0, len(whole), 150):
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(flipped)
+        try:
+            again = load_metric(path)
+        except ValueError:
+            refused += 1
+        else:  # a bit of a time stamp or of padding
+            assert_same_bits(metric, again)
+    assert refused > 75
+
+
+@pytest.mark.parametrize(
+    "metric, message",
+    [
+        (np.eye(2), "wanted a metric"),
+        ("Mahalanobis", "wanted a metric"),
+        (Mahalanobis(np.full((1, 2), np.nan)), "wanted numbers in metric.factor"),
+        (type("Mahalanobis", (), {"pairwise": None})(), "wanted one of"),
+    ],
+)
+def test_what_is_no_metric_is_not_stored(metric, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        save_metric(metric, tmp_path / "m.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_provenance_that_json_cannot_hold_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="provenance: wanted"):
+        save_metric(
+            build("Mahalanobis"), tmp_path / "m.npz", provenance={"a": object()}
+        )
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "m.npz"
+    save_metric(build("Mahalanobis"), path)
+    before = path.read_bytes()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage.np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_metric(build("LocalFisher"), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_stored_kinds_are_what_the_learners_return(tmp_path):
+    for kind in (LocalMahalanobis, Mahalanobis, PairSimilarity):
+        save_metric(build(kind.__name__), tmp_path / "m.npz")
+        assert isinstance(load_metric(tmp_path / "m.npz"), kind)
