@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from probmetric.data import Pairs
+from probmetric.inference.padding import bucket, host_weights, pad_pairs
 from probmetric.inference.results import REMEDY, Fit, Result
 from probmetric.inputs import class_codes
 
@@ -155,48 +155,6 @@ def fit_scaler(
             f"{span[~(np.isfinite(scale) & (scale > 0))].tolist()}"
         )
     return Scaler(low + unit.mean(0) * span, scale)
-
-
-def bucket(n: int) -> int:
-    """Return the padded size of n rows: few sizes, so that folds share compilations.
-
-    A power of two from 512; beyond 2048 one of four steps an octave, at most 25 %
-    more than n.
-    """
-    if n <= 2048:
-        return max(512, 1 << (n - 1).bit_length())
-    step = 1 << ((n - 1).bit_length() - 3)
-    return -(-n // step) * step
-
-
-def host_weights(pairs: Pairs) -> Float[np.ndarray, "N"]:
-    """Return the data weights as NumPy float64, one where none were given."""
-    return np.ones(len(pairs.i)) if pairs.w is None else np.asarray(pairs.w, float)
-
-
-def pad_pairs(pairs: Pairs) -> Pairs:
-    """Add points at the origin and pairs of weight zero, up to bucket sizes.
-
-    The numbers of points, of y=1 pairs and of y=0 pairs are each padded, since each
-    is a shape inside the closed forms. Padding pairs join point 0 with itself.
-    """
-    w, y = host_weights(pairs), np.asarray(pairs.y)
-    extra = [bucket(int(np.sum(y == v))) - int(np.sum(y == v)) for v in (1, 0)]
-    label = np.repeat([1, 0], extra)
-    zeros = np.zeros(len(label), int)
-    n, d = pairs.X.shape
-
-    def join(a: Any, b: Any) -> np.ndarray:
-        return np.concatenate([np.asarray(a), b])
-
-    return Pairs(
-        X=join(pairs.X, np.zeros((bucket(n) - n, d))),
-        i=join(pairs.i, zeros),
-        j=join(pairs.j, zeros),
-        y=join(y, label),
-        w=join(w, zeros.astype(float)),
-        anchor=None if pairs.anchor is None else join(pairs.anchor, zeros),
-    )
 
 
 def report(fit: Fit, name: str) -> None:
