@@ -6,8 +6,6 @@ order its covariance is H⁻¹JH⁻¹ with J the variance of a U-statistic of or
 is what pairs that share points need; with the mean of the weights instead, intervals
 would come out half as wide.
 
-Draws run in batches, each one ``vmap``: memory is batch · (N·p + 2·N) numbers.
-
 References
 ----------
 Newton and Raftery, "Approximate Bayesian inference with the weighted likelihood
@@ -15,10 +13,11 @@ bootstrap", JRSS B 56 (1994).
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from probmetric.data import Pairs, weights
@@ -27,16 +26,44 @@ from probmetric.inference.lca_em import reduced_step, spectrum
 from probmetric.inference.lca_likelihood import to_params, to_unconstrained
 from probmetric.inference.lca_statistics import Statistics
 from probmetric.inference.results import Fit
+from probmetric.inference.sampling_target import cast
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.typing import Array
 
-__all__ = ["bootstrap", "dirichlet_weights"]
+__all__ = ["Shared", "bootstrap", "dirichlet_weights", "gather", "refit"]
 
 
-def dirichlet_weights(key: Any, n_draws: int, n: int) -> Float[Array, "s n"]:
-    """Draw weights n·Dirichlet(1, …, 1): mean 1 over the points of each draw."""
-    u = jax.random.exponential(key, (n_draws, n))
-    return u / jnp.mean(u, -1, keepdims=True)
+def dirichlet_weights(
+    key: Any, n: Any, size: int, dtype: Any = float
+) -> Float[Array, "size"]:
+    """Draw weights n·Dirichlet(1, …, 1) of n points, mean 1; 1 from point n on."""
+    u = jax.random.exponential(key, (size,), dtype)
+    real = jnp.arange(size) < n
+    return jnp.where(real, u * n / jnp.sum(u, where=real), 1.0)
+
+
+class Shared(NamedTuple):
+    """What every draw shares: sides y = 1, 0 as (delta, i, j, w), prior, η, start."""
+
+    sides: Any
+    prior: LCAPrior
+    learning_rate: Any
+    start: Any
+
+
+def gather(pairs: Pairs, prior: LCAPrior, learning_rate: Any, start: Any) -> Shared:
+    """Gather on the host, once a run, what every draw shares."""
+    X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
+    w = np.asarray(weights(pairs), X.dtype)
+    delta = X[i] - X[j]
+    chosen = (np.flatnonzero(y == label) for label in (1, 0))
+    shared = Shared(
+        tuple((delta[k], i[k], j[k], w[k]) for k in chosen),
+        prior,
+        learning_rate,
+        to_unconstrained(start),
+    )
+    return cast(shared, X.dtype)
 
 
 def bootstrap(
@@ -46,7 +73,7 @@ def bootstrap(
     u: Float[Array, "s n"],
     *,
     learning_rate: float = 1.0,
-    batch: int = 10,
+    batch: int = 1,
     max_steps: int = 200,
     tol: float = 1e-6,
 ) -> Fit:
@@ -63,8 +90,8 @@ def bootstrap(
     u : array of shape (s, n)
         Weights on points, one row a draw (``dirichlet_weights``); zero allowed.
     learning_rate : float, default=1
-    batch : int, default=10
-        Draws in memory at once.
+    batch : int, default=1
+        Refits side by side.
     max_steps, tol
         As for ``run_em`` with SQUAREM.
 
@@ -73,61 +100,47 @@ def bootstrap(
     Fit
         Every entry with a leading draw axis. Check ``result``.
     """
-    same = jnp.asarray(pairs.y) == 1
-    delta = jnp.asarray(pairs.X)[pairs.i] - jnp.asarray(pairs.X)[pairs.j]
-    chosen = (jnp.nonzero(same)[0], jnp.nonzero(~same)[0])
-    i, j, w = jnp.asarray(pairs.i), jnp.asarray(pairs.j), weights(pairs)
-    sides = tuple((delta[k], i[k], j[k], w[k]) for k in chosen)
-    prior = LCAPrior(*(jnp.asarray(v, delta.dtype) for v in prior))
-    begin = jax.tree.map(lambda a: jnp.asarray(a, delta.dtype), to_unconstrained(start))
-    found = _refit(
-        begin,
-        sides,
-        prior,
-        jnp.asarray(learning_rate, delta.dtype),
-        jnp.asarray(u, delta.dtype),
-        tol,
-        batch=batch,
-        max_steps=max_steps,
-    )
+    shared = gather(pairs, prior, learning_rate, start)
+    u = jnp.asarray(u, shared.learning_rate.dtype)
+    found = _refit_all(shared, u, tol, batch=batch, max_steps=max_steps)
     params = to_params(found.params)
     ones = jnp.ones_like(found.params["log_sigma2"])
     return found._replace(params=params._replace(kappa2=ones))
 
 
 @partial(jax.jit, static_argnames=("batch", "max_steps"))
-def _refit(
-    begin: Any,
-    sides: Any,
-    prior: Any,
-    learning_rate: Any,
-    u: Any,
-    tol: Any,
-    *,
-    batch: int,
-    max_steps: int,
-) -> Fit:
-    def refit(weight: Any) -> Fit:
-        (d1, i1, j1, w1), (d0, i0, j0, w0) = sides
-        w_same, w_rows = w1 * weight[i1] * weight[j1], w0 * weight[i0] * weight[j0]
-        T_same = (d1 * w_same[:, None]).T @ d1
-        T = T_same + (d0 * w_rows[:, None]).T @ d0
-        stats = Statistics(
-            X=d0,
-            i=None,
-            j=None,
-            same=jnp.zeros(len(d0), bool),
-            w=w_rows,
-            anchor=None,
-            n_same=jnp.sum(w_same),
-            T_same=T_same,
-            n=jnp.sum(w_same) + jnp.sum(w_rows),
-            T=T,
-            S=T,
-        )
-        data = (stats, prior, learning_rate, spectrum(T))
-        return run_em(
-            reduced_step, begin, data, max_steps=max_steps, tol=tol, accelerate=True
-        )
+def _refit_all(shared: Any, u: Any, tol: Any, *, batch: int, max_steps: int) -> Fit:
+    def one(weight: Any) -> Fit:
+        return refit(shared, weight, tol, max_steps)
 
-    return jax.lax.map(refit, u, batch_size=batch)
+    return jax.lax.map(one, u, batch_size=None if batch == 1 else batch)
+
+
+def refit(shared: Shared, u: Any, tol: Any, max_steps: int) -> Fit:
+    """Refit under weights (n,) on the points."""
+    (d1, i1, j1, w1), (d0, i0, j0, w0) = shared.sides
+    w_same, w_rows = w1 * u[i1] * u[j1], w0 * u[i0] * u[j0]
+    T_same = (d1 * w_same[:, None]).T @ d1
+    T = T_same + (d0 * w_rows[:, None]).T @ d0
+    stats = Statistics(
+        X=d0,
+        i=None,
+        j=None,
+        same=jnp.zeros(len(d0), bool),
+        w=w_rows,
+        anchor=None,
+        n_same=jnp.sum(w_same),
+        T_same=T_same,
+        n=jnp.sum(w_same) + jnp.sum(w_rows),
+        T=T,
+        S=T,
+    )
+    data = (stats, shared.prior, shared.learning_rate, spectrum(T))
+    return run_em(
+        reduced_step,
+        shared.start,
+        data,
+        max_steps=max_steps,
+        tol=tol,
+        accelerate=True,
+    )

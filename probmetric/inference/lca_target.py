@@ -2,7 +2,7 @@
 
 The NumPyro model is per pair; this evaluates the same density (a test holds value and
 gradient equal) at a cost that does not depend on the number of y = 1 pairs. Positions
-are {W, log_sigma2}; reported are the identified M and b, and the log likelihood.
+are {W, log_sigma2}; reported is what the likelihood identifies: M, b and log σ².
 """
 
 from typing import Any
@@ -11,26 +11,20 @@ import jax.numpy as jnp
 
 from probmetric.data import Pairs
 from probmetric.inference.lca_laplace import laplace
-from probmetric.inference.lca_likelihood import log_likelihood, objective, to_params
+from probmetric.inference.lca_likelihood import objective, to_params
 from probmetric.inference.lca_statistics import Statistics, prepare
 from probmetric.inference.sampling_target import Gaussian, Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified
 
-__all__ = ["TARGET", "start", "target_data"]
+__all__ = ["TARGET", "position", "start", "target_data"]
 
 
-def _functionals(position: Any, data: Any) -> dict[str, Any]:
-    params = to_params(position)
-    return {
-        **identified(params),
-        "W": params.W,
-        "log_sigma2": params.log_sigma2,
-        "log_likelihood": log_likelihood(params, data[0]),
-    }
+def _functionals(at: Any, data: Any) -> dict[str, Any]:
+    return {**identified(to_params(at)), "log_sigma2": at["log_sigma2"]}
 
 
 TARGET = Target(objective, _functionals)
-"""W is stored for its metric; only M, b and the log likelihood are identified."""
+"""Of positions {W, log_sigma2} and data (statistics, prior, learning rate)."""
 
 
 def target_data(
@@ -43,14 +37,25 @@ def target_data(
     return stats, prior, jnp.asarray(learning_rate, dtype)
 
 
-def start(params: LCAParams, data: tuple[Statistics, LCAPrior, Any]) -> Gaussian:
-    """Return the Laplace approximation at the mode, NUTS's start and mass matrix.
+def start(
+    params: LCAParams,
+    data: tuple[Statistics, LCAPrior, Any],
+    *,
+    quotient: bool = False,
+) -> Gaussian:
+    """Return the Laplace approximation at the mode.
 
-    The whole covariance, rotations included: a prior centred off zero pins them.
+    By default the whole covariance, rotations included, for NUTS's start and mass
+    matrix: a prior centred off zero pins them. With ``quotient`` the rotations are
+    left out (``lca_laplace``), for draws.
     """
-    found = laplace(params, *data, quotient=False)
-    mode = {
+    found = laplace(params, *data, quotient=quotient)
+    return Gaussian(position(params), jnp.asarray(found.root))
+
+
+def position(params: LCAParams) -> dict[str, Any]:
+    """Return parameters as a position of ``TARGET``."""
+    return {
         "W": jnp.asarray(params.W),
         "log_sigma2": jnp.asarray(params.log_sigma2),
     }
-    return Gaussian(mode, jnp.asarray(found.root))

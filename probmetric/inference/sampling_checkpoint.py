@@ -1,13 +1,18 @@
-"""Blocks of draws on disk, so that a stopped run goes on where it was.
+"""Blocks of draws, kept on disk, so that a stopped run goes on where it was.
 
-Every block is one file: its draws, the kernel's whole state after it, and a line that
+Every block is one file: its draws, the sampler's whole state after it, and a line that
 says which run it belongs to. It is written under another name and renamed into place,
 so that a file that stands is whole. A run resumed from such files gives, bit for bit
-on the same machine, the draws of one that was never stopped.
+on the same machine, the draws of one that was never stopped. What is done with a block
+is told to the logger ``probmetric`` once it is on disk.
 """
 
 import json
+import logging
 import os
+import zipfile
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +20,108 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.inference.sampling_tree import data_hash
+from probmetric.inference.sampling_report import progress_bar
+from probmetric.inference.sampling_tree import data_hash, data_variables
 
-__all__ = ["describe", "open_folder", "read_blocks", "write_block"]
+__all__ = ["check_folder", "describe", "plan_blocks", "run_blocks"]
 
-
-def describe(target: Any, settings: Any, data: Any, **run: Any) -> str:
-    """Return a line of JSON that two runs share only if they are the same."""
-    return json.dumps(
-        {
-            "log_density": getattr(target.log_density, "__qualname__", "?"),
-            "settings": settings._asdict(),
-            "data_hash": data_hash(data),
-            **run,
-        },
-        sort_keys=True,
-    )
+LOGGER = logging.getLogger("probmetric")
+PACKAGES = ("probmetric", "jax", "numpyro", "numpy")
 
 
-def open_folder(checkpoint: "str | Path", resume: bool) -> Path:
-    """Make the folder; refuse one that holds blocks unless they are to be resumed."""
+def describe(data: Any, **run: Any) -> str:
+    """Return a line of JSON that two runs share only if they are the same.
+
+    Parameters
+    ----------
+    data : pytree of arrays
+        Data, prior and start: a hash of each array stands in the line.
+    **run
+        What else makes the run, under the name that a refusal will give it.
+    """
+    hashes = {k: data_hash(v)[:16] for k, v in data_variables(data).items()}
+    versions = {name: version(name) for name in PACKAGES}
+    whole = {**run, "version of": versions, "data": hashes}
+    return json.dumps(whole, sort_keys=True)
+
+
+def check_folder(checkpoint: "str | Path | None", resume: bool) -> Path | None:
+    """Return the folder; refuse one that holds blocks unless they are to be resumed."""
+    if checkpoint is None:
+        if resume:
+            raise ValueError("checkpoint: wanted a folder to resume from, got None")
+        return None
     folder = Path(checkpoint)
-    folder.mkdir(parents=True, exist_ok=True)
     if not resume and any(folder.glob("block_*.npz")):
         raise ValueError(
             f"checkpoint: wanted an empty folder, or resume=True, got {folder} with "
             "blocks of a former run"
         )
     return folder
+
+
+def plan_blocks(n_warmup: int, n_draws: int, size: int) -> list[tuple[int, bool]]:
+    """List the blocks: how many draws, and whether they are kept."""
+    plan: list[tuple[int, bool]] = []
+    for total, keep in ((n_warmup, False), (n_draws, True)):
+        plan += [(min(size, total - at), keep) for at in range(0, total, size)]
+    return plan
+
+
+def run_blocks(
+    advance: Callable[[Any, int, int], tuple[Any, Any, Any]],
+    state: Any,
+    plan: list[tuple[int, bool]],
+    *,
+    folder: Path | None = None,
+    run: str = "",
+    label: str,
+    progress: bool | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run the blocks that do not stand in the folder yet; return all draws.
+
+    Parameters
+    ----------
+    advance : callable
+        ``advance(state, n, index) -> (state, values, statistics)``: the next n draws,
+        dicts of arrays of shape (n_chains, n or more, ...).
+    state : pytree of arrays
+        Before the first block.
+    plan : list of (int, bool)
+        Of ``plan_blocks``.
+    folder : Path, optional
+        Of ``check_folder``.
+    run : str
+        Of ``describe``.
+    label : str
+        Of the progress bar.
+    progress : bool, optional
+        Default: in terminals and notebooks.
+
+    Returns
+    -------
+    values, statistics : dicts of arrays of shape (n_chains, n_draws, ...)
+
+    Raises
+    ------
+    ValueError
+        Blocks of another run, or that cannot be read.
+    OSError
+        A block that cannot be written. Those before it stand.
+    """
+    kept: list[tuple[Any, Any]] = []
+    done = 0
+    if folder is not None:
+        done, state, kept = read_blocks(folder, run, state)
+    for index in progress_bar(range(done, len(plan)), label, progress):
+        n, keep = plan[index]
+        state, *rows = advance(state, n, index)
+        cut = jax.tree.map(lambda a, n=n: np.asarray(a)[:, :n], tuple(rows))
+        kept += [cut] if keep else []
+        if folder is not None:
+            write_block(folder, index, run, state, *(cut if keep else ({}, {})))
+            LOGGER.info("block %d of %d saved in %s", index + 1, len(plan), folder)
+    return jax.tree.map(lambda *a: np.concatenate(a, 1), *kept)
 
 
 def _path(folder: Path, index: int) -> Path:
@@ -69,11 +148,18 @@ def write_block(
     }
     path = _path(folder, index)
     unfinished = path.with_suffix(".tmp")
-    with unfinished.open("wb") as file:
-        np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        why = f"{error.strerror or error}; the {index} blocks before it stand, resume"
+        raise OSError(
+            error.errno, f"checkpoint: could not write block {index}: {why}", str(path)
+        ) from error
 
 
 def read_blocks(
@@ -84,10 +170,10 @@ def read_blocks(
     Parameters
     ----------
     folder : Path
-        Of ``open_folder``.
+        It need not exist.
     run : str
         Of ``describe``.
-    state : HMCState
+    state : pytree of arrays
         The state before the first block: gives the tree, and is returned if there
         are no blocks.
 
@@ -95,7 +181,7 @@ def read_blocks(
     -------
     index : int
         The next block to run.
-    state : HMCState
+    state : pytree of arrays
         The state to go on from.
     kept : list of (values, statistics)
         Of the blocks that are not warm-up.
@@ -103,12 +189,11 @@ def read_blocks(
     Raises
     ------
     ValueError
-        Blocks of another run.
+        Blocks of another run, or that cannot be read.
     """
     index, kept, last = 0, [], None
     while _path(folder, index).exists():
-        with np.load(_path(folder, index)) as file:
-            last = {name: file[name] for name in file.files}
+        last = _read(_path(folder, index))
         found = str(last["run"])
         if found != run:
             raise ValueError(
@@ -134,8 +219,39 @@ def read_blocks(
     return index, jax.tree.unflatten(tree, stored), kept
 
 
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """Read one block whole; NumPy's archives carry a checksum of every array."""
+    try:
+        with path.open("rb") as file, np.load(file) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        json.loads(str(arrays["run"]))
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        TypeError,
+        ValueError,
+        zipfile.BadZipFile,
+    ) as e:
+        raise ValueError(
+            f"checkpoint: wanted a whole block in {path}, got a file that cannot be "
+            f"read ({type(e).__name__}: {e}); move it away and resume: its draws and "
+            "those after it are made again, the same as they were"
+        ) from e
+    return arrays
+
+
 def _difference(found: str, wanted: str) -> str:
-    """Name what two descriptions do not share."""
+    """Name what two descriptions do not share; a hash says nothing, its name does."""
     a, b = json.loads(found), json.loads(wanted)
     unequal = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
-    return ", ".join(f"{k} {a.get(k)} and not {b.get(k)}" for k in unequal)
+    return ", ".join(_one_difference(k, a.get(k), b.get(k)) for k in unequal)
+
+
+def _one_difference(name: str, a: Any, b: Any) -> str:
+    if not isinstance(a, dict) or not isinstance(b, dict):
+        return f"{name} {a} and not {b}"
+    unequal = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]
+    if name == "data":
+        return f"data other in {', '.join(unequal)}"
+    return ", ".join(f"{name} {k} {a.get(k)} and not {b.get(k)}" for k in unequal)

@@ -30,7 +30,7 @@ from probmetric.inference.sampling_target import (
     is_double,
 )
 
-__all__ = ["laplace", "laplace_fit", "pareto_khat"]
+__all__ = ["gaussian_draws", "laplace", "laplace_fit", "pareto_khat"]
 
 
 @partial(jax.jit, static_argnames="target")
@@ -44,12 +44,13 @@ def _draw(
     target: Target, gaussian: Gaussian, key: Any, n_draws: int, data: Any
 ) -> tuple[Any, Any]:
     """Return functionals of independent draws and log p - log q, up to a constant."""
-    k = gaussian.factor.shape[0]
-    noise = jax.random.normal(key, (n_draws, k), gaussian.factor.dtype)
+    m = gaussian.factor.shape[1]
+    noise = jax.random.normal(key, (n_draws, m), gaussian.factor.dtype)
 
     def one(e: Any) -> tuple[Any, Any]:
         position = gaussian_draw(gaussian, e)
-        # log q = -‖e‖²/2 up to a constant, whatever the factor.
+        # log q = -‖e‖²/2 up to a constant, whatever the factor; with fewer columns
+        # than rows both densities are those on the slice mean + span(factor).
         log_weight = target.log_density(position, data) + 0.5 * jnp.sum(e**2)
         return target.functionals(position, data), log_weight
 
@@ -145,10 +146,21 @@ def laplace(
         data, start = cast(data, dtype), cast(start, dtype)
         if not isinstance(start, Gaussian):
             start = laplace_fit(target, data, start)
-        key = jax.random.key(seed)
-        values, log_weight = _draw(target, start, key, n_draws, data)
-        values = jax.tree.map(lambda a: np.asarray(a)[None], values)
-        khat = pareto_khat(np.asarray(log_weight))
+        return gaussian_draws(target, data, start, seed, n_draws)
+
+
+def gaussian_draws(
+    target: Target, data: Any, gaussian: Gaussian, seed: int, n_draws: int
+) -> Draws:
+    """Draw from a Gaussian; judge it by the k-hat of the target's weights.
+
+    As ``laplace``, in the dtype of its arguments and for any number of draws: below
+    100, which have no tail, k-hat is NaN.
+    """
+    key = jax.random.key(seed)
+    values, log_weight = _draw(target, gaussian, key, n_draws, data)
+    khat = pareto_khat(np.asarray(log_weight)) if n_draws >= 100 else float("nan")
+    values = jax.tree.map(lambda a: np.asarray(a)[None], values)
     return Draws(values, {}, {"method": "laplace", "seed": seed, "khat": khat})
 
 

@@ -8,13 +8,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from probmetric.inference.sampling_checkpoint import (
+    check_folder,
     describe,
-    open_folder,
-    read_blocks,
-    write_block,
+    plan_blocks,
+    run_blocks,
 )
 from probmetric.inference.sampling_kernel import Settings, block, init
-from probmetric.inference.sampling_report import progress_bar, warn_of_trouble
+from probmetric.inference.sampling_report import warn_of_trouble
 from probmetric.inference.sampling_target import (
     Draws,
     Gaussian,
@@ -120,44 +120,43 @@ def nuts(
         not gaussian if adapt_mass is None else adapt_mass,
         thin,
     )
-    if resume and checkpoint is None:
-        raise ValueError("checkpoint: wanted a folder to resume from, got None")
-    folder = None if checkpoint is None else open_folder(checkpoint, resume)
-    kept: list[tuple[Any, Any]] = []
-    done, run = 0, ""
+    folder = check_folder(checkpoint, resume)
     with jax.enable_x64(is_double(dtype)):
         data, start = cast(data, dtype), cast(start, dtype)
         keys = jax.random.split(jax.random.key(seed), n_chains)
         state = init(target, settings, keys, start, data)
         _check_start(state)
-        plan = _plan(-(-n_warmup // thin), n_draws, block_size)
-        if folder is not None:
-            run = describe(
-                target, settings, (data, start), seed=seed, dtype=dtype, plan=plan
-            )
-            done, state, kept = read_blocks(folder, run, state)
-        for index in progress_bar(range(done, len(plan)), "nuts", progress):
-            n, keep = plan[index]
-            state, *rows = block(
-                target, settings, block_size, state, n, data, vectorized
-            )
-            cut = jax.tree.map(lambda a, n=n: np.asarray(a)[:, :n], tuple(rows))
-            kept += [cut] if keep else []
-            if folder is not None:
-                write_block(folder, index, run, state, *(cut if keep else ({}, {})))
-    values, statistics = jax.tree.map(lambda *a: np.concatenate(a, 1), *kept)
+
+        def advance(state: Any, n: int, _: int) -> tuple[Any, Any, Any]:
+            return block(target, settings, block_size, state, n, data, vectorized)
+
+        # What is done with a model of the same name that was changed in between is
+        # seen in its density; six digits are the same on every machine.
+        energy = [f"{-e:.6g}" for e in np.asarray(state.potential_energy)]
+        values, statistics = run_blocks(
+            advance,
+            state,
+            plan_blocks(-(-n_warmup // thin), n_draws, block_size),
+            folder=folder,
+            run=describe(
+                {"data": data, "start": start},
+                model=getattr(target.log_density, "__qualname__", "?"),
+                seed=seed,
+                n_chains=n_chains,
+                n_draws=n_draws,
+                block_size=block_size,
+                dtype=dtype,
+                vectorized=vectorized,
+                **settings._asdict(),
+                **{"log density at the start": energy},
+            ),
+            label="nuts",
+            progress=progress,
+        )
     if warn:
         warn_of_trouble(values, statistics)
     attributes = {"method": "nuts", "seed": seed, "n_parameters": _size(start)}
     return Draws(values, statistics, {**attributes, **settings._asdict()})
-
-
-def _plan(n_warmup: int, n_draws: int, size: int) -> list[tuple[int, bool]]:
-    """List the blocks: how many draws, and whether they are kept."""
-    plan: list[tuple[int, bool]] = []
-    for total, keep in ((n_warmup, False), (n_draws, True)):
-        plan += [(min(size, total - at), keep) for at in range(0, total, size)]
-    return plan
 
 
 def _check_start(state: Any) -> None:

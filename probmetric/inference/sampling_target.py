@@ -59,13 +59,13 @@ class Gaussian(NamedTuple):
     ----------
     mean : pytree of arrays
         A position.
-    factor : array of shape (k, k)
+    factor : array of shape (k, m)
         Any square root of the covariance, covariance = factor factorᵀ, in the order
-        of ``jax.flatten_util.ravel_pytree(mean)``.
+        of ``jax.flatten_util.ravel_pytree(mean)``; m < k leaves directions out.
     """
 
     mean: Any
-    factor: Float[Array, "k k"]
+    factor: Float[Array, "k m"]
 
 
 class Draws(NamedTuple):
@@ -86,7 +86,7 @@ class Draws(NamedTuple):
     attributes: dict[str, Any]
 
 
-def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "k"]) -> Any:
+def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> Any:
     """Return mean + factor · noise as a position."""
     flat, unravel = ravel_pytree(gaussian.mean)
     return unravel(flat + gaussian.factor @ noise)
@@ -185,6 +185,10 @@ def _cached_target(model: Any, tree: Any, static: Any) -> Target:
         args, kwargs = fill_arguments(tree, static, data)
         return constrain_fn(model, args, kwargs, position, return_deterministic=True)
 
+    # Under this name a checkpoint knows the model, and its static arguments.
+    fixed = [leaf.value for leaf in static if leaf is not None]
+    name = getattr(model, "__qualname__", type(model).__qualname__)
+    log_density.__qualname__ = f"{name}{tuple(fixed)}"
     return Target(log_density, functionals)
 
 

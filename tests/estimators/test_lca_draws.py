@@ -8,6 +8,8 @@ from sklearn.datasets import make_blobs
 
 from probmetric.estimators.lca import LCA
 from probmetric.estimators.lca_draws import draw, problem_at
+from probmetric.inference.lca_bootstrap import dirichlet_weights
+from probmetric.inference.padding import bucket
 from probmetric.neighbors import KNeighborsClassifier
 
 X, y = make_blobs(60, 2, centers=2, cluster_std=4.0, random_state=3)
@@ -70,12 +72,12 @@ def test_nuts_agrees_with_a_sampler_of_the_numpyro_model(fitted):
 
 
 def test_bootstrap_draw_is_a_refit_under_product_weights(fitted):
-    from probmetric.inference.lca_bootstrap import dirichlet_weights
-
     problem = problem_at(fitted, fitted.fitted_.pairs, 1.0, None)
     drawn = draw(problem, "bootstrap", seed=4, n_draws=3, n_chains=1)
     with jax.enable_x64(True):
-        u = np.asarray(dirichlet_weights(jax.random.key(4), 3, len(X)))[2]
+        key = jax.random.fold_in(jax.random.key(4), 2)
+        u = np.asarray(dirichlet_weights(key, len(X), bucket(len(X))))
+    np.testing.assert_array_equal(u[len(X) :], 1)
     pairs = problem.pairs
     refit = LCA(
         standardize=False,

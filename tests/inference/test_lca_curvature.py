@@ -163,7 +163,9 @@ def test_bootstrap_with_unit_weights_returns_the_fit(problem):
 
 def test_bootstrap_draw_equals_a_fit_under_product_weights(problem):
     pairs, prior, _, found = problem
-    u = np.asarray(dirichlet_weights(jax.random.key(2), 3, 60))
+    keys = jax.random.split(jax.random.key(2), 3)
+    u = np.stack([dirichlet_weights(key, 60, 60) for key in keys])
+    np.testing.assert_allclose(u.mean(1), 1, rtol=1e-12)
     out = bootstrap(
         pairs, prior, found.params, u, learning_rate=0.5, tol=1e-12, batch=2
     )

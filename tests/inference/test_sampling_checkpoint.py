@@ -1,17 +1,41 @@
 """A stopped run goes on to the draws of one that was never stopped."""
 
+import errno
+import os
+
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
-from probmetric.inference.sampling import Target, nuts
+from probmetric.inference import sampling_checkpoint
+from probmetric.inference.sampling import Target, nuts, sample
 
 
 def density(position, data):
     return -0.5 * jnp.sum(position**2) - jnp.sum(jnp.cosh(position - data))
 
 
-TARGET = Target(density, lambda position, data: {"x": position})
+def other_density(position, data):
+    return 2 * density(position, data)
+
+
+def changed_density(position, data):
+    return density(position, data) - 1.0
+
+
+def counts_model(data, *, power=1):
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+    numpyro.sample("count", dist.Poisson(rate**power), obs=data)
+
+
+def REPORT(position, data):
+    return {"x": position}
+
+
+TARGET = Target(density, REPORT)
+COUNTS = np.array(3)
 RUN = dict(start=np.zeros(2), seed=1, n_draws=23, n_warmup=20, block_size=10,
            n_chains=2, warn=False)  # fmt: skip
 DATA = np.array([0.3, -0.2])
@@ -45,12 +69,91 @@ def test_a_resumed_run_gives_the_same_draws(whole, tmp_path, stopped_after):
         np.testing.assert_array_equal(again.statistics[name], column)
 
 
-def test_blocks_of_another_run_are_refused_by_what_differs(tmp_path):
+def test_blocks_of_another_run_are_refused_by_what_differs(tmp_path, monkeypatch):
     nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
-    with pytest.raises(ValueError, match=r"checkpoint: .*seed 1 and not 2"):
-        nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **{**RUN, "seed": 2})
-    with pytest.raises(ValueError, match=r"checkpoint: .*data_hash"):
-        nuts(TARGET, DATA + 1, checkpoint=tmp_path, resume=True, **RUN)
+
+    def refused(match, target=TARGET, data=DATA, **other):
+        with pytest.raises(ValueError, match=f"checkpoint: .*got those of .*{match}"):
+            nuts(target, data, checkpoint=tmp_path, resume=True, **{**RUN, **other})
+
+    refused("seed 1 and not 2$", seed=2)
+    refused("data other in data$", data=DATA + 1e-9)
+    refused("data other in start$", start=np.full(2, 0.5))
+    refused("n_chains 2 and not 3", n_chains=3)
+    refused("model density and not other_density", Target(other_density, REPORT))
+    same_name = Target(changed_density, REPORT)
+    monkeypatch.setattr(changed_density, "__qualname__", "density")
+    refused("log density at the start", same_name)
+    monkeypatch.setattr(sampling_checkpoint, "version", lambda name: "0")
+    refused("version of jax .* and not 0")
+
+
+def test_models_are_told_apart_by_name_and_by_static_arguments(tmp_path):
+    run = dict(n_draws=2, n_warmup=2, seed=0, n_chains=1)
+    run["sampler"] = {"checkpoint": tmp_path}
+    sample(counts_model, COUNTS, options={"power": 1}, **run)
+    run["sampler"] = {"checkpoint": tmp_path, "resume": True}
+    with pytest.raises(ValueError, match=r"model counts_model\(1,\) and not .*\(2,\)"):
+        sample(counts_model, COUNTS, options={"power": 2}, **run)
+
+
+def _truncate(data):
+    return data[: len(data) // 2]
+
+
+def _flip(data):
+    at = len(data) // 3
+    return data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :]
+
+
+GARBAGE = {
+    "empty": lambda data: b"",
+    "truncated": _truncate,
+    "one byte changed": _flip,
+    "text": lambda data: b"not an archive",
+    "another array": lambda data: b"PK\x05\x06" + bytes(18),
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_a_damaged_block_is_refused_by_its_name_and_nothing_is_lost(
+    whole, tmp_path, name
+):
+    nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    good = {path: path.read_bytes() for path in blocks(tmp_path)}
+    damaged = blocks(tmp_path)[2]
+    damaged.write_bytes(GARBAGE[name](good[damaged]))
+    with pytest.raises(ValueError, match=r"a whole block in .*block_00002\.npz"):
+        nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
+    untouched = [path for path in good if path != damaged]
+    assert all(path.read_bytes() == good[path] for path in untouched)
+    damaged.unlink()  # as the message says
+    again = nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
+    np.testing.assert_array_equal(again.values["x"], whole.values["x"])
+
+
+def test_a_full_disk_says_so_and_keeps_the_blocks(whole, tmp_path, monkeypatch):
+    calls, fsync = [], os.fsync
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"could not write block 2: No space .* resume"):
+        nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    assert len(blocks(tmp_path)) == 2
+    again = nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
+    np.testing.assert_array_equal(again.values["x"], whole.values["x"])
+
+
+def test_saved_blocks_are_told_to_the_log(tmp_path, caplog):
+    with caplog.at_level("INFO", "probmetric"):
+        nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"block {k} of 5 saved in {tmp_path}" for k in range(1, 6)]
 
 
 def test_a_folder_with_blocks_is_not_overwritten(tmp_path):

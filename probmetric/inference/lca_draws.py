@@ -1,0 +1,98 @@
+"""Draws around a fitted LCA by every method: what is identified, M (d, d), b, log σ².
+
+All but the bootstrap sample one target, the pooled log joint density (``lca_target``),
+so that a gradient costs the same however many y = 1 pairs there are.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from probmetric.data import Pairs
+from probmetric.inference.lca_bootstrap_draws import bootstrap_draws
+from probmetric.inference.lca_target import TARGET, position, start, target_data
+from probmetric.inference.padding import pad_pairs
+from probmetric.inference.sampling_laplace import gaussian_draws
+from probmetric.inference.sampling_nuts import nuts
+from probmetric.inference.sampling_svi import svi, target_model
+from probmetric.inference.sampling_target import Draws
+from probmetric.models.lca import LCAParams, LCAPrior
+
+__all__ = ["METHODS", "Problem", "draw"]
+
+METHODS = ("nuts", "svi", "laplace", "bootstrap")
+
+
+class Problem(NamedTuple):
+    """A posterior and its mode."""
+
+    pairs: Pairs
+    prior: LCAPrior
+    learning_rate: float
+    params: LCAParams
+
+
+def draw(
+    problem: Problem,
+    method: str,
+    *,
+    seed: int,
+    n_draws: int = 1000,
+    n_chains: int = 4,
+    sampler: dict[str, Any] | None = None,
+    progress: bool | None = None,
+) -> Draws:
+    """Draw M, b and log σ² of a problem, in float64, on padded shapes.
+
+    Parameters
+    ----------
+    problem : Problem
+    method : {"nuts", "svi", "laplace", "bootstrap"}
+        NUTS starts at the mode, over-dispersed, with the inverse mass matrix of the
+        Laplace approximation. "laplace" leaves out the rotation of W. "bootstrap"
+        refits under product weights.
+    seed : int
+    n_draws, n_chains : int
+        All but NUTS make ``n_chains * n_draws`` independent draws, in one chain.
+    sampler : dict, optional
+        Further arguments of ``nuts``, ``svi`` or ``bootstrap_draws``.
+    progress : bool, optional
+        Default: in terminals and notebooks.
+
+    Raises
+    ------
+    ValueError
+        An unknown method, further arguments for "laplace", and as the samplers.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method: wanted one of {METHODS}, got {method!r}")
+    extra = dict(sampler or {})
+    if extra and method == "laplace":
+        raise ValueError(f"sampler: wanted nothing for 'laplace', got {sorted(extra)}")
+    total = n_draws * n_chains
+    pairs, prior, rate, params = problem
+    with jax.enable_x64(True):
+        padded = pad_pairs(pairs)
+        if method == "bootstrap":
+            return bootstrap_draws(
+                padded,
+                prior,
+                params,
+                n_points=len(pairs.X),
+                learning_rate=rate,
+                seed=seed,
+                n_draws=total,
+                progress=progress,
+                **extra,
+            )
+        data = target_data(padded, prior, rate)
+        common: Any = {"seed": seed, "progress": progress, **extra}
+        if method == "svi":
+            model = target_model(TARGET, position(params))
+            return svi(model, (data,), {}, n_draws=total, **common)
+        around = start(params, data, quotient=method == "laplace")
+        if method == "laplace":
+            return gaussian_draws(TARGET, data, around, seed, total)
+        return nuts(
+            TARGET, data, start=around, n_draws=n_draws, n_chains=n_chains, **common
+        )
