@@ -91,7 +91,7 @@ def evaluate(
         When there is neither; for labels that the classifier does not know; where no
         class has two points.
     """
-    X, y = as_points(X, "X"), np.asarray(y)
+    given, X, y = X, as_points(X, "X"), np.asarray(y)
     if y.shape != (len(X),):
         raise ValueError(f"y: wanted shape ({len(X)},) as X has rows, got {y.shape}")
     if metric is None:
@@ -100,7 +100,7 @@ def evaluate(
         raise ValueError("classifier, metric: wanted at least one, got neither")
     figures: dict[str, float] = {}
     if classifier is not None:
-        classes, P = np.asarray(classifier.classes_), classifier.predict_proba(X)
+        classes, P = np.asarray(classifier.classes_), classifier.predict_proba(given)
         unknown = sorted(set(y.tolist()) - set(classes.tolist()))
         if unknown:
             raise ValueError(

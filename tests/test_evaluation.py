@@ -189,6 +189,12 @@ def test_a_classifier_of_another_library_is_evaluated_alone():
     }
 
 
+def test_a_data_frame_reaches_the_classifier_with_its_names():
+    frame, y = load_iris(return_X_y=True, as_frame=True)
+    model = LogisticRegression(max_iter=1000).fit(frame, y)
+    assert evaluate(frame, y, classifier=model)["accuracy"] > 0.9  # No warning.
+
+
 def test_a_posterior_is_evaluated_by_its_mean_metric(blobs):
     X, y = blobs
     posterior = PosteriorMetric([build("Mahalanobis", s) for s in (0, 1)], "prediction")
