@@ -25,8 +25,8 @@ from probmetric.estimators._validation import (
     fit_scaler,
     report,
 )
-from probmetric.estimators.lca_recipe import (
-    FINITE,
+from probmetric.estimators.lca_recipe import FINITE
+from probmetric.inference.lca_recipe import (
     Recipe,
     auto_regularization,
     prior_for,

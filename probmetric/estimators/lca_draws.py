@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data import Pairs
 from probmetric.estimators._validation import check_choice, report
-from probmetric.estimators.lca_recipe import Fitted, Recipe, recipe_of, solve
+from probmetric.estimators.lca_recipe import recipe_of
 from probmetric.inference import lca_draws
+from probmetric.inference.lca_recipe import Fitted, Recipe, solve
 from probmetric.inference.sampling_target import Draws
 from probmetric.linalg import psd_factor
 from probmetric.metric import Link, Mahalanobis

@@ -22,7 +22,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from probmetric.data import Pairs
 from probmetric.estimators._validation import host_weights, pad_pairs
-from probmetric.estimators.lca_recipe import (
+from probmetric.inference import lca
+from probmetric.inference.lca_curvature import log_evidence
+from probmetric.inference.lca_recipe import (
     Fitted,
     Recipe,
     auto_regularization,
@@ -32,8 +34,6 @@ from probmetric.estimators.lca_recipe import (
     rate_for,
     solve,
 )
-from probmetric.inference import lca
-from probmetric.inference.lca_curvature import log_evidence
 from probmetric.inference.results import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 

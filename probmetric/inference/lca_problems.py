@@ -5,16 +5,18 @@ import numpy as np
 
 from probmetric.data import Pairs
 from probmetric.inference.checks import Problem
-from probmetric.inference.lca import fit, scaled_identity
+from probmetric.inference.lca import fit
+from probmetric.inference.lca_recipe import (
+    Recipe,
+    auto_regularization,
+    build,
+    prior_for,
+    rate_for,
+)
 from probmetric.inference.results import Fit
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
-from probmetric.pairs import nearest_pairs
-from probmetric.precision import to_numpy
 
 __all__ = ["fit_problem", "from_labels", "invariants", "toy"]
-
-LAM = 10.0
-"""Default λ (pseudo-points) up to 1000 points; λ = LAM · n/1000 beyond."""
 
 
 def toy(seed: int) -> Problem:
@@ -38,17 +40,15 @@ def toy(seed: int) -> Problem:
 def from_labels(X: np.ndarray, y: np.ndarray, *, name: str = "data") -> Problem:
     """Fit the default recipe, without its refresh, to a labelled data set.
 
-    Standardised points, three nearest pairs of either kind a point, learning rate
-    n/N, prior around a scaled identity with λ = 10 · max(1, n/1000).
+    Standardised points at p = d; pairs, prior and learning rate of ``lca_recipe``.
     """
     X = np.asarray(X, float)
     scale = X.std(0)
     X = (X - X.mean(0)) / np.where(scale > 0, scale, 1.0)
-    pairs = nearest_pairs(X, np.asarray(y), 3, 3)
-    pairs = to_numpy(pairs)
-    W0, c = scaled_identity(pairs)
-    prior = LCAPrior(W0, c=c, lam=LAM * max(1.0, len(X) / 1000))
-    return _fitted(name, pairs, prior, len(X) / len(pairs.i))
+    recipe = Recipe(n_components=X.shape[1])
+    pairs = build(X, np.unique(y, return_inverse=True)[1], recipe)
+    prior = prior_for(pairs, recipe, auto_regularization(len(X)))
+    return _fitted(name, pairs, prior, rate_for(pairs, recipe))
 
 
 def fit_problem(problem: Problem) -> Fit:

@@ -1,0 +1,167 @@
+"""The default way from labelled points to a fitted LCA: pairs, prior, passes.
+
+Each point is paired with its k nearest points of its own class and its m nearest of
+the other classes; the N pairs count together as n observations (learning rate n/N,
+because pairs share points). The prior is centred at a scaled Euclid's metric, W₀ = cI
+with c = 1/√(median squared distance of the same-class pairs), and its standard
+deviation is c/√λ. After the first fit the pairs are found anew under the learned
+metric and the fit is continued: one refresh. Measured on 11 data sets: error ratio to
+Euclid's metric .70 without the refresh, .68 with it (geometric mean), and 1.5 for the
+maximum of the likelihood over the paper's pairs. Points here are standardised.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from probmetric.data import Pairs
+from probmetric.inference import lca
+from probmetric.inference.padding import host_weights, pad_pairs
+from probmetric.inference.results import Fit
+from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.pairs import all_pairs, impostor_pairs, nearest_pairs
+
+__all__ = [
+    "Fitted",
+    "Recipe",
+    "auto_regularization",
+    "build",
+    "fit_labelled",
+    "prior_for",
+    "rate_for",
+    "solve",
+]
+
+
+class Recipe(NamedTuple):
+    """The settings of ``LCA`` that a fit needs, validated."""
+
+    n_components: int
+    pairs: str = "nearest"
+    n_targets: int = 3
+    n_impostors: int = 3
+    max_impostors: int | None = None
+    prior_mean: Any = "auto"
+    learning_rate: float | None = None
+    n_refresh: int = 1
+    per_anchor: bool = False
+    solver: str = "lbfgs"
+    max_iter: int = 500
+    tol: float | None = None
+
+
+class Fitted(NamedTuple):
+    """A fit and the problem that it solved, in standardised units, not padded."""
+
+    fit: Fit
+    pairs: Pairs
+    prior: LCAPrior
+    learning_rate: float
+    n_refresh: int
+    n_iter: int
+
+
+def auto_regularization(n_effective: int | float) -> float:
+    """Return λ = 10 · max(1, n/1000) pseudo-points.
+
+    10 is the middle of a coarse grid (1, 3, 10, 30); its growth beyond 1000 points
+    rests on one data set (usps) and is provisional: "cv" is the principled choice.
+    """
+    return 10.0 * max(1.0, n_effective / 1000)
+
+
+def build(
+    X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any = None
+) -> Pairs:
+    """Build the pair set asked for, neighbours being found under ``factor``."""
+    sizes = np.bincount(codes)
+    if recipe.pairs != "all":
+        most = int(sizes.max()) - 1
+        _check_at_most("n_targets", recipe.n_targets, most)
+    if recipe.pairs == "nearest":
+        most = len(X) - int(sizes.min())
+        _check_at_most("n_impostors", recipe.n_impostors, most)
+        return nearest_pairs(X, codes, recipe.n_targets, recipe.n_impostors, factor)
+    if recipe.pairs == "all":
+        return all_pairs(X, codes)
+    made = impostor_pairs(
+        X, codes, recipe.n_targets, max_impostors=recipe.max_impostors
+    )
+    anchor = np.unique(np.asarray(made.anchor), return_inverse=True)[1]
+    return made._replace(anchor=anchor)
+
+
+def _check_at_most(name: str, value: int, most: int) -> None:
+    if value > most:
+        raise ValueError(f"{name}: wanted a whole number in [1, {most}], got {value}")
+
+
+def prior_for(pairs: Pairs, recipe: Recipe, lam: float) -> LCAPrior:
+    """Return the prior W ~ N(W₀, c²/λ), log σ² ~ N(log .3, 1)."""
+    d = pairs.X.shape[1]
+    p, mean = recipe.n_components, recipe.prior_mean
+    if not isinstance(mean, str):
+        # c is the scale of W₀: the c of cI, and of c times orthonormal rows.
+        W0, c = mean, float(np.linalg.norm(mean) / np.sqrt(p))
+    elif mean == "identity" or (mean == "auto" and p == d):
+        W0, c = lca.scaled_identity(pairs, p)
+    else:
+        W0, c = lca.scaled_pca(pairs, p)
+    return LCAPrior(mean=np.asarray(W0, float), c=np.asarray(c), lam=np.asarray(lam))
+
+
+def rate_for(pairs: Pairs, recipe: Recipe) -> float:
+    """Return the learning rate: as given, or n/N."""
+    if recipe.learning_rate is not None:
+        return recipe.learning_rate
+    return len(pairs.X) / float(np.sum(host_weights(pairs)))
+
+
+def solve(
+    pairs: Pairs,
+    prior: LCAPrior,
+    recipe: Recipe,
+    learning_rate: float,
+    init: LCAParams | None = None,
+) -> Fit:
+    """Fit one problem in float64, on shapes padded to buckets."""
+    with jax.enable_x64(True):
+        return lca.fit(
+            pad_pairs(pairs),
+            prior,
+            init=init,
+            solver=recipe.solver,  # pyright: ignore[reportArgumentType]
+            learning_rate=learning_rate,
+            per_anchor=recipe.per_anchor,
+            max_steps=recipe.max_iter,
+            tol=recipe.tol,
+        )
+
+
+def fit_labelled(
+    X: Float[np.ndarray, "n d"],
+    codes: np.ndarray,
+    recipe: Recipe,
+    lam: float,
+    *,
+    init: LCAParams | None = None,
+) -> Fitted:
+    """Run all passes of the recipe at a given λ.
+
+    The prior is set by the first pair set, under Euclid's metric, and kept; each
+    refresh starts where the pass before it ended. Only nearest pairs are refreshed:
+    the others do not depend on the metric, or (impostors) get worse by it.
+    """
+    pairs = build(X, codes, recipe)
+    prior = prior_for(pairs, recipe, lam)
+    rate = rate_for(pairs, recipe)
+    fit = solve(pairs, prior, recipe, rate, init)
+    steps = int(fit.n_steps)
+    n_refresh = recipe.n_refresh if recipe.pairs == "nearest" else 0
+    for _ in range(n_refresh):
+        pairs = build(X, codes, recipe, fit.params.W)
+        fit = solve(pairs, prior, recipe, rate, fit.params)
+        steps += int(fit.n_steps)
+    return Fitted(fit, pairs, prior, rate, n_refresh, max(1, steps))
