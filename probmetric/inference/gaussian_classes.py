@@ -48,6 +48,7 @@ __all__ = [
     "ClassStatistics",
     "draw",
     "is_diagonal",
+    "is_mean",
     "log_evidence",
     "merge",
     "mode",
@@ -69,19 +70,26 @@ class ClassStatistics(NamedTuple):
 class ClassPosterior(NamedTuple):
     """alpha (c,), mean (c, d), kappa (c,), nu (q,), Psi (q, d, d) of Eq. (1).
 
-    q = c, or 1 where the covariance is tied. Diagonal: Psi is (c, d).
+    q = c, or 1 where the covariance is tied. Diagonal: Psi is (c, d). With a leading
+    axis in every array it is the mean of as many such posteriors, one a completion of
+    rows with missing entries (``gaussian_classes_completions``).
     """
 
-    alpha: Float[Array, "c"]
-    mean: Float[Array, "c d"]
-    kappa: Float[Array, "c"]
-    nu: Float[Array, "_q"]
-    Psi: Float[Array, "_q d ..."]
+    alpha: Float[Array, "*s c"]
+    mean: Float[Array, "*s c d"]
+    kappa: Float[Array, "*s c"]
+    nu: Float[Array, "*s _q"]
+    Psi: Float[Array, "..."]
 
 
 def is_diagonal(post: ClassPosterior) -> bool:
     """Say whether features are independent within a class."""
-    return post.Psi.ndim == 2
+    return post.Psi.ndim == post.mean.ndim
+
+
+def is_mean(post: ClassPosterior) -> bool:
+    """Say whether it is the mean of the posteriors of completions."""
+    return post.mean.ndim == 3
 
 
 @numpy_in_numpy_out
@@ -179,6 +187,7 @@ def draw(key: Any, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
     ----------
     key : typed PRNG key
     post : ClassPosterior
+        Where it is a mean over completions the draws take these in turn.
     n_draws : int
 
     Returns
@@ -186,6 +195,11 @@ def draw(key: Any, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
     GaussianClassesParams
         Every array with a leading axis of draws.
     """
+    if is_mean(post):
+        turn = jnp.arange(n_draws) * len(post.mean) // n_draws
+        own = jax.tree.map(lambda a: jnp.asarray(a)[turn], post)
+        each = jax.vmap(lambda k, p: draw(k, p, 1))(jax.random.split(key, n_draws), own)
+        return jax.tree.map(lambda a: a[:, 0], each)
     key_w, key_d, key_o, key_m = jax.random.split(key, 4)
     dtype, (c, d) = post.mean.dtype, post.mean.shape
     pi = jax.random.dirichlet(key_w, post.alpha, (n_draws,), dtype)
@@ -220,6 +234,11 @@ def _with_covariance(post: ClassPosterior, divisor: Any) -> Any:
 @numpy_in_numpy_out
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
     """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1."""
+    if is_mean(post):
+        each = jax.vmap(posterior_mean)(post)
+        Sigma = jnp.mean(each.chol @ jnp.swapaxes(each.chol, -1, -2), 0)
+        mean = jax.tree.map(lambda a: jnp.mean(a, 0), each)
+        return mean._replace(chol=jnp.linalg.cholesky(Sigma))
     d = 1 if is_diagonal(post) else post.mean.shape[1]
     pi = post.alpha / jnp.sum(post.alpha)
     return GaussianClassesParams(pi, post.mean, _with_covariance(post, post.nu - d - 1))

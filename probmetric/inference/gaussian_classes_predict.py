@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Float
 
 from probmetric.data import Labelled
@@ -26,11 +26,13 @@ from probmetric.inference.gaussian_classes import (
     ClassPosterior,
     ClassStatistics,
     is_diagonal,
+    is_mean,
     log_evidence,
     mode,
     posterior,
     statistics,
 )
+from probmetric.inference.gaussian_classes_missing import fit_missing
 from probmetric.inference.results import Fit, Result
 from probmetric.metric._class_densities import ClassDensities, class_log_densities
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
@@ -53,6 +55,8 @@ SHRINKAGE = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 def predictive(post: ClassPosterior) -> ClassDensities:
     """Return the Student-t predictive densities of the classes.
 
+    Of a mean over completions: mixtures of these, one component a completion.
+
     Raises
     ------
     ValueError
@@ -60,6 +64,11 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     """
     if is_diagonal(post):
         raise ValueError("covariance: wanted 'full' or 'tied', got 'diagonal'")
+    if is_mean(post):
+        each = jax.vmap(predictive)(post)
+        swapped = [jnp.swapaxes(a[:, :, 0], 0, 1) for a in each[1:]]
+        log_mix = swapped[0] - jnp.log(len(post.mean))
+        return ClassDensities(each.log_prior[0], log_mix, *swapped[1:])
     d = post.mean.shape[1]
     df = jnp.broadcast_to(post.nu - d + 1, post.kappa.shape)
     scale = jnp.sqrt((post.kappa + 1) / (post.kappa * df))
@@ -126,6 +135,14 @@ def predict_log_proba(
 
 @jax.jit(static_argnames="missing")
 def _predict(post: ClassPosterior, X: Any, missing: bool) -> Any:
+    if is_mean(post):
+        each = jax.vmap(lambda one: _log_joint(one, X, missing))(post)
+        return jax.nn.log_softmax(logsumexp(each, 0), -1)
+    return jax.nn.log_softmax(_log_joint(post, X, missing), -1)
+
+
+def _log_joint(post: ClassPosterior, X: Any, missing: bool) -> Any:
+    """Return log P(class, x | data), shape (n, c)."""
     log_prior = jnp.log(post.alpha) - jnp.log(jnp.sum(post.alpha))
     if is_diagonal(post):
         each = jax.vmap(lambda x: _diagonal_log_densities(post, x))(X)
@@ -134,7 +151,7 @@ def _predict(post: ClassPosterior, X: Any, missing: bool) -> Any:
         classes = predictive(post)
         one: Any = _partly_log_densities if missing else class_log_densities
         each = jax.lax.map(lambda x: one(classes, x), X, batch_size=256)
-    return jax.nn.log_softmax(log_prior + each, -1)
+    return log_prior + each
 
 
 @numpy_in_numpy_out
@@ -194,8 +211,12 @@ def fit(
 ) -> Fit:
     """Return the posterior mode in (weights, μ, Σ), with the log evidence as objective.
 
-    Conjugate: one step, no iteration. The whole posterior is ``posterior``.
+    Conjugate: one step, no iteration; the whole posterior is ``posterior``. Rows with
+    missing entries go by EM (``gaussian_classes_missing.fit_missing``), whose objective
+    is the log density of the mode.
     """
+    if np.isnan(np.asarray(data.X)).any():
+        return fit_missing(data, prior, n_classes=n_classes, covariance=covariance)
     stats = statistics(data, n_classes)
     post = posterior(stats, prior, covariance=covariance)
     value = jnp.asarray(log_evidence(stats, prior, covariance=covariance))

@@ -1,6 +1,7 @@
 """The local Mahalanobis metric: loops, golden neighbours, invariance, precision."""
 
 import pickle
+import tracemalloc
 from dataclasses import replace
 
 import jax
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from probmetric import neighbors_scan
 from probmetric.metric import Metric
 from probmetric.metric._class_densities import ClassDensities
-from probmetric.metric._local import TILE, local_metric, local_pairwise
+from probmetric.metric._local import CHUNK, TILE, local_metric, local_pairwise
 from probmetric.neighbors import nearest
+from tests.metric_kinds import largest_intermediate
 
 RULES = ["min_norm", "zero_bias", "regularised", "fisher"]
 
@@ -199,3 +202,34 @@ def test_it_pickles_and_passes_through_jit():
     with jax.enable_x64(True):
         inside = jax.jit(lambda m, X: m.matrix_at(X))(metric, X)
     np.testing.assert_allclose(inside, metric.matrix_at(X), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("t, d, c", [(256, 6, 2), (512, 6, 3)])
+def test_a_search_holds_what_its_formula_says(t, d, c):
+    """Largest values of a trace: t² distances, t (D² + f) of queries, c CHUNK D²."""
+    metric, f = metric_of(c=c, d=d), d * (d + 1) // 2 + d
+    Q, own = points(t, d), np.zeros(t, int)
+    shared = neighbors_scan.ready_alone(metric, Q)
+    of_queries = largest_intermediate(neighbors_scan.ready, metric, Q)
+    assert of_queries <= max(t * (d**2 + f), c * CHUNK * d**2)
+    of_a_tile = largest_intermediate(
+        lambda q, p: neighbors_scan._tile(metric, q, shared, p, t, own), Q, Q
+    )
+    assert of_a_tile == t * max(t, f)
+
+
+def test_the_memory_of_a_search_does_not_grow_with_queries_times_points():
+    t, n, d = 64, 2000, 4
+    metric, X = metric_of(), points(n, d)
+    nearest(metric, X[:t], X[:t], 3, tile=t)  # Compilation is not counted.
+    tracemalloc.start()
+    nearest(metric, X[: 2 * t], X, 3, tile=t)
+    few = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    nearest(metric, X[: 6 * t], X, 3, tile=t)
+    more = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    answer = 8 * 2 * 3 * 6 * t
+    assert few < 8 * (9 * t * t + n * d) + answer + 50_000
+    # Python's own objects are some tens of kB; 4 t more rows of n would be 4 MB.
+    assert more < few + answer + 100_000
