@@ -26,6 +26,7 @@ from probmetric.inference.gaussian_classes_predict import predictive
 from probmetric.inference.sampling_nuts import nuts
 from probmetric.inference.sampling_target import model_target
 from probmetric.metric._class_densities import class_log_densities
+from probmetric.metric._local import local_metric
 from probmetric.models.gaussian_classes import (
     gaussian_classes,
     simulate,
@@ -113,6 +114,9 @@ def ranks_of_draws(
 ) -> Ranks:
     """Rank true parameters among exact draws, over worlds drawn from the prior.
 
+    The local distance between two fixed points is ranked with them: its intervals are
+    those of ``GLML.posterior_metric("intervals")``.
+
     Wrong posteriors: ``nu`` added to ν, ``shrink=0`` without the shrinkage term,
     ``blind=1`` the prior in place of the posterior.
     """
@@ -136,12 +140,15 @@ def _world_ranks(
         logs = jax.vmap(lambda x: class_log_densities(to_densities(params), x))(data.X)
         own = jnp.take_along_axis(logs + jnp.log(params.weights), data.y[:, None], 1)
         log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(params.chol[0])))
+        local = local_metric(to_densities(params), frame="identity")
+        distance = local.dissimilarity(prior.mean, prior.mean[None] + 1.0)[0]
         return {
             "weight": params.weights[0],
             "mean[0, 0]": params.mean[0, 0],
             "mean[1, -1]": params.mean[1, -1],
             "log |Σ_0|": log_det,
             "Σ_1[0, 0]": params.chol[1, 0, 0] ** 2,
+            "local distance": distance,
             "log_likelihood": jnp.sum(own),
         }
 
