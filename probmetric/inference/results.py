@@ -26,8 +26,8 @@ class Result(IntEnum):
 REMEDY = {
     Result.CONVERGED: "the stopping rule on the gradient or the gap was met",
     Result.MAX_STEPS: (
-        "the step limit was reached before the stopping rule was met: raise max_steps, "
-        "use a faster solver (solver='lbfgs' or 'squarem'), or set a stronger prior"
+        "the step limit was reached before the stopping rule was met: raise max_steps "
+        "or tol or, where the learner has them, set a stronger prior or another solver"
     ),
     Result.DECREASED: (
         "the objective fell by more than rounding under EM, which EM cannot do: "

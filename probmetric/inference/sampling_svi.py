@@ -7,6 +7,8 @@ normalising flows came below a k-hat of 0.7. It is here for speed and for large 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -19,7 +21,14 @@ from numpyro.distributions import constraints
 from numpyro.infer import SVI, Predictive, Trace_ELBO, autoguide, psis_diagnostic
 
 from probmetric.inference.sampling_report import progress_bar
-from probmetric.inference.sampling_target import Draws, Target, cast, is_double
+from probmetric.inference.sampling_target import (
+    Draws,
+    Target,
+    cast,
+    fill_arguments,
+    is_double,
+    split_arguments,
+)
 
 __all__ = ["GUIDES", "svi", "target_model"]
 
@@ -37,10 +46,18 @@ N_BLOCKS = 20
 
 
 def target_model(target: Target, prototype: Any) -> Callable[[Any], None]:
-    """Write a target as a NumPyro model of ``data`` with one flat latent site."""
-    flat, unravel = ravel_pytree(
-        jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), prototype)
-    )
+    """Write a target as a NumPyro model of ``data`` with one flat latent site.
+
+    The same object for the same target and shapes, so that fits share compilations.
+    """
+    leaves, tree = jax.tree.flatten(prototype)
+    return _target_model(target, tree, tuple((a.shape, a.dtype) for a in leaves))
+
+
+@lru_cache(maxsize=64)
+def _target_model(target: Target, tree: Any, shapes: Any) -> Callable[[Any], None]:
+    leaves = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
+    flat, unravel = ravel_pytree(jax.tree.unflatten(tree, leaves))
 
     def model(data: Any) -> None:
         flat_prior = dist.ImproperUniform(constraints.real, (), flat.shape)
@@ -50,6 +67,28 @@ def target_model(target: Target, prototype: Any) -> Callable[[Any], None]:
             numpyro.deterministic(name, value)
 
     return model
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """NumPyro's engine, equal to one of the same settings: one compiled update."""
+
+    model: Any
+    guide: str
+    step_size: float | int
+    n_particles: int
+    engine: Any = field(compare=False)
+
+
+@partial(jax.jit, static_argnames=("by", "tree", "static", "size"))
+def _advance(
+    by: _Engine, tree: Any, static: Any, size: int, state: Any, data: Any
+) -> tuple[Any, Any]:
+    """Make ``size`` steps; return the state and the loss of each."""
+    args, kwargs = fill_arguments(tree, static, data)
+    return jax.lax.scan(
+        lambda s, _: by.engine.update(s, *args, **kwargs), state, None, length=size
+    )
 
 
 def svi(
@@ -124,16 +163,11 @@ def svi(
         engine = SVI(model, fitted, optimiser, loss)
         state = engine.init(keys[0], *args, **kwargs)
         size = -(-n_steps // N_BLOCKS)
-
-        @jax.jit
-        def block(state: Any) -> tuple[Any, Any]:
-            return jax.lax.scan(
-                lambda s, _: engine.update(s, *args, **kwargs), state, None, length=size
-            )
-
+        by = _Engine(model, guide, step_size, n_particles, engine)
+        tree, static, data = split_arguments(args, kwargs)
         losses = jnp.full(size, jnp.nan)
         for _ in progress_bar(range(N_BLOCKS), "svi", progress):
-            state, losses = block(state)
+            state, losses = _advance(by, tree, static, size, state, data)
         if not bool(jnp.all(jnp.isfinite(losses))):
             raise ValueError(
                 "step_size: wanted one for which the evidence lower bound stays "

@@ -7,6 +7,7 @@ import xarray as xr
 
 from probmetric.inference.agreement import distance
 from probmetric.inference.sampling import Gaussian, Target, laplace_fit, sample
+from probmetric.inference.sampling_svi import _advance
 from tests.inference.sampling_problems import (
     GAUSSIAN,
     POSITION,
@@ -64,6 +65,23 @@ def test_svi_of_a_conjugate_normal_is_close_to_it():
     assert float(np.abs(table["log_sd_ratio"]).max()) < 0.2
     assert draws.attrs["khat"] < 0.7
     assert {"mu", "square"} <= set(draws["posterior"].data_vars)
+
+
+def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
+    def run(seed):
+        return sample(
+            GAUSSIAN, gaussian_data(seed), start=POSITION, method="svi", seed=seed,
+            n_draws=50, sampler={"n_steps": 40},
+        )  # fmt: skip
+
+    run(0)
+    compiled = _advance._cache_size()
+    second = run(1)
+    assert _advance._cache_size() == compiled
+    # The compiled step is the first call's: the draws are still the second's own.
+    _advance.clear_cache()
+    np.testing.assert_array_equal(run(1)["posterior"]["a"], second["posterior"]["a"])
+    assert _advance._cache_size() == 1
 
 
 @pytest.mark.slow
