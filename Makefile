@@ -1,7 +1,8 @@
 # Every target prepares what it needs: on a fresh machine `make demo` or `make test`
 # is the first and only command.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow lint format types notebooks bench wheel readme lock clean
+.PHONY: help install demo test slow lint format types notebooks bench peers wheel readme lock \
+	clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -50,9 +51,25 @@ types: $(STAMP) ## check types
 notebooks: $(STAMP) ## execute every notebook; SAVE=--inplace keeps the output
 	$(PY) -m jupyter execute $(SAVE) notebooks/*.ipynb
 
-BENCH ?= $(wildcard benchmarks/*.py)
+# peers_*.py are no scripts for this environment, and peers.py has a target of its own.
+BENCH ?= $(filter-out benchmarks/peers%,$(wildcard benchmarks/*.py))
 bench: $(STAMP) ## run the benchmarks, or BENCH=benchmarks/one.py
 	@set -e; for script in $(BENCH); do echo "== $$script"; $(PY) $$script; done
+
+PEERS := .venv-peers
+PEERS_OPTIONS := $(if $(DATA),--data $(DATA)) $(if $(SEEDS),--seeds $(SEEDS))
+
+# metric-learn fits nothing beside the scikit-learn in use here.
+$(PEERS)/.installed: benchmarks/peers_requirements.txt tools/find_python.sh
+	@python=$$(sh tools/find_python.sh) && "$$python" -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -r benchmarks/peers_requirements.txt
+	@touch $@
+
+peers: $(STAMP) $(PEERS)/.installed ## compare with peers; DATA=FOLDER SEEDS=5
+	$(PY) benchmarks/peers.py --write-problems $(PEERS_OPTIONS)
+	$(PEERS)/bin/python benchmarks/peers_metric_learn.py out/peers
+	$(PY) benchmarks/peers.py $(PEERS_OPTIONS)
 
 wheel: $(STAMP) ## build dist/*.tar.gz and, from it, dist/*.whl
 	$(PY) -m build --no-isolation --outdir dist .
@@ -64,4 +81,4 @@ lock: ## write requirements.lock anew from the newest versions
 	@python=$$(sh tools/find_python.sh) && "$$python" tools/lock.py requirements.lock
 
 clean: ## remove everything that is built
-	rm -rf $(VENV) build dist out .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist out .pytest_cache .ruff_cache .hypothesis

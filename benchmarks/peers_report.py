@@ -1,0 +1,207 @@
+"""The table and the figure of peers.py, from its rows.
+
+Differences are from Euclid under the same votes, on the same training set; they are
+averaged within a data set first, and standard errors take data sets as units.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+COLUMNS = (
+    "data n seed method votes accuracy log_loss ece accuracy_1 accuracy_3 seconds "
+    "failure"
+).split()
+FIGURES = ["accuracy", "log_loss", "ece", "accuracy_1", "accuracy_3"]
+METRIC_LEARN = ("LMNN", "ITML", "LFDA")
+STORED = Path(__file__).parent / "results/peers_metric_learn.json"
+ORDER = [
+    *("Euclid", "LDA (scikit-learn)", "NCA (scikit-learn)", *METRIC_LEARN),
+    *("LCA", "LCA (32 draws)", "LCAClassifier", "LDA", "RCA", "PairLDA", "EigDML"),
+    *("DCAGM", "GaussianClasses", "GLML", "GLML (24 draws)", "TwoStageMixture"),
+]
+CASE = ["data", "n", "seed"]
+METHOD = ["method", "votes"]
+
+
+def with_stored(rows):
+    """Add metric-learn's stored rows where none were made here."""
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    if STORED.exists():
+        stored = pd.DataFrame(json.loads(STORED.read_text())["rows"], columns=COLUMNS)
+        cases = pd.MultiIndex.from_frame(table[CASE])
+        stored = stored[pd.MultiIndex.from_frame(stored[CASE]).isin(cases)]
+        table = pd.concat([table, stored]).drop_duplicates([*CASE, *METHOD])
+    place = table["method"].map(ORDER.index)
+    return table.iloc[np.argsort(place, kind="stable")].reset_index(drop=True)
+
+
+def less_euclid(table):
+    """Return the table with differences from Euclid of the same training set."""
+    euclid = table[table["method"] == "Euclid"].set_index(CASE)[FIGURES]
+    base = euclid.reindex(pd.MultiIndex.from_frame(table[CASE]))
+    gaps = table[FIGURES].astype(float).to_numpy() - base.to_numpy(float)
+    return table.join(pd.DataFrame(gaps, table.index, FIGURES), rsuffix="_gap")
+
+
+def by_set(table):
+    """Average within data sets, seeds first: index (method, votes, data)."""
+    values = [*FIGURES, *(f"{f}_gap" for f in FIGURES), "seconds"]
+    whole = table[table["failure"].isna()]
+    means = whole.groupby([*METHOD, "data", "n"], sort=False)[values].mean()
+    return means.groupby([*METHOD, "data"], sort=False).mean()
+
+
+def cell(values, gaps, percent):
+    """Write a mean, and in brackets its difference from Euclid ± s.e. over sets."""
+    if values.isna().all():
+        return "–"
+    scale, digits = (100, 1) if percent else (1, 3)
+    text = f"{scale * values.mean():.{digits}f}"
+    if (gaps == 0).all():
+        return text
+    error = scale * gaps.sem()
+    return f"{text} ({scale * gaps.mean():+.{digits}f} ± {error:.{digits}f})"
+
+
+def table_of(table):
+    """Return the table's lines: one a method, few labels and many beside each other."""
+    lines = [
+        "| learner | probabilities | few: accuracy, % | few: log loss | few: ECE "
+        "| 70 %: accuracy, % | 70 %: log loss | 70 %: ECE | fit, s | not fitted |",
+        "|" + "---|" * 10,
+    ]
+    large = table["n"] == "large"
+    parts = [by_set(table[few]).sort_index() for few in (~large, large)]
+    seconds = table[large].groupby(METHOD)["seconds"].median()
+    for key in table[METHOD].drop_duplicates().itertuples(index=False, name=None):
+        cells = list(key)
+        for part in parts:
+            if key not in part.index.droplevel("data"):
+                cells += ["–"] * 3
+                continue
+            own = part.loc[key]
+            for name, percent in (("accuracy", True), ("log_loss", False)):
+                cells.append(cell(own[name], own[f"{name}_gap"], percent))
+            cells.append(f"{own['ece'].mean():.3f}")
+        of = table[(table["method"] == key[0]) & (table["votes"] == key[1])]
+        failed = f"{of['failure'].notna().sum()} of {len(of)}"
+        cells += [f"{seconds.get(key, np.nan):.2f}", failed]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def sets_of(table):
+    """Return lines with the accuracy of every set, all training points."""
+    large = by_set(table[table["n"] == "large"])["accuracy"].unstack("data", sort=False)
+    lines = [
+        "| learner | probabilities | " + " | ".join(large.columns) + " |",
+        "|" + "---|" * (2 + large.shape[1]),
+    ]
+    for (method, votes), row in large.iterrows():
+        shown = ["–" if np.isnan(v) else f"{100 * v:.1f}" for v in row]
+        lines.append(f"| {method} | {votes} | " + " | ".join(shown) + " |")
+    return lines
+
+
+def plot(table, path):
+    """Draw differences from Euclid, one row a method, one colour a size."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    methods = list(table[METHOD].drop_duplicates().itertuples(index=False, name=None))
+    sizes = [n for n in (20, 40, 80, 160, "large") if n in set(table["n"])]
+    colors = plt.colormaps["viridis_r"](np.linspace(0.08, 0.95, len(sizes)))
+    panels = (
+        ("accuracy_gap", "accuracy less Euclid's, points", 100),
+        ("log_loss_gap", "log loss less Euclid's (left is better)", 1),
+        ("ece", "calibration error (left is better)", 1),
+    )
+    figure, axes = plt.subplots(
+        1, 3, figsize=(12, 1 + 0.36 * len(methods)), sharey=True
+    )
+    parts = [by_set(table[table["n"] == n]) for n in sizes]
+    for axis, (name, label, scale) in zip(axes, panels, strict=True):
+        for k, (n, part) in enumerate(zip(sizes, parts, strict=True)):
+            found = part[name].groupby(METHOD, sort=False).agg(["mean", "sem"])
+            found = found.reindex(methods) * scale
+            y = np.arange(len(methods)) + 0.13 * (k - (len(sizes) - 1) / 2)
+            axis.errorbar(
+                found["mean"], y, xerr=found["sem"], fmt="o", ms=3.5, lw=1,
+                color=colors[k], label="70 %" if n == "large" else f"n = {n}",
+            )  # fmt: skip
+        axis.set_xlabel(label)
+        axis.grid(axis="x", alpha=0.3)
+        axis.set_axisbelow(True)
+        for y in range(1, len(methods), 2):
+            axis.axhspan(y - 0.5, y + 0.5, color="#f2f2f2", zorder=0, lw=0)
+        if name != "ece":
+            axis.axvline(0, color="#888888", lw=1)
+    ticks = (-0.1, 0, 0.1, 0.2, 0.5, 1)
+    axes[1].set_xscale("symlog", linthresh=0.1)
+    axes[1].set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes[1].minorticks_off()
+    names = [m if v == "soft votes" else f"{m}, own P" for m, v in methods]
+    axes[0].set_yticks(range(len(methods)), names)
+    axes[0].set_ylim(len(methods) - 0.5, -0.5)
+    axes[2].legend(fontsize=8, loc="upper right")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def rounded(value):
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def store(rows, provenance, columns, path):
+    """Write rows as JSON, one a line."""
+    lines = [
+        json.dumps([rounded(v) for v in row], separators=(",", ":")) for row in rows
+    ]
+    head = json.dumps({"provenance": provenance, "columns": columns}, indent=1)[:-2]
+    path.write_text(head + ',\n "rows": [\n' + ",\n".join(lines) + "\n]}\n")
+
+
+def report(rows, provenance, folder):
+    """Write peers.md, peers.png, peers.json and peers_metric_learn.json."""
+    table = less_euclid(with_stored(rows))
+    live = [r for r in rows if r[3] in METRIC_LEARN]
+    if live:
+        store(live, provenance, COLUMNS, folder / "peers_metric_learn.json")
+    plain = table[table["failure"].isna()]
+    groups = plain.groupby(["data", "n", *METHOD], sort=False)
+    means = (
+        groups[FIGURES]
+        .mean()
+        .assign(seconds=groups["seconds"].median(), splits=groups.size())
+    )
+    columns = list(means.reset_index().columns)
+    short = means.reset_index().replace({np.nan: None})
+    store(short.to_numpy(object).tolist(), provenance, columns, folder / "peers.json")
+    counts = table.groupby("data")["seed"].nunique()
+    sets = ", ".join(f"{name} {n}" for name, n in counts.items())
+    versions = ", ".join(f"{k} {v}" for k, v in provenance["versions"].items())
+    lines = [
+        "# Peers side by side",
+        "",
+        f"`benchmarks/peers.py`; {versions}. Splits a set: {sets}.",
+        "",
+        "Means over data sets; in brackets the difference from Euclid on the same",
+        "training sets ± its standard error, data sets as units. Few: n = 20, 40, 80, 160",
+        "training points. A learner that could not be fitted somewhere has its means",
+        "over the rest. Fit: CPU seconds, 70 % of the points, median.",
+        "",
+        *table_of(table),
+        "",
+        "Accuracy in % with 70 % of the points to learn from, by data set:",
+        "",
+        *sets_of(table),
+    ]
+    (folder / "peers.md").write_text("\n".join(lines) + "\n")
+    plot(table, folder / "peers.png")
+    print("\n".join(lines))
