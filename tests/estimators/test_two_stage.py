@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.model_selection import cross_val_score
@@ -132,6 +133,49 @@ def test_missing_entries_are_integrated_out(sources):
     assert np.all(np.isfinite(model.pair_score(same_pairs(X))))
 
 
+def test_missing_entries_are_integrated_out_of_groups_and_pairs(grouped, sources):
+    X, group = sources
+    holes = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
+    model = TwoStageMixture(2).fit(holes, groups=group)
+    order = np.argsort(model.means_[:, 0]), np.argsort(grouped.means_[:, 0])
+    # A tenth of the entries gone: within about two standard errors of the whole.
+    got, whole = model.means_[order[0]], grouped.means_[order[1]]
+    np.testing.assert_allclose(got, whole, atol=0.3)
+    np.testing.assert_allclose(
+        model.within_[order[0]], grouped.within_[order[1]], atol=0.1
+    )
+    pairs = TwoStageMixture().fit_pairs(same_pairs(holes))
+    assert np.all(np.linalg.eigvalsh(pairs.within_) > 0)
+
+
+def test_database_elements_may_have_noise_of_their_own(fitted, sources):
+    """Factor 0: they are representatives, EQ-5."""
+    model = clone(fitted).set_params(database_noise=0.0, similarity="joint")
+    pairs = same_pairs(sources[0])
+    got = model.fit(sources[0]).pair_score(pairs)
+    params = model.weights_, model.means_, model.within_, model.between_
+    wanted = sum(
+        c
+        * multivariate_normal(np.zeros(2), W).pdf(pairs[:, 0] - pairs[:, 1])
+        * multivariate_normal(mu, B).pdf(pairs[:, 1])
+        for c, mu, W, B in zip(*params, strict=True)
+    )
+    np.testing.assert_allclose(got, np.log(wanted), rtol=1e-8)
+    assert fitted.get_metric().noise_other is None
+
+
+def test_nearly_singular_components_are_reported_or_kept_regular(sources):
+    """A column that is another plus 1e-9: the prior holds, or EM says it cannot."""
+    X, group = sources
+    twin = np.column_stack([X, X[:, 0] + 1e-9 * X[:, 1]])
+    for call in ({}, {"groups": group}):
+        model = TwoStageMixture(2).fit(twin, **call)
+        assert np.all(np.linalg.eigvalsh(model.within_) > 0)
+        assert np.all(np.isfinite(model.score_samples(twin)))
+        with pytest.raises(RuntimeError, match="TwoStageMixture: NONFINITE"):
+            TwoStageMixture(2, prior="flat").fit(np.column_stack([X, X[:, 0]]), **call)
+
+
 def test_range_is_chosen_or_blended(sources):
     X = sources[0][:90]
     chosen = TwoStageMixture((1, 2)).fit(X)
@@ -207,6 +251,7 @@ BAD = [
     (dict(blend="flat"), {}, "blend: wanted a range of n_components"),
     (dict(prior="none"), {}, "prior: wanted one of 'default', 'flat'"),
     (dict(flattening=2.0), {}, "flattening: wanted a number in"),
+    (dict(database_noise=-1.0), {}, "database_noise: wanted a number in"),
     ({}, dict(groups=np.zeros(3)), "groups: wanted shape \\(180,\\), got \\(3,\\)"),
     ({}, dict(components=np.full(180, 4)), "components: wanted 180 whole numbers"),
 ]
@@ -222,9 +267,6 @@ def test_bad_points_and_pairs_are_refused_by_name(sources, fitted):
     X = sources[0].copy()
     with pytest.raises(ValueError, match="constant columns"):
         TwoStageMixture().fit(np.column_stack([X, np.ones(180)]))
-    X[0, 0] = np.nan
-    with pytest.raises(ValueError, match="X: wanted complete rows with groups"):
-        TwoStageMixture().fit(X, groups=sources[1])
     X[:, 0] = np.nan
     with pytest.raises(ValueError, match="X: wanted a value in every column"):
         TwoStageMixture().fit(X)
@@ -237,5 +279,7 @@ def test_bad_points_and_pairs_are_refused_by_name(sources, fitted):
         TwoStageMixture().fit_pairs(pairs[:, 0])
     with pytest.raises(ValueError, match="pairs: wanted 2 features"):
         fitted.pair_score(np.zeros((3, 2, 5)))
+    with pytest.raises(ValueError, match="pairs: wanted complete pairs to learn from"):
+        copy.deepcopy(fitted).fit_alpha(np.where(pairs > 6, np.nan, pairs))
     with pytest.raises(ValueError, match="pairs: wanted instances that differ"):
         copy.deepcopy(fitted).fit_alpha(pairs[:, [0, 0]])

@@ -1,0 +1,168 @@
+"""Draws of a fitted ``TwoStageMixture``: units, labels, leave-one-out, refusals."""
+
+import copy
+
+import arviz as az
+import jax
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import probmetric as pm
+from probmetric import TwoStageMixture
+from probmetric.data import Groups
+from probmetric.inference.two_stage_groups import group_data, log_groups
+from probmetric.inference.two_stage_prior import default_prior
+from probmetric.models.two_stage import TwoStageParams, invariant, two_stage
+
+FIELDS = TwoStageParams._fields
+
+
+@pytest.fixture(scope="module")
+def sources():
+    """60 sources of two instances from two components in d = 2, in unequal units."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 2)
+    means = np.array([[0.0, 0.0], [6.0, 2.0]])[np.arange(60) % 2]
+    x = means + rng.normal(size=(60, 2))
+    X = x[group] + 0.4 * rng.normal(size=(120, 2))
+    return X * [1.0, 100.0], group
+
+
+@pytest.fixture(scope="module")
+def model(sources):
+    return TwoStageMixture(2).fit(sources[0], groups=sources[1])
+
+
+@pytest.fixture(scope="module")
+def draws(model):
+    return model.sample("laplace", n_draws=200, n_chains=1, log_likelihood=True)
+
+
+def components(draws):
+    parts = draws["components"].dataset
+    return TwoStageParams(*(parts[name].to_numpy()[0] for name in FIELDS))
+
+
+def test_posterior_holds_what_carries_no_label_and_components_follow_the_fit(
+    model, draws
+):
+    names = {"mean", "within_average", "covariance_total"}
+    assert set(draws["posterior"].data_vars) == names
+    params = components(draws)
+    for name in FIELDS:
+        drawn, fitted = getattr(params, name), getattr(model, f"{name}_")
+        gap = np.abs(drawn.mean(0) - fitted) / drawn.std(0)
+        assert gap.max() < 2, name  # a mode is not a mean; in posterior sd
+    for s in (0, 199):
+        own = invariant(TwoStageParams(*(a[s] for a in params)))
+        for name in names:
+            got = draws["posterior"][name].to_numpy()[0, s]
+            np.testing.assert_allclose(got, own[name], rtol=1e-9)
+
+
+def test_pointwise_likelihood_is_in_input_units(sources, draws):
+    X, group = sources
+    params, data = components(draws), group_data(Groups(X, group))
+    with jax.enable_x64(True):
+        wanted = [
+            logsumexp(log_groups(TwoStageParams(*(a[s] for a in params)), data), -1)
+            for s in (0, 7)
+        ]
+    got = draws["log_likelihood"]["x"]
+    assert got.dims == ("chain", "draw", "source")
+    np.testing.assert_allclose(got.to_numpy()[0, [0, 7]], wanted, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
+def test_leave_one_out_prefers_the_right_number_of_components(sources):
+    """Independent rows, α fixed: PSIS-LOO over points, k-hat at hand."""
+    found = {}
+    for k in (1, 2):
+        one = TwoStageMixture(k).fit(sources[0])
+        drawn = one.sample("laplace", n_draws=400, n_chains=1, log_likelihood=True)
+        assert drawn["log_likelihood"]["x"].dims[2] == "point"
+        found[f"k = {k}"] = az.loo(drawn, pointwise=True)
+        assert found[f"k = {k}"].pareto_k.shape == (120,)
+    table = az.compare(found)
+    assert table.index[0] == "k = 2"
+    gap = found["k = 2"].elpd - found["k = 1"].elpd
+    assert gap > 4 * table.loc["k = 1", "dse"]
+
+
+def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
+    metric = model.posterior_metric("intervals", draws=draws, n_metrics=20)
+    assert metric.n_draws == 20
+    assert metric.source == "laplace"
+    X = sources[0]
+    A, B = X[0:40:2], X[1:41:2]
+    params = components(draws)
+    first = TwoStageParams(*(a[0] for a in params))
+    np.testing.assert_allclose(metric.draw(0).noise, first.within)
+    p = metric.same_probability(A, B)
+    point = model.same_probability(np.stack([A, B], 1))
+    assert np.abs(p - point).max() < 0.25
+    low, high = metric.interval(A, B)[:2]
+    ratio = -model.pair_score(np.stack([A, B], 1))
+    assert np.mean((low <= ratio) & (ratio <= high)) > 0.8
+    quiet = copy.deepcopy(model).set_params(database_noise=0.5)
+    half = quiet.posterior_metric("prediction", draws=draws, n_metrics=2).draw(0)
+    np.testing.assert_allclose(half.noise_other, 0.5 * half.noise)
+
+
+@pytest.mark.slow
+def test_nuts_and_the_variational_guide_sample_from_the_estimator(model, draws):
+    other = model.sample("nuts", n_draws=500, n_chains=2)
+    a, b = (d["posterior"]["within_average"].to_numpy() for d in (draws, other))
+    assert np.all(np.abs(a.mean((0, 1)) - b.mean((0, 1))) < 0.6 * b.std((0, 1)))
+    assert {"diverging", "step_size"} <= set(other["sample_stats"].data_vars)
+    guide = model.sample("svi", n_draws=200, n_chains=1)
+    assert np.isfinite(guide.attrs["khat"])
+    nuts = model.posterior_metric("prediction", n_metrics=10)
+    assert (nuts.source, nuts.n_draws) == ("nuts", 10)
+
+
+def test_generic_sample_takes_groups_as_they_come(sources):
+    X = (sources[0] - sources[0].mean(0)) / sources[0].std(0)
+    tree = pm.sample(
+        two_stage,
+        Groups(X, sources[1]),
+        method="laplace",
+        prior=default_prior(X, 1),
+        options={"n_components": 1},
+        seed=0,
+        n_chains=1,
+        n_draws=200,
+        log_likelihood=True,
+    )
+    assert tree["log_likelihood"]["x_2"].shape == (1, 200, 60)
+    assert tree["constant_data"]["group"].shape == (120,)
+    assert tree.attrs["khat"] < 0.7
+    np.testing.assert_allclose(
+        tree["posterior"]["covariance_total"].mean(("chain", "draw")),
+        np.cov(X.T),
+        atol=0.25,
+    )
+
+
+def test_what_cannot_be_sampled_is_refused_by_name(sources, model):
+    X, group = sources
+    known = np.where(np.arange(120) < 4, group % 2, -1)
+    cases = [
+        (TwoStageMixture(prior="flat").fit(X), "a proper prior, got prior='flat'"),
+        (TwoStageMixture((1, 2), blend="flat").fit(X), "one model, got blend='flat'"),
+        (TwoStageMixture(flattening=0.5).fit(X), "flattening=None, got 0.5"),
+        (TwoStageMixture(2).fit(X, components=known), "components=None in fit"),
+        (TwoStageMixture().partial_fit(X).partial_fit(X), "changed by further parts"),
+    ]
+    pairs = X.reshape(60, 2, 2)
+    cases += [(copy.deepcopy(model).fit_alpha(pairs), "changed by fit_alpha")]
+    for fitted, message in cases:
+        with pytest.raises(ValueError, match=f"sample: wanted .*{message}"):
+            fitted.sample("laplace")
+    with pytest.raises(ValueError, match="method: wanted one of 'nuts'"):
+        model.sample("bootstrap")
+    with pytest.raises(ValueError, match="purpose: wanted one of"):
+        model.posterior_metric("votes")
+    with pytest.raises(ValueError, match="n_draws: wanted a whole number"):
+        model.sample("laplace", n_draws=0)

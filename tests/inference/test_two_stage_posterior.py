@@ -1,0 +1,157 @@
+"""Draws of the two-stage mixture: the target, the methods, the pointwise likelihood."""
+
+import jax
+import numpy as np
+import pytest
+from numpyro.infer.util import log_likelihood, potential_energy, unconstrain_fn
+from scipy.integrate import trapezoid
+from scipy.special import logsumexp
+
+from probmetric.data import Groups, Points
+from probmetric.inference.sampling import Draws
+from probmetric.inference.two_stage_fit import fit
+from probmetric.inference.two_stage_pairs import alpha_log_posterior
+from probmetric.inference.two_stage_posterior import draw, pointwise
+from probmetric.inference.two_stage_prior import default_prior
+from probmetric.inference.two_stage_stats import MixtureParams
+from probmetric.inference.two_stage_target import TARGET, Posterior, pack, position
+from probmetric.models.two_stage import TwoStageParams, two_stage
+from probmetric.models.two_stage_data import stack
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def sources(seed=0, G=40):
+    """Return sources of 1 to 3 instances from two far components in d = 2."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(G), 1 + np.arange(G) % 3)
+    means = np.array([[0.0, 0.0], [6.0, 2.0]])[np.arange(G) % 2]
+    x = (means + rng.normal(size=(G, 2)))[group]
+    return Groups(x + 0.4 * rng.normal(size=x.shape), group)
+
+
+def holes(groups):
+    X = groups.X.copy()
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    return groups._replace(X=X)
+
+
+CASES = {
+    "free": (sources(), False, None),
+    "proportional": (sources(), True, None),
+    "points": (Points(sources().X), True, 0.3),
+    "missing": (holes(sources()), False, None),
+}
+
+
+def posterior(name, k=2):
+    data, tied, alpha = CASES[name]
+    prior = default_prior(data.X, k, strength=0.3)._replace(concentration=1.5)
+    form = "proportional" if tied else "free"
+    share = 0.5 if alpha is None else alpha
+    end = fit(data, n_components=k, prior=prior, covariance=form, alpha=share)
+    return Posterior(data, prior, end.params, tied, alpha)
+
+
+def options(given):
+    tied = "proportional" if given.proportional else "free"
+    k = len(given.params.weights)
+    return {"n_components": k, "covariance": tied, "alpha": given.alpha}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_target_is_the_numpyro_posterior_on_the_real_line(name):
+    """Value up to a constant, and gradient, at the fit and at a point near it."""
+    given = posterior(name)
+    data, at = pack(given), position(given)
+    args = (stack(given.data), given.prior)
+    rng = np.random.default_rng(2)
+    near = jax.tree.map(lambda a: a + 0.3 * rng.normal(size=a.shape), at)
+    ours = jax.jit(jax.value_and_grad(TARGET.log_density))
+    theirs = jax.jit(
+        jax.value_and_grad(
+            lambda p: -potential_energy(two_stage, args, options(given), p)
+        )
+    )
+    for point in (at, near):
+        (a, slope), (b, other) = ours(point, data), theirs(point)
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+        for site, g in other.items():
+            np.testing.assert_allclose(
+                slope[site], g, rtol=1e-7, atol=1e-7, err_msg=site
+            )
+    sites = dict(given.params._asdict())
+    if given.proportional:
+        total = given.params.within + given.params.between
+        share = given.params.within[0, 0, 0] / total[0, 0, 0]
+        sites = {"weights": sites["weights"], "means": sites["means"]}
+        sites |= {"covariances": total} | ({} if given.alpha else {"alpha": share})
+    wanted = unconstrain_fn(two_stage, args, options(given), sites)
+    for site, value in wanted.items():
+        np.testing.assert_allclose(at[site], value, rtol=1e-9, err_msg=site)
+
+
+def test_pointwise_likelihood_is_that_of_the_numpyro_model_by_source():
+    given = posterior("missing")
+    p = given.params
+    stretched = p._replace(means=p.means + 0.1, weights=p.weights[::-1])
+    both = [np.stack([a, b])[None] for a, b in zip(p, stretched, strict=True)]
+    draws = Draws(dict(zip(TwoStageParams._fields, both, strict=True)), {}, {})
+    got = pointwise(given, draws)
+    stacks = stack(given.data)
+    theirs = log_likelihood(
+        two_stage, draws.values, stacks, None, n_components=2, batch_ndims=2
+    )
+    size = np.bincount(given.data.group)
+    for n in (1, 2, 3):
+        np.testing.assert_allclose(got[..., size == n], theirs[f"x_{n}"], rtol=1e-10)
+
+
+def test_laplace_of_alpha_has_the_moments_of_its_exact_posterior():
+    """One component of known data size: α on a grid, the rest at the mode, d = 1.
+
+    400 pairs: Laplace's error is O(1/400) sd; 4000 draws: 5 standard errors.
+    """
+    rng = np.random.default_rng(3)
+    x = np.repeat(rng.normal(size=(400, 1)), 2, 0) + 0.5 * rng.normal(size=(800, 1))
+    data = Groups(x, np.repeat(np.arange(400), 2))
+    prior = default_prior(x, 1)
+    end = fit(data, prior=prior, covariance="proportional")
+    given = Posterior(data, prior, end.params, True, None)
+    alpha = draw(given, "laplace", seed=0).values["alpha"].ravel()
+    p, grid = end.params, np.linspace(0.1, 0.4, 301)
+    mixture = MixtureParams(p.weights, p.means, p.within + p.between)
+    log_p = alpha_log_posterior(mixture, x[::2], x[1::2], grid, prior=(2.0, 2.0))
+    density = np.exp(log_p - logsumexp(log_p))
+    density = density / trapezoid(density, grid)
+    mean = trapezoid(grid * density, grid)
+    sd = np.sqrt(trapezoid((grid - mean) ** 2 * density, grid))
+    assert abs(alpha.mean() - mean) < 0.2 * sd
+    # Σ is uncertain too, and correlates with α: not less than at the mode.
+    assert 0.95 * sd < alpha.std() < 1.6 * sd
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["nuts", "svi"])
+def test_sampled_invariants_agree_with_laplace_where_it_is_good(method):
+    """Many sources: means within 0.3 sd, sds within 25 %."""
+    data = sources(4, 200)
+    prior = default_prior(data.X, 2)
+    end = fit(data, n_components=2, prior=prior)
+    given = Posterior(data, prior, end.params, False, None)
+    one = draw(given, "laplace", seed=0)
+    other = draw(given, method, seed=1, n_draws=500)
+    for name in ("mean", "within_average", "covariance_total", "means", "weights"):
+        a, b = (np.asarray(d.values[name]) for d in (one, other))
+        a, b = (v.reshape(-1, *v.shape[2:]) for v in (a, b))
+        assert np.all(np.abs(a.mean(0) - b.mean(0)) < 0.3 * a.std(0)), name
+        assert np.all(np.abs(np.log(a.std(0) / b.std(0))) < 0.25), name
+
+
+def test_one_component_has_a_position_and_draws():
+    given = posterior("points", 1)
+    assert position(given)["weights"].shape == (0,)
+    drawn = draw(given, "laplace", seed=0, n_draws=100, n_chains=1)
+    np.testing.assert_array_equal(drawn.values["weights"], 1.0)
+    W, B = drawn.values["within"], drawn.values["between"]
+    np.testing.assert_allclose(W / (W + B), 0.3, rtol=1e-9)  # α as given
