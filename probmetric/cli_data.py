@@ -118,9 +118,9 @@ def check_features(
     lacking = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
     said = [
-        f"{len(wanted)} features as the metric has, got {len(found)}",
+        f"{len(wanted)} features of the metric, got {len(found)}",
         *([f"without {', '.join(map(repr, lacking[:5]))}"] if lacking else []),
         *([f"with {', '.join(map(repr, extra[:5]))}"] if extra else []),
         *([] if lacking or extra else [f"in another order: {', '.join(found[:8])}"]),
     ]
-    raise ValueError(f"data: wanted in {source} the {' '.join(said)}")
+    raise ValueError(f"data: wanted in {source} the {', '.join(said)}")

@@ -63,10 +63,12 @@ def run(request: Request) -> int:
         splits = _splits(request, data)
         if use is not None:
             check_features(use.feature_names, data.feature_names, data.name)
-            _warn_if_seen(use, request, data, splits)
+        remarks = [] if use is None else _if_seen(use, request, data, splits)
         paths = {}
         if request.out is not None:
             paths = claim(request.out, FILES, force=request.force)
+    for remark in remarks:
+        note(remark)
     name = use.name if use is not None else str(request.model)
     figures: list[dict[str, Any]] = []
     predictions: list[pd.DataFrame] = []
@@ -86,7 +88,15 @@ def run(request: Request) -> int:
     means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
     typer.echo(means.T.to_string(float_format=lambda value: f"{value:.4f}"))
     if paths:
-        _write(request, data, paths, table, pd.concat(predictions), means, seen)
+        _write(
+            request,
+            data,
+            paths,
+            table,
+            pd.concat(predictions),
+            means,
+            [*remarks, *map(str, seen)],
+        )
         typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
     return 0
 
@@ -131,16 +141,17 @@ def _rows(data: Dataset, rows: np.ndarray) -> Dataset:
     return replace(data, X=data.X[rows], y=data.y[rows], groups=groups)
 
 
-def _warn_if_seen(
+def _if_seen(
     use: Given, request: Request, data: Dataset, splits: list[Split]
-) -> None:
+) -> list[str]:
     """Say when the metric was learned from the points that it is judged on."""
     held = data if request.folds is not None else splits[0].test
-    if describe_data(held, None)["hash"] == use.data_hash:
-        note(
-            f"{use.name} was learned from these very points, those held out included: "
-            "its figures are too good; --model refits on the other points"
-        )
+    if describe_data(held, None)["hash"] != use.data_hash:
+        return []
+    return [
+        f"{use.name} was learned from these very points, those held out included: its "
+        "figures are too good; --model refits on the other points"
+    ]
 
 
 def _judge(
@@ -167,7 +178,7 @@ def _write(
     table: pd.DataFrame,
     predictions: pd.DataFrame,
     means: pd.DataFrame,
-    seen: list[Warning],
+    notes: list[str],
 ) -> None:
     """Write the files of a run, the report last."""
     for name, frame in (("evaluation.csv", table), ("predictions.csv", predictions)):
@@ -189,7 +200,7 @@ def _write(
             "test": request.test,
             "folds": request.folds,
             "figures": means.to_dict(orient="index"),
-            "notes": [str(w) for w in seen],
+            "notes": notes,
             "versions": versions(),
         },
     )

@@ -60,7 +60,7 @@ def codes(
 
 def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:
     """Name the columns of a table that came without names; refuse names given twice."""
-    if isinstance(frame.columns, pd.RangeIndex):
+    if all(isinstance(name, int | np.integer) for name in frame.columns):
         d = frame.shape[1] - labelled
         frame.columns = [f"x{k}" for k in range(d)] + ["label"] * labelled
     frame.columns = [str(name) for name in frame.columns]
@@ -119,10 +119,10 @@ def split_label(
             f"got a table of shape {frame.shape}"
         )
     frame = _named(frame, labelled=True)
+    members = None if groups is None else _column(frame, "groups", groups, source)
     if label is None:
         label = str(frame.columns[-1]) if groups is None else groups
     labels = _column(frame, "label", label, source)
-    members = None if groups is None else _column(frame, "groups", groups, source)
     rest = frame.drop(columns=list({label, groups} - {None}))
     if rest.shape[1] == 0:
         raise ValueError(f"data: wanted a feature column in {source}, got none")

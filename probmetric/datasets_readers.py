@@ -23,11 +23,9 @@ def _read_csv(path: Path) -> pd.DataFrame:
     numbers = first.notna()
     if bool(numbers.iloc[:-1].all() if len(first) > 1 else numbers.all()):
         return pd.read_csv(path, header=None)
-    frame = pd.read_csv(path)
-    # Rows longer than the line of names: pandas would make an index of the rest.
-    if not isinstance(frame.index, pd.RangeIndex):
-        raise ValueError(f"wanted {frame.shape[1]} values in every row, got more")
-    return frame
+    # A second line longer than the names: pandas would make an index of the rest.
+    pd.read_csv(path, nrows=2, header=None, dtype=str)
+    return pd.read_csv(path)
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

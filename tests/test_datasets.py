@@ -4,6 +4,7 @@ import urllib.error
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 import sklearn.datasets
 from scipy.stats import multivariate_normal, norm
@@ -123,6 +124,36 @@ def write_truncated_npz(path):
     path.write_bytes(path.read_bytes()[:300])
 
 
+def write_flipped_npz(path):
+    np.savez(path, X=np.zeros((50, 3)), y=np.zeros(50, int))
+    content = bytearray(path.read_bytes())
+    content[600] ^= 1
+    path.write_bytes(content)
+
+
+def write_packed_npz(path):
+    np.savez_compressed(path, X=np.random.default_rng(0).random((50, 3)), y=[0] * 50)
+    content = bytearray(path.read_bytes())
+    content[200:260] = bytes(60)
+    path.write_bytes(content)
+
+
+def write_twice(path):
+    frame = pd.DataFrame(np.zeros((3, 3)), columns=["a", "b", "y"])
+    table = pyarrow.Table.from_pandas(frame).rename_columns(["a", "a", "y"])
+    pyarrow.parquet.write_table(table.replace_schema_metadata(), path)
+
+
+def write_half_parquet(path):
+    pd.DataFrame(np.zeros((500, 3)), columns=list("aby")).to_parquet(path)
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def write_mixed_parquet(path):
+    frame = pd.DataFrame({"a": ["1", "x", "2"], "y": [0, 1, 0]})
+    frame.to_parquet(path)
+
+
 BAD_FILES = {
     "empty.csv": (lambda p: p.write_text(""), "wanted a readable CSV file"),
     "header.csv": (lambda p: p.write_text("a,b\n"), "wanted rows"),
@@ -130,6 +161,34 @@ BAD_FILES = {
     "text.csv": (lambda p: p.write_text("a,b\nred,1\nblue,2\n"), "got text in 'a'"),
     "cut.csv": (lambda p: p.write_text("a,b,y\n1,2,0\n3,"), "got none in row 2 of 2"),
     "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label: wanted"),
+    "semicolons.csv": (
+        lambda p: p.write_text("a;b;y\n1;2;0\n3;4;1\n"),
+        "wanted columns split by commas, got lines like 'a;b;y'",
+    ),
+    "decimal_commas.csv": (
+        lambda p: p.write_text("a;b;y\n1,5;2,5;0\n3,5;4,5;1\n"),
+        "wanted columns split by commas",
+    ),
+    "tabs.csv": (
+        lambda p: p.write_text("a\tb\ty\n1\t2\t0\n"),
+        "wanted columns split by commas",
+    ),
+    "longer.csv": (
+        lambda p: p.write_text("a,y\n1,2,0\n3,4,1\n"),
+        "Expected 2 fields in line 2, saw 3",
+    ),
+    "one_word.csv": (
+        lambda p: p.write_text("a,b,y\n1,2,0\n3,4,1\n5,n/a?,0\n"),
+        r"text in 'b' \('n/a\?' among numbers in row 3",
+    ),
+    "twice.parquet": (write_twice, "wanted a readable PARQUET file"),
+    "binary.csv": (lambda p: p.write_bytes(bytes(range(256)) * 9), "wanted a readable"),
+    "folder.npz": (lambda p: p.mkdir(), "wanted a file that exists"),
+    "flipped.npz": (write_flipped_npz, "wanted a readable NPZ file"),
+    "packed.npz": (write_packed_npz, "wanted a readable NPZ file"),
+    "half.parquet": (write_half_parquet, "wanted a readable PARQUET file"),
+    "mixed.parquet": (write_mixed_parquet, "'x' among numbers in row 2"),
+    "no_feature.csv": (lambda p: p.write_text("y\n0\n1\n"), "at least one feature"),
     "ragged.csv": (lambda p: p.write_text("a,y\n1,0\n1,2,3,4\n"), "wanted a readable"),
     "latin.csv": (lambda p: p.write_bytes(b"a,y\n1,\xff\n"), "wanted a readable CSV"),
     "cut.npz": (write_truncated_npz, "wanted a readable NPZ file"),
@@ -198,3 +257,69 @@ def test_openml_columns_become_features_and_classes(monkeypatch):
     data = datasets.load("openml:31")
     assert data.feature_names == ("a", "b")
     assert data.target_names == ("no", "yes")
+
+
+def test_groups_are_a_column_of_their_own(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,item,kind\n1,p,x\n2,p,x\n3,q,y\n")
+    data = datasets.load(path, groups="item", label="kind")
+    assert data.feature_names == ("a",)
+    np.testing.assert_array_equal(data.groups, [0, 0, 1])
+    np.testing.assert_array_equal(data.y, [0, 0, 1])
+    alone = tmp_path / "alone.csv"
+    alone.write_text("a,item,b\n1,p,5\n2,p,6\n3,q,7\n")
+    # Without a label the groups are the classes: no feature is taken for one.
+    data = datasets.load(alone, groups="item")
+    assert data.feature_names == ("a", "b")
+    assert data.target_names == ("p", "q")
+    np.savez(tmp_path / "t.npz", X=np.zeros((3, 1)), y=[0, 0, 1], item=[5, 5, 9])
+    data = datasets.load(tmp_path / "t.npz", groups="item")
+    np.testing.assert_array_equal(data.groups, [0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a,item,kind\n1,p,x\n2,,y\n", "groups: wanted a value in every row"),
+        ("a,kind\n1,x\n2,y\n", "groups: wanted a column of t.csv"),
+    ],
+)
+def test_bad_groups_are_refused(tmp_path, text, message):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        datasets.load(tmp_path / "t.csv", groups="item", label="kind")
+
+
+def test_groups_are_refused_for_a_named_set():
+    with pytest.raises(ValueError, match="groups: wanted a file with such a column"):
+        datasets.load("wine", groups="item")
+
+
+def test_points_need_no_labels_but_may_have_them(tmp_path):
+    bare, labelled = tmp_path / "bare.csv", tmp_path / "labelled.csv"
+    bare.write_text("a,b\n1,2\n3,4\n")
+    labelled.write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    for path in (bare, labelled):
+        found = datasets.load_points(path, 2)
+        np.testing.assert_array_equal(found.X, [[1, 2], [3, 4]])
+        assert found.feature_names == ("a", "b")
+    assert datasets.load_points(bare, 2).labels is None
+    assert list(datasets.load_points(labelled, 2).labels) == ["x", "y"]
+    first = datasets.load_points(labelled, 2, label="kind")
+    assert list(first.labels) == ["x", "y"]
+    np.savez(tmp_path / "t.npz", X=np.zeros((3, 2)))
+    assert datasets.load_points(tmp_path / "t.npz", 2).labels is None
+    assert datasets.load_points("iris", 4).labels[0] == "setosa"
+
+
+def test_points_of_another_width_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    with pytest.raises(ValueError, match=r"wanted rows of 2 features in t.csv"):
+        datasets.load_points(tmp_path / "t.csv", 2)
+
+
+def test_a_csv_without_names_or_labels_is_points(tmp_path):
+    (tmp_path / "t.csv").write_text("1,2\n3,4\n")
+    found = datasets.load_points(tmp_path / "t.csv", 2)
+    assert found.feature_names == ("x0", "x1")
+    assert found.X.shape == (2, 2)

@@ -1,0 +1,220 @@
+"""``fit``: every learner, every kind of file; and nothing lost when it cannot be."""
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import probmetric as pm
+from probmetric import cli_fit, cli_options, datasets
+from probmetric.estimators.named import ESTIMATORS, fit_named, make
+from probmetric.registry import MODELS
+from probmetric.storage import read_metric
+from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+QUICK = {
+    "glml": {"n_draws": 0, "gamma": 1.0},
+    "dca_gm": {"n_gaussians": 1, "n_components": 1},
+}
+
+
+def fit(data, out, *more, model="lda"):
+    return run("fit", model, "--data", data, "--out", out, *more)
+
+
+def test_every_registered_model_can_be_fitted_by_name():
+    assert set(MODELS) <= set(ESTIMATORS)
+    assert cli_options.NAMES == ", ".join(sorted(ESTIMATORS))
+
+
+@pytest.mark.parametrize("model", sorted(ESTIMATORS))
+def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
+    settings = QUICK.get(model, {})
+    words = [w for k, v in settings.items() for w in ("--set", f"{k}={v}")]
+    done = fit(data["csv"], tmp_path / "run", *words, model=model)
+    assert done.exit_code == 0, done.output
+    loaded = datasets.load(data["csv"])
+    direct = fit_named(make(model, settings), loaded).get_metric()
+    stored = read_metric(tmp_path / "run" / "metric.npz")
+    assert type(stored.metric) is type(direct)
+    np.testing.assert_array_equal(
+        stored.metric.pairwise(loaded.X[:5], loaded.X),
+        direct.pairwise(loaded.X[:5], loaded.X),
+    )
+    assert stored.feature_names == tuple(NAMES)
+    assert stored.provenance["model"] == model
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "The learned metric" in page
+    assert "Pictures of the data are left out" not in page
+
+
+def test_csv_parquet_and_npz_give_one_metric(data, tmp_path):
+    factors = []
+    for kind, path in data.items():
+        assert fit(path, tmp_path / kind).exit_code == 0
+        factors.append(pm.load_metric(tmp_path / kind / "metric.npz").factor)
+    np.testing.assert_array_equal(factors[0], factors[1])
+    np.testing.assert_array_equal(factors[0], factors[2])
+
+
+def test_the_summary_says_what_was_learned_from_what(data, tmp_path):
+    assert fit(data["csv"], tmp_path, "--set", "n_components=1").exit_code == 0
+    said = json.loads((tmp_path / "summary.json").read_text())
+    assert said["command"] == "fit"
+    assert said["arguments"]["n_components"] == "1"
+    assert said["data"]["source"] == str(data["csv"])
+    assert said["data"]["classes"] == {"a": 30, "b": 30}
+    assert said["data"]["features"] == NAMES
+    assert len(said["data"]["hash"]) == 64
+    assert said["probmetric_version"] == pm.__version__
+    assert 0.5 < said["training"]["learned"]["pair_roc_auc"] <= 1
+
+
+def test_settings_are_python_literals_or_words(tmp_path, data):
+    words = [
+        *("--set", "n_components=2", "--set", "standardize=false"),
+        *("--set", "regularization=3.5", "--set", "pairs=all"),
+        *("--set", "prior_mean=identity", "--set", "max_impostors=None"),
+    ]
+    assert fit(data["csv"], tmp_path, *words, model="lca").exit_code == 0
+    given = json.loads((tmp_path / "summary.json").read_text())["arguments"]
+    assert given["n_components"] == "2"
+    assert given["standardize"] == "False"
+    assert given["regularization"] == "3.5"
+    assert given["pairs"] == "'all'"
+    assert given["max_impostors"] == "None"
+
+
+def test_groups_are_a_column_and_no_feature(tmp_path):
+    path = tmp_path / "g.csv"
+    table().to_csv(path, index=False)
+    out = tmp_path / "run"
+    more = ("--groups", "item", "--label", "kind")
+    assert fit(path, out, *more, model="two_stage").exit_code == 0
+    stored = read_metric(out / "metric.npz")
+    assert stored.feature_names == tuple(NAMES)
+    direct = pm.TwoStageMixture().fit(table()[NAMES], groups=table()["item"])
+    np.testing.assert_array_equal(stored.metric.between, direct.between_)
+    line = refused("fit", "lda", "--data", path, *more, "--out", tmp_path / "no")
+    assert "groups: wanted none for LDA" in line
+
+
+def test_files_that_exist_are_kept_without_force(data, tmp_path):
+    (tmp_path / "metric.npz").write_text("mine")
+    line = refused("fit", "lda", "--data", data["csv"], "--out", tmp_path)
+    assert "add --force" in line
+    assert (tmp_path / "metric.npz").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["metric.npz"]
+    assert fit(data["csv"], tmp_path, "--force").exit_code == 0
+    pm.load_metric(tmp_path / "metric.npz")
+
+
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        (["fit", "nope"], "model: wanted one of dca_gm.*got 'nope'"),
+        (["fit", "lda", "--set", "n_components"], "--set: wanted name=value"),
+        (["fit", "lda", "--set", "n_components="], "--set: wanted name=value"),
+        (["fit", "lda", "--set", "depth=2"], "wanted arguments of LDA.*got depth"),
+        (["fit", "lda", "--set", "shrinkage=1", "--set", "shrinkage=2"], "each name"),
+        (["fit", "lda", "--set", "n_components=99"], "n_components: wanted"),
+        (["fit", "lca", "--set", "pairs=none_such"], "pairs: wanted one of"),
+        (["fit", "lda", "--label", "species"], "label: wanted a column.*'species'"),
+        (["fit", "lda", "--groups", "item"], "groups: wanted a column of data.csv"),
+    ],
+)
+def test_bad_arguments_say_what_was_wanted(arguments, wanted, data, tmp_path):
+    out = tmp_path / "out"
+    line = refused(*arguments, "--data", data["csv"], "--out", out)
+    assert re.search(wanted, line), line
+    assert not (out / "metric.npz").exists()
+
+
+def test_a_fit_that_did_not_converge_is_kept_and_exits_with_1(data, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        done = fit(data["csv"], tmp_path, "--set", "max_iter=1", model="lca")
+    assert done.exit_code == 1
+    assert "note:" in done.stderr
+    said = json.loads((tmp_path / "summary.json").read_text())
+    assert said["notes"]
+    assert "What the run said" in (tmp_path / "report.html").read_text()
+
+
+def test_trouble_is_what_says_that_a_result_is_not_to_be_trusted():
+    assert cli_fit.troubled([UserWarning("x"), ConvergenceWarning("y")])
+    assert not cli_fit.troubled([UserWarning("x")])
+
+
+@pytest.mark.parametrize("name", ["save_metric", "write_summary", "write_text"])
+def test_a_full_disk_is_one_sentence_and_keeps_what_stood(
+    name, data, tmp_path, monkeypatch
+):
+    out = tmp_path / "run"
+    assert fit(data["csv"], out).exit_code == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "there")
+
+    monkeypatch.setattr(cli_fit, name, full)
+    line = refused("fit", "lda", "--data", data["csv"], "--out", out, "--force")
+    assert "No space left on device (there)" in line
+    after = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert after["metric.npz"] == before["metric.npz"]
+    assert after["report.html"] == before["report.html"]
+    assert after.keys() == before.keys()
+
+
+LIMITED = """
+import resource
+from probmetric.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+main()
+"""
+
+
+def test_a_file_that_grows_too_large_leaves_no_debris(data, tmp_path):
+    """A real refusal by the system: files of this process may have 2 kB."""
+    out = tmp_path / "run"
+    assert fit(data["csv"], out).exit_code == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", LIMITED),
+            *("fit", "lda", "--data", str(data["csv"]), "--out", str(out), "--force"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("probmetric: File too large") == 1
+    assert "Traceback" not in done.stderr
+    assert no_debris(out)
+    after = {path.name: path.read_bytes() for path in out.iterdir()}
+    pm.load_metric(out / "metric.npz")
+    assert after["report.html"] == before["report.html"]
+
+
+def test_an_interrupt_exits_with_130_and_keeps_what_stood(data, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_fit, "fit_named", interrupted)
+    done = fit(data["csv"], tmp_path / "run")
+    assert done.exit_code == 130
+    assert "interrupted" in done.stderr
+    assert not list((tmp_path / "run").iterdir())

@@ -1,0 +1,187 @@
+"""``sample``: draws that survive, and refusals that name what is wrong."""
+
+import errno
+import json
+import os
+import re
+import warnings
+
+import arviz as az
+import numpy as np
+import pytest
+
+from probmetric import LCA, cli_sample, datasets
+from probmetric.storage_draws import load_draws, posterior_of, save_draws
+from tests.cli_runs import NAMES, no_debris, refused, run, write_data
+
+pytestmark = pytest.mark.filterwarnings("always")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))["csv"]
+
+
+def sample(data, out, *more, method="laplace", draws=40):
+    words = ("--method", method, "--draws", draws, "--set", "n_components=2")
+    return run("sample", "lca", "--data", data, "--out", out, *words, *more)
+
+
+@pytest.fixture(scope="module")
+def laplace(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "laplace"
+    done = sample(data, out)
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def test_the_draws_are_those_of_the_estimator_and_arviz_reads_them(data, laplace):
+    loaded = datasets.load(data)
+    fitted = LCA(2, random_state=0).fit(loaded.frame, loaded.y)
+    direct = fitted.sample("laplace", n_draws=40, n_chains=1, seed=0)
+    tree = az.from_netcdf(laplace / "draws.nc")
+    np.testing.assert_array_equal(tree["posterior"]["M"], direct["posterior"]["M"])
+    assert list(tree["posterior"]["feature"].to_numpy()) == NAMES
+    tree.close()
+
+
+def test_the_report_shows_the_metric_and_a_neighbourhood(laplace):
+    page = (laplace / "report.html").read_text()
+    for text in ("The metric, with its uncertainty", "Neighbours, with their"):
+        assert text in page
+    said = json.loads((laplace / "summary.json").read_text())
+    assert (said["method"], said["chains"], said["draws"]) == ("laplace", 1, 40)
+
+
+def test_draws_stand_for_the_metrics_of_the_estimator(data, laplace):
+    loaded = datasets.load(data)
+    posterior = posterior_of(load_draws(laplace / "draws.nc"))
+    assert posterior.n_draws == 40
+    assert posterior.source == "laplace"
+    tree = load_draws(laplace / "draws.nc")
+    M = tree["posterior"]["M"].to_numpy()[0]
+    delta = loaded.X[:3] - loaded.X[3:6]
+    wanted = np.einsum("ni,sij,nj->sn", delta, M, delta)
+    found = posterior.pair_draws(loaded.X[:3], loaded.X[3:6]) ** 2
+    np.testing.assert_allclose(found, wanted, rtol=1e-8)
+    assert posterior_of(tree, max_draws=7).n_draws == 7
+
+
+def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
+    words = ("--chains", 2, "--checkpoint", tmp_path / "blocks")
+    first = sample(data, tmp_path / "a", *words, method="nuts", draws=25)
+    assert first.exit_code in (0, 1), first.output
+    blocks = sorted((tmp_path / "blocks").glob("block_*.npz"))
+    blocks[-1].unlink()
+    line = refused(
+        *("sample", "lca", "--data", data, "--out", tmp_path / "b"),
+        *("--draws", 25, "--set", "n_components=2", *words),
+    )
+    assert f"{len(blocks) - 1} blocks of a former run; add --resume" in line
+    again = sample(data, tmp_path / "b", *words, "--resume", method="nuts", draws=25)
+    assert again.exit_code == first.exit_code, again.output
+    a, b = (load_draws(tmp_path / name / "draws.nc") for name in "ab")
+    np.testing.assert_array_equal(a["posterior"]["M"], b["posterior"]["M"])
+    # Short chains are told as such, and the exit code says it to scripts.
+    assert first.exit_code == int(bool(json.loads(
+        (tmp_path / "a" / "summary.json").read_text())["notes"]))  # fmt: skip
+
+    # Blocks of another seed, model or data go with another run.
+    for more in (["--seed", 1], ["--set", "regularization=3"]):
+        other = ("sample", "lca", "--data", data, "--out", tmp_path / "c", "--resume")
+        line = refused(*other, "--draws", 25, "--set", "n_components=2", *words, *more)
+        assert "checkpoint: wanted blocks of this run" in line
+    # A block cut short is refused by name.
+    block = sorted((tmp_path / "blocks").glob("block_*.npz"))[0]
+    block.write_bytes(block.read_bytes()[:100])
+    done = sample(data, tmp_path / "d", *words, "--resume", method="nuts", draws=25)
+    assert done.exit_code == 2
+    assert block.name in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        (["lda"], "wanted a learner with draws, dca_gm, lca.*got LDA"),
+        (["lca", "--method", "gibbs"], "--method: wanted one of nuts"),
+        (["lca", "--resume"], "--resume: wanted --checkpoint DIR"),
+        (["lca", "--method", "svi", "--checkpoint", "x"], "--checkpoint: wanted"),
+        (["lca", "--checkpoint", __file__], "--checkpoint: wanted a folder"),
+        (["lca", "--set", "per_anchor=True"], "per_anchor: wanted"),
+    ],
+)
+def test_bad_arguments_say_what_was_wanted(arguments, wanted, data, tmp_path):
+    line = refused("sample", *arguments, "--data", data, "--out", tmp_path / "out")
+    assert re.search(wanted, line), line
+    assert not (tmp_path / "out" / "draws.nc").exists()
+
+
+def test_a_full_disk_keeps_the_blocks_and_says_how_to_go_on(
+    data, tmp_path, monkeypatch
+):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cli_sample, "save_draws", full)
+    words = ("--checkpoint", tmp_path / "blocks", "--chains", 1)
+    done = sample(data, tmp_path / "run", *words, method="nuts", draws=5)
+    assert done.exit_code == 2
+    assert "No space left on device" in done.stderr
+    assert "--resume goes on from them" in done.stderr
+    assert list((tmp_path / "blocks").glob("block_*.npz"))
+    assert not list((tmp_path / "run").iterdir())
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_draws(
+    laplace, tmp_path, monkeypatch
+):
+    path = tmp_path / "draws.nc"
+    tree = load_draws(laplace / "draws.nc")
+    save_draws(tree, path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_draws(tree, path)
+    assert path.read_bytes() == before
+    assert no_debris(tmp_path)
+
+
+def test_draws_cut_anywhere_are_refused(laplace, tmp_path):
+    whole = (laplace / "draws.nc").read_bytes()
+    path = tmp_path / "draws.nc"
+    for share in (0.0, 0.01, 0.3, 0.9, 0.999):
+        path.write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(ValueError, match="wanted a readable NetCDF file"):
+            load_draws(path)
+    with pytest.raises(ValueError, match="wanted a file that exists"):
+        load_draws(tmp_path / "none.nc")
+
+
+def test_draws_of_no_metric_are_refused(tmp_path):
+    tree = az.from_dict({"posterior": {"theta": np.zeros((1, 5))}})
+    save_draws(tree, tmp_path / "draws.nc")
+    with pytest.raises(ValueError, match=r"wanted a posterior of a metric.*theta"):
+        posterior_of(load_draws(tmp_path / "draws.nc"))
+    save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
+    with pytest.raises(ValueError, match="wanted a posterior of chains and draws"):
+        load_draws(tmp_path / "draws.nc")
+
+
+def test_warnings_of_the_sampler_are_notes_and_exit_code_1(data, tmp_path, monkeypatch):
+    from probmetric.inference.sampling import SamplingWarning
+
+    real = LCA.sample
+
+    def warned(*arguments, **options):
+        warnings.warn("3 of 40 draws diverged", SamplingWarning, stacklevel=2)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(LCA, "sample", warned)
+    done = sample(data, tmp_path)
+    assert done.exit_code == 1
+    assert "note: 3 of 40 draws diverged" in done.stderr
+    assert "3 of 40 draws diverged" in (tmp_path / "report.html").read_text()

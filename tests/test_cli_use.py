@@ -1,0 +1,299 @@
+"""``neighbors``, ``evaluate`` and ``report``: what is stored is put to use."""
+
+import errno
+import io
+import json
+import os
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probmetric as pm
+from probmetric import LCA, datasets
+from probmetric.evaluation import evaluate
+from probmetric.neighbors_table import neighbor_table
+from probmetric.posterior import PosteriorMetric
+from probmetric.storage_draws import load_draws, posterior_of, save_draws
+from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A folder with data, a fitted metric, and draws of one."""
+    folder = tmp_path_factory.mktemp("work")
+    write_data(folder)
+    done = run("fit", "lda", "--data", folder / "data.csv", "--out", folder / "fit")
+    assert done.exit_code == 0, done.output
+    loaded = datasets.load(folder / "data.csv")
+    fitted = LCA(2).fit(loaded.frame, loaded.y)
+    draws = fitted.sample("laplace", n_draws=20, n_chains=1, seed=0)
+    save_draws(draws, folder / "draws.nc")
+    return folder
+
+
+def metric_of(work):
+    return work / "fit" / "metric.npz"
+
+
+def test_the_table_is_that_of_nearest(work):
+    done = run("neighbors", "--metric", metric_of(work), "--data", work / "data.csv")
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(io.StringIO(done.stdout))
+    data = datasets.load(work / "data.csv")
+    metric = pm.load_metric(metric_of(work))
+    D, index = pm.nearest(metric, data.X, data.X, 5, exclude_self=True)
+    np.testing.assert_array_equal(found["neighbor"].to_numpy().reshape(60, 5), index)
+    np.testing.assert_allclose(found["dissimilarity"], D.ravel(), rtol=1e-12)
+    np.testing.assert_allclose(found["distance"] ** 2, D.ravel(), rtol=1e-9)
+    assert (found["label"] == data.labels[found["neighbor"]]).all()
+    assert found["rank"].tolist() == [1, 2, 3, 4, 5] * 60
+
+
+def test_queries_of_their_own_need_no_labels(work, tmp_path):
+    queries = table(7, seed=5)[NAMES]
+    queries.to_csv(tmp_path / "q.csv", index=False)
+    out = tmp_path / "near.csv"
+    done = run(
+        *("neighbors", "--metric", metric_of(work), "--data", work / "data.csv"),
+        *("--queries", tmp_path / "q.csv", "-k", 3, "--out", out),
+    )
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(out)
+    assert found["query"].max() == 6
+    data = datasets.load(work / "data.csv")
+    metric = pm.load_metric(metric_of(work))
+    index = pm.nearest(metric, queries.to_numpy(), data.X, 3)[1]
+    np.testing.assert_array_equal(found["neighbor"], index.ravel())
+
+
+def test_draws_give_each_neighbour_its_probability(work):
+    words = ("--draws", work / "draws.nc", "--data", work / "data.csv", "-k", 4)
+    done = run("neighbors", *words)
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(io.StringIO(done.stdout))
+    data = datasets.load(work / "data.csv")
+    tree = load_draws(work / "draws.nc")
+    posterior = posterior_of(tree)
+    shares = posterior.neighbor_probability(data.X, data.X, 4, exclude_self=True)
+    wanted = shares[found["query"], found["neighbor"]]
+    np.testing.assert_allclose(found["probability"], wanted)
+    assert 0 < found["probability"].min() <= found["probability"].max() <= 1
+
+
+def test_a_stored_posterior_is_taken_as_a_metric_file(work, tmp_path):
+    metric = pm.load_metric(metric_of(work))
+    posterior = PosteriorMetric([metric, metric], "prediction")
+    pm.save_metric(posterior, tmp_path / "m.npz")
+    done = run("neighbors", "--metric", tmp_path / "m.npz", "--data", work / "data.csv")
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(io.StringIO(done.stdout))
+    assert (found["probability"] == 1).all()
+
+
+def test_a_metric_that_is_no_distance_has_no_distance_column():
+    from tests.metric_kinds import build
+
+    X = np.random.default_rng(0).normal(size=(9, 3))
+    assert "distance" not in neighbor_table(build("PairSimilarity"), X, 2)
+    assert "distance" in neighbor_table(build("ClassDistribution"), X, 2)
+
+
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        (["--metric", "M", "--draws", "D"], "wanted one of the two, got both"),
+        ([], "wanted one of the two, got neither"),
+        (["--metric", "none.npz"], "wanted a file that exists"),
+        (["--metric", "data.npz"], "which has no such header"),
+        (["--metric", "data.csv"], "wanted a readable metric file"),
+        (["--draws", "data.npz"], "wanted a readable NetCDF file"),
+        (["--metric", "M", "-k", "60"], "k: wanted 1 to 59 for 60 points, got 60"),
+        (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
+        (["--metric", "M", "--queries", "turned.csv"], "in another order"),
+        (["--metric", "M", "--queries", "wide.csv"], "wanted rows of 3 features"),
+        (["--draws", "D", "--queries", "other.csv"], "without 'width'"),
+        (["--metric", "M", "--out", "near.txt"], "wanted a file ending in .csv"),
+        (["--metric", "M", "--label", "nope"], "label: wanted a column"),
+    ],
+)
+def test_neighbors_says_what_was_wanted(arguments, wanted, work):
+    points = table(4)[NAMES]
+    points.rename(columns={"width": "depth"}).to_csv(work / "other.csv", index=False)
+    points[NAMES[::-1]].to_csv(work / "turned.csv", index=False)
+    points.assign(u=1.0, v=2.0).to_csv(work / "wide.csv", index=False)
+    known = {"M": metric_of(work), "D": work / "draws.nc"}
+    words = [
+        known.get(word, work / word if "." in word else word) for word in arguments
+    ]
+    line = refused("neighbors", *words, "--data", work / "data.csv")
+    assert wanted in line
+
+
+def test_a_table_that_exists_is_kept_also_when_the_disk_is_full(
+    work, tmp_path, monkeypatch
+):
+    out = tmp_path / "near.csv"
+    out.write_text("mine")
+    words = ("--metric", metric_of(work), "--data", work / "data.csv", "--out", out)
+    assert "add --force" in refused("neighbors", *words)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pd.DataFrame, "to_csv", full)
+        line = refused("neighbors", *words, "--force")
+    assert "No space left on device" in line
+    assert out.read_text() == "mine"
+    assert no_debris(tmp_path)
+    assert run("neighbors", *words, "--force").exit_code == 0
+    assert out.read_text().startswith("query,rank")
+
+
+def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
+    held = tmp_path / "held.csv"
+    table(40, seed=3).drop(columns="item").to_csv(held, index=False)
+    done = run(
+        *("evaluate", "--metric", metric_of(work), "--data", work / "data.csv"),
+        *("--test", held, "--out", tmp_path / "run"),
+    )
+    assert done.exit_code == 0, done.output
+    assert "log_loss" in done.stdout
+    data, test = datasets.load(work / "data.csv"), datasets.load(held)
+    metric = pm.load_metric(metric_of(work))
+    classifier = pm.KNeighborsClassifier(metric).fit(data.X, data.labels)
+    wanted = evaluate(test.X, test.labels, classifier=classifier)
+    said = json.loads((tmp_path / "run" / "summary.json").read_text())
+    found = said["figures"]["metric.npz"]
+    assert found.keys() == wanted.keys()
+    np.testing.assert_allclose(list(found.values()), list(wanted.values()), rtol=1e-9)
+    frame = pd.read_csv(tmp_path / "run" / "evaluation.csv")
+    assert frame["method"].tolist() == ["Euclid, standardised", "metric.npz"]
+    stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    own = stated[stated["method"] == "metric.npz"]
+    assert (own["truth"] == own["predicted"]).mean() == pytest.approx(
+        wanted["accuracy"]
+    )
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Can its probabilities be believed?" in page
+
+
+def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path):
+    words = ("--data", work / "data.csv", "--folds", 2)
+    done = run(
+        *("evaluate", "--metric", metric_of(work), *words, "--out", tmp_path / "run")
+    )
+    assert done.exit_code == 0, done.output
+    assert "was learned from these very points" in done.stderr
+    assert "was learned from these" in (tmp_path / "run" / "report.html").read_text()
+    refit = run("evaluate", "--model", "lda", *words)
+    assert refit.exit_code == 0, refit.output
+    assert "note" not in refit.stderr
+
+
+def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
+    from probmetric import cli_evaluate
+
+    seen = []
+    real = cli_evaluate.fit_named
+
+    def watched(estimator, data):
+        seen.append({tuple(row) for row in data.X})
+        return real(estimator, data)
+
+    monkeypatch.setattr(cli_evaluate, "fit_named", watched)
+    words = ("--data", work / "data.csv", "--folds", 3, "--set", "n_components=1")
+    assert run("evaluate", "--model", "lda", *words).exit_code == 0
+    data = datasets.load(work / "data.csv")
+    assert [len(rows) for rows in seen] == [40, 40, 40]
+    everyone = {tuple(row) for row in data.X}
+    assert set.union(*(everyone - rows for rows in seen)) == everyone
+
+
+def test_draws_are_evaluated_by_averaged_votes(work):
+    done = run(
+        *("evaluate", "--draws", work / "draws.nc", "--data", work / "data.csv"),
+        *("--folds", 2, "--max-draws", 4),
+    )
+    assert done.exit_code == 0, done.output
+    assert "4 draws of draws.nc" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        (["--metric", "M"], "--test, --folds: wanted one of the two, got neither"),
+        (["--metric", "M", "--folds", "2", "--test", "data.csv"], "got both"),
+        (["--metric", "M", "--folds", "31"], "--folds: wanted 2 to 30"),
+        (["--metric", "M", "--folds", "2", "--model", "lda"], "neither --metric nor"),
+        (["--model", "nope", "--folds", "2"], "model: wanted one of"),
+        (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set: wanted --model"),
+        (["--metric", "M", "--test", "third.csv"], "classes the classifier knows"),
+        (["--metric", "M", "--test", "swapped.csv"], "without 'width'"),
+        (["--metric", "M", "--folds", "2", "--label", "x"], "label: wanted a column"),
+    ],
+)
+def test_evaluate_says_what_was_wanted(arguments, wanted, work):
+    third = table(6).drop(columns="item").assign(kind=list("abcabc"))
+    third.to_csv(work / "third.csv", index=False)
+    swapped = table(6).drop(columns="item").rename(columns={"width": "depth"})
+    swapped.to_csv(work / "swapped.csv", index=False)
+    words = [
+        metric_of(work) if word == "M" else work / word if ".csv" in word else word
+        for word in arguments
+    ]
+    line = refused("evaluate", *words, "--data", work / "data.csv")
+    assert wanted in line, line
+
+
+def test_report_writes_the_page_anew_and_asks_before_it_does(work, tmp_path):
+    out = tmp_path / "run"
+    done = run("fit", "lda", "--data", work / "data.csv", "--out", out)
+    assert done.exit_code == 0
+    page = (out / "report.html").read_text()
+    (out / "report.html").write_text("old")
+    assert "add --force" in refused("report", out)
+    assert run("report", out, "--force").exit_code == 0
+    assert (out / "report.html").read_text() == page
+    (out / "report.html").unlink()
+    assert run("report", out).exit_code == 0
+    assert (out / "report.html").read_text() == page
+
+
+def test_report_without_the_data_says_so(tmp_path):
+    paths = write_data(tmp_path)
+    out = tmp_path / "run"
+    run("fit", "lda", "--data", paths["csv"], "--out", out)
+    frame = pd.read_csv(paths["csv"])
+    frame.loc[0, "mass"] += 1
+    frame.to_csv(paths["csv"], index=False)
+    assert run("report", out, "--force").exit_code == 0
+    assert "holds other data than the run had" in (out / "report.html").read_text()
+    paths["csv"].unlink()
+    assert run("report", out, "--force").exit_code == 0
+    assert "wanted a file that exists" in (out / "report.html").read_text()
+
+
+def test_report_refuses_what_is_no_run(work, tmp_path):
+    assert "wanted a run's folder" in refused("report", tmp_path / "none")
+    assert "without summary.json" in refused("report", tmp_path)
+    out = tmp_path / "run"
+    run("fit", "lda", "--data", work / "data.csv", "--out", out)
+    (out / "report.html").unlink()
+    whole = (out / "summary.json").read_text()
+    for text, wanted in {
+        whole[:200]: "got one damaged",
+        "[]": "which is none",
+        whole.replace('"format_version": 1', '"format_version": 9'): "written by",
+        whole.replace('"command": "fit"', '"command": "dance"'): "one of 'dance'",
+        re.sub(r'"training"', '"lost"', whole): "without 'training'",
+    }.items():
+        (out / "summary.json").write_text(text)
+        assert wanted in refused("report", out)
+    (out / "summary.json").write_text(whole)
+    stored = (out / "metric.npz").read_bytes()
+    (out / "metric.npz").write_bytes(stored[:-50])
+    assert "wanted a readable metric file" in refused("report", out)
+    assert not (out / "report.html").exists()
