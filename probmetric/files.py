@@ -29,7 +29,8 @@ UNREADABLE = (
 def replacing(path: Path) -> Generator[Path]:
     """Write to a temporary name; the file appears, whole, when the block ends well.
 
-    An interrupted or failed block leaves what was there before, and no debris.
+    An interrupted or failed block leaves what was there before, and no debris. An
+    OSError of the block carries the path that was to be written.
     """
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
@@ -37,6 +38,9 @@ def replacing(path: Path) -> Generator[Path]:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
     finally:
         part.unlink(missing_ok=True)
 
