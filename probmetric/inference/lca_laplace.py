@@ -5,10 +5,21 @@ along the tangents vec(ΩW), Ω skew, of the rotation orbit: to first order they
 nothing, to second order a Gaussian that spreads along them drifts off the orbit and
 inflates M. So draws are restricted to their orthogonal complement: with Q its basis,
 
-    θ = θ̂ + Q (QᵀHQ)^{-1/2} ε,    ε ~ N(0, I).                                     (1)
+    θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
+
+V is orthogonal to every ΩW if and only if VWᵀ is symmetric. With W = U S Aᵀ, A (d, d),
+and V = U Y Aᵀ that says Y_ab S_b = Y_ba S_a for a, b ≤ p. So Q is, in the entries of Y,
+
+    E_aa;   (S_a E_ab + S_b E_ba) / √(S_a² + S_b²),  a < b ≤ p;   E_ab,  b > p,      (2)
+
+and no orthogonal factor of the q × p(p-1)/2 tangents is needed: QᵀHQ costs 4 products
+of H with U or A, 4 q² (p + d) flops.
 
 Report M and b of such draws, never W. The full covariance H⁻¹ serves as the inverse
 mass matrix of NUTS, where the prior makes H positive definite.
+
+Cost, with q = pd + 1: the Hessian of N rows 2 N q² flops, its factor and inverse q³;
+memory five matrices of q² numbers, which is refused beyond ``MAX_PARAMETERS``.
 """
 
 from typing import Any, NamedTuple
@@ -16,6 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
 
 from probmetric.inference.lca_curvature import precision
@@ -24,7 +36,10 @@ from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["Laplace", "laplace", "laplace_draws"]
+__all__ = ["MAX_PARAMETERS", "Laplace", "laplace", "laplace_draws"]
+
+MAX_PARAMETERS = 10_001
+"""Parameters p·d + 1 beyond which second derivatives are refused: 4 GB of matrices."""
 
 
 class Laplace(NamedTuple):
@@ -39,14 +54,57 @@ class Laplace(NamedTuple):
     shape: tuple[int, ...]
 
 
-def rotation_tangents(W: Float[Array, "p d"]) -> Float[Array, "q r"]:
-    """Return vec(ΩW) for the p(p-1)/2 elementary skew Ω, with a zero for log σ²."""
+class _Complement(NamedTuple):
+    """Q of Eq. (2): W's singular vectors, and where its columns have entries of Y.
+
+    ``alone`` are the places of single entries in vec Y; ``upper``, ``lower`` those of
+    the pairs ab, ba, with coefficients ``s_upper``, ``s_lower``.
+    """
+
+    U: Any
+    At: Any
+    alone: Any
+    upper: Any
+    lower: Any
+    s_upper: Any
+    s_lower: Any
+
+
+def _complement(W: Float[Array, "p d"]) -> _Complement:
     p, d = W.shape
+    U, S, At = jnp.linalg.svd(W, full_matrices=True)
     a, b = np.triu_indices(p, 1)
-    k = np.arange(len(a))
-    tangents = jnp.zeros((len(a), p, d), W.dtype)
-    tangents = tangents.at[k, a].set(W[b]).at[k, b].set(-W[a])
-    return jnp.pad(tangents.reshape(len(a), p * d), ((0, 0), (0, 1))).T
+    place = np.arange(p * d).reshape(p, d)
+    alone = np.concatenate([np.diagonal(place), place[:, p:].ravel()])
+    norm = jnp.sqrt(S[a] ** 2 + S[b] ** 2)[:, None]
+    return _Complement(
+        U,
+        At,
+        alone,
+        place[a, b],
+        place[b, a],
+        S[a][:, None] / norm,
+        S[b][:, None] / norm,
+    )
+
+
+def _into(Q: _Complement, V: Any) -> Any:
+    """Return Qᵀ V of columns V (q, k)."""
+    p, d = len(Q.U), len(Q.At)
+    Y = Q.U.T @ V[:-1].reshape(p, -1)
+    Y = jnp.einsum("bj,ajk->abk", Q.At, Y.reshape(p, d, -1)).reshape(p * d, -1)
+    pairs = Q.s_upper * Y[Q.upper] + Q.s_lower * Y[Q.lower]
+    return jnp.concatenate([Y[Q.alone], pairs, V[-1:]])
+
+
+def _out(Q: _Complement, X: Any) -> Any:
+    """Return Q X of columns X (m, k)."""
+    p, d, n = len(Q.U), len(Q.At), len(Q.alone)
+    Y = jnp.zeros((p * d, X.shape[1]), X.dtype).at[Q.alone].set(X[:n])
+    Y = Y.at[Q.upper].set(Q.s_upper * X[n:-1]).at[Q.lower].set(Q.s_lower * X[n:-1])
+    Y = Q.U @ Y.reshape(p, -1)
+    V = jnp.einsum("bj,abk->ajk", Q.At, Y.reshape(p, d, -1))
+    return jnp.concatenate([V.reshape(p * d, -1), X[-1:]])
 
 
 @numpy_in_numpy_out
@@ -73,26 +131,41 @@ def laplace(
     ------
     ValueError
         When the precision is not positive definite on the space kept: the point is
-        no mode, or a direction has neither data nor prior.
+        no mode, or a direction has neither data nor prior. More than
+        ``MAX_PARAMETERS`` parameters.
     """
     W = jnp.asarray(params.W)
+    if W.size + 1 > MAX_PARAMETERS:
+        raise ValueError(
+            f"params: wanted at most {MAX_PARAMETERS} parameters (p·d + 1) for second "
+            f"derivatives, got {W.size + 1}: fit fewer components, or use the bootstrap"
+        )
     H = precision(params, stats, prior, learning_rate)
     H = (H + H.T) / 2
-    basis = jnp.eye(len(H), dtype=H.dtype)
-    if quotient and W.shape[0] > 1:
-        tangents = rotation_tangents(W)
-        full, _ = jnp.linalg.qr(tangents, mode="complete")
-        basis = full[:, tangents.shape[1] :]
-    eigenvalues, vectors = jnp.linalg.eigh(basis.T @ H @ basis)
-    smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
-    if not smallest > len(H) * float(jnp.finfo(H.dtype).eps) * largest:
-        raise ValueError(
-            "params: wanted a posterior mode with positive definite precision, got "
-            f"eigenvalues from {smallest:.3g} to {largest:.3g}: fit to convergence "
-            "(tol), or set a proper prior (lam > 0)"
-        )
     mode = jnp.append(jnp.ravel(W), params.log_sigma2)
-    return Laplace(mode, basis @ (vectors / jnp.sqrt(eigenvalues)), W.shape)
+    if not quotient:
+        return Laplace(mode, _root(H), W.shape)
+    Q = _complement(W)
+    return Laplace(mode, _out(Q, _root(_into(Q, _into(Q, H).T))), W.shape)
+
+
+def _root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    """Return L⁻ᵀ of H = LLᵀ; refuse an H that is not positive definite."""
+    eps = float(jnp.finfo(H.dtype).eps)
+    L = jnp.linalg.cholesky(H)
+    inverse = solve_triangular(L, jnp.eye(len(H), dtype=H.dtype), lower=True)
+    # 1/‖L⁻¹‖² (Frobenius) is a lower bound of the smallest eigenvalue; only where it
+    # does not settle the matter are eigenvalues computed.
+    if not float(jnp.sum(inverse**2) * jnp.linalg.norm(H)) < 1 / (len(H) * eps):
+        eigenvalues = jnp.linalg.eigvalsh(H)
+        smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
+        if not smallest > len(H) * eps * largest:
+            raise ValueError(
+                "params: wanted a posterior mode with positive definite precision, got "
+                f"eigenvalues from {smallest:.3g} to {largest:.3g}: fit to convergence "
+                "(tol), or set a proper prior (lam > 0)"
+            )
+    return inverse.T
 
 
 def laplace_draws(approximation: Laplace, key: Any, n_draws: int) -> LCAParams:

@@ -7,6 +7,7 @@ import pytest
 
 from probmetric.data import Pairs
 from probmetric.inference import lca as inference
+from probmetric.inference import lca_laplace
 from probmetric.inference.lca_bootstrap import bootstrap, dirichlet_weights
 from probmetric.inference.lca_curvature import (
     certificate,
@@ -17,16 +18,22 @@ from probmetric.inference.lca_curvature import (
     log_evidence,
     precision,
 )
-from probmetric.inference.lca_laplace import (
-    laplace,
-    laplace_draws,
-    rotation_tangents,
-)
+from probmetric.inference.lca_laplace import laplace, laplace_draws
 from probmetric.inference.lca_likelihood import log_joint, log_likelihood
 from probmetric.inference.lca_statistics import prepare
 from probmetric.models.lca import LCAParams, LCAPrior, identified, simulate
 
 pytestmark = pytest.mark.usefixtures("x64")
+
+
+def rotation_tangents(W):
+    """vec(ΩW) for the p(p-1)/2 elementary skew Ω, with a zero for log σ²."""
+    columns = []
+    for a, b in np.argwhere(np.triu(np.ones((len(W), len(W))), 1)):
+        skew = np.zeros((len(W), len(W)))
+        skew[a, b], skew[b, a] = 1, -1
+        columns.append(np.append(skew @ W, 0.0))
+    return np.array(columns).T
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +79,7 @@ def test_hessian_has_exactly_the_rotations_in_its_null_space_at_the_mle(problem)
     found = inference.fit(pairs, flat, tol=1e-12)
     H = hessian(found.params, prepare(pairs))
     assert int(np.sum(np.abs(np.linalg.eigvalsh(H)) < 1e-4)) == 3
-    tangents = rotation_tangents(jnp.asarray(found.params.W))
+    tangents = rotation_tangents(np.asarray(found.params.W))
     assert float(jnp.max(jnp.abs(H @ tangents))) < 1e-3
 
 
@@ -127,7 +134,7 @@ def test_laplace_root_inverts_the_precision_where_nothing_is_removed(problem):
 def test_laplace_draws_leave_out_the_rotation_and_have_the_stated_covariance(problem):
     pairs, prior, _, found = problem
     approximation = laplace(found.params, prepare(pairs), prior, 0.5)
-    tangents = rotation_tangents(jnp.asarray(found.params.W))
+    tangents = rotation_tangents(np.asarray(found.params.W))
     leak = jnp.max(jnp.abs(tangents.T @ approximation.root))
     assert leak < 1e-10 * jnp.max(jnp.abs(tangents))
     draws = laplace_draws(approximation, jax.random.key(0), 20000)
@@ -140,6 +147,30 @@ def test_laplace_draws_leave_out_the_rotation_and_have_the_stated_covariance(pro
     # se of a correlation-scaled covariance is at most sqrt(2/S); 100 entries, 5 se:
     # false alarm below 1e-4.
     assert np.abs(error).max() < 5 * np.sqrt(2 / 20000)
+
+
+@pytest.mark.parametrize(("p", "d"), [(1, 3), (3, 3), (2, 5), (4, 4)])
+def test_laplace_is_that_of_the_orthogonal_complement_of_the_tangents(p, d):
+    rng = np.random.default_rng(p + d)
+    X = rng.normal(size=(40, d))
+    pairs = Pairs(X, np.arange(39), np.arange(1, 40), np.arange(39) % 2)
+    W = rng.normal(size=(p, d))
+    # So strong a prior makes the precision positive definite wherever W is.
+    params, prior = LCAParams(W, np.array(-0.5)), LCAPrior(W, lam=1e4)
+    root = laplace(params, prepare(pairs), prior).root
+    H = precision(params, prepare(pairs), prior)
+    tangents = rotation_tangents(W) if p > 1 else np.zeros((d + 1, 0))
+    Q = np.linalg.qr(tangents, mode="complete")[0][:, tangents.shape[1] :]
+    want = Q @ np.linalg.solve(Q.T @ H @ Q, Q.T)
+    assert root.shape == Q.shape
+    np.testing.assert_allclose(root @ root.T, want, atol=1e-12)
+
+
+def test_laplace_refuses_more_parameters_than_stated(problem, monkeypatch):
+    pairs, prior, _, found = problem
+    monkeypatch.setattr(lca_laplace, "MAX_PARAMETERS", found.params.W.size)
+    with pytest.raises(ValueError, match=r"wanted at most 9 parameters .* got 10"):
+        laplace(found.params, prepare(pairs), prior, 0.5)
 
 
 def test_laplace_refuses_a_point_that_is_no_mode(problem):
