@@ -1,10 +1,12 @@
 """All pairs of the two-stage similarity: GEMMs, streamed, in tiles of bounded memory.
 
-Within a tile the components are streamed with a running log-sum-exp, so that nothing
-of size k × m × n exists; see ``_pair_density`` Eq. (3) for the algebra.
+Within a tile the components are taken ``GROUP`` at a time: their products are held
+side by side, so that the maximum, the exponentials and their sum are one pass. Between
+such groups a running maximum and sum are carried. Work memory is GROUP tiles, whatever
+k, m and n, beside k · d numbers a row. ``_pair_density`` Eq. (3) has the algebra.
 """
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -31,59 +33,54 @@ __all__ = [
     "pairwise",
     "pairwise_missing",
     "responsibilities",
-    "stream_log_joint",
 ]
 
 TILE = 512
-"""Rows and columns of a tile: work memory is a few tiles."""
+"""Rows and columns of a tile."""
+GROUP = 8
+"""Components whose products are held at a time."""
 
 
-def _log_joint_k(reg: Regression, Q: Any, P: Any) -> Any:
-    """Return log Pr(Q_i, Y_j, k) for one component: one GEMM, shape (m, n)."""
-    F, V = (Q - reg.means) @ reg.T.T, P - reg.means
-    G = V @ reg.TH.T
-    of_q = -0.5 * jnp.sum(F**2, -1) + reg.constant
-    of_y = -0.5 * (jnp.sum(G**2, -1) + jnp.sum((V @ reg.U.T) ** 2, -1))
-    return F @ G.T + of_q[:, None] + of_y
+def _prepared(reg: Regression, Q: Any, P: Any) -> tuple[Any, Any]:
+    """Return what Eq. (3) needs of rows and of columns: (·, k, d) and (·, k)."""
+    F, V = (X[:, None] - reg.means for X in (Q, P))
+    F, G, own = (
+        jnp.einsum("nkd,ked->nke", X, A)
+        for X, A in ((F, reg.T), (V, reg.TH), (V, reg.U))
+    )
+    of_q = reg.constant - 0.5 * jnp.sum(F**2, -1)
+    of_y = -0.5 * (jnp.sum(G**2, -1) + jnp.sum(own**2, -1))
+    return (F, of_q), (G, of_y)
 
 
-def stream_log_joint(
-    reg: Regression,
-    Q: Float[Array, "m d"],
-    P: Float[Array, "n d"],
-    best: Any = None,
-) -> Float[Array, "m n"]:
-    """Return log Pr(Q_i, Y_j), streaming over components; memory a few m · n.
+def _log_joint(rows: Any, columns: Any, best: Any = None) -> Any:
+    """Return log Pr(Q_i, Y_j) (m, n) of a tile, at one exponential a component.
 
-    Carries the running maximum and the sum of exponentials relative to it, at one
-    exponential a component. With ``best`` (n,), only component best[j] counts for
-    element j (hard assignment).
+    With ``best`` (n,), only component best[j] counts for element j (hard assignment).
     """
-    shape = len(Q), len(P)
+    (F, of_q), (G, of_y) = rows, columns
+    k = of_q.shape[1]
+
+    def terms(first: int, n: int) -> list[Any]:
+        """Return log Pr(Q_i, Y_j, k), one GEMM each."""
+        return [
+            F[:, c] @ G[:, c].T + of_q[:, c, None] + of_y[:, c]
+            for c in range(first, min(first + n, k))
+        ]
+
     if best is not None:
-        k = jnp.arange(len(reg.constant))
-        out = jnp.zeros(shape, reg.means.dtype)
-        return jax.lax.scan(
-            lambda c, s: (jnp.where(best == s[1], _log_joint_k(s[0], Q, P), c), None),
-            out,
-            (reg, k),
-        )[0]
-
-    def add(carry: Any, component: Regression) -> tuple[Any, None]:
-        top, total = carry
-        new = _log_joint_k(component, Q, P)
-        small = jnp.exp(-jnp.abs(top - new))
-        total = jnp.where(new > top, total * small + 1, total + small)
-        return (jnp.maximum(top, new), total), None
-
-    first, rest = (jax.tree.map(lambda a, s=s: a[s], reg) for s in (0, slice(1, None)))
-    start = _log_joint_k(first, Q, P)
-    if len(reg.constant) == 1:
-        return start
-    # A component of weight zero is -inf everywhere: keep -inf - (-inf) out.
-    floor = jnp.maximum(start, jnp.finfo(start.dtype).min)
-    total = (start > -jnp.inf).astype(start.dtype)
-    (top, total), _ = jax.lax.scan(add, (floor, total), rest)
+        hard = enumerate(terms(0, k))
+        return reduce(lambda out, t: jnp.where(best == t[0], t[1], out), hard, 0.0)
+    if k == 1:
+        return terms(0, 1)[0]
+    # Not -inf, so that a component of weight zero is not -inf - (-inf).
+    top: Any = jnp.finfo(of_q.dtype).min
+    total: Any = None
+    for first in range(0, k, GROUP):
+        new = terms(first, GROUP)
+        most = reduce(jnp.maximum, new, top)
+        old = () if total is None else (total * jnp.exp(top - most),)
+        top, total = most, sum((jnp.exp(t - most) for t in new), *old)
     return top + jnp.log(total)
 
 
@@ -169,10 +166,11 @@ def pairwise(
         of_q = jnp.zeros(len(Q), Q.dtype)
     best = jnp.argmax(of_y, -1) if score == "vq" else jnp.zeros(len(P), int)
 
+    rows, columns = _prepared(reg, Q, P)
+
     def one(block: Any) -> Any:
-        (Q, of_q), (P, of_y, best) = block
-        hard = best if score == "vq" else None
-        joint = stream_log_joint(reg, Q, P, hard)
+        (rows, of_q), (columns, of_y, best) = block
+        joint = _log_joint(rows, columns, best if score == "vq" else None)
         match score:
             case "joint":
                 return -joint
@@ -184,7 +182,7 @@ def pairwise(
                 apart = of_q[:, None], of_y, blocks
                 return log_two_sources(model.log_weights, *apart) - joint
 
-    return _tiled(one, (Q, of_q), (P, of_y, best), tile)
+    return _tiled(one, (rows, of_q), (columns, of_y, best), tile)
 
 
 def _half_self(model: PairModel, X: Any, seen: Any) -> Any:
@@ -194,24 +192,29 @@ def _half_self(model: PairModel, X: Any, seen: Any) -> Any:
 
 
 def _tiled(function: Any, rows: Any, columns: Any, tile: int) -> Any:
-    """Apply ``function((rows, columns))`` block by block; join the blocks."""
+    """Apply ``function((rows, columns))`` tile by tile, each written in its place.
 
-    def cut(tree: Any) -> tuple[Any, int]:
-        n = len(jax.tree.leaves(tree)[0])
-        size = max(-(-n // max(-(-n // tile), 1)), 1)  # blocks of equal size
-        pad = -n % size
+    The last tile of a strip reaches back over the one before it, so that all are of
+    one size and nothing is padded.
+    """
+    m, n = (len(jax.tree.leaves(tree)[0]) for tree in (rows, columns))
+    a, b = (max(-(-size // tile), 1) for size in (m, n))
+    s, t = -(-m // a), -(-n // b)
 
-        def one(a: Any) -> Any:
-            a = jnp.concatenate([a, jnp.zeros((pad, *a.shape[1:]), a.dtype)])
-            return a.reshape(-1, size, *a.shape[1:])
+    def cut(tree: Any, start: Any, size: int) -> Any:
+        return jax.tree.map(
+            lambda x: jax.lax.dynamic_slice_in_dim(x, start, size), tree
+        )
 
-        return jax.tree.map(one, tree), n
+    def block(at: Any) -> Any:
+        return function((cut(rows, at // b * s, s), cut(columns, at % b * t, t)))
 
-    (rows, m), (columns, n) = cut(rows), cut(columns)
-    strip = lambda r: jax.lax.map(lambda c: function((r, c)), columns)  # noqa: E731
-    blocks = jax.lax.map(strip, rows)  # (row blocks, column blocks, tile, tile)
-    a, b, s, t = blocks.shape
-    return blocks.transpose(0, 2, 1, 3).reshape(a * s, b * t)[:m, :n]
+    def put(at: Any, out: Any) -> Any:
+        where = at // b * s, at % b * t  # clamped at the ends as slices are
+        return jax.lax.dynamic_update_slice(out, block(at), where)
+
+    dtype = jax.eval_shape(block, 0).dtype
+    return jax.lax.fori_loop(0, a * b, put, jnp.zeros((m, n), dtype))
 
 
 def pairwise_missing(

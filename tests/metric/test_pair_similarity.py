@@ -57,14 +57,48 @@ def test_all_pairs_equal_the_difference_form(toy, score):
     np.testing.assert_allclose(rows_form, np.diag(exact), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("score", ["log_ratio"])
-def test_tiles_of_any_size_give_the_same(toy, score):
+@pytest.mark.parametrize("tile", [16, 13])
+def test_tiles_of_any_size_give_the_same(toy, tile):
+    """Also where the last tile of a strip reaches back over the one before it."""
     metric, X = toy
-    args = metric._model, score, ()
+    args = metric._model, "log_ratio", ()
     with jax.enable_x64(True):
-        whole = pairwise(*args, jnp.asarray(X), jnp.asarray(X))
-        tiles = pairwise(*args, jnp.asarray(X), jnp.asarray(X), tile=16)
+        whole = pairwise(*args, jnp.asarray(X), jnp.asarray(X[:30]))
+        tiles = pairwise(*args, jnp.asarray(X), jnp.asarray(X[:30]), tile=tile)
     np.testing.assert_allclose(tiles, whole, rtol=1e-12, atol=1e-12)
+
+
+def test_components_beyond_one_pass_are_carried_over(toy):
+    """19 components: a first group of 8, another, and a rest of 3."""
+    metric, X = toy
+    rng = np.random.default_rng(5)
+    take = rng.integers(0, 3, 19)
+    fields = ("log_weights", "means", "between", "noise")
+    many = {name: np.asarray(getattr(metric, name))[take] for name in fields}
+    many["means"] = many["means"] + 0.3 * rng.normal(size=(19, 3))
+    many["log_weights"] = np.where(np.arange(19) % 9 == 0, -np.inf, -np.log(16))
+    metric = PairSimilarity(**many)
+    exact = metric.refine(X[:7], X, np.tile(np.arange(40), (7, 1)))
+    np.testing.assert_allclose(metric.pairwise(X[:7], X), exact, rtol=1e-11, atol=1e-11)
+
+
+def test_all_pairs_need_the_result_and_a_few_tiles(toy):
+    """Compiled: 32 MiB of result, and temporary memory that does not follow it."""
+    metric, X = toy
+    args = metric._model, "log_ratio", ()
+
+    def temporary(n):
+        with jax.enable_x64(True):
+            points = jnp.asarray(np.tile(X, (n // 40 + 1, 1))[:n])
+            compiled = pairwise.lower(*args, points, points, tile=64).compile()
+        sizes = compiled.memory_analysis()
+        assert sizes.output_size_in_bytes == 8 * n * n
+        return sizes.temp_size_in_bytes
+
+    small, large = temporary(1024), temporary(2048)
+    # Vectors of length n, with k and d, may double; the result grows by 24 MiB.
+    assert large < 2.2 * small
+    assert large < 2**22
 
 
 @pytest.mark.parametrize("score", ["log_ratio", "vq", "kernel"])
