@@ -192,7 +192,7 @@ def report(rows, provenance, folder):
         f"`benchmarks/peers.py`; {versions}. Splits a set: {sets}.",
         "",
         "Means over data sets; in brackets the difference from Euclid on the same",
-        "training sets ± its standard error, data sets as units. Few: n = 20, 40, 80, 160",
+        "training sets ± its standard error, data sets as units. Few: n = 20 to 160",
         "training points. A learner that could not be fitted somewhere has its means",
         "over the rest. Fit: CPU seconds, 70 % of the points, median.",
         "",
