@@ -102,6 +102,7 @@ class GLMLVotes:
 
     def fit(self, A, a):
         """Fit and keep the points."""
+        self.classes_ = np.unique(a)
         self.predict_proba = self.model.fit(A, a).predict_proba
         return self
 
@@ -162,7 +163,7 @@ def outcomes(method, learner, A, a, B, b, width, again):
         metric = metric_of(learner, A.shape[1])
         if metric is not None:
             yield "soft votes", neighbours(metric, A, a, B, b, width), seconds, None
-        if hasattr(learner, "predict_proba"):
+        if hasattr(learner, "predict_proba") and hasattr(learner, "classes_"):
             votes = "soft votes" if method in VOTES_ONLY else "its own"
             figures = [*scores(learner.predict_proba(B), b), None, None]
             yield votes, figures, seconds, None

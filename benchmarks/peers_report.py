@@ -70,8 +70,9 @@ def table_of(table):
     """Return the table's lines: one a method, few labels and many beside each other."""
     lines = [
         "| learner | probabilities | few: accuracy, % | few: log loss | few: ECE "
-        "| 70 %: accuracy, % | 70 %: log loss | 70 %: ECE | fit, s | not fitted |",
-        "|" + "---|" * 10,
+        "| 70 %: accuracy, % | 70 %: log loss | 70 %: ECE | fit, s | not fitted "
+        "| sets |",
+        "|" + "---|" * 11,
     ]
     large = table["n"] == "large"
     parts = [by_set(table[few]).sort_index() for few in (~large, large)]
@@ -88,7 +89,8 @@ def table_of(table):
             cells.append(f"{own['ece'].mean():.3f}")
         of = table[(table["method"] == key[0]) & (table["votes"] == key[1])]
         failed = f"{of['failure'].notna().sum()} of {len(of)}"
-        cells += [f"{seconds.get(key, np.nan):.2f}", failed]
+        cells.append(f"{seconds[key]:.2f}" if key in seconds else "–")
+        cells += [failed, f"{of['data'].nunique()}"]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -193,8 +195,8 @@ def report(rows, provenance, folder):
         "",
         "Means over data sets; in brackets the difference from Euclid on the same",
         "training sets ± its standard error, data sets as units. Few: n = 20 to 160",
-        "training points. A learner that could not be fitted somewhere has its means",
-        "over the rest. Fit: CPU seconds, 70 % of the points, median.",
+        "training points. A learner that was not fitted everywhere has its means over",
+        "the rest: compare its differences. Fit: CPU seconds with 70 %, median.",
         "",
         *table_of(table),
         "",
