@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -19,6 +20,7 @@ from probmetric.estimators._validation import (
     check_choice,
     check_number,
     fit_scaler,
+    report,
 )
 from probmetric.inference.gaussian_classes import (
     ClassPosterior,
@@ -27,6 +29,12 @@ from probmetric.inference.gaussian_classes import (
     posterior_mean,
     statistics,
 )
+from probmetric.inference.gaussian_classes_completions import (
+    START_TOL,
+    complete,
+    evidence_prior_missing,
+)
+from probmetric.inference.gaussian_classes_missing import fit_missing
 from probmetric.inference.gaussian_classes_predict import (
     evidence_prior,
     predict_log_proba,
@@ -41,13 +49,18 @@ COVARIANCES = ("full", "tied", "diagonal")
 
 
 class ClassFit(NamedTuple):
-    """What both estimators of Gaussian classes learn, in scaled units."""
+    """What both estimators of Gaussian classes learn, in scaled units.
+
+    ``stats`` is None where entries are missing; ``posterior`` is then a mean over
+    completions. ``points`` alone are in input units, ``data`` is them scaled.
+    """
 
     points: Float[np.ndarray, "n d"]
+    data: Labelled
     classes: np.ndarray
     codes: Int[np.ndarray, "n"]
     scaler: Scaler
-    stats: ClassStatistics
+    stats: ClassStatistics | None
     prior: NIWPrior
     posterior: ClassPosterior
 
@@ -62,37 +75,79 @@ def check_points(estimator: Any, X: Any, *, integrate: bool) -> np.ndarray:
     )
 
 
-def fit_classes(estimator: Any, X: Any, y: Any) -> ClassFit:
-    """Validate, scale, choose the prior by evidence, and take the exact posterior.
+def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
+    """Validate, scale, choose the prior by evidence, and take the posterior.
+
+    Exact for whole rows; a mean over completions, drawn with ``seed``, where entries
+    are missing and ``estimator.missing`` is "integrate".
 
     Raises
     ------
     ValueError
-        On NaN (the NumPyro model with ``missing=True`` takes it), one class, constant
-        columns, or points that are all equal within their classes.
+        On NaN that is not to be integrated out, one class, columns that are constant or
+        empty, or points that are all equal within their classes.
     """
     check_choice("covariance", estimator.covariance, COVARIANCES)
+    check_choice("missing", estimator.missing, ("error", "integrate"))
     check_number("alpha", estimator.alpha, 0, open_low=True)
+    integrate = estimator.missing == "integrate"
     checked: Any = validate_data(
-        estimator, X, y, dtype=np.float64, ensure_min_samples=2
+        estimator,
+        X,
+        y,
+        dtype=np.float64,
+        ensure_min_samples=2,
+        ensure_all_finite="allow-nan" if integrate else True,
     )
     points, labels = checked
     check_classification_targets(labels)
     classes, codes = class_codes(labels)
-    names = getattr(estimator, "feature_names_in_", None)
-    scaler = fit_scaler(points, names, standardize=bool(estimator.standardize))
-    Z = (points - scaler.mean) / scaler.scale
-    stats = statistics(Labelled(Z, codes), len(classes))
-    prior = evidence_prior(
-        stats, covariance=estimator.covariance, alpha=float(estimator.alpha)
-    )
+    scaler = _scaler(estimator, points)
+    data = Labelled((points - scaler.mean) / scaler.scale, codes)
+    options: Any = {"covariance": estimator.covariance}
+    alpha = float(estimator.alpha)
+    partly = bool(np.isnan(points).any())
+    stats = None if partly else statistics(data, len(classes))
+    if stats is None:
+        prior = evidence_prior_missing(data, len(classes), alpha=alpha, **options)
+    else:
+        prior = evidence_prior(stats, alpha=alpha, **options)
     if np.isnan(prior.kappa):
         raise ValueError(
             "X: wanted points that vary within the classes (n_samples = "
             f"{len(points)}), got classes of equal points or one member each"
         )
-    post = posterior(stats, prior, covariance=estimator.covariance)
-    return ClassFit(points, classes, codes, scaler, stats, prior, post)
+    if stats is None:
+        start = fit_missing(
+            data, prior, n_classes=len(classes), tol=START_TOL, **options
+        )
+        report(start, "missing entries")
+        with jax.enable_x64(True):
+            key = jax.random.key(seed)
+            post = complete(key, data, prior, start.params, **options)
+    else:
+        post = posterior(stats, prior, **options)
+    post = to_numpy(post)
+    return ClassFit(points, data, classes, codes, scaler, stats, prior, post)
+
+
+def _scaler(estimator: Any, points: np.ndarray) -> Scaler:
+    """Centre and scale by the entries that are there."""
+    names = getattr(estimator, "feature_names_in_", None)
+    standardize, seen = bool(estimator.standardize), ~np.isnan(points)
+    if seen.all():
+        return fit_scaler(points, names, standardize=standardize)
+    empty = np.flatnonzero(~seen.any(0))
+    if len(empty):
+        which = empty if names is None else names[empty]
+        raise ValueError(
+            f"X: wanted columns with entries, got none in {which.tolist()}"
+        )
+    filled = np.where(seen, points, np.nanmean(points, 0))
+    scaler = fit_scaler(filled, names, standardize=standardize)
+    # Entries at the mean add nothing to the squares, and count in their number.
+    share = seen.mean(0) if standardize else 1.0
+    return scaler._replace(scale=scaler.scale / np.sqrt(share))
 
 
 class GaussianClasses(ClassifierMixin, BaseEstimator):
@@ -110,10 +165,13 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     alpha : float > 0, default 1
         Dirichlet concentration of the class weights.
     missing : {"error", "integrate"}, default "error"
-        What a NaN in points to *predict* means. "integrate": the prediction is that
-        of the entries that are there, exactly. ``fit`` takes whole rows only.
+        What a NaN means. "integrate": it is an entry missing at random. Predictions
+        are those of the entries that are there, exactly; in ``fit`` the posterior is a
+        mean over 24 completions of the rows, drawn by data augmentation.
     standardize : bool, default True
         Centre and scale the features inside ``fit``.
+    random_state : int, RandomState or None
+        For completions; whole rows need no random numbers.
 
     Attributes
     ----------
@@ -125,7 +183,8 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         Posterior means, in input units.
     prior_ : NIWPrior
     posterior_ : ClassPosterior
-        In scaled units, as the prior.
+        In scaled units, as the prior. With missing entries every array has a leading
+        axis of completions.
     n_features_in_, feature_names_in_
 
     Examples
@@ -143,14 +202,22 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         alpha: Any = 1.0,
         missing: Any = "error",
         standardize: Any = True,
+        random_state: Any = None,
     ):
         self.covariance = covariance
         self.alpha = alpha
         self.missing = missing
         self.standardize = standardize
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that NaN is welcome where it is integrated out."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "integrate"
+        return tags
 
     def fit(self, X: Any, y: Any) -> "GaussianClasses":
-        """Take the exact posterior of labelled points.
+        """Take the posterior of labelled points, exact for whole rows.
 
         Parameters
         ----------
@@ -158,8 +225,8 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
             May have fewer points in a class than features, down to one.
         y : array-like of shape (n,)
         """
-        check_choice("missing", self.missing, ("error", "integrate"))
-        found = fit_classes(self, X, y)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        found = fit_classes(self, X, y, seed)
         self.classes_, self._scaler = found.classes, found.scaler
         self.prior_, self.posterior_ = to_numpy((found.prior, found.posterior))
         mean = to_numpy(posterior_mean(self.posterior_))

@@ -7,37 +7,27 @@ The model is ``probmetric.models.gaussian_classes``, the local metrics
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.estimators._validation import check_choice, check_number
-from probmetric.estimators.gaussian_classes import (
-    ClassFit,
-    check_points,
-    fit_classes,
+from probmetric.estimators.gaussian_classes import check_points, fit_classes
+from probmetric.estimators.glml_metrics import (
+    check_options,
+    learn_metrics,
+    whole_rows,
 )
-from probmetric.inference.gaussian_classes import draw, plug_in
 from probmetric.inference.gaussian_classes_gamma import choose_gamma
-from probmetric.inference.gaussian_classes_local import (
-    LogEuclidean,
-    drawn_metrics,
-    expected_bias_metric,
-    log_euclidean,
-    student_metric,
-)
+from probmetric.inference.gaussian_classes_local import LogEuclidean, log_euclidean
 from probmetric.metric import LocalMahalanobis
-from probmetric.models.gaussian_classes import to_metric
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior import PosteriorMetric
 from probmetric.precision import to_numpy
 
 __all__ = ["GLML"]
 
-RULES = ("min_norm", "zero_bias", "regularised", "expected_bias", "fisher")
 TUNING_DRAWS = 8
 """Draws whose votes are averaged while γ is chosen."""
 
@@ -64,15 +54,23 @@ class GLML(ClassifierMixin, BaseEstimator):
         .1, .3, 1, 3, 10, ∞ the best leave-one-out log score.
     densities : {"posterior", "mle"}, default "posterior"
         "mle": the paper's maximum likelihood Gaussians, shrunk by ``shrinkage``; needs
-        ``n_draws=0``.
+        ``n_draws=0`` and whole rows.
     shrinkage : float in [0, 1], default 0.1
         With "mle": Σ = (1 - a)Σ̂ + a tr(Σ̂)/d · I.
     covariance : {"full", "tied", "diagonal"}, default "full"
+    n_components : int ≥ 1, default 1
+        More: every class is a mixture of that many normals, of which a posterior mode
+        is found by EM; needs ``n_draws=0``. ``prior_`` and ``posterior_`` remain those
+        of single Gaussians, from which the components' prior follows.
     n_draws : int ≥ 0, default 24
         Posterior draws to average votes over; 0 uses the Student-t predictive
         densities alone, many times cheaper.
     alpha : float > 0, default 1
         Dirichlet concentration of the class weights.
+    missing : {"error", "integrate"}, default "error"
+        What a NaN in ``fit`` means. "integrate": an entry missing at random, integrated
+        out of the class densities (``GaussianClasses``); such rows teach the densities
+        and are nobody's neighbours. Queries are whole rows always.
     standardize : bool, default True
     random_state : int, RandomState or None
 
@@ -121,8 +119,10 @@ class GLML(ClassifierMixin, BaseEstimator):
         densities: Any = "posterior",
         shrinkage: Any = 0.1,
         covariance: Any = "full",
+        n_components: Any = 1,
         n_draws: Any = 24,
         alpha: Any = 1.0,
+        missing: Any = "error",
         standardize: Any = True,
         random_state: Any = None,
     ):
@@ -133,10 +133,18 @@ class GLML(ClassifierMixin, BaseEstimator):
         self.densities = densities
         self.shrinkage = shrinkage
         self.covariance = covariance
+        self.n_components = n_components
         self.n_draws = n_draws
         self.alpha = alpha
+        self.missing = missing
         self.standardize = standardize
         self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that ``fit`` welcomes NaN where it is integrated out."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "integrate"
+        return tags
 
     def fit(self, X: Any, y: Any) -> "GLML":
         """Learn the class Gaussians, their metrics, and keep the training points.
@@ -146,78 +154,28 @@ class GLML(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
         """
-        self._check()
-        found = fit_classes(self, X, y)
+        check_options(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
+        found = fit_classes(self, X, y, seed)
+        points, codes = whole_rows(found)
         self.classes_ = found.classes
         self.prior_, self.posterior_ = to_numpy((found.prior, found.posterior))
-        self.metric_, self.draws_ = self._metrics(found, seed)
-        self.gamma_, self.gamma_scores_ = self._choose(found)
+        self.metric_, self.draws_ = learn_metrics(self, found, seed)
+        self.gamma_, self.gamma_scores_ = self._choose(points, codes)
         chosen = np.asarray(self.gamma_)
         self.metric_ = replace(self.metric_, gamma=chosen)
         self.draws_ = [replace(metric, gamma=chosen) for metric in self.draws_]
         metric = self.posterior_metric("prediction") if self.draws_ else self.metric_
         self.classifier_ = KNeighborsClassifier(
             metric, self.n_neighbors, votes=self.votes
-        ).fit(found.points, found.classes[found.codes])
+        ).fit(points, found.classes[codes])
         return self
 
-    def _check(self) -> None:
-        check_choice("rule", self.rule, RULES)
-        check_choice("votes", self.votes, ("soft", "count"))
-        check_number("n_neighbors", self.n_neighbors, 1, whole=True)
-        check_choice("densities", self.densities, ("posterior", "mle"))
-        check_number("n_draws", self.n_draws, 0, whole=True)
-        check_number("shrinkage", self.shrinkage, 0, 1)
-        if self.gamma != "loo":
-            check_number("gamma", self.gamma, 0)
-        if self.densities == "mle" and (self.n_draws or self.rule == "expected_bias"):
-            raise ValueError(
-                "n_draws: wanted 0, and a rule other than 'expected_bias', with "
-                f"densities='mle', got {self.n_draws} and {self.rule!r}"
-            )
-        if self.rule == "expected_bias" and self.n_draws < 2:
-            raise ValueError(
-                f"n_draws: wanted at least 2 with rule='expected_bias', got "
-                f"{self.n_draws}"
-            )
-
-    def _metrics(
-        self, found: ClassFit, seed: int
-    ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-        expected = self.rule == "expected_bias"
-        rule: Any = "min_norm" if expected else self.rule
-        drawn: list[LocalMahalanobis] = []
-        with jax.enable_x64(True):
-            if self.densities == "mle":
-                params = plug_in(found.stats, shrinkage=float(self.shrinkage))
-                if not np.isfinite(params.chol).all():
-                    raise ValueError(
-                        "shrinkage: wanted above 0 for classes of at most d = "
-                        f"{found.points.shape[1]} points, got {self.shrinkage}"
-                    )
-                base = to_metric(params, rule=rule)
-            else:
-                base = student_metric(found.posterior, rule=rule)
-            if self.n_draws:
-                key = jax.random.key(seed)
-                draws = draw(key, found.posterior, int(self.n_draws))
-                if expected:
-                    base = expected_bias_metric(draws, base)
-                else:
-                    drawn = drawn_metrics(draws, base)
-        scale, offset = found.scaler.scale, found.scaler.mean
-        back: list[LocalMahalanobis] = [
-            to_numpy(metric).rescaled(scale, offset) for metric in (base, *drawn)
-        ]
-        return back[0], back[1:]
-
-    def _choose(self, found: ClassFit) -> tuple[float, np.ndarray | None]:
+    def _choose(self, points: Any, codes: Any) -> tuple[float, np.ndarray | None]:
         if not isinstance(self.gamma, str):
             return float(self.gamma), None
         metrics = self.draws_[:TUNING_DRAWS] or [self.metric_]
-        k = int(self.n_neighbors)
-        return choose_gamma(metrics, found.points, found.codes, k)
+        return choose_gamma(metrics, points, codes, int(self.n_neighbors))
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
         """Return class probabilities from neighbours' votes, averaged over draws."""

@@ -42,7 +42,10 @@ from probmetric.models.gaussian_classes import GaussianClassesParams
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["complete", "evidence_prior_missing"]
+__all__ = ["START_TOL", "complete", "evidence_prior_missing"]
+
+START_TOL = 1e-4
+"""Relative gap to the mode that is close enough to choose a prior or start a chain."""
 
 N_COMPLETIONS, WARM_UP, THIN = 24, 100, 10
 """Posteriors returned, sweeps before the first, and from one to the next."""
@@ -64,7 +67,9 @@ def evidence_prior_missing(
     options: Any = {"covariance": covariance, "alpha": alpha}
     filled = statistics(fill_with_means(data, n_classes), n_classes)
     first = evidence_prior(filled, **options)
-    found = fit_missing(data, first, n_classes=n_classes, covariance=covariance)
+    found = fit_missing(
+        data, first, n_classes=n_classes, covariance=covariance, tol=START_TOL
+    )
     return evidence_prior(expected_statistics(found.params, data), **options)
 
 

@@ -135,6 +135,7 @@ STEPS = {kind: partial(_step, covariance=kind) for kind in COVARIANCES}
 """EM's step, (4) of (3): one object each, so that ``run_em`` compiles it once."""
 
 
+@numpy_in_numpy_out
 def fit_missing(
     data: Labelled,
     prior: NIWPrior,

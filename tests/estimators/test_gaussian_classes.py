@@ -60,6 +60,54 @@ def test_missing_entries_are_integrated_out_on_request():
         GaussianClasses().fit(X, y).predict(holes)
 
 
+def with_holes(X, share=0.3, seed=0):
+    holes = np.random.default_rng(seed).random(X.shape) < share
+    return np.where(holes, np.nan, X)
+
+
+def test_rows_with_missing_entries_teach():
+    """Log loss below that of whole rows alone, near that of all entries."""
+    X, y, X_new, y_new = halves()
+    holes = with_holes(X)
+    whole = ~np.isnan(holes).any(1)
+    assert whole.mean() < 0.5
+    partly = GaussianClasses(missing="integrate", random_state=0).fit(holes, y)
+    assert partly.posterior_.mean.shape == (24, 3, 4)
+    alone = GaussianClasses().fit(holes[whole], y[whole])
+    everything = GaussianClasses().fit(X, y)
+    losses = [log_loss(m, X_new, y_new) for m in (everything, partly, alone)]
+    assert losses[1] < losses[2]
+    np.testing.assert_allclose(partly.means_, everything.means_, atol=0.25)
+    again = GaussianClasses(missing="integrate", random_state=0).fit(holes, y)
+    np.testing.assert_array_equal(again.means_, partly.means_)
+
+
+def test_rescaling_a_feature_with_missing_entries_changes_no_prediction():
+    X, y, X_new, _ = halves()
+    scale = np.array([1e3, 1.0, 1e-3, 7.0])
+    model = GaussianClasses(missing="integrate", covariance="tied", random_state=0)
+    plain = model.fit(with_holes(X), y).predict_proba(X_new)
+    scaled = model.fit(with_holes(X) * scale, y).predict_proba(X_new * scale)
+    np.testing.assert_allclose(scaled, plain, atol=1e-6)
+
+
+def test_whole_rows_need_no_completions():
+    X, y, X_new, _ = halves()
+    plain = GaussianClasses().fit(X, y)
+    allowed = GaussianClasses(missing="integrate").fit(X, y)
+    assert allowed.posterior_.mean.shape == (3, 4)
+    np.testing.assert_array_equal(
+        allowed.predict_proba(X_new), plain.predict_proba(X_new)
+    )
+
+
+def test_a_column_without_entries_is_refused():
+    X, y, _, _ = halves()
+    empty = np.where(np.arange(4) == 1, np.nan, X)
+    with pytest.raises(ValueError, match=r"columns with entries, got none in \[1\]"):
+        GaussianClasses(missing="integrate").fit(empty, y)
+
+
 def test_fewer_points_than_features_and_a_class_of_one_are_no_problem():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(7, 20))

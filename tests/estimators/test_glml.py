@@ -179,6 +179,14 @@ def test_classes_of_one_distribution_are_no_problem():
         ({"n_draws": -1}, "n_draws: wanted a whole number"),
         ({"votes": "hard"}, "votes: wanted"),
         ({"n_neighbors": 0}, "n_neighbors: wanted"),
+        ({"missing": "drop"}, "missing: wanted one of"),
+        ({"n_components": 0}, "n_components: wanted a whole number"),
+        ({"n_components": 2}, "n_draws: wanted 0"),
+        (
+            {"n_components": 2, "n_draws": 0, "covariance": "tied"},
+            "n_components: wanted 1",
+        ),
+        ({"n_components": 99, "n_draws": 0}, "n_components: wanted at most 25"),
     ],
 )
 def test_bad_options_are_refused_by_name(options, message):
@@ -218,6 +226,48 @@ def test_bad_data_are_refused_by_name(case):
     plain = {"densities": "mle", "n_draws": 0, "shrinkage": 0.0}
     with pytest.raises(ValueError, match=message):
         GLML(**plain).fit(*change(X, y))
+
+
+def test_rows_with_missing_entries_teach_and_are_nobodys_neighbours():
+    X, y, X_new, y_new = halves()
+    holes = np.where(np.random.default_rng(0).random(X.shape) < 0.15, np.nan, X)
+    model = GLML(missing="integrate", n_draws=4, random_state=0).fit(holes, y)
+    whole = ~np.isnan(holes).any(1)
+    assert not whole.all()
+    assert len(model.classifier_.fit_X_) == whole.sum()
+    assert model.score(X_new, y_new) > 0.9
+    low, high = model.posterior_metric("intervals").interval(X_new[:3], X[:3])
+    assert (low < high).all()
+    assert np.isfinite(model.local_metric(X_new[:3])).all()
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(holes)
+
+
+def test_missing_entries_need_whole_rows_and_a_posterior():
+    X, y, _, _ = halves()
+    options = {"missing": "integrate", "gamma": 1.0, "n_draws": 0}
+    first = np.where((y == 0)[:, None] & (np.arange(4) == 2), np.nan, X)
+    with pytest.raises(ValueError, match=r"without NaN in every class.*\[0\]"):
+        GLML(**options).fit(first, y)
+    one = np.where((np.arange(len(X)) == 0)[:, None] & (np.arange(4) == 2), np.nan, X)
+    with pytest.raises(ValueError, match="densities: wanted 'posterior'"):
+        GLML(densities="mle", **options).fit(one, y)
+    with pytest.raises(ValueError, match="NaN"):
+        GLML(gamma=1.0, n_draws=0).fit(one, y)
+
+
+def test_mixtures_within_classes_separate_interleaved_lumps():
+    rng = np.random.default_rng(0)
+    y, lump = np.arange(120) % 2, np.arange(120) // 2 % 2
+    centre = np.stack([2.5 * y + 5.0 * lump, 0.0 * y], 1)
+    X = centre + rng.normal(size=(120, 2)) * np.array([0.5, 3.0])
+    options = {"n_draws": 0, "random_state": 0, "gamma": 0.0}
+    mixtures = GLML(n_components=2, **options).fit(X[:80], y[:80])
+    assert mixtures.metric_.classes.loc.shape == (2, 2, 2)
+    A = mixtures.local_metric(np.array([[1.25, 0.0], [3.75, 0.0]]))
+    # Half-way between two lumps the first axis tells the classes apart.
+    assert (A[:, 0, 0] > A[:, 1, 1]).all()
+    assert mixtures.score(X[80:], y[80:]) > 0.9
 
 
 def test_no_draws_no_posterior():
