@@ -71,6 +71,9 @@ def run(request: Request) -> int:
     source = source_of(request, data, estimator)
     draws.attrs["feature_names"] = json.dumps(list(data.feature_names))
     draws.attrs["method"] = request.method
+    for name in ("similarity", "database_noise"):  # of a two-stage mixture's metric
+        if hasattr(estimator, name):
+            draws.attrs[name] = getattr(estimator, name)
     draws.attrs["labelled_hash"] = source["data"]["hash"]
     save_draws(draws, paths["draws.nc"])
     write_summary(

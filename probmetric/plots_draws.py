@@ -50,7 +50,7 @@ def metric(draws: Any, *, prob: float = 0.9) -> Figure:
     values, names = stacked(M) * np.outer(scale, scale), names_of(M)
     low, high = _interval(values, prob)
     mean, width, d = values.mean(0), high - low, len(names)
-    side = float(np.clip(0.34 * d + 1.6, 3.4, 9.0))
+    side = float(np.clip(0.34 * d + 1.6, 4.6, 9.0))
     figure, axes = blank(1, 2, size=(2 * side + 1.2, side + 0.4))
     limit = np.abs(mean).max()
     panels = (
@@ -99,17 +99,25 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
     units = np.outer(scale, scale)
     values = np.linalg.eigvalsh(stacked(M) * units)[:, ::-1]
     low, high = _interval(values, prob)
+    # A rank-deficient M has eigenvalues of rounding size: nothing to see below.
+    floor = np.median(values, 0).max() * 1e-6
+    d = max(1, int(np.sum(high > floor)))  # They fall, and so do the limits.
+    values, low, high = values[:, :d], low[:d], high[:d]
     inner_low, inner_high = _interval(values, 0.5)
     figure, axes = blank(size=(6.4, float(np.clip(0.28 * d + 1.3, 2.6, 9))))
     axis, rows = axes[0, 0], np.arange(d)
-    # A rank-deficient M has eigenvalues of rounding size: nothing to see below.
-    floor = np.median(values, 0).max() * 1e-6
     axis.hlines(rows, np.maximum(low, floor), high, color=COLORS[0], lw=1.2)
-    axis.hlines(rows, np.maximum(inner_low, floor), inner_high, color=COLORS[0], lw=4.5)
+    axis.hlines(
+        rows,
+        np.maximum(inner_low, floor),
+        np.maximum(inner_high, floor),
+        color=COLORS[0],
+        lw=4.5,
+    )
     median = np.maximum(np.median(values, 0), floor)
     axis.plot(median, rows, "o", ms=4.5, color="white", mec=COLORS[0])
     if reference is not None:
-        point = np.linalg.eigvalsh(np.asarray(reference) * units)[::-1]
+        point = np.linalg.eigvalsh(np.asarray(reference) * units)[::-1][:d]
         seen = point > floor
         axis.plot(
             point[seen],

@@ -33,7 +33,7 @@ def matrix(
     """
     values = M * np.outer(scale, scale)
     d, limit = len(values), float(np.abs(values).max())
-    side = float(np.clip(0.34 * d + 1.6, 3.4, 9.0))
+    side = float(np.clip(0.34 * d + 1.6, 4.6, 9.0))
     figure, axes = blank(
         1, 2, size=(side + 4.4, side), gridspec_kw={"width_ratios": [side, 3.2]}
     )
@@ -82,6 +82,9 @@ def pair_histogram(
     i, j = rng.integers(0, len(X), (2, MOST_PAIRS))
     i, j = i[i != j], j[i != j]
     D = over_draws(between_rows, [metric], X[i], X[j])[0]
+    what = "distance" if metric.is_distance else "dissimilarity"
+    if not metric.is_distance and D.min() >= 0:  # Squares: a few would fill the axis.
+        D, what = np.sqrt(D), "dissimilarity, its root,"
     same = np.asarray(y)[i] == np.asarray(y)[j]
     low, high = np.quantile(D, [0.0, 0.995])
     bins = np.linspace(low, high, 41)
@@ -90,7 +93,6 @@ def pair_histogram(
     for kind, color, words in ((same, COLORS[0], "one class"),
                                (~same, COLORS[5], "two classes")):  # fmt: skip
         axis.hist(D[kind], bins, density=True, alpha=0.55, color=color, label=words)
-    what = "distance" if metric.is_distance else "dissimilarity"
     axis.set_xlabel(f"learned {what} of a pair (the largest 0.5 % are not shown)")
     axis.set_ylabel("density")
     axis.set_title("Pairs of training points")

@@ -49,7 +49,7 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         + " They stand in draws.nc: “probmetric neighbors --draws” uses them, ArviZ "
         "reads them.",
         sections=[
-            *_metric_section(shown, summary["method"]),
+            *_metric_section(shown, summary),
             *(_neighbor_section(draws, data) if data is not None else []),
             _sampler_section(shown, draws, trouble, summary, lacking),
             settings_section(summary),
@@ -76,17 +76,20 @@ def _with_names(draws: xr.DataTree, names: list[str], data: Any) -> xr.DataTree 
     return xr.DataTree.from_dict(groups)
 
 
-def _metric_section(shown: xr.DataTree | None, method: str) -> list[Section]:
+def _metric_section(
+    shown: xr.DataTree | None, summary: Mapping[str, Any]
+) -> list[Section]:
     if shown is None:
         return []
     text = (
         "Pairs made from class labels share points and are no independent observations:"
         " for distances with intervals use bootstrap draws, for neighbours any."
     )
+    paired = summary["model"] == "lca" and summary["method"] != "bootstrap"
     return [
         Section(
             "The metric, with its uncertainty",
-            [text] if method != "bootstrap" else [],
+            [text] if paired else [],
             [
                 Picture(
                     plots.metric(shown),
@@ -107,7 +110,7 @@ def _neighbor_section(draws: xr.DataTree, data: Any) -> list[Section]:
     try:
         posterior = posterior_of(draws, max_draws=N_METRICS)
     except ValueError:
-        return []  # Draws of a kind that stand for no metric.
+        return []  # Draws that stand for no metric.
     k = min(5, len(data.X) - 2)
     if k < 1:
         return []

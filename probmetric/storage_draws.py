@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,9 @@ def posterior_of(
     ----------
     draws : DataTree
         Of ``sample``, of a learner whose posterior is one of matrices (``M``, with
-        ``b`` where it defines P(same), or ``J``) or of a two-stage mixture.
+        ``b`` where it defines P(same), or ``J``) or of a two-stage mixture
+        (``components``, with its ``similarity`` and ``database_noise`` among the
+        attributes).
     purpose : {"prediction", "intervals"}, default="prediction"
         See ``PosteriorMetric``.
     max_draws : int, optional
@@ -86,7 +89,8 @@ def posterior_of(
     ValueError
         For draws of something else.
     """
-    posterior = draws["posterior"].to_dataset()
+    mixture = draws.children.get("components")
+    posterior = (draws["posterior"] if mixture is None else mixture).to_dataset()
     total = posterior.sizes["chain"] * posterior.sizes["draw"]
     if max_draws is not None and max_draws < 1:
         raise ValueError(f"max_draws: wanted at least 1, got {max_draws}")
@@ -99,16 +103,36 @@ def posterior_of(
 
     method = str(draws.attrs.get("method", "nuts"))
     source = method if method in SOURCES else "nuts"
-    return PosteriorMetric(_metrics(posterior, rows), purpose, source=source)
+    if mixture is not None:
+        metrics = _similarities(posterior, rows, draws.attrs)
+    else:
+        metrics = _matrices(posterior, rows)
+    return PosteriorMetric(metrics, purpose, source=source)
 
 
-def _metrics(posterior: xr.Dataset, rows: Any) -> list[Metric]:
+def _similarities(
+    posterior: xr.Dataset, rows: Any, attrs: Mapping[Any, Any]
+) -> list[Metric]:
+    lacking = [name for name in TWO_STAGE if name not in posterior]
+    if lacking:
+        raise ValueError(
+            f"draws: wanted {', '.join(TWO_STAGE)} among the components, got none of "
+            f"{', '.join(lacking)}"
+        )
+    weights, means, between, within = (rows(name) for name in TWO_STAGE)
+    with np.errstate(divide="ignore"):  # A component that is not there: -inf.
+        weights = np.log(weights)
+    score: Any = str(attrs.get("similarity", "log_ratio"))
+    noise = float(attrs.get("database_noise", 1.0))
+    other = [None] * len(within) if noise == 1 else noise * within
+    return [
+        PairSimilarity(*part, score=score)
+        for part in zip(weights, means, between, within, other, strict=True)
+    ]
+
+
+def _matrices(posterior: xr.Dataset, rows: Any) -> list[Metric]:
     names = {str(name) for name in posterior}
-    if set(TWO_STAGE) <= names:
-        parts = [rows(name) for name in TWO_STAGE]
-        with np.errstate(divide="ignore"):  # A component that is not there: -inf.
-            parts[0] = np.log(parts[0])
-        return [PairSimilarity(*part) for part in zip(*parts, strict=True)]
     matrix = next((name for name in ("M", "J") if name in names), None)
     if matrix is None:
         raise ValueError(

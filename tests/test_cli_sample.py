@@ -10,7 +10,7 @@ import arviz as az
 import numpy as np
 import pytest
 
-from probmetric import LCA, cli_sample, datasets
+from probmetric import LCA, TwoStageMixture, cli_sample, datasets
 from probmetric.storage_draws import load_draws, posterior_of, save_draws
 from tests.cli_runs import NAMES, no_debris, refused, run, write_data
 
@@ -185,3 +185,23 @@ def test_warnings_of_the_sampler_are_notes_and_exit_code_1(data, tmp_path, monke
     assert done.exit_code == 1
     assert "note: 3 of 40 draws diverged" in done.stderr
     assert "3 of 40 draws diverged" in (tmp_path / "report.html").read_text()
+
+
+def test_draws_of_a_mixture_stand_for_the_estimators_similarities(data, tmp_path):
+    settings = ("--set", "database_noise=0.5", "--set", "similarity=kernel")
+    words = ("--method", "laplace", "--draws", 100, *settings)
+    done = run("sample", "two_stage", "--data", data, "--out", tmp_path, *words)
+    assert done.exit_code == 0, done.output
+    loaded = datasets.load(data)
+    fitted = TwoStageMixture(database_noise=0.5, similarity="kernel")
+    fitted.fit(loaded.frame, groups=loaded.y)
+    tree = load_draws(tmp_path / "draws.nc")
+    wanted = fitted.posterior_metric("prediction", draws=tree, n_metrics=100)
+    found = posterior_of(tree)
+    assert found.draws[0].score == "kernel"
+    np.testing.assert_allclose(
+        found.pairwise(loaded.X[:4], loaded.X[:9]),
+        wanted.pairwise(loaded.X[:4], loaded.X[:9]),
+        rtol=1e-9,
+    )
+    assert "sampled" in done.stdout
