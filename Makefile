@@ -1,7 +1,7 @@
 # Every target prepares what it needs: on a fresh machine `make demo` or `make test`
 # is the first and only command.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow lint format types notebooks bench peers wheel readme lock \
+.PHONY: help install demo gates test slow lint format types notebooks bench peers wheel readme lock \
 	clean
 
 VENV ?= .venv
@@ -35,6 +35,11 @@ test: $(STAMP) ## run the fast tests
 
 slow: $(STAMP) ## run the long statistical tests
 	$(PY) $(PYTEST) -m slow $(ARGS)
+
+# Right claims must pass; wrong ones in their place must be rejected, which exits with 1.
+gates: $(STAMP) ## check every model's quick claims, and that every gate can fail
+	$(VENV)/bin/probmetric validate --all --quick
+	$(VENV)/bin/probmetric validate --all --quick --break; [ $$? -eq 1 ]
 
 lint: $(STAMP) ## check style and formatting
 	$(PY) -m ruff check .

@@ -55,10 +55,23 @@ def run(request: Request) -> int:
         elif request.label is not None:
             raise ValueError("--label: wanted --data with it, got none")
         paths = {name: _claimed(request, name, data) for name in names}
+        table = _claimed_table(request)
     with noted():
-        return max(
+        found = [
             _one(request, name, data, problems[name], paths[name]) for name in names
-        )
+        ]
+    if not request.every:
+        return found[0].exit_code
+    whole = Validation(
+        "all", tuple(j for each in found for j in each.judgements), request.broken
+    )
+    typer.echo(whole.by_model().to_string(index=False, float_format="%.0f"))
+    for path in table:
+        with replacing(path) as part:
+            whole.summary().to_csv(part, index=False)
+        typer.echo(f"Wrote {path}")
+    typer.echo(str(whole))
+    return whole.exit_code
 
 
 def _problem(from_labels: Any, data: datasets.Dataset) -> Problem:
@@ -100,6 +113,13 @@ def _claimed(
     return claim(folder, files, force=request.force)
 
 
+def _claimed_table(request: Request) -> list[Path]:
+    """Return the one table of all models, where it is asked for and has a place."""
+    if request.out is None or not request.every:
+        return []
+    return list(claim(request.out, ("validation.csv",), force=request.force).values())
+
+
 def _studied(request: Request, name: str, data: datasets.Dataset | None) -> bool:
     """Say whether draws and pictures are made: LCA, on data, with a place for them."""
     return (
@@ -116,7 +136,7 @@ def _one(
     data: datasets.Dataset | None,
     problem: Problem | None,
     paths: dict[str, Path],
-) -> int:
+) -> Validation:
     """Validate one model, write its files, print its last line."""
     where = "simulated problems" if data is None else data.name
     typer.echo(f"Checking {name} on {where} ...")
@@ -147,7 +167,7 @@ def _one(
         typer.echo(f"Look at {paths['report.html']} | {found}")
     else:
         typer.echo(str(found))
-    return found.exit_code
+    return found
 
 
 def _print_summary(found: Validation) -> None:

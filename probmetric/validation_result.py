@@ -151,6 +151,28 @@ class Validation:
             ]
         )
 
+    def by_model(self) -> pd.DataFrame:
+        """Return one row a model: claims or controls, verdict, seconds."""
+        rows: list[dict[str, object]] = []
+        for name in dict.fromkeys(j.model for j in self.judgements):
+            own = tuple(j for j in self.judgements if j.model == name)
+            part = Validation(name, own, self.broken)
+            c = part.counts
+            figures = (
+                {"wrong claims rejected": f"{c.rejected} of {c.controls}"}
+                if self.broken
+                else {
+                    "exact claims agree": f"{c.agree} of {c.exact}",
+                    "within bound": f"{c.within} of {c.approximate}",
+                    "inconclusive": c.inconclusive,
+                }
+            )
+            seconds = sum(j.seconds for j in own)
+            rows.append(
+                {"model": name, **figures, "verdict": part.verdict, "seconds": seconds}
+            )
+        return pd.DataFrame(rows)
+
     def __str__(self) -> str:
         """Say it in a line, with both counts."""
         c = self.counts

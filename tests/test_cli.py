@@ -2,8 +2,8 @@
 
 import subprocess
 import sys
-import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import arviz as az
@@ -19,6 +19,7 @@ from probmetric.cli import app
 from probmetric.cli_study import Study
 from probmetric.inference.checks import Check, Ranks, uniform
 from probmetric.inference.sampling import SamplingWarning
+from probmetric.registry import MODELS
 from probmetric.report import Section
 
 
@@ -239,9 +240,49 @@ def test_a_warning_is_a_note_for_readers(quick_checks, monkeypatch):
     assert ".py" not in done.output
 
 
+@pytest.fixture
+def two_models(monkeypatch):
+    """Register two models of the fake checks; a control of the second may be right."""
+
+    def use(toothless):
+        def judged(name, problem, **options):
+            checks = fake_checks()
+            if toothless and name == "second":
+                right = {"right": lambda problem: {"two": 2.0}}
+                checks[0] = replace(checks[0], controls=right)
+            found = validation.validate(checks, problem, **options)
+            named = tuple(j._replace(model=name) for j in found.judgements)
+            return validation.Validation(name, named, found.broken)
+
+        monkeypatch.setattr(cli_validate, "validate", judged)
+        spec = MODELS["lca"]
+        monkeypatch.setattr(cli_validate, "MODELS", {"first": spec, "second": spec})
+
+    use(toothless=False)
+    return use
+
+
+def test_all_models_end_in_one_table(two_models, tmp_path):
+    done = run("validate", "--all", "--out", str(tmp_path), "--force")
+    assert done.exit_code == 0
+    rows = [line.split() for line in done.output.splitlines()]
+    assert ["first", *"3 of 3 1 of 1 0 agree 0".split()] in rows
+    assert done.output.strip().splitlines()[-1].startswith("all: 6 of 6 exact")
+    table = pd.read_csv(tmp_path / "validation.csv")
+    assert set(table["model"]) == {"first", "second"}
+    assert len(table) == 8
+
+
+def test_one_wrong_claim_that_gets_through_is_seen_among_all(two_models):
+    assert run("validate", "--all", "--break").exit_code == 1
+    two_models(toothless=True)
+    done = run("validate", "--all", "--break")
+    assert done.exit_code == 0
+    assert "all: 5 of 6 wrong claims rejected: missed" in done.output
+
+
 @pytest.mark.slow
 def test_the_demo_job_ends_well_on_a_small_set(tmp_path):
-    started = time.perf_counter()
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("probmetric")),
@@ -253,4 +294,3 @@ def test_the_demo_job_ends_well_on_a_small_set(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "exact claims agree" in done.stdout.splitlines()[-1]
     assert (tmp_path / "draws.nc").stat().st_size > 10_000
-    assert time.perf_counter() - started < 600
