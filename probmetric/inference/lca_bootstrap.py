@@ -1,10 +1,15 @@
 """The weighted-likelihood bootstrap of LCA: refits under random weights on points.
 
 A draw gives point i the weight u_i, u = n·Dirichlet(1, …, 1), pair (i, j) the *product*
-w u_i u_j, and refits by SQUAREM over the reduced EM from the fit to the data. To first
-order its covariance is H⁻¹JH⁻¹ with J the variance of a U-statistic of order two, which
-is what pairs that share points need; with the mean of the weights instead, intervals
-would come out half as wide.
+w u_i u_j, and refits by L-BFGS from the fit to the data. To first order its covariance
+is H⁻¹JH⁻¹ with J the variance of a U-statistic of order two, which is what pairs that
+share points need; with the mean of the weights instead, intervals would come out half
+as wide.
+
+Each refit works in coordinates of its own in which the curvature is near the identity:
+with T₁ = Σ w δδᵀ over the weighted y = 1 pairs, the part of the Hessian that stays
+where the y = 0 pairs are far apart is I_p ⊗ (ηT₁/(1 + 2σ²) + λ/c²). On breast cancer
+that saves two evaluations in three.
 
 References
 ----------
@@ -21,13 +26,13 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.data import Pairs, weights
-from probmetric.inference.em import run_em
-from probmetric.inference.lca_em import reduced_step, spectrum
-from probmetric.inference.lca_likelihood import to_params, to_unconstrained
+from probmetric.inference.lca_likelihood import objective, to_params, to_unconstrained
 from probmetric.inference.lca_statistics import Statistics
+from probmetric.inference.optimise_traced import minimise
 from probmetric.inference.results import Fit
 from probmetric.inference.sampling_target import cast
 from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["Shared", "bootstrap", "dirichlet_weights", "gather", "refit"]
@@ -63,9 +68,10 @@ def gather(pairs: Pairs, prior: LCAPrior, learning_rate: Any, start: Any) -> Sha
         learning_rate,
         to_unconstrained(start),
     )
-    return cast(shared, X.dtype)
+    return cast(jax.tree.map(np.asarray, shared), X.dtype)
 
 
+@numpy_in_numpy_out
 def bootstrap(
     pairs: Pairs,
     prior: LCAPrior,
@@ -74,7 +80,7 @@ def bootstrap(
     *,
     learning_rate: float = 1.0,
     batch: int = 1,
-    max_steps: int = 200,
+    max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Fit:
     """Refit LCA under each row of unit weights.
@@ -93,7 +99,7 @@ def bootstrap(
     batch : int, default=1
         Refits side by side.
     max_steps, tol
-        As for ``run_em`` with SQUAREM.
+        As for ``optimise_traced.minimise``.
 
     Returns
     -------
@@ -135,12 +141,37 @@ def refit(shared: Shared, u: Any, tol: Any, max_steps: int) -> Fit:
         T=T,
         S=T,
     )
-    data = (stats, shared.prior, shared.learning_rate, spectrum(T))
-    return run_em(
-        reduced_step,
-        shared.start,
-        data,
-        max_steps=max_steps,
-        tol=tol,
-        accelerate=True,
+    prior, rate, start = shared.prior, shared.learning_rate, shared.start
+    p, d = start["W"].shape
+    values, vectors, by_rho = _curvature(stats, prior, rate, start)
+
+    def position(z: Any) -> dict[str, Any]:
+        step = (z[:-1].reshape(p, d) / jnp.sqrt(values)) @ vectors.T
+        rho = start["log_sigma2"] + z[-1] / jnp.sqrt(by_rho)
+        return {"W": start["W"] + step, "log_sigma2": rho}
+
+    def negative(z: Any) -> Any:
+        return -objective(position(z), (stats, prior, rate))
+
+    origin = jnp.zeros(p * d + 1, T.dtype)
+    end = minimise(jax.value_and_grad(negative), origin, max_steps=max_steps, tol=tol)
+    return Fit(
+        position(end.x),
+        -end.value,
+        end.result,
+        end.n_steps,
+        end.n_evaluations,
+        -end.trace,
     )
+
+
+def _curvature(stats: Statistics, prior: LCAPrior, rate: Any, start: Any) -> Any:
+    """Return eigenvalues (d,) and vectors of a row of W's curvature, and that of ρ."""
+    eta = 1 + 2 * jnp.exp(start["log_sigma2"])
+    values, vectors = jnp.linalg.eigh(rate * stats.T_same / eta)
+    values = values + prior.lam / jnp.asarray(prior.c) ** 2
+    # Steps are measured by it, nothing is added to the model: a floor is harmless.
+    values = jnp.maximum(values, 1e-8 * values[-1])
+    s = 0.5 * (1 - 1 / eta)
+    by_rho = rate * stats.n_same * len(start["W"]) * s * (1 - 2 * s)
+    return values, vectors, by_rho + 1 / jnp.asarray(prior.log_sigma2_scale) ** 2

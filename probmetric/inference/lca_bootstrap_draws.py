@@ -24,10 +24,12 @@ from probmetric.inference.sampling_checkpoint import (
 )
 from probmetric.inference.sampling_target import Draws
 from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["bootstrap_draws"]
+__all__ = ["bootstrap_draws", "memory_of_a_refit", "needed_memory"]
 
 
+@numpy_in_numpy_out
 def bootstrap_draws(
     pairs: Pairs,
     prior: LCAPrior,
@@ -39,7 +41,7 @@ def bootstrap_draws(
     learning_rate: int | float = 1.0,
     batch: int = 1,
     block_size: int = 50,
-    max_steps: int = 1000,
+    max_steps: int = 500,
     tol: int | float = 1e-6,
     progress: bool | None = None,
     checkpoint: "str | Path | None" = None,
@@ -59,8 +61,8 @@ def bootstrap_draws(
         Points beyond it are padding and weigh one. Default: all are points.
     batch : int, default=1
         Refits side by side (``vmap``). Each waits for the slowest of its batch, and
-        memory is batch · (N·(p + 3) + d·(p + d)) numbers beside the data. On a CPU one
-        after the other is fastest.
+        memory is batch times ``memory_of_a_refit`` beside data and draws. On a CPU
+        one after the other is fastest.
     block_size : int, default=50
         Draws a compiled call, and a file of the checkpoint.
     progress : bool, optional
@@ -84,7 +86,11 @@ def bootstrap_draws(
     RuntimeError
         A refit that did not converge; the blocks before it stand.
     """
-    for name, size in (("n_draws", n_draws), ("batch", batch), ("block", block_size)):
+    for name, size in (
+        ("n_draws", n_draws),
+        ("batch", batch),
+        ("block_size", block_size),
+    ):
         if size < 1:
             raise ValueError(f"{name}: wanted at least 1, got {size}")
     folder = check_folder(checkpoint, resume)
@@ -129,6 +135,34 @@ def bootstrap_draws(
         progress=progress,
     )
     return Draws(values, {}, {"method": "bootstrap", "seed": seed})
+
+
+def needed_memory(
+    pairs: Pairs,
+    prior: LCAPrior,
+    start: LCAParams,
+    *,
+    batch: int = 1,
+    block_size: int = 50,
+    max_steps: int = 500,
+) -> int:
+    """Return the bytes that a block's compiled program works in, as XLA counts them.
+
+    Beside its arguments (the data, once) and its result (``block_size`` draws).
+    """
+    with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
+        shared = gather(pairs, prior, 1.0, start)
+        key, zero, n = jax.random.key(0), np.asarray(0), len(pairs.X)
+        lowered = _block.lower(
+            shared, key, zero, zero, zero, 1e-6, n, block_size, batch, max_steps
+        )
+        used: Any = lowered.compile().memory_analysis()
+        return int(used.temp_size_in_bytes)
+
+
+def memory_of_a_refit(N: int, n: int, p: int, d: int, max_steps: int) -> int:
+    """Return a bound, in bytes, of what one refit of N pairs of n points works in."""
+    return 8 * (N * (2 * p + d + 8) + 4 * n + 64 * d * (p + d) + 4 * max_steps)
 
 
 def _check(results: np.ndarray, first: int) -> None:

@@ -1,0 +1,187 @@
+"""L-BFGS as one traced loop, for many small fits inside one compiled program.
+
+``optimise.lbfgs`` calls compiled code from SciPy's loop, which neither ``vmap`` nor a
+loop over fits can hold. Here all is traced: the two-loop recursion over the last
+``MEMORY`` steps, and halving until the objective falls by a fraction of what its slope
+promises. Wolfe's second condition is not sought; a step whose gradient change is not
+positive along it is not remembered.
+
+It stops on the estimated gap gᵀHg/2, with H the current inverse Hessian: for a log
+density that is the number of nats left to gain.
+
+References
+----------
+Nocedal and Wright, "Numerical Optimization", 2nd ed. (2006), algorithm 7.4.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from probmetric.inference.results import Result
+from probmetric.typing import Array
+
+__all__ = ["Minimum", "minimise"]
+
+MEMORY = 12
+SUFFICIENT = 1e-4
+"""Fraction of the promised fall that a step must give."""
+
+HALVINGS = 40
+
+
+class Minimum(NamedTuple):
+    """Where the loop ended: point (q,), value, ``Result`` code, steps, evaluations."""
+
+    x: Float[Array, "q"]
+    value: Float[Array, ""]
+    result: Any
+    n_steps: Any
+    n_evaluations: Any
+    trace: Float[Array, "t"]
+
+
+class _State(NamedTuple):
+    found: Minimum
+    gradient: Any
+    steps: Any
+    changes: Any
+    curvature: Any
+
+
+def _direction(state: _State) -> Any:
+    """Return -Hg by the two-loop recursion; slots of zero curvature are empty."""
+    at = state.found.n_steps
+    order = (at - 1 - jnp.arange(MEMORY)) % MEMORY  # newest first
+    rho = jnp.where(state.curvature > 0, 1 / jnp.where(state.curvature > 0,
+                    state.curvature, 1.0), 0.0)  # fmt: skip
+
+    def down(q: Any, k: Any) -> tuple[Any, Any]:
+        alpha = rho[k] * (state.steps[k] @ q)
+        return q - alpha * state.changes[k], alpha
+
+    q, alphas = jax.lax.scan(down, state.gradient, order)
+    newest = order[0]
+    square = jnp.sum(state.changes[newest] ** 2)
+    known = (state.curvature[newest] > 0) & (square > 0)
+    scale = state.curvature[newest] / jnp.where(known, square, 1.0)
+    q = jnp.where(known, scale, 1.0) * q
+
+    def up(r: Any, pair: Any) -> tuple[Any, None]:
+        k, alpha = pair
+        return r + (alpha - rho[k] * (state.changes[k] @ r)) * state.steps[k], None
+
+    r, _ = jax.lax.scan(up, q, (order[::-1], alphas[::-1]))
+    return -r
+
+
+def minimise(
+    value_and_gradient: Callable[[Any], tuple[Any, Any]],
+    start: Float[Array, "q"],
+    *,
+    max_steps: int,
+    tol: Any,
+) -> Minimum:
+    """Minimise a smooth function from a point of finite value; traceable.
+
+    Parameters
+    ----------
+    value_and_gradient : callable
+        Of a point (q,), best in coordinates in which the Hessian is near the identity.
+    start : array of shape (q,)
+    max_steps : int
+        Most iterations; static.
+    tol : float
+        Converged when the estimated gap is at most ``tol * max(1, |value|)``.
+
+    Returns
+    -------
+    Minimum
+        A local one in general. ``Result.MAX_STEPS`` also where no step along the
+        direction lowers the value by more than rounding.
+    """
+    value, gradient = value_and_gradient(start)
+    eps = jnp.finfo(start.dtype).eps
+    empty = jnp.zeros((MEMORY, len(start)), start.dtype)
+    sound = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+    unfinished = jnp.asarray(int(Result.MAX_STEPS))
+    state = _State(
+        Minimum(
+            start,
+            value,
+            jnp.where(sound, unfinished, int(Result.NONFINITE)),
+            jnp.asarray(0),
+            jnp.asarray(1),
+            jnp.full(max_steps, jnp.nan, start.dtype),
+        ),
+        gradient,
+        empty,
+        empty,
+        jnp.zeros(MEMORY, start.dtype),
+    )
+
+    def body(carry: Any) -> Any:
+        state, _ = carry
+        at, f, g = state.found.x, state.found.value, state.gradient
+        direction = _direction(state)
+        slope = g @ direction
+        downhill = slope < 0
+        direction = jnp.where(downhill, direction, -g)
+        slope = jnp.where(downhill, slope, -(g @ g))
+        size = jnp.maximum(1.0, jnp.abs(f))
+        met = -0.5 * slope <= tol * size
+
+        def refused(trial: Any) -> Any:
+            t, value, _, n = trial
+            fell = value <= f + SUFFICIENT * t * slope + 8 * eps * size
+            return ~fell & (n < HALVINGS)  # NaN has not fallen
+
+        def halve(trial: Any) -> Any:
+            t, _, _, n = trial
+            return (0.5 * t, *value_and_gradient(at + 0.5 * t * direction), n + 1)
+
+        # Nothing is known of the scale before the first step.
+        first = jnp.where(
+            state.found.n_steps == 0, 1 / jnp.maximum(1.0, jnp.linalg.norm(g)), 1.0
+        )
+        t, value, gradient, n = jax.lax.while_loop(
+            refused,
+            halve,
+            (first, *value_and_gradient(at + first * direction), jnp.asarray(1)),
+        )
+        stuck = ~(value <= f + 8 * eps * size)
+        keep = met | stuck
+        k = state.found.n_steps % MEMORY
+        s, y = t * direction, gradient - g
+        sy = s @ y
+        useful = sy > eps * jnp.linalg.norm(s) * jnp.linalg.norm(y)
+        moved = state._replace(
+            found=Minimum(
+                at + s,
+                value,
+                unfinished,
+                state.found.n_steps + 1,
+                state.found.n_evaluations + n,
+                state.found.trace.at[state.found.n_steps].set(value),
+            ),
+            gradient=gradient,
+            steps=state.steps.at[k].set(s),
+            changes=state.changes.at[k].set(y),
+            curvature=state.curvature.at[k].set(jnp.where(useful, sy, 0.0)),
+        )
+        stayed = state._replace(
+            found=state.found._replace(
+                result=jnp.where(met, int(Result.CONVERGED), unfinished)
+            )
+        )
+        state = jax.tree.map(lambda a, b: jnp.where(keep, a, b), stayed, moved)
+        return state, keep
+
+    def going(carry: Any) -> Any:
+        state, ended = carry
+        return ~ended & sound & (state.found.n_steps < max_steps)
+
+    return jax.lax.while_loop(going, body, (state, ~sound))[0].found

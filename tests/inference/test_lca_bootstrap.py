@@ -1,0 +1,128 @@
+"""The bootstrap in blocks: resumed, refused, compiled once, bounded in memory."""
+
+import jax
+import numpy as np
+import pytest
+
+from probmetric.data import Pairs
+from probmetric.estimators.lca import LCA
+from probmetric.inference import lca_bootstrap_draws
+from probmetric.inference.lca_bootstrap_draws import bootstrap_draws, needed_memory
+from probmetric.models.lca import LCAParams, LCAPrior
+
+rng = np.random.default_rng(0)
+N, D = 200, 3
+X = rng.normal(size=(60, D))
+i = rng.integers(0, 60, N)
+PAIRS = Pairs(X, i, (i + rng.integers(1, 60, N)) % 60, np.arange(N) % 2, np.ones(N))
+PRIOR = LCAPrior(0.8 * np.eye(D), c=0.8, lam=5.0)
+START = LCAParams(0.8 * np.eye(D), np.array(-1.0))
+RUN = dict(seed=1, n_draws=7, block_size=3, progress=False)
+
+
+def draws(pairs=PAIRS, prior=PRIOR, start=START, **options):
+    return bootstrap_draws(pairs, prior, start, **{**RUN, **options}).values
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return draws()
+
+
+def equal(a, b):
+    assert a.keys() == b.keys() == {"M", "b", "log_sigma2"}
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+
+
+def test_checkpoints_do_not_change_the_draws_and_a_stop_does_not(whole, tmp_path):
+    assert whole["M"].shape == (1, 7, D, D)
+    equal(draws(checkpoint=tmp_path), whole)
+    blocks = sorted(tmp_path.glob("block_*.npz"))
+    assert len(blocks) == 3
+    for block in blocks[1:]:
+        block.unlink()
+    equal(draws(checkpoint=tmp_path, resume=True), whole)
+    with pytest.raises(ValueError, match="wanted an empty folder, or resume=True"):
+        draws(checkpoint=tmp_path)
+    blocks[1].write_bytes(blocks[1].read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"a whole block in .*block_00001\.npz"):
+        draws(checkpoint=tmp_path, resume=True)
+
+
+OTHER = {
+    "seed": (dict(seed=2), "seed 1 and not 2"),
+    "data": (dict(pairs=PAIRS._replace(X=X + 1e-9 * X)), "data other in .*sides_0_0"),
+    "prior": (dict(prior=PRIOR._replace(lam=6.0)), "data other in prior_lam$"),
+    "rate": (dict(learning_rate=0.5), "data other in learning_rate$"),
+    "settings": (dict(block_size=2), "block_size 3 and not 2"),
+}
+
+
+def test_a_checkpoint_of_another_run_is_refused_by_name(whole, tmp_path):
+    draws(checkpoint=tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for other, message in OTHER.values():
+        with pytest.raises(ValueError, match=f"checkpoint: .*{message}"):
+            draws(checkpoint=tmp_path, resume=True, **other)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_draw_depends_on_seed_and_number_alone(whole):
+    more = draws(n_draws=8)
+    for name in whole:
+        np.testing.assert_array_equal(more[name][:, :7], whole[name])
+    # Side by side or not and in other blocks: rounding apart, within refits that
+    # converge to a relative gap, the same draw.
+    other = draws(batch=2, block_size=4)
+    np.testing.assert_allclose(other["M"], whole["M"], rtol=1e-6)
+    assert np.abs(draws(seed=2)["M"] - whole["M"]).max() > 1e-3
+
+
+def test_padding_weighs_nothing(whole):
+    padded = PAIRS._replace(X=np.concatenate([X, np.zeros((4, D))]))
+    # Weights are drawn for all points, so that other shapes make other draws.
+    some = draws(pairs=padded, n_points=60, n_draws=3)
+    moved = padded._replace(X=np.concatenate([X, np.ones((4, D))]))
+    equal(some, draws(pairs=moved, n_points=60, n_draws=3))
+
+
+def test_a_second_run_through_the_estimator_compiles_nothing():
+    y = (X[:, 0] > 0).astype(int)
+    fitted = LCA().fit(X, y)
+    compiled = []
+
+    def listen(event, seconds, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(event)
+
+    fitted.sample("bootstrap", n_draws=3, n_chains=1, seed=0)
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    jax.jit(lambda x: x + 1)(np.ones(3))
+    assert compiled  # the counter counts
+    compiled.clear()
+    fitted.sample("bootstrap", n_draws=5, n_chains=1, seed=1)
+    assert not compiled
+    # Fewer points, padded to the same shapes.
+    again = LCA().fit(X[:55], y[:55])
+    compiled.clear()
+    again.sample("bootstrap", n_draws=4, n_chains=1, seed=1)
+    assert not compiled
+
+
+def test_memory_is_bounded_by_the_batch():
+    one, eight = (needed_memory(PAIRS, PRIOR, START, batch=b) for b in (1, 8))
+    a_refit = lca_bootstrap_draws.memory_of_a_refit(N, len(X), D, D, 1000)
+    assert one <= a_refit
+    assert one < eight <= 8 * a_refit
+
+
+def test_a_refit_that_does_not_converge_is_an_error_that_keeps_the_blocks(tmp_path):
+    with pytest.raises(RuntimeError, match=r"MAX_STEPS in 3 of the 3 refits.*raise"):
+        draws(max_steps=1, tol=1e-14, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["n_draws", "batch", "block_size"])
+def test_sizes_below_one_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name}: wanted at least 1, got 0"):
+        draws(**{name: 0})
