@@ -1,19 +1,31 @@
 """The protocol of the paper's figure 3: nearest neighbour under learned metrics.
 
-    python benchmarks/glml_figure3.py [--data DIR] [--realisations 20] [--out DIR]
-        [--panels synthetic,wine,...] [--quick]
+    python benchmarks/glml_figure3.py [--data DIR] [--out DIR] [--panels wine,...]
+        [--methods "Euclid;LDA;..."] [--realisations N]
+        [--peers DIR | --write-problems DIR]
 
 Panel (a): two random Gaussians with fixed means, D = 5 ... 100, 500 training and 500
 test points. Other panels: accuracy against training points a class, test points the
-rest (at most 1000). One neighbour votes, as in the paper. Bayes' classifier of the same
-Gaussians stands beside. ``--data``: a folder of .npz files with X and y; scikit-learn's
-wine needs none. Writes one plot a panel and a table to ``--out``.
+rest (at most 500). One neighbour votes, as in the paper. Bayes' classifier of the same
+Gaussians stands beside. NCA learns from at most 1000 of the training points, 50
+iterations; GLML averages 8 draws. ``--data``: a folder of .npz files with X and y;
+scikit-learn's wine needs none. Realisations: as ``PANELS`` says, seeds (realisation,
+size).
+
+metric-learn needs an environment of its own: ``--write-problems DIR`` writes the
+training sets, ``peers_metric_learn.py DIR`` learns maps from them, and with ``--peers
+DIR`` those that are there are columns too, over as many realisations as have a map.
+Without them LMNN and ITML are left out, and that is said.
+
+Prints the tables; writes one plot a panel and glml_figure3.json to ``--out``, of which
+rows that are not run anew stay, so that panels and methods may be run one by one.
 """
 
 import argparse
-import csv
-import sys
+import json
+import time
 import warnings
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +40,17 @@ from probmetric.estimators.gaussian_classes import GaussianClasses
 from probmetric.estimators.glml import GLML
 
 ONE = {"n_neighbors": 1, "votes": "count", "random_state": 0}
+
+
+class SomeNCA(NeighborhoodComponentsAnalysis):
+    """NCA learned from at most 1000 points: its cost is their number squared."""
+
+    def fit(self, X, y):
+        """Learn from a random part of the rows."""
+        rows = np.random.default_rng(0).permutation(len(X))[:1000]
+        return super().fit(X[rows], y[rows])
+
+
 METHODS = {
     "Euclid": lambda: KNeighborsClassifier(1),
     "LDA": lambda: make_pipeline(
@@ -35,23 +58,27 @@ METHODS = {
         KNeighborsClassifier(1),
     ),
     "NCA": lambda: make_pipeline(
-        NeighborhoodComponentsAnalysis(max_iter=50, random_state=0),
+        SomeNCA(max_iter=50, random_state=0),
         KNeighborsClassifier(1),
     ),
     "GLML, paper": lambda: GLML(rule="zero_bias", densities="mle", n_draws=0, **ONE),
     "GLML, predictive": lambda: GLML(n_draws=0, **ONE),
-    "GLML, draws": lambda: GLML(**ONE),
+    "GLML, draws": lambda: GLML(n_draws=8, **ONE),
     "Bayes": GaussianClasses,
 }
+PEERS = ("LMNN", "ITML")
+OURS = ("GLML, paper", "GLML, predictive", "GLML, draws")
 PANELS = {
-    "ionosphere": (10, 30, 50, 100),
-    "ida_german": (100, 150, 200, 250),
-    "ida_image": (100, 300, 500, 700),
-    "ida_waveform": (200, 500, 1000),
-    "twonorm": (50, 500, 1000, 2000),
-    "wine": (10, 20, 30, 40),
-    "usps_8x8": (100, 300, 500),
+    "synthetic": ((5, 10, 20, 50, 100), 4),
+    "wine": ((10, 20, 40), 5),
+    "ionosphere": ((10, 30, 100), 4),
+    "ida_german": ((100, 250), 4),
+    "ida_image": ((100, 300, 700), 3),
+    "ida_waveform": ((200, 500, 1000), 3),
+    "twonorm": ((50, 500, 1000), 3),
+    "usps_8x8": ((100, 300), 2),
 }
+"""Sizes (D, or training points a class) and realisations of each panel."""
 
 
 def gaussians(d, rng):
@@ -67,100 +94,204 @@ def gaussians(d, rng):
 
 
 def sample(X, y, per_class, rng):
+    """Split into ``per_class`` training points a class and at most 500 others."""
     chosen = np.concatenate(
         [rng.permutation(np.flatnonzero(y == c))[:per_class] for c in np.unique(y)]
     )
-    rest = rng.permutation(np.setdiff1d(np.arange(len(y)), chosen))[:1000]
+    rest = rng.permutation(np.setdiff1d(np.arange(len(y)), chosen))[:500]
     varies = X[chosen].std(0) > 0
     X = StandardScaler().fit(X[chosen][:, varies]).transform(X[:, varies])
     return X[chosen], y[chosen], X[rest], y[rest]
 
 
 def read(name, folder):
+    """Return X and y of a set."""
     if name == "wine":
         return load_wine(return_X_y=True)
     stored = np.load(Path(folder) / f"{name}.npz")
     return stored["X"], stored["y"]
 
 
+def row(name, size, method, values, seconds):
+    """Summarise the realisations of one method."""
+    return {
+        "panel": name,
+        "size": size,
+        "method": method,
+        "accuracy": float(np.mean(values)),
+        "error": float(np.std(values, ddof=1) / np.sqrt(len(values))),
+        "realisations": len(values),
+        "seconds": float(np.mean(seconds)),
+    }
+
+
 def panel(name, sizes, draw, realisations, methods):
-    """Yield (panel, size, method, mean accuracy, standard error)."""
+    """Yield a row for every size and method, and for GLML less Euclid, paired."""
     for size in sizes:
-        found = {m: [] for m in methods}
+        found, seconds = ({m: [] for m in methods} for _ in range(2))
         for r in range(realisations):
-            rng = np.random.default_rng([r, size])
-            X, y, X_new, y_new = draw(size, rng)
+            X, y, X_new, y_new = draw(size, np.random.default_rng([r, size]))
             for m in methods:
+                start = time.perf_counter()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     model = METHODS[m]().fit(X, y)
                 found[m].append(np.mean(model.predict(X_new) == y_new))
-        for m, values in found.items():
-            error = np.std(values, ddof=1) / np.sqrt(len(values))
-            yield name, size, m, np.mean(values), error
-        gap = np.subtract(found["GLML, predictive"], found["Euclid"])
-        error = gap.std(ddof=1) / np.sqrt(len(gap))
-        yield name, size, "GLML, predictive - Euclid", gap.mean(), error
+                seconds[m].append(time.perf_counter() - start)
+        for m in methods:
+            yield row(name, size, m, found[m], seconds[m])
+        for m in OURS:
+            if {m, "Euclid"} <= set(methods):
+                gap = np.subtract(found[m], found["Euclid"])
+                yield row(name, size, f"{m} - Euclid", gap, seconds[m])
 
 
 def plot(name, rows, path):
+    """Draw accuracy with standard errors against size, one line a method."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(5, 3.5))
-    for m in METHODS:
-        own = [(s, a, e) for _, s, k, a, e in rows if k == m]
+    figure, axes = plt.subplots(figsize=(6.5, 3.5), layout="constrained")
+    for m in (*METHODS, *PEERS):
+        own = sorted(
+            (r for r in rows if r["method"] == m), key=lambda found: found["size"]
+        )
         if own:
-            size, mean, error = zip(*own, strict=True)
-            axes.errorbar(size, mean, error, label=m, capsize=2)
-    axes.set(title=name, ylabel="accuracy")
+            columns = [[r[key] for r in own] for key in ("size", "accuracy", "error")]
+            style = {"ls": "--", "color": "black"} if m == "Bayes" else {}
+            axes.errorbar(*columns, label=m, capsize=2, marker="o", ms=3, **style)
+    axes.set(title=name, ylabel="accuracy, 1 neighbour")
     axes.set_xlabel("D" if name == "synthetic" else "training points a class")
-    axes.legend(fontsize=7)
-    figure.savefig(path / f"{name}.png", bbox_inches="tight", dpi=120)
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.savefig(path / f"glml_figure3_{name}.png", dpi=120)
     plt.close(figure)
 
 
+def table(rows):
+    """Yield the lines of one Markdown table a panel."""
+    for name in dict.fromkeys(r["panel"] for r in rows):
+        own = [r for r in rows if r["panel"] == name]
+        every = (*METHODS, *PEERS)
+        here = [m for m in every if any(r["method"] == m for r in own)]
+        number = max(r["realisations"] for r in own)
+        yield f"\n{name}, {number} realisations\n"
+        yield "| size | " + " | ".join(here) + " |"
+        yield "|---" * (1 + len(here)) + "|"
+        for size in sorted({r["size"] for r in own}):
+            cells = {
+                r["method"]: f"{r['accuracy']:.3f} ± {r['error']:.3f}"
+                + (f" ({r['realisations']})" if r["realisations"] < number else "")
+                for r in own
+                if r["size"] == size
+            }
+            line = " | ".join(cells.get(m, "") for m in here)
+            yield f"| {size} | {line} |"
+
+
+def verdicts(rows):
+    """Yield the claims: above Euclid from D = 20, and on average over real sets."""
+    for m in OURS:
+        gaps = [r for r in rows if r["method"] == f"{m} - Euclid"]
+        large = [r for r in gaps if r["panel"] == "synthetic" and r["size"] >= 20]
+        if large:
+            held = all(r["accuracy"] > 2 * r["error"] for r in large)
+            listed = ", ".join(
+                f"D = {r['size']}: {r['accuracy']:+.3f} ± {r['error']:.3f}"
+                for r in large
+            )
+            yield f"{m} - Euclid, synthetic: {listed}; above by 2 s.e.: {held}"
+        real = dict.fromkeys(r["panel"] for r in gaps if r["panel"] != "synthetic")
+        means = np.array(
+            [np.mean([r["accuracy"] for r in gaps if r["panel"] == p]) for p in real]
+        )
+        if len(means) > 1:
+            error = means.std(ddof=1) / np.sqrt(len(means))
+            each = ", ".join(f"{p} {g:+.3f}" for p, g in zip(real, means, strict=True))
+            yield (
+                f"{m} - Euclid, mean over {len(means)} real sets: {means.mean():+.4f} "
+                f"± {error:.4f} (sets as units): {each}"
+            )
+
+
+def write_problems(name, sizes, draw, realisations, folder):
+    """Write the training sets as peers_metric_learn.py reads them."""
+    (folder / "problems").mkdir(parents=True, exist_ok=True)
+    for size in sizes:
+        for r in range(realisations):
+            X, y, *_ = draw(size, np.random.default_rng([r, size]))
+            path = folder / "problems" / f"{name}-{size}-{r}.npz"
+            np.savez_compressed(path, A=X, a=y)
+
+
+def peers(name, sizes, draw, realisations, folder):
+    """Yield rows of one neighbour under the maps that metric-learn has learned."""
+    for size in sizes:
+        found, seconds = ({m: [] for m in PEERS} for _ in range(2))
+        for r in range(realisations):
+            path = folder / "maps" / f"{name}-{size}-{r}.npz"
+            if not path.exists():
+                continue
+            X, y, X_new, y_new = draw(size, np.random.default_rng([r, size]))
+            maps = np.load(path)
+            for m in PEERS:
+                L = maps[m]
+                if L.dtype.kind == "U":
+                    print(f"{path.stem}: {m} failed, {L}")
+                    continue
+                knn = KNeighborsClassifier(1).fit(X @ L.T, y)
+                found[m].append(knn.score(X_new @ L.T, y_new))
+                seconds[m].append(float(maps[f"{m} seconds"]))
+        for m in PEERS:
+            if len(found[m]) > 1:
+                yield row(name, size, m, found[m], seconds[m])
+
+
 def main():
+    """Run the panels, print as they come, write plots and tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data")
-    parser.add_argument("--realisations", type=int, default=20)
+    parser.add_argument("--realisations", type=int)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--panels")
-    parser.add_argument("--quick", action="store_true", help="no NCA, no draws")
+    parser.add_argument("--panels", default=",".join(PANELS))
+    parser.add_argument("--methods", default=";".join(METHODS), help="separated by ;")
+    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--write-problems", type=Path)
     a = parser.parse_args()
-    methods = [m for m in METHODS if not a.quick or m not in ("NCA", "GLML, draws")]
-    wanted = a.panels.split(",") if a.panels else ["synthetic", *PANELS]
-    if not a.data:
-        wanted = [name for name in wanted if name in ("synthetic", "wine")]
-    writer = csv.writer(sys.stdout)
-    writer.writerow(["panel", "size", "method", "accuracy", "standard error"])
-    table = []
+    methods = [m for m in a.methods.split(";") if m]
+    wanted = [p for p in a.panels.split(",") if a.data or p in ("synthetic", "wine")]
+    file = a.out / "glml_figure3.json" if a.out else None
+    rows = json.loads(file.read_text()) if file and file.exists() else []
+    if not a.peers:
+        print("no --peers folder: metric-learn's LMNN and ITML are not run")
     for name in wanted:
-        if name == "synthetic":
-            sizes, draw = (5, 10, 20, 50, 100), gaussians
-        else:
+        sizes, realisations = PANELS[name]
+        draw = gaussians
+        if name != "synthetic":
             X, y = read(name, a.data)
-            sizes = PANELS[name]
 
             def draw(size, rng, X=X, y=y):
                 return sample(X, y, size, rng)
 
-        rows = []
-        for row in panel(name, sizes, draw, a.realisations, methods):
-            rows.append(row)
-            writer.writerow([*row[:3], f"{row[3]:.4f}", f"{row[4]:.4f}"])
-            sys.stdout.flush()
-        table += rows
+        given = sizes, draw, a.realisations or realisations
+        if a.write_problems:
+            write_problems(name, *given, a.write_problems)
+            continue
+        new = panel(name, *given, methods) if methods else iter(())
+        if a.peers:
+            new = chain(new, peers(name, *given, a.peers))
+        for found in new:
+            print(json.dumps(found), flush=True)
+            same = [found[key] for key in ("panel", "size", "method")]
+            rows = [r for r in rows if [r["panel"], r["size"], r["method"]] != same] + [
+                found
+            ]
         if a.out:
             a.out.mkdir(parents=True, exist_ok=True)
-            plot(name, rows, a.out)
-    if a.out:
-        with (a.out / "table.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["panel", "size", "method", "accuracy", "standard error"])
-            writer.writerows(table)
+            plot(name, [r for r in rows if r["panel"] == name], a.out)
+            file.write_text(json.dumps(rows, indent=0) + "\n")
+    print("\n".join([*verdicts(rows), *table(rows)]))
 
 
 if __name__ == "__main__":
