@@ -38,7 +38,7 @@ def bad_input() -> Generator[None]:
 def exit_code(
     work: Callable[[], int], *, kept: str = "files that stand are whole"
 ) -> int:
-    """Do a command's work; return its exit code, or 2 or 130 with a sentence.
+    """Do a command's work; return its exit code, or 1, 2 or 130 with a sentence.
 
     Parameters
     ----------
@@ -54,6 +54,9 @@ def exit_code(
     except OSError as error:
         where = "" if error.filename is None else f" ({error.filename})"
         typer.echo(f"probmetric: {reason(error)}{where}; {kept}", err=True)
+    except RuntimeError as error:  # How a fit says that it has no result.
+        typer.echo(f"probmetric: failed: {reason(error)}; {kept}", err=True)
+        return 1
     except KeyboardInterrupt:
         typer.echo(f"probmetric: interrupted; {kept}", err=True)
         return 130

@@ -11,8 +11,8 @@ __all__ = ["EPILOG", "fit", "sample"]
 
 EPILOG = (
     "Exit code: 0 done; 1 done, but a fit did not converge or draws are not to be "
-    "trusted yet (notes say why); 2 unusable input, or a file could not be written; "
-    "130 interrupted."
+    "trusted yet (notes say why), or a fit failed; 2 unusable input, or a file could "
+    "not be written; 130 interrupted."
 )
 
 

@@ -23,6 +23,7 @@ from probmetric.datasets_files import (
     split_label,
 )
 from probmetric.datasets_generators import GENERATORS
+from probmetric.datasets_openml import fetch
 
 __all__ = ["Dataset", "Unlabelled", "load", "load_points", "names"]
 
@@ -132,24 +133,10 @@ def _from_file(path: Path, label: str | None, groups: str | None) -> Dataset:
 
 
 def _from_openml(name: str, label: str | None) -> Dataset:
-    """Fetch from OpenML by name or number, through scikit-learn's own client."""
-    which: dict[str, Any] = (
-        {"data_id": int(name)} if name.isdigit() else {"name": name, "version": 1}
-    )
-    target = "default-target" if label is None else label
-    try:
-        bunch: Any = sklearn.datasets.fetch_openml(
-            **which, target_column=target, as_frame=True, parser="auto"
-        )
-    except OSError as error:  # URLError, timeouts: all are OSErrors
-        raise ValueError(
-            f"data: wanted {name!r} from OpenML, got no connection ({error}); use a "
-            f"file, or one of {', '.join(names())}"
-        ) from error
-    frame = pd.DataFrame(bunch.data).assign(**{"label": np.asarray(bunch.target)})
-    table = split_label(frame, "label", f"openml:{name}")
+    source = f"openml:{name}"
+    table = split_label(fetch(name, label, names()), "label", source)
     y, found = codes(table.labels, name)
-    return Dataset(table.X, y, table.feature_names, found, f"openml:{name}")
+    return Dataset(table.X, y, table.feature_names, found, source)
 
 
 def load(

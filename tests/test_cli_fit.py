@@ -218,3 +218,16 @@ def test_an_interrupt_exits_with_130_and_keeps_what_stood(data, tmp_path, monkey
     assert done.exit_code == 130
     assert "interrupted" in done.stderr
     assert not list((tmp_path / "run").iterdir())
+
+
+def test_a_fit_without_a_result_exits_with_1_and_one_sentence(
+    data, tmp_path, monkeypatch
+):
+    def diverged(*_, **__):
+        raise RuntimeError("NONFINITE: the objective is not finite")
+
+    monkeypatch.setattr(cli_fit, "fit_named", diverged)
+    done = fit(data["csv"], tmp_path / "run")
+    assert done.exit_code == 1
+    assert "probmetric: failed: NONFINITE" in done.stderr
+    assert not list((tmp_path / "run").iterdir())
