@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.util import log_density
 
-from probmetric.data import Points
+from probmetric.data import Groups, Points
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.em import run_em
 from probmetric.inference.two_stage_fit import fit, start_groups
@@ -17,12 +17,15 @@ from probmetric.inference.two_stage_groups import (
     group_data,
     m_step,
 )
+from probmetric.inference.two_stage_groups_missing import filled, group_rows
 from probmetric.models.two_stage import TwoStageParams, two_stage
 from probmetric.models.two_stage_data import Stacks, stack
 
 __all__ = ["CHECKS"]
 
 EARLY = 2
+FEW = 3
+"""Instances of a source in the check of missing entries."""
 
 
 def _density(params: TwoStageParams, stacks: Stacks, prior: Any) -> Any:
@@ -106,6 +109,34 @@ def mixture_slope(problem: Problem, factor: float = 1.0) -> dict[str, Any]:
     return _slope(_singles_grad(params, stack(points), problem.prior), len(points.X))
 
 
+def _with_holes(problem: Problem) -> Groups:
+    """Return the first instances of each source, a fifth of the entries missing."""
+    groups: Any = problem.data
+    codes = np.asarray(groups.group)
+    few = np.concatenate([np.flatnonzero(codes == g)[:FEW] for g in np.unique(codes)])
+    X = np.asarray(groups.X)[few]
+    hole = np.random.default_rng(3).random(X.shape) < 0.2
+    return Groups(np.where(hole, np.nan, X), codes[few])
+
+
+def missing_slope(problem: Problem, fill: bool = False) -> dict[str, Any]:
+    """Differentiate NumPyro's density of what was seen where grouped EM ends."""
+    groups, start = _with_holes(problem), _start(problem)[0]
+    if fill:
+        data: Any = group_data(filled(groups), prior=problem.prior)
+    else:
+        data = group_rows(groups, prior=problem.prior)
+    end = run_em(em_step, start, data, max_steps=20_000, tol=1e-15)
+    slope = _value_and_grad(end.params, stack(groups), problem.prior)[1]
+    return _slope(slope, len(groups.X))
+
+
+def zero_missing_slope(problem: Problem) -> dict[str, Any]:
+    """Return zeros of the shapes of the gradient."""
+    shapes = _slope(_start(problem)[0], 1)
+    return {k: np.zeros_like(v) for k, v in shapes.items()}
+
+
 def zero_mixture_slope(problem: Problem) -> dict[str, Any]:
     """Return zeros of the shapes of the gradient."""
     return {k: np.zeros_like(v) for k, v in mixture_slope(problem).items()}
@@ -145,6 +176,15 @@ CHECKS: tuple[Check, ...] = (
         zero_slope,
         grouped_slope,
         {"stopped early": lambda problem: grouped_slope(problem, EARLY)},
+        atol=1e-5,
+        layer="gradient",
+    ),
+    Check(
+        "grouped EM with missing entries ends where the NumPyro density is stationary",
+        "exact",
+        zero_missing_slope,
+        missing_slope,
+        {"missing entries filled": lambda problem: missing_slope(problem, True)},
         atol=1e-5,
         layer="gradient",
     ),
