@@ -71,8 +71,9 @@ def sample(
     force: options.Force = False,
 ) -> None:
     """Draw from a posterior over metrics: draws.nc, summary.json and report.html."""
+    from probmetric.cli_checkpoint import kept
     from probmetric.cli_files import exit_code
-    from probmetric.cli_sample import Request, kept, run
+    from probmetric.cli_sample import Request, run
 
     request = Request(
         model,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from probmetric.cli_checkpoint import check_options, check_same_run
 from probmetric.cli_data import labelled, parse_settings
 from probmetric.cli_files import bad_input, claim, noted, write_text
 from probmetric.cli_fit import learn, source_of, troubled
@@ -18,12 +19,9 @@ from probmetric.report_run import render_run
 from probmetric.run_folder import SUMMARY, write_summary
 from probmetric.storage_draws import save_draws
 
-__all__ = ["FILES", "Request", "kept", "run"]
+__all__ = ["FILES", "Request", "run"]
 
 FILES = ("draws.nc", SUMMARY, "report.html")
-METHODS = ("nuts", "laplace", "bootstrap", "svi")
-IN_BLOCKS = ("nuts", "bootstrap")
-"""Methods that take long enough to be kept block by block."""
 
 
 class Request(NamedTuple):
@@ -51,12 +49,15 @@ def run(request: Request) -> int:
             request.model, parse_settings(request.settings), seed=request.seed
         )
         need_sample(estimator)
-        sampler = _sampler(request)
+        sampler = check_options(request.method, request.checkpoint, request.resume)
         data = labelled(request.data, request.label, request.groups)
         paths = claim(request.out, FILES, force=request.force)
+        n_draws, n_chains = _sizes(request)
+        source = source_of(request, data, estimator)
+        if request.checkpoint is not None:
+            check_same_run(request.checkpoint, _run_of(request, source))
     typer.echo(f"Fitting {request.model} to {data.name} ...")
     learned = learn(estimator, data)
-    n_draws, n_chains = _sizes(request)
     typer.echo(f"Sampling by {request.method}, {n_chains} x {n_draws} draws ...")
     started = time.perf_counter()
     with noted() as seen, _blocks_told(), bad_input():
@@ -68,7 +69,6 @@ def run(request: Request) -> int:
             sampler=sampler or None,
         )
     seconds = time.perf_counter() - started
-    source = source_of(request, data, estimator)
     draws.attrs["feature_names"] = json.dumps(list(data.feature_names))
     draws.attrs["method"] = request.method
     for name in ("similarity", "database_noise"):  # of a two-stage mixture's metric
@@ -94,13 +94,6 @@ def run(request: Request) -> int:
     return int(learned.trouble or troubled(seen))
 
 
-def kept(checkpoint: Path | None) -> str:
-    """Say what an interrupted or failed run leaves behind."""
-    if checkpoint is None:
-        return "files that stand are whole (--checkpoint keeps draws as they come)"
-    return f"blocks saved in {checkpoint} are whole: --resume goes on from them"
-
-
 def _sizes(request: Request) -> tuple[int, int]:
     """Return draws a chain and chains, by the method where nothing was said."""
     draws = 200 if request.method == "bootstrap" else 1000
@@ -108,31 +101,18 @@ def _sizes(request: Request) -> tuple[int, int]:
     return request.draws or draws, request.chains or chains
 
 
-def _sampler(request: Request) -> dict[str, Any]:
-    """Return what the sampler is told of blocks, refusing what cannot be."""
-    if request.method not in METHODS:
-        raise ValueError(
-            f"--method: wanted one of {', '.join(METHODS)}, got {request.method!r}"
-        )
-    folder = request.checkpoint
-    if folder is None:
-        if request.resume:
-            raise ValueError("--resume: wanted --checkpoint DIR with it, got none")
-        return {}
-    if request.method not in IN_BLOCKS:
-        raise ValueError(
-            f"--checkpoint: wanted --method {' or '.join(IN_BLOCKS)}, got "
-            f"{request.method!r}, which is done in seconds"
-        )
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--checkpoint: wanted a folder, got {str(folder)!r}")
-    blocks = len(list(folder.glob("block_*.npz")))
-    if blocks and not request.resume:
-        raise ValueError(
-            f"--checkpoint: wanted an empty folder, got {str(folder)!r} with {blocks} "
-            "blocks of a former run; add --resume to go on from them"
-        )
-    return {"checkpoint": folder, "resume": request.resume}
+def _run_of(request: Request, source: dict[str, Any]) -> dict[str, Any]:
+    """Return what two runs must share for one to go on from the other's blocks."""
+    n_draws, n_chains = _sizes(request)
+    return {
+        "model": request.model,
+        "method": request.method,
+        "draws": n_draws,
+        "chains": n_chains,
+        "seed": request.seed,
+        "data": {k: source["data"][k] for k in ("hash", "features")},
+        "arguments": source["arguments"],
+    }
 
 
 @contextmanager

@@ -12,14 +12,16 @@ import pytest
 
 from probmetric import LCA, TwoStageMixture, cli_sample, datasets
 from probmetric.storage_draws import load_draws, posterior_of, save_draws
-from tests.cli_runs import NAMES, no_debris, refused, run, write_data
+from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
 
 pytestmark = pytest.mark.filterwarnings("always")
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return write_data(tmp_path_factory.mktemp("data"))["csv"]
+    paths = write_data(tmp_path_factory.mktemp("data"))
+    np.savez(paths["npz"], X=table(seed=9)[NAMES].to_numpy(), z=np.arange(60) % 2)
+    return paths["csv"]
 
 
 def sample(data, out, *more, method="laplace", draws=40):
@@ -87,10 +89,18 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
         (tmp_path / "a" / "summary.json").read_text())["notes"]))  # fmt: skip
 
     # Blocks of another seed, model or data go with another run.
-    for more in (["--seed", 1], ["--set", "regularization=3"]):
+    for more, said in {
+        ("--seed", 1): "seed 0",
+        ("--set", "regularization=3"): "arguments",
+        ("--data", data.with_name("data.npz"), "--label", "z"): "data",
+    }.items():
         other = ("sample", "lca", "--data", data, "--out", tmp_path / "c", "--resume")
         line = refused(*other, "--draws", 25, "--set", "n_components=2", *words, *more)
-        assert "checkpoint: wanted blocks of this run" in line
+        assert f"got those of another: {said}" in line
+    # The sampler itself knows its blocks too.
+    (tmp_path / "blocks" / "run.json").unlink()
+    line = refused(*other, "--draws", 25, *words)
+    assert "checkpoint: wanted blocks of this run" in line
     # A block cut short is refused by name.
     block = sorted((tmp_path / "blocks").glob("block_*.npz"))[0]
     block.write_bytes(block.read_bytes()[:100])
