@@ -44,7 +44,7 @@ def draw(problem: Problem, method: str, **options: Any) -> Draws:
     method, **options
         As for ``probmetric.inference.lca_draws.draw``.
     """
-    check_choice("method", method, lca_draws.METHODS)
+    check_choice("method", method, tuple(lca_draws.METHODS))
     drawn = lca_draws.draw(lca_draws.Problem(*problem[:4]), method, **options)
     M = drawn.values["M"] / np.outer(problem.scale, problem.scale)
     return drawn._replace(values={**drawn.values, "M": M})

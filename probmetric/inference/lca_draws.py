@@ -15,12 +15,23 @@ from probmetric.inference.padding import pad_pairs
 from probmetric.inference.sampling_laplace import gaussian_draws
 from probmetric.inference.sampling_nuts import nuts
 from probmetric.inference.sampling_svi import svi, target_model
-from probmetric.inference.sampling_target import Draws
+from probmetric.inference.sampling_target import Draws, check_arguments
 from probmetric.models.lca import LCAParams, LCAPrior
 
 __all__ = ["METHODS", "Problem", "draw"]
 
-METHODS = ("nuts", "svi", "laplace", "bootstrap")
+METHODS = {
+    "nuts": nuts,
+    "svi": svi,
+    "laplace": gaussian_draws,
+    "bootstrap": bootstrap_draws,
+}
+OWN = {
+    *("target", "model", "data", "args", "kwargs", "full_kwargs", "start", "seed"),
+    *("n_chains", "n_draws", "progress", "gaussian"),
+    *("pairs", "prior", "n_points", "learning_rate"),
+}
+"""Arguments that ``draw`` fills in itself."""
 
 
 class Problem(NamedTuple):
@@ -62,13 +73,12 @@ def draw(
     Raises
     ------
     ValueError
-        An unknown method, further arguments for "laplace", and as the samplers.
+        An unknown method or further argument ("laplace" has none), and as the samplers.
     """
     if method not in METHODS:
-        raise ValueError(f"method: wanted one of {METHODS}, got {method!r}")
+        raise ValueError(f"method: wanted one of {list(METHODS)}, got {method!r}")
     extra = dict(sampler or {})
-    if extra and method == "laplace":
-        raise ValueError(f"sampler: wanted nothing for 'laplace', got {sorted(extra)}")
+    check_arguments(METHODS[method], method, extra, OWN)
     total = n_draws * n_chains
     pairs, prior, rate, params = problem
     with jax.enable_x64(True):

@@ -7,7 +7,6 @@ with the same shapes compiles nothing and a long run can be resumed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
 from typing import Any
 
 import jax
@@ -25,6 +24,7 @@ from probmetric.inference.sampling_target import (
     Gaussian,
     Target,
     cast,
+    check_arguments,
     is_double,
     model_target,
 )
@@ -143,12 +143,7 @@ def sample(
     if method not in METHODS:
         raise ValueError(f"method: wanted one of {list(METHODS)}, got {method!r}")
     options, extra = dict(options or {}), dict(sampler or {})
-    allowed = signature(METHODS[method]).parameters.keys() - OWN
-    if not extra.keys() <= allowed:
-        raise ValueError(
-            f"sampler: wanted arguments of {method!r} among {sorted(allowed)}, got "
-            f"{sorted(extra.keys() - allowed)}"
-        )
+    check_arguments(METHODS[method], method, extra, OWN)
     if options.get("batch") is not None and method != "svi":
         raise ValueError(
             f"options: wanted the full data under method={method!r}, got batch="

@@ -10,6 +10,7 @@ shapes is therefore one target, compiled once.
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
+from inspect import signature
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ __all__ = [
     "Gaussian",
     "Target",
     "cast",
+    "check_arguments",
     "fill_arguments",
     "gaussian_draw",
     "is_double",
@@ -110,6 +112,18 @@ def is_double(dtype: str) -> bool:
     if dtype not in ("float64", "float32"):
         raise ValueError(f"dtype: wanted 'float64' or 'float32', got {dtype!r}")
     return dtype == "float64"
+
+
+def check_arguments(
+    function: Callable[..., Any], method: str, given: Any, own: set[str]
+) -> None:
+    """Refuse names that are no arguments of a sampler, or that are filled in for it."""
+    allowed = signature(function).parameters.keys() - own
+    if not set(given) <= allowed:
+        raise ValueError(
+            f"sampler: wanted arguments of {method!r} among {sorted(allowed)}, got "
+            f"{sorted(set(given) - allowed)}"
+        )
 
 
 def model_target(

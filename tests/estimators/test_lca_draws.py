@@ -148,7 +148,14 @@ BAD = {
     "method": ({"method": "em"}, "method: wanted one of 'nuts'"),
     "n_draws": ({"n_draws": 0}, "n_draws: wanted a whole number"),
     "rate": ({"learning_rate": -1}, "learning_rate: wanted a number in"),
-    "sampler": ({"method": "laplace", "sampler": {"batch": 3}}, "sampler: wanted noth"),
+    "sampler": (
+        {"method": "laplace", "sampler": {"batch": 3}},
+        r"sampler: wanted arguments of 'laplace' among \[\], got \['batch'\]",
+    ),
+    "sampler ": (
+        {"method": "bootstrap", "sampler": {"seed": 3}},
+        r"sampler: wanted .* 'resume', 'tol'\], got \['seed'\]",
+    ),
 }
 
 
