@@ -154,8 +154,8 @@ class PairSimilarity:
     ) -> Float[Array, "m n"]:
         """Return minus the scores of all pairs, shape (m, n).
 
-        One GEMM a component, streamed in tiles: memory is the result plus a few
-        tiles of 512 by 512. Loses eps · ‖S‖/‖W‖ (absolute) by cancellation;
+        One GEMM a component, streamed in tiles: memory is the result, 2 k (d + 2)
+        numbers a row, and some ten tiles of 256 by 256. Loses eps · ‖S‖/‖W‖ (absolute) by cancellation;
         ``refine`` does not.
         """
         args = self._model, self.score, self.blocks

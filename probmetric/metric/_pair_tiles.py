@@ -35,38 +35,39 @@ __all__ = [
     "responsibilities",
 ]
 
-TILE = 512
+TILE = 256
 """Rows and columns of a tile."""
 GROUP = 8
 """Components whose products are held at a time."""
 
 
-def _prepared(reg: Regression, Q: Any, P: Any) -> tuple[Any, Any]:
-    """Return what Eq. (3) needs of rows and of columns: (·, k, d) and (·, k)."""
-    F, V = (X[:, None] - reg.means for X in (Q, P))
+def _prepared(reg: Regression, Q: Any, P: Any, of_q: Any, of_y: Any) -> tuple[Any, Any]:
+    """Return (k, m, d + 2) and (k, n, d + 2), products of whose rows are Eq. (3).
+
+    Less of_q and of_y. What belongs to a row or a column alone goes through the product
+    too: adding it to every entry would cost as much as the exponential.
+    """
+    F, V = (X - reg.means[:, None] for X in (Q, P))
     F, G, own = (
-        jnp.einsum("nkd,ked->nke", X, A)
+        jnp.einsum("knd,ked->kne", X, A)
         for X, A in ((F, reg.T), (V, reg.TH), (V, reg.U))
     )
-    of_q = reg.constant - 0.5 * jnp.sum(F**2, -1)
-    of_y = -0.5 * (jnp.sum(G**2, -1) + jnp.sum(own**2, -1))
-    return (F, of_q), (G, of_y)
+    row = reg.constant[:, None] - of_q - 0.5 * jnp.sum(F**2, -1)
+    column = -of_y - 0.5 * (jnp.sum(G**2, -1) + jnp.sum(own**2, -1))
+    one_q, one_y = jnp.ones_like(row), jnp.ones_like(column)
+    wider = jnp.stack([row, one_q], -1), jnp.stack([one_y, column], -1)
+    return jnp.concatenate([F, wider[0]], -1), jnp.concatenate([G, wider[1]], -1)
 
 
-def _log_joint(rows: Any, columns: Any, best: Any = None) -> Any:
-    """Return log Pr(Q_i, Y_j) (m, n) of a tile, at one exponential a component.
+def _log_sum(F: Any, G: Any, best: Any = None) -> Any:
+    """Return log Σ_k exp(F_ki · G_kj) (m, n) of a tile, at one exponential a component.
 
     With ``best`` (n,), only component best[j] counts for element j (hard assignment).
     """
-    (F, of_q), (G, of_y) = rows, columns
-    k = of_q.shape[1]
+    k = len(F)
 
     def terms(first: int, n: int) -> list[Any]:
-        """Return log Pr(Q_i, Y_j, k), one GEMM each."""
-        return [
-            F[:, c] @ G[:, c].T + of_q[:, c, None] + of_y[:, c]
-            for c in range(first, min(first + n, k))
-        ]
+        return [F[c] @ G[c].T for c in range(first, min(first + n, k))]
 
     if best is not None:
         hard = enumerate(terms(0, k))
@@ -74,7 +75,7 @@ def _log_joint(rows: Any, columns: Any, best: Any = None) -> Any:
     if k == 1:
         return terms(0, 1)[0]
     # Not -inf, so that a component of weight zero is not -inf - (-inf).
-    top: Any = jnp.finfo(of_q.dtype).min
+    top: Any = jnp.finfo(F.dtype).min
     total: Any = None
     for first in range(0, k, GROUP):
         new = terms(first, GROUP)
@@ -157,32 +158,30 @@ def pairwise(
         rows = X if seen is None else jnp.where(seen, X, jnp.nan)
         return _single(model, rows, other, seen is not None)
 
-    of_y = terms(P, seen_y, True)
-    if score == "log_ratio":
-        of_q: Any = terms(Q, seen_q, False)
-    elif score == "kernel":
+    of_q, of_y = jnp.zeros(len(Q), Q.dtype), jnp.zeros(len(P), Q.dtype)
+    best = apart_q = apart_y = None
+    if score == "kernel":
         of_q, of_y = _half_self(model, Q, seen_q), _half_self(model, P, seen_y)
-    else:
-        of_q = jnp.zeros(len(Q), Q.dtype)
-    best = jnp.argmax(of_y, -1) if score == "vq" else jnp.zeros(len(P), int)
-
-    rows, columns = _prepared(reg, Q, P)
+    elif score != "joint":
+        terms_y = terms(P, seen_y, True)
+        terms_q = terms(Q, seen_q, False) if score == "log_ratio" else None
+        best = jnp.argmax(terms_y, -1, keepdims=True) if score == "vq" else None
+        if terms_q is not None and len(blocks) > 1:
+            apart_q, apart_y = terms_q, terms_y
+        else:
+            of_y = logsumexp(terms_y, -1)
+            of_q = of_q if terms_q is None else logsumexp(terms_q, -1)
+    F, G = _prepared(reg, Q, P, of_q, of_y)
 
     def one(block: Any) -> Any:
-        (rows, of_q), (columns, of_y, best) = block
-        joint = _log_joint(rows, columns, best if score == "vq" else None)
-        match score:
-            case "joint":
-                return -joint
-            case "kernel":
-                return of_q[:, None] + of_y - joint
-            case "conditional" | "vq":
-                return logsumexp(of_y, -1) - joint
-            case _:
-                apart = of_q[:, None], of_y, blocks
-                return log_two_sources(model.log_weights, *apart) - joint
+        (F, apart_q), (G, apart_y, best) = block
+        score = _log_sum(F, G, None if best is None else best[:, 0])
+        if apart_q is None:
+            return -score
+        args = apart_q[:, None], apart_y, blocks
+        return log_two_sources(model.log_weights, *args) - score
 
-    return _tiled(one, (rows, of_q), (columns, of_y, best), tile)
+    return _tiled(one, (F, apart_q), (G, apart_y, best), tile)
 
 
 def _half_self(model: PairModel, X: Any, seen: Any) -> Any:
@@ -194,16 +193,16 @@ def _half_self(model: PairModel, X: Any, seen: Any) -> Any:
 def _tiled(function: Any, rows: Any, columns: Any, tile: int) -> Any:
     """Apply ``function((rows, columns))`` tile by tile, each written in its place.
 
-    The last tile of a strip reaches back over the one before it, so that all are of
-    one size and nothing is padded.
+    Arrays are cut along their last axis but one. The last tile of a strip reaches back
+    over the one before it, so that all are of one size and nothing is padded.
     """
-    m, n = (len(jax.tree.leaves(tree)[0]) for tree in (rows, columns))
+    m, n = (jax.tree.leaves(tree)[0].shape[-2] for tree in (rows, columns))
     a, b = (max(-(-size // tile), 1) for size in (m, n))
     s, t = -(-m // a), -(-n // b)
 
     def cut(tree: Any, start: Any, size: int) -> Any:
         return jax.tree.map(
-            lambda x: jax.lax.dynamic_slice_in_dim(x, start, size), tree
+            lambda x: jax.lax.dynamic_slice_in_dim(x, start, size, -2), tree
         )
 
     def block(at: Any) -> Any:
