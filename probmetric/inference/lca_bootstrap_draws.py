@@ -61,8 +61,8 @@ def bootstrap_draws(
         Points beyond it are padding and weigh one. Default: all are points.
     batch : int, default=1
         Refits side by side (``vmap``). Each waits for the slowest of its batch, and
-        memory is batch times ``memory_of_a_refit`` beside data and draws. On a CPU
-        one after the other is fastest.
+        memory is batch times ``memory_of_a_refit`` beside data and draws: for
+        accelerators.
     block_size : int, default=50
         Draws a compiled call, and a file of the checkpoint.
     progress : bool, optional
