@@ -206,6 +206,10 @@ def main():
         "versions": {p: version(p) for p in ("probmetric", "jax", "scikit-learn")},
         "protocol": "first lines of peers.py and peers_data.py; splits follow seeds",
     }
+    for path in sorted((options.out / "maps").glob("*-*-*.npz"))[:1]:
+        with np.load(path) as stored:
+            versions = ("metric-learn", "scikit-learn", "numpy", "scipy")
+            provenance["peers"] = {name: str(stored[name]) for name in versions}
     rows = []
     if file.exists():
         kept = json.loads(file.read_text())
