@@ -154,13 +154,14 @@ def plot(name, rows, path):
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.5, 3.5), layout="constrained")
-    for m in (*METHODS, *PEERS):
+    for i, m in enumerate((*METHODS, *PEERS)):
         own = sorted(
             (r for r in rows if r["method"] == m), key=lambda found: found["size"]
         )
         if own:
             columns = [[r[key] for r in own] for key in ("size", "accuracy", "error")]
-            style = {"ls": "--", "color": "black"} if m == "Bayes" else {}
+            bayes = {"ls": "--", "color": "black"}
+            style = bayes if m == "Bayes" else {"color": f"C{i}"}
             axes.errorbar(*columns, label=m, capsize=2, marker="o", ms=3, **style)
     axes.set(title=name, ylabel="accuracy, 1 neighbour")
     axes.set_xlabel("D" if name == "synthetic" else "training points a class")
