@@ -155,8 +155,8 @@ class PairSimilarity:
         """Return minus the scores of all pairs, shape (m, n).
 
         One GEMM a component, streamed in tiles: memory is the result, 2 k (d + 2)
-        numbers a row, and some ten tiles of 256 by 256. Loses eps · ‖S‖/‖W‖ (absolute) by cancellation;
-        ``refine`` does not.
+        numbers a row, and some ten tiles of 256 by 256. Loses eps · ‖S‖/‖W‖
+        (absolute) by cancellation; ``refine`` does not.
         """
         args = self._model, self.score, self.blocks
         if _has_missing(Q) or _has_missing(P):
