@@ -4,9 +4,10 @@ Two objects, not one. ``purpose="prediction"`` names draws made to be averaged i
 (a generalised posterior at a learning rate of the order of n / N for pairs built from
 labels). ``purpose="intervals"`` names draws whose spread was made to be that of the
 fit under new data (the product-weight bootstrap; or the model's own posterior where
-pairs really are independent). Neither serves the other's question, and intervals are
-refused for ``"prediction"``. Probabilities of an order (``neighbor_probability``,
-``closer_probability``) are averaged votes, and both answer.
+pairs really are independent). Neither serves the other's question. Intervals are
+refused for ``"prediction"``: nominal 90 % of LCA's distances were covered 71, 75, 84 %
+of the time by the bootstrap (n = 20, 40, 120; ``inflate=1.3``: 82, 84, 92 %), 68, 52,
+37 % by Laplace. Probabilities of an order are averaged votes, and both answer.
 
 Only this class knows a draw axis. A draw is an ordinary metric again, so whatever works
 for a metric works for each draw; only ``mean_metric`` averages, and says so.
@@ -147,8 +148,8 @@ class PosteriorMetric:
         prob : float in (0, 1), default 0.9
         inflate : float > 0, default 1
             Spread the draws (of log distance; of the dissimilarity itself where that
-            has no zero) about their mean by this factor first. 1.25 brought bootstrap
-            draws to 86-90 % coverage at n = 40.
+            has no zero) about their mean by this factor first. 1.3 brought LCA's
+            bootstrap from 75-88 % coverage to 84-96 % at n = 40 and 120.
 
         Returns
         -------
@@ -232,10 +233,7 @@ class PosteriorMetric:
     ) -> Interval:
         """Return an interval for each point's rank from q, whole numbers from 1.
 
-        Raises
-        ------
-        ValueError
-            For ``purpose="prediction"``.
+        Refused for ``purpose="prediction"``.
         """
         refusals.need_intervals("rank_interval", self.purpose)
         order = np.argsort(self.dissimilarity(q, P), 1, kind="stable")
@@ -272,8 +270,8 @@ class PosteriorMetric:
         """
         refusals.need_intervals("same_interval", self.purpose)
         refusals.need_meaningful_link(self.source, self.pairs_independent)
-        exponent = -np.log(self._by_rows(asked.same, A, B))
-        low, high = quantiles(spread(exponent, inflate, True), prob)
+        draws = spread(self._by_rows(asked.exponent, A, B), inflate, True)
+        low, high = quantiles(draws, prob)
         return Interval(np.exp(-high), np.exp(-low))
 
     def matrix_interval(self, *, prob: float = 0.9) -> Interval:

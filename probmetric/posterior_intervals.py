@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from probmetric.metric import Metric
+from probmetric.metric import Mahalanobis, Metric
 from probmetric.typing import Array
 
 __all__ = [
     "Interval",
     "between_rows",
+    "exponent",
     "is_positive",
     "pairwise",
     "quantiles",
@@ -55,6 +56,13 @@ def same(metric: Any, A: Array, B: Array) -> Array:
             f"{type(metric).__name__}"
         )
     return metric.same_probability(A, B)
+
+
+def exponent(metric: Any, A: Array, B: Array) -> Array:
+    """Return -log P(same) of matching rows; of a link even where P underflows."""
+    if isinstance(metric, Mahalanobis) and metric.link is not None:
+        return metric.link.b + metric.link.scale * metric.distance(A, B) ** 2
+    return -jnp.log(same(metric, A, B))
 
 
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:

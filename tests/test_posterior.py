@@ -200,6 +200,8 @@ def test_an_interval_for_p_same_is_one_for_the_exponent(X):
     assert (wide.lower < found.lower).all()
     assert (found.upper < wide.upper).all()
     assert (wide.upper < 1).all()
+    far = posterior.same_interval(X[0], X[0] + 1e3, inflate=2.0)  # P underflows.
+    assert far.lower == far.upper == 0
 
 
 # --- Orders ---------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_blobs
 
+from probmetric.estimators import lca_posterior
 from probmetric.estimators.lca import LCA
 from probmetric.estimators.lca_draws import draw, problem_at
 from probmetric.inference.lca_bootstrap import dirichlet_weights
@@ -128,6 +129,24 @@ def test_all_pairs_may_stand_for_the_fitted_ones(fitted):
         "prediction", pairs="all", regularization=10, n_draws=4
     )
     assert made.n_draws == 4
+
+
+def test_intervals_are_for_the_fit_on_all_pairs(fitted):
+    own = LCA(pairs="all", learning_rate=1, regularization=1).fit(X, y)
+    made = fitted.posterior_metric("intervals", n_draws=20)
+    low, high = made.interval(X[:4], X[4:8], prob=0.99)
+    distance = own.get_metric().distance(X[:4], X[4:8])
+    assert np.all((low < distance) & (distance < high))
+    again = own.posterior_metric("intervals", n_draws=20)
+    np.testing.assert_allclose(
+        made.pair_draws(X[:4], X[4:8]), again.pair_draws(X[:4], X[4:8]), rtol=2e-2
+    )
+
+
+def test_all_pairs_of_many_points_must_be_asked_for(fitted, monkeypatch):
+    monkeypatch.setattr(lca_posterior, "MOST_POINTS", 50)
+    with pytest.raises(ValueError, match="more than 50 points, got 'auto' with 60"):
+        fitted.posterior_metric("intervals", n_draws=20)
 
 
 def test_independent_pairs_keep_their_own_posterior():
