@@ -166,6 +166,9 @@ def markdown(rows):
         for some in (rows, rows[rows["seed"] < half], rows[rows["seed"] >= half]):
             loss = summary(against(some, method, base, "log_loss", votes, votes))
             rate = summary(against(some, method, base, "accuracy", votes, votes))
+            if np.isnan(loss[1]):  # one set or none
+                parts.append("-")
+                continue
             parts.append(
                 f"{loss[0]:+.3f} ± {loss[1]:.3f} ({rate[0]:+.3f} ± {rate[1]:.3f})"
             )
