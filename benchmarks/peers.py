@@ -85,6 +85,7 @@ class AveragedLCA:
 
     def fit(self, A, a):
         """Fit, draw and keep the points."""
+        self.classes_ = np.unique(a)
         draws = (
             pm.LCA(n_targets=targets(a))
             .fit(A, a)
