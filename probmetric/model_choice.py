@@ -70,6 +70,16 @@ def _refuse_invalid(draws: xr.DataTree) -> None:
             "draws: wanted a group log_likelihood (sample with log_likelihood=True), "
             f"got {sorted(draws.children)}"
         )
+    constant = draws["constant_data"] if "constant_data" in draws.children else {}
+    if "i" in constant and "j" in constant:
+        ends = np.concatenate([np.asarray(constant["i"]), np.asarray(constant["j"])])
+        shared = len(ends) - len(np.unique(ends))
+        if shared:
+            raise ValueError(
+                f"pairs: wanted pairs that share no point, got {len(ends) // 2} pairs "
+                f"of {len(ends) - shared} points: a pair left out is known from those "
+                "it shares points with, so LOO would flatter; use held_out"
+            )
     method = draws.attrs.get("method", "nuts")
     if method != "nuts":
         raise ValueError(
@@ -82,22 +92,12 @@ def _refuse_invalid(draws: xr.DataTree) -> None:
             "learning_rate: wanted 1, got "
             f"{rate}: the posterior of a powered likelihood predicts no unit"
         )
-    constant = draws["constant_data"] if "constant_data" in draws.children else {}
     w = np.asarray(constant["w"]) if "w" in constant else np.ones(1)
     if not np.all(w == 1):
         raise ValueError(
             f"w: wanted data weights of one, got {w.min():g} to {w.max():g}: a "
             "weighted unit is not one unit that could be left out"
         )
-    if "i" in constant and "j" in constant:
-        ends = np.concatenate([np.asarray(constant["i"]), np.asarray(constant["j"])])
-        shared = len(ends) - len(np.unique(ends))
-        if shared:
-            raise ValueError(
-                f"pairs: wanted pairs that share no point, got {len(ends) // 2} pairs "
-                f"of {len(ends) - shared} points: a pair left out is known from those "
-                "it shares points with, so LOO would flatter; use held_out"
-            )
 
 
 def held_out(

@@ -190,3 +190,16 @@ def test_held_out_names_what_is_wrong(arguments, message):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=message):
         pm.held_out(X=X, y=y, **arguments)
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+def test_loo_takes_sources_of_the_two_stage_mixture():
+    rng = np.random.default_rng(0)
+    source = np.repeat(np.arange(12), 3)
+    X = rng.normal(size=(12, 2))[source] + 0.5 * rng.normal(size=(36, 2))
+    model = pm.TwoStageMixture(1).fit(X, groups=source)
+    drawn = model.sample("laplace", n_chains=1, n_draws=200, log_likelihood=True)
+    drawn.attrs["method"] = "nuts"  # LOO of an approximation is refused
+    found = pm.loo(drawn)
+    assert found.n_data_points == 12
+    assert np.isfinite(found.elpd)

@@ -21,9 +21,7 @@ class SamplingWarning(UserWarning):
     """Draws that should not be trusted yet: divergences, high R-hat, low ESS."""
 
 
-def progress_bar(
-    items: Iterable[Any], label: str, show: bool | None, **size: int
-) -> Any:
+def progress_bar(items: Iterable[Any], label: str, show: bool | None) -> Any:
     """Wrap an iterable in a progress bar where someone may be watching.
 
     Parameters
@@ -43,7 +41,8 @@ def progress_bar(
         return items
     from tqdm.auto import tqdm
 
-    return tqdm(items, desc=label, leave=False)
+    # What is done within a second needs no bar.
+    return tqdm(items, desc=label, leave=False, delay=1)
 
 
 def warn_of_trouble(
