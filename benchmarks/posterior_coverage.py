@@ -1,7 +1,7 @@
 """Do nominal 90 % intervals of LCA's metric cover, and what do they cover?
 
     python benchmarks/posterior_coverage.py --data DIR [--seeds 30] [--sizes 20 40]
-    python benchmarks/posterior_coverage.py --table              # from the file alone
+    python benchmarks/posterior_coverage.py --table --out FILE.json
 
 Four sets (data.md) in d = 5 principal scores of the standardised features. A training
 set of n = 20, 40 or 120 stratified points gives intervals for 40 fixed pairs of points:
@@ -42,7 +42,7 @@ import probmetric as pm
 from probmetric.posterior_intervals import spread
 
 N_LARGE = 2  # n = 120 on the first two sets
-RESULTS = Path(__file__).parent / "results"
+OUT = Path("out/posterior_coverage.json")
 N_REFERENCE, N_PAIRS, N_FEW = 1000, 40, 3
 
 
@@ -171,13 +171,15 @@ def main():
     parser.add_argument("--data", type=Path, help="folder of NPZ files (data.md)")
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--out", type=Path, default=RESULTS / "posterior_coverage.json")
+    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true", help="only make the tables")
     options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     rows = json.loads(options.out.read_text()) if options.out.exists() else []
     if not options.table:
         if options.data is None:
-            parser.error("--data: wanted a folder with " + ", ".join(SETS))
+            print("nothing is run without --data, a folder with " + ", ".join(SETS))
+            return
         done = {(row["data"], row["n"], row["seed"]) for row in rows}
         worlds = [World(name, options.data) for name in SETS]
         plan = [

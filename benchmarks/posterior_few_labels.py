@@ -1,7 +1,7 @@
 """Few labels: does averaging over draws of LCA's metric pay?
 
     python benchmarks/posterior_few_labels.py --data DIR [--seeds 6] [--out FILE.json]
-    python benchmarks/posterior_few_labels.py --table            # from the file alone
+    python benchmarks/posterior_few_labels.py --table --out FILE.json
 
 Eight sets (data.md), standardised on the whole sample without labels (digits: 30
 principal scores); n = 20, 40, 80 labelled points, stratified, two a class at least; at
@@ -42,7 +42,7 @@ BUILT_IN = ("wine", "iris", "breast_cancer", "digits")
 BY_PATH = ("ionosphere", "balance_scale", "waveform", "image_segmentation")
 SIZES = (20, 40, 80)
 FIGURES = ("accuracy", "log_loss", "brier", "ece")
-RESULTS = Path(__file__).parent / "results"
+OUT = Path("out/posterior_few_labels.json")
 HEAD = (
     "Made by `python benchmarks/posterior_few_labels.py --data DIR`, which says what",
     "the methods are. ± is the standard error with the data sets as units.",
@@ -244,11 +244,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="folder of NPZ files (data.md)")
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS / "posterior_few_labels.json"
-    )
+    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true", help="only make the tables")
     options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     rows = json.loads(options.out.read_text()) if options.out.exists() else []
     if not options.table:
         names = BUILT_IN + (BY_PATH if options.data else ())
