@@ -1,9 +1,9 @@
 """All pairs of the two-stage similarity: GEMMs, streamed, in tiles of bounded memory.
 
 Within a tile the components are taken ``GROUP`` at a time: their products are held
-side by side, so that the maximum, the exponentials and their sum are one pass. Between
-such groups a running maximum and sum are carried. Work memory is GROUP tiles, whatever
-k, m and n, beside k · d numbers a row. ``_pair_density`` Eq. (3) has the algebra.
+side by side, so that the exponentials and their sum are one pass. Work memory is GROUP
+tiles, whatever k, m and n, beside k · d numbers a row. ``_pair_density`` Eq. (3) has
+the algebra.
 """
 
 from functools import partial, reduce
@@ -35,7 +35,7 @@ __all__ = [
     "responsibilities",
 ]
 
-TILE = 256
+TILE = 512
 """Rows and columns of a tile."""
 GROUP = 8
 """Components whose products are held at a time."""
@@ -62,23 +62,37 @@ def _prepared(reg: Regression, Q: Any, P: Any, of_q: Any, of_y: Any) -> tuple[An
 def _log_sum(F: Any, G: Any, best: Any = None) -> Any:
     """Return log Σ_k exp(F_ki · G_kj) (m, n) of a tile, at one exponential a component.
 
+    Exponentials are summed as they come where that is sound in every entry: no sum is
+    infinite, or so small that terms were lost. Only other tiles pay for the maximum.
     With ``best`` (n,), only component best[j] counts for element j (hard assignment).
     """
     k = len(F)
-
-    def terms(first: int, n: int) -> list[Any]:
-        return [F[c] @ G[c].T for c in range(first, min(first + n, k))]
-
     if best is not None:
-        hard = enumerate(terms(0, k))
+        hard = enumerate(_terms(F, G, 0, k))
         return reduce(lambda out, t: jnp.where(best == t[0], t[1], out), hard, 0.0)
     if k == 1:
-        return terms(0, 1)[0]
+        return _terms(F, G, 0, 1)[0]
+    total: Any = 0.0
+    for first in range(0, k, GROUP):
+        own = sum(jnp.exp(t) for t in _terms(F, G, first, GROUP))
+        # The barrier ends a group: XLA would hold the products of all.
+        total = jax.lax.optimization_barrier(total + own)
+    limits = jnp.finfo(F.dtype)
+    sound = jnp.all((total > limits.tiny / limits.eps) & (total < jnp.inf))
+    return jax.lax.cond(sound, lambda: jnp.log(total), lambda: _shifted(F, G))
+
+
+def _terms(F: Any, G: Any, first: int, n: int) -> list[Any]:
+    return [F[c] @ G[c].T for c in range(first, min(first + n, len(F)))]
+
+
+def _shifted(F: Any, G: Any) -> Any:
+    """Return the log sum with its largest term taken out."""
     # Not -inf, so that a component of weight zero is not -inf - (-inf).
     top: Any = jnp.finfo(F.dtype).min
     total: Any = None
-    for first in range(0, k, GROUP):
-        new = terms(first, GROUP)
+    for first in range(0, len(F), GROUP):
+        new = _terms(F, G, first, GROUP)
         most = reduce(jnp.maximum, new, top)
         old = () if total is None else (total * jnp.exp(top - most),)
         top, total = most, sum((jnp.exp(t - most) for t in new), *old)

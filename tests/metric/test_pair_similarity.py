@@ -82,6 +82,25 @@ def test_components_beyond_one_pass_are_carried_over(toy):
     np.testing.assert_allclose(metric.pairwise(X[:7], X), exact, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("far", [100.0, 1e-4])
+def test_tiles_whose_exponentials_would_be_lost_are_exact(toy, far):
+    """Densities of far points underflow, and of narrow components overflow."""
+    metric, X = toy
+    if far > 1:
+        X = X * np.where(np.arange(40) % 2, 1.0, far)[:, None]
+    else:
+        # d log-densities of width 1e-110: their sum exceeds what a double can hold.
+        X = X * far**30
+        shrink = {"means": far**30 * metric.means}
+        for name in ("between", "noise"):
+            shrink[name] = far**60 * getattr(metric, name)
+        metric = dataclasses.replace(metric, **shrink, score="joint")
+    exact = metric.refine(X[:7], X, np.tile(np.arange(40), (7, 1)))
+    # Control: what a sum without the largest term taken out would have lost.
+    assert np.abs(exact).max() > 745
+    np.testing.assert_allclose(metric.pairwise(X[:7], X), exact, rtol=1e-9, atol=1e-9)
+
+
 def test_all_pairs_need_the_result_and_a_few_tiles(toy):
     """Compiled: 32 MiB of result, and temporary memory of another order."""
     metric, X = toy
