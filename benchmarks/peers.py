@@ -41,11 +41,6 @@ import probmetric as pm
 from probmetric.evaluation import calibration_error
 
 
-def targets(a):
-    """Return LCA's default number of neighbours, or as many as the classes have."""
-    return min(3, int(np.bincount(a).max()) - 1)
-
-
 # Given classes, features and the seed. Their metrics vote, and where they have
 # probabilities of their own, those stand beside. GLML's own are the votes.
 QUICK = {
@@ -56,7 +51,7 @@ QUICK = {
     "NCA (scikit-learn)": lambda a, d, seed: NeighborhoodComponentsAnalysis(
         min(d, 10), max_iter=100, random_state=seed
     ),
-    "LCA": lambda a, d, seed: pm.LCA(n_targets=targets(a)),
+    "LCA": lambda a, d, seed: pm.LCA(),
     "LDA": lambda a, d, seed: pm.LDA(),
     "RCA": lambda a, d, seed: pm.RCA(),
     "PairLDA": lambda a, d, seed: pm.PairLDA(),
@@ -86,11 +81,7 @@ class AveragedLCA:
     def fit(self, A, a):
         """Fit, draw and keep the points."""
         self.classes_ = np.unique(a)
-        draws = (
-            pm.LCA(n_targets=targets(a))
-            .fit(A, a)
-            .posterior_metric("prediction", seed=self.seed)
-        )
+        draws = pm.LCA().fit(A, a).posterior_metric("prediction", seed=self.seed)
         self.predict_proba = pm.KNeighborsClassifier(draws, 5).fit(A, a).predict_proba
         return self
 

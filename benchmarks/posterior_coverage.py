@@ -130,8 +130,7 @@ class World:
         lca = pm.LCA(regularization=lam, learning_rate=1)
         if pairs == "all":
             return lca.set_params(pairs="all").fit(X, y)
-        # LCA refuses three targets where no class has a fourth member.
-        return lca.set_params(n_targets=min(3, np.bincount(y).max() - 1)).fit(X, y)
+        return lca.fit(X, y)
 
     def truth(self, pairs, lam):
         """Return the questions' answers by the fit on the reference points."""

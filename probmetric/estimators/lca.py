@@ -19,8 +19,9 @@ from probmetric.estimators._validation import (
     report,
 )
 from probmetric.estimators.lca_posterior import LCAPosteriorMixin
-from probmetric.estimators.lca_recipe import Fitted, recipe_of, standardized
+from probmetric.estimators.lca_recipe import recipe_of, standardized
 from probmetric.estimators.lca_tuning import fit_given_pairs, fit_labels
+from probmetric.inference.lca_recipe import Fitted
 from probmetric.inputs import pairs_from_arrays
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
@@ -43,9 +44,10 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes: nearest points of the same and of other classes; the
         paper's targets and strict impostors; or all n(n-1)/2.
-    n_targets, n_impostors : int, default=3
+    n_targets, n_impostors : int, optional
         Neighbours of a point of its own class ("nearest", "impostors") and of the
-        others ("nearest"). A class that has fewer gives what it has.
+        others ("nearest"). A class that has fewer gives what it has. Default: 3, or
+        what the largest class has.
     max_impostors : int, optional
         Impostors kept of each point, the nearest, with ``pairs="impostors"``.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
@@ -112,8 +114,8 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
         n_components: Any = None,
         *,
         pairs: Any = "nearest",
-        n_targets: Any = 3,
-        n_impostors: Any = 3,
+        n_targets: Any = None,
+        n_impostors: Any = None,
         max_impostors: Any = None,
         regularization: Any = "auto",
         learning_rate: Any = "auto",

@@ -14,12 +14,10 @@ from probmetric.estimators._validation import (
     check_number,
     fit_scaler,
 )
-from probmetric.inference.lca_recipe import Fitted as Fitted
 from probmetric.inference.lca_recipe import Recipe
-from probmetric.inference.lca_recipe import fit_labelled as fit_labelled
 from probmetric.inputs import points
 
-__all__ = ["Fitted", "fit_labelled", "recipe_of", "standardized"]
+__all__ = ["recipe_of", "standardized"]
 
 FINITE = float(np.finfo(float).max)
 
@@ -48,8 +46,11 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
         check_choice("learning_rate", rate, ("auto",))
     else:
         check_number("learning_rate", rate, 0, FINITE, open_low=True)
-    if e.max_impostors is not None:
-        check_number("max_impostors", e.max_impostors, 1, whole=True)
+    counts: dict[str, Any] = {
+        name: None if given is None else int(check_number(name, given, 1, whole=True))
+        for name in ("n_targets", "n_impostors", "max_impostors")
+        for given in (getattr(e, name),)
+    }
     if e.tol is not None:
         check_number("tol", e.tol, 0, open_low=True)
     if e.per_anchor and (lam in ("cv", "evidence") or e.pairs == "all"):
@@ -59,9 +60,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
         )
     return Recipe(
         pairs=e.pairs,
-        n_targets=check_number("n_targets", e.n_targets, 1, whole=True),
-        n_impostors=check_number("n_impostors", e.n_impostors, 1, whole=True),
-        max_impostors=e.max_impostors,
+        **counts,
         n_components=p,
         prior_mean=_prior_mean(e.prior_mean, p, d),
         learning_rate=None if isinstance(rate, str) else float(rate),

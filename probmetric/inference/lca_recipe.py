@@ -40,8 +40,8 @@ class Recipe(NamedTuple):
 
     n_components: int
     pairs: str = "nearest"
-    n_targets: int = 3
-    n_impostors: int = 3
+    n_targets: int | None = None
+    n_impostors: int | None = None
     max_impostors: int | None = None
     prior_mean: Any = "auto"
     learning_rate: float | None = None
@@ -76,26 +76,26 @@ def build(
     X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any = None
 ) -> Pairs:
     """Build the pair set asked for, neighbours being found under ``factor``."""
-    sizes = np.bincount(codes)
-    if recipe.pairs != "all":
-        most = int(sizes.max()) - 1
-        _check_at_most("n_targets", recipe.n_targets, most)
-    if recipe.pairs == "nearest":
-        most = len(X) - int(sizes.min())
-        _check_at_most("n_impostors", recipe.n_impostors, most)
-        return nearest_pairs(X, codes, recipe.n_targets, recipe.n_impostors, factor)
     if recipe.pairs == "all":
         return all_pairs(X, codes)
-    made = impostor_pairs(
-        X, codes, recipe.n_targets, max_impostors=recipe.max_impostors
-    )
+    sizes = np.bincount(codes)
+    n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
+    if recipe.pairs == "nearest":
+        most = len(X) - int(sizes.min())
+        n_impostors = _neighbors("n_impostors", recipe.n_impostors, most)
+        return nearest_pairs(X, codes, n_targets, n_impostors, factor)
+    made = impostor_pairs(X, codes, n_targets, max_impostors=recipe.max_impostors)
     anchor = np.unique(np.asarray(made.anchor), return_inverse=True)[1]
     return made._replace(anchor=anchor)
 
 
-def _check_at_most(name: str, value: int, most: int) -> None:
+def _neighbors(name: str, value: int | None, most: int) -> int:
+    """Return how many neighbours to take; 3 by default, or all where they are fewer."""
+    if value is None:
+        value = max(1, min(3, most))
     if value > most:
         raise ValueError(f"{name}: wanted a whole number in [1, {most}], got {value}")
+    return value
 
 
 def prior_for(pairs: Pairs, recipe: Recipe, lam: float) -> LCAPrior:

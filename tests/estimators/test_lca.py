@@ -96,6 +96,16 @@ def test_regularization_grows_beyond_a_thousand_points():
     assert LCA(n_refresh=0).fit(X, y).regularization_ == 15
 
 
+def test_classes_of_two_give_the_one_neighbour_they_have():
+    X, y = load_iris(return_X_y=True)
+    rows = np.r_[0:2, 50:52, 100:102]
+    pairs = LCA().fit(X[rows], y[rows]).fitted_.pairs
+    # Each point with its one fellow (6 ordered, 3 pairs) and 3 of the 4 others.
+    assert np.sum(pairs.y) in (3, 6)
+    with pytest.raises(ValueError, match=r"n_targets: wanted .* \[1, 1\], got 3"):
+        LCA(n_targets=3).fit(X[rows], y[rows])
+
+
 def test_rescaling_a_column_changes_no_neighbour():
     scaled = WINE_X * np.where(np.arange(13) == 4, 1e3, 1.0)
     found = []
