@@ -1,8 +1,8 @@
 # Every target prepares what it needs: on a fresh machine `make demo` or `make test`
 # is the first and only command.
 .DEFAULT_GOAL := help
-.PHONY: help install demo gates test slow lint format types notebooks bench peers wheel readme lock \
-	clean
+.PHONY: help install demo gates test slow lint format types notebooks bench peers \
+	wheel readme lock clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python

@@ -25,6 +25,7 @@ from probmetric.estimators._validation import (
 from probmetric.inference.gaussian_classes import (
     ClassPosterior,
     ClassStatistics,
+    log_evidence,
     posterior,
     posterior_mean,
     statistics,
@@ -63,6 +64,7 @@ class ClassFit(NamedTuple):
     stats: ClassStatistics | None
     prior: NIWPrior
     posterior: ClassPosterior
+    log_evidence: float
 
 
 def check_points(estimator: Any, X: Any, *, integrate: bool) -> np.ndarray:
@@ -127,8 +129,11 @@ def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
             post = complete(key, data, prior, start.params, **options)
     else:
         post = posterior(stats, prior, **options)
-    post = to_numpy(post)
-    return ClassFit(points, data, classes, codes, scaler, stats, prior, post)
+    post, prior = to_numpy((post, prior))
+    evidence = np.nan if stats is None else log_evidence(stats, prior, **options)
+    return ClassFit(
+        points, data, classes, codes, scaler, stats, prior, post, float(evidence)
+    )
 
 
 def _scaler(estimator: Any, points: np.ndarray) -> Scaler:
@@ -182,6 +187,10 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     covariances_ : array of shape (c, d, d), or (1, d, d) when tied
         Posterior means, in input units.
     prior_ : NIWPrior
+    log_evidence_ : float
+        log p(X, y) in scaled units, all parameters integrated out, at the best prior
+        of the grid: what ``covariance`` can be chosen by on the same data. NaN where
+        entries are missing.
     posterior_ : ClassPosterior
         In scaled units, as the prior. With missing entries every array has a leading
         axis of completions.
@@ -228,7 +237,8 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31))
         found = fit_classes(self, X, y, seed)
         self.classes_, self._scaler = found.classes, found.scaler
-        self.prior_, self.posterior_ = to_numpy((found.prior, found.posterior))
+        self.prior_, self.posterior_ = found.prior, found.posterior
+        self.log_evidence_ = found.log_evidence
         mean = to_numpy(posterior_mean(self.posterior_))
         scale = found.scaler.scale
         self.class_prior_ = mean.weights

@@ -24,7 +24,6 @@ from probmetric.inference.gaussian_classes_local import LogEuclidean, log_euclid
 from probmetric.metric import LocalMahalanobis
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior import PosteriorMetric
-from probmetric.precision import to_numpy
 
 __all__ = ["GLML"]
 
@@ -85,7 +84,7 @@ class GLML(ClassifierMixin, BaseEstimator):
     gamma_scores_ : array or None
         Leave-one-out log scores, of γ in falling order from ∞; None for a given γ.
     classifier_ : KNeighborsClassifier
-    prior_, posterior_
+    prior_, posterior_, log_evidence_
         As ``GaussianClasses``, in scaled units.
     n_features_in_, feature_names_in_
 
@@ -159,7 +158,8 @@ class GLML(ClassifierMixin, BaseEstimator):
         found = fit_classes(self, X, y, seed)
         points, codes = whole_rows(found)
         self.classes_ = found.classes
-        self.prior_, self.posterior_ = to_numpy((found.prior, found.posterior))
+        self.prior_, self.posterior_ = found.prior, found.posterior
+        self.log_evidence_ = found.log_evidence
         self.metric_, self.draws_ = learn_metrics(self, found, seed)
         self.gamma_, self.gamma_scores_ = self._choose(points, codes)
         chosen = np.asarray(self.gamma_)

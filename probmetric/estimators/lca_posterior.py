@@ -43,9 +43,10 @@ from probmetric.estimators.lca_draws import (
     problem_at,
     usable,
 )
-from probmetric.estimators.lca_recipe import Fitted, fit_labelled, recipe_of
+from probmetric.estimators.lca_recipe import recipe_of
 from probmetric.inference.lca_curvature import generalised_rate
 from probmetric.inference.lca_pointwise import log_likelihood as pair_likelihood
+from probmetric.inference.lca_recipe import Fitted, fit_labelled
 from probmetric.inference.sampling import to_datatree
 from probmetric.inference.sampling_tree import provenance
 from probmetric.models.lca import lca
@@ -102,7 +103,9 @@ class LCAPosteriorMixin:
             bootstrap. Another than the fit's means a refit of the mode.
         seed : int, default=0
         sampler : dict, optional
-            Further arguments of ``nuts`` or ``svi``, or ``batch`` of the bootstrap.
+            Further arguments of the method: of ``nuts`` and the bootstrap also
+            ``checkpoint`` (a folder, where each block of draws is kept as it comes)
+            and ``resume``; ``batch`` and ``block_size`` of the bootstrap.
         log_likelihood : bool, default=False
             Store that of every pair under every draw; ``loo`` takes it after
             ``fit_pairs`` of pairs that share no point.

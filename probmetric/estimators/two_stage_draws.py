@@ -93,7 +93,7 @@ class TwoStageDrawsMixin:
             For a flat prior, a blend, a flattened fit, known components, or a fit
             that was changed since.
         """
-        check_choice("method", method, METHODS)
+        check_choice("method", method, tuple(METHODS))
         posterior = self._sampled()
         drawn = draw(
             posterior,

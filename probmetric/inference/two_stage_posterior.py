@@ -16,7 +16,7 @@ from probmetric.inference.sampling import Draws, Gaussian, Target, laplace, nuts
 from probmetric.inference.sampling_laplace import laplace_fit
 from probmetric.inference.sampling_report import warn_of_trouble
 from probmetric.inference.sampling_svi import target_model
-from probmetric.inference.sampling_target import gaussian_draw
+from probmetric.inference.sampling_target import check_arguments, gaussian_draw
 from probmetric.inference.two_stage_draws import relabel
 from probmetric.inference.two_stage_target import (
     TARGET,
@@ -29,7 +29,12 @@ from probmetric.models.two_stage import TwoStageParams
 
 __all__ = ["METHODS", "draw", "pointwise"]
 
-METHODS = ("nuts", "laplace", "svi")
+METHODS = {"nuts": nuts, "laplace": laplace, "svi": svi}
+OWN = {
+    *("target", "model", "data", "args", "kwargs", "full_kwargs", "start", "seed"),
+    *("n_draws", "n_chains", "dtype", "progress", "warn"),
+}
+"""Arguments that ``draw`` fills in itself."""
 
 
 def draw(
@@ -54,23 +59,25 @@ def draw(
     n_draws, n_chains : int, defaults 1000 and 4
         The approximations draw ``n_chains * n_draws`` in one chain.
     sampler : dict, optional
-        Further arguments of ``nuts`` or ``svi``.
+        Further arguments of the method's function, such as ``n_warmup``.
     progress : bool, optional
 
     Raises
     ------
     ValueError
-        Where the posterior has no Laplace approximation at the EM solution.
+        Where the posterior has no Laplace approximation at the EM solution; unknown
+        names in ``sampler``.
     """
     extra: dict[str, Any] = dict(sampler or {})
-    if extra and method == "laplace":
-        raise ValueError(f"sampler: wanted nothing for 'laplace', got {sorted(extra)}")
+    check_arguments(METHODS[method], method, extra, OWN)
     with jax.enable_x64(True):
         data = jax.tree.map(jnp.asarray, pack(posterior))
         start = laplace_fit(TARGET, data, position(posterior))
         total = n_draws * n_chains
         if method == "laplace":
-            draws = laplace(TARGET, data, start=start, seed=seed, n_draws=total)
+            draws = laplace(
+                TARGET, data, start=start, seed=seed, n_draws=total, **extra
+            )
         elif method == "svi":
             extra = {"seed": seed, "n_draws": total, "progress": progress, **extra}
             draws = svi(_whitened(start), (data,), {}, **extra)
