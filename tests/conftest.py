@@ -1,5 +1,6 @@
 """Shared fixtures. Annotations are checked at run time here, at no cost to users."""
 
+import gc
 import json
 from pathlib import Path
 
@@ -10,6 +11,20 @@ from jaxtyping import install_import_hook
 install_import_hook("probmetric", "beartype.beartype")
 
 GOLDEN = Path(__file__).parent / "golden"
+MAPS = Path("/proc/self/maps")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_memory_maps():
+    """Let go of compiled programs long before there are too many.
+
+    XLA maps memory for each, Linux allows a process 65530 maps, and beyond them the
+    compiler dies of a segmentation fault in whatever test comes next.
+    """
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 25_000:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
