@@ -76,13 +76,13 @@ def evidence_prior_missing(
 def _fill(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelled:
     """Draw the missing entries given the seen ones and θ, Eq. (5)."""
     eye = jnp.eye(data.X.shape[1], dtype=data.X.dtype)
-    S = covariances_of(params)
+    mean, S = jnp.asarray(params.mean), jnp.asarray(covariances_of(params))
     chol = jnp.broadcast_to(params.chol, S.shape)
 
     def row(given: Any) -> Any:
         x, y, noise = given
         seen = ~jnp.isnan(x)
-        drawn = params.mean[y] + chol[y] @ noise
+        drawn = mean[y] + chol[y] @ noise
         L = jnp.linalg.cholesky(jnp.where(seen[:, None] & seen, S[y], eye))
         e = jnp.where(seen, jnp.where(seen, x, 0.0) - drawn, 0.0)
         return jnp.where(seen, x, drawn + S[y] @ cho_solve((L, True), e))

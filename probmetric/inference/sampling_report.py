@@ -41,8 +41,8 @@ def progress_bar(items: Iterable[Any], label: str, show: bool | None) -> Any:
         return items
     from tqdm.auto import tqdm
 
-    # What is done within a second needs no bar.
-    return tqdm(items, desc=label, leave=False, delay=1)
+    # Unless asked for, what is done within a second needs no bar.
+    return tqdm(items, desc=label, leave=False, delay=0 if show else 1)
 
 
 def warn_of_trouble(

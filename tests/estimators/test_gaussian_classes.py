@@ -146,11 +146,10 @@ def test_unknown_options_are_refused():
 def test_the_evidence_prefers_the_covariance_that_made_the_data():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 60)
-    tied = rng.normal(size=(120, 3)) @ np.array([[1, 0, 0], [0.9, 0.5, 0], [0, 0, 1]]).T
-    own = tied * np.where(y == 0, 0.3, 1.0)[:, None]
-    for X, best in ((tied + y[:, None], "tied"), (own + y[:, None], "full")):
-        found = {
-            c: GaussianClasses(covariance=c).fit(X, y).log_evidence_
-            for c in ("full", "tied", "diagonal")
-        }
-        assert max(found, key=found.__getitem__) == best
+    X = rng.normal(size=(120, 3)) @ np.array([[1, 0, 0], [0.9, 0.5, 0], [0, 0, 1]]).T
+    X = X * np.where(y == 0, 0.3, 1.0)[:, None] + y[:, None]
+    found = {
+        c: GaussianClasses(covariance=c).fit(X, y).log_evidence_
+        for c in ("full", "tied", "diagonal")
+    }
+    assert found["full"] > max(found["tied"], found["diagonal"]) + 5
