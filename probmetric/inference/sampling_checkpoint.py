@@ -9,8 +9,6 @@ is told to the logger ``probmetric`` once it is on disk.
 
 import json
 import logging
-import os
-import zipfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from probmetric.files import UNREADABLE, read_npz, replacing
 from probmetric.inference.sampling_report import progress_bar
 from probmetric.inference.sampling_tree import data_hash, data_variables
 
@@ -147,14 +146,10 @@ def write_block(
         **{f"statistics:{name}": value for name, value in statistics.items()},
     }
     path = _path(folder, index)
-    unfinished = path.with_suffix(".tmp")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
+        with replacing(path) as part, part.open("wb") as file:
             np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
     except OSError as error:
         why = f"{error.strerror or error}; the {index} blocks before it stand, resume"
         raise OSError(
@@ -222,17 +217,9 @@ def read_blocks(
 def _read(path: Path) -> dict[str, np.ndarray]:
     """Read one block whole; NumPy's archives carry a checksum of every array."""
     try:
-        with path.open("rb") as file, np.load(file) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = read_npz(path)
         json.loads(str(arrays["run"]))
-    except (
-        OSError,
-        EOFError,
-        KeyError,
-        TypeError,
-        ValueError,
-        zipfile.BadZipFile,
-    ) as e:
+    except UNREADABLE as e:
         raise ValueError(
             f"checkpoint: wanted a whole block in {path}, got a file that cannot be "
             f"read ({type(e).__name__}: {e}); move it away and resume: its draws and "

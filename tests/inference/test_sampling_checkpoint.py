@@ -61,7 +61,7 @@ def test_a_resumed_run_gives_the_same_draws(whole, tmp_path, stopped_after):
     nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
     for path in blocks(tmp_path)[stopped_after:]:
         path.unlink()
-    (tmp_path / "block_00009.tmp").write_bytes(b"half a block")
+    (tmp_path / ".block_00009.1.part.npz").write_bytes(b"half a block")
     again = nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
     for name in ("x",):
         np.testing.assert_array_equal(again.values[name], whole.values[name])
@@ -144,6 +144,7 @@ def test_a_full_disk_says_so_and_keeps_the_blocks(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"could not write block 2: No space .* resume"):
         nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    assert sorted(tmp_path.iterdir()) == blocks(tmp_path)  # no debris
     assert len(blocks(tmp_path)) == 2
     again = nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
     np.testing.assert_array_equal(again.values["x"], whole.values["x"])
