@@ -4,7 +4,8 @@ Every draw is a pair (value, words): the words say what is unusual about it. Few
 are used, so that compiled programs are shared between calls.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,21 @@ WRONG = (
     *(None, -1, 0, 1, 2, 2.5, float("nan"), float("inf"), -float("inf"), True, 1e300),
     *("a", "", "auto", "loo", [], [1, 2], (1,), {}, b"x", 5e-324, 3 + 4j, 10**20),
 )
+
+
+class Call(NamedTuple):
+    """A call: what it is in words, how to make it, what else must hold of the result.
+
+    ``given`` are the arrays handed in; ``propagates``: NaN and infinity handed in may
+    come back (a metric's own methods, as NumPy's functions).
+    """
+
+    family: str
+    text: str
+    run: Callable[[], Any]
+    given: tuple[Any, ...] = ()
+    check: Callable[[Any], str | None] | None = None
+    propagates: bool = False
 
 
 def _with_word(X: np.ndarray) -> np.ndarray:
@@ -147,3 +163,28 @@ def is_finite(values: Any) -> bool:
     return all(
         bool(np.isfinite(v).all()) for v in found if v.dtype.kind in "fc" and v.size
     )
+
+
+def queries(rng: np.random.Generator, d: int, m: int = 3) -> tuple[Any, str]:
+    """Return few points, mostly of d features."""
+    return points(rng, (m, d if rng.random() < 0.95 else d + 1), seed=1)
+
+
+def factor(rng: np.random.Generator, d: int) -> tuple[Any, str]:
+    """Return a factor of a Mahalanobis metric: identity, tall, or scaled."""
+    how = choice(rng, ("identity", "identity", "random", "random", "scaled", "wrong"))
+    rows = int(rng.integers(1, 4))
+    L = np.eye(d) if how == "identity" else rng.normal(size=(rows, d))
+    if how == "scaled":
+        L = L * choice(rng, SCALES)
+    if how == "wrong":
+        wrong = (L[0], L[None], L.astype(str), L * np.nan, L.tolist(), L + 1j, None)
+        L = choice(rng, wrong)
+    elif rng.random() < 0.1:
+        L = L.astype(np.float32)
+    return L, f"{how} factor {np.shape(L)}"
+
+
+def as_floats(a: Any, b: Any) -> bool:
+    """Tell whether an array can be read as finite float64 without loss."""
+    return isinstance(a, np.ndarray) and a.dtype.kind in "fiub" and is_finite((a, b))
