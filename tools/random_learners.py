@@ -98,7 +98,7 @@ def learned(rng: np.random.Generator) -> Call:
 
     def run() -> Any:
         result = getattr(learner, method)(*args)
-        return {"threshold": result.threshold_} if result is learner else result
+        return {f"{method}()": result.threshold_} if result is learner else result
 
     return Call("learned", f"{name}().fit(plain).{method}({words})", run, args, check)
 

@@ -225,21 +225,33 @@ def evaluate(rng: np.random.Generator) -> Call:
 
 
 def stored(rng: np.random.Generator) -> Call:
-    """`save_metric` and `load_metric`: bit for bit."""
+    """`save_metric` and `load_metric`: bit for bit, and no NaN, put in later or not."""
     L, of = factor(rng, 3)
     b = choice(rng, (0.1, 0.1, np.nan, np.inf, 1e-320))
+    spoilt = choice(rng, (None, None, None, "metric.factor", "metric.link.b"))
 
     def run() -> Any:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "metric.npz"
             pm.save_metric(pm.Mahalanobis(L, Link(np.array(b), np.array(0.5))), path)
+            if spoilt is not None:
+                with np.load(path) as held:
+                    arrays = dict(held)
+                arrays[spoilt] = arrays[spoilt] * np.nan
+                np.savez(path, **arrays)
             return pm.load_metric(path)
 
     def check(result: Any) -> str | None:
+        if spoilt is not None:
+            return f"NaN in {spoilt} was read"
         same = np.array_equal(np.asarray(result.factor), np.asarray(L))
-        return None if same else f"factor: got {result.factor}, expected {L}"
+        if not same or result.link.b != b:
+            return f"got {result}, expected factor {L}, b {b}"
+        return None
 
-    return Call("stored", f"save and load {of}, b={b}", run, (L,), check)
+    # Infinity is kept as it is: a metric's own parameters may hold it (gamma).
+    text = f"save and load {of}, b={b}, NaN in {spoilt} of the file"
+    return Call("stored", text, run, (L,), check, propagates=True)
 
 
 def loaded(rng: np.random.Generator) -> Call:

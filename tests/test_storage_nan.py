@@ -1,0 +1,61 @@
+"""A metric file that holds NaN is refused when it is read, as when it is written."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from probmetric import Mahalanobis, PosteriorMetric, load_metric, save_metric
+from probmetric.metric import Link
+from tests.metric_kinds import NAMES, build
+
+
+def arrays_of(path):
+    with np.load(path) as held:
+        return dict(held)
+
+
+def with_nan(array):
+    array = array.copy()
+    array.flat[-1] = np.nan
+    return array
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_nan_in_any_array_of_a_file_is_refused_by_its_name(kind, tmp_path):
+    path = tmp_path / "m.npz"
+    save_metric(build(kind), path)
+    whole = arrays_of(path)
+    names = [n for n, a in whole.items() if a.dtype.kind == "f"]
+    assert names
+    for name in names:
+        np.savez(path, **{**whole, name: with_nan(whole[name])})
+        with pytest.raises(ValueError, match=f"metric: wanted numbers in {name}, got"):
+            load_metric(path)
+
+
+def test_nan_in_a_draw_is_refused(tmp_path):
+    path = tmp_path / "m.npz"
+    link = Link(np.array(0.1), np.array(0.5))
+    draws = [Mahalanobis(np.eye(2) * s, link) for s in (1.0, 2.0)]
+    save_metric(PosteriorMetric(draws, "intervals"), path)
+    whole = arrays_of(path)
+    whole["draws.link.scale"] = with_nan(whole["draws.link.scale"])
+    np.savez(path, **whole)
+    with pytest.raises(ValueError, match=r"metric: wanted numbers in draws.link.scale"):
+        load_metric(path)
+
+
+def test_nan_in_a_plain_number_is_refused_by_both_ways(tmp_path):
+    path = tmp_path / "m.npz"
+    metric = dataclasses.replace(build("LocalMahalanobis"), gamma=float("nan"))
+    with pytest.raises(ValueError, match=r"metric: wanted numbers in metric.gamma"):
+        save_metric(metric, path)
+    save_metric(dataclasses.replace(metric, gamma=0.5), path)
+    whole = arrays_of(path)
+    header = json.loads(str(whole["header"]))
+    header["metric"]["parts"]["gamma"] = {"float": "nan"}
+    np.savez(path, **{**whole, "header": np.array(json.dumps(header))})
+    with pytest.raises(ValueError, match="metric: wanted numbers in metric"):
+        load_metric(path)
