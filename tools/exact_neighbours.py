@@ -9,9 +9,12 @@ first (one rounding a coordinate), d products and sums a row and p squares,
 
 and with images L q, L p taken first, |q_j| + |p_j| stands for |δ_j|. ε is the spacing
 at 1 of the type in use. A figure is called wrong beyond ``UNITS`` times (2) and one
-smallest subnormal number; a neighbour is wrong where a point left out, or a later one,
-is nearer by more than the bounds (2) of both. Points that are equal, coordinate by
-coordinate, tie exactly: there the lower index must come first.
+smallest number; a neighbour is wrong where a point left out, or a later one, is nearer
+by more than the bounds (2) of both. The smallest number is subnormal in NumPy; XLA
+reads and writes subnormal numbers as 0 (``normal``), in δ and in L as well.
+
+Points that are equal, coordinate by coordinate, tie exactly: there the lower index
+must come first.
 """
 
 from fractions import Fraction
@@ -21,8 +24,6 @@ import numpy as np
 
 UNITS = 4
 """Times the bound: sums may be formed in another order, and scaled first."""
-
-TINIEST = Fraction(5e-324)
 
 
 def fractions(X: Any) -> list[list[Fraction]]:
@@ -37,16 +38,19 @@ def squared(
     eps: float = 2.0**-52,
     *,
     by_images: bool = False,
+    normal: bool = False,
 ) -> tuple[Fraction, Fraction]:
     """Return |L(q - p)|² and the bound (2) on its rounding."""
     delta = [a - b for a, b in zip(q, p, strict=True)]
     size = [abs(a) + abs(b) for a, b in zip(q, p, strict=True)] if by_images else delta
-    unit = Fraction(eps)
+    unit, least = Fraction(eps), Fraction(smallest(eps, normal=normal))
     D = bound = Fraction(0)
     for row in L:
         z = sum((a * b for a, b in zip(row, delta, strict=True)), Fraction(0))
         reach = sum((abs(a * b) for a, b in zip(row, size, strict=True)), Fraction(0))
         E = (len(delta) + 2) * unit * reach
+        if normal:
+            E += least * (1 + sum(map(abs, row)) + sum(map(abs, size)))
         D += z * z
         bound += 2 * abs(z) * E + E * E
     return D, bound + (len(L) + 2) * unit * D
@@ -93,11 +97,12 @@ def wrong_figure(
     eps: float = 2.0**-52,
     *,
     root: bool = False,
+    normal: bool = False,
 ) -> str | None:
     """Say how a figure for D (or √D) is wrong, or None."""
     if not np.isfinite(value):
         return f"got {value}, expected {float_of(D)}{' before its root' * root}"
-    given, tiny = Fraction(float(value)), max(TINIEST, Fraction(smallest(eps)))
+    given, tiny = Fraction(float(value)), Fraction(smallest(eps, normal=normal))
     if root:  # Its own rounding: a unit, twice in the square.
         low, high = max(given - tiny, Fraction(0)) ** 2, (given + tiny) ** 2
         low, high = low * (1 - Fraction(4 * eps)), high * (1 + Fraction(4 * eps))
@@ -108,9 +113,10 @@ def wrong_figure(
     return f"got {value}, expected {float_of(D)}{' before its root' * root}"
 
 
-def smallest(eps: float) -> float:
-    """Return the smallest normal number of the type of that spacing."""
-    return 5e-324 if eps < 1e-15 else float(np.finfo(np.float32).tiny)
+def smallest(eps: float, *, normal: bool) -> float:
+    """Return the smallest (normal) number of the type whose spacing at 1 is eps."""
+    kind = np.finfo(np.float64 if eps < 1e-15 else np.float32)
+    return float(kind.tiny if normal else kind.smallest_subnormal)
 
 
 def float_of(D: Fraction) -> str:

@@ -38,8 +38,8 @@ WRONG = (
 class Call(NamedTuple):
     """A call: what it is in words, how to make it, what else must hold of the result.
 
-    ``given`` are the arrays handed in; ``propagates``: NaN and infinity handed in may
-    come back (a metric's own methods, as NumPy's functions).
+    ``given`` are the arrays handed in; ``propagates``: infinity handed in must come
+    back as it was.
     """
 
     family: str
