@@ -80,10 +80,23 @@ def over_draws(
 
     ``function`` is a module-level function (it is compiled once for each structure
     and shape); ``DRAW_TILE`` draws are computed at a time.
+
+    Raises
+    ------
+    ValueError
+        Where float64 does not hold what is asked of a draw.
     """
     leaves, structure = stack(metrics)
     with jax.enable_x64(True):
-        return np.asarray(_over_draws(function, structure, leaves, arrays))
+        values = np.asarray(_over_draws(function, structure, leaves, arrays))
+    if not np.isfinite(values).all():
+        size = max(np.abs(np.asarray(a)).max(initial=0.0) for a in arrays)
+        raise ValueError(
+            "points: wanted points at which float64 holds the metric's figures, got "
+            f"NaN or infinity (largest entry given: {size:.3g}); rescale the points "
+            "or the metric"
+        )
+    return values
 
 
 @partial(jax.jit, static_argnames=("function", "structure"))

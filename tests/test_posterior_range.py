@@ -1,0 +1,48 @@
+"""A posterior refuses by name what float64 does not hold, and never answers NaN."""
+
+import numpy as np
+import pytest
+
+import probmetric as pm
+from probmetric.metric import Link
+
+LINK = Link(np.array(0.1), np.array(0.5))
+A = np.random.default_rng(0).normal(size=(3, 2))
+B = A[::-1] + 1.0
+
+
+@pytest.fixture
+def draws():
+    return pm.PosteriorMetric(
+        [pm.Mahalanobis(np.eye(2) * s, LINK) for s in (1.0, 1.5, 2.0)],
+        "intervals",
+        source="bootstrap",
+    )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda d: d.pairwise(A * 1e160, B),
+        lambda d: d.dissimilarity(A[0], B * 1e160),
+        lambda d: d.pair_draws(A * 1.7e308, -B * 1e308),
+        lambda d: d.interval(A * 1.7e308, -B * 1e308),
+        lambda d: d.closer_probability(A, A * 1.7e308, -B * 1e308),
+        lambda d: d.rank_interval(A[0] * 1e160, B),
+        lambda d: d.same_interval(A * 1e160, B),
+    ],
+    ids=["pairwise", "one", "rows", "interval", "closer", "rank", "same"],
+)
+def test_a_figure_beyond_float64_is_refused(draws, question):
+    with pytest.raises(ValueError, match=r"points: wanted points at which float64"):
+        question(draws)
+
+
+def test_a_ratio_beyond_float64_is_refused(draws):
+    near = (A * 1e-200, B * 1e-200)
+    with pytest.raises(ValueError, match="wanted figures that float64 holds"):
+        draws.ratio_interval((A * 1e140, B * 1e140), near)
+
+
+def test_a_probability_that_underflows_is_zero(draws):
+    np.testing.assert_array_equal(draws.same_probability(A * 1e100, -B * 1e100), 0.0)
