@@ -12,6 +12,7 @@ import pandas as pd
 from jaxtyping import Float
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from probmetric.estimators._validation import fit_scaler
 from probmetric.inference.sampling_report import progress_bar
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
@@ -30,8 +31,11 @@ class HeldOut(NamedTuple):
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
     """Return Euclid's distance on standardised features; constant ones are left."""
-    spread = X.std(0)
-    return Mahalanobis(np.diag(1 / np.where(spread > 0, spread, 1.0)))
+    varying = np.flatnonzero(X.max(0) > X.min(0))
+    scale = np.ones(X.shape[1])
+    if len(varying):
+        scale[varying] = fit_scaler(X[:, varying], varying).scale
+    return Mahalanobis(np.diag(1 / scale))
 
 
 def held_out(

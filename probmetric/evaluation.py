@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
-from probmetric.neighbors_search import as_points, nearest_but_own
+from probmetric.neighbors_search import as_points, found_but_own
 from probmetric.posterior_draws import over_draws
 from probmetric.posterior_intervals import Interval, between_rows
 from probmetric.typing import Array
@@ -158,7 +158,7 @@ def retrieval(
     for start in range(0, len(queries), QUERY_TILE):
         some = queries[start : start + QUERY_TILE]
         depth, own = int(R[some].max()), R[some]
-        _, index = nearest_but_own(metric, X[some], X, depth, some)
+        index = found_but_own(metric, X[some], X, depth, some)[1]
         hit = codes[index] == codes[some, None]
         place = np.arange(1, depth + 1)
         within = hit & (place <= own[:, None])

@@ -20,6 +20,7 @@ __all__ = [
     "pair_weights",
     "pairs_from_arrays",
     "points",
+    "real",
 ]
 
 
@@ -61,12 +62,23 @@ def class_codes(
     return classes, codes
 
 
+def real(X: Any, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
+    """Return X as float64, or refuse what is no array of real numbers.
+
+    Complex numbers are refused also where the imaginary parts are zero.
+    """
+    try:
+        given = np.asarray(X)
+        if given.dtype.kind == "c":
+            raise ValueError(f"{given.dtype}, whose imaginary part would be lost")
+        return np.asarray(given, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: wanted {what}, got {error}") from error
+
+
 def points(X: Any, name: str = "X") -> Float[np.ndarray, "n d"]:
     """Return X as float64 (n, d), or say what is wrong with it."""
-    try:
-        values = np.asarray(X, float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: wanted numbers, got {error}") from error
+    values = real(X, name)
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(
             f"{name}: wanted shape (n, d) with n, d ≥ 1, got {values.shape}"
@@ -94,10 +106,7 @@ def pair_labels(y: Any, n_pairs: int) -> Int[np.ndarray, "N"]:
         When the labels are not one per pair, of another or of mixed conventions, or
         all alike (the likelihood then has no maximum: W → 0 or ‖W‖ → ∞, maths A6).
     """
-    try:
-        labels = np.asarray(y, float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y: wanted labels 0/1 or -1/+1, got {error}") from error
+    labels = real(y, "y", "labels 0/1 or -1/+1")
     if labels.shape != (n_pairs,):
         raise ValueError(f"y: wanted shape ({n_pairs},), got {labels.shape}")
     values = sorted({float(v) for v in np.unique(labels)})
@@ -124,10 +133,7 @@ def pair_weights(w: Any, same: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"] |
     """
     if w is None:
         return None
-    try:
-        given = np.asarray(w, float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"w: wanted numbers, got {error}") from error
+    given = real(w, "w")
     if given.shape != same.shape:
         raise ValueError(f"w: wanted shape {same.shape}, got {given.shape}")
     if not np.all(np.isfinite(given)) or np.any(given < 0):

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from probmetric.typing import Array
 
-__all__ = ["logdet_chol", "mahalanobis_sq", "psd_factor", "solve_spd"]
+__all__ = ["log1p_squares", "logdet_chol", "mahalanobis_sq", "psd_factor", "solve_spd"]
 
 
 def solve_spd(
@@ -32,6 +32,20 @@ def mahalanobis_sq(
     rows = delta.reshape(-1, delta.shape[-1])
     whitened = solve_triangular(L, rows.T, lower=True)
     return jnp.sum(whitened**2, 0).reshape(delta.shape[:-1])
+
+
+def log1p_squares(
+    white: Float[Array, "*n d"], eta: Float[Array, "*#n"]
+) -> Float[Array, "*n"]:
+    """Return log(1 + |w|²/η), also where the square overflows: Student-t far away."""
+    top = jnp.max(jnp.abs(white), -1)
+    # From here on 1 is below the spacing of floats at |w|².
+    far = top > jnp.finfo(white.dtype).max ** 0.25
+    unit = jnp.where(far, top, 1.0)
+    q = jnp.sum((white / unit[..., None]) ** 2, -1) / eta
+    # "Double where": the branch not taken must not see log 0.
+    beyond = 2 * jnp.log(unit) + jnp.log(jnp.where(far, q, 1.0))
+    return jnp.where(far, beyond, jnp.log1p(jnp.where(far, 0.0, q)))
 
 
 def psd_factor(

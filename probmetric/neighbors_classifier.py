@@ -13,9 +13,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.linalg_scaled import roots
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors_arguments import check_arguments, common_type, draws_of, grid
-from probmetric.neighbors_search import check_dimension, nearest
+from probmetric.neighbors_range import at_ordinary_scale, refuse_far
+from probmetric.neighbors_search import check_dimension, found_but_own
 from probmetric.neighbors_tuning import (
     BANDWIDTHS,
     PRIOR_WEIGHTS,
@@ -70,7 +72,8 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
     bandwidth_, prior_weight_ : float
         The values in use.
     scale_ : array of shape (s,)
-        The neighbourhood of each draw, for soft votes (see ``neighbors_votes``).
+        The neighbourhood of each draw, for soft votes (see ``neighbors_votes``); of
+        the draw times a power of two where float64 does not hold its squares.
     loo_scores_ : array of shape (g, a)
         Mean leave-one-out log score over the grids (bandwidth, prior weight); NaN
         where nothing was chosen. The metric itself was learned with the left-out
@@ -129,6 +132,9 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.class_prior_ = np.bincount(codes, minlength=c) / n
         k = min(self.n_neighbors, max(1, n - 1))
         if soft:
+            metrics, self._power = at_ordinary_scale(metrics, X)
+            self._metrics, X = metrics, np.ldexp(X, -self._power)
+            self._refuse_far(X)
             self.scale_ = np.array([neighborhood_scale(m, X, k) for m in metrics])
         grids = (
             grid(self.bandwidth, BANDWIDTHS if soft else (1.0,)),
@@ -149,15 +155,17 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities (m, c), averaged over draws; rows sum to one."""
-        X = self._queries(X)
-        metrics, c = draws_of(self.metric_), len(self.classes_)
-        data = (X, self.fit_X_, self.codes_)
+        Q, c, k = self._queries(X), len(self.classes_), self.n_neighbors
         if self.votes == "soft":
-            chosen = np.array([self.bandwidth_])
-            votes, k = soft_votes(metrics, self.scale_, chosen, *data, c)[0], None
+            with np.errstate(over="ignore"):  # Refused by its name in the next line.
+                Q, fitted = (np.ldexp(A, -self._power) for A in (Q, self.fit_X_))
+            self._refuse_far(Q)
+            args = self._metrics, self.scale_, np.array([self.bandwidth_])
+            votes, k = soft_votes(*args, Q, fitted, self.codes_, c)[0], None
         else:
-            k = self.n_neighbors
-            votes = count_votes(metrics, *data, k, c)
+            votes = count_votes(
+                draws_of(self.metric_), Q, self.fit_X_, self.codes_, k, c
+            )
         return mix_prior(votes, self.class_prior_, self.prior_weight_, k)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -205,11 +213,12 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         if hasattr(metric, "mean_metric"):
             metric = metric.mean_metric()
         Q = self.fit_X_ if X is None else self._queries(X)
-        D, index = nearest(metric, Q, self.fit_X_, k, exclude_self=X is None)
+        own = np.arange(len(Q)) if X is None else None
+        D, index, e = found_but_own(metric, Q, self.fit_X_, k, own)
         if not return_distance:
             return index
         if isinstance(metric, Mahalanobis):
-            return np.sqrt(D), index
+            return roots(D, e, "X"), index
         if metric.is_distance:
             rows = np.repeat(np.arange(len(Q)), k)
             D = np.asarray(metric.distance(Q[rows], self.fit_X_[index.ravel()]))
@@ -241,6 +250,10 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return csr_matrix(
             (values, index.ravel(), starts), shape=(len(index), len(self.fit_X_))
         )
+
+    def _refuse_far(self, Q: np.ndarray) -> None:
+        for metric in self._metrics:
+            refuse_far(metric, Q, "X")
 
     def _queries(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

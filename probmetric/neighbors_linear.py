@@ -16,6 +16,10 @@ the shape of L and ε the spacing of floats at 1,
 
     τ = 16 ε (p + d) (R + A)².                                                     (2)
 
+Features whose size is out of the ordinary are scaled by powers of two first. Where a
+square may have lost terms even so (points closer than 1e-120 of the largest entry),
+the query is compared with all points by ``linalg_scaled.squares``, which lose none.
+
 Memory in numbers of 8 bytes: max(8 t², k' (d + 3)) for a tile side t (queries are taken
 by fewer than t where k' (d + 3) > 8 t), and d + 1 times the points found by a radius
 query, of 1 + t / 64 rows at a time (at worst n each).
@@ -25,6 +29,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.neighbors import NearestNeighbors
 
+from probmetric.linalg_scaled import LOST, balanced, squares
 from probmetric.metric import Mahalanobis
 
 __all__ = ["nearest_linear"]
@@ -51,9 +56,45 @@ def nearest_linear(
     k: int,
     own: Int[np.ndarray, "m"] | None,
     tile: int,
+) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
+    """Find neighbours by (1) and (2); arguments as `nearest_but_own`, checked there.
+
+    Returns
+    -------
+    D, indices, exponents
+        Squared distances are D · 2**exponents.
+    """
+    given = np.asarray(metric.factor, np.float64), Q, P
+    L, (Q, P), exponent = balanced(*given)
+    D, found = _search(L, Q, P, k, own, tile)
+    exponents = np.full(D.shape, exponent)
+    for i in _lost(given, D, found, exponent):
+        s, e = squares(given[0], given[1][i], given[2])
+        if own is not None:
+            e[own[i]] = np.iinfo(e.dtype).max
+        order = np.lexsort((s, e))[:k]  # Stable: of equals the lower index first.
+        D[i], found[i], exponents[i] = s[order], order, e[order]
+    return D, found, exponents
+
+
+def _lost(
+    given: tuple[np.ndarray, ...], D: np.ndarray, found: np.ndarray, exponent: int
+) -> np.ndarray:
+    """Return the queries with a neighbour so near that its square lost terms."""
+    row, column = np.nonzero(D < 2.0**LOST)
+    L, Q, P = given
+    s, e = squares(L, Q[row], P[found[row, column]])
+    return np.unique(row[(s > 0) & (e - exponent < LOST)])
+
+
+def _search(
+    L: Float[np.ndarray, "p d"],
+    Q: Float[np.ndarray, "m d"],
+    P: Float[np.ndarray, "n d"],
+    k: int,
+    own: Int[np.ndarray, "m"] | None,
+    tile: int,
 ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
-    """Find neighbours by (1) and (2); arguments as `nearest_but_own`, checked there."""
-    L = np.asarray(metric.factor, np.float64)
     centre = P.mean(0)
     V, Z = (P - centre) @ L.T, (Q - centre) @ L.T
     reach = max(np.linalg.norm(A, axis=1).max() for A in (V, Z))

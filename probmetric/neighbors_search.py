@@ -15,18 +15,31 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.inputs import real
+from probmetric.linalg_scaled import represented
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.neighbors_linear import nearest_linear
+from probmetric.neighbors_range import refuse_far, refuse_lost
 from probmetric.neighbors_scan import nearest_scanned
 from probmetric.neighbors_shortlist import nearest_shortlisted
 from probmetric.typing import Array
 
-__all__ = ["TILE", "as_points", "check_dimension", "nearest", "nearest_but_own"]
+__all__ = [
+    "TILE",
+    "as_points",
+    "check_dimension",
+    "found_but_own",
+    "nearest",
+    "nearest_but_own",
+]
 
 TILE = 1024
 """Side of a tile: 3 · 1024² numbers are 25 MB, well inside a laptop's memory."""
 
 type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
+type Found = tuple[
+    Float[np.ndarray, "m k"], Int[np.ndarray, "m k"], Int[np.ndarray, "m k"]
+]
 
 
 def nearest(
@@ -69,7 +82,13 @@ def nearest(
     ------
     ValueError
         For shapes that do not fit, numbers that are not finite, k out of range, or
-        a metric that returns NaN.
+        a metric that returns NaN; and for dissimilarities of neighbours beyond what
+        float64 holds (squares of distances above 1e154, or below 1e-154 but not 0).
+
+    Notes
+    -----
+    Under Mahalanobis kinds the scale of features and metric is free: neighbours are
+    those of the same data at scale 1. Other kinds refuse what they cannot tell apart.
     """
     Q, P = as_points(queries, "queries"), as_points(points, "points")
     if exclude_self and Q.shape != P.shape:
@@ -99,6 +118,25 @@ def nearest_but_own(
     tile: int = TILE,
 ) -> Nearest:
     """Find neighbours where query i must not find point ``own[i]``; see `nearest`."""
+    D, index, e = found_but_own(metric, Q, P, k, own, shortlist=shortlist, tile=tile)
+    return represented(D, e, "points", "dissimilarities"), index
+
+
+def found_but_own(
+    metric: Any,
+    Q: Float[np.ndarray, "m d"],
+    P: Float[np.ndarray, "n d"],
+    k: int,
+    own: Int[np.ndarray, "m"] | None,
+    *,
+    shortlist: int | None = None,
+    tile: int = TILE,
+) -> Found:
+    """Find neighbours as `nearest_but_own`, with D · 2**exponents for dissimilarities.
+
+    For who asks only who is near, or for distances, which float64 holds where it does
+    not hold their squares.
+    """
     if hasattr(metric, "metrics"):
         raise ValueError(
             "metric: wanted a single metric, got a posterior: use its "
@@ -114,16 +152,20 @@ def nearest_but_own(
             f"queries: wanted the points' {P.shape[1]} features, got {Q.shape[1]}"
         )
     check_dimension(metric, Q, "queries")
-    if shortlist is not None:
-        return nearest_shortlisted(metric, Q, P, k, own, tile, shortlist)
-    if isinstance(metric, Mahalanobis):
+    if isinstance(metric, Mahalanobis) and shortlist is None:
         return nearest_linear(metric, Q, P, k, own, tile)
-    return nearest_scanned(metric, Q, P, k, own, tile)
+    refuse_far(metric, Q, "queries")
+    if shortlist is not None:
+        D, index = nearest_shortlisted(metric, Q, P, k, own, tile, shortlist)
+    else:
+        D, index = nearest_scanned(metric, Q, P, k, own, tile)
+    refuse_lost(metric, Q, P, D, index)
+    return D, index, np.zeros(D.shape, int)
 
 
 def as_points(X: Any, name: str) -> Float[np.ndarray, "n d"]:
     """Return X as float64 of shape (n, d), or say what is wrong with it."""
-    X = np.asarray(X, dtype=np.float64)
+    X = real(X, name)
     if X.ndim != 2 or X.size == 0:
         raise ValueError(f"{name}: wanted shape (n, d), none empty, got {X.shape}")
     if not np.isfinite(X).all():
@@ -135,6 +177,8 @@ def check_dimension(metric: Metric, X: Float[np.ndarray, "n d"], name: str) -> N
     """Refuse points that do not have the metric's features."""
     if isinstance(metric, Mahalanobis):
         wanted: int | None = metric.factor.shape[1]
+        if not np.isfinite(np.asarray(metric.factor)).all():
+            raise ValueError("metric: wanted a finite factor, got NaN or infinity")
     else:
         wanted = getattr(metric, "n_features", None)
     if wanted is not None and X.shape[1] != wanted:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.inputs import real
 from probmetric.metric import LocalMahalanobis, Mahalanobis
 from probmetric.neighbors_linear import nearest_linear
 from probmetric.neighbors_scan import nearest_scanned, refuse_nan
@@ -104,7 +105,7 @@ def shortlist_recall(
     """
     if n_queries < 1:
         raise ValueError(f"n_queries: wanted at least 1, got {n_queries}")
-    Q, P = np.asarray(queries, np.float64), np.asarray(points, np.float64)
+    Q, P = real(queries, "queries"), real(points, "points")
     rows = np.random.default_rng(seed).permutation(len(Q))[:n_queries]
     short = nearest_shortlisted(metric, Q[rows], P, k, None, tile, shortlist)[1]
     exact = nearest_scanned(metric, Q[rows], P, k, None, tile)[1]

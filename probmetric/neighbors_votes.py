@@ -40,7 +40,7 @@ from jaxtyping import Float, Int
 
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.neighbors_scan import bucket, from_queries, in_tiles, refuse_nan
-from probmetric.neighbors_search import nearest_but_own
+from probmetric.neighbors_search import found_but_own, nearest_but_own
 from probmetric.typing import Array
 
 __all__ = [
@@ -95,7 +95,7 @@ def count_votes(
     votes = np.zeros((len(Q), n_classes))
     rows = np.arange(len(Q))[:, None]
     for metric in metrics:
-        _, index = nearest_but_own(metric, Q, X, k, own)
+        index = found_but_own(metric, Q, X, k, own)[1]
         np.add.at(votes, (rows, codes[index]), 1.0)
     return votes / (k * len(metrics))
 

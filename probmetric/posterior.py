@@ -30,6 +30,7 @@ from probmetric.metric import Metric
 from probmetric.neighbors_search import as_points, check_dimension, nearest
 from probmetric.posterior_draws import mean_metric, over_draws, unstack
 from probmetric.posterior_intervals import Interval, quantiles, spread
+from probmetric.precision import finite
 from probmetric.typing import Array
 
 __all__ = ["Interval", "PosteriorMetric"]
@@ -124,13 +125,15 @@ class PosteriorMetric:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[np.ndarray, "s m n"]:
         """Return how far each row of P is from each query under every draw."""
-        return over_draws(asked.pairwise, self.draws, *self._points(Q=Q, P=P))
+        Q, P = self._points(Q=Q, P=P)
+        found = over_draws(asked.pairwise, self.draws, Q, P)
+        return finite(found, "pairwise", Q, P)
 
     def pair_draws(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "s *n"]:
         """Return draws of distance(A, B), or of the dissimilarity, row by row."""
-        return self._by_rows(asked.between_rows, A, B)
+        return finite(self._by_rows(asked.between_rows, A, B), "pair_draws", A, B)
 
     def interval(
         self,

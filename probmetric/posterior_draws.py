@@ -17,7 +17,7 @@ from jaxtyping import Float
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.neighbors_votes import stack
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import measured
 from probmetric.typing import Array
 
 __all__ = [
@@ -126,14 +126,14 @@ class MeanDissimilarity:
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 
-    @numpy_in_numpy_out
+    @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the mean dissimilarities of the rows of Y from one query."""
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
-    @numpy_in_numpy_out
+    @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -161,6 +161,8 @@ def mean_metric(metrics: Sequence[Metric]) -> Metric:
     if not factors:
         return MeanDissimilarity(tuple(metrics))
     L = np.stack([np.asarray(factor, np.float64) for factor in factors])
+    power = int(np.frexp(np.abs(L).max())[1])
+    L = np.ldexp(L, -power)  # Squares of 1e200 are no numbers.
     with jax.enable_x64(True):
         M = np.einsum("spd,spe->de", L, L) / len(L)
-        return Mahalanobis(np.asarray(psd_factor(M)))
+        return Mahalanobis(np.ldexp(np.asarray(psd_factor(M)), power))

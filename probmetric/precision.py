@@ -10,13 +10,14 @@ rules.
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-__all__ = ["numpy_in_numpy_out", "to_numpy"]
+__all__ = ["finite", "measured", "numpy_in_numpy_out", "to_numpy"]
 
 
 def to_numpy(tree: Any) -> Any:
@@ -39,12 +40,15 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     callable
         The same function. Traced values pass through. Otherwise it runs in a local
         ``jax.enable_x64`` scope if any argument holds float64, and its result is
-        copied to NumPy unless an argument was a JAX array.
+        copied to NumPy unless an argument was a JAX array. Complex numbers are
+        refused: a square or an order of them is not meant.
     """
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         leaves = jax.tree.leaves((args, kwargs))
+        if any(_is_complex(leaf) for leaf in leaves):
+            _refuse_complex(function, args, kwargs)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return function(*args, **kwargs)
         double = any(getattr(leaf, "dtype", None) == np.float64 for leaf in leaves)
@@ -54,3 +58,62 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         return result if keep else to_numpy(result)
 
     return wrapper
+
+
+def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap as ``numpy_in_numpy_out``, and refuse results that float64 cannot hold.
+
+    For methods of metrics: NumPy results hold no NaN or infinity.
+
+    Raises
+    ------
+    ValueError
+        Naming the method and the largest number that came in.
+    """
+    inner = numpy_in_numpy_out(function)
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = inner(*args, **kwargs)
+        if isinstance(result, (np.ndarray, np.floating)):
+            given = jax.tree.leaves((args[1:], kwargs))
+            finite(np.asarray(result), function.__name__, *given)
+        return result
+
+    return wrapper
+
+
+def finite(result: np.ndarray, name: str, *given: Any) -> np.ndarray:
+    """Return a result, or refuse what holds NaN or infinity, naming what was asked.
+
+    Raises
+    ------
+    ValueError
+        With the largest number among those ``given``.
+    """
+    if not np.isfinite(result).all():
+        sizes = [np.abs(np.asarray(a)).max() for a in given if np.size(a)]
+        raise ValueError(
+            f"{name}: wanted points for which it is a number that {result.dtype} "
+            "holds, got NaN or infinity (largest entry given: "
+            f"{max(sizes, default=0.0):.3g}); rescale the points or the metric"
+        )
+    return result
+
+
+def _is_complex(leaf: Any) -> bool:
+    kind = getattr(getattr(leaf, "dtype", None), "kind", None)
+    return kind == "c" or isinstance(leaf, complex)
+
+
+def _refuse_complex(function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    given = signature(function).bind(*args, **kwargs).arguments
+    name = next(
+        name
+        for name, value in given.items()
+        if any(map(_is_complex, jax.tree.leaves(value)))
+    )
+    raise ValueError(
+        f"{name}: wanted real numbers, got complex ones, whose imaginary part would be "
+        "lost"
+    )

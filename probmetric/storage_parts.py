@@ -37,11 +37,9 @@ KINDS: dict[str, Any] = {
 def describe(value: Any, name: str) -> tuple[Any, dict[str, np.ndarray]]:
     """Return what JSON can hold of a value, and the arrays it refers to by name."""
     if hasattr(value, "dtype"):
-        array = np.asarray(value)
-        if array.dtype.kind not in "biuf" or np.isnan(array).any():
-            raise ValueError(f"metric: wanted numbers in {name}, got {array.dtype}/NaN")
-        return {"array": name}, {name: array}
+        return {"array": name}, {name: _numbers(np.asarray(value), name)}
     if isinstance(value, float):
+        _numbers(np.asarray(value), name)
         return {"float": value.hex()}, {}
     if value is None or isinstance(value, str | int):
         return value, {}
@@ -60,21 +58,35 @@ def describe(value: Any, name: str) -> tuple[Any, dict[str, np.ndarray]]:
     return {"kind": kind, "parts": {k: spec for k, (spec, _) in found.items()}}, arrays
 
 
+def _numbers(array: np.ndarray, name: str) -> np.ndarray:
+    """Return an array of numbers; NaN is none."""
+    if array.dtype.kind not in "biuf" or np.isnan(array).any():
+        raise ValueError(f"metric: wanted numbers in {name}, got {array.dtype}/NaN")
+    return array
+
+
 def _fields(kind: Any) -> list[str]:
     if dataclasses.is_dataclass(kind):
         return [field.name for field in dataclasses.fields(kind)]
     return list(kind._fields)
 
 
-def rebuild(spec: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Rebuild what ``describe`` described."""
+def rebuild(spec: Any, arrays: dict[str, np.ndarray], name: str = "metric") -> Any:
+    """Rebuild what ``describe`` described; NaN is refused, as there."""
+    if isinstance(spec, float):
+        _numbers(np.asarray(spec), name)
     if not isinstance(spec, dict):
         return spec
     if "array" in spec:
-        return arrays[spec["array"]]
+        return _numbers(arrays[spec["array"]], spec["array"])
     if "float" in spec:
-        return float.fromhex(spec["float"])
-    parts = {key: rebuild(part, arrays) for key, part in spec["parts"].items()}
+        value = float.fromhex(spec["float"])
+        _numbers(np.asarray(value), name)
+        return value
+    parts = {
+        key: rebuild(part, arrays, f"{name}.{key}")
+        for key, part in spec["parts"].items()
+    }
     if spec["kind"] == "tuple":
         return tuple(parts.values())
     if spec["kind"] not in KINDS:

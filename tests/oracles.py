@@ -1,5 +1,7 @@
 """References independent of the package: loops and full matrices, slow and plain."""
 
+from fractions import Fraction
+
 import numpy as np
 
 
@@ -108,3 +110,12 @@ def retrieval_figures(D, y):
         "r_precision": np.mean(r_precision),
         "map_at_r": np.mean(average),
     }
+
+
+def exact_square(L, a, b):
+    """Return |L(a - b)|² as a fraction, without rounding."""
+    delta = [Fraction(float(s)) - Fraction(float(t)) for s, t in zip(a, b, strict=True)]
+    return sum(
+        sum(Fraction(float(v)) * x for v, x in zip(row, delta, strict=True)) ** 2
+        for row in L
+    )

@@ -89,7 +89,8 @@ def test_infinite_dissimilarities_come_last_and_never_from_padding():
     points = np.arange(5.0)[:, None]
 
     far = Wrapped(Mahalanobis(np.full((1, 1), 1e200)))
-    D, index = nearest(far, points, points, 4, exclude_self=True)
+    own = np.arange(5)
+    D, index = neighbors_scan.nearest_scanned(far, points, points, 4, own, 64)
     np.testing.assert_array_equal(D, np.inf)
     np.testing.assert_array_equal(index[2], [0, 1, 3, 4])
 

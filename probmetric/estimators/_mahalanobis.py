@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.estimators._validation import check_choice, check_number
 from probmetric.inputs import pair_labels, pair_points
+from probmetric.linalg_scaled import distances
 
 __all__ = ["MahalanobisMixin", "PairsMixin"]
 
@@ -48,7 +49,14 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=np.float64)
-        return points @ self.components_.T
+        with np.errstate(over="ignore", invalid="ignore"):  # Refused by name below.
+            images = points @ self.components_.T
+        if not np.isfinite(images).all():
+            raise ValueError(
+                "X: wanted points whose images float64 holds, got infinite ones "
+                f"(largest entry {np.abs(points).max():.3g}); rescale the points"
+            )
+        return images
 
     def get_mahalanobis_matrix(self) -> Float[np.ndarray, "d d"]:
         """Return M = components_ᵀ components_, shape (d, d), in input units."""
@@ -66,13 +74,15 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         -------
         array of shape (N,)
         """
-        return np.linalg.norm(self._differences(pairs) @ self.components_.T, axis=1)
+        return distances(self.components_, *self._ends(pairs), "pairs")
 
     def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:
         """Return minus the distance of each pair: higher is more similar."""
         return -self.pair_distance(pairs)
 
-    def _differences(self, pairs: Any) -> Float[np.ndarray, "N d"]:
+    def _ends(
+        self, pairs: Any
+    ) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
         check_is_fitted(self)
         points, i, j = pair_points(pairs, self._preprocessor_for(pairs))
         if points.shape[1] != self.n_features_in_:
@@ -80,7 +90,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                 f"pairs: wanted {self.n_features_in_} features, as in fit, got "
                 f"{points.shape[1]}"
             )
-        return points[i] - points[j]
+        return points[i], points[j]
 
     def _preprocessor_for(self, pairs: Any) -> Any:
         """Return what integer pairs index, None for pairs of points."""

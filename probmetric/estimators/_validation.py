@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from probmetric.inference.padding import bucket, host_weights, pad_pairs
 from probmetric.inference.results import REMEDY, Fit, Result
 from probmetric.inputs import class_codes
+from probmetric.linalg_scaled import LARGEST
 
 __all__ = [
     "Scaler",
@@ -23,6 +24,7 @@ __all__ = [
     "check_choice",
     "check_labelled",
     "check_number",
+    "check_sizes",
     "fit_scaler",
     "host_weights",
     "pad_pairs",
@@ -129,14 +131,14 @@ def fit_scaler(
     ------
     ValueError
         When a column is constant: it has no scale, so that points which differ in it
-        later would have no defined distance.
+        later would have no defined distance. With or without ``standardize``, when
+        float64 does not hold the squares of a column's entries or of its range.
     """
     n, d = X.shape
-    if not standardize:
-        return Scaler(np.zeros(d), np.ones(d))
+    check_sizes(X, names)
     low, high = X.min(0), X.max(0)
     constant = np.flatnonzero(low == high)
-    if len(constant):
+    if standardize and len(constant):
         which = constant if names is None else np.asarray(names)[constant]
         raise ValueError(
             f"X: wanted columns that vary (n_samples = {n}, standardize=True divides "
@@ -144,17 +146,44 @@ def fit_scaler(
             "drop them (sklearn.feature_selection.VarianceThreshold) or set "
             "standardize=False"
         )
-    with np.errstate(over="ignore"):
-        span = high - low
-        # Shift and range first: no overflow in squares, no cancellation.
-        unit = (X - low) / span
-    scale = unit.std(0) * span
-    if not np.all(np.isfinite(scale) & (scale > 0)):
+    span = high - low
+    small = np.flatnonzero((span > 0) & (span < 1 / LARGEST))
+    if len(small):
+        which = small if names is None else np.asarray(names)[small]
         raise ValueError(
-            "X: wanted columns whose range is a normal float64 number, got "
-            f"{span[~(np.isfinite(scale) & (scale > 0))].tolist()}"
+            f"X: wanted columns whose range is {1 / LARGEST:.3g} or more, so that "
+            f"float64 holds its square, got {span[small].tolist()} in columns "
+            f"{which.tolist()}; rescale them"
         )
-    return Scaler(low + unit.mean(0) * span, scale)
+    if not standardize:
+        return Scaler(np.zeros(d), np.ones(d))
+    # Shift and range first: no cancellation.
+    unit = (X - low) / span
+    return Scaler(low + unit.mean(0) * span, unit.std(0) * span)
+
+
+def check_sizes(
+    X: Float[np.ndarray, "n d"], names: Any = None, *, smallest: bool = False
+) -> None:
+    """Refuse entries whose squares float64 does not hold; NaN is another's matter.
+
+    With ``smallest``, also rows that differ, but so little that no column's square of
+    the range is held.
+    """
+    if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
+        raise ValueError(
+            f"X: wanted a column whose range is {1 / LARGEST:.3g} or more, so that "
+            f"float64 holds its square, got a largest of {span:.3g}; rescale X"
+        )
+    size = np.max(np.abs(X), 0, where=~np.isnan(X), initial=0.0)
+    large = np.flatnonzero(size > LARGEST)
+    if len(large):
+        which = large if names is None else np.asarray(names)[large]
+        raise ValueError(
+            f"X: wanted entries up to {LARGEST:.3g} in size, so that float64 holds "
+            f"their squares, got {size[large].tolist()} in columns {which.tolist()}; "
+            "rescale them"
+        )
 
 
 def report(fit: Fit, name: str) -> None:

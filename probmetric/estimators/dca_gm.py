@@ -33,6 +33,7 @@ from probmetric.estimators.dca_gm_draws import DCAGMDrawsMixin
 from probmetric.inference.dca_gm import default_prior, fit
 from probmetric.inference.dca_gm_likelihood import class_log_probability, fix_gauge
 from probmetric.inference.dca_gm_start import start
+from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
 from probmetric.precision import to_numpy
@@ -222,12 +223,14 @@ class DCAGM(
     def _standardized(self, X: Any) -> Float[np.ndarray, "n d"]:
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=np.float64)
-        return (points - self.mean_) / self.scale_
+        with np.errstate(over="ignore"):  # Refused by name where it matters.
+            return (points - self.mean_) / self.scale_
 
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
         """Return log p(c|x), columns in the order of ``classes_``."""
         points = self._standardized(X)
-        return np.asarray(class_log_probability(self.params_, points))
+        found = np.asarray(class_log_probability(self.params_, points))
+        return no_nan(found, "X", points)
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
         """Return p(c|x), columns in the order of ``classes_``."""

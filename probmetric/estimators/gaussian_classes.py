@@ -19,6 +19,7 @@ from probmetric.estimators._validation import (
     Scaler,
     check_choice,
     check_number,
+    check_sizes,
     fit_scaler,
     report,
 )
@@ -41,6 +42,7 @@ from probmetric.inference.gaussian_classes_predict import (
     predict_log_proba,
 )
 from probmetric.inputs import class_codes
+from probmetric.linalg_scaled import no_nan
 from probmetric.models.gaussian_classes_priors import NIWPrior
 from probmetric.precision import to_numpy
 
@@ -148,6 +150,7 @@ def _scaler(estimator: Any, points: np.ndarray) -> Scaler:
         raise ValueError(
             f"X: wanted columns with entries, got none in {which.tolist()}"
         )
+    check_sizes(points, names)
     filled = np.where(seen, points, np.nanmean(points, 0))
     scaler = fit_scaler(filled, names, standardize=standardize)
     # Entries at the mean add nothing to the squares, and count in their number.
@@ -252,10 +255,12 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         integrate = self.missing == "integrate"
         points = check_points(self, X, integrate=integrate)
-        Z = (points - self._scaler.mean) / self._scaler.scale
+        with np.errstate(over="ignore"):  # Refused by name below.
+            Z = (points - self._scaler.mean) / self._scaler.scale
         partly = integrate and bool(np.isnan(Z).any())
         with jax.enable_x64(True):
-            return np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))
+            found = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))
+        return no_nan(found, "X", points)
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
         """Return P(class | x)."""

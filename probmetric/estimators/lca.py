@@ -243,4 +243,6 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
                 "per_anchor: wanted one scale common to all pairs for P(same), got "
                 "per_anchor=True; rank pairs with pair_score instead"
             )
-        return np.exp(-(self.intercept_ + 0.5 * self.pair_distance(pairs) ** 2))
+        distance = self.pair_distance(pairs)
+        with np.errstate(over="ignore"):  # exp(-inf) is the right 0.
+            return np.exp(-(self.intercept_ + 0.5 * distance**2))

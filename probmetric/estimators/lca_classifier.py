@@ -164,8 +164,15 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         for code, (mean, L) in enumerate(
             zip(self.means_, self.components_, strict=True)
         ):
-            squared = np.sum(((points - mean) @ L.T) ** 2, 1)
+            with np.errstate(over="ignore", invalid="ignore"):  # Refused below.
+                squared = np.sum(((points - mean) @ L.T) ** 2, 1)
             scores[:, code] = -(self.intercepts_[code] + 0.5 * squared)
+        if not np.isfinite(scores).all():
+            raise ValueError(
+                "X: wanted points whose squared distances from the class means float64 "
+                f"holds, got a largest entry of {np.abs(points).max():.3g}; rescale "
+                "the points"
+            )
         return scores
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.data import Distances
-from probmetric.estimators._validation import check_choice
+from probmetric.estimators._validation import check_choice, check_sizes
 from probmetric.estimators.mds_dissimilarities import (
     check_dissimilarities,
     dissimilarities,
@@ -24,6 +24,7 @@ from probmetric.estimators.mds_dissimilarities import (
 from probmetric.inference import mds
 from probmetric.inference.mds_landmarks import fit_landmarks, spread_out
 from probmetric.inputs import count, pair_points
+from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
 
 __all__ = ["ClassicalMDS"]
@@ -161,6 +162,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             ensure_all_finite=not self._precomputed,
             ensure_min_samples=2 if reset else 1,
         )
+        if not self._precomputed:
+            check_sizes(checked, smallest=reset)
         return checked
 
     def _between(self, A: np.ndarray, B: Any) -> np.ndarray:
@@ -226,7 +229,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Return the distance of each pair (N, 2, d) in the embedding."""
         points, i, j = pair_points(pairs)
         Z = self.transform(points)
-        return np.linalg.norm(Z[i] - Z[j], axis=1)
+        return distances(np.eye(Z.shape[1]), Z[i], Z[j], "pairs")
 
     def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:
         """Return minus the distance of each pair: higher is more similar."""

@@ -11,6 +11,9 @@ from probmetric.metric import Mahalanobis, Metric
 
 __all__ = ["check_dissimilarities", "dissimilarities"]
 
+LIMIT = 2.0**240
+"""About 1.8e72: fourth powers of dissimilarities are summed."""
+
 
 def dissimilarities(
     A: Float[np.ndarray, "m d"],
@@ -74,6 +77,12 @@ def check_dissimilarities(
         raise ValueError(
             f"D: wanted dissimilarities ≥ 0, got a negative one ({D.min():.6g}); a "
             "similarity has to be turned into a dissimilarity first"
+        )
+    if D.max() > LIMIT or (square and 0 < D.max() < 1 / LIMIT):
+        raise ValueError(
+            f"D: wanted a largest dissimilarity between {1 / LIMIT:.3g} and "
+            f"{LIMIT:.3g}, so that float64 holds its fourth power, got {D.max():.3g}; "
+            "rescale it"
         )
     if not square:
         return D

@@ -11,6 +11,7 @@ from probmetric.estimators._validation import Scaler
 from probmetric.estimators.two_stage_inputs import check_settings, fit_scaler_missing
 from probmetric.inference.two_stage_pairs import fit_alpha
 from probmetric.inference.two_stage_stats import MixtureParams
+from probmetric.inputs import real
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import proportional
 from probmetric.models.two_stage_data import as_groups
@@ -120,10 +121,7 @@ class PairSimilarityMixin:
 
 
 def _pairs(pairs: Any, *, allow_nan: bool = False) -> Float[np.ndarray, "N 2 d"]:
-    try:
-        given = np.asarray(pairs, float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"pairs: wanted numbers, got {error}") from error
+    given = real(pairs, "pairs")
     if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape:
         raise ValueError(f"pairs: wanted shape (N, 2, d), got {given.shape}")
     bad = np.isinf(given).any() if allow_nan else not np.isfinite(given).all()

@@ -34,6 +34,7 @@ from probmetric.inference.gaussian_classes import (
 )
 from probmetric.inference.gaussian_classes_missing import fit_missing
 from probmetric.inference.results import Fit, Result
+from probmetric.linalg import log1p_squares
 from probmetric.metric._class_densities import ClassDensities, class_log_densities
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
@@ -82,22 +83,22 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     )
 
 
-def _student(q: Any, half_logdet: Any, df: Any, m: Any) -> Any:
-    """Log density of an m-variate t from q = δᵀS⁻¹δ and ½ log|S|."""
+def _student(white: Any, half_logdet: Any, df: Any, m: Any) -> Any:
+    """Log density of an m-variate t from L⁻¹δ (..., m) and ½ log|S|, S = LLᵀ."""
     return (
         gammaln((df + m) / 2)
         - gammaln(df / 2)
         - 0.5 * m * jnp.log(df * jnp.pi)
         - half_logdet
-        - 0.5 * (df + m) * jnp.log1p(q / df)
+        - 0.5 * (df + m) * log1p_squares(white, df)
     )
 
 
 def _diagonal_log_densities(post: ClassPosterior, x: Any) -> Any:
     there = ~jnp.isnan(x)
     scale2 = post.Psi * ((post.kappa + 1) / (post.kappa * post.nu))[:, None]
-    q = (jnp.where(there, x, 0.0) - post.mean) ** 2 / scale2
-    each = _student(q, 0.5 * jnp.log(scale2), post.nu[:, None], 1)
+    white = (jnp.where(there, x, 0.0) - post.mean) / jnp.sqrt(scale2)
+    each = _student(white[..., None], 0.5 * jnp.log(scale2), post.nu[:, None], 1)
     return jnp.sum(jnp.where(there, each, 0.0), -1)
 
 
@@ -110,9 +111,9 @@ def _partly_log_densities(classes: ClassDensities, x: Any) -> Any:
         S = jnp.where(both, factor @ factor.T, jnp.eye(len(x), dtype=factor.dtype))
         L = jnp.linalg.cholesky(S)
         delta = jnp.where(there, jnp.where(there, x, 0.0) - loc, 0.0)
-        q = jnp.sum(solve_triangular(L, delta, lower=True) ** 2)
+        white = solve_triangular(L, delta, lower=True)
         half_logdet = jnp.sum(jnp.log(jnp.diagonal(L)))
-        return _student(q, half_logdet, 1 / inv_df, jnp.sum(there))
+        return _student(white, half_logdet, 1 / inv_df, jnp.sum(there))
 
     return jax.vmap(one)(classes.loc[:, 0], classes.factor[:, 0], classes.inv_df[:, 0])
 
@@ -146,7 +147,8 @@ def _log_joint(post: ClassPosterior, X: Any, missing: bool) -> Any:
     log_prior = jnp.log(post.alpha) - jnp.log(jnp.sum(post.alpha))
     if is_diagonal(post):
         each = jax.vmap(lambda x: _diagonal_log_densities(post, x))(X)
-        each = each if missing else each + 0.0 * jnp.sum(X, 1, keepdims=True)
+        bad = jnp.any(jnp.isnan(X), 1, keepdims=True)
+        each = each if missing else jnp.where(bad, jnp.nan, each)
     else:
         classes = predictive(post)
         one: Any = _partly_log_densities if missing else class_log_densities

@@ -30,6 +30,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Float
 
+from probmetric.linalg import log1p_squares
 from probmetric.typing import Array
 
 __all__ = [
@@ -87,7 +88,7 @@ def _components(classes: ClassDensities, x: Float[Array, "d"]) -> _Components:
         gammaln((eta + d) / 2)
         - gammaln(eta / 2)
         - 0.5 * d * jnp.log(eta * jnp.pi)
-        - 0.5 * (eta + d) * jnp.log1p(q / eta)
+        - 0.5 * (eta + d) * log1p_squares(white[..., 0], eta)
     )
     normal = -0.5 * d * jnp.log(2 * jnp.pi) - 0.5 * q
     log_f = classes.log_mix + jnp.where(nu > 0, student, normal) - half_logdet

@@ -22,7 +22,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import measured, numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
@@ -184,14 +184,14 @@ class ClassDistribution:
         joint = class_log_joint(Y, self.log_weight, self.mu, self.chol)
         return jax.nn.log_softmax(joint, axis=-1)
 
-    @numpy_in_numpy_out
+    @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the divergences between one query q and the rows of Y."""
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
-    @numpy_in_numpy_out
+    @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -203,7 +203,7 @@ class ClassDistribution:
             log_q
         )
 
-    @numpy_in_numpy_out
+    @measured
     def distance(
         self, A: Float[Array, "n d"], B: Float[Array, "n d"]
     ) -> Float[Array, "n"]:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.metric._class_distribution import scores
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import measured
 from probmetric.typing import Array
 
 __all__ = ["LocalFisher", "fisher_factor", "mean_fisher"]
@@ -80,20 +80,20 @@ class LocalFisher:
         Y = X @ self.A.T
         return fisher_factor(*scores(Y, self.log_weight, self.mu, self.chol))
 
-    @numpy_in_numpy_out
+    @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return J(x_i) of Eq. (3), shape (n, d, d)."""
         rows = self._factor(jnp.asarray(X)) @ self.A
         return jnp.swapaxes(rows, 1, 2) @ rows
 
-    @numpy_in_numpy_out
+    @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the squared distances of one query q to the rows of Y, under J(q)."""
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
-    @numpy_in_numpy_out
+    @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
@@ -38,12 +39,15 @@ from probmetric.metric._local_product import (
     local_pairwise,
     query_forms,
 )
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import measured
 from probmetric.typing import Array
 
 __all__ = ["TILE", "LocalMahalanobis", "Rule", "local_metric", "local_pairwise"]
 
 type Rule = Literal["min_norm", "zero_bias", "regularised", "expected_bias", "fisher"]
+
+FAR = 2.0**250
+"""About 1.8e75: fourth powers of smaller numbers, and their sums, are finite."""
 
 CHUNK = 128
 """Queries whose matrices are computed at a time: c · CHUNK · D² numbers are live."""
@@ -100,27 +104,45 @@ class LocalMahalanobis:
         centre = offset + scale * self.centre
         return replace(self, frame=self.frame / scale, centre=centre)
 
-    @numpy_in_numpy_out
+    def refuse_far(self, X: Float[np.ndarray, "n d"], name: str) -> None:
+        """Refuse queries at which A(z) is not to be computed in float64.
+
+        Raises
+        ------
+        ValueError
+            For coordinates in the frame beyond 1e75: fourth powers of them are taken.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
+        if not np.all(np.abs(Z) < FAR):
+            raise ValueError(
+                f"{name}: wanted queries within 1e75 of the centre in the coordinates "
+                f"of the frame, got a largest entry of {np.abs(X).max():.3g}"
+            )
+
+    @measured
     def frame_matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return A(z) of each row, in frame coordinates, |A| = 1; shape (n, d, d)."""
+        if isinstance(X, np.ndarray) and X.dtype == np.float64:
+            self.refuse_far(X, "X")
         return _frame_matrices(self, jnp.asarray(X))
 
-    @numpy_in_numpy_out
+    @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return the matrix of each row in input units, FᵀA(z)F; shape (n, d, d)."""
-        A = self.frame_matrix_at(jnp.asarray(X))
+        A = self.frame_matrix_at(X)
         return jnp.einsum("ai,nab,bj->nij", self.frame, A, self.frame)
 
-    @numpy_in_numpy_out
+    @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return squared distances of one query to the rows of Y (Eq. 1)."""
-        A = self.frame_matrix_at(jnp.asarray(q)[None])[0]
+        A = self.frame_matrix_at(q[None])[0]
         delta = (jnp.asarray(Y) - q) @ self.frame.T
         return jnp.maximum(jnp.einsum("ni,ij,nj->n", delta, A, delta), 0.0)
 
-    @numpy_in_numpy_out
+    @measured
     def pairwise(
         self,
         Q: Float[Array, "m d"],
@@ -141,8 +163,8 @@ class LocalMahalanobis:
         array of shape (m, n)
             Never negative: where rounding would make them so they are zero.
         """
-        Q, P = jnp.asarray(Q), jnp.asarray(P)
         A = self.frame_matrix_at(Q) if matrices is None else matrices
+        Q, P = jnp.asarray(Q), jnp.asarray(P)
         return local_pairwise(
             A, (Q - self.centre) @ self.frame.T, (P - self.centre) @ self.frame.T
         )
@@ -157,7 +179,7 @@ class LocalMahalanobis:
         """Return ``pairwise(Q, P)`` given ``forms_at(Q)``."""
         return from_forms(forms, (P - self.centre) @ self.frame.T)
 
-    @numpy_in_numpy_out
+    @measured
     def refine(
         self,
         Q: Float[Array, "m d"],
@@ -167,8 +189,8 @@ class LocalMahalanobis:
         matrices: Float[Array, "m d d"] | None = None,
     ) -> Float[Array, "m k"]:
         """Return squared distances to the points P[idx] by differences (Eq. 1)."""
-        Q, P = jnp.asarray(Q), jnp.asarray(P)
         A = self.frame_matrix_at(Q) if matrices is None else matrices
+        Q, P = jnp.asarray(Q), jnp.asarray(P)
         delta = (P[idx] - Q[:, None]) @ self.frame.T
         return jnp.maximum(jnp.einsum("mki,mij,mkj->mk", delta, A, delta), 0.0)
 

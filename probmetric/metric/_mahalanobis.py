@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import measured
 from probmetric.typing import Array
 
 __all__ = ["Link", "Mahalanobis"]
@@ -22,6 +22,14 @@ class Link(NamedTuple):
 
     b: Float[Array, ""]
     scale: Float[Array, ""]
+
+
+def _power(size: Array) -> Array:
+    """Return a power of two near a positive size, or 1 where squares are safe."""
+    limits = jnp.finfo(size.dtype)
+    quarter = 2.0 ** (limits.maxexp // 4)
+    far = jnp.where(size > quarter, 2.0 ** (limits.maxexp // 2), 1.0)
+    return jnp.where(size < 1 / quarter, 2.0 ** -(limits.maxexp // 2), far)
 
 
 @jax.tree_util.register_dataclass
@@ -53,12 +61,12 @@ class Mahalanobis:
         """The matrix M = LᵀL, shape (d, d)."""
         return self.factor.T @ self.factor
 
-    @numpy_in_numpy_out
+    @measured
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
         """Map points so that Euclid's distance between images is this distance."""
         return jnp.asarray(X) @ self.factor.T
 
-    @numpy_in_numpy_out
+    @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
@@ -66,7 +74,7 @@ class Mahalanobis:
         # Differences first: ‖Lx‖² + ‖Ly‖² - 2·dot cancels for close points.
         return jnp.sum(((jnp.asarray(Y) - q) @ self.factor.T) ** 2, -1)
 
-    @numpy_in_numpy_out
+    @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -74,12 +82,16 @@ class Mahalanobis:
         Z, V = jnp.asarray(Q) @ self.factor.T, jnp.asarray(P) @ self.factor.T
         return jax.vmap(lambda z: jnp.sum((V - z) ** 2, -1))(Z)
 
-    @numpy_in_numpy_out
+    @measured
     def distance(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return the distances (not squared) between matching rows of A and B."""
-        return jnp.linalg.norm((jnp.asarray(A) - B) @ self.factor.T, axis=-1)
+        delta = (jnp.asarray(A) - B) @ self.factor.T
+        # By a power of two, which rounds nothing: squares of 1e200 are no numbers.
+        top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
+        power = jax.lax.stop_gradient(jnp.where(top > 0, _power(top), 1.0))
+        return jnp.linalg.norm(delta / power, axis=-1) * power[..., 0]
 
     def __call__(
         self,
@@ -92,7 +104,7 @@ class Mahalanobis:
         value = float(self.distance(u, v))
         return value**2 if squared else value
 
-    @numpy_in_numpy_out
+    @measured
     def same_probability(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:

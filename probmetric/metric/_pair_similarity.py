@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 
 from probmetric.metric import _pair_density as density
 from probmetric.metric import _pair_tiles as tiles
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import measured, numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["SCORES", "PairSimilarity"]
@@ -76,7 +76,7 @@ class PairSimilarity:
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 
-    @numpy_in_numpy_out
+    @measured
     def log_marginal(
         self, X: Float[Array, "*n d"], *, other: bool = False
     ) -> Float[Array, "*n"]:
@@ -93,42 +93,42 @@ class PairSimilarity:
             self._model, jnp.asarray(X), missing=_has_missing(X)
         )
 
-    @numpy_in_numpy_out
+    @measured
     def log_joint(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return log Pr(Q, Y) of matching rows, by the exact EQ-2."""
         return self._rows(A, B, "joint")
 
-    @numpy_in_numpy_out
+    @measured
     def log_conditional(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return log Pr(Q | Y) of matching rows."""
         return self._rows(A, B, "conditional")
 
-    @numpy_in_numpy_out
+    @measured
     def log_ratio(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return the log likelihood ratio of one source against two."""
         return self._rows(A, B, "log_ratio")
 
-    @numpy_in_numpy_out
+    @measured
     def log_kernel(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return log Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)), at most 0."""
         return self._rows(A, B, "kernel")
 
-    @numpy_in_numpy_out
+    @measured
     def pair_score(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return this metric's own score of matching rows; higher is more similar."""
         return self._rows(A, B, self.score)
 
-    @numpy_in_numpy_out
+    @measured
     def same_probability(
         self,
         A: Float[Array, "*n d"],
@@ -141,14 +141,14 @@ class PairSimilarity:
             raise ValueError(f"prior_odds: wanted a number above 0, got {prior_odds}")
         return jax.nn.sigmoid(self._rows(A, B, "log_ratio") + jnp.log(prior_odds))
 
-    @numpy_in_numpy_out
+    @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return minus the scores of one query with the rows of Y (difference form)."""
         return -self._rows(jnp.broadcast_to(q, Y.shape), Y, self.score)
 
-    @numpy_in_numpy_out
+    @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -163,7 +163,7 @@ class PairSimilarity:
             return tiles.pairwise_missing(*args, np.asarray(Q), np.asarray(P))
         return tiles.pairwise(*args, jnp.asarray(Q), jnp.asarray(P))
 
-    @numpy_in_numpy_out
+    @measured
     def refine(
         self,
         Q: Float[Array, "m d"],

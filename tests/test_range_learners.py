@@ -1,0 +1,228 @@
+"""Every learner at the ends of float64: the right answer or a refusal by name."""
+
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+import pytest
+
+import probmetric as pm
+from probmetric.inputs import real
+from probmetric.linalg_scaled import distances
+from tests.oracles import exact_square
+
+MAKE = {
+    "LDA": lambda **s: pm.LDA(**s),
+    "RCA": lambda **s: pm.RCA(**s),
+    "PairLDA": lambda **s: pm.PairLDA(**s),
+    "LCA": lambda **s: pm.LCA(**s),
+    "LCAClassifier": lambda **s: pm.LCAClassifier(**s),
+    "EigDML": lambda **s: pm.EigDML(**s),
+    "DCAGM": lambda **s: pm.DCAGM(n_components=2, n_gaussians=1, **s),
+    "GaussianClasses": lambda **s: pm.GaussianClasses(**s),
+    "GLML": lambda **s: pm.GLML(n_draws=0, **s),
+    "TwoStageMixture": lambda **s: pm.TwoStageMixture(1, **s),
+    "ClassicalMDS": lambda **s: pm.ClassicalMDS(**s),
+}
+CLASSIFIERS = ("LCAClassifier", "DCAGM", "GaussianClasses", "GLML")
+OF_PAIRS = ("LDA", "RCA", "PairLDA", "LCA", "EigDML", "DCAGM", "ClassicalMDS")
+
+
+def data():
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    return rng.normal(size=(30, 3)) + 0.8 * y[:, None], y
+
+
+X, Y = data()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Each learner, fitted once at scale 1."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = MAKE[name]().fit(X, Y)
+        return made[name]
+
+    return get
+
+
+def one_column(factor):
+    return X * np.array([factor, 1.0, 1.0])
+
+
+OUT_OF_RANGE = {
+    "subnormal": X * 1e-310,
+    "one subnormal column": one_column(5e-324),
+    "squares are subnormal": one_column(1e-160),
+    "squares overflow": one_column(1e160),
+    "range overflows": one_column(1e308 / 3),
+}
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("name", [n for n in MAKE if n != "ClassicalMDS"])
+@pytest.mark.parametrize("which", OUT_OF_RANGE)
+def test_a_column_whose_squares_float64_does_not_hold_is_refused(
+    name, which, standardize
+):
+    learner = MAKE[name](standardize=standardize)
+    with pytest.raises(ValueError, match=r"X: wanted .*squares?, got .*columns|const"):
+        learner.fit(OUT_OF_RANGE[which], Y)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-170, 1e160, 1e307])
+def test_scaling_refuses_points_whose_squares_float64_does_not_hold(scale):
+    with pytest.raises(ValueError, match=r"X: wanted .*square|D: wanted .*fourth"):
+        pm.ClassicalMDS().fit(X * scale)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e160])
+def test_scaling_refuses_such_dissimilarities(scale):
+    D = np.abs(X[:, :1] - X[:, 0]) * scale
+    with pytest.raises(ValueError, match=r"D: wanted a largest dissimilarity"):
+        pm.ClassicalMDS(metric="precomputed").fit(D)
+
+
+@pytest.mark.parametrize("scale", [2.0**-490, 2.0**490])
+@pytest.mark.parametrize("name", MAKE)
+def test_near_the_limits_all_that_is_learned_is_finite(name, scale):
+    if name == "ClassicalMDS":
+        scale = np.sqrt(scale) / 1e3 ** np.sign(np.log(scale))  # Fourth powers.
+    learner = MAKE[name]().fit(X * scale, Y)
+    held = [v for k, v in vars(learner).items() if k.endswith("_")]
+    arrays = [v for v in held if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
+    assert arrays or name == "GLML"
+    assert all(np.isfinite(a).all() for a in arrays if a is not None)
+    if hasattr(learner, "get_mahalanobis_matrix"):
+        M, at_one = (
+            e.get_mahalanobis_matrix() for e in (learner, MAKE[name]().fit(X, Y))
+        )
+        # 1e-6 relative: iterative learners stop elsewhere after rounding.
+        units = 1.0 if name == "ClassicalMDS" else scale**2  # It maps into input units.
+        np.testing.assert_allclose(M * units, at_one, rtol=1e-6, atol=1e-9)
+
+
+def true_distances(L, A, B):
+    """Return |L(a - b)| of matching rows, by whole numbers of more than 100 bits."""
+    return np.array([root(exact_square(L, a, b)) for a, b in zip(A, B, strict=True)])
+
+
+def root(square):
+    bits = 110 + max(0, square.denominator.bit_length() - square.numerator.bit_length())
+    return float(
+        Fraction(isqrt((square.numerator << 2 * bits) // square.denominator)) / 2**bits
+    )
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200, 1.0])
+@pytest.mark.parametrize("name", [n for n in OF_PAIRS if n != "ClassicalMDS"])
+def test_pair_distance_is_right_where_its_square_is_no_number(fitted, name, scale):
+    learner, pairs = fitted(name), np.stack([X[:5], X[5:10]], 1) * scale
+    expected = true_distances(learner.components_, pairs[:, 0], pairs[:, 1])
+    # 100 eps: products and sums over 3 features that may cancel.
+    np.testing.assert_allclose(learner.pair_distance(pairs), expected, rtol=3e-14)
+    metric = learner.get_metric()
+    found = metric.distance(pairs[:, 0], pairs[:, 1])
+    np.testing.assert_allclose(found, expected, rtol=3e-14)
+
+
+def test_distances_of_mixed_sizes_are_right():
+    rng = np.random.default_rng(1)
+    L, A, B = (rng.normal(size=s) for s in ((2, 3), (20, 3), (20, 3)))
+    size = np.array([1e200, 1.0, 1e-250])
+    found = distances(L / size, A * size, B * size, "pairs")
+    expected = true_distances(L / size, A * size, B * size)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    far = distances(np.eye(1), np.array([[1e308]]), np.array([[-7e307]]), "pairs")
+    assert far == pytest.approx(1.7e308, rel=1e-15)
+    with pytest.raises(ValueError, match=r"pairs: wanted distances .*about 1e\+308"):
+        distances(np.eye(1), np.array([[1.7e308]]), np.array([[-1.7e308]]), "pairs")
+    # Control: the plain formula is not what it is held against.
+    with np.errstate(over="ignore", invalid="ignore"):
+        plain = np.linalg.norm((A - B) * 1e200, axis=1)
+    assert not np.isfinite(plain).any()
+
+
+def answer(method, *args):
+    """Return what a method says, and None, or None and the text of its refusal."""
+    try:
+        return method(*args), None
+    except ValueError as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("scale", [1e100, 1e160, 1e200, 1e300])
+@pytest.mark.parametrize("name", [*CLASSIFIERS, "TwoStageMixture"])
+def test_far_queries_get_probabilities_or_a_refusal(fitted, name, scale):
+    P, refusal = answer(fitted(name).predict_proba, X[:4] * scale)
+    if P is None:
+        assert refusal.startswith("X: wanted")
+        assert name != "GaussianClasses"
+        return
+    np.testing.assert_allclose(P.sum(1), 1, rtol=1e-12)
+    assert np.isfinite(P).all()
+
+
+@pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
+@pytest.mark.parametrize("missing", [False, True], ids=["whole", "missing"])
+def test_far_queries_of_student_t_classes_get_their_limit(covariance, missing):
+    """Log odds of t densities have a limit along a ray; 1e30 is at it, 1e160 too."""
+    how = "integrate" if missing else "error"
+    classes = pm.GaussianClasses(covariance=covariance, missing=how).fit(X, Y)
+    Q = X[:4].copy()
+    if missing:
+        Q[:, 1] = np.nan
+    expected = classes.predict_log_proba(Q * 1e30)
+    if covariance == "diagonal" or len(set(classes.posterior_.nu.ravel())) == 1:
+        for scale in (1e100, 1e160, 1e250):
+            found = classes.predict_log_proba(Q * scale)
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    nearer = classes.predict_log_proba(Q)
+    assert np.abs(nearer - expected).max() > 1e-3  # It is not a constant.
+
+
+@pytest.mark.parametrize("name", [n for n in MAKE if n not in CLASSIFIERS])
+def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
+    learner = fitted(name)
+    for method in ("transform", "score_samples"):
+        if not hasattr(learner, method):
+            continue
+        for scale in (1e160, 1e308 / np.abs(X).max()):
+            found, refusal = answer(getattr(learner, method), X * scale)
+            assert "wanted" in refusal if found is None else np.isfinite(found).all()
+
+
+PAIR_CALLS = ("pair_distance", "pair_score", "same_probability")
+
+
+@pytest.mark.parametrize("call", PAIR_CALLS)
+@pytest.mark.parametrize("name", [*OF_PAIRS, "TwoStageMixture"])
+def test_complex_pairs_are_refused(fitted, name, call):
+    learner, pairs = fitted(name), np.stack([X[:5], X[5:10]], 1)
+    if not hasattr(learner, call) or (name, call) == (
+        "TwoStageMixture",
+        "pair_distance",
+    ):
+        pytest.skip(f"{name} has no {call}")
+    assert np.isfinite(getattr(learner, call)(pairs)).all()  # Control: the real part.
+    with pytest.raises(ValueError, match=r"pairs: wanted .*complex"):
+        getattr(learner, call)(pairs + 5j)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_complex_points_are_refused_in_fit(name):
+    with pytest.raises(ValueError, match=r"(?i)complex"):
+        MAKE[name]().fit(X + 5j, Y)
+
+
+@pytest.mark.parametrize(
+    "given", [X + 0j, [[1j]], np.array([1j, "a"], object)], ids=["zero", "list", "any"]
+)
+def test_what_is_no_array_of_real_numbers_is_refused(given):
+    with pytest.raises(ValueError, match=r"X: wanted numbers, got"):
+        real(given, "X")
+    np.testing.assert_array_equal(real([[1, 2]], "X"), [[1.0, 2.0]])
