@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from probmetric.inputs import real
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric._mahalanobis import check_factor
 from probmetric.neighbors_linear import nearest_linear
 from probmetric.neighbors_range import refuse_far, refuse_lost
 from probmetric.neighbors_scan import nearest_scanned
@@ -176,7 +177,7 @@ def as_points(X: Any, name: str) -> Float[np.ndarray, "n d"]:
 def check_dimension(metric: Metric, X: Float[np.ndarray, "n d"], name: str) -> None:
     """Refuse points that do not have the metric's features."""
     if isinstance(metric, Mahalanobis):
-        wanted: int | None = metric.factor.shape[1]
+        wanted: int | None = check_factor(metric.factor).shape[1]
         if not np.isfinite(np.asarray(metric.factor)).all():
             raise ValueError("metric: wanted a finite factor, got NaN or infinity")
     else:

@@ -199,7 +199,9 @@ class PosteriorMetric:
             raise ValueError(
                 "second: wanted points at a distance, got a pair at distance zero"
             )
-        ratio = self.pair_draws(*first) / below
+        with np.errstate(over="ignore"):  # Refused by name in the next line.
+            ratio = self.pair_draws(*first) / below
+        finite(ratio, "ratio_interval")
         return quantiles(spread(ratio, inflate, True), prob)
 
     def closer_probability(

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.neighbors_votes import stack
-from probmetric.precision import measured
+from probmetric.precision import finite, measured
 from probmetric.typing import Array
 
 __all__ = [
@@ -89,14 +89,7 @@ def over_draws(
     leaves, structure = stack(metrics)
     with jax.enable_x64(True):
         values = np.asarray(_over_draws(function, structure, leaves, arrays))
-    if not np.isfinite(values).all():
-        size = max(np.abs(np.asarray(a)).max(initial=0.0) for a in arrays)
-        raise ValueError(
-            "points: wanted points at which float64 holds the metric's figures, got "
-            f"NaN or infinity (largest entry given: {size:.3g}); rescale the points "
-            "or the metric"
-        )
-    return values
+    return finite(values, "points", *arrays)
 
 
 @partial(jax.jit, static_argnames=("function", "structure"))

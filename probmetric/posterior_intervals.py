@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from probmetric.metric import Mahalanobis, Metric
+from probmetric.precision import finite
 from probmetric.typing import Array
 
 __all__ = [
@@ -82,10 +83,6 @@ def quantiles(values: np.ndarray, prob: float, method: Any = "linear") -> Interv
     """Return equal-tailed quantiles over the leading axis."""
     if not 0 < prob < 1:
         raise ValueError(f"prob: wanted a number between 0 and 1, got {prob}")
-    if not np.isfinite(values).all():
-        raise ValueError(
-            "interval: wanted figures that float64 holds under every draw, got NaN or "
-            "infinity; rescale the points"
-        )
+    finite(values, "interval")
     tails = [(1 - prob) / 2, (1 + prob) / 2]
     return Interval(*np.quantile(values, tails, axis=0, method=method))

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-__all__ = ["finite", "measured", "numpy_in_numpy_out", "to_numpy"]
+__all__ = ["finite", "log_measured", "measured", "numpy_in_numpy_out", "to_numpy"]
 
 
 def to_numpy(tree: Any) -> Any:
@@ -70,14 +70,25 @@ def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     ValueError
         Naming the method and the largest number that came in.
     """
+    return _refusing(function, infinite=False)
+
+
+def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap as ``measured``; results are logarithms, so that -inf is one of them."""
+    return _refusing(function, infinite=True)
+
+
+def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
     inner = numpy_in_numpy_out(function)
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         result = inner(*args, **kwargs)
         if isinstance(result, (np.ndarray, np.floating)):
+            values = np.asarray(result)
             given = jax.tree.leaves((args[1:], kwargs))
-            finite(np.asarray(result), function.__name__, *given)
+            if not infinite or np.isnan(values).any():
+                finite(values, function.__name__, *given)
         return result
 
     return wrapper
@@ -114,6 +125,6 @@ def _refuse_complex(function: Callable[..., Any], args: Any, kwargs: Any) -> Non
         if any(map(_is_complex, jax.tree.leaves(value)))
     )
     raise ValueError(
-        f"{name}: wanted real numbers, got complex ones, whose imaginary part would be "
-        "lost"
+        f"{'metric' if name == 'self' else name}: wanted real numbers, got complex "
+        "ones, whose imaginary part would be lost"
     )

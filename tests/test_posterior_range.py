@@ -34,13 +34,13 @@ def draws():
     ids=["pairwise", "one", "rows", "interval", "closer", "rank", "same"],
 )
 def test_a_figure_beyond_float64_is_refused(draws, question):
-    with pytest.raises(ValueError, match=r"points: wanted points at which float64"):
+    with pytest.raises(ValueError, match="points: wanted points for which"):
         question(draws)
 
 
 def test_a_ratio_beyond_float64_is_refused(draws):
     near = (A * 1e-200, B * 1e-200)
-    with pytest.raises(ValueError, match="wanted figures that float64 holds"):
+    with pytest.raises(ValueError, match="ratio_interval: wanted points for which"):
         draws.ratio_interval((A * 1e140, B * 1e140), near)
 
 

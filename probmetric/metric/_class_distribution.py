@@ -22,7 +22,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from probmetric.precision import measured, numpy_in_numpy_out
+from probmetric.precision import log_measured, measured
 from probmetric.typing import Array
 
 __all__ = [
@@ -177,7 +177,7 @@ class ClassDistribution:
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
 
-    @numpy_in_numpy_out
+    @log_measured
     def log_probability(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
         """Return log p(c|x_i), natural log."""
         Y = jnp.asarray(X) @ self.A.T

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from probmetric.precision import measured
 from probmetric.typing import Array
 
-__all__ = ["Link", "Mahalanobis"]
+__all__ = ["Link", "Mahalanobis", "check_factor"]
 
 
 class Link(NamedTuple):
@@ -30,6 +30,17 @@ def _power(size: Array) -> Array:
     quarter = 2.0 ** (limits.maxexp // 4)
     far = jnp.where(size > quarter, 2.0 ** (limits.maxexp // 2), 1.0)
     return jnp.where(size < 1 / quarter, 2.0 ** -(limits.maxexp // 2), far)
+
+
+def check_factor(factor: Any) -> Any:
+    """Return a metric's factor, or refuse what is no real matrix; also under jit."""
+    shape, kind = np.shape(factor), getattr(factor, "dtype", None)
+    if len(shape) != 2 or kind is None or kind.kind in "cOUSmM":
+        raise ValueError(
+            "factor: wanted an array of real numbers of shape (p, d), got "
+            f"{type(factor).__name__ if kind is None else kind} of shape {shape}"
+        )
+    return factor
 
 
 @jax.tree_util.register_dataclass
@@ -59,12 +70,12 @@ class Mahalanobis:
     @property
     def matrix(self) -> Float[Array, "d d"]:
         """The matrix M = LᵀL, shape (d, d)."""
-        return self.factor.T @ self.factor
+        return check_factor(self.factor).T @ self.factor
 
     @measured
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
         """Map points so that Euclid's distance between images is this distance."""
-        return jnp.asarray(X) @ self.factor.T
+        return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
     def dissimilarity(
@@ -72,14 +83,17 @@ class Mahalanobis:
     ) -> Float[Array, "n"]:
         """Return the squared distances of one query q to the rows of Y."""
         # Differences first: ‖Lx‖² + ‖Ly‖² - 2·dot cancels for close points.
-        return jnp.sum(((jnp.asarray(Y) - q) @ self.factor.T) ** 2, -1)
+        return jnp.sum(((jnp.asarray(Y) - q) @ check_factor(self.factor).T) ** 2, -1)
 
     @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances, shape (m, n); memory m · n · p."""
-        Z, V = jnp.asarray(Q) @ self.factor.T, jnp.asarray(P) @ self.factor.T
+        Z, V = (
+            jnp.asarray(Q) @ check_factor(self.factor).T,
+            jnp.asarray(P) @ check_factor(self.factor).T,
+        )
         return jax.vmap(lambda z: jnp.sum((V - z) ** 2, -1))(Z)
 
     @measured
@@ -87,7 +101,7 @@ class Mahalanobis:
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return the distances (not squared) between matching rows of A and B."""
-        delta = (jnp.asarray(A) - B) @ self.factor.T
+        delta = (jnp.asarray(A) - B) @ check_factor(self.factor).T
         # By a power of two, which rounds nothing: squares of 1e200 are no numbers.
         top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
         power = jax.lax.stop_gradient(jnp.where(top > 0, _power(top), 1.0))
@@ -119,7 +133,7 @@ class Mahalanobis:
             raise ValueError(
                 "link: wanted a metric whose model defines P(same), got link=None"
             )
-        squared = jnp.sum(((jnp.asarray(A) - B) @ self.factor.T) ** 2, -1)
+        squared = jnp.sum(((jnp.asarray(A) - B) @ check_factor(self.factor).T) ** 2, -1)
         return jnp.exp(-(self.link.b + self.link.scale * squared))
 
     def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:

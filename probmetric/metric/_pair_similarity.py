@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 
 from probmetric.metric import _pair_density as density
 from probmetric.metric import _pair_tiles as tiles
-from probmetric.precision import measured, numpy_in_numpy_out
+from probmetric.precision import log_measured, measured
 from probmetric.typing import Array
 
 __all__ = ["SCORES", "PairSimilarity"]
@@ -86,7 +86,7 @@ class PairSimilarity:
         log_p = tiles.marginal(self._model, flat, other=other, missing=missing)
         return log_p.reshape(rows.shape[:-1])
 
-    @numpy_in_numpy_out
+    @log_measured
     def log_responsibilities(self, X: Float[Array, "n d"]) -> Float[Array, "n k"]:
         """Return log P(k | x) of every row."""
         return tiles.responsibilities(
