@@ -120,6 +120,7 @@ def bootstrap_draws(
         (),
         plan_blocks(0, n_draws, block_size),
         folder=folder,
+        resume=resume,
         run=describe(
             shared._asdict(),
             model="lca bootstrap",

@@ -138,6 +138,7 @@ def nuts(
             state,
             plan_blocks(-(-n_warmup // thin), n_draws, block_size),
             folder=folder,
+            resume=resume,
             run=describe(
                 {"data": data, "start": start},
                 model=getattr(target.log_density, "__qualname__", "?"),
