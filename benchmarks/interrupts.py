@@ -144,6 +144,8 @@ def whole(command: str, out: Path, seeds: set[int]) -> str:
 
 def interrupt(command: str, count: int, seed: int, scratch: Path) -> Outcome:
     """Interrupt a command ``count`` times."""
+    # A shell starts what runs in the background, and its children, with it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rng = np.random.default_rng(seed)
     out, cache = scratch / command, scratch / "compiled"
     alone = [run(command, out, cache, k, None) for k in range(2)]

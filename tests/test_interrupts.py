@@ -12,6 +12,8 @@ from tests.cli_runs import no_debris, write_data
 
 HEAD = """
 import gc, os, signal, sys, threading, time
+# A shell starts what runs in the background with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def ask():
     signal.raise_signal(signal.SIGINT)
 def swallowed():
