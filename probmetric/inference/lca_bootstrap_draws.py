@@ -82,7 +82,7 @@ def bootstrap_draws(
     ------
     ValueError
         Sizes below 1, or a checkpoint that holds blocks of another run (or of any,
-        without ``resume``).
+        without ``resume``), or that another run is writing to.
     RuntimeError
         A refit that did not converge; the blocks before it stand.
     """

@@ -101,7 +101,8 @@ def nuts(
     ------
     ValueError
         Sizes below 1, no starting point of finite density, or a checkpoint that
-        holds blocks of another run (or of any, without ``resume``).
+        holds blocks of another run (or of any, without ``resume``), or that another
+        run is writing to.
     """
     gaussian = isinstance(start, Gaussian)
     if n_warmup is None:
