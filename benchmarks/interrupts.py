@@ -29,10 +29,10 @@ import numpy as np
 
 COMMANDS = {
     "fit": ["fit", "lca", "--data", "iris"],
-    "sample": ["sample", "lca", "--data", "iris", "--draws", "200", "--chains", "2"],
+    "sample": ["sample", "lca", "--data", "iris", "--draws", "50", "--chains", "1"],
 }
 PATIENCE = 120
-"""Seconds a run may take to end once it is told to."""
+"""Seconds that a run may take to end once it is told to; then it is killed."""
 
 
 class Outcome(NamedTuple):
@@ -104,7 +104,7 @@ def run(command: str, out: Path, cache: Path, seed: int, moment: float | None) -
             process.send_signal(signal.SIGINT)
     asked = time.perf_counter()
     try:
-        code = process.wait(PATIENCE)
+        code = process.wait(None if moment is None else PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
         code = process.wait()
