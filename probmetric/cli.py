@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from probmetric import __version__, cli_learn, cli_use
+from probmetric.interrupts import run_command
 
 __all__ = ["app", "main"]
 
@@ -113,4 +114,8 @@ for command in (cli_use.neighbors, cli_use.evaluate, cli_use.report):
 
 def main() -> None:
     """Run the command line."""
-    app()
+    run_command(lambda: app(prog_name="probmetric"))
+
+
+if __name__ == "__main__":
+    main()

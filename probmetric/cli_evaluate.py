@@ -1,5 +1,6 @@
 """``probmetric evaluate``: what a metric is worth to neighbours, on points held out."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import typer
 from sklearn.model_selection import StratifiedKFold
 
 from probmetric.cli_data import check_features, describe_data, labelled, parse_settings
-from probmetric.cli_files import bad_input, claim, noted, replacing, write_text
+from probmetric.cli_files import bad_input, claim, noted, together, write_text
 from probmetric.cli_metric import Given, given, note
 from probmetric.cli_neighbors import euclid
 from probmetric.datasets import Dataset, load
@@ -56,17 +57,32 @@ class Split(NamedTuple):
 
 def run(request: Request) -> int:
     """Do what was asked; return the exit code; raises as ``cli_fit.run``."""
+    with ExitStack() as held:
+        with bad_input():
+            settings = parse_settings(request.settings)
+            use = _given(request, settings)
+            data = labelled(request.data, request.label, request.groups)
+            splits = _splits(request, data)
+            if use is not None:
+                check_features(use.feature_names, data.feature_names, data.name)
+            paths = {}
+            if request.out is not None:
+                claimed = claim(request.out, FILES, force=request.force)
+                paths = held.enter_context(claimed)
+        return _evaluate(request, use, settings, data, splits, paths)
+
+
+def _evaluate(
+    request: Request,
+    use: Given | None,
+    settings: dict[str, Any],
+    data: Dataset,
+    splits: list[Split],
+    paths: dict[str, Path],
+) -> int:
+    """Judge, print and write, in a folder that is held; return the exit code."""
     with bad_input():
-        settings = parse_settings(request.settings)
-        use = _given(request, settings)
-        data = labelled(request.data, request.label, request.groups)
-        splits = _splits(request, data)
-        if use is not None:
-            check_features(use.feature_names, data.feature_names, data.name)
         remarks = [] if use is None else _if_seen(use, request, data, splits)
-        paths = {}
-        if request.out is not None:
-            paths = claim(request.out, FILES, force=request.force)
     for remark in remarks:
         note(remark)
     name = use.name if use is not None else str(request.model)
@@ -181,27 +197,23 @@ def _write(
     notes: list[str],
 ) -> None:
     """Write the files of a run, the report last."""
-    for name, frame in (("evaluation.csv", table), ("predictions.csv", predictions)):
-        with replacing(paths[name]) as part:
-            frame.to_csv(part, index=False)
-    write_summary(
-        paths[SUMMARY],
-        "evaluate",
-        {
-            "model": request.model,
-            "metric": None if request.metric is None else str(request.metric.resolve()),
-            "draws_file": None
-            if request.draws is None
-            else str(request.draws.resolve()),
-            "settings": list(request.settings),
-            "neighbors": request.k,
-            "seed": request.seed,
-            "data": describe_data(data, request.label, request.groups),
-            "test": request.test,
-            "folds": request.folds,
-            "figures": means.to_dict(orient="index"),
-            "notes": notes,
-            "versions": versions(),
-        },
-    )
-    write_text(paths["report.html"], render_run(paths[SUMMARY].parent))
+    summary = {
+        "model": request.model,
+        "metric": None if request.metric is None else str(request.metric.resolve()),
+        "draws_file": None if request.draws is None else str(request.draws.resolve()),
+        "settings": list(request.settings),
+        "neighbors": request.k,
+        "seed": request.seed,
+        "data": describe_data(data, request.label, request.groups),
+        "test": request.test,
+        "folds": request.folds,
+        "figures": means.to_dict(orient="index"),
+        "notes": notes,
+        "versions": versions(),
+    }
+    folder = paths[SUMMARY].parent
+    with together(folder) as part:
+        table.to_csv(part / "evaluation.csv", index=False)
+        predictions.to_csv(part / "predictions.csv", index=False)
+        write_summary(part / SUMMARY, "evaluate", summary)
+    write_text(paths["report.html"], render_run(folder))

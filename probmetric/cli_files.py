@@ -5,11 +5,14 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import typer
 
 from probmetric.files import reason
 from probmetric.files import replacing as replacing
+from probmetric.files_lock import LOCK, locked
+from probmetric.interrupts import check, deferred, noticed
 
 __all__ = [
     "BadInput",
@@ -18,6 +21,7 @@ __all__ = [
     "exit_code",
     "noted",
     "replacing",
+    "together",
     "write_text",
 ]
 
@@ -48,7 +52,8 @@ def exit_code(
         What an interrupt, or a disk that is full, leaves behind.
     """
     try:
-        return work()
+        with noticed():
+            return work()
     except BadInput as error:
         typer.echo(f"probmetric: {error}", err=True)
     except OSError as error:
@@ -77,31 +82,59 @@ def noted() -> Generator[list[Warning]]:
         yield seen
 
 
-def claim(folder: Path, names: tuple[str, ...], *, force: bool) -> dict[str, Path]:
-    """Make a folder and return the paths to write, refusing files that exist.
+@contextmanager
+def claim(
+    folder: Path, names: tuple[str, ...], *, force: bool, lock: str = LOCK
+) -> Generator[dict[str, Path]]:
+    """Make a folder, hold it for this run, and give the paths to write.
+
+    Parameters
+    ----------
+    folder : Path
+    names : tuple of str
+        Of the files that will be written.
+    force : bool
+        Files may exist.
+    lock : str
+        Of the file that is locked.
 
     Raises
     ------
     ValueError
-        When a file exists and ``force`` is False, or the folder cannot be made or
-        written to. Asked before hours of work, not after.
+        When a file exists and ``force`` is False, another run holds the folder, or it
+        cannot be made or written to. Asked before hours of work, not after.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"--out: wanted a folder, got {str(folder)!r} ({error.strerror})"
-        ) from error
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"--out: wanted a folder to write to, got {str(folder)!r}")
-    paths = {name: folder / name for name in names}
-    existing = [str(path) for path in paths.values() if path.exists()]
-    if existing and not force:
-        raise ValueError(
-            f"--out: wanted new files, got {', '.join(existing)}; add --force to "
-            "overwrite"
-        )
-    return paths
+    with locked(folder, "--out", lock):
+        paths = {name: folder / name for name in names}
+        existing = [str(path) for path in paths.values() if path.exists()]
+        if existing and not force:
+            raise ValueError(
+                f"--out: wanted new files, got {', '.join(existing)}; add --force to "
+                "overwrite"
+            )
+        yield paths
+
+
+@contextmanager
+def together(folder: Path) -> Generator[Path]:
+    """Write files to a hidden folder; all move to ``folder`` when the block ends well.
+
+    So that files of two runs never stand side by side, whichever write fails.
+    """
+    check()
+    with (
+        deferred(),
+        TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as name,
+    ):
+        part = Path(name)
+        try:
+            yield part
+            for path in sorted(part.iterdir()):
+                os.replace(path, folder / path.name)
+        except OSError as error:
+            if error.filename is not None and Path(error.filename).parent == part:
+                error.filename = str(folder / Path(error.filename).name)
+            raise
 
 
 def write_text(path: Path, text: str) -> None:

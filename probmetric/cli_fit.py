@@ -1,6 +1,7 @@
 """``probmetric fit``: learn a metric, keep it in a file, show what was learned."""
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import typer
 from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.cli_data import describe_data, labelled, parse_settings
-from probmetric.cli_files import bad_input, claim, noted, write_text
+from probmetric.cli_files import bad_input, claim, noted, together, write_text
 from probmetric.cli_neighbors import euclid
 from probmetric.datasets import Dataset
 from probmetric.estimators.named import fit_named, make
@@ -59,34 +60,41 @@ def run(request: Request) -> int:
     OSError
         When a file cannot be written; those that stand are whole.
     """
-    with bad_input():
-        estimator = make(
-            request.model, parse_settings(request.settings), seed=request.seed
-        )
-        data = labelled(request.data, request.label, request.groups)
-        paths = claim(request.out, FILES, force=request.force)
+    with ExitStack() as held:
+        with bad_input():
+            estimator = make(
+                request.model, parse_settings(request.settings), seed=request.seed
+            )
+            data = labelled(request.data, request.label, request.groups)
+            claimed = claim(request.out, FILES, force=request.force)
+            paths = held.enter_context(claimed)
+        return _fit(request, estimator, data, paths)
+
+
+def _fit(
+    request: Request, estimator: Any, data: Dataset, paths: dict[str, Path]
+) -> int:
+    """Fit and write, in a folder that is held; return the exit code."""
     typer.echo(f"Fitting {request.model} to {data.name} ...")
     learned = learn(estimator, data)
     with bad_input():
         metric = estimator.get_metric()
     source = source_of(request, data, estimator)
-    save_metric(
-        metric,
-        paths["metric.npz"],
-        feature_names=data.feature_names,
-        provenance=source,
-    )
-    write_summary(
-        paths[SUMMARY],
-        "fit",
-        {
-            **source,
-            "metric": type(metric).__name__,
-            "seconds": learned.seconds,
-            "notes": learned.notes,
-            "training": _figures(metric, data, request.seed),
-        },
-    )
+    summary = {
+        **source,
+        "metric": type(metric).__name__,
+        "seconds": learned.seconds,
+        "notes": learned.notes,
+        "training": _figures(metric, data, request.seed),
+    }
+    with together(request.out) as part:
+        save_metric(
+            metric,
+            part / "metric.npz",
+            feature_names=data.feature_names,
+            provenance=source,
+        )
+        write_summary(part / SUMMARY, "fit", summary)
     write_text(paths["report.html"], render_run(request.out))
     typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
     typer.echo(

@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +12,11 @@ import typer
 
 from probmetric.cli_checkpoint import check_options, check_same_run
 from probmetric.cli_data import labelled, parse_settings
-from probmetric.cli_files import bad_input, claim, noted, write_text
+from probmetric.cli_files import bad_input, claim, noted, together, write_text
 from probmetric.cli_fit import learn, source_of, troubled
+from probmetric.datasets import Dataset
 from probmetric.estimators.named import make, need_sample
+from probmetric.files_lock import locked
 from probmetric.report_run import render_run
 from probmetric.run_folder import SUMMARY, write_summary
 from probmetric.storage_draws import save_draws
@@ -44,18 +46,35 @@ class Request(NamedTuple):
 
 def run(request: Request) -> int:
     """Do what was asked; return the exit code; raises as ``cli_fit.run``."""
-    with bad_input():
-        estimator = make(
-            request.model, parse_settings(request.settings), seed=request.seed
-        )
-        need_sample(estimator)
-        sampler = check_options(request.method, request.checkpoint, request.resume)
-        data = labelled(request.data, request.label, request.groups)
-        paths = claim(request.out, FILES, force=request.force)
-        n_draws, n_chains = _sizes(request)
-        source = source_of(request, data, estimator)
-        if request.checkpoint is not None:
-            check_same_run(request.checkpoint, _run_of(request, source))
+    with ExitStack() as held:
+        with bad_input():
+            estimator = make(
+                request.model, parse_settings(request.settings), seed=request.seed
+            )
+            need_sample(estimator)
+            check_options(request.method, request.checkpoint, request.resume)
+            data = labelled(request.data, request.label, request.groups)
+            claimed = claim(request.out, FILES, force=request.force)
+            paths = held.enter_context(claimed)
+            source = source_of(request, data, estimator)
+            if request.checkpoint is not None:
+                held.enter_context(locked(request.checkpoint, "--checkpoint"))
+                # Asked again: another run may have ended since.
+                check_options(request.method, request.checkpoint, request.resume)
+                check_same_run(request.checkpoint, _run_of(request, source))
+        return _sample(request, estimator, data, source, paths)
+
+
+def _sample(
+    request: Request,
+    estimator: Any,
+    data: Dataset,
+    source: dict[str, Any],
+    paths: dict[str, Path],
+) -> int:
+    """Fit, sample and write, in folders that are held; return the exit code."""
+    sampler = check_options(request.method, request.checkpoint, request.resume)
+    n_draws, n_chains = _sizes(request)
     typer.echo(f"Fitting {request.model} to {data.name} ...")
     learned = learn(estimator, data)
     typer.echo(f"Sampling by {request.method}, {n_chains} x {n_draws} draws ...")
@@ -75,19 +94,17 @@ def run(request: Request) -> int:
         if hasattr(estimator, name):
             draws.attrs[name] = getattr(estimator, name)
     draws.attrs["labelled_hash"] = source["data"]["hash"]
-    save_draws(draws, paths["draws.nc"])
-    write_summary(
-        paths[SUMMARY],
-        "sample",
-        {
-            **source,
-            "method": request.method,
-            "chains": int(draws["posterior"].sizes["chain"]),
-            "draws": int(draws["posterior"].sizes["draw"]),
-            "seconds": seconds,
-            "notes": [*learned.notes, *(str(w) for w in seen)],
-        },
-    )
+    summary = {
+        **source,
+        "method": request.method,
+        "chains": int(draws["posterior"].sizes["chain"]),
+        "draws": int(draws["posterior"].sizes["draw"]),
+        "seconds": seconds,
+        "notes": [*learned.notes, *(str(w) for w in seen)],
+    }
+    with together(request.out) as part:
+        save_draws(draws, part / "draws.nc")
+        write_summary(part / SUMMARY, "sample", summary)
     write_text(paths["report.html"], render_run(request.out))
     typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
     typer.echo(f"Look at {paths['report.html']} | sampled in {seconds:.1f} s")

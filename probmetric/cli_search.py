@@ -1,5 +1,6 @@
 """``probmetric neighbors``: who is near, how near, and how sure that is."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,12 +31,24 @@ class Request(NamedTuple):
 
 def run(request: Request) -> int:
     """Do what was asked; return the exit code; raises as ``cli_fit.run``."""
+    with ExitStack() as held:
+        with bad_input():
+            if request.out is not None:
+                name = request.out.name
+                if request.out.suffix.lower() != ".csv":
+                    raise ValueError(
+                        f"--out: wanted a file ending in .csv, got {name!r}"
+                    )
+                # Held by the file: others may write to the same folder.
+                lock = f".{name}.lock"
+                parent, force = request.out.parent, request.force
+                held.enter_context(claim(parent, (name,), force=force, lock=lock))
+        return _search(request)
+
+
+def _search(request: Request) -> int:
+    """Find, and print or write; return the exit code."""
     with bad_input():
-        if request.out is not None:
-            name = request.out.name
-            if request.out.suffix.lower() != ".csv":
-                raise ValueError(f"--out: wanted a file ending in .csv, got {name!r}")
-            claim(request.out.parent, (name,), force=request.force)
         use = given(request.metric, request.draws, request.max_draws)
         points = load_points(request.data, use.n_features, label=request.label)
         check_features(use.feature_names, points.feature_names, points.name)

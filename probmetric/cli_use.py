@@ -1,5 +1,6 @@
 """``probmetric neighbors``, ``evaluate`` and ``report``, as the user sees them."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -111,12 +112,14 @@ def report(
     def work() -> int:
         from probmetric.report_run import render_run
 
-        with bad_input():
-            if not folder.is_dir():
-                raise ValueError(f"DIR: wanted a run's folder, got {str(folder)!r}")
-            path = claim(folder, ("report.html",), force=force)["report.html"]
-            page = render_run(folder)
-        write_text(path, page)
+        with ExitStack() as held:
+            with bad_input():
+                if not folder.is_dir():
+                    raise ValueError(f"DIR: wanted a run's folder, got {str(folder)!r}")
+                claimed = claim(folder, ("report.html",), force=force)
+                path = held.enter_context(claimed)["report.html"]
+                page = render_run(folder)
+            write_text(path, page)
         typer.echo(f"Wrote {path}")
         return 0
 

@@ -1,8 +1,8 @@
 """``probmetric validate``: load, check, study, write, and say what was found."""
 
-import os
 import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import typer
 
 from probmetric import datasets
 from probmetric.cli_data import labelled
-from probmetric.cli_files import bad_input, claim, noted, replacing
+from probmetric.cli_files import bad_input, claim, noted, replacing, together
 from probmetric.inference.checks import Problem
 from probmetric.plots_checks import agreement
 from probmetric.registry import MODELS
@@ -44,6 +44,12 @@ def run(request: Request) -> int:
     BadInput
         When the input cannot be used; found before anything long is begun.
     """
+    with ExitStack() as held:
+        return _run(request, held)
+
+
+def _run(request: Request, held: ExitStack) -> int:
+    """Do what was asked, holding the folders to write to."""
     with bad_input():
         names = _models(request)
         data, problems = None, dict.fromkeys(names)
@@ -54,8 +60,8 @@ def run(request: Request) -> int:
             }
         elif request.label is not None:
             raise ValueError("--label: wanted --data with it, got none")
-        paths = {name: _claimed(request, name, data) for name in names}
-        table = _claimed_table(request)
+        paths = {name: _claimed(request, name, data, held) for name in names}
+        table = _claimed_table(request, held)
     with noted():
         found = [
             _one(request, name, data, problems[name], paths[name]) for name in names
@@ -101,7 +107,7 @@ def _models(request: Request) -> list[str]:
 
 
 def _claimed(
-    request: Request, name: str, data: datasets.Dataset | None
+    request: Request, name: str, data: datasets.Dataset | None, held: ExitStack
 ) -> dict[str, Path]:
     """Return the files to write for a model."""
     if request.out is None:
@@ -110,14 +116,15 @@ def _claimed(
     files = ("report.html", "agreement.csv")
     if _studied(request, name, data):
         files = (*files, "draws.nc")
-    return claim(folder, files, force=request.force)
+    return held.enter_context(claim(folder, files, force=request.force))
 
 
-def _claimed_table(request: Request) -> list[Path]:
+def _claimed_table(request: Request, held: ExitStack) -> list[Path]:
     """Return the one table of all models, where it is asked for and has a place."""
     if request.out is None or not request.every:
         return []
-    return list(claim(request.out, ("validation.csv",), force=request.force).values())
+    claimed = claim(request.out, ("validation.csv",), force=request.force)
+    return list(held.enter_context(claimed).values())
 
 
 def _studied(request: Request, name: str, data: datasets.Dataset | None) -> bool:
@@ -155,14 +162,12 @@ def _one(
         typer.echo(f"Sampling and using {name} on {where} ...")
         study = lca_study(data, quick=request.quick, seed=request.seed)
     if paths:
-        with replacing(paths["agreement.csv"]) as part:
-            found.to_dataframe().to_csv(part, index=False)
-        if study is not None:
-            with replacing(paths["draws.nc"]) as part:
-                study.draws.to_netcdf(part, engine="h5netcdf")
         page = render(_report(request, name, where, found, study))
-        with replacing(paths["report.html"]) as part:
-            part.write_text(page, encoding="utf-8")
+        with together(paths["report.html"].parent) as part:
+            found.to_dataframe().to_csv(part / "agreement.csv", index=False)
+            if study is not None:
+                study.draws.to_netcdf(part / "draws.nc", engine="h5netcdf")
+            (part / "report.html").write_text(page, encoding="utf-8")
         typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
         typer.echo(f"Look at {paths['report.html']} | {found}")
     else:
@@ -268,7 +273,7 @@ def _report(
     cards = [] if study is None else list(study.cards)
     if counts.controls == 0:
         cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
-    command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
+    command = shlex.join(["probmetric", *sys.argv[1:]])
     return Report(
         title=f"{name} on {where}",
         lead=MODELS[name].summary,

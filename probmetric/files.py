@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from probmetric.interrupts import check, deferred
+
 __all__ = ["UNREADABLE", "read_npz", "reason", "replacing"]
 
 # What readers raise when the bytes are not what the name says. RuntimeError: a zip
@@ -33,16 +35,18 @@ def replacing(path: Path) -> Generator[Path]:
     OSError of the block carries the path that was to be written.
     """
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
-    try:
-        yield part
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        error.filename, error.filename2 = str(path), None
-        raise
-    finally:
-        part.unlink(missing_ok=True)
+    check()
+    with deferred():
+        try:
+            yield part
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError as error:
+            error.filename, error.filename2 = str(path), None
+            raise
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def reason(error: BaseException) -> str:

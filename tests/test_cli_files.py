@@ -52,5 +52,8 @@ def test_an_interrupted_write_leaves_a_readable_file(tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission_is_refused(tmp_path):
     tmp_path.chmod(0o500)
-    with pytest.raises(ValueError, match="wanted a folder to write to"):
-        claim(tmp_path, ("a",), force=False)
+    with (
+        pytest.raises(ValueError, match="wanted a folder to write to"),
+        claim(tmp_path, ("a",), force=False),
+    ):
+        pass

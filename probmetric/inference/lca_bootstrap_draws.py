@@ -82,7 +82,7 @@ def bootstrap_draws(
     ------
     ValueError
         Sizes below 1, or a checkpoint that holds blocks of another run (or of any,
-        without ``resume``).
+        without ``resume``), or that another run is writing to.
     RuntimeError
         A refit that did not converge; the blocks before it stand.
     """
@@ -120,6 +120,7 @@ def bootstrap_draws(
         (),
         plan_blocks(0, n_draws, block_size),
         folder=folder,
+        resume=resume,
         run=describe(
             shared._asdict(),
             model="lca bootstrap",

@@ -10,6 +10,7 @@ is told to the logger ``probmetric`` once it is on disk.
 import json
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from probmetric.files import UNREADABLE, read_npz, replacing
+from probmetric.files_lock import locked
 from probmetric.inference.sampling_report import progress_bar
 from probmetric.inference.sampling_tree import data_hash, data_variables
+from probmetric.interrupts import check, noticed
 
 __all__ = ["check_folder", "describe", "plan_blocks", "run_blocks"]
 
@@ -73,6 +76,7 @@ def run_blocks(
     plan: list[tuple[int, bool]],
     *,
     folder: Path | None = None,
+    resume: bool = False,
     run: str = "",
     label: str,
     progress: bool | None = None,
@@ -89,7 +93,9 @@ def run_blocks(
     plan : list of (int, bool)
         Of ``plan_blocks``.
     folder : Path, optional
-        Of ``check_folder``.
+        Of ``check_folder``; held for this run alone until it ends.
+    resume : bool
+        As for ``check_folder``, which is asked again once the folder is held.
     run : str
         Of ``describe``.
     label : str
@@ -104,15 +110,35 @@ def run_blocks(
     Raises
     ------
     ValueError
-        Blocks of another run, or that cannot be read.
+        Blocks of another run, or that cannot be read; a folder that another run
+        writes to.
     OSError
         A block that cannot be written. Those before it stand.
     """
+    with ExitStack() as held:
+        held.enter_context(noticed())
+        if folder is not None:
+            held.enter_context(locked(folder, "checkpoint"))
+            check_folder(folder, resume)
+        return _run_blocks(advance, state, plan, folder, run, label, progress)
+
+
+def _run_blocks(
+    advance: Callable[[Any, int, int], tuple[Any, Any, Any]],
+    state: Any,
+    plan: list[tuple[int, bool]],
+    folder: Path | None,
+    run: str,
+    label: str,
+    progress: bool | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run the blocks in a folder that is held."""
     kept: list[tuple[Any, Any]] = []
     done = 0
     if folder is not None:
         done, state, kept = read_blocks(folder, run, state)
     for index in progress_bar(range(done, len(plan)), label, progress):
+        check()
         n, keep = plan[index]
         state, *rows = advance(state, n, index)
         cut = jax.tree.map(lambda a, n=n: np.asarray(a)[:, :n], tuple(rows))

@@ -101,7 +101,8 @@ def nuts(
     ------
     ValueError
         Sizes below 1, no starting point of finite density, or a checkpoint that
-        holds blocks of another run (or of any, without ``resume``).
+        holds blocks of another run (or of any, without ``resume``), or that another
+        run is writing to.
     """
     gaussian = isinstance(start, Gaussian)
     if n_warmup is None:
@@ -138,6 +139,7 @@ def nuts(
             state,
             plan_blocks(-(-n_warmup // thin), n_draws, block_size),
             folder=folder,
+            resume=resume,
             run=describe(
                 {"data": data, "start": start},
                 model=getattr(target.log_density, "__qualname__", "?"),

@@ -1,0 +1,139 @@
+"""A SIGINT (Ctrl-C) is never lost, and never cuts in two what is being written.
+
+Python drops a KeyboardInterrupt that is raised in a callback of the garbage collector
+(JAX has one) or in ``__del__``, and libraries turn it into errors of their own; the run
+then goes on as if nobody had asked. Within ``noticed`` the request is therefore also
+remembered: one that Python drops is raised again, ``check`` asks for it between steps,
+and the block cannot end without it.
+"""
+
+import signal
+import sys
+import threading
+from _thread import interrupt_main
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+__all__ = ["check", "deferred", "noticed", "run_command"]
+
+AGAIN = 0.02
+"""Seconds until a KeyboardInterrupt that Python dropped is raised again."""
+
+
+class _State:
+    """What the process was asked; there is one SIGINT a process."""
+
+    installed = False
+    asked = 0
+    dropped = False
+    deferring = 0
+
+
+def _handle(*_: Any) -> None:
+    if _State.dropped:
+        _State.dropped = False  # The same request once more.
+    else:
+        _State.asked += 1
+    if not _State.deferring or _State.asked > 1:
+        raise KeyboardInterrupt
+
+
+def check() -> None:
+    """Raise KeyboardInterrupt if one was asked for, in a scope of ``noticed``."""
+    if _State.asked and threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def deferred() -> Generator[None]:
+    """Let an interrupt wait for the end of a short block; a second one does not wait.
+
+    Where nothing is installed, and in other threads, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _State.deferring += 1
+    try:
+        yield
+    finally:
+        _State.deferring -= 1
+        if not _State.deferring:
+            check()
+
+
+@contextmanager
+def noticed(then: Any = signal.default_int_handler) -> Generator[None]:
+    """Remember SIGINT in this block; raise KeyboardInterrupt at its end if it was lost.
+
+    An inner block of the same kind ends in the same way. Where SIGINT has a handler of
+    another's, and outside the main thread, nothing is changed.
+
+    Parameters
+    ----------
+    then : signal handler
+        Of SIGINT after the outermost block.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    ours = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not ours and not (main and _State.installed):
+        yield
+        return
+    hook = sys.unraisablehook
+    if ours:
+        _State.installed, _State.asked, _State.dropped = True, 0, False
+        sys.unraisablehook = _raised_again(hook)
+        signal.signal(signal.SIGINT, _handle)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, then)
+            sys.unraisablehook = hook
+            _State.installed = False
+        asked, _State.asked = _State.asked, 0
+        if asked and not isinstance(sys.exception(), KeyboardInterrupt):
+            raise KeyboardInterrupt
+
+
+def _raised_again(hook: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Return a hook of dropped exceptions that raises KeyboardInterrupt again."""
+
+    def again() -> None:
+        if _State.installed and _State.asked:
+            _State.dropped = True
+            interrupt_main()
+
+    def note(dropped: Any) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            hook(dropped)
+            return
+        timer = threading.Timer(AGAIN, again)
+        timer.daemon = True
+        timer.start()
+
+    return note
+
+
+def run_command(command: Callable[[], object]) -> NoReturn:
+    """Run a command line and leave the process; a SIGINT gives exit code 130.
+
+    Once the command is done, the code stands, and a SIGINT ends the process at once.
+
+    Parameters
+    ----------
+    command : callable
+        Its imports are best made in it: an interrupt of them is noticed too.
+    """
+    code: Any = 130
+    try:
+        with noticed(then=signal.SIG_DFL):
+            command()
+            code = 0
+    except KeyboardInterrupt:
+        sys.stderr.write("probmetric: interrupted\n")
+        code = 130
+    except SystemExit as left:
+        code = left.code
+    sys.exit(code)

@@ -1,0 +1,204 @@
+"""A SIGINT is never lost: whatever drops it, the run ends as interrupted."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.interrupts import COMMANDS, interrupt
+from probmetric.inference.sampling_checkpoint import plan_blocks, run_blocks
+from tests.cli_runs import no_debris, write_data
+
+HEAD = """
+import gc, os, signal, sys, threading, time
+# A shell starts what runs in the background with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def ask():
+    signal.raise_signal(signal.SIGINT)
+def swallowed():
+    try:
+        ask()
+    except BaseException:
+        pass
+def translated():
+    try:
+        ask()
+    except BaseException:
+        raise RuntimeError("the library failed")
+def dropped():
+    gc.callbacks.append(lambda phase, info: ask() if phase == "start" else None)
+    gc.collect()
+    gc.callbacks.pop()
+class Deleted:
+    def __del__(self):
+        ask()
+def deleted():
+    Deleted()
+def in_a_thread():
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+"""
+COMMAND = """
+from probmetric import cli_fit
+from probmetric.cli import main
+fit_named = cli_fit.fit_named
+def interrupted(*arguments):
+    {how}()
+    return fit_named(*arguments)
+cli_fit.fit_named = interrupted
+main()
+"""
+WAYS = ["swallowed", "translated", "dropped", "deleted", "in_a_thread"]
+
+
+def python(code, *words):
+    """Run code in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", HEAD + code, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))["csv"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_command_ends_with_130_whatever_becomes_of_the_exception(how, data, tmp_path):
+    out = tmp_path / "run"
+    words = ("fit", "lda", "--data", data, "--out", out)
+    done = python(COMMAND.format(how=how), *words)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("probmetric: interrupted")
+    assert "Traceback" not in done.stderr
+    assert not list(out.iterdir())
+
+
+def test_an_interrupt_of_the_imports_ends_with_130(tmp_path):
+    (tmp_path / "numpyro.py").write_text(
+        "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\n"
+        "except BaseException:\n    raise ImportError('numpyro: no such part')\n"
+    )
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    code += "from probmetric.__main__ import main; main()"
+    done = python(code, "validate", "lca")
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.strip() == "probmetric: interrupted"
+
+
+SCOPE = """
+from probmetric.interrupts import check, deferred, noticed
+try:
+    with noticed():
+        {body}
+except KeyboardInterrupt:
+    print("interrupted")
+default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+print("restored" if default else "not restored")
+"""
+
+
+@pytest.mark.parametrize("how", ["dropped", "deleted"])
+def test_an_exception_that_python_drops_is_raised_again_at_once(how):
+    """Not only at the end of the block, which here never comes by itself."""
+    body = f"{how}()\n        while True: time.sleep(0.01)"
+    done = python(SCOPE.format(body=body))
+    assert done.stdout == "interrupted\nrestored\n", done.stderr
+    assert "ignored" not in done.stderr
+
+
+def test_a_check_raises_what_a_library_swallowed():
+    body = "swallowed(); check(); print('went on')"
+    assert python(SCOPE.format(body=body)).stdout == "interrupted\nrestored\n"
+
+
+def test_other_dropped_exceptions_are_still_told():
+    body = "gc.callbacks.append(lambda *_: 1 / 0); gc.collect(); gc.callbacks.pop()"
+    done = python(SCOPE.format(body=body))
+    assert done.stdout == "restored\n"
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_a_block_that_nobody_interrupts_ends_as_it_would():
+    body = "check(); print('done')"
+    assert python(SCOPE.format(body=body)).stdout == "done\nrestored\n"
+
+
+def test_a_short_block_is_finished_first_and_a_second_interrupt_does_not_wait():
+    once = "\n        with deferred(): ask(); print('finished')\n        print('on')"
+    done = python(SCOPE.format(body=once))
+    assert done.stdout == "finished\ninterrupted\nrestored\n"
+    twice = "\n        with deferred(): ask(); ask(); print('finished')"
+    done = python(SCOPE.format(body=twice))
+    assert done.stdout == "interrupted\nrestored\n"
+
+
+def test_a_handler_of_another_is_left_alone():
+    code = "signal.signal(signal.SIGINT, lambda *_: print('theirs'))\n"
+    done = python(code + SCOPE.format(body="ask()"))
+    assert done.stdout == "theirs\nnot restored\n"
+
+
+def test_a_file_that_is_being_written_is_finished_first(tmp_path):
+    """No half of it, no debris: the interrupt comes after the file is in place."""
+    body = (
+        "\n        from pathlib import Path"
+        "\n        from probmetric.files import replacing"
+        "\n        with replacing(Path(sys.argv[1])) as part:"
+        "\n            ask(); part.write_text('whole')"
+    )
+    done = python(SCOPE.format(body=body), tmp_path / "file")
+    assert done.stdout == "interrupted\nrestored\n", done.stderr
+    assert (tmp_path / "file").read_text() == "whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+BLOCKS = """
+import numpy as np
+from pathlib import Path
+from probmetric.inference.sampling_checkpoint import plan_blocks, run_blocks
+def advance(state, n, index):
+    print(index)
+    if index == 1:
+        {how}()
+        time.sleep(1.0 if {how} is dropped else 0.0)
+    return state, {{"x": np.zeros((1, n))}}, {{}}
+try:
+    run_blocks(advance, np.zeros(1), plan_blocks(0, 4, 1), label="",
+               folder=Path(sys.argv[1]), run="{{}}")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("how", ["swallowed", "dropped", "translated"])
+def test_sampling_from_python_ends_at_the_latest_after_its_block(how, tmp_path):
+    done = python(BLOCKS.format(how=how), tmp_path)
+    assert done.stdout == "0\n1\ninterrupted\n", done.stderr
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names[0] == "block_00000.npz"
+    assert not [name for name in names if name.startswith(".")]
+
+
+def test_sampling_passes_a_keyboard_interrupt_on(tmp_path):
+    def advance(state, n, index):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_blocks(
+            advance, np.zeros(1), plan_blocks(0, 2, 1), folder=tmp_path, label=""
+        )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_interrupted_at_random_moments_exit_with_130(command, tmp_path):
+    outcome = interrupt(command, 3, 7, tmp_path)
+    assert outcome.sound, outcome
+    assert no_debris(tmp_path / command)

@@ -1,0 +1,50 @@
+"""``python -m probmetric`` and ``python -m probmetric.cli`` are the command."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from probmetric import __version__
+from tests.cli_runs import write_data
+
+# Of a package ``probmetric.cli`` this asks for a ``cli/__main__.py``.
+MODULES = ["probmetric", "probmetric.cli"]
+
+
+def run_module(module, *words):
+    """Run a module as users do, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, words)], capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_shows_the_help_of_the_command(module):
+    done = run_module(module, "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Usage: probmetric [OPTIONS] COMMAND")
+    assert run_module(module, "--version").stdout == f"probmetric {__version__}\n"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_validates_the_model_that_is_named(module):
+    done = run_module(module, "validate", "no_such")
+    assert done.returncode == 2
+    assert "got 'no_such'" in done.stderr
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_does_the_work(module, tmp_path):
+    data = write_data(tmp_path)["csv"]
+    out = tmp_path / "run"
+    done = run_module(module, "fit", "lda", "--data", data, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "summary.json").read_text())["model"] == "lda"
+
+
+def test_a_module_checks_what_validate_checks(tmp_path):
+    done = run_module("probmetric.cli", "validate", "lda", "--quick")
+    assert done.returncode == 0, done.stderr
+    assert "exact claims agree" in done.stdout

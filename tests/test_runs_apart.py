@@ -1,0 +1,251 @@
+"""Two runs never mix: one holds a folder, the other is refused in a sentence."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from probmetric import cli_fit, cli_sample, files_lock
+from probmetric.cli_files import claim, together
+from probmetric.files_lock import LOCK, locked
+from probmetric.inference.sampling_checkpoint import plan_blocks, run_blocks
+from tests.cli_runs import no_debris, refused, run, write_data
+
+COMMAND = (sys.executable, "-c", "from probmetric.cli import main; main()")
+HOLD = """
+import sys
+from pathlib import Path
+from probmetric.files_lock import locked
+with locked(Path(sys.argv[1]), "x"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))["csv"]
+
+
+@pytest.fixture
+def hold():
+    """Hold a folder in another process; the process is returned."""
+    started = []
+
+    def start(folder):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def beside(monkeypatch, module, second):
+    """Run a second command while the first has claimed its folders and is fitting."""
+    done, learn = [], module.learn
+
+    def learn_after_second(*arguments):
+        words = [*COMMAND, *map(str, second)]
+        done.append(subprocess.run(words, capture_output=True, text=True))
+        return learn(*arguments)
+
+    monkeypatch.setattr(module, "learn", learn_after_second)
+    return done
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_of_two_fits_at_once_one_wins_and_the_other_exits_with_2(
+    force, data, tmp_path, monkeypatch
+):
+    words = ("fit", "lda", "--data", data, "--out", tmp_path / "tw", *force)
+    done = beside(monkeypatch, cli_fit, (*words, "--seed", 2))
+    first = run(*words, "--seed", 1)
+    (second,) = done
+    assert first.exit_code == 0, first.output
+    assert second.returncode == 2
+    (line,) = second.stderr.strip().splitlines()
+    assert "--out: wanted a folder that no other run is writing to" in line
+    said = json.loads((tmp_path / "tw" / "summary.json").read_text())
+    assert said["seed"] == 1
+    names = {path.name for path in (tmp_path / "tw").iterdir()}
+    assert names == set(cli_fit.FILES)
+
+
+def test_of_two_samplers_at_one_checkpoint_the_second_exits_with_2(
+    data, tmp_path, monkeypatch
+):
+    words = (
+        *("sample", "lca", "--data", data, "--method", "bootstrap", "--draws", 4),
+        *("--set", "n_components=1", "--checkpoint", tmp_path / "ck"),
+    )
+    second = (*words, "--out", tmp_path / "b", "--seed", 2)
+    done = beside(monkeypatch, cli_sample, second)
+    first = run(*words, "--out", tmp_path / "a", "--seed", 1)
+    assert first.exit_code == 0, first.output
+    assert done[0].returncode == 2, done[0].stderr
+    (line,) = done[0].stderr.strip().splitlines()
+    assert "--checkpoint: wanted a folder that no other run is writing to" in line
+    assert json.loads((tmp_path / "ck" / "run.json").read_text())["seed"] == 1
+    assert not list((tmp_path / "b").iterdir())
+    assert not (tmp_path / "ck" / LOCK).exists()
+
+
+def blocks(advance, folder, *, resume=False):
+    """Run two blocks of one draw each."""
+    return run_blocks(
+        advance,
+        np.zeros(1),
+        plan_blocks(0, 2, 1),
+        folder=folder,
+        resume=resume,
+        run="{}",
+        label="",
+    )
+
+
+def one_draw(state, n, index):
+    return state, {"x": np.full((1, n), index)}, {}
+
+
+def test_a_checkpoint_of_a_run_in_another_thread_is_refused(tmp_path):
+    said = []
+
+    def second():
+        with pytest.raises(ValueError, match="checkpoint: wanted a folder that no"):
+            blocks(one_draw, tmp_path, resume=True)
+        said.append("refused")
+
+    def advance(state, n, index):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+        return one_draw(state, n, index)
+
+    values, _ = blocks(advance, tmp_path)
+    assert said == ["refused"] * 2
+    np.testing.assert_array_equal(values["x"], [[0, 1]])
+
+
+def test_whether_a_checkpoint_is_empty_is_asked_once_it_is_held(tmp_path):
+    """The sampler looks first, compiles, and another run may have ended since."""
+    blocks(one_draw, tmp_path)
+    with pytest.raises(ValueError, match="wanted an empty folder, or resume=True"):
+        blocks(one_draw, tmp_path)
+    values, _ = blocks(one_draw, tmp_path, resume=True)
+    np.testing.assert_array_equal(values["x"], [[0, 1]])
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate", "validate", "report"])
+def test_every_command_refuses_a_folder_that_another_holds(
+    command, hold, data, tmp_path
+):
+    hold(tmp_path)
+    words = {
+        "fit": ("lda", "--data", data, "--out", tmp_path),
+        "evaluate": (
+            *("--model", "lda", "--data", data, "--folds", 2, "--out", tmp_path),
+        ),
+        "validate": ("lda", "--quick", "--out", tmp_path),
+        "report": (tmp_path,),
+    }
+    line = refused(command, *words[command])
+    assert "--out: wanted a folder that no other run is writing to" in line
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+def test_a_lock_does_not_survive_the_process_that_held_it(hold, tmp_path):
+    process = hold(tmp_path)
+    process.kill()
+    process.communicate()
+    assert "may be deleted" in (tmp_path / LOCK).read_text()
+    with locked(tmp_path, "x"):
+        assert f"process {os.getpid()}" in (tmp_path / LOCK).read_text()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_thread_that_holds_a_folder_may_take_it_again(tmp_path):
+    with locked(tmp_path, "x"):
+        with locked(tmp_path, "y"):
+            pass
+        assert (tmp_path / LOCK).exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_another_run_deleted_is_made_again(tmp_path, monkeypatch):
+    """The other run ends between our opening of its file and our locking of it."""
+    take, calls = files_lock._take, []
+
+    def late(file):
+        if not calls:
+            (tmp_path / LOCK).unlink()
+        calls.append(file)
+        take(file)
+
+    monkeypatch.setattr(files_lock, "_take", late)
+    with locked(tmp_path, "x"):
+        assert len(calls) == 2
+        assert (tmp_path / LOCK).exists()
+
+
+def test_a_folder_in_which_nothing_can_be_locked_is_refused_by_name(
+    tmp_path, monkeypatch
+):
+    def no_locks(file):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(files_lock, "_take", no_locks)
+    with (
+        pytest.raises(ValueError, match=r"--out: wanted .* can be locked.*No locks"),
+        claim(tmp_path, ("a",), force=False),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_read_only_is_refused_by_name(tmp_path, monkeypatch):
+    def read_only(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "open", read_only)
+    wanted = r"checkpoint: wanted a folder to write to.*Read-only"
+    with pytest.raises(ValueError, match=wanted):
+        blocks(one_draw, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["write_summary", "save_metric"])
+def test_metric_and_summary_are_of_one_run_when_a_write_fails(
+    name, data, tmp_path, monkeypatch
+):
+    words = ("fit", "lda", "--data", data, "--out", tmp_path)
+    assert run(*words).exit_code == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cli_fit, name, full)
+    refused(*words, "--set", "n_components=1", "--seed", 3, "--force")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_files_written_together_appear_together(tmp_path):
+    with together(tmp_path) as part:
+        (part / "a").write_text("a")
+        (part / "b").write_text("b")
+        assert [path.is_dir() for path in tmp_path.iterdir()] == [True]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert no_debris(tmp_path)
