@@ -53,6 +53,24 @@ def test_draws_of_every_kind_come_back_bit_for_bit(name, tmp_path):
         assert_same_bits(one, other)
 
 
+@pytest.mark.parametrize("independent", [True, False])
+def test_draws_remember_whether_their_pairs_were_independent(independent, tmp_path):
+    kinds = [build("PairSimilarity", seed) for seed in range(3)]
+    draws = PosteriorMetric(
+        kinds, "intervals", source="nuts", pairs_independent=independent
+    )
+    save_metric(draws, tmp_path / "m.npz")
+    again = load_metric(tmp_path / "m.npz")
+    assert again.pairs_independent is independent
+    if independent:
+        P = again.same_probability(Q[0], Q[1])
+        np.testing.assert_array_equal(P, draws.same_probability(Q[0], Q[1]))
+        return
+    for posterior in (draws, again):
+        with pytest.raises(ValueError, match="worse than the point estimate"):
+            posterior.same_probability(Q[0], Q[1])
+
+
 def test_every_kind_of_the_package_can_be_stored():
     assert set(NAMES) <= set(storage_parts.KINDS)
 

@@ -97,7 +97,8 @@ def compare(
     ------
     ValueError
         Names missing from ``draws``, unequal shapes, missing dims, fewer than 2
-        chains or 4 draws, NaN or infinity, a level outside its range.
+        chains or 4 draws, two chains that are equal draw by draw, NaN or infinity, a
+        level outside its range.
 
     Notes
     -----

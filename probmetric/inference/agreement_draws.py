@@ -11,9 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-__all__ = ["Summary", "align", "entry_names", "flatten", "select", "summarise"]
+__all__ = [
+    "Summary",
+    "align",
+    "entry_names",
+    "equal_chains",
+    "flatten",
+    "listed",
+    "select",
+    "summarise",
+]
 
 SAMPLE_DIMS = ("chain", "draw")
+
+MOVES = 20
+"""Changes from draw to draw above which two independent chains are never equal: with
+tosses of a coin, the worst case, once in 2²⁰."""
 
 
 class Summary(NamedTuple):
@@ -88,7 +101,45 @@ def select(
             raise ValueError(
                 f"{argument}: wanted finite draws, got NaN or inf in {name!r}"
             )
+    copies = equal_chains(table)
+    if copies:
+        raise ValueError(
+            f"{argument}: wanted chains that differ, got {listed(copies)} equal in "
+            "every draw: one key or one file was used for both, and copies prove "
+            "nothing of convergence"
+        )
     return table
+
+
+def equal_chains(table: xr.Dataset) -> list[tuple[int, int]]:
+    """Return the pairs of chains that are one chain twice, in all draws of everything.
+
+    R-hat of copies is 1, and their draws are counted once a copy. Chains that move less
+    than ``MOVES`` times are not judged: two that stand still, or two indicators of a
+    rare event, may be equal by chance.
+    """
+    columns = [
+        draws.to_numpy().reshape(*draws.shape[:2], -1)
+        for draws in table.data_vars.values()
+    ]
+    first: dict[tuple[bytes, ...], int] = {}
+    copies: list[tuple[int, int]] = []
+    for chain in range(table.sizes["chain"]):
+        own = [column[chain] for column in columns]
+        moved = [np.any(a[1:] != a[:-1], axis=1) for a in own]
+        if np.any(moved, axis=0).sum() < MOVES:
+            continue
+        earlier = first.setdefault(tuple(a.tobytes() for a in own), chain)
+        if earlier != chain:
+            copies.append((earlier, chain))
+    return copies
+
+
+def listed(copies: Sequence[tuple[int, int]]) -> str:
+    """Name equal chains in words, at most five."""
+    words = ", ".join(f"chains {a} and {b}" for a, b in copies[:5])
+    more = len(copies) - 5
+    return f"{words} and {more} more" if more > 0 else words
 
 
 def align(reference: xr.Dataset, draws: xr.Dataset, argument: str) -> xr.Dataset:

@@ -40,7 +40,14 @@ from probmetric.inference.sampling_target import (
     split_arguments,
 )
 
-__all__ = ["LOG_LIKELIHOOD", "Story", "model_story", "sbc", "uniformity"]
+__all__ = [
+    "LOG_LIKELIHOOD",
+    "Story",
+    "model_story",
+    "sample_sites",
+    "sbc",
+    "uniformity",
+]
 
 LOG_LIKELIHOOD = "log_likelihood"
 
@@ -230,7 +237,7 @@ def model_story(
         kwargs = cast(dict(options or {}), dtype)
         tree, static, arrays = split_arguments(args, kwargs)
         key = jax.random.key(0)
-        sites = _sites(model, key, args, kwargs)
+        sites = sample_sites(model, key, args, kwargs)
         example = (observe(args[0], sites), *args[1:])
         target, _, prototype = model_target(model, example, kwargs)
         full_tree, full_static, _ = split_arguments(example, kwargs)
@@ -238,8 +245,14 @@ def model_story(
     return target, _cached_story(model, observe, worlds, tuple(prototype)), arrays
 
 
-def _sites(model: Any, key: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Draw every sample site from the model."""
+def sample_sites(
+    model: Callable[..., None], key: Any, args: Any, kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Draw every sample site from a NumPyro model: parameters from their priors, data.
+
+    The truth of a simulated world. It must not come from the sampler under test: a
+    fault that prior and posterior draws share cancels in the ranks.
+    """
     seeded = numpyro.handlers.seed(model, key)
     trace = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
     return {k: s["value"] for k, s in trace.items() if s["type"] == "sample"}

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from probmetric.inference.agreement_draws import entry_names, summarise
+from probmetric.inference.agreement_draws import (
+    entry_names,
+    equal_chains,
+    listed,
+    summarise,
+)
 
 __all__ = ["SamplingWarning", "progress_bar", "warn_of_trouble"]
 
@@ -18,7 +23,7 @@ ESS_PER_CHAIN = 100
 
 
 class SamplingWarning(UserWarning):
-    """Draws that should not be trusted yet: divergences, high R-hat, low ESS."""
+    """Draws not to be trusted yet: divergences, equal chains, high R-hat, low ESS."""
 
 
 def progress_bar(items: Iterable[Any], label: str, show: bool | None) -> Any:
@@ -48,7 +53,7 @@ def progress_bar(items: Iterable[Any], label: str, show: bool | None) -> Any:
 def warn_of_trouble(
     values: Mapping[str, np.ndarray], statistics: Mapping[str, np.ndarray]
 ) -> None:
-    """Warn of divergences, high R-hat and low effective sample size, by name.
+    """Warn of divergences, equal chains, high R-hat and low sample size, by name.
 
     Parameters
     ----------
@@ -77,6 +82,12 @@ def warn_of_trouble(
             for name, v in finite.items()
         }
     )
+    copies = equal_chains(table)
+    if copies:
+        _warn(
+            f"{listed(copies)} are equal in every draw: they are copies, and R-hat and "
+            "effective sample sizes count them as chains of their own"
+        )
     summary, names = summarise(table), np.array(entry_names(table))
     if n_chains > 1:
         high = ~summary.constant & ~(summary.rhat < RHAT_MAX)

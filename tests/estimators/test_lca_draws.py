@@ -190,3 +190,18 @@ def test_unknown_purposes_are_refused(fitted):
         fitted.posterior_metric("plots")
     with pytest.raises(ValueError, match="regularization: wanted one of 'auto'"):
         fitted.posterior_metric("prediction", regularization="cv")
+
+
+def test_the_bootstrap_is_at_learning_rate_one_unless_told_otherwise(fitted):
+    assert fitted.learning_rate_ < 0.5
+    run = {"n_draws": 2, "n_chains": 1, "seed": 1}
+    default = fitted.sample("bootstrap", **run)
+    assert default.attrs["learning_rate"] == 1.0
+    by_hand, of_the_fit = (
+        fitted.sample("bootstrap", learning_rate=rate, **run)
+        for rate in (1.0, fitted.learning_rate_)
+    )
+    M = default["posterior"]["M"].values
+    np.testing.assert_array_equal(M, by_hand["posterior"]["M"].values)
+    assert of_the_fit.attrs["learning_rate"] == fitted.learning_rate_
+    assert np.abs(M / of_the_fit["posterior"]["M"].values - 1).max() > 0.01

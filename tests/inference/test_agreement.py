@@ -4,9 +4,11 @@ import jax
 import numpy as np
 import pytest
 import xarray as xr
+from arviz_stats.base.array import array_stats
 from scipy import stats
 
 from probmetric.inference.agreement import compare, distance
+from probmetric.inference.agreement_draws import summarise
 
 
 def dataset(**arrays):
@@ -197,3 +199,37 @@ def test_jax_draws_are_accepted():
     key = jax.random.key(0)
     draws = dataset(x=np.asarray(jax.random.normal(key, (4, 4000))))
     assert compare({"x": 0.0}, draws).attrs["verdict"] == "agree"
+
+
+def test_entries_share_the_level_and_many_of_them_need_a_longer_run(rng):
+    # 2000 independent draws: .086 sd is detectable in one entry, .112 in fifty.
+    m, alpha = 50, 0.01
+    x = rng.normal(size=(4, 500, m))
+    many = compare({"x": np.zeros(m)}, dataset(x=x), alpha=alpha)
+    z = stats.norm.isf(alpha / 2 / m)
+    assert many.attrs["z_crit"] == pytest.approx(z, rel=1e-12)
+    assert many.attrs["verdict"] == "inconclusive"
+    detectable = (z + stats.norm.isf(0.1)) / np.sqrt(x[..., 0].size)
+    # The effective sample size is an estimate: ten per cent in its root.
+    np.testing.assert_allclose(many["detectable"].mean(), detectable, rtol=0.1)
+    one = compare({"x": 0.0}, dataset(x=x[..., 0]), alpha=alpha)
+    assert one.attrs["verdict"] == "agree"
+
+
+def test_the_effective_sample_size_is_that_of_the_mean_and_not_of_the_bulk(rng):
+    rho, shape = 0.5, (4, 4000, 6)
+    x = autoregressive(rng, rho, shape)
+    square = x**2
+    entries = np.moveaxis(square, 2, 0)
+    found = summarise(dataset(square=square))
+    mean = array_stats.ess(entries, method="mean")
+    np.testing.assert_allclose(found.ess, mean, rtol=1e-12)
+    np.testing.assert_allclose(found.mcse, found.sd / np.sqrt(mean), rtol=1e-12)
+    # The squares have the autocorrelations rho^(2t).
+    exact = shape[0] * shape[1] * (1 - rho**2) / (1 + rho**2)
+    assert found.ess.mean() == pytest.approx(exact, rel=0.05)
+    # Negative control: of exp(2x), whose own autocorrelations are far below those of
+    # its ranks, the bulk's is another number by more than any noise.
+    skewed = np.moveaxis(np.exp(2 * x), 2, 0)
+    own = summarise(dataset(skewed=np.exp(2 * x))).ess
+    assert np.all(array_stats.ess(skewed, method="bulk") < 0.8 * own)

@@ -185,3 +185,30 @@ def test_a_given_reference_is_not_evaluated_again():
 def test_sides_that_cannot_be_compared_are_refused(reference, estimate, message):
     with pytest.raises(ValueError, match=message):
         judge(exact(reference, estimate), PROBLEM)
+
+
+def standard(n=3000, seed=0):
+    """Independent draws with mean exactly 0 and sd exactly 1."""
+    x = np.random.default_rng(seed).normal(size=(4, n))
+    return (x - x.mean()) / x.std(ddof=1)
+
+
+@pytest.mark.parametrize("entry, errors", [("mean of x", 1.0), ("log sd of x", 0.5)])
+@pytest.mark.parametrize(
+    "away, word",
+    [(-4.5, "outside"), (-1.5, "inconclusive"), (1.5, "inconclusive"), (4.5, "within")],
+)
+def test_an_approximation_is_inconclusive_where_three_errors_reach_across_its_bound(
+    entry, errors, away, word
+):
+    # Both moved by exactly .3: shift and log ratio. Their Monte Carlo errors are those
+    # of independent normal draws: √(1/n + 1/n), and √(1/2n + 1/2n), n = 12,000.
+    theirs, ours = standard(), 0.3 + np.exp(0.3) * standard(seed=1)
+    mcse = np.sqrt(errors * 2 / theirs.size)
+    if entry == "mean of x":  # The error of the wider draws' mean is wider as well.
+        mcse *= np.sqrt((1 + np.exp(0.6)) / 2)
+    dims = ("chain", "draw")
+    one, two = (xr.Dataset({"x": (dims, a)}) for a in (theirs, ours))
+    table = judge(approximate(one, two, 0.3 + away * mcse), PROBLEM).sel(entry=entry)
+    assert float(table["error"]) == pytest.approx(0.3, abs=1e-12)
+    assert str(table["verdict"].to_numpy()) == word

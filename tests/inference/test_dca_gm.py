@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
 from probmetric.data import Labelled
@@ -213,3 +214,37 @@ def test_without_a_gauge_the_norm_penalty_has_no_optimum(params, data, x64):
         rtol=1e-10,
     )
     assert jnp.sum(shrunk.A**2) < 1e-5 * jnp.sum(params.A**2)
+
+
+def test_the_covariance_of_an_em_step_is_the_mode_under_its_prior(x64):
+    """Nothing else has a slope of 0 in log Σ of Σ log N + -(ν/2)(log|Σ| + ρ tr Σ⁻¹)."""
+    rng = np.random.default_rng(0)
+    nu, rho, n = 3.0, 0.7, 12
+    Y = rng.normal(size=(n, 2)) @ [[1.0, 0.4], [0.0, 0.5]]
+    y, zero = np.repeat([0, 1], n // 2), np.zeros((2, 1))
+    params = device(
+        DCAGMParams(
+            A=np.eye(2),
+            log_alpha=np.log([0.5, 0.5]),
+            log_beta=zero,
+            mu=np.zeros((2, 1, 2)),
+            chol=np.broadcast_to(np.eye(2), (2, 1, 2, 2)),
+        )
+    )
+    em = EMData(*device((Y, y, np.ones(n))), EMPrior(0.0, nu, rho))
+    found, _ = em_step(params, em)
+
+    def density(cov, c):
+        own = Y[y == c]
+        fit = multivariate_normal(own.mean(0), cov).logpdf(own).sum()
+        penalty = np.linalg.slogdet(cov)[1] + rho * np.trace(np.linalg.inv(cov))
+        return fit - 0.5 * nu * penalty
+
+    h = 1e-4  # Central differences: rounding about eps/h, h² of the third derivative.
+    for c, cov in enumerate(covariances(found)):
+        for E in (np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), np.ones((2, 2))):
+            slope = (density(cov + h * E, c) - density(cov - h * E, c)) / (2 * h)
+            assert abs(slope) < 1e-5
+            wider = 1.1 * cov
+            off = density(wider + h * E, c) - density(wider - h * E, c)
+            assert abs(off / (2 * h)) > 1e-2  # Negative control: a tenth too wide.

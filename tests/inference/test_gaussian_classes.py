@@ -263,3 +263,19 @@ def test_integer_weights_are_repetitions():
     )
     for a, b in zip(weighted, repeated, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_the_prior_mean_of_the_covariance_is_the_pooled_one_in_size(covariance):
+    """E Σ_c = Ψ/(ν₀ - D - 1) has the trace of S_W, feature by feature with D = 1."""
+    data, _ = toy(seed=2, n=60)
+    X, y, w = (np.asarray(v) for v in data)
+    within = 0.0
+    for c in range(2):
+        own, weight = X[y == c], w[y == c][:, None]
+        centred = own - np.sum(weight * own, 0) / weight.sum()
+        within = within + (weight * centred).T @ centred
+    prior = gcp.evidence_prior(gc.statistics(data, 2), covariance=covariance)
+    order = 1 if covariance == "diagonal" else X.shape[1]
+    expected = np.trace(prior.Psi) / (prior.nu - order - 1)
+    np.testing.assert_allclose(expected, np.trace(within) / w.sum(), rtol=1e-12)

@@ -3,10 +3,12 @@
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from probmetric.data import Pairs
 from probmetric.estimators.lca import LCA
 from probmetric.inference import lca_bootstrap_draws
+from probmetric.inference.lca_bootstrap import dirichlet_weights
 from probmetric.inference.lca_bootstrap_draws import bootstrap_draws, needed_memory
 from probmetric.models.lca import LCAParams, LCAPrior
 
@@ -126,3 +128,25 @@ def test_a_refit_that_does_not_converge_is_an_error_that_keeps_the_blocks(tmp_pa
 def test_sizes_below_one_are_refused(name):
     with pytest.raises(ValueError, match=f"{name}: wanted at least 1, got 0"):
         draws(**{name: 0})
+
+
+def test_bootstrap_weights_are_dirichlet_and_padding_does_not_dilute_them(x64):
+    n, size, draws = 60, 512, 4000
+    keys = jax.random.split(jax.random.key(0), draws)
+    u = np.asarray(jax.vmap(lambda key: dirichlet_weights(key, n, size))(keys))
+    np.testing.assert_array_equal(u[:, n:], 1)
+    np.testing.assert_allclose(u[:, :n].mean(1), 1, rtol=1e-13)
+    # u/n ~ Dirichlet(1, ..., 1): Var u_i = (n - 1)/(n + 1), Cov(u_i, u_j) = -1/(n + 1).
+    moments = np.cov(u[:, :n].T)
+    variance = stats.dirichlet(np.ones(n)).var() * n**2
+    np.testing.assert_allclose(variance, (n - 1) / (n + 1), rtol=1e-12)
+    # The mean over n entries has a standard error of 8^½/(draws n)^½, and less.
+    error = np.sqrt(8 / (draws * n))
+    assert abs(np.diag(moments).mean() - variance[0]) < 5 * error
+    first = u[:, :n].mean(0)
+    assert np.abs(first - 1).max() < 5 * np.sqrt(1 / draws)
+    off = (moments.sum() - np.trace(moments)) / (n * (n - 1))
+    # The weights sum to n: their covariances sum to 0, exactly.
+    np.testing.assert_allclose(off, -np.diag(moments).mean() / (n - 1), rtol=1e-10)
+    # Beta(1, n - 1) for one weight: a test of its whole law, false alarm 1e-3.
+    assert stats.kstest(u[:, 7] / n, stats.beta(1, n - 1).cdf).pvalue > 1e-3

@@ -51,3 +51,14 @@ def test_start_positions_are_over_dispersed(x64):
     # Twice the posterior's, within five standard errors (5 / √800).
     expected = 2 * np.sqrt(np.linalg.solve(data[1], np.eye(3))[2, 2])
     assert abs(sd / expected - 1) < 5 / np.sqrt(800)
+
+
+def test_thinned_draws_are_every_second_draw_of_the_same_run(x64):
+    data = gaussian_data()
+    run = dict(start=POSITION, seed=3, n_warmup=60, n_chains=2, warn=False)
+    every = nuts(GAUSSIAN, data, n_draws=20, **run)
+    second = nuts(GAUSSIAN, data, n_draws=10, thin=2, **run)
+    for name in ("a", "b"):
+        np.testing.assert_array_equal(second.values[name], every.values[name][:, 1::2])
+    steps = every.statistics["num_steps"].reshape(2, 10, 2).sum(-1)
+    np.testing.assert_array_equal(second.statistics["num_steps"], steps)

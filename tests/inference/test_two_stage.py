@@ -5,14 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.infer.util import log_density as numpyro_log_density
-from scipy.stats import multivariate_normal
+from scipy.stats import invwishart, multivariate_normal
 from sklearn.mixture import GaussianMixture
 
 from probmetric.data import Groups, Points
 from probmetric.inference import two_stage as mixture
 from probmetric.inference.results import Result
 from probmetric.inference.two_stage_fit import fit, mixture_data
-from probmetric.inference.two_stage_groups import em_step, group_data
+from probmetric.inference.two_stage_groups import (
+    e_step,
+    em_step,
+    group_data,
+    m_step,
+)
 from probmetric.inference.two_stage_missing import e_step_missing
 from probmetric.inference.two_stage_prior import default_prior
 from probmetric.inference.two_stage_proportional import (
@@ -239,3 +244,40 @@ def test_m_step_without_the_mean_priors_degree_of_freedom_is_rejected(x64):
     right = jnp.max(jnp.abs(slope(jnp.asarray(S))))
     assert right < 1e-8 * n
     assert jnp.max(jnp.abs(slope(wrong))) > 1e-3 * n
+
+
+def test_the_m_step_of_w_is_the_mode_under_its_inverse_wishart_prior(x64):
+    """Its degrees of freedom are ν_W + d + 1: no mean's prior holds W."""
+    groups = small()
+    prior = default_prior(groups.X, 1)
+    prior = prior._replace(within_df=7.0, within_scale=np.array([[2.0, 0.3], [0.3, 1]]))
+    data = jax.tree.map(jnp.asarray, group_data(groups, prior=prior))
+    one, mean = jnp.eye(2)[None], jnp.asarray(groups.X.mean(0))[None]
+    before = TwoStageParams(jnp.ones(1), mean, 0.5 * one, one)
+    stats = e_step(before, data)
+    W = np.asarray(m_step(stats, mean, prior).within[0])
+    N, scatter = float(stats.instances[0]), np.asarray(stats.within[0])
+
+    def density(W):
+        data = -0.5 * (
+            N * np.linalg.slogdet(W)[1] + np.trace(np.linalg.solve(W, scatter))
+        )
+        return data + invwishart(prior.within_df, prior.within_scale).logpdf(W)
+
+    h = 1e-4  # Central differences: rounding about N eps/h, h² of the third derivative.
+    for E in (np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), np.ones((2, 2))):
+        slope, off = (
+            (density(at + h * E) - density(at - h * E)) / (2 * h)
+            for at in (W, W * (N + 10) / (N + 11))  # ν_W + d + 1 = 10
+        )
+        assert abs(slope) < 1e-5 * N
+        assert abs(off) > 1e-3 * N  # Negative control: one degree of freedom more.
+
+
+def test_the_default_prior_is_the_size_of_a_component_if_k_tiled_the_data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3)) * [1.0, 10.0, 0.1]
+    prior = default_prior(X, 8)
+    # k^{2/d} = 8^{2/3} = 4 in d = 3.
+    np.testing.assert_allclose(prior.scale, np.diag(X.var(0)) / 4, rtol=1e-12)
+    np.testing.assert_allclose(prior.within_scale, prior.scale / 2, rtol=1e-15)

@@ -1,5 +1,7 @@
 """Fits of the two-stage mixture: limits, data kinds, known components, bad starts."""
 
+from itertools import permutations
+
 import jax
 import numpy as np
 import pytest
@@ -150,3 +152,17 @@ def test_relabelling_undoes_a_permutation_and_keeps_what_carries_no_label():
         )
         for name, value in before.items():
             np.testing.assert_allclose(after[name], value, rtol=1e-12, atol=1e-12)
+
+
+def test_relabelling_undoes_permutations_that_are_not_their_own_inverse():
+    """Of three components the two cyclic ones are not; of two, every one is."""
+    rng = np.random.default_rng(0)
+    spread = np.stack([(1 + k) * np.eye(2) for k in range(3)])
+    reference = TwoStageParams(
+        np.array([0.2, 0.3, 0.5]), 5 * rng.normal(size=(3, 2)), 0.5 * spread, spread
+    )
+    orders = np.array(list(permutations(range(3))))
+    draws = TwoStageParams(*(np.asarray(a)[orders] for a in reference))
+    again = relabel(draws, reference)
+    for got, want in zip(again, reference, strict=True):
+        np.testing.assert_array_equal(got, np.broadcast_to(want, got.shape))

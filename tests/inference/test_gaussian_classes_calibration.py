@@ -1,0 +1,76 @@
+"""The calibration check of Gaussian classes can see a fault of ``draw`` itself.
+
+Its truth once came from ``draw``, so that a fault of ``draw`` was in truth and
+posterior alike: again a conjugate pair, with uniform ranks at any number of worlds.
+"""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from probmetric.data import Labelled
+from probmetric.inference import gaussian_classes_checks_sampling as sampling
+from probmetric.inference.calibration_uniformity import uniformity
+from probmetric.inference.checks import Problem
+from probmetric.inference.gaussian_classes import draw
+from probmetric.models.gaussian_classes_priors import NIWPrior
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+PRIOR = NIWPrior(np.array([0.3, -0.2]), np.eye(2) + 0.2, 0.8, 5.0, 1.5)
+SMALL = Problem(
+    "six points", None, Labelled(np.zeros((6, 2)), None), PRIOR, {"n_classes": 2}
+)
+"""So few points that one degree of freedom moves log |Σ| by a third of a posterior sd:
+z is about 17 in 2000 worlds, which take two seconds after compilation."""
+
+
+def with_one_degree_too_few(key, post, n_draws):
+    """Draw as ``draw`` would with every χ² of Eq. (4) one degree of freedom short."""
+    return draw(key, post._replace(nu=post.nu - 1), n_draws)
+
+
+@pytest.fixture
+def ranks(monkeypatch):
+    """Rank the truth among the draws of a given function; nothing stays compiled."""
+
+    def of(drawn_by):
+        monkeypatch.setattr(sampling, "draw", drawn_by)
+        sampling._world_ranks.clear_cache()
+        return sampling.ranks_of_draws(SMALL)
+
+    yield of
+    sampling._world_ranks.clear_cache()
+
+
+@pytest.mark.slow
+def test_exact_draws_are_calibrated_in_small_worlds(ranks):
+    assert uniformity(ranks(draw)).attrs["verdict"] == "agree"
+
+
+def test_draws_with_one_degree_of_freedom_too_few_are_rejected(ranks):
+    """Called calibrated, at any number of worlds, while ``draw`` made the truth."""
+    table = uniformity(ranks(with_one_degree_too_few))
+    assert table.attrs["verdict"] == "disagree"
+    rejected = table.sel(entry="mean rank of log |Σ_0|")
+    assert str(rejected["verdict"].to_numpy()) == "disagree"
+    assert float(np.abs(rejected["z"])) > 10
+
+
+def test_truth_and_data_of_a_world_do_not_touch_the_function_under_test(monkeypatch):
+    asked = []
+
+    def recorded(key, post, n_draws):
+        asked.append(n_draws)
+        return draw(key, post, n_draws)
+
+    monkeypatch.setattr(sampling, "draw", recorded)
+    keys = jax.random.split(jax.random.key(0), 3)
+    right = (0.0, 1.0, 0.0)
+    # Traced and not compiled: a world of a shape of its own.
+    trace = partial(sampling._world_ranks, shape=(7, 2), c=2)
+    jax.eval_shape(trace, PRIOR, keys, right)
+    assert set(asked) == {sampling.N_DRAWS}
+    sampling._world_ranks.clear_cache()
