@@ -12,6 +12,7 @@ import xarray as xr
 
 from probmetric.data import Distances, Pairs
 from probmetric.inference.sampling_target import Draws
+from probmetric.inference.sampling_units import set_apart
 
 __all__ = ["data_hash", "data_variables", "provenance", "to_datatree"]
 
@@ -45,7 +46,9 @@ def to_datatree(
     observed : mapping of str to array, optional
         Stored in ``observed_data``.
     log_likelihood : mapping of str to array of shape (n_chains, n_draws, ...), optional
-        Stored in ``log_likelihood``.
+        Stored in ``log_likelihood``, or in ``pseudo_log_likelihood`` where a learning
+        rate or data weights other than one, or pairs that share points, make them no
+        units that could be left out.
     attributes : mapping, optional
         Provenance, kept at the root together with ``draws.attributes``.
 
@@ -95,7 +98,8 @@ def to_datatree(
     )
     data_axes = _data_dims(data, {**constant, **(observed or {})})
     groups = {name: group for name, group in given.items() if group}
-    return tree.assign(az.from_dict(groups, coords=coords, dims=data_axes).children)
+    rest = az.from_dict(groups, coords=coords, dims=data_axes)
+    return set_apart(tree.assign(rest.children))
 
 
 def _posterior_dims(
@@ -187,9 +191,7 @@ def provenance(model: Any, data: Any, arguments: Mapping[str, Any]) -> dict[str,
         "model": getattr(model, "__name__", type(model).__name__),
         "data_hash": data_hash(data),
         "sum_of_weights": float(rows if total is None else np.sum(total)),
-        "learning_rate": float(rate)
-        if np.ndim(rate) == 0
-        else json.dumps(_plain(rate)),
+        "learning_rate": float(rate) if np.ndim(rate) == 0 else json.dumps(rate),
         "model_arguments": json.dumps(
             jax.tree.map(_plain, dict(arguments)), default=repr
         ),
