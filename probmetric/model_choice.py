@@ -22,6 +22,7 @@ from jaxtyping import Float
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
+from probmetric.inference.sampling_units import LIKELIHOOD, PSEUDO, no_unit
 from probmetric.inputs import class_codes
 from probmetric.neighbors import KNeighborsClassifier
 
@@ -65,38 +66,19 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
 
 
 def _refuse_invalid(draws: xr.DataTree) -> None:
-    if "log_likelihood" not in draws.children:
+    if not {LIKELIHOOD, PSEUDO} & set(draws.children):
         raise ValueError(
             "draws: wanted a group log_likelihood (sample with log_likelihood=True), "
             f"got {sorted(draws.children)}"
         )
-    constant = draws["constant_data"] if "constant_data" in draws.children else {}
-    if "i" in constant and "j" in constant:
-        ends = np.concatenate([np.asarray(constant["i"]), np.asarray(constant["j"])])
-        shared = len(ends) - len(np.unique(ends))
-        if shared:
-            raise ValueError(
-                f"pairs: wanted pairs that share no point, got {len(ends) // 2} pairs "
-                f"of {len(ends) - shared} points: a pair left out is known from those "
-                "it shares points with, so LOO would flatter; use held_out"
-            )
+    reason = no_unit(draws)
+    if reason is not None:
+        raise ValueError(reason)
     method = draws.attrs.get("method", "nuts")
     if method != "nuts":
         raise ValueError(
             "draws: wanted draws of the posterior itself (method='nuts'), got "
             f"{method!r}, whose draws PSIS would reweight from the wrong density"
-        )
-    rate = draws.attrs.get("learning_rate", 1.0)
-    if rate != 1:
-        raise ValueError(
-            "learning_rate: wanted 1, got "
-            f"{rate}: the posterior of a powered likelihood predicts no unit"
-        )
-    w = np.asarray(constant["w"]) if "w" in constant else np.ones(1)
-    if not np.all(w == 1):
-        raise ValueError(
-            f"w: wanted data weights of one, got {w.min():g} to {w.max():g}: a "
-            "weighted unit is not one unit that could be left out"
         )
 
 

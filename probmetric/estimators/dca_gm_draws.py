@@ -13,6 +13,7 @@ from probmetric.inference.dca_gm import Conditioned
 from probmetric.inference.dca_gm_posterior import TARGET, TARGET_A, metrics, prepare
 from probmetric.inference.results import Fit
 from probmetric.inference.sampling import sample
+from probmetric.inference.sampling_units import LIKELIHOOD, set_apart
 from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior
 from probmetric.posterior import PosteriorMetric
 
@@ -56,7 +57,8 @@ class DCAGMDrawsMixin:
             "laplace", which is far off otherwise; sampled for the others.
         log_likelihood : bool, default=False
             Store log p(c|x) of every training point under every draw, for ``loo``;
-            without ``queries``.
+            without ``queries``. Under a learning rate other than one it is stored as
+            ``pseudo_log_likelihood``, times the rate.
         seed, n_chains, n_draws, n_warmup, sampler, progress
             As in ``probmetric.sample``.
 
@@ -107,8 +109,8 @@ class DCAGMDrawsMixin:
         P = tree["posterior"]["class_probability"].to_numpy()
         own = float(self.learning_rate) * np.log(P[:, :, np.arange(len(y)), y])
         group = xr.Dataset({"y": (("chain", "draw", "point"), own)})
-        tree["log_likelihood"] = xr.DataTree(group)
-        return tree
+        tree[LIKELIHOOD] = xr.DataTree(group)
+        return set_apart(tree)
 
     def posterior_metric(
         self,

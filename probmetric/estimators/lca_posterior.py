@@ -107,8 +107,9 @@ class LCAPosteriorMixin:
             ``checkpoint`` (a folder, where each block of draws is kept as it comes)
             and ``resume``; ``batch`` and ``block_size`` of the bootstrap.
         log_likelihood : bool, default=False
-            Store that of every pair under every draw; ``loo`` takes it after
-            ``fit_pairs`` of pairs that share no point.
+            Store that of every pair under every draw, as ``log_likelihood`` if
+            ``loo`` takes it: after ``fit_pairs`` of pairs that share no point, with
+            learning rate 1. Otherwise as ``pseudo_log_likelihood``.
         progress : bool, optional
             Default: in terminals and notebooks.
 

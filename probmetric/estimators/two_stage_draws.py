@@ -16,6 +16,7 @@ from probmetric.estimators._validation import Scaler, check_choice, check_number
 from probmetric.estimators.two_stage_inputs import with_database_noise
 from probmetric.inference.sampling import Draws, to_datatree
 from probmetric.inference.sampling_tree import provenance
+from probmetric.inference.sampling_units import LIKELIHOOD, set_apart
 from probmetric.inference.two_stage_posterior import METHODS, draw, pointwise
 from probmetric.inference.two_stage_target import Posterior
 from probmetric.metric import PairSimilarity
@@ -71,8 +72,9 @@ class TwoStageDrawsMixin:
         n_draws, n_chains : int, defaults 1000 and 4
             All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
         log_likelihood : bool, default=False
-            Store log p of every point, or source, under every draw, for ``az.loo``:
-            leaving one out is what says how well k components predict.
+            Store log p of every point, or source, under every draw, for ``loo``:
+            leaving one out is what says how well k components predict. Under data
+            weights it is stored as ``pseudo_log_likelihood``.
         seed : int, default=0
         sampler : dict, optional
             Further arguments of ``nuts`` or ``svi``.
@@ -131,8 +133,8 @@ class TwoStageDrawsMixin:
             unit = "point" if isinstance(data, Points) else "source"
             log_p = pointwise(posterior, drawn) - self._log_scale(data)
             group = xr.Dataset({"x": (("chain", "draw", unit), log_p)})
-            tree["log_likelihood"] = xr.DataTree(group)
-        return tree
+            tree[LIKELIHOOD] = xr.DataTree(group)
+        return set_apart(tree)
 
     def posterior_metric(
         self,

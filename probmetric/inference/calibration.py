@@ -5,6 +5,10 @@ under test: the rank of the true value among its draws is uniform for every quan
 if the sampler, the density and the simulator belong to one model. All simulations run
 in one compiled program, ``n_simulations`` fits of NUTS one after the other.
 
+Draws that equal the true value are split at random, so that ranks of discrete
+quantities are uniform as well. A quantity that does not vary has no rank: it is right
+if it always equals the truth.
+
 The log likelihood is always among the ranked quantities. Without it a "posterior"
 that ignores the data (the prior itself) passes every test: the ranks of parameters
 are uniform then as well.
@@ -75,6 +79,40 @@ def _quantities(target: Target, story: Story, position: Any, data: Any) -> Any:
     return {**values, LOG_LIKELIHOOD: story.log_likelihood(position, data)}
 
 
+class _Tally(NamedTuple):
+    """Of the draws of a quantity: how many lie below and at the truth, and the ends."""
+
+    below: Any
+    equal: Any
+    low: Any
+    high: Any
+
+
+def _nothing(truth: Any) -> _Tally:
+    count, value = jnp.zeros(jnp.shape(truth), int), jnp.asarray(truth, float)
+    return _Tally(
+        count, count, jnp.full_like(value, jnp.inf), jnp.full_like(value, -jnp.inf)
+    )
+
+
+def _count(value: Any, truth: Any, tally: _Tally) -> _Tally:
+    return _Tally(
+        tally.below + (value < truth),
+        tally.equal + (value == truth),
+        jnp.minimum(tally.low, value),
+        jnp.maximum(tally.high, value),
+    )
+
+
+def _settle(split: Any, truth: Any, tally: _Tally) -> tuple[Any, Any, Any]:
+    """Return the rank, whether draws were one number, and whether it was the truth."""
+    above = jnp.floor(split * (tally.equal + 1)).astype(int)
+    # As ``compare``: a thousand roundings.
+    rounding = 1e3 * jnp.finfo(tally.low.dtype).eps * jnp.abs(truth)
+    right = jnp.abs(tally.low - truth) <= rounding
+    return tally.below + above, tally.low == tally.high, right
+
+
 @partial(jax.jit, static_argnames=("target", "story", "settings", "n_draws"))
 def _ranks(
     target: Target, story: Story, settings: Settings, n_draws: int, keys: Any, data: Any
@@ -94,17 +132,16 @@ def _ranks(
             return step(state, (simulated,))
 
         def draw(carry: Any, _: Any) -> tuple[Any, None]:
-            state, below = carry
+            state, tally = carry
             state = jax.lax.fori_loop(0, settings.thin, advance, state)
             value = _quantities(target, story, state.z, simulated)
-            below = jax.tree.map(
-                lambda b, v, t: b + (v < t), below, value, target_value
-            )
-            return (state, below), None
+            return (state, jax.tree.map(_count, value, target_value, tally)), None
 
         state = jax.lax.fori_loop(0, settings.n_warmup, advance, state)
-        none = jax.tree.map(lambda v: jnp.zeros(jnp.shape(v), int), target_value)
-        return jax.lax.scan(draw, (state, none), None, length=n_draws)[0][1]
+        tally = jax.tree.map(_nothing, target_value)
+        tally = jax.lax.scan(draw, (state, tally), None, length=n_draws)[0][1]
+        split = jax.random.uniform(jax.random.fold_in(key, 3))
+        return jax.tree.map(partial(_settle, split), target_value, tally)
 
     return jax.lax.map(one, keys)
 
@@ -159,7 +196,8 @@ def sbc(
     Ranks
         One row an entry of every functional, and ``log_likelihood``. Entries whose
         ranks equal those of an earlier one in every simulation (the other half of a
-        symmetric matrix) are left out. Judge them by ``uniformity``.
+        symmetric matrix) are left out. ``constants`` says of those that do not vary
+        whether they are right. Judge them by ``uniformity``.
 
     Raises
     ------
@@ -183,22 +221,27 @@ def sbc(
             ranks = _ranks(target, story, settings, n_draws, some, data)
             kept.append(jax.tree.map(np.asarray, ranks))
     stacked = jax.tree.map(lambda *a: np.concatenate(a)[:n_simulations], *kept)
-    return Ranks(_distinct(stacked), n_draws)
+    return _distinct(stacked, n_draws)
 
 
-def _distinct(ranks: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _distinct(found: Mapping[str, Any], n_draws: int) -> Ranks:
     """Name every entry; drop those that repeat an earlier one throughout."""
     rows: dict[str, np.ndarray] = {}
-    seen: set[bytes] = set()
-    for name, array in ranks.items():
-        for at in np.ndindex(array.shape[1:]):
-            row = array[(slice(None), *at)]
-            if row.tobytes() in seen and name != LOG_LIKELIHOOD:
+    constants: dict[str, bool] = {}
+    seen: set[Any] = set()
+    for name, (ranks, constant, right) in found.items():
+        for at in np.ndindex(ranks.shape[1:]):
+            column = (slice(None), *at)
+            row = ranks[column]
+            same = bool(right[column].all()) if constant[column].all() else None
+            if (row.tobytes(), same) in seen and name != LOG_LIKELIHOOD:
                 continue
-            seen.add(row.tobytes())
+            seen.add((row.tobytes(), same))
             index = f"[{', '.join(map(str, at))}]" if at else ""
             rows[f"{name}{index}"] = row
-    return rows
+            if same is not None:
+                constants[f"{name}{index}"] = same
+    return Ranks(rows, n_draws, constants)
 
 
 def model_story(

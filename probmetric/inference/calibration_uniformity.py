@@ -40,7 +40,8 @@ def uniformity(
     Parameters
     ----------
     ranks : Ranks
-        Integers 0..n_draws of shape (n_simulations,) by name.
+        Integers 0..n_draws of shape (n_simulations,) by name. Quantities among its
+        ``constants`` are not tested: they agree if they were the truth, else disagree.
     alpha : float in (0, 1), default=0.01
         Family-wise false-alarm rate over all quantities and both tests.
     power : float in (0, 1), default=0.9
@@ -67,7 +68,9 @@ def uniformity(
     n_draws, names = ranks.n_draws, list(ranks.ranks)
     table = np.stack([_checked(name, ranks) for name in names])
     n_simulations = table.shape[1]
-    m = 2 * len(names)
+    fixed = np.tile([name in ranks.constants for name in names], 2)
+    right = np.tile([bool(ranks.constants.get(name)) for name in names], 2)
+    m = int(np.sum(~fixed))
 
     variance = n_draws * (n_draws + 2) / (12 * (n_draws + 1) ** 2)
     error = np.sqrt(variance / n_simulations)
@@ -79,22 +82,25 @@ def uniformity(
     counts = np.stack([np.bincount(bin_of[row], minlength=n_bins) for row in table])
     chi2 = np.sum((counts - expected) ** 2 / expected, 1)  # Eq. (2)
 
-    p_holm = holm(
-        np.concatenate([2 * stats.norm.sf(np.abs(z)), stats.chi2.sf(chi2, n_bins - 1)])
-    )
-    z_sum = stats.norm.isf(alpha / 2 / m) + stats.norm.isf(1 - power)
+    p = np.concatenate([2 * stats.norm.sf(np.abs(z)), stats.chi2.sf(chi2, n_bins - 1)])
+    p_holm = holm(np.where(fixed, np.nan, p))
+    z_sum = stats.norm.isf(alpha / 2 / max(m, 1)) + stats.norm.isf(1 - power)
     detectable = 2 * np.sqrt(np.pi) * z_sum * error  # Eq. (3)
     enough = np.repeat([detectable <= tol, expected.min() >= 5], len(names))
-    verdict = np.select([p_holm < alpha, enough], ["disagree", "agree"], "inconclusive")
+    verdict = np.select(
+        [fixed & right, fixed, p_holm < alpha, enough],
+        ["agree", "disagree", "disagree", "agree"],
+        "inconclusive",
+    )
     blank = np.full(len(names), np.nan)
-    found = np.full(len(names), detectable)
+    found = np.concatenate([np.full(len(names), detectable), blank])
     result = xr.Dataset(
         {
             "reference": ("entry", np.repeat([0.5, n_bins - 1.0], len(names))),
             "estimate": ("entry", np.concatenate([mean, chi2])),
-            "z": ("entry", np.concatenate([z, blank])),
+            "z": ("entry", np.where(fixed, np.nan, np.concatenate([z, blank]))),
             "p_holm": ("entry", p_holm),
-            "detectable": ("entry", np.concatenate([found, blank])),
+            "detectable": ("entry", np.where(fixed, 0.0, found)),
             "verdict": ("entry", verdict),
         },
         {

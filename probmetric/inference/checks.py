@@ -52,10 +52,14 @@ class Ranks(NamedTuple):
         data: 0..n_draws.
     n_draws : int
         Draws per simulation.
+    constants : mapping of str to bool
+        Of quantities whose draws are one number in every simulation, whether it was
+        always the true one, up to rounding. Their ranks say nothing.
     """
 
     ranks: Mapping[str, Any]
     n_draws: int
+    constants: Mapping[str, bool] = {}
 
 
 def uniform(problem: Problem) -> None:

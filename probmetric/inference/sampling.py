@@ -116,7 +116,9 @@ def sample(
         Default: all.
     log_likelihood : bool, default=False
         Store the log likelihood of every observation under every draw
-        (n_chains × n_draws × n_observations numbers). NumPyro models only.
+        (n_chains × n_draws × n_observations numbers), as ``log_likelihood``, or as
+        ``pseudo_log_likelihood`` where a learning rate or data weights other than one,
+        or pairs that share points, forbid to leave one out. NumPyro models only.
     dtype : {"float64", "float32"}, default="float64"
         Precision, in a scope of its own; no global flag is touched.
     progress : bool, optional
@@ -126,7 +128,7 @@ def sample(
     -------
     DataTree
         Groups posterior, sample_stats (NUTS), observed_data, constant_data and, on
-        request, log_likelihood; versions, seed, method, data hash, learning rate,
+        request, the log likelihood; versions, seed, method, data hash, learning rate,
         sum of weights and model arguments as attributes.
 
     Raises

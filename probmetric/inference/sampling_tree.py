@@ -12,6 +12,7 @@ import xarray as xr
 
 from probmetric.data import Distances, Pairs
 from probmetric.inference.sampling_target import Draws
+from probmetric.inference.sampling_units import set_apart
 
 __all__ = ["data_hash", "data_variables", "provenance", "to_datatree"]
 
@@ -45,7 +46,9 @@ def to_datatree(
     observed : mapping of str to array, optional
         Stored in ``observed_data``.
     log_likelihood : mapping of str to array of shape (n_chains, n_draws, ...), optional
-        Stored in ``log_likelihood``.
+        Stored in ``log_likelihood``, or in ``pseudo_log_likelihood`` where a learning
+        rate or data weights other than one, or pairs that share points, make them no
+        units that could be left out.
     attributes : mapping, optional
         Provenance, kept at the root together with ``draws.attributes``.
 
@@ -68,16 +71,13 @@ def to_datatree(
         for name, value in data_variables(data).items()
         if name not in (observed or {})
     }
-    groups: dict[str, Mapping[str, Any]] = {
-        "posterior": draws.values,
-        "sample_stats": draws.statistics,
-        "log_likelihood": log_likelihood or {},
-        "observed_data": observed or {},
+    drawn = {"posterior": draws.values, "sample_stats": draws.statistics}
+    given = {
+        "log_likelihood": log_likelihood,
+        "observed_data": observed,
         "constant_data": constant,
     }
-    groups = {name: group for name, group in groups.items() if group}
     axes = _posterior_dims(draws.values, dims or {})
-    axes |= _data_dims(data, {**constant, **(observed or {})})
     sizes = {
         size
         for name, value in draws.values.items()
@@ -89,12 +89,17 @@ def to_datatree(
     coords = _feature_coords(feature_names, sizes)
     root = {**(attributes or {}), **draws.attributes}
     khat = {"khat": root["khat"]} if "khat" in root else {}
-    return az.from_dict(
-        groups,
+    # Two calls: a quantity and an array of the data may bear one name.
+    tree = az.from_dict(
+        {name: group for name, group in drawn.items() if group},
         coords=coords,
         dims=axes,
         attrs={"/": {k: _plain(v) for k, v in root.items()}, "posterior": khat},
     )
+    data_axes = _data_dims(data, {**constant, **(observed or {})})
+    groups = {name: group for name, group in given.items() if group}
+    rest = az.from_dict(groups, coords=coords, dims=data_axes)
+    return set_apart(tree.assign(rest.children))
 
 
 def _posterior_dims(
@@ -118,17 +123,23 @@ def _posterior_dims(
 
 
 def _data_dims(data: Any, variables: Mapping[str, Any]) -> dict[str, list[str]]:
-    row = "pair" if isinstance(data, Pairs) else "point"
-    axes: dict[str, list[str]] = {}
+    """Name the axes whose meaning is known; ArviZ names the others, each by itself.
+
+    Arrays that share a name are joined along it, and the shorter one padded with NaN:
+    so only arrays of one length share one.
+    """
     if isinstance(data, Distances):
         return {"D": ["point", "point_bis"]}
-    if not isinstance(data, tuple) or not hasattr(data, "X"):
-        return axes
-    for name, value in variables.items():
-        if name == "X":
-            axes[name] = ["point", "feature"]
-        elif np.ndim(value) == 1:
-            axes[name] = [row]
+    shapes = {name: np.shape(value) for name, value in variables.items()}
+    X, i, j = (shapes.get(name, ()) for name in ("X", "i", "j"))
+    if len(X) != 2:
+        return {}
+    # An array of a user's own may bear the name of an axis; then the axis has none.
+    rows = {X[:1]: "point", **({i: "pair"} if i == j and len(i) == 1 else {})}
+    rows = {shape: name for shape, name in rows.items() if name not in shapes}
+    axes = {name: [rows[shape]] for name, shape in shapes.items() if shape in rows}
+    if not {"point", "feature"} & set(shapes):
+        axes["X"] = ["point", "feature"]
     return axes
 
 
@@ -180,9 +191,7 @@ def provenance(model: Any, data: Any, arguments: Mapping[str, Any]) -> dict[str,
         "model": getattr(model, "__name__", type(model).__name__),
         "data_hash": data_hash(data),
         "sum_of_weights": float(rows if total is None else np.sum(total)),
-        "learning_rate": float(rate)
-        if np.ndim(rate) == 0
-        else json.dumps(_plain(rate)),
+        "learning_rate": float(rate) if np.ndim(rate) == 0 else json.dumps(rate),
         "model_arguments": json.dumps(
             jax.tree.map(_plain, dict(arguments)), default=repr
         ),

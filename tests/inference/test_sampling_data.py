@@ -1,0 +1,134 @@
+"""``sample`` keeps a user's own data as they are and names axes that mean something."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import probmetric as pm
+from probmetric.data import Pairs
+from probmetric.inference.sampling_target import Draws
+from probmetric.inference.sampling_tree import to_datatree
+from probmetric.models.lca import Coincidence
+from probmetric.storage_draws import load_draws, save_draws
+
+N_POINTS, N_PAIRS = 40, 20
+
+
+class Couples(NamedTuple):
+    """Pairs as a user may write them: more points than pairs, and columns besides."""
+
+    X: Any
+    i: Any
+    j: Any
+    y: Any
+    strict: Any
+    rank: Any
+    site: Any
+    scale: Any
+
+
+def couples():
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(N_POINTS)
+    return Couples(
+        X=rng.normal(size=(N_POINTS, 2)),
+        i=rows[:N_PAIRS],
+        j=rows[N_PAIRS:],
+        y=rng.integers(0, 2, N_PAIRS),
+        strict=rng.uniform(size=N_PAIRS) < 0.5,
+        rank=np.arange(5, dtype=np.int8),
+        site=np.arange(N_POINTS, dtype=np.uint16),
+        scale=np.float32(2.0),
+    )
+
+
+def own_model(data):
+    log_w = numpyro.sample("log_w", dist.Normal(0.0, 1.0))
+    squared = jnp.sum((data.X[data.i] - data.X[data.j]) ** 2, -1)
+    with numpyro.plate("n", N_PAIRS):
+        label = Coincidence(-0.1 - jnp.exp(log_w) * squared)
+        numpyro.sample("y", label, obs=data.y)
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return pm.sample(
+        own_model, couples(), seed=0, n_chains=2, n_draws=600, log_likelihood=True
+    )
+
+
+def test_arrays_of_a_users_own_container_are_kept_bit_for_bit(tree):
+    kept, given = tree["constant_data"].to_dataset(), couples()
+    assert set(kept.data_vars) == set(Couples._fields) - {"y"}
+    for name in kept.data_vars:
+        value = np.asarray(getattr(given, str(name)))
+        assert kept[name].dtype == value.dtype, name
+        assert kept[name].shape == value.shape, name
+        assert kept[name].to_numpy().tobytes() == value.tobytes(), name
+
+
+def test_arrays_of_a_users_own_container_survive_a_file(tree, tmp_path):
+    save_draws(tree, tmp_path / "draws.nc")
+    back = load_draws(tmp_path / "draws.nc")["constant_data"].to_dataset()
+    assert back.identical(tree["constant_data"].to_dataset())
+
+
+def test_axes_are_named_by_what_they_count(tree):
+    kept = tree["constant_data"].to_dataset()
+    assert kept["X"].dims == ("point", "feature")
+    assert kept["i"].dims == kept["j"].dims == kept["strict"].dims == ("pair",)
+    assert kept["site"].dims == ("point",)
+    assert kept["rank"].dims == ("rank_dim_0",)
+    assert tree["observed_data"]["y"].dims == ("pair",)
+    assert tree["log_likelihood"]["y"].dims == ("chain", "draw", "pair")
+
+
+def test_loo_takes_a_users_own_pairs_that_share_no_point(tree):
+    found = pm.loo(tree)
+    assert found.n_data_points == N_PAIRS
+    assert np.isfinite(found.elpd)
+
+
+def test_loo_refuses_a_users_own_pairs_that_share_a_point(tree):
+    constant = tree["constant_data"].to_dataset()
+    shared = tree.copy()
+    shared["constant_data"] = shared["constant_data"].assign(i=constant["j"])
+    with pytest.raises(ValueError, match=f"got {N_PAIRS} pairs of {N_PAIRS} points"):
+        pm.loo(shared)
+
+
+class Ragged(NamedTuple):
+    """Arrays named as axes and quantities are."""
+
+    X: Any
+    point: Any
+    M: Any
+    pair: Any
+    i: Any
+    j: Any
+
+
+def test_an_array_named_as_an_axis_or_a_quantity_is_kept():
+    rng = np.random.default_rng(1)
+    rows = np.arange(3)
+    data = Ragged(rng.normal(size=(7, 2)), rng.normal(size=7), rng.normal(size=4),
+                  rng.normal(size=3), rows, rows + 3)  # fmt: skip
+    draws = Draws({"M": np.zeros((2, 5, 2, 2))}, {}, {})
+    tree = to_datatree(draws, data=data)
+    assert tree["posterior"]["M"].dims[2:] == ("feature", "feature_bis")
+    kept = tree["constant_data"].to_dataset()
+    for name, value in data._asdict().items():
+        np.testing.assert_array_equal(kept[name], value, err_msg=name)
+
+
+def test_containers_with_as_many_pairs_as_points_keep_both_axes():
+    rows = np.arange(4)
+    data = Pairs(np.zeros((4, 3)), rows, rows[::-1].copy(), rows % 2)
+    draws = Draws({"b": np.zeros((2, 5))}, {}, {})
+    kept = to_datatree(draws, data=data)["constant_data"].to_dataset()
+    assert kept["X"].dims == ("point", "feature")
+    assert kept["i"].dims == kept["y"].dims == ("pair",)

@@ -1,0 +1,127 @@
+"""Only log likelihoods of units that can be left out are stored under that name."""
+
+import arviz as az
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import xarray as xr
+from sklearn.datasets import load_iris
+
+import probmetric as pm
+from probmetric.data import Pairs, Points
+from probmetric.inference.lca_pointwise import log_likelihood
+from probmetric.models.lca import LCAPrior, lca
+from probmetric.storage_draws import load_draws, save_draws
+
+N = 40
+
+
+def disjoint(seed=0, w=None):
+    rng = np.random.default_rng(seed)
+    rows, y = np.arange(N), (rng.uniform(size=N) < 0.4).astype(int)
+    return Pairs(rng.normal(size=(2 * N, 1)), rows, rows + N, y, w)
+
+
+def drawn(pairs, **options):
+    """Sample by Laplace: what is stored under which name needs no exact draws."""
+    prior = LCAPrior(np.ones((1, 1)), lam=4.0)
+    arguments = {"method": "laplace", "n_chains": 1, "n_draws": 100, "seed": 0}
+    return pm.sample(
+        lca, pairs, prior=prior, options=options, log_likelihood=True, **arguments
+    )
+
+
+def stands_apart(tree, message):
+    """Check the names of the groups, and that ArviZ and ``loo`` refuse both."""
+    assert "log_likelihood" not in tree.children
+    assert message in tree["pseudo_log_likelihood"].attrs["reason"]
+    with pytest.raises(TypeError, match="log likelihood not found"):
+        az.loo(tree)
+    with pytest.raises(ValueError, match=message):
+        pm.loo(tree)
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered():
+    rng = np.random.default_rng(5)
+    A = rng.normal(size=(60, 2, 2))
+    y = (rng.uniform(size=60) < 0.5).astype(int)
+    model = pm.LCA(1, learning_rate=1).fit_pairs(A, y)
+    tree = model.sample(n_chains=2, n_draws=500, log_likelihood=True)
+    assert "pseudo_log_likelihood" not in tree.children
+    ours, theirs = pm.loo(tree), az.loo(tree, pointwise=True)
+    assert ours.elpd == theirs.elpd
+    np.testing.assert_array_equal(ours.elpd_i, theirs.elpd_i)
+
+
+def test_a_tempered_likelihood_is_no_log_likelihood():
+    tree = drawn(disjoint(), learning_rate=0.5)
+    stands_apart(tree, "learning_rate: wanted 1, got 0.5")
+    M, b = (tree["posterior"][name].to_numpy() for name in ("M", "b"))
+    terms = tree["pseudo_log_likelihood"]["y"]
+    assert terms.dims == ("chain", "draw", "pair")
+    plain = log_likelihood(M, b, disjoint())
+    np.testing.assert_allclose(terms, 0.5 * plain, rtol=1e-10)
+
+
+def test_pairs_that_share_a_point_have_no_log_likelihood():
+    pairs = disjoint()
+    rows = pairs.j.copy()
+    rows[0] = rows[1]
+    stands_apart(drawn(pairs._replace(j=rows)), f"got {N} pairs of {2 * N - 1} points")
+
+
+def test_weighted_pairs_have_no_log_likelihood():
+    w = np.r_[2.0, np.ones(N - 1)]
+    stands_apart(drawn(disjoint(w=w)), "w: wanted data weights of one")
+
+
+def test_pairs_built_from_labels_have_no_log_likelihood():
+    X, y = load_iris(return_X_y=True)
+    model = pm.LCA(1, learning_rate=1).fit(X[::5], y[::5])
+    tree = model.sample("laplace", n_chains=1, n_draws=100, log_likelihood=True)
+    stands_apart(tree, "share no point")
+
+
+def test_a_tempered_class_probability_is_no_log_likelihood():
+    X, y = load_iris(return_X_y=True)
+    model = pm.DCAGM(learning_rate=0.5).fit(X[::3], y[::3])
+    tree = model.sample("laplace", n_chains=1, n_draws=100, log_likelihood=True)
+    stands_apart(tree, "learning_rate: wanted 1, got 0.5")
+
+
+def powered_model(points, *, learning_rate):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("n", len(points.X)):
+        numpyro.sample("x", dist.Normal(mu, learning_rate**-0.5), obs=points.X[:, 0])
+
+
+@pytest.mark.parametrize("rates", [np.ones(5), np.r_[1.0, 1.0, 1.0, 1.0, 0.5]])
+def test_a_learning_rate_a_unit_is_one_where_all_are(rates):
+    data = Points(np.arange(5.0)[:, None])
+    options = {"learning_rate": rates}
+    arguments = {"method": "laplace", "n_chains": 1, "n_draws": 100, "seed": 0}
+    tree = pm.sample(
+        powered_model, data, options=options, log_likelihood=True, **arguments
+    )
+    assert ("log_likelihood" in tree.children) == np.all(rates == 1)
+    assert ("pseudo_log_likelihood" in tree.children) != np.all(rates == 1)
+
+
+def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(tmp_path):
+    tree = drawn(disjoint(), learning_rate=0.5)
+    terms = tree["pseudo_log_likelihood"].to_dataset()
+    old = tree.drop_nodes("pseudo_log_likelihood")
+    old = old.assign({"log_likelihood": xr.DataTree(terms.drop_attrs())})
+    save_draws(old, tmp_path / "old.nc")
+    back = load_draws(tmp_path / "old.nc")
+    np.testing.assert_array_equal(back["log_likelihood"]["y"], terms["y"])
+    with pytest.raises(ValueError, match="learning_rate: wanted 1"):
+        pm.loo(back)
+
+
+def test_a_file_of_log_likelihoods_is_read_as_it_is(tmp_path):
+    tree = drawn(disjoint())
+    save_draws(tree, tmp_path / "draws.nc")
+    assert load_draws(tmp_path / "draws.nc").identical(tree)
