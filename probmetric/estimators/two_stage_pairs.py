@@ -70,12 +70,16 @@ class PairSimilarityMixin:
         check_is_fitted(self, "metric_")
         if self.metric_.blocks:
             raise ValueError("fit_alpha: wanted one model, got a blend of several")
-        given = self._complete(pairs)
+        mean, scale = self._scaler
+        given = (self._complete(pairs) - mean) / scale
         m = self.metric_
         total = np.asarray(m.noise) + np.asarray(m.between)
         weights = np.exp(np.asarray(m.log_weights))
         mixture = MixtureParams(weights, np.asarray(m.means), total)
-        end = fit_alpha(mixture, given[:, 0], given[:, 1])
+        standard = MixtureParams(
+            weights, (mixture.means - mean) / scale, total / np.outer(scale, scale)
+        )
+        end = fit_alpha(standard, given[:, 0], given[:, 1])
         if not np.isfinite(float(end.params)):
             raise ValueError("pairs: wanted instances that differ, got equal ones only")
         self.alpha_ = float(end.params)

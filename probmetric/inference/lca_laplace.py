@@ -125,16 +125,23 @@ def laplace(
     stats, prior, learning_rate
         As given to the fit.
     quotient : bool, default=True
-        Remove the rotation tangents (Eq. 1). False keeps the whole covariance.
+        Remove the rotation tangents (Eq. 1), for p ≤ d. False keeps the whole
+        covariance.
 
     Raises
     ------
     ValueError
         When the precision is not positive definite on the space kept: the point is
         no mode, or a direction has neither data nor prior. More than
-        ``MAX_PARAMETERS`` parameters.
+        ``MAX_PARAMETERS`` parameters. With ``quotient``, p > d.
     """
     W = jnp.asarray(params.W)
+    p, d = W.shape
+    if quotient and p > d:
+        raise ValueError(
+            "params: wanted at most as many components as features (W of shape (p, d) "
+            f"with p <= d) to quotient the rotations out, got p = {p} > d = {d}"
+        )
     if W.size + 1 > MAX_PARAMETERS:
         raise ValueError(
             f"params: wanted at most {MAX_PARAMETERS} parameters (p·d + 1) for second "

@@ -168,6 +168,7 @@ def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Any, Any]:
     return jax.vmap(_root)(n, A, C), objective
 
 
+@numpy_in_numpy_out
 def fit_alpha(
     mixture: MixtureParams,
     Q: Float[Array, "N d"],
