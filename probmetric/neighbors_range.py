@@ -59,8 +59,10 @@ def refuse_far(metric: Any, Q: Float[np.ndarray, "m d"], name: str) -> None:
                 f"training points, got a largest entry of {np.abs(Q).max():.3g} times "
                 "theirs"
             )
-    if hasattr(metric, "refuse_far"):
-        metric.refuse_far(Q, name)
+        return
+    for draw in getattr(metric, "draws", (metric,)):
+        if hasattr(draw, "refuse_far"):
+            draw.refuse_far(Q, name)
 
 
 def refuse_lost(

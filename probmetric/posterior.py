@@ -26,7 +26,8 @@ from jaxtyping import Float
 
 from probmetric import posterior_intervals as asked
 from probmetric import posterior_refusals as refusals
-from probmetric.metric import Metric
+from probmetric.metric import Mahalanobis, Metric
+from probmetric.neighbors_range import refuse_far
 from probmetric.neighbors_search import as_points, check_dimension, nearest
 from probmetric.posterior_draws import mean_metric, over_draws, unstack
 from probmetric.posterior_intervals import Interval, quantiles, spread
@@ -298,4 +299,7 @@ class PosteriorMetric:
         points = tuple(as_points(X, name) for name, X in named.items())
         for name, X in zip(named, points, strict=True):
             check_dimension(self.draws[0], X, name)
+        if not isinstance(self.draws[0], Mahalanobis):
+            for draw in self.draws:
+                refuse_far(draw, points[0], next(iter(named)))
         return points

@@ -74,6 +74,21 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
         learner.fit(OUT_OF_RANGE[which], Y)
 
 
+@pytest.mark.parametrize("scale", [1e-310, 1e-170, 1e160])
+@pytest.mark.parametrize("name", ["PairLDA", "LCA", "EigDML", "TwoStageMixture"])
+def test_pairs_whose_squares_float64_does_not_hold_are_refused(name, scale):
+    pairs, same = np.stack([X[:15], X[15:]], 1), np.arange(15) % 2
+    with pytest.raises(ValueError, match=r"X: wanted .*squares?, got .*columns|const"):
+        MAKE[name]().fit_pairs(pairs * scale, same)
+
+
+def test_a_further_part_out_of_range_is_refused():
+    learner = pm.TwoStageMixture(1).partial_fit(X)
+    with pytest.raises(ValueError, match=r"X: wanted entries up to"):
+        learner.partial_fit(X * 1e160)
+    assert np.isfinite(learner.partial_fit(X * 1e3).means_).all()
+
+
 @pytest.mark.parametrize("scale", [1e-310, 1e-170, 1e160, 1e307])
 def test_scaling_refuses_points_whose_squares_float64_does_not_hold(scale):
     with pytest.raises(ValueError, match=r"X: wanted .*square|D: wanted .*fourth"):
@@ -118,7 +133,7 @@ def root(square):
     )
 
 
-@pytest.mark.parametrize("scale", [1e200, 1e-200, 1.0])
+@pytest.mark.parametrize("scale", [1e300, 1e200, 1e-200, 1e-300, 1.0])
 @pytest.mark.parametrize("name", [n for n in OF_PAIRS if n != "ClassicalMDS"])
 def test_pair_distance_is_right_where_its_square_is_no_number(fitted, name, scale):
     learner, pairs = fitted(name), np.stack([X[:5], X[5:10]], 1) * scale

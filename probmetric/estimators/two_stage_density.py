@@ -29,7 +29,8 @@ class InstanceDensityMixin:
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n k"]:
         """Return P(component | x) of each row; components have no names."""
         rows = self._rows(X)
-        return np.exp(no_nan(self.metric_.log_responsibilities(rows), "X", rows))
+        found = np.asarray(self.metric_.log_responsibilities(rows))
+        return np.exp(no_nan(found, "X", rows))
 
     def predict(self, X: Any) -> Int[np.ndarray, "n"]:
         """Return the likeliest component of each row."""

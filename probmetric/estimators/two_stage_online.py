@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from probmetric.estimators._validation import Scaler
+from probmetric.estimators._validation import Scaler, check_sizes
 from probmetric.inference.two_stage import e_step, m_step, recentre
 from probmetric.inference.two_stage_fit import mixture_data
 from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats
@@ -54,8 +54,11 @@ class OnlineMixin:
             self._online_prior = self._prior(rows, len(self._parameters().weights))
             self.statistics_ = self._first = self._absolute(rows)
             return self
-        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        checked: Any = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = np.asarray(checked)
+        check_sizes(rows)
         rows = (rows - self._scaler.mean) / self._scaler.scale
+        check_sizes(rows)
         return self._advance(self._absolute(rows))
 
     def merge(self, other: "OnlineMixin") -> Any:

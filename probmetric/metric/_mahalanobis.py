@@ -26,10 +26,15 @@ class Link(NamedTuple):
 
 def _power(size: Array) -> Array:
     """Return a power of two near a positive size, or 1 where squares are safe."""
-    limits = jnp.finfo(size.dtype)
-    quarter = 2.0 ** (limits.maxexp // 4)
-    far = jnp.where(size > quarter, 2.0 ** (limits.maxexp // 2), 1.0)
-    return jnp.where(size < 1 / quarter, 2.0 ** -(limits.maxexp // 2), far)
+    top = jnp.finfo(size.dtype).maxexp
+    high = jnp.where(
+        size > 2.0 ** (3 * top // 4), 2.0 ** (7 * top // 8), 2.0 ** (top // 2)
+    )
+    low = jnp.where(
+        size < 2.0 ** (-3 * top // 4), 2.0 ** (-7 * top // 8), 2.0 ** -(top // 2)
+    )
+    small = jnp.where(size < 2.0 ** -(top // 4), low, 1.0)
+    return jnp.where(size > 2.0 ** (top // 4), high, small)
 
 
 def check_factor(factor: Any) -> Any:
