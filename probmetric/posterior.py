@@ -30,7 +30,6 @@ from probmetric.metric import Metric
 from probmetric.neighbors_search import as_points, check_dimension, nearest
 from probmetric.posterior_draws import mean_metric, over_draws, unstack
 from probmetric.posterior_intervals import Interval, quantiles, spread
-from probmetric.precision import finite
 from probmetric.typing import Array
 
 __all__ = ["Interval", "PosteriorMetric"]
@@ -199,9 +198,7 @@ class PosteriorMetric:
             raise ValueError(
                 "second: wanted points at a distance, got a pair at distance zero"
             )
-        with np.errstate(over="ignore"):  # Refused by name in the next line.
-            ratio = self.pair_draws(*first) / below
-        finite(ratio, "ratio_interval")
+        ratio = asked.ratio(self.pair_draws(*first), below)
         return quantiles(spread(ratio, inflate, True), prob)
 
     def closer_probability(
