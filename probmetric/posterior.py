@@ -30,6 +30,7 @@ from probmetric.metric import Metric
 from probmetric.neighbors_search import as_points, check_dimension, nearest
 from probmetric.posterior_draws import mean_metric, over_draws, unstack
 from probmetric.posterior_intervals import Interval, quantiles, spread
+from probmetric.precision import finite
 from probmetric.typing import Array
 
 __all__ = ["Interval", "PosteriorMetric"]
