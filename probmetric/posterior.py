@@ -200,9 +200,7 @@ class PosteriorMetric:
             raise ValueError(
                 "second: wanted points at a distance, got a pair at distance zero"
             )
-        with np.errstate(over="ignore"):  # Refused by name in the next line.
-            ratio = self.pair_draws(*first) / below
-        finite(ratio, "ratio_interval")
+        ratio = asked.ratio(self.pair_draws(*first), below)
         return quantiles(spread(ratio, inflate, True), prob)
 
     def closer_probability(

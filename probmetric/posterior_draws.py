@@ -17,7 +17,7 @@ from jaxtyping import Float
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.neighbors_votes import stack
-from probmetric.precision import finite, measured
+from probmetric.precision import measured
 from probmetric.typing import Array
 
 __all__ = [
@@ -80,16 +80,10 @@ def over_draws(
 
     ``function`` is a module-level function (it is compiled once for each structure
     and shape); ``DRAW_TILE`` draws are computed at a time.
-
-    Raises
-    ------
-    ValueError
-        Where float64 does not hold what is asked of a draw.
     """
     leaves, structure = stack(metrics)
     with jax.enable_x64(True):
-        values = np.asarray(_over_draws(function, structure, leaves, arrays))
-    return finite(values, "points", *arrays)
+        return np.asarray(_over_draws(function, structure, leaves, arrays))
 
 
 @partial(jax.jit, static_argnames=("function", "structure"))

@@ -18,6 +18,7 @@ __all__ = [
     "is_positive",
     "pairwise",
     "quantiles",
+    "ratio",
     "same",
     "spread",
 ]
@@ -42,6 +43,13 @@ def between_rows(metric: Any, A: Array, B: Array) -> Array:
     if hasattr(metric, "refine"):
         return metric.refine(A, B, jnp.arange(len(A))[:, None])[:, 0]
     return jax.vmap(lambda a, b: metric.dissimilarity(a, b[None])[0])(A, B)
+
+
+def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Return above / below, or refuse ratios that float64 cannot hold."""
+    with np.errstate(over="ignore"):  # Refused by name in the next line.
+        values = above / below
+    return finite(values, "ratio_interval")
 
 
 def is_positive(metric: Any) -> bool:

@@ -77,7 +77,7 @@ BAD = ("SILENT", "WRONG")
 ALLOWED = {
     r"\.loo_scores_$": "documented: NaN where nothing was chosen",
     r"'set_threshold\(\)'": "documented: [0, inf], and infinity calls all pairs same",
-    r"\.gamma$": "documented: γ = ∞ is the limit of no local part",
+    r"\.gamma_?$": "documented: γ = ∞ is the limit of no local part",
     r"\.trace$": "documented: NaN after the last step of a fit",
 }
 """Figures that may be NaN or infinite, and why; by the end of their path."""

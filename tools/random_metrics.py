@@ -182,7 +182,7 @@ def kind(rng: np.random.Generator) -> Call:
         "other kinds",
         f"{name}.{method}({words}; {more})",
         run,
-        (A, B),
+        (A,) if method in ("matrix_at", "log_probability") else (A, B),
     )
 
 

@@ -229,6 +229,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Return the distance of each pair (N, 2, d) in the embedding."""
         points, i, j = pair_points(pairs)
         Z = self.transform(points)
+        if hasattr(self, "components_"):  # Differences first: nothing cancels.
+            return distances(self.components_, points[i], points[j], "pairs")
         return distances(np.eye(Z.shape[1]), Z[i], Z[j], "pairs")
 
     def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:
