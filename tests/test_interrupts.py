@@ -91,6 +91,13 @@ def test_an_interrupt_of_the_imports_ends_with_130(tmp_path):
     assert done.stderr.strip() == "probmetric: interrupted"
 
 
+def test_the_code_is_130_after_an_interrupt_in_a_string_that_is_run():
+    code = "from probmetric.interrupts import run_command\n"
+    done = python(code + "run_command(lambda: exec('ask()', globals()))")
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "probmetric: interrupted\n"
+
+
 SCOPE = """
 from probmetric.interrupts import check, deferred, noticed
 try:
