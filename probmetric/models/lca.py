@@ -112,8 +112,8 @@ class Coincidence(dist.Distribution):
 
     Notes
     -----
-    ``log_prob`` is the weighted, tempered one; ``sample`` and ``mean`` are those of
-    a plain Bernoulli, whatever the weight and learning rate.
+    ``log_prob`` is the weighted, tempered one; ``sample``, ``mean`` and ``variance``
+    are those of a plain Bernoulli, whatever the weight and learning rate.
     """
 
     arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
@@ -121,7 +121,7 @@ class Coincidence(dist.Distribution):
         "weight": constraints.nonnegative,
         "learning_rate": constraints.nonnegative,
     }
-    support = constraints.boolean  # pyright: ignore  NumPyro's own idiom
+    support, has_enumerate_support = constraints.boolean, True  # pyright: ignore
     pytree_data_fields = ("log_p", "weight", "learning_rate")
 
     def __init__(
@@ -146,14 +146,18 @@ class Coincidence(dist.Distribution):
         return (-exponential < self.log_p).astype(jnp.int32)
 
     @validate_sample
-    def log_prob(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, value: Any
-    ) -> Any:
-        """Return η · weight · log P(value)."""
-        # log P(y=0) must not see t = 0, where it is -inf, when y = 1 is observed.
-        t = jnp.where(value == 1, 1.0, -self.log_p)
-        plain = jnp.where(value == 1, self.log_p, log1mexp(t))
-        return self.learning_rate * self.weight * plain
+    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
+        """Return η · weight · log P(value); 0 for a pair that is removed."""
+        y, power = value == 1, self.learning_rate * self.weight
+        bad = (power == 0) & jnp.where(y, jnp.isneginf(self.log_p), self.log_p == 0)
+        # Zero times an infinity is NaN; nor may log P(y=0) see t = 0 where y = 1.
+        log_p = jnp.where(bad, -1.0, self.log_p)
+        return power * jnp.where(y, log_p, log1mexp(jnp.where(y, 1.0, -log_p)))
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        """Return 0 and 1, before the axes of the batch."""
+        values = jnp.arange(2).reshape((2,) + (1,) * len(self.batch_shape))
+        return jnp.broadcast_to(values, (2, *self.batch_shape)) if expand else values
 
     @property
     def mean(self) -> Any:

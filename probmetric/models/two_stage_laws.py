@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 
+from probmetric.models._class_normal import PARTLY_REAL
 from probmetric.typing import Array
 
 __all__ = ["Observed", "Weighted", "group_moments", "instance_moments", "normal"]
@@ -51,7 +52,8 @@ class Observed(dist.Distribution):
     """A law of which only the entries ``seen`` were observed; the others are NaN.
 
     ``base_dist`` takes unseen entries as independent N(0, 1) ones (``normal``), whose
-    density at 0 is divided out. ``sample`` fills unseen entries from N(0, 1).
+    density at 0 is divided out: a density of the seen entries alone. ``sample``,
+    ``mean`` and ``variance`` are those of ``base_dist``, unseen entries N(0, 1).
     """
 
     arg_constraints = {"seen": constraints.boolean}  # noqa: RUF012  NumPyro's own
@@ -59,18 +61,27 @@ class Observed(dist.Distribution):
 
     def __init__(self, base_dist: Any, seen: Any, *, validate_args: Any = None):
         self.base_dist, self.seen = base_dist, seen
-        super().__init__(
-            base_dist.batch_shape, base_dist.event_shape, validate_args=validate_args
-        )
+        shape: Any = jnp.broadcast_shapes(base_dist.batch_shape, jnp.shape(seen)[:-1])
+        super().__init__(shape, base_dist.event_shape, validate_args=validate_args)
 
     @property
     def support(self) -> Any:
-        """Everything: NaN stands for an entry that was not observed."""
-        return constraints.real_vector
+        """Real vectors, and NaN for an entry that was not observed."""
+        return PARTLY_REAL
 
     def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
         """Draw from the base law."""
-        return self.base_dist.sample(key, sample_shape)
+        return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
+
+    @property
+    def mean(self) -> Any:
+        """The mean of the base law."""
+        return self.base_dist.expand(self.batch_shape).mean
+
+    @property
+    def variance(self) -> Any:
+        """The variance of the base law."""
+        return self.base_dist.expand(self.batch_shape).variance
 
     def log_prob(self, value: Any, intermediates: Any = None) -> Any:
         """Return the log density of the entries that were observed."""
@@ -81,7 +92,8 @@ class Observed(dist.Distribution):
 class Weighted(dist.Distribution):
     """A distribution whose log density is multiplied by ``weight`` ≥ 0.
 
-    ``sample`` ignores the weight.
+    Zero removes it. The power of a density does not integrate to one, and has no
+    moments of its own: ``sample``, ``mean`` and ``variance`` ignore the weight.
     """
 
     arg_constraints = {"weight": constraints.nonnegative}  # noqa: RUF012  NumPyro's own
@@ -101,6 +113,18 @@ class Weighted(dist.Distribution):
         """Draw from the distribution that is weighted."""
         return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
 
+    @property
+    def mean(self) -> Any:
+        """The mean of the distribution that is weighted."""
+        return self.base_dist.expand(self.batch_shape).mean
+
+    @property
+    def variance(self) -> Any:
+        """The variance of the distribution that is weighted."""
+        return self.base_dist.expand(self.batch_shape).variance
+
     def log_prob(self, value: Any, intermediates: Any = None) -> Any:
-        """Return weight · log density."""
-        return self.weight * self.base_dist.log_prob(value)
+        """Return weight · log density; 0 for what is removed."""
+        plain = self.base_dist.log_prob(value)
+        gone = (self.weight == 0) & ~jnp.isfinite(plain)
+        return self.weight * jnp.where(gone, 0.0, plain)

@@ -1,0 +1,323 @@
+"""What NumPyro asks of a Distribution, asked of every one that the package has."""
+
+import importlib
+import pkgutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from numpyro.distributions import constraints
+from scipy.integrate import quad
+
+import probmetric
+from probmetric.models._class_label import ClassLabel
+from probmetric.models._class_normal import ClassNormal
+from probmetric.models.lca import Coincidence
+from probmetric.models.two_stage_laws import Observed, Weighted, normal
+
+KEY = jax.random.key(0)
+N_DRAWS = 40_000
+Z = 5.0
+"""A draw's mean is off by Z standard errors with probability 6e-7: over the 60 numbers
+below a false alarm has probability below 4e-5."""
+
+LOG_P = np.log([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]])
+LOC = np.array([[0.0, 1.0], [2.0, -1.0], [-1.0, 0.5]])
+CHOL = np.array([[[1.0, 0.0], [0.5, 2.0]], [[0.7, 0.0], [-0.3, 0.5]], np.eye(2)])
+Y = np.array([2, 0, 1, 1])
+W = np.array([1.0, 0.5, 2.0, 0.0])
+SEEN = np.array([[True, False], [True, True], [False, True], [True, True]])
+
+
+def mixture(seen=None):
+    cov = jnp.asarray(CHOL @ CHOL.swapaxes(-1, -2))
+    mixing = dist.Categorical(jnp.array([0.2, 0.5, 0.3]))
+    return dist.MixtureSameFamily(mixing, normal(jnp.asarray(LOC), cov, seen))
+
+
+# Of each class: name, how it is made of one real array, that array.
+CASES = {
+    Coincidence: {
+        "plain": (Coincidence, LOG_P[:, 0]),
+        "weighted": (lambda lp: Coincidence(lp, W, 0.5), LOG_P[:, 0]),
+        "one p, many weights": (lambda lp: Coincidence(lp, W), LOG_P[0, 0]),
+        "scalar": (Coincidence, LOG_P[0, 0]),
+    },
+    ClassLabel: {
+        "plain": (ClassLabel, LOG_P),
+        "weighted": (lambda lp: ClassLabel(lp, W, 0.5), LOG_P),
+        "one p, many weights": (lambda lp: ClassLabel(lp, W), LOG_P[0]),
+        "scalar": (ClassLabel, LOG_P[0]),
+    },
+    ClassNormal: {
+        "plain": (lambda loc: ClassNormal(loc, CHOL, Y), LOC),
+        "tied": (lambda loc: ClassNormal(loc, CHOL[:1], Y), LOC),
+        "weighted": (lambda loc: ClassNormal(loc, CHOL, Y, W, 0.5), LOC),
+        "missing": (lambda loc: ClassNormal(loc, CHOL, Y, missing=True), LOC),
+        "two axes": (lambda loc: ClassNormal(loc, CHOL, Y.reshape(2, 2)), LOC),
+        "scalar": (lambda loc: ClassNormal(loc, CHOL, np.asarray(1)), LOC),
+    },
+    Observed: {
+        "some": (
+            lambda loc: Observed(normal(loc[Y], jnp.asarray(np.eye(2)), SEEN), SEEN),
+            LOC,
+        ),
+        "mixture": (lambda shift: Observed(moved(shift, SEEN), SEEN), np.zeros(2)),
+    },
+    Weighted: {
+        "normal": (lambda loc: Weighted(dist.Normal(loc[Y], 1.0).to_event(1), W), LOC),
+        "mixture": (lambda shift: Weighted(moved(shift), W), np.zeros(2)),
+        "scalar": (lambda loc: Weighted(dist.Normal(loc, 2.0), 0.5), np.asarray(0.3)),
+    },
+}
+
+
+def moved(shift, seen=None):
+    """Return a mixture of normals for four points, at a shift."""
+    cov = jnp.asarray(CHOL @ CHOL.swapaxes(-1, -2))
+    loc = jnp.broadcast_to(jnp.asarray(LOC) + shift, (4, 3, 2))
+    mixing = dist.Categorical(jnp.array([0.2, 0.5, 0.3]))
+    return dist.MixtureSameFamily(mixing, normal(loc, cov, seen))
+
+
+NAMED = {f"{c.__name__}-{n}": v for c, cases in CASES.items() for n, v in cases.items()}
+DISCRETE = [name for name in NAMED if name.startswith(("Coincidence", "ClassLabel"))]
+CONTINUOUS = [name for name in NAMED if name not in DISCRETE]
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def made(name):
+    make, at = NAMED[name]
+    return make(jnp.asarray(at))
+
+
+def each(names=tuple(NAMED)):
+    return pytest.mark.parametrize("name", names)
+
+
+def subclasses(of):
+    return {c for s in of.__subclasses__() for c in {s} | subclasses(s)}
+
+
+def test_every_distribution_of_the_package_is_tested_here():
+    for module in pkgutil.walk_packages(probmetric.__path__, "probmetric."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    ours = {c for c in subclasses(dist.Distribution)
+            if c.__module__.startswith("probmetric.")}  # fmt: skip
+    assert ours == set(CASES)
+
+
+@each()
+@pytest.mark.parametrize("sample_shape", [(), (2,), (3, 2)])
+def test_samples_and_their_log_probs_have_the_shapes_that_are_said(name, sample_shape):
+    d = made(name)
+    x = d.sample(KEY, sample_shape)
+    assert x.shape == d.shape(sample_shape)
+    assert d.log_prob(x).shape == sample_shape + d.batch_shape
+    assert np.all(np.isfinite(d.log_prob(x)))
+
+
+@each()
+def test_the_log_prob_of_many_is_that_of_each(name):
+    d = made(name)
+    x = d.sample(KEY, (3,))
+    one_by_one = jnp.stack([d.log_prob(row) for row in x])
+    np.testing.assert_allclose(d.log_prob(x), one_by_one, rtol=1e-12, atol=1e-14)
+
+
+@each()
+def test_an_expanded_one_repeats_it(name):
+    d = made(name)
+    wide = d.expand((5, *d.batch_shape))
+    x = wide.sample(KEY, (2,))
+    assert x.shape == (2, 5, *d.batch_shape, *d.event_shape)
+    np.testing.assert_allclose(wide.log_prob(x), d.log_prob(x), rtol=1e-12)
+    one = wide.log_prob(d.sample(KEY))
+    np.testing.assert_allclose(one[3], d.log_prob(d.sample(KEY)), rtol=1e-12)
+    np.testing.assert_array_equal(wide.mean[2], d.mean)
+    np.testing.assert_array_equal(wide.variance[2], d.variance)
+
+
+@each([name for name in NAMED if "scalar" not in name])
+def test_events_of_a_batch_add_and_a_mask_leaves_out(name):
+    d = made(name)
+    x, last = d.sample(KEY, (2,)), len(d.batch_shape)
+    whole = d.to_event(last).log_prob(x)
+    parts = d.log_prob(x).reshape(2, -1).sum(1)
+    np.testing.assert_allclose(whole, parts, rtol=1e-12)
+    mask = jnp.arange(d.batch_shape[-1]) < 2
+    np.testing.assert_array_equal(
+        d.mask(mask).log_prob(x), jnp.where(mask, d.log_prob(x), 0.0)
+    )
+
+
+@each()
+def test_it_is_a_pytree_and_compiles(name):
+    d = made(name)
+    x = d.sample(KEY, (2,))
+    again = jax.tree.unflatten(*reversed(jax.tree.flatten(d)))
+    assert again.batch_shape == d.batch_shape
+    np.testing.assert_array_equal(again.log_prob(x), d.log_prob(x))
+    compiled = jax.jit(lambda d, x: d.log_prob(x))(d, x)
+    np.testing.assert_allclose(compiled, d.log_prob(x), rtol=1e-12, atol=1e-14)
+
+
+@each()
+def test_vmap_over_a_parameter_is_a_loop(name):
+    make, at = NAMED[name]
+    x = made(name).sample(KEY)
+    several = jnp.asarray(at) + jnp.array([0.0, -0.1, -0.2]).reshape(-1, *[1] * at.ndim)
+    found = jax.vmap(lambda a: make(a).log_prob(x))(several)
+    loop = jnp.stack([make(a).log_prob(x) for a in several])
+    np.testing.assert_allclose(found, loop, rtol=1e-12, atol=1e-14)
+
+
+@each()
+def test_gradients_are_finite_differences(name):
+    make, at = NAMED[name]
+    x = made(name).sample(KEY)
+
+    def total(a):
+        return jnp.sum(make(a).log_prob(x))
+
+    direction = np.random.default_rng(0).normal(size=at.shape)
+    slope = np.sum(np.asarray(jax.grad(total)(jnp.asarray(at))) * direction)
+    h = 1e-5  # Truncation h² and rounding eps/h are both below 1e-9.
+    ends = [total(jnp.asarray(at + s * h * direction)) for s in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), atol=1e-7)
+
+
+@each()
+def test_samples_are_in_the_support(name):
+    d = made(name)
+    assert np.all(d.support(d.sample(KEY, (50,))))
+    assert d.support.event_dim == d.event_dim
+
+
+@pytest.mark.parametrize("make", [
+    lambda: Coincidence(0.1, validate_args=True),
+    lambda: Coincidence(-0.1, -1.0, validate_args=True),
+    lambda: ClassLabel(LOG_P[0], -1.0, validate_args=True),
+    lambda: ClassNormal(LOC, -CHOL, Y, validate_args=True),
+    lambda: Observed(mixture(), jnp.array([0.5, 1.0]), validate_args=True),
+    lambda: Weighted(mixture(), -1.0, validate_args=True),
+])  # fmt: skip
+def test_invalid_arguments_are_refused(make):
+    with pytest.raises(ValueError, match="invalid"):
+        make()
+
+
+@each()
+def test_moments_are_those_of_the_samples(name):
+    d = made(name)
+    x = np.asarray(d.sample(KEY, (N_DRAWS,)), float)
+    mean, variance = np.asarray(d.mean), np.asarray(d.variance)
+    assert mean.shape == variance.shape == d.batch_shape + d.event_shape
+    square = (x - mean) ** 2
+    assert np.all(np.abs(x.mean(0) - mean) < Z * x.std(0) / N_DRAWS**0.5)
+    assert np.all(np.abs(square.mean(0) - variance) < Z * square.std(0) / N_DRAWS**0.5)
+
+
+@each(DISCRETE)
+def test_sums_over_the_support_are_one_and_the_moments(name):
+    d = made(name)
+    values = d.enumerate_support()
+    assert values.shape[1:] == d.batch_shape
+    assert d.enumerate_support(expand=False).ndim == values.ndim
+    plain = type(d)(d.log_p)  # Untempered: a power of a law has no sum of one.
+    p = np.exp(plain.log_prob(d.enumerate_support()))
+    np.testing.assert_allclose(p.sum(0), 1.0, rtol=1e-12)
+    mean = (p * values).sum(0)
+    np.testing.assert_allclose(d.mean, mean, rtol=1e-12)
+    variance = (p * (values - mean) ** 2).sum(0)
+    np.testing.assert_allclose(d.variance, variance, rtol=1e-12)
+    wide = d.expand((2, *d.batch_shape)).enumerate_support()
+    assert wide.shape == (len(values), 2, *d.batch_shape)
+
+
+def integral(log_density):
+    """Integrate a density of one real number, to 1e-8."""
+    density = jax.jit(lambda x: jnp.exp(log_density(x)))
+    return quad(lambda x: float(density(x)), -40, 40, points=[0.0],
+                epsabs=1e-9, limit=200)[0]  # fmt: skip
+
+
+@pytest.mark.parametrize("log_density", [
+    lambda x: ClassNormal(LOC[:, :1], CHOL[:, :1, :1], np.asarray(1))
+    .log_prob(jnp.array([x])),
+    lambda x: ClassNormal(LOC, CHOL, np.asarray(0), missing=True)
+    .log_prob(jnp.array([jnp.nan, x])),
+    lambda x: Observed(mixture(jnp.array([[True, False]])), jnp.array([True, False]))
+    .log_prob(jnp.array([x, jnp.nan]))[0],
+    lambda x: Weighted(dist.Normal(0.3, 2.0), 1.0).log_prob(x),
+], ids=["ClassNormal", "missing", "Observed", "Weighted"])  # fmt: skip
+def test_densities_integrate_to_one(log_density):
+    np.testing.assert_allclose(integral(log_density), 1.0, atol=1e-7)
+
+
+def test_a_power_of_a_density_does_not_integrate_to_one():
+    # ∫ N(x; 0, s)^w dx = s^(1 - w) (2π)^((1 - w)/2) / √w.
+    half = Weighted(dist.Normal(0.0, 2.0), 0.5)
+    expected = 2**0.5 * (2 * np.pi) ** 0.25 / 0.5**0.5
+    np.testing.assert_allclose(integral(half.log_prob), expected, atol=1e-6)
+
+
+ZERO = {
+    "distinct at distance 0": (lambda a: Coincidence(a, 0.0).log_prob(0), 0.0),
+    "rate 0": (lambda a: Coincidence(a, 1.0, 0.0).log_prob(0), 0.0),
+    "alike at infinity": (lambda a: Coincidence(a, 0.0).log_prob(1), -np.inf),
+    "no such class": (
+        lambda a: ClassLabel(a, 0.0, validate_args=False).log_prob(jnp.array(0)),
+        np.array([-np.inf, 0.0]),
+    ),
+    "no such point": (
+        lambda a: ClassNormal(a, CHOL, np.asarray(0), 0.0, validate_args=False)
+        .log_prob(jnp.array([jnp.nan, jnp.inf])),
+        LOC,
+    ),
+    "beyond a support": (
+        lambda a: Weighted(dist.Uniform(a, 1.0, validate_args=True), 0.0)
+        .log_prob(jnp.array(0.5)),
+        0.1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(ZERO))
+def test_a_weight_of_zero_removes_an_observation_whatever_it_is(name):
+    of, at = ZERO[name]
+    value, slope = jax.value_and_grad(of)(jnp.asarray(at))
+    assert value == 0.0
+    assert np.all(np.asarray(slope) == 0.0)
+
+
+def test_a_weight_that_is_not_zero_keeps_what_is_impossible():
+    assert Coincidence(0.0, 1e-300).log_prob(0) == -jnp.inf
+    label = ClassLabel(jnp.array([-jnp.inf, 0.0]), validate_args=False)
+    assert label.log_prob(jnp.array(0)) == -jnp.inf
+
+
+def test_the_gradient_of_a_weight_of_zero_is_the_log_probability():
+    slope = jax.grad(lambda w: Coincidence(-0.7, w).log_prob(0))(0.0)
+    np.testing.assert_allclose(slope, np.log(-np.expm1(-0.7)), rtol=1e-12)
+
+
+def test_a_negative_code_is_not_the_last_class():
+    label = ClassLabel(jnp.asarray(LOG_P[0]), validate_args=False)
+    assert np.isnan(label.log_prob(jnp.array(-1)))
+
+
+def test_observed_takes_nan_where_nothing_was_seen():
+    d = made("Observed-some")
+    x = jnp.where(SEEN, d.sample(KEY), jnp.nan)
+    assert np.all(d.support(x))
+    assert not np.all(constraints.real_vector(x))
+    assert np.all(np.isfinite(d.log_prob(x)))
