@@ -26,6 +26,10 @@ def to_numpy(tree: Any) -> Any:
     )
 
 
+def _is_key(leaf: jax.Array) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
 def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Compute NumPy float64 arguments in float64 and return NumPy.
 
@@ -39,7 +43,7 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     callable
         The same function. Traced values pass through. Otherwise it runs in a local
         ``jax.enable_x64`` scope if any argument holds float64, and its result is
-        copied to NumPy unless an argument was a JAX array.
+        copied to NumPy unless an argument was a JAX array other than a random key.
     """
 
     @wraps(function)
@@ -50,7 +54,7 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         double = any(getattr(leaf, "dtype", None) == np.float64 for leaf in leaves)
         with jax.enable_x64(True) if double else nullcontext():
             result = function(*args, **kwargs)
-        keep = any(isinstance(leaf, jax.Array) for leaf in leaves)
+        keep = any(isinstance(leaf, jax.Array) and not _is_key(leaf) for leaf in leaves)
         return result if keep else to_numpy(result)
 
     return wrapper
