@@ -8,11 +8,13 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Float
 
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["log1p_squares", "logdet_chol", "mahalanobis_sq", "psd_factor", "solve_spd"]
 
 
+@numpy_in_numpy_out
 def solve_spd(
     A: Float[Array, "d d"], B: Float[Array, "d ..."]
 ) -> Float[Array, "d ..."]:
@@ -20,11 +22,13 @@ def solve_spd(
     return cho_solve((jnp.linalg.cholesky(A), True), B)
 
 
+@numpy_in_numpy_out
 def logdet_chol(L: Float[Array, "*batch d d"]) -> Float[Array, "*batch"]:
     """Return log |L Lᵀ| (natural log) from a lower Cholesky factor."""
     return 2 * jnp.sum(jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)), -1)
 
 
+@numpy_in_numpy_out
 def mahalanobis_sq(
     L: Float[Array, "d d"], delta: Float[Array, "*n d"]
 ) -> Float[Array, "*n"]:
@@ -34,6 +38,7 @@ def mahalanobis_sq(
     return jnp.sum(whitened**2, 0).reshape(delta.shape[:-1])
 
 
+@numpy_in_numpy_out
 def log1p_squares(
     white: Float[Array, "*n d"], eta: Float[Array, "*#n"]
 ) -> Float[Array, "*n"]:
@@ -48,6 +53,7 @@ def log1p_squares(
     return jnp.where(far, beyond, jnp.log1p(jnp.where(far, 0.0, q)))
 
 
+@numpy_in_numpy_out
 def psd_factor(
     M: Float[Array, "d d"], *, tol: float | None = None
 ) -> Float[Array, "d d"]:

@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
 def pairwise(metric: Metric, Q: Array, P: Array) -> Array:
     """Return dissimilarities of all pairs under one draw."""
-    return jnp.asarray(metric.pairwise(Q, P))
+    return metric.pairwise(Q, P)
 
 
 def between_rows(metric: Any, A: Array, B: Array) -> Array:

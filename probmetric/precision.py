@@ -14,6 +14,7 @@ from inspect import signature
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -25,6 +26,10 @@ def to_numpy(tree: Any) -> Any:
     return jax.tree.map(
         lambda a: np.asarray(a) if isinstance(a, jax.Array) else a, tree
     )
+
+
+def _is_key(leaf: jax.Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
@@ -40,8 +45,8 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     callable
         The same function. Traced values pass through. Otherwise it runs in a local
         ``jax.enable_x64`` scope if any argument holds float64, and its result is
-        copied to NumPy unless an argument was a JAX array. Complex numbers are
-        refused: a square or an order of them is not meant.
+        copied to NumPy unless an argument was a JAX array other than a random key.
+        Complex numbers are refused: a square or an order of them is not meant.
     """
 
     @wraps(function)
@@ -54,7 +59,7 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         double = any(getattr(leaf, "dtype", None) == np.float64 for leaf in leaves)
         with jax.enable_x64(True) if double else nullcontext():
             result = function(*args, **kwargs)
-        keep = any(isinstance(leaf, jax.Array) for leaf in leaves)
+        keep = any(isinstance(leaf, jax.Array) and not _is_key(leaf) for leaf in leaves)
         return result if keep else to_numpy(result)
 
     return wrapper

@@ -21,8 +21,6 @@ from probmetric.precision import numpy_in_numpy_out
 __all__ = ["OnlineMixin"]
 
 _e_step = numpy_in_numpy_out(jax.jit(e_step))
-_recentre = numpy_in_numpy_out(recentre)
-_m_step = numpy_in_numpy_out(m_step)
 
 
 class OnlineMixin:
@@ -89,12 +87,12 @@ class OnlineMixin:
         p = self._parameters()
         current = MixtureParams(p.weights, p.means, p.within + p.between)
         stats = _e_step(current, mixture_data(rows))
-        return _recentre(stats, p.means, np.zeros_like(p.means))
+        return recentre(stats, p.means, np.zeros_like(p.means))
 
     def _advance(self, stats: MixtureStats) -> Any:
         self.statistics_ = jax.tree.map(np.add, self.statistics_, stats)
         origin = np.zeros_like(self._parameters().means)
-        mixture = _m_step(self.statistics_, origin, self._online_prior)
+        mixture = m_step(self.statistics_, origin, self._online_prior)
         share = self.alpha if self.alpha_ is None else self.alpha_
         self._single = proportional(*mixture, share)
         square = np.outer(self._scaler.scale, self._scaler.scale)

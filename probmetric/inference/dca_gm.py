@@ -64,6 +64,7 @@ class Conditioned(NamedTuple):
     learning_rate: Float[Array, ""] | float = 1.0
 
 
+@numpy_in_numpy_out
 def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
     """Return the log prior density of the sites, constants included."""
     A_scale = prior.c / jnp.sqrt(prior.lam)
@@ -79,10 +80,11 @@ def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
     return total
 
 
+@numpy_in_numpy_out
 def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
     """Return Eq. (1), the log density of the NumPyro model, constants included."""
     params = constrain(sites, given.prior.present)
-    likelihood = conditional_log_likelihood(params, given.data)
+    likelihood = jnp.asarray(conditional_log_likelihood(params, given.data))
     return given.learning_rate * likelihood + log_prior(sites, given.prior)
 
 
@@ -93,6 +95,7 @@ class White(NamedTuple):
     half: Float[Array, "d d"]
 
 
+@numpy_in_numpy_out
 def white_coordinates(given: Conditioned) -> White:
     """Return the L of the module docstring, beside what it is conditioned on."""
     X, prior = given.data.X, given.prior
@@ -113,6 +116,7 @@ def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     )
 
 
+@numpy_in_numpy_out
 def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     """Undo ``to_white``."""
     prior = white.given.prior
@@ -124,6 +128,7 @@ def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     )
 
 
+@numpy_in_numpy_out
 def white_joint(sites: DCAGMSites, white: White) -> Float[Array, ""]:
     """Return Eq. (1) at whitened sites, without the constant Jacobian."""
     return log_joint(from_white(sites, white), white.given)
@@ -137,6 +142,7 @@ def _mode(begin: DCAGMParams, given: Conditioned, *, max_steps: int, tol: float)
     return found._replace(params=params)
 
 
+@numpy_in_numpy_out
 def default_prior(
     params: DCAGMParams,
     data: Labelled,

@@ -26,6 +26,7 @@ from jaxtyping import Float, Int
 
 from probmetric.linalg import logdet_chol
 from probmetric.models.dca_gm import DCAGMParams, log_weight
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["EMData", "EMPrior", "em_step", "em_steps", "own_shares", "source_centres"]
@@ -51,6 +52,7 @@ class EMData(NamedTuple):
     prior: EMPrior
 
 
+@numpy_in_numpy_out
 def own_shares(
     params: DCAGMParams, Y: Float[Array, "n p"], y: Int[Array, "n"]
 ) -> tuple[Float[Array, "n k"], Float[Array, "n"]]:
@@ -78,6 +80,7 @@ def _per_component(
     return jax.nn.one_hot(y, classes, dtype=shares.dtype)[..., None] * shares[:, None]
 
 
+@numpy_in_numpy_out
 def source_centres(
     params: DCAGMParams,
     X: Float[Array, "n d"],
@@ -95,6 +98,7 @@ def source_centres(
     return jnp.where(n_ck[..., None] < EMPTY, lifted, mean)
 
 
+@numpy_in_numpy_out
 def em_step(params: DCAGMParams, data: EMData) -> tuple[DCAGMParams, Float[Array, ""]]:
     """Return θ after Eqs. (1)-(4), and the log joint density of the θ *given*.
 
@@ -141,6 +145,7 @@ def em_step(params: DCAGMParams, data: EMData) -> tuple[DCAGMParams, Float[Array
     return new, jnp.sum(w * log_own) + log_prior
 
 
+@numpy_in_numpy_out
 @partial(jax.jit, static_argnames="n")
 def em_steps(params: DCAGMParams, data: EMData, n: int) -> DCAGMParams:
     """Return θ after n steps."""

@@ -33,6 +33,7 @@ from probmetric.inference.dca_gm_likelihood import (
 from probmetric.inference.results import Fit, Result
 from probmetric.metric._class_distribution import pooled_covariance
 from probmetric.models.dca_gm import DCAGMParams, log_weight
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["Penalty", "fit_hybrid"]
@@ -61,6 +62,7 @@ class _State(NamedTuple):
     trace: Any
 
 
+@numpy_in_numpy_out
 @partial(jax.jit, static_argnames=("max_steps", "n_em", "tied"))
 def fit_hybrid(
     params: DCAGMParams,

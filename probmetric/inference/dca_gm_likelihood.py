@@ -115,6 +115,7 @@ def gradient_A_tied(
     return gradient_A(tied, data) - jnp.einsum("ckp,ckd->pd", V_total, mu_prime)
 
 
+@numpy_in_numpy_out
 def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     """Return other parameters with the same p(c|x): Eq. (4)."""
     moved = B @ params.chol
@@ -130,6 +131,7 @@ def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     )
 
 
+@numpy_in_numpy_out
 def tilt(
     params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
 ) -> DCAGMParams:
@@ -159,6 +161,7 @@ def tilt(
     )
 
 
+@numpy_in_numpy_out
 def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
     """Fill in ``fisher``, the weighted average of J_y over the points of ``data``."""
     theta = (log_weight(params), params.mu, params.chol)
@@ -166,6 +169,7 @@ def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
     return params._replace(fisher=mean_fisher(Y, *theta, weights(data)))
 
 
+@numpy_in_numpy_out
 def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     """Choose the gauge: pooled Σ = I, then axes by falling share of E[J_y].
 

@@ -46,6 +46,7 @@ from probmetric.models.dca_gm import (
     log_weight,
     unconstrain,
 )
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["TARGET", "TARGET_A", "Asked", "metrics", "prepare"]
@@ -97,6 +98,7 @@ TARGET_A = Target(_log_density_A, _functionals_A)
 """Positions are whitened A, an array (p, d); data are ``Asked``."""
 
 
+@numpy_in_numpy_out
 def prepare(
     params: DCAGMParams,
     given: Conditioned,

@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from probmetric.inference.results import Fit, Result
+from probmetric.precision import numpy_in_numpy_out
 
 __all__ = ["run_em"]
 
@@ -49,6 +50,7 @@ class _State(NamedTuple):
     trace: Any
 
 
+@numpy_in_numpy_out
 def run_em(
     step: Callable[[Any, Any], tuple[Any, Any]],
     params: Any,

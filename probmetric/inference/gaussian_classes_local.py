@@ -185,6 +185,7 @@ def error_expansion(
     return 1 - s, slope / (2 * len(x))
 
 
+@numpy_in_numpy_out
 def expected_squared_reach(
     log_density: Float[Array, "*n"] | float, n: int, d: int
 ) -> Float[Array, "*n"]:

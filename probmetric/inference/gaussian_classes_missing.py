@@ -76,6 +76,7 @@ def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
     return data._replace(X=np.where(seen, X, means[y]))
 
 
+@numpy_in_numpy_out
 def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
     """Return Σ of every class, repeated where the classes share it."""
     S = params.chol @ jnp.swapaxes(params.chol, -1, -2)

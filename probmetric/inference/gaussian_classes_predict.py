@@ -204,6 +204,7 @@ def _evidence_prior(stats: ClassStatistics, alpha: Any, covariance: Covariance) 
     return jax.tree.map(lambda v: jnp.where(found, v, jnp.nan), at(grid[best]))
 
 
+@numpy_in_numpy_out
 def fit(
     data: Labelled,
     prior: NIWPrior,

@@ -35,7 +35,7 @@ from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["Shared", "bootstrap", "dirichlet_weights", "gather", "refit"]
+__all__ = ["Shared", "bootstrap", "dirichlet_weights"]
 
 
 def dirichlet_weights(

@@ -81,6 +81,7 @@ def _common(params: LCAParams) -> tuple[Any, Any]:
     return jnp.asarray(params.W), jnp.asarray(params.log_sigma2)
 
 
+@numpy_in_numpy_out
 def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
     """Return ∇ℓ in θ = (vec W, log σ²), length q = pd + 1 (Eq. 1)."""
     W, rho = _common(params)
@@ -92,6 +93,7 @@ def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
     return -(stats.w * r) @ row["slope"] - pooled
 
 
+@numpy_in_numpy_out
 def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     """Return ∇²ℓ in θ = (vec W, log σ²), shape (pd + 1, pd + 1) (Eq. 2)."""
     W, rho = _common(params)
@@ -113,6 +115,7 @@ def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     return -(outer + curvature)
 
 
+@numpy_in_numpy_out
 def expected_information(params: LCAParams, pairs: Pairs) -> Float[Array, "q q"]:
     """Return the expected information I, positive semi-definite (Eq. 3)."""
     W, rho = _common(params)
@@ -127,6 +130,7 @@ def prior_precision(prior: LCAPrior, shape: tuple[int, ...]) -> Float[Array, "q"
     return jnp.append(on_W, 1 / jnp.asarray(prior.log_sigma2_scale) ** 2)
 
 
+@numpy_in_numpy_out
 def precision(
     params: LCAParams,
     stats: Statistics,

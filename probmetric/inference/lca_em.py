@@ -44,6 +44,7 @@ from probmetric.inference.lca_likelihood import log_prior, objective, to_params
 from probmetric.inference.lca_posterior import odds
 from probmetric.inference.lca_statistics import Statistics, project, scatter
 from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log1mexp
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
@@ -67,6 +68,7 @@ class Moments(NamedTuple):
     cov_u: Float[Array, ""]
 
 
+@numpy_in_numpy_out
 def moments(params: LCAParams, stats: Statistics) -> Moments:
     """Return the E-step's sums at the given parameters (Eqs. 1-5)."""
     W, p = params.W, params.W.shape[0]
@@ -111,6 +113,7 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
     return jax.tree.map(jnp.add, rows, pooled)
 
 
+@numpy_in_numpy_out
 def spectrum(scatter_matrix: Float[Array, "d d"]) -> tuple[Any, Any]:
     """Decompose S or T once: eigenvalues (d,), eigenvectors (d, d)."""
     return jnp.linalg.eigh(scatter_matrix)
@@ -142,6 +145,7 @@ def _log_sigma2(A: Any, B: Any, loc: Any, precision: Any) -> Any:
     return jnp.where(precision > 0, found, flat)
 
 
+@numpy_in_numpy_out
 def m_step(
     params: LCAParams,
     found: Moments,
@@ -199,16 +203,19 @@ def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any,
     return {"W": W, "log_sigma2": log_sigma2}, value
 
 
+@numpy_in_numpy_out
 def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Advance the reduced EM by one step, for ``run_em``."""
     return _step(unconstrained, data, full=False)
 
 
+@numpy_in_numpy_out
 def full_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Advance the seed's EM, corrected, by one step, for ``run_em``."""
     return _step(unconstrained, data, full=True)
 
 
+@numpy_in_numpy_out
 def kappa_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Advance ECME with a κ² per anchor: W by reduced EM, then κ² by line search.
 

@@ -175,6 +175,7 @@ def _root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return inverse.T
 
 
+@numpy_in_numpy_out
 def laplace_draws(approximation: Laplace, key: Any, n_draws: int) -> LCAParams:
     """Draw parameters with a leading axis of length ``n_draws`` (Eq. 1).
 

@@ -25,6 +25,7 @@ from jaxtyping import Float
 
 from probmetric.inference.lca_statistics import Statistics, project
 from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log1mexp
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+@numpy_in_numpy_out
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     """Return the log likelihood of pair labels (Eq. 2), natural log."""
     W, p = params.W, params.W.shape[0]
@@ -53,6 +55,7 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     return jnp.sum(stats.w * rows) - stats.n_same * pooled - quadratic
 
 
+@numpy_in_numpy_out
 def log_prior(
     params: LCAParams, prior: LCAPrior, *, scaled: bool = False
 ) -> Float[Array, ""]:
@@ -78,6 +81,7 @@ def log_prior(
     return density + jnp.where(jnp.isinf(scale), 0.0, normal)
 
 
+@numpy_in_numpy_out
 def log_joint(
     params: LCAParams,
     stats: Statistics,
@@ -85,15 +89,18 @@ def log_joint(
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, ""]:
     """Return the log joint density of labels and (W, log σ²) (Eq. 3)."""
-    return learning_rate * log_likelihood(params, stats) + log_prior(params, prior)
+    likelihood = jnp.asarray(log_likelihood(params, stats))
+    return learning_rate * likelihood + log_prior(params, prior)
 
 
+@numpy_in_numpy_out
 def objective(unconstrained: dict[str, Any], data: Any) -> Any:
     """Return the log joint density from unconstrained values, for optimisers."""
     stats, prior, learning_rate = data[:3]
     return log_joint(to_params(unconstrained), stats, prior, learning_rate)
 
 
+@numpy_in_numpy_out
 def to_params(unconstrained: dict[str, Any]) -> LCAParams:
     """Map {W, log_sigma2} or, per anchor, {W, log_kappa2} to parameters."""
     W = unconstrained["W"]

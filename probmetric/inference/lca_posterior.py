@@ -39,6 +39,7 @@ class PairPosterior(NamedTuple):
     eps2: Float[Array, "N"]
 
 
+@numpy_in_numpy_out
 def odds(
     t: Float[Array, "*N"] | float,
 ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:

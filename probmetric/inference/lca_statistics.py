@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from probmetric.data import Pairs, weights
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["Statistics", "merge", "prepare", "project", "scatter"]
@@ -117,6 +118,7 @@ def prepare(
     )
 
 
+@numpy_in_numpy_out
 def merge(a: Statistics, b: Statistics) -> Statistics:
     """Add the statistics of two chunks of pairs (rows held as differences)."""
     if a.i is not None or b.i is not None:
@@ -148,6 +150,7 @@ def project(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r p"]:
     return Z if stats.i is None else Z[stats.i] - Z[stats.j]
 
 
+@numpy_in_numpy_out
 def scatter(C: Float[Array, "r p"], stats: Statistics) -> Float[Array, "p d"]:
     """Return Σ c δᵀ over the rows, the adjoint of ``project``: 2·m·p·d flops."""
     if stats.i is None:

@@ -15,6 +15,7 @@ from probmetric.inference.lca_likelihood import objective, to_params
 from probmetric.inference.lca_statistics import Statistics, prepare
 from probmetric.inference.sampling_target import Gaussian, Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified
+from probmetric.precision import numpy_in_numpy_out
 
 __all__ = ["TARGET", "position", "start", "target_data"]
 
@@ -27,6 +28,7 @@ TARGET = Target(objective, _functionals)
 """Of positions {W, log_sigma2} and data (statistics, prior, learning rate)."""
 
 
+@numpy_in_numpy_out
 def target_data(
     pairs: Pairs, prior: LCAPrior, learning_rate: float
 ) -> tuple[Statistics, LCAPrior, Any]:
@@ -37,6 +39,7 @@ def target_data(
     return stats, prior, jnp.asarray(learning_rate, dtype)
 
 
+@numpy_in_numpy_out
 def start(
     params: LCAParams,
     data: tuple[Statistics, LCAPrior, Any],
@@ -53,6 +56,7 @@ def start(
     return Gaussian(position(params), jnp.asarray(found.root))
 
 
+@numpy_in_numpy_out
 def position(params: LCAParams) -> dict[str, Any]:
     """Return parameters as a position of ``TARGET``."""
     return {

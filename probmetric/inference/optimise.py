@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
 from probmetric.inference.results import Fit, Result
+from probmetric.precision import numpy_in_numpy_out
 
 __all__ = ["lbfgs"]
 
@@ -23,6 +24,7 @@ def _value_and_gradient(
     return jax.value_and_grad(lambda x: objective(unravel(x), data))(flat)
 
 
+@numpy_in_numpy_out
 def lbfgs(
     objective: Callable[[Any, Any], Any],
     params: Any,

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.inference.results import Result
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["Minimum", "minimise"]
@@ -78,6 +79,7 @@ def _direction(state: _State) -> Any:
     return -r
 
 
+@numpy_in_numpy_out
 def minimise(
     value_and_gradient: Callable[[Any], tuple[Any, Any]],
     start: Float[Array, "q"],

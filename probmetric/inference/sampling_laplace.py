@@ -29,6 +29,7 @@ from probmetric.inference.sampling_target import (
     gaussian_draw,
     is_double,
 )
+from probmetric.precision import numpy_in_numpy_out
 
 __all__ = ["gaussian_draws", "laplace", "laplace_fit", "pareto_khat"]
 
@@ -57,6 +58,7 @@ def _draw(
     return jax.lax.map(one, noise, batch_size=min(n_draws, 100))
 
 
+@numpy_in_numpy_out
 def laplace_fit(
     target: Target, data: Any, start: Any, *, max_steps: int = 2000
 ) -> Gaussian:
@@ -149,6 +151,7 @@ def laplace(
         return gaussian_draws(target, data, start, seed, n_draws)
 
 
+@numpy_in_numpy_out
 def gaussian_draws(
     target: Target, data: Any, gaussian: Gaussian, seed: int, n_draws: int
 ) -> Draws:

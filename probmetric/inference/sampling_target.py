@@ -21,6 +21,7 @@ from jaxtyping import Float
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn, potential_energy
 
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
@@ -88,6 +89,7 @@ class Draws(NamedTuple):
     attributes: dict[str, Any]
 
 
+@numpy_in_numpy_out
 def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> Any:
     """Return mean + factor · noise as a position."""
     flat, unravel = ravel_pytree(gaussian.mean)

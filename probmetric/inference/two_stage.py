@@ -116,6 +116,7 @@ def responsibilities(
     return jax.nn.softmax(_log_components(params, jnp.asarray(X)), -1)
 
 
+@numpy_in_numpy_out
 def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
     """Return the expected statistics (2) about ``params.means``, chunk by chunk."""
     (n, d), k = data.X.shape, len(params.weights)
@@ -148,6 +149,7 @@ def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
     )
 
 
+@numpy_in_numpy_out
 def recentre(
     stats: MixtureStats, old: Float[Array, "k d"], new: Float[Array, "k d"]
 ) -> MixtureStats:
@@ -159,6 +161,7 @@ def recentre(
     return stats._replace(first=stats.first + R[:, None] * move, second=second)
 
 
+@numpy_in_numpy_out
 def m_step(
     stats: MixtureStats, centre: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> MixtureParams:
@@ -184,11 +187,13 @@ def m_step(
     return MixtureParams(weights / jnp.sum(weights), centre + delta, covariances)
 
 
+@numpy_in_numpy_out
 def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Any]:
     """Return the next parameters, and the log joint density of the given ones."""
     return _finish(params, e_step(params, data), data.prior)
 
 
+@numpy_in_numpy_out
 def em_step_missing(
     params: MixtureParams, data: MixtureData
 ) -> tuple[MixtureParams, Any]:
@@ -206,6 +211,7 @@ def _finish(
     return m_step(stats, params.means, prior), objective
 
 
+@numpy_in_numpy_out
 def fit_mixture(
     start: MixtureParams,
     data: MixtureData,

@@ -13,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["best_root"]
 
 
+@numpy_in_numpy_out
 def best_root(
     cubic: Float[Array, "4"],
     low: float,

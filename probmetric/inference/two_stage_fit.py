@@ -78,7 +78,7 @@ def start_mixture(
     zero = np.zeros((), rows.dtype)
     stats = MixtureStats(zero, r.sum(0), first, second)
     centre = np.broadcast_to(mean, (n_components, d))
-    start = numpy_in_numpy_out(m_step)(stats, centre, prior)
+    start = m_step(stats, centre, prior)
     weights = np.maximum(start.weights, 0.1 / n_components)
     return start._replace(weights=weights / weights.sum())
 

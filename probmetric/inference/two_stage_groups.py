@@ -40,6 +40,7 @@ from probmetric.inference.two_stage_stats import GroupStats
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.models.two_stage_data import as_groups
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
@@ -125,6 +126,7 @@ def _log_group(frame: _Frame, mean: Any, data: GroupData) -> Any:
     return -0.5 * (of_mean + of_rest)
 
 
+@numpy_in_numpy_out
 def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
     """Return log c_k p(X_i | k) of every group and component."""
     frames = jax.vmap(_frame)(params.within, params.between)
@@ -137,6 +139,7 @@ def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
     return jnp.where(allowed, log_p, -jnp.inf)
 
 
+@numpy_in_numpy_out
 def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
     """Return the expected statistics (3), of rows with NaN entries integrated out."""
     if isinstance(data, GroupRows):
@@ -169,11 +172,13 @@ def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
     return GroupStats(data.w @ log_x, *sums)
 
 
+@numpy_in_numpy_out
 def outer(a: Any, b: Any) -> Any:
     """Return a_k b_kᵀ for every component."""
     return jnp.einsum("ki,kj->kij", a, b)
 
 
+@numpy_in_numpy_out
 def about(stats: GroupStats, delta: Any) -> Any:
     """Return B̃ about means moved by delta."""
     cross = outer(delta, stats.first)
@@ -181,6 +186,7 @@ def about(stats: GroupStats, delta: Any) -> Any:
     return stats.between - cross - jnp.swapaxes(cross, 1, 2) + square
 
 
+@numpy_in_numpy_out
 def new_weights(stats: GroupStats, prior: TwoStagePrior | None) -> Any:
     """Return c ∝ R + a - 1."""
     a = 1.0 if prior is None else prior.concentration
@@ -188,6 +194,7 @@ def new_weights(stats: GroupStats, prior: TwoStagePrior | None) -> Any:
     return raw / jnp.sum(raw)
 
 
+@numpy_in_numpy_out
 def m_step(
     stats: GroupStats, means: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> TwoStageParams:
@@ -208,6 +215,7 @@ def m_step(
     return TwoStageParams(new_weights(stats, prior), means + delta, *sym)
 
 
+@numpy_in_numpy_out
 def em_step(
     params: TwoStageParams, data: GroupData | GroupRows
 ) -> tuple[TwoStageParams, Any]:

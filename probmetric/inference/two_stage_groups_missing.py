@@ -40,6 +40,7 @@ from probmetric.inference.two_stage_stats import GroupStats
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.models.two_stage_data import as_groups
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["GroupRows", "e_step_rows", "filled", "group_rows", "log_rows"]
@@ -125,6 +126,7 @@ def _posterior(mean: Any, W: Any, B: Any, data: GroupRows) -> _Posterior:
     return _Posterior(log_p, h, V, J, Jr)
 
 
+@numpy_in_numpy_out
 def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
     """Return log c_k p(X_i | k) of every group and component, Eq. (2)."""
     parts = params.means, params.within, params.between
@@ -137,6 +139,7 @@ def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
     return jnp.where(allowed, log_p, -jnp.inf)
 
 
+@numpy_in_numpy_out
 def e_step_rows(params: TwoStageParams, data: GroupRows) -> GroupStats:
     """Return the expected statistics (4), about the current means."""
     log_p = log_rows(params, data)

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 
 from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats, zero_stats
 from probmetric.linalg import logdet_chol
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["e_step_missing"]
@@ -30,6 +31,7 @@ CHUNK = 128
 LOG_2PI = 1.8378770664093453
 
 
+@numpy_in_numpy_out
 def e_step_missing(
     params: MixtureParams,
     X: Float[Array, "n d"],

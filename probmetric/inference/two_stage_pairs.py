@@ -150,6 +150,7 @@ def _root(n: Any, A: Any, C: Any) -> Any:
     return jnp.where(A - 2 * C > 0, alpha, jnp.nan)
 
 
+@numpy_in_numpy_out
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Any, Any]:
     """Return the next α, Eq. (3), and the log likelihood of the given one.
 

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStagePrior
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["default_prior", "log_beta", "log_inverse_wishart", "log_prior"]
@@ -22,6 +23,7 @@ __all__ = ["default_prior", "log_beta", "log_inverse_wishart", "log_prior"]
 LOG_2PI = 1.8378770664093453
 
 
+@numpy_in_numpy_out
 def log_inverse_wishart(
     S: Float[Array, "d d"], df: Any, scale: Float[Array, "d d"]
 ) -> Float[Array, ""]:
@@ -35,6 +37,7 @@ def log_inverse_wishart(
     return constant - 0.5 * (df + d + 1) * logdet_chol(L) - 0.5 * trace
 
 
+@numpy_in_numpy_out
 def log_prior(
     weights: Float[Array, "k"],
     means: Float[Array, "k d"],
@@ -58,6 +61,7 @@ def log_prior(
     return dirichlet + jnp.sum(jax.vmap(one)(means, spread))
 
 
+@numpy_in_numpy_out
 def log_beta(alpha: Any, prior: TwoStagePrior) -> Any:
     """Return log Beta(alpha; a, b)."""
     a, b = prior.alpha_a, prior.alpha_b

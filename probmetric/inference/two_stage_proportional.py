@@ -31,6 +31,7 @@ from probmetric.inference.two_stage_groups_missing import GroupRows
 from probmetric.inference.two_stage_prior import log_beta, log_prior
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["ProportionalParams", "em_step_proportional", "proportional_m_step"]
@@ -50,6 +51,7 @@ def _traces(S: Any, A: Any) -> Any:
     return jnp.sum(jax.vmap(lambda S, A: jnp.trace(solve_spd(S, A)))(S, A))
 
 
+@numpy_in_numpy_out
 def proportional_m_step(
     between: Float[Array, "k d d"],
     within: Float[Array, "k d d"],
@@ -99,6 +101,7 @@ def proportional_m_step(
     return jax.lax.fori_loop(0, sweeps, sweep, start)
 
 
+@numpy_in_numpy_out
 def em_step_proportional(
     params: ProportionalParams, data: GroupData | GroupRows
 ) -> tuple[ProportionalParams, Any]:

@@ -43,6 +43,7 @@ from probmetric.models.two_stage import (
     proportional,
 )
 from probmetric.models.two_stage_data import as_groups
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["TARGET", "Posterior", "log_units", "pack", "position"]
@@ -116,6 +117,7 @@ def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
     return jax.vmap(one)(jnp.log(params.weights), *parts).T
 
 
+@numpy_in_numpy_out
 def log_units(params: TwoStageParams, groups: Pooled | GroupRows) -> Float[Array, "G"]:
     """Return log p(X_i) of every group."""
     missing = isinstance(groups, GroupRows)
@@ -141,6 +143,7 @@ def _constrained(at: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     return sites, log_jacobian
 
 
+@numpy_in_numpy_out
 def position(posterior: Posterior) -> dict[str, Any]:
     """Return the EM solution on the real line, by the model's site."""
     p = posterior.params

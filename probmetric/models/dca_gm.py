@@ -114,6 +114,7 @@ def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
     return params.log_alpha[:, None] + params.log_beta
 
 
+@numpy_in_numpy_out
 def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     """Map the real sites to parameters."""
     p = sites.mu.shape[-1]
@@ -128,6 +129,7 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     )
 
 
+@numpy_in_numpy_out
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
     """Map parameters to sites; logits are centred, their prior's best shift."""
     i, j = jnp.tril_indices(params.mu.shape[-1], -1)
@@ -202,6 +204,7 @@ def dca_gm(
         numpyro.sample("y", label, obs=None if data.y is None else data.y[chosen])
 
 
+@numpy_in_numpy_out
 def simulate(key: Any, params: DCAGMParams, data: Labelled) -> Labelled:
     """Draw classes for given points; data weights are left as they are."""
     theta = (log_weight(params), params.mu, params.chol)

@@ -159,6 +159,7 @@ def gaussian_mixture_classes(
     _sample_instances(data, pi, instance, 1.0)
 
 
+@numpy_in_numpy_out
 def simulate(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelled:
     """Draw as many classes and points as ``data`` has; data weights stay."""
     key_y, key_m, key_x = jax.random.split(key, 3)
@@ -176,6 +177,7 @@ def simulate(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelle
     return data._replace(X=mean + jnp.einsum("nij,nj->ni", chol, noise), y=y)
 
 
+@numpy_in_numpy_out
 def to_densities(params: GaussianClassesParams) -> ClassDensities:
     """Return the class densities, in which local metrics are computed."""
     mean, chol, mix = jnp.asarray(params.mean), jnp.asarray(params.chol), params.mix

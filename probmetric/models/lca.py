@@ -74,6 +74,7 @@ class LCAPrior(NamedTuple):
     log_sigma2_scale: Float[Array, ""] | float = 1.0
 
 
+@numpy_in_numpy_out
 def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     """Return log(1 - e^{-t}) for t > 0, with finite gradients on both branches.
 
@@ -86,6 +87,7 @@ def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     return jnp.where(t < ln2, near, far)
 
 
+@numpy_in_numpy_out
 def coincidence_exponent(
     squared: Float[Array, "..."] | float,
     sigma2: Float[Array, "..."] | float,
@@ -261,6 +263,7 @@ def lca(
         )
 
 
+@numpy_in_numpy_out
 def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
     """Draw labels for given pairs of points; data weights are left as they are."""
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])

@@ -227,6 +227,7 @@ def invariant(params: TwoStageParams) -> dict[str, Any]:
     return {"mean": mean, "within_average": within, "covariance_total": total}
 
 
+@numpy_in_numpy_out
 def simulate(
     key: Any, params: TwoStageParams, data: Points | Pairs | Groups
 ) -> Points | Pairs | Groups:

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 
 from probmetric.models._class_normal import PARTLY_REAL
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["Observed", "Weighted", "group_moments", "instance_moments", "normal"]
@@ -16,6 +17,7 @@ __all__ = ["Observed", "Weighted", "group_moments", "instance_moments", "normal"
 LOG_2PI = 1.8378770664093453
 
 
+@numpy_in_numpy_out
 def group_moments(params: Any, n: int) -> tuple[Any, Any]:
     """Return mean (k, n·d) and covariance of n instances given the component."""
     ones, eye = jnp.ones((n, n)), jnp.eye(n)
@@ -25,6 +27,7 @@ def group_moments(params: Any, n: int) -> tuple[Any, Any]:
     return jnp.tile(params.means, (1, n)), cov
 
 
+@numpy_in_numpy_out
 def instance_moments(
     x: Float[Array, "... d"], within: Float[Array, "k d d"], n: int
 ) -> tuple[Any, Any]:

@@ -1,0 +1,120 @@
+"""Estimators compute in float64 and do not see where the features' origin is."""
+
+import inspect
+
+import jax
+import numpy as np
+import pytest
+
+import probmetric
+
+SHIFT = 1e6
+ESTIMATORS = {
+    "ClassicalMDS": {},
+    "DCAGM": {"n_components": 1, "n_gaussians": 1, "max_iter": 50},
+    "EigDML": {},
+    "GLML": {"gamma": 1.0, "n_draws": 2, "random_state": 0},
+    "GaussianClasses": {},
+    "KNeighborsClassifier": {"bandwidth": 1.0},
+    "LCA": {"max_iter": 50},
+    "LCAClassifier": {"max_iter": 50},
+    "LDA": {},
+    "PairLDA": {},
+    "RCA": {},
+    "TwoStageMixture": {"max_iter": 50},
+}
+"""Settings that make a small fit quick."""
+
+POINTS = lambda m, X, P: (X,)  # noqa: E731
+PAIRS = lambda m, X, P: (P,)  # noqa: E731
+
+METHODS = {
+    "class_log_probability": POINTS,
+    "decision_function": lambda m, X, P: (P,) if hasattr(m, "pair_score") else (X,),
+    "get_mahalanobis_matrix": lambda m, X, P: (),
+    "local_metric": POINTS,
+    "pair_distance": PAIRS,
+    "pair_score": PAIRS,
+    "predict_log_proba": POINTS,
+    "predict_proba": POINTS,
+    "same_probability": PAIRS,
+    "score_samples": POINTS,
+    "kneighbors": POINTS,
+    "transform": POINTS,
+}
+SAME_UP_TO_A_SHIFT = {"transform"}
+
+OTHERS = {
+    "calibrate_threshold": "returns the estimator",
+    "fit": "called before every method",
+    "fit_alpha": "test_two_stage_units",
+    "fit_pairs": "the same solvers on pairs",
+    "fit_transform": "fit, then transform",
+    "get_feature_names_out": "names",
+    "get_metric": "a metric, tested in test_precision",
+    "kneighbors_graph": "the numbers of kneighbors",
+    "local_metric_summary": "a summary of local_metric",
+    "merge": "adds statistics, returns the estimator",
+    "partial_fit": "adds statistics, returns the estimator",
+    "posterior_metric": "draws, made by samplers",
+    "predict": "labels",
+    "sample": "draws, made by samplers",
+    "score": "a share of right labels, by scikit-learn or from scores tested here",
+    "set_threshold": "returns the estimator",
+}
+SKLEARN = "get_metadata_routing", "get_params", "set_"
+
+
+def methods(estimator):
+    names = [n for n in dir(estimator) if not n.startswith(("_", *SKLEARN))]
+    return [n for n in names if inspect.isfunction(getattr(estimator, n, None))]
+
+
+def is_estimator(value):
+    return inspect.isclass(value) and hasattr(value, "get_params")
+
+
+def data(shift):
+    """Three classes on a grid of 2^-10, and pairs of them, moved by a whole number."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 12)
+    X = rng.normal(size=(36, 2)) + 2.0 * np.array([[0, 0], [1, 0], [0, 1]])[y]
+    X = np.round(X * 1024) / 1024 + shift
+    return X, y, X.reshape(18, 2, 2)
+
+
+def answers(name, shift):
+    X, y, P = data(shift)
+    model = getattr(probmetric, name)(**ESTIMATORS[name]).fit(X, y)
+    found = {}
+    for method in methods(type(model)):
+        refused = name == "TwoStageMixture" and method == "pair_distance"
+        if method in METHODS and hasattr(model, method) and not refused:
+            value = getattr(model, method)(*METHODS[method](model, X, P))
+            leaves = [np.asarray(a) for a in jax.tree.leaves(value)]
+            found[method] = [a for a in leaves if a.dtype.kind == "f"]
+    return found
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_answers_are_float64_and_do_not_see_a_shift(name):
+    near, far = answers(name, 0.0), answers(name, SHIFT)
+    assert near
+    for method, values in near.items():
+        assert values, method
+        assert all(a.dtype == np.float64 for a in (*values, *far[method])), method
+        for a, b in zip(values, far[method], strict=True):
+            if method in SAME_UP_TO_A_SHIFT:
+                a, b = a - a.mean(0), b - b.mean(0)
+            # 4500 eps of a coordinate at the shift, in units of the largest entry.
+            atol = 1e-6 * max(1.0, np.abs(a).max())
+            np.testing.assert_allclose(b, a, rtol=0, atol=atol, err_msg=method)
+
+
+def test_every_estimator_and_every_method_is_asked_or_has_a_reason():
+    exported = {n: getattr(probmetric, n) for n in probmetric.__all__}
+    found = {n: c for n, c in exported.items() if is_estimator(c)}
+    assert found.keys() == ESTIMATORS.keys()
+    names = {m for c in found.values() for m in methods(c)}
+    assert not names - METHODS.keys() - OTHERS.keys()
+    assert not (METHODS.keys() | OTHERS.keys()) - names

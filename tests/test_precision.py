@@ -1,0 +1,118 @@
+"""NumPy float64 given to a public function is computed in float64.
+
+No fixture switches float64 on here: a function that opens no scope of its own is found.
+Functions are found by introspection, so that a new one cannot be forgotten: it is
+called by a table, or it is named with the reason why not.
+"""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from probmetric.precision import numpy_in_numpy_out
+from tests.precision_given import Given
+from tests.precision_inference import INFERENCE
+from tests.precision_others import OTHERS
+from tests.precision_rules import (
+    MODULES,
+    REASONS,
+    SHIFT_FREE,
+    public_functions,
+    reason,
+)
+
+CALLS = INFERENCE | OTHERS
+FUNCTIONS = public_functions()
+SHIFT = 1e7
+
+given = cache(Given)
+
+
+def result_of(name, shift=0.0):
+    return CALLS[name](FUNCTIONS[name], given(shift))
+
+
+def is_float(leaf):
+    return isinstance(leaf, float) or (
+        hasattr(leaf, "dtype") and np.issubdtype(np.asarray(leaf).dtype, np.floating)
+    )
+
+
+def offences(result):
+    """Return what is not float64, or not NumPy, among the leaves of a result."""
+    leaves = jax.tree.leaves(result)
+    floats = [leaf for leaf in leaves if is_float(leaf)]
+    if not floats:
+        return ["no floating number in the result"]
+    dtypes = [np.asarray(leaf).dtype for leaf in floats]
+    single = [str(dtype) for dtype in dtypes if dtype != np.float64]
+    return single + [str(type(a)) for a in leaves if isinstance(a, jax.Array)]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_numpy_float64_in_gives_numpy_float64_out(name):
+    assert not offences(result_of(name))
+
+
+@pytest.mark.parametrize("name", SHIFT_FREE)
+def test_the_origin_of_the_features_does_not_matter(name):
+    near, far = (SHIFT_FREE[name](result_of(name, by)) for by in (0.0, SHIFT))
+    near, far = jax.tree.leaves(near), jax.tree.leaves(far)
+    assert len(near) == len(far) > 0
+    for a, b in zip(near, far, strict=True):
+        # 450 eps of a coordinate at the shift, in units of the largest entry.
+        size = max(1.0, float(np.max(np.abs(a))))
+        np.testing.assert_allclose(b, a, rtol=0, atol=1e-6 * size)
+
+
+def test_every_public_function_is_called_or_has_a_reason():
+    forgotten = [n for n in FUNCTIONS if n not in CALLS and reason(n) is None]
+    assert not forgotten
+
+
+def test_every_entry_names_a_public_function():
+    unknown = [n for n in (*CALLS, *REASONS, *SHIFT_FREE) if n not in FUNCTIONS]
+    unknown += [m for m in MODULES if not any(n.startswith(m) for n in FUNCTIONS)]
+    assert not unknown
+
+
+def test_no_function_is_called_and_excused():
+    assert not [n for n in CALLS if n in REASONS]
+
+
+def test_a_function_that_opens_no_scope_is_found():
+    def squared(x):
+        return jnp.sum(jnp.asarray(x) ** 2)
+
+    x = np.linspace(0, 1, 5)
+    assert offences(squared(x))
+    assert not offences(numpy_in_numpy_out(squared)(x))
+
+
+def test_single_precision_would_see_the_shift():
+    g = given(SHIFT)
+    far = np.std(g.X.astype(np.float32).astype(float), 0)
+    assert np.max(np.abs(far - np.std(given(0.0).X, 0))) > 1e-3
+
+
+def test_a_forgotten_function_is_found():
+    assert reason("inference.lca.new_function") is None
+    assert reason("data.new_function") is None
+
+
+def test_a_random_key_does_not_make_the_result_a_jax_array():
+    @numpy_in_numpy_out
+    def noise(key, scale):
+        return scale * jax.random.normal(key, scale.shape, scale.dtype)
+
+    assert not offences(noise(jax.random.key(0), np.ones(3)))
+
+
+def test_jax_arrays_and_traced_values_keep_their_type():
+    double = numpy_in_numpy_out(lambda x: 2 * x)
+    x = jnp.ones(3, jnp.float32)
+    assert isinstance(double(x), jax.Array)
+    assert double(x).dtype == jax.jit(double)(x).dtype == jnp.float32
