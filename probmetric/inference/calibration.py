@@ -31,6 +31,7 @@ import numpyro
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn
 
+from probmetric.inference.calibration_tally import count, nothing, settle
 from probmetric.inference.calibration_uniformity import uniformity
 from probmetric.inference.checks import Ranks
 from probmetric.inference.sampling_kernel import Settings, kernel
@@ -79,40 +80,6 @@ def _quantities(target: Target, story: Story, position: Any, data: Any) -> Any:
     return {**values, LOG_LIKELIHOOD: story.log_likelihood(position, data)}
 
 
-class _Tally(NamedTuple):
-    """Of the draws of a quantity: how many lie below and at the truth, and the ends."""
-
-    below: Any
-    equal: Any
-    low: Any
-    high: Any
-
-
-def _nothing(truth: Any) -> _Tally:
-    count, value = jnp.zeros(jnp.shape(truth), int), jnp.asarray(truth, float)
-    return _Tally(
-        count, count, jnp.full_like(value, jnp.inf), jnp.full_like(value, -jnp.inf)
-    )
-
-
-def _count(value: Any, truth: Any, tally: _Tally) -> _Tally:
-    return _Tally(
-        tally.below + (value < truth),
-        tally.equal + (value == truth),
-        jnp.minimum(tally.low, value),
-        jnp.maximum(tally.high, value),
-    )
-
-
-def _settle(split: Any, truth: Any, tally: _Tally) -> tuple[Any, Any, Any]:
-    """Return the rank, whether draws were one number, and whether it was the truth."""
-    above = jnp.floor(split * (tally.equal + 1)).astype(int)
-    # As ``compare``: a thousand roundings.
-    rounding = 1e3 * jnp.finfo(tally.low.dtype).eps * jnp.abs(truth)
-    right = jnp.abs(tally.low - truth) <= rounding
-    return tally.below + above, tally.low == tally.high, right
-
-
 @partial(jax.jit, static_argnames=("target", "story", "settings", "n_draws"))
 def _ranks(
     target: Target, story: Story, settings: Settings, n_draws: int, keys: Any, data: Any
@@ -135,13 +102,13 @@ def _ranks(
             state, tally = carry
             state = jax.lax.fori_loop(0, settings.thin, advance, state)
             value = _quantities(target, story, state.z, simulated)
-            return (state, jax.tree.map(_count, value, target_value, tally)), None
+            return (state, jax.tree.map(count, value, target_value, tally)), None
 
         state = jax.lax.fori_loop(0, settings.n_warmup, advance, state)
-        tally = jax.tree.map(_nothing, target_value)
+        tally = jax.tree.map(nothing, target_value)
         tally = jax.lax.scan(draw, (state, tally), None, length=n_draws)[0][1]
         split = jax.random.uniform(jax.random.fold_in(key, 3))
-        return jax.tree.map(partial(_settle, split), target_value, tally)
+        return jax.tree.map(partial(settle, split), target_value, tally)
 
     return jax.lax.map(one, keys)
 
