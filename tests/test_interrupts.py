@@ -1,5 +1,6 @@
 """A SIGINT is never lost: whatever drops it, the run ends as interrupted."""
 
+import os
 import subprocess
 import sys
 
@@ -91,9 +92,17 @@ def test_an_interrupt_of_the_imports_ends_with_130(tmp_path):
     assert done.stderr.strip() == "probmetric: interrupted"
 
 
-def test_the_code_is_130_after_an_interrupt_in_a_string_that_is_run():
+def test_the_code_is_130_after_an_interrupt_in_a_string_that_is_run(tmp_path):
+    """As a module, where Python would otherwise end by the signal itself."""
     code = "from probmetric.interrupts import run_command\n"
-    done = python(code + "run_command(lambda: exec('ask()', globals()))")
+    code += "run_command(lambda: exec('ask()', globals()))"
+    (tmp_path / "asked.py").write_text(HEAD + code)
+    done = subprocess.run(
+        [sys.executable, "-m", "asked"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 130, done.stderr
     assert done.stderr == "probmetric: interrupted\n"
 
