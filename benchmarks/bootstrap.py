@@ -23,11 +23,11 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from probmetric import LCA
+from probmetric.data.padding import pad_pairs
 from probmetric.estimators.lca_draws import problem_at
 from probmetric.inference.lca import fit
 from probmetric.inference.lca_bootstrap import bootstrap, dirichlet_weights
 from probmetric.inference.lca_bootstrap_draws import needed_memory
-from probmetric.inference.padding import pad_pairs
 
 COMPILED = []
 

@@ -23,7 +23,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 import probmetric as pm
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm_start import lda_rca
 
 METHODS = ("LDA", "LDA+RCA", "NCA", "DCA-GM", "DCA-GM classifier", "LCA")

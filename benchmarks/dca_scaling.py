@@ -21,7 +21,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 import probmetric as pm
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm import Conditioned, default_prior, log_joint
 from probmetric.inference.dca_gm_em import EMPrior
 from probmetric.inference.dca_gm_hybrid import Penalty, fit_hybrid

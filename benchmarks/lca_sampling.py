@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.lca import fit
 from probmetric.inference.lca_target import TARGET, start, target_data
 from probmetric.inference.sampling_nuts import nuts

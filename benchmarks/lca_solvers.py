@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference import lca
 from probmetric.inference.lca_em import reduced_step, spectrum
 from probmetric.inference.lca_statistics import prepare

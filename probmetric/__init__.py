@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probmetric import datasets as datasets
-    from probmetric import plots as plots
+    from probmetric import datasets, plots
     from probmetric.estimators.dca_gm import DCAGM as DCAGM
     from probmetric.estimators.eig_dml import EigDML as EigDML
     from probmetric.estimators.gaussian_classes import (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from probmetric import datasets
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
+from probmetric.data.inputs import class_codes, points
 from probmetric.inference.sampling_tree import data_hash
-from probmetric.inputs import class_codes, points
 
 __all__ = [
     "check_features",

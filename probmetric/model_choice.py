@@ -22,8 +22,8 @@ from jaxtyping import Float
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
+from probmetric.data.inputs import class_codes
 from probmetric.inference.sampling_units import LIKELIHOOD, PSEUDO, no_unit
-from probmetric.inputs import class_codes
 from probmetric.neighbors import KNeighborsClassifier
 
 __all__ = ["held_out", "loo"]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.inputs import real
+from probmetric.data.inputs import real
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.metric._mahalanobis import check_factor

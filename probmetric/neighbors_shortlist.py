@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.inputs import real
+from probmetric.data.inputs import real
 from probmetric.metric import LocalMahalanobis, Mahalanobis
 from probmetric.neighbors_linear import nearest_linear
 from probmetric.neighbors_scan import nearest_scanned, refuse_nan

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.plots_style import COLORS, blank, posterior, stacked, styled
 
 __all__ = ["agreement", "calibration", "predictive_check"]

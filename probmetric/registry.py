@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from probmetric.data import Distances, Groups, Labelled, Pairs
+from probmetric.data.containers import Distances, Groups, Labelled, Pairs
 from probmetric.inference import (
     dca_gm_checks,
     dca_gm_problems,
@@ -46,7 +46,7 @@ class ModelSpec:
     name : str
         Its name in every folder.
     data_kind : type
-        One of the containers of ``probmetric.data``.
+        One of the containers of ``probmetric.data.containers``.
     params : type
         The ``Params`` NamedTuple.
     model : callable or None

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Check, Problem, judge
 from probmetric.inference.sampling_report import progress_bar
 from probmetric.registry import MODELS, ModelSpec

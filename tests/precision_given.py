@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
-from probmetric.data import Groups, Labelled, Pairs, Points
+from probmetric.data.containers import Groups, Labelled, Pairs, Points
+from probmetric.data.pairs import all_pairs
 from probmetric.inference import (
     dca_gm,
     dca_gm_em,
@@ -39,7 +40,6 @@ from probmetric.models.gaussian_classes import GaussianClassesParams
 from probmetric.models.gaussian_classes_priors import NIWPrior
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.models.two_stage import TwoStageParams
-from probmetric.pairs import all_pairs
 from probmetric.precision import to_numpy
 
 N, D = 24, 2

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from probmetric.data import Distances
+from probmetric.data.containers import Distances
 from probmetric.inference.dca_gm_em import EMPrior
 from probmetric.inference.eig_dml import EigDMLParams
 from probmetric.inference.lca_laplace import Laplace

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from probmetric.pairs import all_pairs, impostor_pairs, nearest_pairs, pairs_from_arrays
+from probmetric.data.pairs import (
+    all_pairs,
+    impostor_pairs,
+    nearest_pairs,
+    pairs_from_arrays,
+)
 
 
 @pytest.mark.parametrize("low", [0, -1])

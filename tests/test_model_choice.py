@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedKFold
 
 import probmetric as pm
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.lca_pointwise import log_likelihood
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
 

@@ -5,9 +5,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from probmetric import pairs as pm_pairs
-from probmetric.data import Pairs
-from probmetric.pairs import (
+from probmetric.data import pairs as pm_pairs
+from probmetric.data.containers import Pairs
+from probmetric.data.pairs import (
     all_pairs,
     impostor_pairs,
     nearest_pairs,

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from probmetric import datasets, plots
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.agreement import compare
 from probmetric.metric import Link, Mahalanobis
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.inputs import real
+from probmetric.data.inputs import real
 from probmetric.linalg_scaled import distances
 from tests.oracles import exact_square
 

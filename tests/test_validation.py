@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric.data import Labelled, Points
+from probmetric.data.containers import Labelled, Points
 from probmetric.inference.checks import Check, Problem
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS, ModelSpec

@@ -21,8 +21,8 @@ from random_inputs import (
 from random_learners import fitted
 
 import probmetric as pm
+from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 from probmetric.metric import ClassDistribution, Link, LocalFisher, PairSimilarity
-from probmetric.pairs import all_pairs, impostor_pairs, nearest_pairs
 
 
 def nearest(rng: np.random.Generator) -> Call:

@@ -15,7 +15,9 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data import Labelled, Pairs
+from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.inputs import pairs_from_arrays
+from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._validation import (
     Scaler,
@@ -26,9 +28,7 @@ from probmetric.estimators._validation import (
     report,
 )
 from probmetric.inference.results import Fit
-from probmetric.inputs import pairs_from_arrays
 from probmetric.metric import Mahalanobis
-from probmetric.pairs import all_pairs, impostor_pairs, nearest_pairs
 
 __all__ = ["PAIR_SETS", "PairLearner", "pairs_of_labels"]
 

@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from probmetric.inference.padding import bucket, host_weights, pad_pairs
+from probmetric.data.inputs import class_codes
+from probmetric.data.padding import bucket, host_weights, pad_pairs
 from probmetric.inference.results import REMEDY, Fit, Result
-from probmetric.inputs import class_codes
 from probmetric.linalg_scaled import LARGEST
 
 __all__ = [

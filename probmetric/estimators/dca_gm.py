@@ -19,7 +19,7 @@ from sklearn.base import (
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.estimators._mahalanobis import MahalanobisMixin
 from probmetric.estimators._validation import (
     bucket,

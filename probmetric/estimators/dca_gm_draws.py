@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.estimators._validation import check_choice
 from probmetric.inference.dca_gm import Conditioned
 from probmetric.inference.dca_gm_posterior import TARGET, TARGET_A, metrics, prepare

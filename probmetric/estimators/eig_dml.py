@@ -5,7 +5,7 @@ The derivation is ``probmetric.inference.eig_dml``; this file holds no mathemati
 
 from typing import Any
 
-from probmetric.data import Labelled, Pairs
+from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._validation import check_choice, check_number
 from probmetric.inference import eig_dml

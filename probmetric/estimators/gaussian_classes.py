@@ -14,7 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
+from probmetric.data.inputs import class_codes
 from probmetric.estimators._validation import (
     Scaler,
     check_choice,
@@ -41,7 +42,6 @@ from probmetric.inference.gaussian_classes_predict import (
     evidence_prior,
     predict_log_proba,
 )
-from probmetric.inputs import class_codes
 from probmetric.linalg_scaled import no_nan
 from probmetric.models.gaussian_classes_priors import NIWPrior
 from probmetric.precision import to_numpy

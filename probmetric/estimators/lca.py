@@ -11,6 +11,7 @@ from jaxtyping import Float
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.data.inputs import pairs_from_arrays
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._validation import (
     Scaler,
@@ -22,7 +23,6 @@ from probmetric.estimators.lca_posterior import LCAPosteriorMixin
 from probmetric.estimators.lca_recipe import recipe_of, standardized
 from probmetric.estimators.lca_tuning import fit_given_pairs, fit_labels
 from probmetric.inference.lca_recipe import Fitted
-from probmetric.inputs import pairs_from_arrays
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
 

@@ -17,7 +17,7 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.estimators._validation import (
     check_choice,
     check_labelled,

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.estimators._validation import check_choice, report
 from probmetric.estimators.lca_recipe import recipe_of
 from probmetric.inference import lca_draws

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
+from probmetric.data.inputs import points
 from probmetric.estimators._validation import (
     Scaler,
     check_choice,
@@ -15,7 +16,6 @@ from probmetric.estimators._validation import (
     fit_scaler,
 )
 from probmetric.inference.lca_recipe import Recipe
-from probmetric.inputs import points
 
 __all__ = ["recipe_of", "standardized"]
 

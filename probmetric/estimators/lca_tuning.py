@@ -20,7 +20,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import NearestNeighbors
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.estimators._validation import host_weights, pad_pairs
 from probmetric.inference import lca
 from probmetric.inference.lca_curvature import log_evidence

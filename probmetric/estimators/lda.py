@@ -14,7 +14,8 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
+from probmetric.data.inputs import points
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._validation import (
     check_labelled,
@@ -22,7 +23,6 @@ from probmetric.estimators._validation import (
     fit_scaler,
 )
 from probmetric.inference import lda
-from probmetric.inputs import points
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes_priors import NIWPrior
 

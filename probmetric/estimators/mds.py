@@ -15,7 +15,8 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.data import Distances
+from probmetric.data.containers import Distances
+from probmetric.data.inputs import count, pair_points
 from probmetric.estimators._validation import check_choice, check_sizes
 from probmetric.estimators.mds_dissimilarities import (
     check_dissimilarities,
@@ -23,7 +24,6 @@ from probmetric.estimators.mds_dissimilarities import (
 )
 from probmetric.inference import mds
 from probmetric.inference.mds_landmarks import fit_landmarks, spread_out
-from probmetric.inputs import count, pair_points
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
 

@@ -5,12 +5,12 @@ The derivation is ``probmetric.inference.pair_lda``; this file holds no mathemat
 
 from typing import Any
 
-from probmetric.data import Labelled, Pairs
+from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.inputs import count
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._validation import check_choice, check_number
 from probmetric.inference import pair_lda
 from probmetric.inference.results import Fit
-from probmetric.inputs import count
 
 __all__ = ["PairLDA"]
 

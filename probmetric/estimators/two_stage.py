@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.data import Groups, Points
+from probmetric.data.containers import Groups, Points
 from probmetric.estimators._validation import report
 from probmetric.estimators.two_stage_density import InstanceDensityMixin
 from probmetric.estimators.two_stage_draws import TwoStageDrawsMixin

@@ -11,7 +11,8 @@ import numpy as np
 import xarray as xr
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data import Points
+from probmetric.data.containers import Points
+from probmetric.data.groups import as_groups
 from probmetric.estimators._validation import Scaler, check_choice, check_number
 from probmetric.estimators.two_stage_inputs import with_database_noise
 from probmetric.inference.sampling import Draws, to_datatree
@@ -21,7 +22,6 @@ from probmetric.inference.two_stage_posterior import METHODS, draw, pointwise
 from probmetric.inference.two_stage_target import Posterior
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, to_metric, two_stage
-from probmetric.models.two_stage_data import as_groups
 from probmetric.posterior import PosteriorMetric
 
 __all__ = ["TwoStageDrawsMixin"]

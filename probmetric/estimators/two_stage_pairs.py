@@ -6,15 +6,15 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
+from probmetric.data.groups import as_groups
+from probmetric.data.inputs import real
 from probmetric.estimators._validation import Scaler
 from probmetric.estimators.two_stage_inputs import check_settings, fit_scaler_missing
 from probmetric.inference.two_stage_pairs import fit_alpha
 from probmetric.inference.two_stage_stats import MixtureParams
-from probmetric.inputs import real
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import proportional
-from probmetric.models.two_stage_data import as_groups
 
 __all__ = ["PairSimilarityMixin"]
 

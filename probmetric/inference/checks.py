@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from probmetric.data import Data
+from probmetric.data.containers import Data
 
 __all__ = ["Check", "Problem", "Ranks", "judge", "uniform"]
 

@@ -23,7 +23,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
 from numpyro.distributions import Normal
 
-from probmetric.data import Labelled, weights
+from probmetric.data.containers import Labelled, weights
 from probmetric.inference.dca_gm_hybrid import Penalty, fit_hybrid
 from probmetric.inference.dca_gm_likelihood import (
     conditional_log_likelihood,

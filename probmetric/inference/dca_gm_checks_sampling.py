@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.dca_gm import Conditioned
 from probmetric.inference.dca_gm_posterior import TARGET_A, prepare

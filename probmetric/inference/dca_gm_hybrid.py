@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from probmetric.data import Labelled, weights
+from probmetric.data.containers import Labelled, weights
 from probmetric.inference.dca_gm_em import EMData, EMPrior, em_steps, source_centres
 from probmetric.inference.dca_gm_likelihood import (
     apply_gauge,

@@ -33,7 +33,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from probmetric.data import Labelled, weights
+from probmetric.data.containers import Labelled, weights
 from probmetric.linalg import logdet_chol
 from probmetric.metric._class_distribution import (
     class_log_joint,

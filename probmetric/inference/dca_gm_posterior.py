@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data import weights
+from probmetric.data.containers import weights
 from probmetric.inference.dca_gm import (
     Conditioned,
     White,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Problem
 from probmetric.inference.dca_gm import default_prior, fit
 from probmetric.inference.dca_gm_start import start

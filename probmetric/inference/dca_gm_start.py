@@ -21,7 +21,7 @@ import scipy.linalg
 from jaxtyping import Float
 from sklearn.cluster import KMeans
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm_em import EMData, EMPrior, em_steps
 from probmetric.models.dca_gm import DCAGMParams
 from probmetric.precision import numpy_in_numpy_out

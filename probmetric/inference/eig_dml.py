@@ -39,7 +39,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cholesky, eigh, solve_triangular
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.eig_dml_frank_wolfe import frank_wolfe
 from probmetric.inference.eig_dml_pdhg import pdhg
 from probmetric.inference.results import Fit, Result

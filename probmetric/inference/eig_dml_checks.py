@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
+from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.eig_dml import fit
 from probmetric.inference.pair_lda_checks import (
@@ -15,7 +16,6 @@ from probmetric.inference.pair_lda_checks import (
     translated,
 )
 from probmetric.inference.results import Fit
-from probmetric.pairs import nearest_pairs
 
 __all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]
 

@@ -36,7 +36,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln, multigammaln
 from jaxtyping import Float
 
-from probmetric.data import Labelled, weights
+from probmetric.data.containers import Labelled, weights
 from probmetric.linalg import logdet_chol
 from probmetric.models.gaussian_classes import GaussianClassesParams
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior

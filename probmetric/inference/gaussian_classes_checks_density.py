@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats as scipy_stats
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.gaussian_classes import (
     log_evidence,

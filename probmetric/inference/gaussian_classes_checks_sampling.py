@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 from jax.scipy.stats import multivariate_normal
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.calibration import sample_sites
 from probmetric.inference.checks import Check, Problem, Ranks
 from probmetric.inference.gaussian_classes import (

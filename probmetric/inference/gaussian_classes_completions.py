@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes import (
     ClassPosterior,
     draw,

@@ -36,7 +36,7 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.infer.util import log_density
 
-from probmetric.data import Labelled, weights
+from probmetric.data.containers import Labelled, weights
 from probmetric.inference.em import run_em
 from probmetric.inference.gaussian_classes import (
     ClassStatistics,

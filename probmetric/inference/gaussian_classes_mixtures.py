@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from probmetric.data import Labelled, Points, weights
+from probmetric.data.containers import Labelled, Points, weights
 from probmetric.inference.results import Fit
 from probmetric.inference.two_stage_fit import fit as fit_mixture
 from probmetric.models.gaussian_classes import GaussianClassesParams

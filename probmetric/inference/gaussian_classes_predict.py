@@ -21,7 +21,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Float
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes import (
     ClassPosterior,
     ClassStatistics,

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Problem
 from probmetric.inference.gaussian_classes import statistics
 from probmetric.inference.gaussian_classes_predict import evidence_prior, fit

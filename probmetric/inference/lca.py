@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.em import run_em
 from probmetric.inference.lca_em import full_step, kappa_step, reduced_step, spectrum
 from probmetric.inference.lca_likelihood import (

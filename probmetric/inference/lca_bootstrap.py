@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data import Pairs, weights
+from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca_likelihood import objective, to_params, to_unconstrained
 from probmetric.inference.lca_statistics import Statistics
 from probmetric.inference.optimise_traced import minimise

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.lca_bootstrap import dirichlet_weights, gather, refit
 from probmetric.inference.lca_target import TARGET
 from probmetric.inference.results import REMEDY, Result

@@ -15,7 +15,7 @@ import xarray as xr
 from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.calibration import model_story, sbc
 from probmetric.inference.checks import Check, Problem, Ranks, uniform
 from probmetric.inference.sampling_nuts import nuts

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.lca_posterior import odds, pair_posterior
 from probmetric.models.lca import coincidence_exponent, log1mexp

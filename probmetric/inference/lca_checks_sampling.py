@@ -18,7 +18,7 @@ from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoDelta
 from numpyro.infer.initialization import init_to_value
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference import lca as closed_form
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.lca_checks_posterior import (

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from probmetric.data import Pairs, weights
+from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca_posterior import odds
 from probmetric.inference.lca_statistics import Statistics
 from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import jax
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
+from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca_bootstrap_draws import bootstrap_draws
 from probmetric.inference.lca_target import TARGET, position, start, target_data
-from probmetric.inference.padding import pad_pairs
 from probmetric.inference.sampling_laplace import gaussian_draws
 from probmetric.inference.sampling_nuts import nuts
 from probmetric.inference.sampling_svi import svi, target_model

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from probmetric.data import Pairs, weights
+from probmetric.data.containers import Pairs, weights
 from probmetric.models.lca import Coincidence
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.checks import Problem
 from probmetric.inference.lca import fit
 from probmetric.inference.lca_recipe import (

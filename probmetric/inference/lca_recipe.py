@@ -16,12 +16,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
+from probmetric.data.padding import host_weights, pad_pairs
+from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 from probmetric.inference import lca
-from probmetric.inference.padding import host_weights, pad_pairs
 from probmetric.inference.results import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
-from probmetric.pairs import all_pairs, impostor_pairs, nearest_pairs
 
 __all__ = [
     "Fitted",

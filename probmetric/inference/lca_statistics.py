@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from probmetric.data import Pairs, weights
+from probmetric.data.containers import Pairs, weights
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

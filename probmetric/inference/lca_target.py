@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.lca_laplace import laplace
 from probmetric.inference.lca_likelihood import objective, to_params
 from probmetric.inference.lca_statistics import Statistics, prepare

@@ -41,7 +41,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.results import Fit, Result
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes_priors import NIWPrior

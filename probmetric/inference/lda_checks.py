@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.lda import LDAParams, class_moments, fit, shrinkage_prior

@@ -37,7 +37,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh, eigvals
 
-from probmetric.data import Distances
+from probmetric.data.containers import Distances
 from probmetric.inference.mds_spectrum import Solver, double_centre, top_eigenpairs
 from probmetric.inference.results import Fit, Result
 from probmetric.metric import Mahalanobis

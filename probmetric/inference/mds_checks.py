@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from probmetric.data import Distances
+from probmetric.data.containers import Distances
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.mds import embed_new, fit
 from probmetric.inference.results import Fit

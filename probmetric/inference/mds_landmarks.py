@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data import Distances
+from probmetric.data.containers import Distances
 from probmetric.inference.mds import (
     Correction,
     MDSParams,

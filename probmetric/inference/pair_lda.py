@@ -36,7 +36,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, eigh
 
-from probmetric.data import Labelled, Pairs
+from probmetric.data.containers import Labelled, Pairs
 from probmetric.inference.pair_lda_moments import second_moments
 from probmetric.inference.results import Fit, Result
 from probmetric.metric import Mahalanobis

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
+from probmetric.data.pairs import all_pairs
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.pair_lda import fit
 from probmetric.inference.pair_lda_moments import second_moments
 from probmetric.inference.results import Fit
-from probmetric.pairs import all_pairs
 
 __all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]
 

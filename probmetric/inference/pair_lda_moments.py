@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data import Labelled, Pairs
+from probmetric.data.containers import Labelled, Pairs
 
 __all__ = ["second_moments"]
 

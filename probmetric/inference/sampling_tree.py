@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from probmetric.data import Distances, Pairs
+from probmetric.data.containers import Distances, Pairs
 from probmetric.inference.sampling_target import Draws
 from probmetric.inference.sampling_units import set_apart
 

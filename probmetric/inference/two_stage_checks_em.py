@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.util import log_density
 
-from probmetric.data import Groups, Points
+from probmetric.data.containers import Groups, Points
+from probmetric.data.groups import Stacks, stack
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.em import run_em
 from probmetric.inference.two_stage_fit import fit, start_groups
@@ -19,7 +20,6 @@ from probmetric.inference.two_stage_groups import (
 )
 from probmetric.inference.two_stage_groups_missing import filled, group_rows
 from probmetric.models.two_stage import TwoStageParams, two_stage
-from probmetric.models.two_stage_data import Stacks, stack
 
 __all__ = ["CHECKS"]
 

@@ -19,7 +19,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from probmetric.data import Groups
+from probmetric.data.containers import Groups
 from probmetric.inference.two_stage_groups import group_data, log_groups
 from probmetric.linalg import logdet_chol, solve_spd
 from probmetric.metric._pair_density import LOG_2PI

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Int
 from sklearn.cluster import KMeans
 
-from probmetric.data import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points
+from probmetric.data.groups import as_groups
 from probmetric.inference.em import run_em
 from probmetric.inference.results import Fit, Result
 from probmetric.inference.two_stage import MixtureData, em_step, em_step_missing, m_step
@@ -25,7 +26,6 @@ from probmetric.inference.two_stage_proportional import (
 )
 from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportional
-from probmetric.models.two_stage_data import as_groups
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

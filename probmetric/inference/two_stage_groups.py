@@ -33,13 +33,13 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
-from probmetric.data import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points
+from probmetric.data.groups import as_groups
 from probmetric.inference.two_stage_groups_missing import GroupRows, e_step_rows
 from probmetric.inference.two_stage_prior import log_inverse_wishart, log_prior
 from probmetric.inference.two_stage_stats import GroupStats
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
-from probmetric.models.two_stage_data import as_groups
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

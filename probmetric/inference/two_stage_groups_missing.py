@@ -35,11 +35,11 @@ import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Float, Int
 
-from probmetric.data import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points
+from probmetric.data.groups import as_groups
 from probmetric.inference.two_stage_stats import GroupStats
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
-from probmetric.models.two_stage_data import as_groups
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

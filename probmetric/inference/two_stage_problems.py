@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from probmetric.data import Groups
+from probmetric.data.containers import Groups
 from probmetric.inference.checks import Problem
 from probmetric.inference.results import Fit
 from probmetric.inference.two_stage_fit import fit

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.model_selection import KFold
 
-from probmetric.data import Points
+from probmetric.data.containers import Points
 from probmetric.inference.two_stage_fit import fit
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric

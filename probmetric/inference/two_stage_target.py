@@ -22,7 +22,8 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 from numpyro.distributions import biject_to, constraints
 
-from probmetric.data import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points
+from probmetric.data.groups import as_groups
 from probmetric.inference.sampling_target import Target
 from probmetric.inference.two_stage_groups import GroupData, group_data
 from probmetric.inference.two_stage_groups_missing import (
@@ -42,7 +43,6 @@ from probmetric.models.two_stage import (
     invariant,
     proportional,
 )
-from probmetric.models.two_stage_data import as_groups
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

@@ -35,7 +35,7 @@ import numpyro.distributions as dist
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Bool, Float
 
-from probmetric.data import Labelled, weights
+from probmetric.data.containers import Labelled, weights
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis
 from probmetric.metric._class_distribution import (

@@ -32,7 +32,7 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from probmetric.data import Labelled, weights
+from probmetric.data.containers import Labelled, weights
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric._class_densities import ClassDensities
 from probmetric.metric._local import Rule, local_metric

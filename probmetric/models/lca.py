@@ -30,7 +30,7 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
-from probmetric.data import Pairs, weights
+from probmetric.data.containers import Pairs, weights
 from probmetric.metric import Link, Mahalanobis
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -34,10 +34,10 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from probmetric.data import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points
+from probmetric.data.groups import Stacks, as_groups, stack
 from probmetric.linalg import psd_factor
 from probmetric.metric import PairSimilarity
-from probmetric.models.two_stage_data import Stacks, as_groups, stack
 from probmetric.models.two_stage_laws import (
     Observed,
     Weighted,

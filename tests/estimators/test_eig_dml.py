@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.estimator_checks import check_estimator
 
+from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators.eig_dml import EigDML
-from probmetric.pairs import nearest_pairs
 
 X, y = load_wine(return_X_y=True)
 

@@ -8,11 +8,11 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_iris, load_wine, make_blobs
 from sklearn.neighbors import KNeighborsClassifier
 
+from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators._validation import bucket, pad_pairs
 from probmetric.estimators.lca import LCA
 from probmetric.inference import lca
 from probmetric.models.lca import LCAParams, LCAPrior, log1mexp
-from probmetric.pairs import nearest_pairs
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
 IRIS_X, IRIS_Y = load_iris(return_X_y=True)

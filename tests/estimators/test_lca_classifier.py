@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.estimators.lca_classifier import LCAClassifier
 from probmetric.inference import lca
 from probmetric.models.lca import LCAPrior

@@ -4,9 +4,9 @@ import numpy as np
 from sklearn.datasets import load_iris, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
+from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators import lca_tuning
 from probmetric.estimators.lca import LCA
-from probmetric.pairs import nearest_pairs
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
 IRIS_X, IRIS_Y = load_iris(return_X_y=True)

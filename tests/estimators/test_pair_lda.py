@@ -9,8 +9,8 @@ from sklearn.datasets import load_wine
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.estimator_checks import check_estimator
 
+from probmetric.data.pairs import all_pairs, nearest_pairs
 from probmetric.estimators.pair_lda import PairLDA
-from probmetric.pairs import all_pairs, nearest_pairs
 
 X, y = load_wine(return_X_y=True)
 

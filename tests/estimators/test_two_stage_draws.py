@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 import probmetric as pm
 from probmetric import TwoStageMixture
-from probmetric.data import Groups
+from probmetric.data.containers import Groups
 from probmetric.inference.two_stage_groups import group_data, log_groups
 from probmetric.inference.two_stage_prior import default_prior
 from probmetric.models.two_stage import TwoStageParams, invariant, two_stage

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.util import log_density
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from probmetric.data import Points
+from probmetric.data.containers import Points
 from probmetric.inference.sampling import Target
 
 TRACES = []

@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
-from probmetric.data import Points
+from probmetric.data.containers import Points
 from probmetric.inference.calibration import LOG_LIKELIHOOD, Story, model_story, sbc
 from probmetric.inference.calibration_uniformity import uniformity
 from probmetric.inference.sampling_target import Target

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric.data import Points
+from probmetric.data.containers import Points
 from probmetric.inference.calibration_uniformity import uniformity
 from probmetric.inference.checks import Check, Problem, Ranks, judge, uniform
 

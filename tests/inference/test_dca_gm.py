@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm_em import (
     EMData,
     EMPrior,

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm import Conditioned, default_prior, fit, log_joint
 from probmetric.inference.dca_gm_em import (
     EMData,

@@ -5,7 +5,8 @@ import pytest
 from scipy.optimize import linprog
 from sklearn.datasets import load_wine
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
+from probmetric.data.pairs import nearest_pairs
 from probmetric.inference import eig_dml, eig_dml_checks
 from probmetric.inference.eig_dml_certificate import dual_value, far_values
 from probmetric.inference.eig_dml_frank_wolfe import frank_wolfe, softmin
@@ -15,7 +16,6 @@ from probmetric.inference.eig_dml_pdhg import (
     project_spectraplex,
 )
 from probmetric.inference.results import Result
-from probmetric.pairs import nearest_pairs
 
 
 def as_pairs(close, far):

@@ -7,7 +7,7 @@ import pytest
 from numpyro.infer.util import log_density
 from scipy import stats as scipy_stats
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes as gc
 from probmetric.inference import gaussian_classes_predict as gcp
 from probmetric.models.gaussian_classes import gaussian_classes

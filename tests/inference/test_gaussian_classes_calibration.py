@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes_checks_sampling as sampling
 from probmetric.inference.calibration_uniformity import uniformity
 from probmetric.inference.checks import Problem

@@ -11,7 +11,7 @@ from numpyro.infer.util import log_density
 from scipy import stats as scipy_stats
 from scipy.special import logsumexp
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes as gc
 from probmetric.inference import gaussian_classes_completions as completions
 from probmetric.inference import gaussian_classes_missing as gm

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpyro.infer.util import log_density
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes as gc
 from probmetric.inference.gaussian_classes_local import error_expansion
 from probmetric.inference.gaussian_classes_mixtures import fit_mixtures, mixture_prior

@@ -8,7 +8,7 @@ import pytest
 from numpyro import handlers
 from numpyro.infer.util import log_density
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes as gc
 from probmetric.inference import gaussian_classes_local as local
 from probmetric.inference.gaussian_classes_gamma import choose_gamma

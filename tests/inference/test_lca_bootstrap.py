@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.estimators.lca import LCA
 from probmetric.inference import lca_bootstrap_draws
 from probmetric.inference.lca_bootstrap import dirichlet_weights

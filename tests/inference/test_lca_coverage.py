@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.calibration import model_story, sbc, uniformity
 from probmetric.inference.sampling_target import Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified, lca

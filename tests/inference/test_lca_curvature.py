@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference import lca as inference
 from probmetric.inference import lca_laplace
 from probmetric.inference.lca_bootstrap import bootstrap, dirichlet_weights

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from probmetric.data.pairs import all_pairs
 from probmetric.inference.lca_laplace import laplace
 from probmetric.inference.lca_statistics import prepare
 from probmetric.models.lca import LCAParams, LCAPrior
-from probmetric.pairs import all_pairs
 
 
 def approximate(p, **options):

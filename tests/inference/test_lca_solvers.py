@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference import lca as inference
 from probmetric.inference.results import Result
 from probmetric.models.lca import LCAParams, LCAPrior, simulate

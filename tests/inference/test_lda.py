@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist, pdist
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes, lda
 from probmetric.models.gaussian_classes_priors import NIWPrior
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from probmetric.data import Distances
+from probmetric.data.containers import Distances
 from probmetric.inference import mds
 from probmetric.inference.mds_landmarks import fit_landmarks, spread_out
 from probmetric.inference.mds_spectrum import double_centre, top_eigenpairs

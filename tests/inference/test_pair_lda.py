@@ -5,10 +5,10 @@ import pytest
 from scipy.linalg import eigh
 from sklearn.datasets import load_wine
 
-from probmetric.data import Labelled, Pairs
+from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.pairs import all_pairs
 from probmetric.inference import lda, pair_lda
 from probmetric.inference.pair_lda_moments import second_moments
-from probmetric.pairs import all_pairs
 
 METHODS = ["generalized", "kissme", "rca"]
 

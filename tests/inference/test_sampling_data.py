@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import probmetric as pm
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.inference.sampling_target import Draws
 from probmetric.inference.sampling_tree import to_datatree
 from probmetric.models.lca import Coincidence

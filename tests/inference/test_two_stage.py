@@ -8,7 +8,8 @@ from numpyro.infer.util import log_density as numpyro_log_density
 from scipy.stats import invwishart, multivariate_normal
 from sklearn.mixture import GaussianMixture
 
-from probmetric.data import Groups, Points
+from probmetric.data.containers import Groups, Points
+from probmetric.data.groups import stack
 from probmetric.inference import two_stage as mixture
 from probmetric.inference.results import Result
 from probmetric.inference.two_stage_fit import fit, mixture_data
@@ -26,7 +27,6 @@ from probmetric.inference.two_stage_proportional import (
 )
 from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.models.two_stage import TwoStageParams, to_metric, two_stage
-from probmetric.models.two_stage_data import stack
 
 RTOL = 1e-10
 

@@ -13,12 +13,12 @@ from numpyro import handlers
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
-from probmetric.data import Groups, Points
+from probmetric.data.containers import Groups, Points
+from probmetric.data.groups import stack
 from probmetric.inference.two_stage_pairs import log_joint_small_alpha
 from probmetric.inference.two_stage_range import bic
 from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.models.two_stage import proportional, simulate, to_metric, two_stage
-from probmetric.models.two_stage_data import stack
 
 C = np.array([0.7, 0.3])
 MU = np.array([[0.0, 0.0], [2.0, -1.0]])

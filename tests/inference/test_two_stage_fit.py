@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from probmetric.data import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.inference.results import Result
 from probmetric.inference.two_stage_draws import relabel
 from probmetric.inference.two_stage_fit import fit, start_mixture

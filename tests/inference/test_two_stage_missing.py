@@ -10,7 +10,8 @@ from numpyro import handlers
 from numpyro.infer.util import log_density
 from scipy.stats import multivariate_normal
 
-from probmetric.data import Groups, Points
+from probmetric.data.containers import Groups, Points
+from probmetric.data.groups import stack
 from probmetric.inference.em import run_em
 from probmetric.inference.two_stage_fit import fit
 from probmetric.inference.two_stage_groups import e_step, em_step, group_data
@@ -21,7 +22,6 @@ from probmetric.inference.two_stage_proportional import (
     em_step_proportional,
 )
 from probmetric.models.two_stage import TwoStageParams, two_stage
-from probmetric.models.two_stage_data import stack
 
 pytestmark = pytest.mark.usefixtures("x64")
 

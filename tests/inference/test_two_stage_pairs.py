@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from probmetric.data import Groups, Points
+from probmetric.data.containers import Groups, Points
 from probmetric.inference.results import Result
 from probmetric.inference.two_stage_cubic import best_root
 from probmetric.inference.two_stage_enrol import enrol, score_enrolled

@@ -7,7 +7,8 @@ from numpyro.infer.util import log_likelihood, potential_energy, unconstrain_fn
 from scipy.integrate import trapezoid
 from scipy.special import logsumexp
 
-from probmetric.data import Groups, Points
+from probmetric.data.containers import Groups, Points
+from probmetric.data.groups import stack
 from probmetric.inference.sampling import Draws
 from probmetric.inference.two_stage_fit import fit
 from probmetric.inference.two_stage_pairs import alpha_log_posterior
@@ -16,7 +17,6 @@ from probmetric.inference.two_stage_prior import default_prior
 from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.inference.two_stage_target import TARGET, Posterior, pack, position
 from probmetric.models.two_stage import TwoStageParams, two_stage
-from probmetric.models.two_stage_data import stack
 
 pytestmark = pytest.mark.usefixtures("x64")
 

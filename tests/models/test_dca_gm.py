@@ -7,7 +7,7 @@ import numpyro
 import pytest
 from numpyro.infer.util import log_density
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm import Conditioned, log_joint
 from probmetric.inference.dca_gm_likelihood import apply_gauge, tilt, with_fisher
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from probmetric.data import Labelled
+from probmetric.data.containers import Labelled
 from probmetric.inference.agreement import compare
 from probmetric.inference.sampling_nuts import nuts
 from probmetric.inference.sampling_target import model_target

@@ -11,7 +11,7 @@ from numpyro.infer.autoguide import AutoNormal
 from numpyro.infer.util import log_density
 from numpyro.optim import Adam
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 from probmetric.metric import Mahalanobis
 from probmetric.models.lca import (
     Coincidence,

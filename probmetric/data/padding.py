@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 
 __all__ = ["bucket", "host_weights", "pad_pairs"]
 

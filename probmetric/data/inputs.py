@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data import Pairs
+from probmetric.data.containers import Pairs
 
 __all__ = [
     "class_codes",

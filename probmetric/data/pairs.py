@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
-from probmetric.data import Pairs
-from probmetric.inputs import class_codes, count, points
-from probmetric.inputs import pairs_from_arrays as pairs_from_arrays
+from probmetric.data.containers import Pairs
+from probmetric.data.inputs import class_codes, count, points
+from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
 
 __all__ = [
     "BLOCK_ENTRIES",

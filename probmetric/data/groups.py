@@ -6,7 +6,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Bool, Float
 
-from probmetric.data import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.typing import Array
 
 __all__ = ["Stacks", "as_groups", "stack"]

@@ -1,0 +1,1 @@
+"""What a model is fitted to: containers, pairs, groups, scaling, padding."""
