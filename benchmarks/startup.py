@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from probmetric import datasets
+from probmetric.datasets import loading as datasets
 from probmetric.estimators.lca import LCA
 
 RUNS = 5

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probmetric import datasets, plots
+    from probmetric import plots
+    from probmetric.datasets import loading as datasets
     from probmetric.estimators.dca_gm import DCAGM as DCAGM
     from probmetric.estimators.eig_dml import EigDML as EigDML
     from probmetric.estimators.gaussian_classes import (
@@ -95,7 +96,7 @@ _HOME = {
     "RCA": "probmetric.estimators.lda",
     "TwoStageMixture": "probmetric.estimators.two_stage",
     "compare": "probmetric.inference.agreement",
-    "datasets": "probmetric.datasets",
+    "datasets": "probmetric.datasets.loading",
     "evaluate": "probmetric.evaluation",
     "held_out": "probmetric.model_choice",
     "loo": "probmetric.model_choice",

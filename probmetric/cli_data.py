@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from probmetric import datasets
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import class_codes, points
+from probmetric.datasets import loading as datasets
 from probmetric.inference.sampling_tree import data_hash
 
 __all__ = [

@@ -14,7 +14,7 @@ from probmetric.cli_data import check_features, describe_data, labelled, parse_s
 from probmetric.cli_files import bad_input, claim, noted, together, write_text
 from probmetric.cli_metric import Given, given, note
 from probmetric.cli_neighbors import euclid
-from probmetric.datasets import Dataset, load
+from probmetric.datasets.loading import Dataset, load
 from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation import evaluate
 from probmetric.neighbors import KNeighborsClassifier

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from probmetric.cli_data import describe_data, labelled, parse_settings
 from probmetric.cli_files import bad_input, claim, noted, together, write_text
 from probmetric.cli_neighbors import euclid
-from probmetric.datasets import Dataset
+from probmetric.datasets.loading import Dataset
 from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation import evaluate
 from probmetric.inference.sampling_report import SamplingWarning

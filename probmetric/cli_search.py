@@ -9,7 +9,7 @@ import typer
 from probmetric.cli_data import check_features
 from probmetric.cli_files import bad_input, claim, replacing
 from probmetric.cli_metric import given
-from probmetric.datasets import load_points
+from probmetric.datasets.loading import load_points
 from probmetric.neighbors_table import neighbor_table
 
 __all__ = ["Request", "run"]

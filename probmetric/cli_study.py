@@ -14,7 +14,7 @@ import xarray as xr
 
 from probmetric import plots
 from probmetric.cli_neighbors import HeldOut, class_spread, euclid, held_out, summary
-from probmetric.datasets import Dataset
+from probmetric.datasets.loading import Dataset
 from probmetric.estimators.lca import LCA
 from probmetric.inference.agreement import distance
 from probmetric.models.lca import LCAParams, identified

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from probmetric import plots, plots_fit
-from probmetric.datasets import Dataset
+from probmetric.datasets.loading import Dataset
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS
 from probmetric.report import Picture, Report, Section, Table

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from probmetric import datasets
 from probmetric.data.containers import Labelled
-from probmetric.datasets import Dataset
+from probmetric.datasets import loading as datasets
+from probmetric.datasets.loading import Dataset
 from probmetric.inference.sampling_tree import data_hash
 from probmetric.report import Report, Section, Table
 

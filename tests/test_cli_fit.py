@@ -13,7 +13,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
-from probmetric import cli_fit, cli_options, datasets
+from probmetric import cli_fit, cli_options
+from probmetric.datasets import loading as datasets
 from probmetric.estimators.named import ESTIMATORS, fit_named, make
 from probmetric.registry import MODELS
 from probmetric.storage import read_metric

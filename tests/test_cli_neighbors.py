@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from probmetric import datasets
 from probmetric.cli_neighbors import class_spread, euclid, held_out, summary
+from probmetric.datasets import loading as datasets
 from probmetric.metric import Mahalanobis
 from probmetric.posterior import PosteriorMetric
 

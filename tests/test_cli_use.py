@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric import LCA, datasets
+from probmetric import LCA
+from probmetric.datasets import loading as datasets
 from probmetric.evaluation import evaluate
 from probmetric.neighbors_table import neighbor_table
 from probmetric.posterior import PosteriorMetric

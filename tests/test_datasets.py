@@ -9,8 +9,8 @@ import pytest
 import sklearn.datasets
 from scipy.stats import multivariate_normal, norm
 
-from probmetric import datasets
-from probmetric.datasets_generators import ringnorm, twonorm, waveform
+from probmetric.datasets import loading as datasets
+from probmetric.datasets.generators import ringnorm, twonorm, waveform
 
 
 @pytest.mark.parametrize("name", datasets.names())

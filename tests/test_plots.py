@@ -9,8 +9,9 @@ import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from probmetric import datasets, plots
+from probmetric import plots
 from probmetric.data.containers import Pairs
+from probmetric.datasets import loading as datasets
 from probmetric.inference.agreement import compare
 from probmetric.metric import Link, Mahalanobis
 

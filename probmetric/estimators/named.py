@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
-from probmetric.datasets import Dataset
+from probmetric.datasets.loading import Dataset
 from probmetric.estimators.dca_gm import DCAGM
 from probmetric.estimators.eig_dml import EigDML
 from probmetric.estimators.glml import GLML

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from probmetric.datasets_readers import READERS as READERS
-from probmetric.datasets_readers import read_content
+from probmetric.datasets.readers import READERS as READERS
+from probmetric.datasets.readers import read_content
 
 __all__ = [
     "READERS",

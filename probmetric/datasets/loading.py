@@ -15,15 +15,15 @@ import pandas as pd
 import sklearn.datasets
 from jaxtyping import Float, Int
 
-from probmetric.datasets_files import (
+from probmetric.datasets.generators import GENERATORS
+from probmetric.datasets.openml import fetch
+from probmetric.datasets.tables import (
     READERS,
     codes,
     read_file,
     read_points,
     split_label,
 )
-from probmetric.datasets_generators import GENERATORS
-from probmetric.datasets_openml import fetch
 
 __all__ = ["Dataset", "Unlabelled", "load", "load_points", "names"]
 
