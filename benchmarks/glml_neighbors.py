@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.metric._local import local_metric
+from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities
 from probmetric.neighbors import nearest
 from probmetric.neighbors_scan import ready_alone

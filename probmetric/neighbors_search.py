@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from probmetric.data.inputs import real
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Mahalanobis, Metric
-from probmetric.metric._mahalanobis import check_factor
+from probmetric.metric.mahalanobis import check_factor
 from probmetric.neighbors_linear import nearest_linear
 from probmetric.neighbors_range import refuse_far, refuse_lost
 from probmetric.neighbors_scan import nearest_scanned

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from probmetric.densities.classes import ClassDensities
 from probmetric.metric import (
     ClassDistribution,
     Link,
@@ -13,7 +14,6 @@ from probmetric.metric import (
     Mahalanobis,
     PairSimilarity,
 )
-from probmetric.metric._class_densities import ClassDensities
 from probmetric.posterior_draws import MeanDissimilarity
 
 __all__ = ["KINDS", "describe", "rebuild"]

@@ -9,6 +9,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from probmetric import metric as kinds
+from probmetric.densities.classes import ClassDensities
 from probmetric.metric import (
     ClassDistribution,
     Link,
@@ -17,7 +18,6 @@ from probmetric.metric import (
     Mahalanobis,
     PairSimilarity,
 )
-from probmetric.metric._class_densities import ClassDensities
 
 D = 3
 

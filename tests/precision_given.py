@@ -12,6 +12,8 @@ import numpy as np
 
 from probmetric.data.containers import Groups, Labelled, Pairs, Points
 from probmetric.data.pairs import all_pairs
+from probmetric.densities.classes import ClassDensities
+from probmetric.densities.pair import PairModel
 from probmetric.inference import (
     dca_gm,
     dca_gm_em,
@@ -32,9 +34,7 @@ from probmetric.inference.two_stage_proportional import ProportionalParams
 from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.inference.two_stage_target import pack
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
-from probmetric.metric._class_densities import ClassDensities
-from probmetric.metric._glml_matrices import Spectrum
-from probmetric.metric._pair_density import PairModel
+from probmetric.metric.glml import Spectrum
 from probmetric.models.dca_gm import DCAGMParams, unconstrain
 from probmetric.models.gaussian_classes import GaussianClassesParams
 from probmetric.models.gaussian_classes_priors import NIWPrior

@@ -13,7 +13,7 @@ from probmetric.estimators._validation import (
     fit_scaler,
 )
 from probmetric.metric import PairSimilarity
-from probmetric.metric._pair_similarity import SCORES
+from probmetric.metric.pair_similarity import SCORES
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 
 __all__ = [

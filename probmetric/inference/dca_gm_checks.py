@@ -24,7 +24,7 @@ from probmetric.inference.dca_gm_likelihood import (
 )
 from probmetric.inference.dca_gm_problems import split
 from probmetric.metric import LocalFisher, Mahalanobis
-from probmetric.metric._class_distribution import scores
+from probmetric.metric.class_distribution import scores
 from probmetric.models.dca_gm import (
     DCAGMParams,
     dca_gm,

@@ -31,7 +31,7 @@ from probmetric.inference.dca_gm_likelihood import (
     gradient_A_tied,
 )
 from probmetric.inference.results import Fit, Result
-from probmetric.metric._class_distribution import pooled_covariance
+from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -35,13 +35,13 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Labelled, weights
 from probmetric.linalg import logdet_chol
-from probmetric.metric._class_distribution import (
+from probmetric.metric.class_distribution import (
     class_log_joint,
     component_log_joint,
     pooled_covariance,
     scores,
 )
-from probmetric.metric._class_fisher import mean_fisher
+from probmetric.metric.fisher import mean_fisher
 from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

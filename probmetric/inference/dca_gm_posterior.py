@@ -38,7 +38,7 @@ from probmetric.inference.dca_gm_likelihood import (
 from probmetric.inference.sampling_target import Target
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis
-from probmetric.metric._class_fisher import mean_fisher
+from probmetric.metric.fisher import mean_fisher
 from probmetric.models.dca_gm import (
     DCAGMParams,
     DCAGMSites,

@@ -14,6 +14,11 @@ import numpy as np
 from scipy import stats as scipy_stats
 
 from probmetric.data.containers import Labelled
+from probmetric.densities.classes import (
+    class_hessians,
+    class_log_densities,
+    log_posterior,
+)
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.gaussian_classes import (
     log_evidence,
@@ -22,12 +27,7 @@ from probmetric.inference.gaussian_classes import (
 )
 from probmetric.inference.gaussian_classes_local import error_expansion
 from probmetric.inference.gaussian_classes_predict import predictive
-from probmetric.metric._class_densities import (
-    class_hessians,
-    class_log_densities,
-    log_posterior,
-)
-from probmetric.metric._glml_matrices import bias_matrix
+from probmetric.metric.glml import bias_matrix
 from probmetric.models.gaussian_classes import (
     to_densities,
 )

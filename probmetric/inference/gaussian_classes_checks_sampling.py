@@ -18,6 +18,7 @@ import xarray as xr
 from jax.scipy.stats import multivariate_normal
 
 from probmetric.data.containers import Labelled
+from probmetric.densities.classes import class_log_densities
 from probmetric.inference.calibration import sample_sites
 from probmetric.inference.checks import Check, Problem, Ranks
 from probmetric.inference.gaussian_classes import (
@@ -30,8 +31,7 @@ from probmetric.inference.gaussian_classes_checks_density import places, some_po
 from probmetric.inference.gaussian_classes_predict import predictive
 from probmetric.inference.sampling_nuts import nuts
 from probmetric.inference.sampling_target import model_target
-from probmetric.metric._class_densities import class_log_densities
-from probmetric.metric._local import local_metric
+from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
     gaussian_classes,

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.metric import LocalMahalanobis
-from probmetric.metric._local import local_pairwise
+from probmetric.metric.local import local_pairwise
 
 __all__ = ["GAMMAS", "choose_gamma"]
 

@@ -34,6 +34,12 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Float
 
+from probmetric.densities.classes import (
+    ClassDensities,
+    class_hessians,
+    log_posterior,
+    through_map,
+)
 from probmetric.inference.gaussian_classes import (
     ClassPosterior,
     is_diagonal,
@@ -41,13 +47,7 @@ from probmetric.inference.gaussian_classes import (
 )
 from probmetric.inference.gaussian_classes_predict import predictive
 from probmetric.metric import LocalMahalanobis
-from probmetric.metric._class_densities import (
-    ClassDensities,
-    class_hessians,
-    log_posterior,
-    through_map,
-)
-from probmetric.metric._local import Rule, local_metric
+from probmetric.metric.local import Rule, local_metric
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

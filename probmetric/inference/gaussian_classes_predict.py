@@ -22,6 +22,7 @@ from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Float
 
 from probmetric.data.containers import Labelled
+from probmetric.densities.classes import ClassDensities, class_log_densities
 from probmetric.inference.gaussian_classes import (
     ClassPosterior,
     ClassStatistics,
@@ -35,7 +36,6 @@ from probmetric.inference.gaussian_classes import (
 from probmetric.inference.gaussian_classes_missing import fit_missing
 from probmetric.inference.results import Fit, Result
 from probmetric.linalg import log1p_squares
-from probmetric.metric._class_densities import ClassDensities, class_log_densities
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -20,9 +20,9 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.data.containers import Groups
+from probmetric.densities.pair import LOG_2PI
 from probmetric.inference.two_stage_groups import group_data, log_groups
 from probmetric.linalg import logdet_chol, solve_spd
-from probmetric.metric._pair_density import LOG_2PI
 from probmetric.models.two_stage import TwoStageParams, to_metric
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

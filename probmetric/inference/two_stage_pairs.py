@@ -27,12 +27,12 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import betaln, logsumexp
 from jaxtyping import Float
 
+from probmetric.densities.pair import log_normal
 from probmetric.inference.em import run_em
 from probmetric.inference.results import Fit
 from probmetric.inference.two_stage_cubic import best_root
 from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.linalg import solve_spd
-from probmetric.metric._pair_density import log_normal
 from probmetric.models.two_stage import TwoStageParams
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

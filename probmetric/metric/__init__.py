@@ -10,14 +10,12 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float
 
-from probmetric.metric._class_distribution import (
-    ClassDistribution as ClassDistribution,
-)
-from probmetric.metric._class_fisher import LocalFisher as LocalFisher
-from probmetric.metric._local import LocalMahalanobis as LocalMahalanobis
-from probmetric.metric._mahalanobis import Link as Link
-from probmetric.metric._mahalanobis import Mahalanobis as Mahalanobis
-from probmetric.metric._pair_similarity import PairSimilarity as PairSimilarity
+from probmetric.metric.class_distribution import ClassDistribution as ClassDistribution
+from probmetric.metric.fisher import LocalFisher as LocalFisher
+from probmetric.metric.local import LocalMahalanobis as LocalMahalanobis
+from probmetric.metric.mahalanobis import Link as Link
+from probmetric.metric.mahalanobis import Mahalanobis as Mahalanobis
+from probmetric.metric.pair_similarity import PairSimilarity as PairSimilarity
 from probmetric.typing import Array
 
 __all__ = [

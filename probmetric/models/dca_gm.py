@@ -38,12 +38,12 @@ from jaxtyping import Bool, Float
 from probmetric.data.containers import Labelled, weights
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis
-from probmetric.metric._class_distribution import (
+from probmetric.metric.class_distribution import (
     ClassDistribution,
     class_log_joint,
     pooled_covariance,
 )
-from probmetric.metric._class_fisher import LocalFisher, mean_fisher
+from probmetric.metric.fisher import LocalFisher, mean_fisher
 from probmetric.models._class_label import ClassLabel
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -33,9 +33,9 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 
 from probmetric.data.containers import Labelled, weights
+from probmetric.densities.classes import ClassDensities
 from probmetric.metric import LocalMahalanobis
-from probmetric.metric._class_densities import ClassDensities
-from probmetric.metric._local import Rule, local_metric
+from probmetric.metric.local import Rule, local_metric
 from probmetric.models._class_label import ClassLabel
 from probmetric.models._class_normal import ClassNormal
 from probmetric.models.gaussian_classes_priors import (

@@ -26,7 +26,7 @@ from probmetric.inference.dca_gm_likelihood import (
     with_fisher,
 )
 from probmetric.inference.dca_gm_start import em_prior, start
-from probmetric.metric._class_distribution import pooled_covariance
+from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import DCAGMParams, log_weight
 
 EPS = np.finfo(float).eps

@@ -21,7 +21,7 @@ from probmetric.inference.dca_gm_likelihood import (
 )
 from probmetric.inference.dca_gm_start import lda_rca, start
 from probmetric.inference.results import Result
-from probmetric.metric._class_distribution import pooled_covariance
+from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import log_weight, unconstrain
 
 EPS = np.finfo(float).eps

@@ -12,6 +12,7 @@ from scipy import stats as scipy_stats
 from scipy.special import logsumexp
 
 from probmetric.data.containers import Labelled
+from probmetric.densities.classes import class_log_densities
 from probmetric.inference import gaussian_classes as gc
 from probmetric.inference import gaussian_classes_completions as completions
 from probmetric.inference import gaussian_classes_missing as gm
@@ -20,7 +21,6 @@ from probmetric.inference.agreement import compare
 from probmetric.inference.results import Result
 from probmetric.inference.sampling_nuts import nuts
 from probmetric.inference.sampling_target import model_target
-from probmetric.metric._class_densities import class_log_densities
 from probmetric.models.gaussian_classes import gaussian_classes
 from probmetric.models.gaussian_classes_priors import NIWPrior
 

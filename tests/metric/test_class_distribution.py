@@ -10,14 +10,14 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import multivariate_normal
 
 from probmetric.metric import ClassDistribution, LocalFisher
-from probmetric.metric._class_distribution import (
+from probmetric.metric.class_distribution import (
     class_log_joint,
     hellinger_squared,
     jensen_shannon,
     pooled_covariance,
     scores,
 )
-from probmetric.metric._class_fisher import fisher_factor, mean_fisher
+from probmetric.metric.fisher import fisher_factor, mean_fisher
 from probmetric.neighbors import nearest
 
 EPS = np.finfo(float).eps

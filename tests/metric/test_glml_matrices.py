@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from probmetric.metric import _glml_matrices as glml
-from probmetric.metric._class_densities import (
+from probmetric.densities.classes import (
     ClassDensities,
     class_hessians,
     class_log_densities,
@@ -15,7 +14,8 @@ from probmetric.metric._class_densities import (
     log_posterior,
     through_map,
 )
-from probmetric.metric._glml_expected import expected_bias
+from probmetric.metric import glml
+from probmetric.metric.glml_expected import expected_bias
 
 pytestmark = pytest.mark.usefixtures("x64")
 EPS = np.finfo(float).eps

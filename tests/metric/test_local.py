@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from probmetric import neighbors_scan
+from probmetric.densities.classes import ClassDensities
 from probmetric.metric import Metric
-from probmetric.metric._class_densities import ClassDensities
-from probmetric.metric._local import CHUNK, TILE, local_metric, local_pairwise
+from probmetric.metric.local import CHUNK, TILE, local_metric, local_pairwise
 from probmetric.neighbors import nearest
 from tests.metric_kinds import largest_intermediate
 

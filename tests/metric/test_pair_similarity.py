@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from probmetric.metric import Metric, PairSimilarity
-from probmetric.metric._pair_tiles import pairwise
+from probmetric.metric.pair_tiles import pairwise
 from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
 
 

@@ -23,16 +23,16 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
-from probmetric.metric import _glml_matrices as glml
-from probmetric.metric._class_densities import (
+from probmetric.densities.classes import (
     ClassDensities,
     class_hessians,
     class_scores,
     log_posterior,
     through_map,
 )
-from probmetric.metric._glml_expected import expected_bias
-from probmetric.metric._local_product import (
+from probmetric.metric import glml
+from probmetric.metric.glml_expected import expected_bias
+from probmetric.metric.local_product import (
     TILE,
     QueryForms,
     from_forms,

@@ -15,7 +15,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
-from probmetric.metric._pair_density import (
+from probmetric.densities.pair import (
     PairModel,
     Regression,
     log_components,

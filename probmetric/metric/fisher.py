@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from probmetric.metric._class_distribution import scores
+from probmetric.metric.class_distribution import scores
 from probmetric.precision import measured
 from probmetric.typing import Array
 

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from probmetric.metric._glml_matrices import Spectrum, log_inverse, unit_determinant
+from probmetric.metric.glml import Spectrum, log_inverse, unit_determinant
 from probmetric.typing import Array
 
 __all__ = ["expected_bias"]

@@ -25,8 +25,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int
 
-from probmetric.metric import _pair_density as density
-from probmetric.metric import _pair_tiles as tiles
+from probmetric.densities import pair as density
+from probmetric.metric import pair_tiles as tiles
 from probmetric.precision import log_measured, measured
 from probmetric.typing import Array
 

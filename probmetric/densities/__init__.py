@@ -1,0 +1,1 @@
+"""Log densities that metrics, models and inference share."""
