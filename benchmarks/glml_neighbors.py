@@ -23,7 +23,7 @@ import numpy as np
 from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities
 from probmetric.neighbors import nearest
-from probmetric.neighbors_scan import ready_alone
+from probmetric.neighbors.scan import ready_alone
 
 K, TILE = 5, 1024
 

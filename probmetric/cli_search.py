@@ -10,7 +10,7 @@ from probmetric.cli_data import check_features
 from probmetric.cli_files import bad_input, claim, replacing
 from probmetric.cli_metric import given
 from probmetric.datasets.loading import load_points
-from probmetric.neighbors_table import neighbor_table
+from probmetric.neighbors.table import neighbor_table
 
 __all__ = ["Request", "run"]
 

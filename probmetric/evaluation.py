@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
-from probmetric.neighbors_search import as_points, found_but_own
+from probmetric.neighbors.search import as_points, found_but_own
 from probmetric.posterior_draws import over_draws
 from probmetric.posterior_intervals import Interval, between_rows
 from probmetric.typing import Array

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from probmetric.neighbors_search import nearest
+from probmetric.neighbors.search import nearest
 from probmetric.plots_style import COLORS, blank, class_names, metric_of, styled
 
 __all__ = [

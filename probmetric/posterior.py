@@ -27,8 +27,8 @@ from jaxtyping import Float
 from probmetric import posterior_intervals as asked
 from probmetric import posterior_refusals as refusals
 from probmetric.metric import Mahalanobis, Metric
-from probmetric.neighbors_range import refuse_far
-from probmetric.neighbors_search import as_points, check_dimension, nearest
+from probmetric.neighbors.range import refuse_far
+from probmetric.neighbors.search import as_points, check_dimension, nearest
 from probmetric.posterior_draws import mean_metric, over_draws, unstack
 from probmetric.posterior_intervals import Interval, quantiles, spread
 from probmetric.precision import finite

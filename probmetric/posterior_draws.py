@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis, Metric
-from probmetric.neighbors_votes import stack
+from probmetric.neighbors.votes import stack
 from probmetric.precision import measured
 from probmetric.typing import Array
 

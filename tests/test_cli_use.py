@@ -14,7 +14,7 @@ import probmetric as pm
 from probmetric import LCA
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation import evaluate
-from probmetric.neighbors_table import neighbor_table
+from probmetric.neighbors.table import neighbor_table
 from probmetric.posterior import PosteriorMetric
 from probmetric.storage_draws import load_draws, posterior_of, save_draws
 from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data

@@ -5,10 +5,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from probmetric import neighbors_scan
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import nearest
-from probmetric.neighbors_keep import empty, keep_best
+from probmetric.neighbors import scan as neighbors_scan
+from probmetric.neighbors.keep import empty, keep_best
 from tests.metric_kinds import (
     Coarse,
     Wrapped,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probmetric.metric import Link, Mahalanobis
-from probmetric.neighbors_search import nearest_but_own
+from probmetric.neighbors.search import nearest_but_own
 from probmetric.posterior import PosteriorMetric
 from tests.metric_kinds import NAMES, build
 

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric import neighbors_linear
 from probmetric.cli_neighbors import euclid
 from probmetric.linalg_scaled import balanced, squares
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
-from probmetric.neighbors_search import found_but_own
+from probmetric.neighbors import linear as neighbors_linear
+from probmetric.neighbors.search import found_but_own
 from probmetric.posterior import PosteriorMetric
 from tests.cli_runs import run
 from tests.metric_kinds import NAMES, build

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric import neighbors_scan
 from probmetric.densities.classes import ClassDensities
 from probmetric.metric import Metric
 from probmetric.metric.local import CHUNK, TILE, local_metric, local_pairwise
 from probmetric.neighbors import nearest
+from probmetric.neighbors import scan as neighbors_scan
 from tests.metric_kinds import largest_intermediate
 
 RULES = ["min_norm", "zero_bias", "regularised", "fisher"]

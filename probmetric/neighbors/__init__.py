@@ -5,8 +5,8 @@ which ``shortlist_recall`` judges); ``KNeighborsClassifier`` votes with them, un
 metric or averaged over the draws of a posterior.
 """
 
-from probmetric.neighbors_classifier import KNeighborsClassifier as KNeighborsClassifier
-from probmetric.neighbors_search import nearest as nearest
-from probmetric.neighbors_shortlist import shortlist_recall as shortlist_recall
+from probmetric.neighbors.classifier import KNeighborsClassifier as KNeighborsClassifier
+from probmetric.neighbors.search import nearest as nearest
+from probmetric.neighbors.shortlist import shortlist_recall as shortlist_recall
 
 __all__ = ["KNeighborsClassifier", "nearest", "shortlist_recall"]

@@ -19,10 +19,10 @@ from probmetric.data.inputs import real
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.metric.mahalanobis import check_factor
-from probmetric.neighbors_linear import nearest_linear
-from probmetric.neighbors_range import refuse_far, refuse_lost
-from probmetric.neighbors_scan import nearest_scanned
-from probmetric.neighbors_shortlist import nearest_shortlisted
+from probmetric.neighbors.linear import nearest_linear
+from probmetric.neighbors.range import refuse_far, refuse_lost
+from probmetric.neighbors.scan import nearest_scanned
+from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.typing import Array
 
 __all__ = [

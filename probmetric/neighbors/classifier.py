@@ -15,17 +15,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.linalg_scaled import roots
 from probmetric.metric import Mahalanobis
-from probmetric.neighbors_arguments import check_arguments, common_type, draws_of, grid
-from probmetric.neighbors_range import at_ordinary_scale, refuse_far
-from probmetric.neighbors_search import check_dimension, found_but_own
-from probmetric.neighbors_tuning import (
+from probmetric.neighbors.arguments import check_arguments, common_type, draws_of, grid
+from probmetric.neighbors.range import at_ordinary_scale, refuse_far
+from probmetric.neighbors.search import check_dimension, found_but_own
+from probmetric.neighbors.tuning import (
     BANDWIDTHS,
     PRIOR_WEIGHTS,
     leave_one_out,
     mix_prior,
     untuned,
 )
-from probmetric.neighbors_votes import count_votes, neighborhood_scale, soft_votes
+from probmetric.neighbors.votes import count_votes, neighborhood_scale, soft_votes
 
 __all__ = ["KNeighborsClassifier"]
 

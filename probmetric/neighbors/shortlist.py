@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 
 from probmetric.data.inputs import real
 from probmetric.metric import LocalMahalanobis, Mahalanobis
-from probmetric.neighbors_linear import nearest_linear
-from probmetric.neighbors_scan import nearest_scanned, refuse_nan
+from probmetric.neighbors.linear import nearest_linear
+from probmetric.neighbors.scan import nearest_scanned, refuse_nan
 from probmetric.typing import Array
 
 __all__ = ["nearest_shortlisted", "shortlist_recall"]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from probmetric.neighbors_search import as_points, nearest
+from probmetric.neighbors.search import as_points, nearest
 from probmetric.typing import Array
 
 __all__ = ["neighbor_table"]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from probmetric.metric import Metric
-from probmetric.neighbors_tuning import PRIOR_WEIGHTS
+from probmetric.neighbors.tuning import PRIOR_WEIGHTS
 
 __all__ = ["check_arguments", "common_type", "draws_of", "grid"]
 

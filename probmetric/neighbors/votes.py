@@ -39,8 +39,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.metric import Mahalanobis, Metric
-from probmetric.neighbors_scan import bucket, from_queries, in_tiles, refuse_nan
-from probmetric.neighbors_search import found_but_own, nearest_but_own
+from probmetric.neighbors.scan import bucket, from_queries, in_tiles, refuse_nan
+from probmetric.neighbors.search import found_but_own, nearest_but_own
 from probmetric.typing import Array
 
 __all__ = [

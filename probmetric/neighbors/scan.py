@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from threadpoolctl import ThreadpoolController
 
 from probmetric.metric import Mahalanobis, Metric
-from probmetric.neighbors_keep import HIDDEN, empty, keep_best
+from probmetric.neighbors.keep import HIDDEN, empty, keep_best
 from probmetric.typing import Array
 
 __all__ = [
