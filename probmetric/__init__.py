@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from probmetric.model_choice import loo as loo
     from probmetric.neighbors import KNeighborsClassifier as KNeighborsClassifier
     from probmetric.neighbors import nearest as nearest
-    from probmetric.posterior import PosteriorMetric as PosteriorMetric
+    from probmetric.posterior.metric import PosteriorMetric as PosteriorMetric
     from probmetric.registry import MODELS as MODELS
     from probmetric.storage import load_metric as load_metric
     from probmetric.storage import save_metric as save_metric
@@ -92,7 +92,7 @@ _HOME = {
     "Mahalanobis": "probmetric.metric",
     "PairLDA": "probmetric.estimators.pair_lda",
     "PairSimilarity": "probmetric.metric",
-    "PosteriorMetric": "probmetric.posterior",
+    "PosteriorMetric": "probmetric.posterior.metric",
     "RCA": "probmetric.estimators.lda",
     "TwoStageMixture": "probmetric.estimators.two_stage",
     "compare": "probmetric.inference.agreement",

@@ -33,8 +33,8 @@ from jaxtyping import Bool, Float, Int
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from probmetric.neighbors.search import as_points, found_but_own
-from probmetric.posterior_draws import over_draws
-from probmetric.posterior_intervals import Interval, between_rows
+from probmetric.posterior.intervals import Interval, between_rows
+from probmetric.posterior.stack import over_draws
 from probmetric.typing import Array
 
 __all__ = [

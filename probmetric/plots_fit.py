@@ -7,8 +7,8 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from probmetric.plots_style import COLORS, blank, styled
-from probmetric.posterior_draws import over_draws
-from probmetric.posterior_intervals import between_rows
+from probmetric.posterior.intervals import between_rows
+from probmetric.posterior.stack import over_draws
 
 __all__ = ["matrix", "pair_histogram"]
 

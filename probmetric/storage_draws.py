@@ -13,7 +13,7 @@ import xarray as xr
 from probmetric.files import UNREADABLE, reason, replacing
 from probmetric.linalg import psd_factor
 from probmetric.metric import Link, Mahalanobis, Metric, PairSimilarity
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 
 __all__ = ["draws_feature_names", "load_draws", "posterior_of", "save_draws"]
 

@@ -14,7 +14,7 @@ from probmetric.metric import (
     Mahalanobis,
     PairSimilarity,
 )
-from probmetric.posterior_draws import MeanDissimilarity
+from probmetric.posterior.stack import MeanDissimilarity
 
 __all__ = ["KINDS", "describe", "rebuild"]
 

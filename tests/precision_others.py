@@ -5,7 +5,7 @@ As ``precision_inference``: models, and what is numeric at the root.
 
 import numpy as np
 
-from probmetric.posterior_intervals import Interval
+from probmetric.posterior.intervals import Interval
 
 CLASSES = np.array([[0.2, 0.8], [0.6, 0.4]])
 VOTES = np.full((1, 24, 2), 0.5)

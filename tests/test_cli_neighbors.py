@@ -5,7 +5,7 @@ import numpy as np
 from probmetric.cli_neighbors import class_spread, euclid, held_out, summary
 from probmetric.datasets import loading as datasets
 from probmetric.metric import Mahalanobis
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 
 
 def test_held_out_scores_are_those_of_the_stated_probabilities():

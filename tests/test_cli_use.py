@@ -15,7 +15,7 @@ from probmetric import LCA
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation import evaluate
 from probmetric.neighbors.table import neighbor_table
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage_draws import load_draws, posterior_of, save_draws
 from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
 

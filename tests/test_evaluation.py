@@ -19,8 +19,8 @@ from probmetric.evaluation import (
 )
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.posterior import PosteriorMetric
-from probmetric.posterior_intervals import Interval
+from probmetric.posterior.intervals import Interval
+from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import build
 from tests.oracles import retrieval_figures
 

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import (
     build,
     build_euclid,

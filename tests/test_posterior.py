@@ -11,7 +11,7 @@ import pytest
 
 from probmetric.metric import Link, Mahalanobis
 from probmetric.neighbors import nearest
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import NAMES, build
 
 N_DRAWS = 18  # More than one tile of draws, and not a multiple of it.

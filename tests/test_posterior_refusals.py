@@ -5,7 +5,7 @@ import pytest
 
 from probmetric.metric import Link, Mahalanobis
 from probmetric.neighbors.search import nearest_but_own
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import NAMES, build
 
 N_DRAWS = 18  # More than one tile of draws, and not a multiple of it.

@@ -16,7 +16,7 @@ from probmetric.linalg_scaled import balanced, squares
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.neighbors import linear as neighbors_linear
 from probmetric.neighbors.search import found_but_own
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 from tests.cli_runs import run
 from tests.metric_kinds import NAMES, build
 from tests.oracles import exact_square

@@ -12,7 +12,7 @@ import pytest
 import probmetric as pm
 from probmetric import storage, storage_parts
 from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage import load_metric, read_metric, save_metric
 from tests.metric_kinds import NAMES, build
 

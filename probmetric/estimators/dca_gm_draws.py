@@ -15,7 +15,7 @@ from probmetric.inference.results import Fit
 from probmetric.inference.sampling import sample
 from probmetric.inference.sampling_units import LIKELIHOOD, set_apart
 from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 
 __all__ = ["DCAGMDrawsMixin"]
 

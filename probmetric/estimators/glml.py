@@ -23,7 +23,7 @@ from probmetric.inference.gaussian_classes_gamma import choose_gamma
 from probmetric.inference.gaussian_classes_local import LogEuclidean, log_euclidean
 from probmetric.metric import LocalMahalanobis
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 
 __all__ = ["GLML"]
 

@@ -51,7 +51,7 @@ from probmetric.inference.sampling import to_datatree
 from probmetric.inference.sampling_tree import provenance
 from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 
 __all__ = ["LCAPosteriorMixin", "on_all_pairs", "problem_for"]
 

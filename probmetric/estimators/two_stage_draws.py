@@ -22,7 +22,7 @@ from probmetric.inference.two_stage_posterior import METHODS, draw, pointwise
 from probmetric.inference.two_stage_target import Posterior
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, to_metric, two_stage
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric
 
 __all__ = ["TwoStageDrawsMixin"]
 

@@ -24,13 +24,13 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from probmetric import posterior_intervals as asked
-from probmetric import posterior_refusals as refusals
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.neighbors.range import refuse_far
 from probmetric.neighbors.search import as_points, check_dimension, nearest
-from probmetric.posterior_draws import mean_metric, over_draws, unstack
-from probmetric.posterior_intervals import Interval, quantiles, spread
+from probmetric.posterior import intervals as asked
+from probmetric.posterior import refusals
+from probmetric.posterior.intervals import Interval, quantiles, spread
+from probmetric.posterior.stack import mean_metric, over_draws, unstack
 from probmetric.precision import finite
 from probmetric.typing import Array
 
