@@ -36,8 +36,8 @@ from probmetric.data.containers import Labelled, weights
 from probmetric.densities.classes import ClassDensities
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric
-from probmetric.models._class_label import ClassLabel
-from probmetric.models._class_normal import ClassNormal
+from probmetric.models.class_label import ClassLabel
+from probmetric.models.class_normal import ClassNormal
 from probmetric.models.gaussian_classes_priors import (
     Covariance,
     LKJPrior,

@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 
-from probmetric.models._class_normal import PARTLY_REAL
+from probmetric.models.class_normal import PARTLY_REAL
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

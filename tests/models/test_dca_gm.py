@@ -11,7 +11,7 @@ from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm import Conditioned, log_joint
 from probmetric.inference.dca_gm_likelihood import apply_gauge, tilt, with_fisher
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
-from probmetric.models._class_label import ClassLabel
+from probmetric.models.class_label import ClassLabel
 from probmetric.models.dca_gm import (
     DCAGMParams,
     DCAGMPrior,

@@ -12,8 +12,8 @@ from numpyro.distributions import constraints
 from scipy.integrate import quad
 
 import probmetric
-from probmetric.models._class_label import ClassLabel
-from probmetric.models._class_normal import ClassNormal
+from probmetric.models.class_label import ClassLabel
+from probmetric.models.class_normal import ClassNormal
 from probmetric.models.lca import Coincidence
 from probmetric.models.two_stage_laws import Observed, Weighted, normal
 
