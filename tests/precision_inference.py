@@ -12,7 +12,7 @@ from probmetric.inference.lca_laplace import Laplace
 from probmetric.inference.lca_recipe import Recipe
 from probmetric.inference.lda import LDAParams
 from probmetric.inference.pair_lda import PairLDAParams
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage_enrol import Enrolled
 
 RECIPE = Recipe(n_components=2, max_iter=20)

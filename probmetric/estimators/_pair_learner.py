@@ -27,7 +27,7 @@ from probmetric.estimators._validation import (
     fit_scaler,
     report,
 )
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 
 __all__ = ["PAIR_SETS", "PairLearner", "pairs_of_labels"]

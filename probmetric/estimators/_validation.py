@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from probmetric.data.inputs import class_codes
 from probmetric.data.padding import bucket, host_weights, pad_pairs
-from probmetric.inference.results import REMEDY, Fit, Result
+from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.linalg_scaled import LARGEST
 
 __all__ = [

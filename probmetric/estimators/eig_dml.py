@@ -9,7 +9,7 @@ from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._validation import check_choice, check_number
 from probmetric.inference import eig_dml
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 
 __all__ = ["EigDML"]
 

@@ -34,7 +34,7 @@ from probmetric.inference.lca_recipe import (
     rate_for,
     solve,
 )
-from probmetric.inference.results import Fit, Result
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 
 __all__ = [

@@ -10,7 +10,7 @@ from probmetric.data.inputs import count
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._validation import check_choice, check_number
 from probmetric.inference import pair_lda
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 
 __all__ = ["PairLDA"]
 

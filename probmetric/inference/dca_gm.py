@@ -30,8 +30,8 @@ from probmetric.inference.dca_gm_likelihood import (
     with_fisher,
 )
 from probmetric.inference.dca_gm_start import check_labelled, em_prior, start
-from probmetric.inference.optimise import lbfgs
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.lbfgs import lbfgs
+from probmetric.inference.solvers.result import Fit
 from probmetric.models.dca_gm import (
     DCAGMParams,
     DCAGMPrior,

@@ -30,7 +30,7 @@ from probmetric.inference.dca_gm_likelihood import (
     gradient_A,
     gradient_A_tied,
 )
-from probmetric.inference.results import Fit, Result
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out

@@ -15,7 +15,7 @@ from probmetric.inference.pair_lda_checks import (
     swapped,
     translated,
 )
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 
 __all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]
 

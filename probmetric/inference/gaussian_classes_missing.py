@@ -37,14 +37,14 @@ from jaxtyping import Float
 from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.inference.em import run_em
 from probmetric.inference.gaussian_classes import (
     ClassStatistics,
     mode,
     posterior,
     statistics,
 )
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.em import run_em
+from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage_missing import e_step_missing
 from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.models.gaussian_classes import GaussianClassesParams, gaussian_classes

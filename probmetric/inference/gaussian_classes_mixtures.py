@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from probmetric.data.containers import Labelled, Points, weights
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage_fit import fit as fit_mixture
 from probmetric.models.gaussian_classes import GaussianClassesParams
 from probmetric.models.gaussian_classes_priors import NIWPrior

@@ -34,7 +34,7 @@ from probmetric.inference.gaussian_classes import (
     statistics,
 )
 from probmetric.inference.gaussian_classes_missing import fit_missing
-from probmetric.inference.results import Fit, Result
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.linalg import log1p_squares
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out

@@ -9,7 +9,7 @@ from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Problem
 from probmetric.inference.gaussian_classes import statistics
 from probmetric.inference.gaussian_classes_predict import evidence_prior, fit
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import GaussianClassesParams, simulate
 from probmetric.models.gaussian_classes_priors import NIWPrior
 from probmetric.precision import to_numpy

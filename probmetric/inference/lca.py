@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.em import run_em
 from probmetric.inference.lca_em import full_step, kappa_step, reduced_step, spectrum
 from probmetric.inference.lca_likelihood import (
     log_joint,
@@ -27,8 +26,9 @@ from probmetric.inference.lca_likelihood import (
     to_params,
 )
 from probmetric.inference.lca_statistics import prepare
-from probmetric.inference.optimise import lbfgs
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.em import run_em
+from probmetric.inference.solvers.lbfgs import lbfgs
+from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

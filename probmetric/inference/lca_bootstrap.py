@@ -28,9 +28,9 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca_likelihood import objective, to_params, to_unconstrained
 from probmetric.inference.lca_statistics import Statistics
-from probmetric.inference.optimise_traced import minimise
-from probmetric.inference.results import Fit
 from probmetric.inference.sampling_target import cast
+from probmetric.inference.solvers.lbfgs_traced import minimise
+from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

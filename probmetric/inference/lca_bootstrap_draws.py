@@ -15,7 +15,6 @@ import numpy as np
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca_bootstrap import dirichlet_weights, gather, refit
 from probmetric.inference.lca_target import TARGET
-from probmetric.inference.results import REMEDY, Result
 from probmetric.inference.sampling_checkpoint import (
     check_folder,
     describe,
@@ -23,6 +22,7 @@ from probmetric.inference.sampling_checkpoint import (
     run_blocks,
 )
 from probmetric.inference.sampling_target import Draws
+from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 

@@ -13,11 +13,11 @@ from numpyro.infer.util import log_density
 
 from probmetric.inference import lca as closed_form
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.em import run_em
 from probmetric.inference.lca_em import m_step, moments, reduced_step, spectrum
 from probmetric.inference.lca_likelihood import log_joint, log_prior, to_params
 from probmetric.inference.lca_posterior import odds
 from probmetric.inference.lca_statistics import prepare, project
+from probmetric.inference.solvers.em import run_em
 from probmetric.models.lca import LCAParams, coincidence_exponent, lca
 
 __all__ = ["CHECKS"]

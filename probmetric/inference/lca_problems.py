@@ -13,7 +13,7 @@ from probmetric.inference.lca_recipe import (
     prior_for,
     rate_for,
 )
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
 __all__ = ["fit_problem", "from_labels", "invariants", "toy"]

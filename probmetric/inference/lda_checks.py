@@ -11,7 +11,7 @@ from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.lda import LDAParams, class_moments, fit, shrinkage_prior
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import GaussianClassesParams
 from probmetric.models.gaussian_classes import gaussian_classes as story
 from probmetric.models.gaussian_classes import simulate as simulate_classes

@@ -39,7 +39,7 @@ from scipy.linalg import eigh, eigvals
 
 from probmetric.data.containers import Distances
 from probmetric.inference.mds_spectrum import Solver, double_centre, top_eigenpairs
-from probmetric.inference.results import Fit, Result
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 

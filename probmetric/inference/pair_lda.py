@@ -38,7 +38,7 @@ from scipy.linalg import LinAlgError, eigh
 
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.inference.pair_lda_moments import second_moments
-from probmetric.inference.results import Fit, Result
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 

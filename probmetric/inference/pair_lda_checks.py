@@ -10,7 +10,7 @@ from probmetric.data.pairs import all_pairs
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.pair_lda import fit
 from probmetric.inference.pair_lda_moments import second_moments
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.result import Fit
 
 __all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]
 

@@ -19,8 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from probmetric.inference.optimise import lbfgs
-from probmetric.inference.results import REMEDY, Result
 from probmetric.inference.sampling_target import (
     Draws,
     Gaussian,
@@ -29,6 +27,8 @@ from probmetric.inference.sampling_target import (
     gaussian_draw,
     is_double,
 )
+from probmetric.inference.solvers.lbfgs import lbfgs
+from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.precision import numpy_in_numpy_out
 
 __all__ = ["gaussian_draws", "laplace", "laplace_fit", "pareto_khat"]

@@ -34,8 +34,8 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
-from probmetric.inference.em import run_em
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.em import run_em
+from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage_missing import e_step_missing
 from probmetric.inference.two_stage_prior import log_prior
 from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats, zero_stats

@@ -10,7 +10,7 @@ from numpyro.infer.util import log_density
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import Stacks, stack
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.em import run_em
+from probmetric.inference.solvers.em import run_em
 from probmetric.inference.two_stage_fit import fit, start_groups
 from probmetric.inference.two_stage_groups import (
     e_step,

@@ -13,8 +13,8 @@ from sklearn.cluster import KMeans
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
-from probmetric.inference.em import run_em
-from probmetric.inference.results import Fit, Result
+from probmetric.inference.solvers.em import run_em
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import MixtureData, em_step, em_step_missing, m_step
 from probmetric.inference.two_stage_groups import GroupData, group_data
 from probmetric.inference.two_stage_groups import em_step as em_step_groups

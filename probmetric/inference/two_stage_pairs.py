@@ -28,8 +28,8 @@ from jax.scipy.special import betaln, logsumexp
 from jaxtyping import Float
 
 from probmetric.densities.pair import log_normal
-from probmetric.inference.em import run_em
-from probmetric.inference.results import Fit
+from probmetric.inference.solvers.em import run_em
+from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage_cubic import best_root
 from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.linalg import solve_spd

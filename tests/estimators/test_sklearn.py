@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from probmetric.estimators.lca import LCA
 from probmetric.estimators.lca_classifier import LCAClassifier
-from probmetric.inference import optimise
+from probmetric.inference.solvers import lbfgs as optimise
 
 X, y = load_iris(return_X_y=True)
 

@@ -20,7 +20,7 @@ from probmetric.inference.dca_gm_likelihood import (
     gradient_A,
 )
 from probmetric.inference.dca_gm_start import lda_rca, start
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import log_weight, unconstrain
 

@@ -15,7 +15,7 @@ from probmetric.inference.eig_dml_pdhg import (
     project_simplex,
     project_spectraplex,
 )
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 
 
 def as_pairs(close, far):

@@ -12,7 +12,7 @@ from probmetric.inference import gaussian_classes as gc
 from probmetric.inference.gaussian_classes_local import error_expansion
 from probmetric.inference.gaussian_classes_mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes_predict import evidence_prior
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 from probmetric.models.gaussian_classes import (
     gaussian_mixture_classes,
     to_densities,

@@ -16,7 +16,7 @@ from probmetric.inference.lca_em import (
 from probmetric.inference.lca_likelihood import log_likelihood
 from probmetric.inference.lca_posterior import odds, pair_posterior
 from probmetric.inference.lca_statistics import Statistics, prepare
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from probmetric.inference import lca as inference
-from probmetric.inference.em import run_em
 from probmetric.inference.lca_em import (
     full_step,
     m_step,
@@ -16,7 +15,8 @@ from probmetric.inference.lca_em import (
 from probmetric.inference.lca_likelihood import to_params
 from probmetric.inference.lca_posterior import odds
 from probmetric.inference.lca_statistics import prepare
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.em import run_em
+from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import (
     LCAParams,
     coincidence_exponent,

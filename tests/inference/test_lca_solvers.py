@@ -6,7 +6,7 @@ import pytest
 
 from probmetric.data.containers import Pairs
 from probmetric.inference import lca as inference
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
 pytestmark = pytest.mark.usefixtures("x64")

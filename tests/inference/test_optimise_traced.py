@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, rosen
 
-from probmetric.inference.optimise_traced import minimise
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.lbfgs_traced import minimise
+from probmetric.inference.solvers.result import Result
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -11,7 +11,7 @@ from sklearn.mixture import GaussianMixture
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
 from probmetric.inference import two_stage as mixture
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage_fit import fit, mixture_data
 from probmetric.inference.two_stage_groups import (
     e_step,

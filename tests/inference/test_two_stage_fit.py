@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from probmetric.data.containers import Groups, Pairs, Points
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage_draws import relabel
 from probmetric.inference.two_stage_fit import fit, start_mixture
 from probmetric.inference.two_stage_groups import group_data

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from probmetric.data.containers import Groups, Points
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage_cubic import best_root
 from probmetric.inference.two_stage_enrol import enrol, score_enrolled
 from probmetric.inference.two_stage_fit import fit

@@ -10,7 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
-from probmetric.inference.results import Fit, Result
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
 
 __all__ = ["lbfgs"]

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from probmetric.inference.results import Fit, Result
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
 
 __all__ = ["run_em"]

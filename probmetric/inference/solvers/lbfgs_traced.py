@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from probmetric.inference.results import Result
+from probmetric.inference.solvers.result import Result
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

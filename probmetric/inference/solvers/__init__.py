@@ -1,0 +1,1 @@
+"""What every fit runs on: the EM loop, L-BFGS on the host and traced, and a fit's outcome."""
