@@ -23,7 +23,7 @@ import numpy as np
 import probmetric as pm
 from probmetric.data.containers import Pairs
 from probmetric.inference.calibration import model_story, sbc, uniformity
-from probmetric.inference.sampling_target import Target
+from probmetric.inference.sampling.target import Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified, lca
 
 N_PAIRS, N_DRAWS = 30, 99

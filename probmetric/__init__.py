@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from probmetric.estimators.two_stage import TwoStageMixture as TwoStageMixture
     from probmetric.evaluation import evaluate as evaluate
     from probmetric.inference.agreement import compare as compare
-    from probmetric.inference.sampling import sample as sample
+    from probmetric.inference.sampling.sample import sample as sample
     from probmetric.metric import ClassDistribution as ClassDistribution
     from probmetric.metric import LocalMahalanobis as LocalMahalanobis
     from probmetric.metric import Mahalanobis as Mahalanobis
@@ -103,7 +103,7 @@ _HOME = {
     "load_metric": "probmetric.storage",
     "nearest": "probmetric.neighbors",
     "plots": "probmetric.plots",
-    "sample": "probmetric.inference.sampling",
+    "sample": "probmetric.inference.sampling.sample",
     "save_metric": "probmetric.storage",
     "validate": "probmetric.validation",
 }

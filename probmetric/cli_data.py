@@ -11,7 +11,7 @@ import numpy as np
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import class_codes, points
 from probmetric.datasets import loading as datasets
-from probmetric.inference.sampling_tree import data_hash
+from probmetric.inference.sampling.datatree import data_hash
 
 __all__ = [
     "check_features",

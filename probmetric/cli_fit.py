@@ -15,7 +15,7 @@ from probmetric.cli_neighbors import euclid
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation import evaluate
-from probmetric.inference.sampling_report import SamplingWarning
+from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.report import versions
 from probmetric.report_run import render_run
 from probmetric.run_folder import SUMMARY, write_summary

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from probmetric.estimators._validation import fit_scaler
-from probmetric.inference.sampling_report import progress_bar
+from probmetric.inference.sampling.warnings import progress_bar
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
 

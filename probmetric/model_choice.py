@@ -23,7 +23,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from probmetric.data.inputs import class_codes
-from probmetric.inference.sampling_units import LIKELIHOOD, PSEUDO, no_unit
+from probmetric.inference.sampling.units import LIKELIHOOD, PSEUDO, no_unit
 from probmetric.neighbors import KNeighborsClassifier
 
 __all__ = ["held_out", "loo"]

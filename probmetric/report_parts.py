@@ -8,7 +8,7 @@ import pandas as pd
 from probmetric.data.containers import Labelled
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
-from probmetric.inference.sampling_tree import data_hash
+from probmetric.inference.sampling.datatree import data_hash
 from probmetric.report import Report, Section, Table
 
 __all__ = ["data_again", "page", "settings_section"]

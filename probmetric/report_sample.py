@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from probmetric import plots
-from probmetric.inference.agreement_draws import entry_names, summarise
+from probmetric.inference.sampling.summary import entry_names, summarise
 from probmetric.registry import MODELS
 from probmetric.report import Picture, Report, Section, Table
 from probmetric.report_parts import data_again, page, settings_section

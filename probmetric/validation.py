@@ -14,7 +14,7 @@ import jax
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Check, Problem, judge
-from probmetric.inference.sampling_report import progress_bar
+from probmetric.inference.sampling.warnings import progress_bar
 from probmetric.registry import MODELS, ModelSpec
 from probmetric.validation_result import Counts, Judgement, Validation
 

@@ -25,7 +25,7 @@ from probmetric.inference import (
     two_stage_groups,
 )
 from probmetric.inference.dca_gm_hybrid import Penalty
-from probmetric.inference.sampling_target import Gaussian, Target
+from probmetric.inference.sampling.target import Gaussian, Target
 from probmetric.inference.two_stage_groups_missing import group_rows
 from probmetric.inference.two_stage_pairs import AlphaData
 from probmetric.inference.two_stage_posterior import Posterior

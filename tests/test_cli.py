@@ -18,7 +18,7 @@ from probmetric import cli_validate, validation
 from probmetric.cli import app
 from probmetric.cli_study import Study
 from probmetric.inference.checks import Check, Ranks, uniform
-from probmetric.inference.sampling import SamplingWarning
+from probmetric.inference.sampling.sample import SamplingWarning
 from probmetric.registry import MODELS
 from probmetric.report import Section
 

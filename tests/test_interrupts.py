@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.interrupts import COMMANDS, interrupt
-from probmetric.inference.sampling_checkpoint import plan_blocks, run_blocks
+from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 from tests.cli_runs import no_debris, write_data
 
 HEAD = """
@@ -177,7 +177,7 @@ def test_a_file_that_is_being_written_is_finished_first(tmp_path):
 BLOCKS = """
 import numpy as np
 from pathlib import Path
-from probmetric.inference.sampling_checkpoint import plan_blocks, run_blocks
+from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 def advance(state, n, index):
     print(index)
     if index == 1:

@@ -13,7 +13,7 @@ import pytest
 from probmetric import cli_fit, cli_sample, files_lock
 from probmetric.cli_files import claim, together
 from probmetric.files_lock import LOCK, locked
-from probmetric.inference.sampling_checkpoint import plan_blocks, run_blocks
+from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 from tests.cli_runs import no_debris, refused, run, write_data
 
 COMMAND = (sys.executable, "-c", "from probmetric.cli import main; main()")

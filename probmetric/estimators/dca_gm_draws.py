@@ -11,8 +11,8 @@ from probmetric.data.containers import Labelled
 from probmetric.estimators._validation import check_choice
 from probmetric.inference.dca_gm import Conditioned
 from probmetric.inference.dca_gm_posterior import TARGET, TARGET_A, metrics, prepare
-from probmetric.inference.sampling import sample
-from probmetric.inference.sampling_units import LIKELIHOOD, set_apart
+from probmetric.inference.sampling.sample import sample
+from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior
 from probmetric.posterior.metric import PosteriorMetric

@@ -17,7 +17,7 @@ from probmetric.estimators._validation import check_choice, report
 from probmetric.estimators.lca_recipe import recipe_of
 from probmetric.inference import lca_draws
 from probmetric.inference.lca_recipe import Fitted, Recipe, solve
-from probmetric.inference.sampling_target import Draws
+from probmetric.inference.sampling.target import Draws
 from probmetric.linalg import psd_factor
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import LCAParams, LCAPrior

@@ -47,8 +47,8 @@ from probmetric.estimators.lca_recipe import recipe_of
 from probmetric.inference.lca_curvature import generalised_rate
 from probmetric.inference.lca_pointwise import log_likelihood as pair_likelihood
 from probmetric.inference.lca_recipe import Fitted, fit_labelled
-from probmetric.inference.sampling import to_datatree
-from probmetric.inference.sampling_tree import provenance
+from probmetric.inference.sampling.datatree import provenance
+from probmetric.inference.sampling.sample import to_datatree
 from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.metric import PosteriorMetric

@@ -15,9 +15,9 @@ from probmetric.data.containers import Points
 from probmetric.data.groups import as_groups
 from probmetric.estimators._validation import Scaler, check_choice, check_number
 from probmetric.estimators.two_stage_inputs import with_database_noise
-from probmetric.inference.sampling import Draws, to_datatree
-from probmetric.inference.sampling_tree import provenance
-from probmetric.inference.sampling_units import LIKELIHOOD, set_apart
+from probmetric.inference.sampling.datatree import provenance
+from probmetric.inference.sampling.sample import Draws, to_datatree
+from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
 from probmetric.inference.two_stage_posterior import METHODS, draw, pointwise
 from probmetric.inference.two_stage_target import Posterior
 from probmetric.metric import PairSimilarity

@@ -32,18 +32,18 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from probmetric.inference.agreement_draws import (
-    align,
-    entry_names,
-    flatten,
-    select,
-    summarise,
-)
 from probmetric.inference.agreement_verdict import (
     check_level,
     check_positive,
     holm,
     overall,
+)
+from probmetric.inference.sampling.summary import (
+    align,
+    entry_names,
+    flatten,
+    select,
+    summarise,
 )
 
 __all__ = ["compare", "distance"]

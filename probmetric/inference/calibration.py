@@ -34,9 +34,8 @@ from numpyro.infer.util import constrain_fn
 from probmetric.inference.calibration_tally import count, nothing, settle
 from probmetric.inference.calibration_uniformity import uniformity
 from probmetric.inference.checks import Ranks
-from probmetric.inference.sampling_kernel import Settings, kernel
-from probmetric.inference.sampling_report import progress_bar
-from probmetric.inference.sampling_target import (
+from probmetric.inference.sampling.kernel import Settings, kernel
+from probmetric.inference.sampling.target import (
     Target,
     cast,
     fill_arguments,
@@ -44,6 +43,7 @@ from probmetric.inference.sampling_target import (
     model_target,
     split_arguments,
 )
+from probmetric.inference.sampling.warnings import progress_bar
 
 __all__ = [
     "LOG_LIKELIHOOD",

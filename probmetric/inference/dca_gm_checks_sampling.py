@@ -16,8 +16,8 @@ from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.dca_gm import Conditioned
 from probmetric.inference.dca_gm_posterior import TARGET_A, prepare
-from probmetric.inference.sampling_laplace import laplace, laplace_fit
-from probmetric.inference.sampling_nuts import nuts
+from probmetric.inference.sampling.laplace import laplace, laplace_fit
+from probmetric.inference.sampling.nuts import nuts
 
 __all__ = ["LAPLACE"]
 

@@ -35,7 +35,7 @@ from probmetric.inference.dca_gm_likelihood import (
     class_log_probability,
     conditional_log_likelihood,
 )
-from probmetric.inference.sampling_target import Target
+from probmetric.inference.sampling.target import Target
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis
 from probmetric.metric.fisher import mean_fisher

@@ -29,8 +29,8 @@ from probmetric.inference.gaussian_classes import (
 )
 from probmetric.inference.gaussian_classes_checks_density import places, some_posterior
 from probmetric.inference.gaussian_classes_predict import predictive
-from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_target import model_target
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.target import model_target
 from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,

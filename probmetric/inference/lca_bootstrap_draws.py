@@ -15,13 +15,13 @@ import numpy as np
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca_bootstrap import dirichlet_weights, gather, refit
 from probmetric.inference.lca_target import TARGET
-from probmetric.inference.sampling_checkpoint import (
+from probmetric.inference.sampling.checkpoint import (
     check_folder,
     describe,
     plan_blocks,
     run_blocks,
 )
-from probmetric.inference.sampling_target import Draws
+from probmetric.inference.sampling.target import Draws
 from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out

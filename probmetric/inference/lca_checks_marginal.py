@@ -18,8 +18,8 @@ from numpyro.infer.reparam import LocScaleReparam
 from probmetric.data.containers import Pairs
 from probmetric.inference.calibration import model_story, sbc
 from probmetric.inference.checks import Check, Problem, Ranks, uniform
-from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_target import Draws, cast, model_target
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.target import Draws, cast, model_target
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,

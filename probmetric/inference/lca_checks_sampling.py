@@ -29,10 +29,10 @@ from probmetric.inference.lca_checks_posterior import (
 from probmetric.inference.lca_laplace import laplace as lca_laplace
 from probmetric.inference.lca_laplace import laplace_draws
 from probmetric.inference.lca_target import TARGET, start, target_data
-from probmetric.inference.sampling_laplace import laplace
-from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_svi import svi
-from probmetric.inference.sampling_target import Draws, model_target
+from probmetric.inference.sampling.laplace import laplace
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.svi import svi
+from probmetric.inference.sampling.target import Draws, model_target
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,

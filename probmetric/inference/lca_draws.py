@@ -12,10 +12,10 @@ from probmetric.data.containers import Pairs
 from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca_bootstrap_draws import bootstrap_draws
 from probmetric.inference.lca_target import TARGET, position, start, target_data
-from probmetric.inference.sampling_laplace import gaussian_draws
-from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_svi import svi, target_model
-from probmetric.inference.sampling_target import Draws, check_arguments
+from probmetric.inference.sampling.laplace import gaussian_draws
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.svi import svi, target_model
+from probmetric.inference.sampling.target import Draws, check_arguments
 from probmetric.models.lca import LCAParams, LCAPrior
 
 __all__ = ["METHODS", "Problem", "draw"]

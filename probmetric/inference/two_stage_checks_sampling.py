@@ -14,8 +14,8 @@ from numpyro import handlers
 from probmetric.data.groups import Stacks
 from probmetric.inference.calibration import Story, model_story, sbc
 from probmetric.inference.checks import Check, Problem, Ranks, uniform
-from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_target import Target, model_target
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.target import Target, model_target
 from probmetric.inference.two_stage_checks_integral import leading, some_pairs
 from probmetric.inference.two_stage_pairs import representative
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage

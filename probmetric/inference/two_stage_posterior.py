@@ -12,11 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.inference.sampling import Draws, Gaussian, Target, laplace, nuts, svi
-from probmetric.inference.sampling_laplace import laplace_fit
-from probmetric.inference.sampling_report import warn_of_trouble
-from probmetric.inference.sampling_svi import target_model
-from probmetric.inference.sampling_target import check_arguments, gaussian_draw
+from probmetric.inference.sampling.laplace import laplace_fit
+from probmetric.inference.sampling.sample import (
+    Draws,
+    Gaussian,
+    Target,
+    laplace,
+    nuts,
+    svi,
+)
+from probmetric.inference.sampling.svi import target_model
+from probmetric.inference.sampling.target import check_arguments, gaussian_draw
+from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.inference.two_stage_draws import relabel
 from probmetric.inference.two_stage_target import (
     TARGET,

@@ -24,7 +24,7 @@ from numpyro.distributions import biject_to, constraints
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
-from probmetric.inference.sampling_target import Target
+from probmetric.inference.sampling.target import Target
 from probmetric.inference.two_stage_groups import GroupData, group_data
 from probmetric.inference.two_stage_groups_missing import (
     GroupRows,

@@ -8,7 +8,7 @@ from arviz_stats.base.array import array_stats
 from scipy import stats
 
 from probmetric.inference.agreement import compare, distance
-from probmetric.inference.agreement_draws import summarise
+from probmetric.inference.sampling.summary import summarise
 
 
 def dataset(**arrays):

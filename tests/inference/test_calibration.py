@@ -18,7 +18,7 @@ from scipy import stats
 from probmetric.data.containers import Points
 from probmetric.inference.calibration import LOG_LIKELIHOOD, Story, model_story, sbc
 from probmetric.inference.calibration_uniformity import uniformity
-from probmetric.inference.sampling_target import Target
+from probmetric.inference.sampling.target import Target
 
 
 class World(NamedTuple):

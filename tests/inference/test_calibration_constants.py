@@ -13,7 +13,7 @@ import pytest
 from probmetric.inference.calibration import LOG_LIKELIHOOD, Story, sbc
 from probmetric.inference.calibration_uniformity import uniformity
 from probmetric.inference.checks import Ranks
-from probmetric.inference.sampling_target import Target
+from probmetric.inference.sampling.target import Target
 
 
 class World(NamedTuple):

@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 
 from probmetric.inference.agreement import compare, distance
-from probmetric.inference.agreement_draws import MOVES, equal_chains
-from probmetric.inference.sampling import SamplingWarning, nuts
-from probmetric.inference.sampling_report import warn_of_trouble
+from probmetric.inference.sampling.sample import SamplingWarning, nuts
+from probmetric.inference.sampling.summary import MOVES, equal_chains
+from probmetric.inference.sampling.warnings import warn_of_trouble
 from tests.inference.sampling_problems import GAUSSIAN, POSITION, gaussian_data
 
 

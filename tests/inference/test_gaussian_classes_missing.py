@@ -18,8 +18,8 @@ from probmetric.inference import gaussian_classes_completions as completions
 from probmetric.inference import gaussian_classes_missing as gm
 from probmetric.inference import gaussian_classes_predict as gcp
 from probmetric.inference.agreement import compare
-from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_target import model_target
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.target import model_target
 from probmetric.inference.solvers.result import Result
 from probmetric.models.gaussian_classes import gaussian_classes
 from probmetric.models.gaussian_classes_priors import NIWPrior

@@ -10,7 +10,7 @@ import pytest
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.calibration import model_story, sbc, uniformity
-from probmetric.inference.sampling_target import Target
+from probmetric.inference.sampling.target import Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified, lca
 
 N_PAIRS, N_DRAWS, N_FITS = 20, 99, 400

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from probmetric.inference.agreement import compare
-from probmetric.inference.sampling import SamplingWarning, sample
+from probmetric.inference.sampling.sample import SamplingWarning, sample
 from tests.inference.sampling_problems import (
     PRIOR,
     TRACES,

@@ -6,8 +6,8 @@ import pytest
 import xarray as xr
 
 from probmetric.inference.agreement import distance
-from probmetric.inference.sampling import Gaussian, Target, laplace_fit, sample
-from probmetric.inference.sampling_svi import _advance
+from probmetric.inference.sampling.sample import Gaussian, Target, laplace_fit, sample
+from probmetric.inference.sampling.svi import _advance
 from tests.inference.sampling_problems import (
     GAUSSIAN,
     POSITION,

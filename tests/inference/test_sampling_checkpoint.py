@@ -9,8 +9,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from probmetric.inference import sampling_checkpoint
-from probmetric.inference.sampling import Target, nuts, sample
+from probmetric.inference.sampling import checkpoint as sampling_checkpoint
+from probmetric.inference.sampling.sample import Target, nuts, sample
 
 
 def density(position, data):

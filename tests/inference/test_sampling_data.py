@@ -10,8 +10,8 @@ import pytest
 
 import probmetric as pm
 from probmetric.data.containers import Pairs
-from probmetric.inference.sampling_target import Draws
-from probmetric.inference.sampling_tree import to_datatree
+from probmetric.inference.sampling.datatree import to_datatree
+from probmetric.inference.sampling.target import Draws
 from probmetric.models.lca import Coincidence
 from probmetric.storage_draws import load_draws, save_draws
 

@@ -8,8 +8,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from probmetric.inference.sampling import SamplingWarning, Target, nuts, sample
-from probmetric.inference.sampling_report import progress_bar, warn_of_trouble
+from probmetric.inference.sampling.sample import SamplingWarning, Target, nuts, sample
+from probmetric.inference.sampling.warnings import progress_bar, warn_of_trouble
 from tests.inference.sampling_problems import GAUSSIAN, PRIOR, normal_model, points
 
 

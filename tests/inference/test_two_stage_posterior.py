@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
-from probmetric.inference.sampling import Draws
+from probmetric.inference.sampling.sample import Draws
 from probmetric.inference.two_stage_fit import fit
 from probmetric.inference.two_stage_pairs import alpha_log_posterior
 from probmetric.inference.two_stage_posterior import draw, pointwise

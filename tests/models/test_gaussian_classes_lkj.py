@@ -12,8 +12,8 @@ from scipy import stats
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.agreement import compare
-from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_target import model_target
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.target import model_target
 from probmetric.models.gaussian_classes import gaussian_classes
 from probmetric.models.gaussian_classes_priors import LKJPrior
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from probmetric.inference.agreement_draws import (
+from probmetric.inference.sampling.summary import (
     entry_names,
     equal_chains,
     listed,

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from numpyro.infer.hmc import hmc
 
-from probmetric.inference.sampling_target import Gaussian, Target, gaussian_draw
+from probmetric.inference.sampling.target import Gaussian, Target, gaussian_draw
 
 __all__ = ["Settings", "block", "init", "kernel"]
 

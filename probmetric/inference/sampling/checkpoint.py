@@ -21,8 +21,8 @@ import numpy as np
 
 from probmetric.files import UNREADABLE, read_npz, replacing
 from probmetric.files_lock import locked
-from probmetric.inference.sampling_report import progress_bar
-from probmetric.inference.sampling_tree import data_hash, data_variables
+from probmetric.inference.sampling.datatree import data_hash, data_variables
+from probmetric.inference.sampling.warnings import progress_bar
 from probmetric.interrupts import check, noticed
 
 __all__ = ["check_folder", "describe", "plan_blocks", "run_blocks"]

@@ -15,11 +15,11 @@ import numpyro
 import xarray as xr
 from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
 
-from probmetric.inference.sampling_laplace import laplace, laplace_fit
-from probmetric.inference.sampling_nuts import nuts
-from probmetric.inference.sampling_report import SamplingWarning, warn_of_trouble
-from probmetric.inference.sampling_svi import svi, target_model
-from probmetric.inference.sampling_target import (
+from probmetric.inference.sampling.datatree import provenance, to_datatree
+from probmetric.inference.sampling.laplace import laplace, laplace_fit
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.svi import svi, target_model
+from probmetric.inference.sampling.target import (
     Draws,
     Gaussian,
     Target,
@@ -28,7 +28,7 @@ from probmetric.inference.sampling_target import (
     is_double,
     model_target,
 )
-from probmetric.inference.sampling_tree import provenance, to_datatree
+from probmetric.inference.sampling.warnings import SamplingWarning, warn_of_trouble
 
 __all__ = [
     "Draws",

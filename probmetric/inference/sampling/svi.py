@@ -20,8 +20,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro.distributions import constraints
 from numpyro.infer import SVI, Predictive, Trace_ELBO, autoguide, psis_diagnostic
 
-from probmetric.inference.sampling_report import progress_bar
-from probmetric.inference.sampling_target import (
+from probmetric.inference.sampling.target import (
     Draws,
     Target,
     cast,
@@ -29,6 +28,7 @@ from probmetric.inference.sampling_target import (
     is_double,
     split_arguments,
 )
+from probmetric.inference.sampling.warnings import progress_bar
 
 __all__ = ["GUIDES", "svi", "target_model"]
 

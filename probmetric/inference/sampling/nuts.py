@@ -7,21 +7,21 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from probmetric.inference.sampling_checkpoint import (
+from probmetric.inference.sampling.checkpoint import (
     check_folder,
     describe,
     plan_blocks,
     run_blocks,
 )
-from probmetric.inference.sampling_kernel import Settings, block, init
-from probmetric.inference.sampling_report import warn_of_trouble
-from probmetric.inference.sampling_target import (
+from probmetric.inference.sampling.kernel import Settings, block, init
+from probmetric.inference.sampling.target import (
     Draws,
     Gaussian,
     Target,
     cast,
     is_double,
 )
+from probmetric.inference.sampling.warnings import warn_of_trouble
 
 __all__ = ["nuts"]
 

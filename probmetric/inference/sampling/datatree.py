@@ -11,8 +11,8 @@ import numpy as np
 import xarray as xr
 
 from probmetric.data.containers import Distances, Pairs
-from probmetric.inference.sampling_target import Draws
-from probmetric.inference.sampling_units import set_apart
+from probmetric.inference.sampling.target import Draws
+from probmetric.inference.sampling.units import set_apart
 
 __all__ = ["data_hash", "data_variables", "provenance", "to_datatree"]
 

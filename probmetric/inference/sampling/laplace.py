@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from probmetric.inference.sampling_target import (
+from probmetric.inference.sampling.target import (
     Draws,
     Gaussian,
     Target,
