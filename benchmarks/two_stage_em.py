@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.mixture import GaussianMixture
 
-from probmetric.inference.two_stage import em_step
+from probmetric.inference.mixture.em import em_step
+from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage_fit import mixture_data
-from probmetric.inference.two_stage_stats import MixtureParams
 
 STEPS = 5
 

@@ -21,17 +21,17 @@ from probmetric.inference import (
     lca_em,
     lca_statistics,
     mds,
-    two_stage,
     two_stage_groups,
 )
 from probmetric.inference.dca_gm_hybrid import Penalty
+from probmetric.inference.mixture import em as two_stage
+from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.target import Gaussian, Target
 from probmetric.inference.two_stage_groups_missing import group_rows
 from probmetric.inference.two_stage_pairs import AlphaData
 from probmetric.inference.two_stage_posterior import Posterior
-from probmetric.inference.two_stage_prior import default_prior
 from probmetric.inference.two_stage_proportional import ProportionalParams
-from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.inference.two_stage_target import pack
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.metric.glml import Spectrum

@@ -29,9 +29,9 @@ from probmetric.estimators.two_stage_inputs import (
 )
 from probmetric.estimators.two_stage_online import OnlineMixin
 from probmetric.estimators.two_stage_pairs import PairSimilarityMixin
+from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage_fit import fit
-from probmetric.inference.two_stage_prior import default_prior
 from probmetric.inference.two_stage_range import (
     bic,
     blend,

@@ -43,10 +43,10 @@ from probmetric.inference.gaussian_classes import (
     posterior,
     statistics,
 )
+from probmetric.inference.mixture.missing import e_step_missing
+from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.two_stage_missing import e_step_missing
-from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.models.gaussian_classes import GaussianClassesParams, gaussian_classes
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from probmetric.inference.checks import Check, Problem
+from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage_pairs import log_joint_small_alpha, representative
-from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.models.two_stage import TwoStageParams, to_metric
 
 __all__ = ["CHECKS", "leading", "some_pairs"]

@@ -13,18 +13,23 @@ from sklearn.cluster import KMeans
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
+from probmetric.inference.mixture.em import (
+    MixtureData,
+    em_step,
+    em_step_missing,
+    m_step,
+)
+from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit, Result
-from probmetric.inference.two_stage import MixtureData, em_step, em_step_missing, m_step
 from probmetric.inference.two_stage_groups import GroupData, group_data
 from probmetric.inference.two_stage_groups import em_step as em_step_groups
 from probmetric.inference.two_stage_groups_missing import filled, group_rows
-from probmetric.inference.two_stage_prior import default_prior
 from probmetric.inference.two_stage_proportional import (
     ProportionalParams,
     em_step_proportional,
 )
-from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportional
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

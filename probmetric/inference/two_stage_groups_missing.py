@@ -37,7 +37,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
-from probmetric.inference.two_stage_stats import GroupStats
+from probmetric.inference.mixture.statistics import GroupStats
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out

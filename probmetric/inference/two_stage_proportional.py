@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
+from probmetric.inference.mixture.prior import log_beta, log_prior
 from probmetric.inference.two_stage_cubic import best_root
 from probmetric.inference.two_stage_groups import (
     GroupData,
@@ -28,7 +29,6 @@ from probmetric.inference.two_stage_groups import (
     outer,
 )
 from probmetric.inference.two_stage_groups_missing import GroupRows
-from probmetric.inference.two_stage_prior import log_beta, log_prior
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
 from probmetric.precision import numpy_in_numpy_out

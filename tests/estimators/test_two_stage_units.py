@@ -6,8 +6,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
 from probmetric.estimators.two_stage import TwoStageMixture
+from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage_pairs import fit_alpha
-from probmetric.inference.two_stage_stats import MixtureParams
 
 
 def pairs_of_one_source():

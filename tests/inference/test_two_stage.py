@@ -10,7 +10,10 @@ from sklearn.mixture import GaussianMixture
 
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
-from probmetric.inference import two_stage as mixture
+from probmetric.inference.mixture import em as mixture
+from probmetric.inference.mixture.missing import e_step_missing
+from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage_fit import fit, mixture_data
 from probmetric.inference.two_stage_groups import (
@@ -19,13 +22,10 @@ from probmetric.inference.two_stage_groups import (
     group_data,
     m_step,
 )
-from probmetric.inference.two_stage_missing import e_step_missing
-from probmetric.inference.two_stage_prior import default_prior
 from probmetric.inference.two_stage_proportional import (
     ProportionalParams,
     proportional_m_step,
 )
-from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.models.two_stage import TwoStageParams, to_metric, two_stage
 
 RTOL = 1e-10

@@ -12,11 +12,11 @@ from scipy.stats import multivariate_normal
 
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
+from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.two_stage_fit import fit
 from probmetric.inference.two_stage_groups import e_step, em_step, group_data
 from probmetric.inference.two_stage_groups_missing import filled, group_rows
-from probmetric.inference.two_stage_prior import default_prior
 from probmetric.inference.two_stage_proportional import (
     ProportionalParams,
     em_step_proportional,

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from probmetric.data.containers import Groups, Points
+from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage_cubic import best_root
 from probmetric.inference.two_stage_enrol import enrol, score_enrolled
@@ -29,7 +30,6 @@ from probmetric.inference.two_stage_range import (
     choose_flattening,
     flatten,
 )
-from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
 
 RTOL = 1e-10

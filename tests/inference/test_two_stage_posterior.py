@@ -9,12 +9,12 @@ from scipy.special import logsumexp
 
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
+from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Draws
 from probmetric.inference.two_stage_fit import fit
 from probmetric.inference.two_stage_pairs import alpha_log_posterior
 from probmetric.inference.two_stage_posterior import draw, pointwise
-from probmetric.inference.two_stage_prior import default_prior
-from probmetric.inference.two_stage_stats import MixtureParams
 from probmetric.inference.two_stage_target import TARGET, Posterior, pack, position
 from probmetric.models.two_stage import TwoStageParams, two_stage
 

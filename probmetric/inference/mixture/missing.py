@@ -19,7 +19,11 @@ from jax.scipy.linalg import cho_solve
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
-from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats, zero_stats
+from probmetric.inference.mixture.statistics import (
+    MixtureParams,
+    MixtureStats,
+    zero_stats,
+)
 from probmetric.linalg import logdet_chol
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -34,11 +34,15 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
+from probmetric.inference.mixture.missing import e_step_missing
+from probmetric.inference.mixture.prior import log_prior
+from probmetric.inference.mixture.statistics import (
+    MixtureParams,
+    MixtureStats,
+    zero_stats,
+)
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.two_stage_missing import e_step_missing
-from probmetric.inference.two_stage_prior import log_prior
-from probmetric.inference.two_stage_stats import MixtureParams, MixtureStats, zero_stats
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
