@@ -17,8 +17,8 @@ import numpy as np
 import xarray as xr
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca import fit
-from probmetric.inference.lca_target import TARGET, start, target_data
+from probmetric.inference.lca.fit import fit
+from probmetric.inference.lca.target import TARGET, start, target_data
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import model_target
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate

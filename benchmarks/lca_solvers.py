@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from probmetric.data.containers import Pairs
-from probmetric.inference import lca
-from probmetric.inference.lca_em import reduced_step, spectrum
-from probmetric.inference.lca_statistics import prepare
+from probmetric.inference.lca import fit as lca
+from probmetric.inference.lca.em import reduced_step, spectrum
+from probmetric.inference.lca.statistics import prepare
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
 PROBLEMS = [(400, 5, 2, 0.65, 3), (600, 8, 3, 0.1, 3), (400, 5, 2, 0.098, 405)]

@@ -18,12 +18,12 @@ from probmetric.inference import (
     dca_gm,
     dca_gm_em,
     gaussian_classes,
-    lca_em,
-    lca_statistics,
     mds,
     two_stage_groups,
 )
 from probmetric.inference.dca_gm_hybrid import Penalty
+from probmetric.inference.lca import em as lca_em
+from probmetric.inference.lca import statistics as lca_statistics
 from probmetric.inference.mixture import em as two_stage
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams

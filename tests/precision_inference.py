@@ -8,8 +8,8 @@ import numpy as np
 from probmetric.data.containers import Distances
 from probmetric.inference.dca_gm_em import EMPrior
 from probmetric.inference.eig_dml import EigDMLParams
-from probmetric.inference.lca_laplace import Laplace
-from probmetric.inference.lca_recipe import Recipe
+from probmetric.inference.lca.laplace import Laplace
+from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.lda import LDAParams
 from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit

@@ -1,6 +1,6 @@
 """``LCA``: a Mahalanobis distance and a probability of *same*, from labels or pairs.
 
-The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca``, the
+The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``, the
 default recipe ``probmetric.estimators.lca_recipe``; this file holds no mathematics.
 """
 
@@ -22,7 +22,7 @@ from probmetric.estimators._validation import (
 from probmetric.estimators.lca_posterior import LCAPosteriorMixin
 from probmetric.estimators.lca_recipe import recipe_of, standardized
 from probmetric.estimators.lca_tuning import fit_given_pairs, fit_labels
-from probmetric.inference.lca_recipe import Fitted
+from probmetric.inference.lca.recipe import Fitted
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
 
@@ -67,7 +67,7 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
     solver, max_iter, tol
-        See ``probmetric.inference.lca.fit``.
+        See ``probmetric.inference.lca.fit.fit``.
     preprocessor : array-like of shape (n, d), optional
         Points that integer pairs (N, 2) refer to, in every method.
     random_state : int, RandomState or None, default=0

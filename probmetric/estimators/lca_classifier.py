@@ -26,7 +26,7 @@ from probmetric.estimators._validation import (
     report,
 )
 from probmetric.estimators.lca_recipe import FINITE
-from probmetric.inference.lca_recipe import (
+from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,
     prior_for,

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import Pairs
 from probmetric.estimators._validation import check_choice, report
 from probmetric.estimators.lca_recipe import recipe_of
-from probmetric.inference import lca_draws
-from probmetric.inference.lca_recipe import Fitted, Recipe, solve
+from probmetric.inference.lca import draws as lca_draws
+from probmetric.inference.lca.recipe import Fitted, Recipe, solve
 from probmetric.inference.sampling.target import Draws
 from probmetric.linalg import psd_factor
 from probmetric.metric import Link, Mahalanobis
@@ -42,7 +42,7 @@ def draw(problem: Problem, method: str, **options: Any) -> Draws:
     ----------
     problem : Problem
     method, **options
-        As for ``probmetric.inference.lca_draws.draw``.
+        As for ``probmetric.inference.lca.draws.draw``.
     """
     check_choice("method", method, tuple(lca_draws.METHODS))
     drawn = lca_draws.draw(lca_draws.Problem(*problem[:4]), method, **options)

@@ -44,9 +44,9 @@ from probmetric.estimators.lca_draws import (
     usable,
 )
 from probmetric.estimators.lca_recipe import recipe_of
-from probmetric.inference.lca_curvature import generalised_rate
-from probmetric.inference.lca_pointwise import log_likelihood as pair_likelihood
-from probmetric.inference.lca_recipe import Fitted, fit_labelled
+from probmetric.inference.lca.curvature import generalised_rate
+from probmetric.inference.lca.pointwise import log_likelihood as pair_likelihood
+from probmetric.inference.lca.recipe import Fitted, fit_labelled
 from probmetric.inference.sampling.datatree import provenance
 from probmetric.inference.sampling.sample import to_datatree
 from probmetric.models.lca import lca

@@ -1,6 +1,6 @@
 """The settings of ``LCA``, checked; pairs handed in, standardised.
 
-What is done with them is ``probmetric.inference.lca_recipe``.
+What is done with them is ``probmetric.inference.lca.recipe``.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from probmetric.estimators._validation import (
     check_number,
     fit_scaler,
 )
-from probmetric.inference.lca_recipe import Recipe
+from probmetric.inference.lca.recipe import Recipe
 
 __all__ = ["recipe_of", "standardized"]
 

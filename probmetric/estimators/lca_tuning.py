@@ -22,9 +22,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from probmetric.data.containers import Pairs
 from probmetric.estimators._validation import host_weights, pad_pairs
-from probmetric.inference import lca
-from probmetric.inference.lca_curvature import log_evidence
-from probmetric.inference.lca_recipe import (
+from probmetric.inference.lca import fit as lca
+from probmetric.inference.lca.curvature import log_evidence
+from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
     auto_regularization,

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.util import log_density
 
-from probmetric.inference import lca as closed_form
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.lca_em import m_step, moments, reduced_step, spectrum
-from probmetric.inference.lca_likelihood import log_joint, log_prior, to_params
-from probmetric.inference.lca_posterior import odds
-from probmetric.inference.lca_statistics import prepare, project
+from probmetric.inference.lca import fit as closed_form
+from probmetric.inference.lca.em import m_step, moments, reduced_step, spectrum
+from probmetric.inference.lca.latent import odds
+from probmetric.inference.lca.likelihood import log_joint, log_prior, to_params
+from probmetric.inference.lca.statistics import prepare, project
 from probmetric.inference.solvers.em import run_em
 from probmetric.models.lca import LCAParams, coincidence_exponent, lca
 

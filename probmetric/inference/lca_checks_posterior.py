@@ -10,7 +10,7 @@ import numpy as np
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.lca_posterior import odds, pair_posterior
+from probmetric.inference.lca.latent import odds, pair_posterior
 from probmetric.models.lca import coincidence_exponent, log1mexp
 
 __all__ = ["CHECKS", "some_pairs"]

@@ -5,8 +5,8 @@ import numpy as np
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.checks import Problem
-from probmetric.inference.lca import fit
-from probmetric.inference.lca_recipe import (
+from probmetric.inference.lca.fit import fit
+from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,
     build,

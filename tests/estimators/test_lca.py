@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators._validation import bucket, pad_pairs
 from probmetric.estimators.lca import LCA
-from probmetric.inference import lca
+from probmetric.inference.lca import fit as lca
 from probmetric.models.lca import LCAParams, LCAPrior, log1mexp
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)

@@ -10,7 +10,7 @@ from probmetric.data.padding import bucket
 from probmetric.estimators import lca_posterior
 from probmetric.estimators.lca import LCA
 from probmetric.estimators.lca_draws import draw, problem_at
-from probmetric.inference.lca_bootstrap import dirichlet_weights
+from probmetric.inference.lca.bootstrap import dirichlet_weights
 from probmetric.neighbors import KNeighborsClassifier
 
 X, y = make_blobs(60, 2, centers=2, cluster_std=4.0, random_state=3)

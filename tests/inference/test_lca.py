@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 
 from probmetric.data.containers import Pairs
-from probmetric.inference import lca as inference
-from probmetric.inference.lca_em import (
-    best_log_kappa2,
-    m_step,
-    moments,
-    spectrum,
-)
-from probmetric.inference.lca_likelihood import log_likelihood
-from probmetric.inference.lca_posterior import odds, pair_posterior
-from probmetric.inference.lca_statistics import Statistics, prepare
+from probmetric.inference.lca import fit as inference
+from probmetric.inference.lca.em import best_log_kappa2, m_step, moments, spectrum
+from probmetric.inference.lca.latent import odds, pair_posterior
+from probmetric.inference.lca.likelihood import log_likelihood
+from probmetric.inference.lca.statistics import Statistics, prepare
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import (
     LCAParams,

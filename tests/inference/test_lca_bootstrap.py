@@ -7,9 +7,9 @@ from scipy import stats
 
 from probmetric.data.containers import Pairs
 from probmetric.estimators.lca import LCA
-from probmetric.inference import lca_bootstrap_draws
-from probmetric.inference.lca_bootstrap import dirichlet_weights
-from probmetric.inference.lca_bootstrap_draws import bootstrap_draws, needed_memory
+from probmetric.inference.lca import bootstrap_draws as lca_bootstrap_draws
+from probmetric.inference.lca.bootstrap import dirichlet_weights
+from probmetric.inference.lca.bootstrap_draws import bootstrap_draws, needed_memory
 from probmetric.models.lca import LCAParams, LCAPrior
 
 rng = np.random.default_rng(0)

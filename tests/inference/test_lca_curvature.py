@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from probmetric.data.containers import Pairs
-from probmetric.inference import lca as inference
-from probmetric.inference import lca_laplace
-from probmetric.inference.lca_bootstrap import bootstrap, dirichlet_weights
-from probmetric.inference.lca_curvature import (
+from probmetric.inference.lca import fit as inference
+from probmetric.inference.lca import laplace as lca_laplace
+from probmetric.inference.lca.bootstrap import bootstrap, dirichlet_weights
+from probmetric.inference.lca.curvature import (
     certificate,
     expected_information,
     generalised_rate,
@@ -18,9 +18,9 @@ from probmetric.inference.lca_curvature import (
     log_evidence,
     precision,
 )
-from probmetric.inference.lca_laplace import laplace, laplace_draws
-from probmetric.inference.lca_likelihood import log_joint, log_likelihood
-from probmetric.inference.lca_statistics import prepare
+from probmetric.inference.lca.laplace import laplace, laplace_draws
+from probmetric.inference.lca.likelihood import log_joint, log_likelihood
+from probmetric.inference.lca.statistics import prepare
 from probmetric.models.lca import LCAParams, LCAPrior, identified, simulate
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.inference.lca_likelihood import log_joint, log_likelihood
-from probmetric.inference.lca_statistics import merge, prepare
+from probmetric.inference.lca.likelihood import log_joint, log_likelihood
+from probmetric.inference.lca.statistics import merge, prepare
 from probmetric.models.lca import (
     LCAParams,
 )

@@ -4,17 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.inference import lca as inference
-from probmetric.inference.lca_em import (
+from probmetric.inference.lca import fit as inference
+from probmetric.inference.lca.em import (
     full_step,
     m_step,
     moments,
     reduced_step,
     spectrum,
 )
-from probmetric.inference.lca_likelihood import to_params
-from probmetric.inference.lca_posterior import odds
-from probmetric.inference.lca_statistics import prepare
+from probmetric.inference.lca.latent import odds
+from probmetric.inference.lca.likelihood import to_params
+from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import (
@@ -57,7 +57,7 @@ def uncorrected_full_step(unconstrained, data):
     found = moments(params, stats)
     sigma2 = jnp.exp(params.log_sigma2)
     s = sigma2 / (1 + 2 * sigma2)
-    from probmetric.inference.lca_statistics import project
+    from probmetric.inference.lca.statistics import project
 
     D = jnp.sum(project(params.W, stats) ** 2, -1)
     t = coincidence_exponent(D, sigma2, 1.0, params.W.shape[0])

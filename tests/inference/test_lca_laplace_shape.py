@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from probmetric.data.pairs import all_pairs
-from probmetric.inference.lca_laplace import laplace
-from probmetric.inference.lca_statistics import prepare
+from probmetric.inference.lca.laplace import laplace
+from probmetric.inference.lca.statistics import prepare
 from probmetric.models.lca import LCAParams, LCAPrior
 
 

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
-from probmetric.inference import lca
+from probmetric.inference.lca import fit as lca
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
 

@@ -10,9 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca_laplace import laplace
-from probmetric.inference.lca_likelihood import objective, to_params
-from probmetric.inference.lca_statistics import Statistics, prepare
+from probmetric.inference.lca.laplace import laplace
+from probmetric.inference.lca.likelihood import objective, to_params
+from probmetric.inference.lca.statistics import Statistics, prepare
 from probmetric.inference.sampling.target import Gaussian, Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified
 from probmetric.precision import numpy_in_numpy_out

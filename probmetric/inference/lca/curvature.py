@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, weights
-from probmetric.inference.lca_posterior import odds
-from probmetric.inference.lca_statistics import Statistics
+from probmetric.inference.lca.latent import odds
+from probmetric.inference.lca.statistics import Statistics
 from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

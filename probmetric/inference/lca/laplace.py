@@ -30,8 +30,8 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
 
-from probmetric.inference.lca_curvature import precision
-from probmetric.inference.lca_statistics import Statistics
+from probmetric.inference.lca.curvature import precision
+from probmetric.inference.lca.statistics import Statistics
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -40,9 +40,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from probmetric.inference.lca_likelihood import log_prior, objective, to_params
-from probmetric.inference.lca_posterior import odds
-from probmetric.inference.lca_statistics import Statistics, project, scatter
+from probmetric.inference.lca.latent import odds
+from probmetric.inference.lca.likelihood import log_prior, objective, to_params
+from probmetric.inference.lca.statistics import Statistics, project, scatter
 from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log1mexp
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca_bootstrap import dirichlet_weights, gather, refit
-from probmetric.inference.lca_target import TARGET
+from probmetric.inference.lca.bootstrap import dirichlet_weights, gather, refit
+from probmetric.inference.lca.target import TARGET
 from probmetric.inference.sampling.checkpoint import (
     check_folder,
     describe,

@@ -26,8 +26,8 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, weights
-from probmetric.inference.lca_likelihood import objective, to_params, to_unconstrained
-from probmetric.inference.lca_statistics import Statistics
+from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
+from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.sampling.target import cast
 from probmetric.inference.solvers.lbfgs_traced import minimise
 from probmetric.inference.solvers.result import Fit

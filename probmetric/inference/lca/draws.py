@@ -10,8 +10,8 @@ import jax
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import pad_pairs
-from probmetric.inference.lca_bootstrap_draws import bootstrap_draws
-from probmetric.inference.lca_target import TARGET, position, start, target_data
+from probmetric.inference.lca.bootstrap_draws import bootstrap_draws
+from probmetric.inference.lca.target import TARGET, position, start, target_data
 from probmetric.inference.sampling.laplace import gaussian_draws
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.svi import svi, target_model

@@ -17,15 +17,15 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca_em import full_step, kappa_step, reduced_step, spectrum
-from probmetric.inference.lca_likelihood import (
+from probmetric.inference.lca.em import full_step, kappa_step, reduced_step, spectrum
+from probmetric.inference.lca.likelihood import (
     log_joint,
     log_likelihood,
     log_prior,
     objective,
     to_params,
 )
-from probmetric.inference.lca_statistics import prepare
+from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import Fit

@@ -23,7 +23,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from probmetric.inference.lca_statistics import Statistics, project
+from probmetric.inference.lca.statistics import Statistics, project
 from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log1mexp
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

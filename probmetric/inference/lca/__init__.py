@@ -1,0 +1,1 @@
+"""Latent Coincidence Analysis in closed form: where to find each step."""
