@@ -20,7 +20,7 @@ from sklearn.mixture import GaussianMixture
 
 from probmetric.inference.mixture.em import em_step
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.two_stage_fit import mixture_data
+from probmetric.inference.two_stage.fit import mixture_data
 
 STEPS = 5
 

@@ -14,13 +14,7 @@ from probmetric.data.containers import Groups, Labelled, Pairs, Points
 from probmetric.data.pairs import all_pairs
 from probmetric.densities.classes import ClassDensities
 from probmetric.densities.pair import PairModel
-from probmetric.inference import (
-    dca_gm,
-    dca_gm_em,
-    gaussian_classes,
-    mds,
-    two_stage_groups,
-)
+from probmetric.inference import dca_gm, dca_gm_em, gaussian_classes, mds
 from probmetric.inference.dca_gm_hybrid import Penalty
 from probmetric.inference.lca import em as lca_em
 from probmetric.inference.lca import statistics as lca_statistics
@@ -28,11 +22,12 @@ from probmetric.inference.mixture import em as two_stage
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.target import Gaussian, Target
-from probmetric.inference.two_stage_groups_missing import group_rows
-from probmetric.inference.two_stage_pairs import AlphaData
-from probmetric.inference.two_stage_posterior import Posterior
-from probmetric.inference.two_stage_proportional import ProportionalParams
-from probmetric.inference.two_stage_target import pack
+from probmetric.inference.two_stage import groups as two_stage_groups
+from probmetric.inference.two_stage.draws import Posterior
+from probmetric.inference.two_stage.groups_missing import group_rows
+from probmetric.inference.two_stage.pairs import AlphaData
+from probmetric.inference.two_stage.proportional import ProportionalParams
+from probmetric.inference.two_stage.target import pack
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.metric.glml import Spectrum
 from probmetric.models.dca_gm import DCAGMParams, unconstrain

@@ -1,7 +1,7 @@
 """``TwoStageMixture``: similarity as the probability of a common source.
 
 The model is ``probmetric.models.two_stage``, the fits are in
-``probmetric.inference.two_stage_fit``; this file holds no mathematics.
+``probmetric.inference.two_stage.fit``; this file holds no mathematics.
 """
 
 import warnings
@@ -31,14 +31,14 @@ from probmetric.estimators.two_stage_online import OnlineMixin
 from probmetric.estimators.two_stage_pairs import PairSimilarityMixin
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.result import Result
-from probmetric.inference.two_stage_fit import fit
-from probmetric.inference.two_stage_range import (
+from probmetric.inference.two_stage.choice import (
     bic,
     blend,
     choose_components,
     choose_flattening,
     flatten,
 )
+from probmetric.inference.two_stage.fit import fit
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
 

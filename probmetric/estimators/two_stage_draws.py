@@ -18,8 +18,8 @@ from probmetric.estimators.two_stage_inputs import with_database_noise
 from probmetric.inference.sampling.datatree import provenance
 from probmetric.inference.sampling.sample import Draws, to_datatree
 from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
-from probmetric.inference.two_stage_posterior import METHODS, draw, pointwise
-from probmetric.inference.two_stage_target import Posterior
+from probmetric.inference.two_stage.draws import METHODS, draw, pointwise
+from probmetric.inference.two_stage.target import Posterior
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, to_metric, two_stage
 from probmetric.posterior.metric import PosteriorMetric

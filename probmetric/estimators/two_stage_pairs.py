@@ -12,7 +12,7 @@ from probmetric.data.inputs import real
 from probmetric.estimators._validation import Scaler
 from probmetric.estimators.two_stage_inputs import check_settings, fit_scaler_missing
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.two_stage_pairs import fit_alpha
+from probmetric.inference.two_stage.pairs import fit_alpha
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import proportional
 

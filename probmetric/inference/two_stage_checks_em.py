@@ -11,14 +11,9 @@ from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import Stacks, stack
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.solvers.em import run_em
-from probmetric.inference.two_stage_fit import fit, start_groups
-from probmetric.inference.two_stage_groups import (
-    e_step,
-    em_step,
-    group_data,
-    m_step,
-)
-from probmetric.inference.two_stage_groups_missing import filled, group_rows
+from probmetric.inference.two_stage.fit import fit, start_groups
+from probmetric.inference.two_stage.groups import e_step, em_step, group_data, m_step
+from probmetric.inference.two_stage.groups_missing import filled, group_rows
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
 __all__ = ["CHECKS"]

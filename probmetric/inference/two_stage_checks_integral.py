@@ -11,7 +11,7 @@ import numpy as np
 
 from probmetric.inference.checks import Check, Problem
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.two_stage_pairs import log_joint_small_alpha, representative
+from probmetric.inference.two_stage.pairs import log_joint_small_alpha, representative
 from probmetric.models.two_stage import TwoStageParams, to_metric
 
 __all__ = ["CHECKS", "leading", "some_pairs"]

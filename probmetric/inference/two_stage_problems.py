@@ -9,7 +9,7 @@ from probmetric.data.containers import Groups
 from probmetric.inference.checks import Problem
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.two_stage_fit import fit
+from probmetric.inference.two_stage.fit import fit
 from probmetric.models.two_stage import TwoStageParams, simulate
 from probmetric.precision import to_numpy
 

@@ -12,7 +12,7 @@ import probmetric as pm
 from probmetric import TwoStageMixture
 from probmetric.data.containers import Groups
 from probmetric.inference.mixture.prior import default_prior
-from probmetric.inference.two_stage_groups import group_data, log_groups
+from probmetric.inference.two_stage.groups import group_data, log_groups
 from probmetric.models.two_stage import TwoStageParams, invariant, two_stage
 
 FIELDS = TwoStageParams._fields

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 
 from probmetric.estimators.two_stage import TwoStageMixture
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.two_stage_pairs import fit_alpha
+from probmetric.inference.two_stage.pairs import fit_alpha
 
 
 def pairs_of_one_source():

@@ -16,8 +16,8 @@ from scipy.stats import multivariate_normal, norm
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.two_stage_pairs import log_joint_small_alpha
-from probmetric.inference.two_stage_range import bic
+from probmetric.inference.two_stage.choice import bic
+from probmetric.inference.two_stage.pairs import log_joint_small_alpha
 from probmetric.models.two_stage import proportional, simulate, to_metric, two_stage
 
 C = np.array([0.7, 0.3])

@@ -14,10 +14,10 @@ from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.em import run_em
-from probmetric.inference.two_stage_fit import fit
-from probmetric.inference.two_stage_groups import e_step, em_step, group_data
-from probmetric.inference.two_stage_groups_missing import filled, group_rows
-from probmetric.inference.two_stage_proportional import (
+from probmetric.inference.two_stage.fit import fit
+from probmetric.inference.two_stage.groups import e_step, em_step, group_data
+from probmetric.inference.two_stage.groups_missing import filled, group_rows
+from probmetric.inference.two_stage.proportional import (
     ProportionalParams,
     em_step_proportional,
 )

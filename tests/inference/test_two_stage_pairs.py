@@ -12,23 +12,23 @@ from scipy.stats import multivariate_normal
 from probmetric.data.containers import Groups, Points
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.result import Result
-from probmetric.inference.two_stage_cubic import best_root
-from probmetric.inference.two_stage_enrol import enrol, score_enrolled
-from probmetric.inference.two_stage_fit import fit
-from probmetric.inference.two_stage_pairs import (
+from probmetric.inference.two_stage.choice import (
+    bic,
+    blend,
+    choose_components,
+    choose_flattening,
+    flatten,
+)
+from probmetric.inference.two_stage.cubic import best_root
+from probmetric.inference.two_stage.enrol import enrol, score_enrolled
+from probmetric.inference.two_stage.fit import fit
+from probmetric.inference.two_stage.pairs import (
     _alpha_data,
     alpha_log_posterior,
     alpha_step,
     fit_alpha,
     log_joint_small_alpha,
     representative,
-)
-from probmetric.inference.two_stage_range import (
-    bic,
-    blend,
-    choose_components,
-    choose_flattening,
-    flatten,
 )
 from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
 

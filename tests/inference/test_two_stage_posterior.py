@@ -12,10 +12,10 @@ from probmetric.data.groups import stack
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Draws
-from probmetric.inference.two_stage_fit import fit
-from probmetric.inference.two_stage_pairs import alpha_log_posterior
-from probmetric.inference.two_stage_posterior import draw, pointwise
-from probmetric.inference.two_stage_target import TARGET, Posterior, pack, position
+from probmetric.inference.two_stage.draws import draw, pointwise
+from probmetric.inference.two_stage.fit import fit
+from probmetric.inference.two_stage.pairs import alpha_log_posterior
+from probmetric.inference.two_stage.target import TARGET, Posterior, pack, position
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
 pytestmark = pytest.mark.usefixtures("x64")

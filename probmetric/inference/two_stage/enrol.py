@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Groups
 from probmetric.densities.pair import LOG_2PI
-from probmetric.inference.two_stage_groups import group_data, log_groups
+from probmetric.inference.two_stage.groups import group_data, log_groups
 from probmetric.linalg import logdet_chol, solve_spd
 from probmetric.models.two_stage import TwoStageParams, to_metric
 from probmetric.precision import numpy_in_numpy_out

@@ -37,7 +37,7 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.inference.mixture.prior import log_inverse_wishart, log_prior
 from probmetric.inference.mixture.statistics import GroupStats
-from probmetric.inference.two_stage_groups_missing import GroupRows, e_step_rows
+from probmetric.inference.two_stage.groups_missing import GroupRows, e_step_rows
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out

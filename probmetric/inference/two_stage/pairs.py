@@ -31,7 +31,7 @@ from probmetric.densities.pair import log_normal
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.two_stage_cubic import best_root
+from probmetric.inference.two_stage.cubic import best_root
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStageParams
 from probmetric.precision import numpy_in_numpy_out

@@ -20,15 +20,15 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.inference.mixture.prior import log_beta, log_prior
-from probmetric.inference.two_stage_cubic import best_root
-from probmetric.inference.two_stage_groups import (
+from probmetric.inference.two_stage.cubic import best_root
+from probmetric.inference.two_stage.groups import (
     GroupData,
     about,
     e_step,
     new_weights,
     outer,
 )
-from probmetric.inference.two_stage_groups_missing import GroupRows
+from probmetric.inference.two_stage.groups_missing import GroupRows
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
 from probmetric.precision import numpy_in_numpy_out

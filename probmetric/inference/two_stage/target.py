@@ -26,8 +26,8 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.inference.mixture.prior import log_beta, log_inverse_wishart, log_prior
 from probmetric.inference.sampling.target import Target
-from probmetric.inference.two_stage_groups import GroupData, group_data
-from probmetric.inference.two_stage_groups_missing import (
+from probmetric.inference.two_stage.groups import GroupData, group_data
+from probmetric.inference.two_stage.groups_missing import (
     GroupRows,
     group_rows,
     log_rows,

@@ -23,10 +23,10 @@ from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit, Result
-from probmetric.inference.two_stage_groups import GroupData, group_data
-from probmetric.inference.two_stage_groups import em_step as em_step_groups
-from probmetric.inference.two_stage_groups_missing import filled, group_rows
-from probmetric.inference.two_stage_proportional import (
+from probmetric.inference.two_stage.groups import GroupData, group_data
+from probmetric.inference.two_stage.groups import em_step as em_step_groups
+from probmetric.inference.two_stage.groups_missing import filled, group_rows
+from probmetric.inference.two_stage.proportional import (
     ProportionalParams,
     em_step_proportional,
 )

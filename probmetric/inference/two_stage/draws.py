@@ -24,8 +24,8 @@ from probmetric.inference.sampling.sample import (
 from probmetric.inference.sampling.svi import target_model
 from probmetric.inference.sampling.target import check_arguments, gaussian_draw
 from probmetric.inference.sampling.warnings import warn_of_trouble
-from probmetric.inference.two_stage_draws import relabel
-from probmetric.inference.two_stage_target import (
+from probmetric.inference.two_stage.relabel import relabel
+from probmetric.inference.two_stage.target import (
     TARGET,
     Posterior,
     log_units,

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from sklearn.model_selection import KFold
 
 from probmetric.data.containers import Points
-from probmetric.inference.two_stage_fit import fit
+from probmetric.inference.two_stage.fit import fit
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
 from probmetric.precision import numpy_in_numpy_out

@@ -1,0 +1,1 @@
+"""The two-stage mixture in closed form: where to find each step."""
