@@ -24,7 +24,7 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 
 import probmetric as pm
 from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm_start import lda_rca
+from probmetric.inference.dca_gm.start import lda_rca
 
 METHODS = ("LDA", "LDA+RCA", "NCA", "DCA-GM", "DCA-GM classifier", "LCA")
 

@@ -22,10 +22,10 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 
 import probmetric as pm
 from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm import Conditioned, default_prior, log_joint
-from probmetric.inference.dca_gm_em import EMPrior
-from probmetric.inference.dca_gm_hybrid import Penalty, fit_hybrid
-from probmetric.inference.dca_gm_start import start
+from probmetric.inference.dca_gm.em import EMPrior
+from probmetric.inference.dca_gm.fit import Conditioned, default_prior, log_joint
+from probmetric.inference.dca_gm.hybrid import Penalty, fit_hybrid
+from probmetric.inference.dca_gm.start import start
 from probmetric.models.dca_gm import unconstrain
 
 

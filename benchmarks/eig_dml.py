@@ -16,7 +16,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import all_pairs, nearest_pairs
-from probmetric.inference.eig_dml import fit
+from probmetric.inference.eig_dml.fit import fit
 
 GOALS = (("frank_wolfe", 1e-1), ("frank_wolfe", 1e-2), ("pdhg", 1e-2), ("pdhg", 1e-6))
 

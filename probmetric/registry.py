@@ -12,7 +12,6 @@ from probmetric.data.containers import Distances, Groups, Labelled, Pairs
 from probmetric.inference import (
     dca_gm_checks,
     dca_gm_problems,
-    eig_dml,
     eig_dml_checks,
     gaussian_classes_checks,
     gaussian_classes_problems,
@@ -20,7 +19,6 @@ from probmetric.inference import (
     lca_problems,
     lda,
     lda_checks,
-    mds,
     mds_checks,
     pair_lda,
     pair_lda_checks,
@@ -28,6 +26,8 @@ from probmetric.inference import (
     two_stage_problems,
 )
 from probmetric.inference.checks import Check, Problem
+from probmetric.inference.eig_dml import fit as eig_dml
+from probmetric.inference.mds import fit as mds
 from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
 from probmetric.models import dca_gm as dca_gm_model
 from probmetric.models import gaussian_classes as gaussian_model

@@ -14,10 +14,13 @@ from probmetric.data.containers import Groups, Labelled, Pairs, Points
 from probmetric.data.pairs import all_pairs
 from probmetric.densities.classes import ClassDensities
 from probmetric.densities.pair import PairModel
-from probmetric.inference import dca_gm, dca_gm_em, gaussian_classes, mds
-from probmetric.inference.dca_gm_hybrid import Penalty
+from probmetric.inference.dca_gm import em as dca_gm_em
+from probmetric.inference.dca_gm import fit as dca_gm
+from probmetric.inference.dca_gm.hybrid import Penalty
+from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lca import em as lca_em
 from probmetric.inference.lca import statistics as lca_statistics
+from probmetric.inference.mds import fit as mds
 from probmetric.inference.mixture import em as two_stage
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams

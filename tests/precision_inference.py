@@ -6,8 +6,8 @@
 import numpy as np
 
 from probmetric.data.containers import Distances
-from probmetric.inference.dca_gm_em import EMPrior
-from probmetric.inference.eig_dml import EigDMLParams
+from probmetric.inference.dca_gm.em import EMPrior
+from probmetric.inference.eig_dml.fit import EigDMLParams
 from probmetric.inference.lca.laplace import Laplace
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.lda import LDAParams

@@ -1,6 +1,6 @@
 """``DCAGM``: a discriminative projection, a classifier on it, and metrics from it.
 
-The model is ``probmetric.models.dca_gm``, the fit ``probmetric.inference.dca_gm``; this
+The model is ``probmetric.models.dca_gm``, the fit ``probmetric.inference.dca_gm.fit``; this
 file holds no mathematics but the change of units: with x = (u - m)/s for an input u,
 y = (A/s) u - (A/s) m, so that in input units A becomes A/s and centres move by (A/s) m.
 """
@@ -30,9 +30,9 @@ from probmetric.estimators._validation import (
     report,
 )
 from probmetric.estimators.dca_gm_draws import DCAGMDrawsMixin
-from probmetric.inference.dca_gm import default_prior, fit
-from probmetric.inference.dca_gm_likelihood import class_log_probability, fix_gauge
-from probmetric.inference.dca_gm_start import start
+from probmetric.inference.dca_gm.fit import default_prior, fit
+from probmetric.inference.dca_gm.likelihood import class_log_probability, fix_gauge
+from probmetric.inference.dca_gm.start import start
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric

@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Labelled
 from probmetric.estimators._validation import check_choice
-from probmetric.inference.dca_gm import Conditioned
-from probmetric.inference.dca_gm_posterior import TARGET, TARGET_A, metrics, prepare
+from probmetric.inference.dca_gm.draws import TARGET, TARGET_A, metrics, prepare
+from probmetric.inference.dca_gm.fit import Conditioned
 from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
 from probmetric.inference.solvers.result import Fit

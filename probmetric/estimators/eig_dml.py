@@ -1,6 +1,6 @@
 """``EigDML``: the metric that spreads the far pairs most, with its certificate.
 
-The derivation is ``probmetric.inference.eig_dml``; this file holds no mathematics.
+The derivation is ``probmetric.inference.eig_dml.fit``; this file holds no mathematics.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._validation import check_choice, check_number
-from probmetric.inference import eig_dml
+from probmetric.inference.eig_dml import fit as eig_dml
 from probmetric.inference.solvers.result import Fit
 
 __all__ = ["EigDML"]

@@ -1,7 +1,7 @@
 """``GaussianClasses``: Bayes' classifier of Gaussians with all parameters integrated.
 
 The model is ``probmetric.models.gaussian_classes``, the closed forms
-``probmetric.inference.gaussian_classes``; this file holds no mathematics.
+``probmetric.inference.gaussian_classes.posterior``; this file holds no mathematics.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,13 @@ from probmetric.estimators._validation import (
     fit_scaler,
     report,
 )
-from probmetric.inference.gaussian_classes import (
+from probmetric.inference.gaussian_classes.completions import (
+    START_TOL,
+    complete,
+    evidence_prior_missing,
+)
+from probmetric.inference.gaussian_classes.missing import fit_missing
+from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     ClassStatistics,
     log_evidence,
@@ -32,13 +38,7 @@ from probmetric.inference.gaussian_classes import (
     posterior_mean,
     statistics,
 )
-from probmetric.inference.gaussian_classes_completions import (
-    START_TOL,
-    complete,
-    evidence_prior_missing,
-)
-from probmetric.inference.gaussian_classes_missing import fit_missing
-from probmetric.inference.gaussian_classes_predict import (
+from probmetric.inference.gaussian_classes.predict import (
     evidence_prior,
     predict_log_proba,
 )

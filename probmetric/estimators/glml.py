@@ -1,7 +1,7 @@
 """``GLML``: neighbours under a metric that removes the leading bias at every query.
 
 The model is ``probmetric.models.gaussian_classes``, the local metrics
-``probmetric.inference.gaussian_classes_local``; this file holds no mathematics.
+``probmetric.inference.gaussian_classes.local_metric``; this file holds no mathematics.
 """
 
 from dataclasses import replace
@@ -19,8 +19,11 @@ from probmetric.estimators.glml_metrics import (
     learn_metrics,
     whole_rows,
 )
-from probmetric.inference.gaussian_classes_gamma import choose_gamma
-from probmetric.inference.gaussian_classes_local import LogEuclidean, log_euclidean
+from probmetric.inference.gaussian_classes.gamma import choose_gamma
+from probmetric.inference.gaussian_classes.local_metric import (
+    LogEuclidean,
+    log_euclidean,
+)
 from probmetric.metric import LocalMahalanobis
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.metric import PosteriorMetric

@@ -8,13 +8,13 @@ from jaxtyping import Float, Int
 
 from probmetric.estimators._validation import check_choice, check_number, report
 from probmetric.estimators.gaussian_classes import ClassFit
-from probmetric.inference.gaussian_classes import draw, plug_in
-from probmetric.inference.gaussian_classes_local import (
+from probmetric.inference.gaussian_classes.local_metric import (
     drawn_metrics,
     expected_bias_metric,
     student_metric,
 )
-from probmetric.inference.gaussian_classes_mixtures import fit_mixtures, mixture_prior
+from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
+from probmetric.inference.gaussian_classes.posterior import draw, plug_in
 from probmetric.metric import LocalMahalanobis
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
 from probmetric.precision import to_numpy

@@ -1,6 +1,6 @@
 """``ClassicalMDS``: points for objects that are known by their dissimilarities.
 
-The derivation is ``probmetric.inference.mds``; this file holds no mathematics.
+The derivation is ``probmetric.inference.mds.fit``; this file holds no mathematics.
 """
 
 from typing import Any
@@ -22,8 +22,8 @@ from probmetric.estimators.mds_dissimilarities import (
     check_dissimilarities,
     dissimilarities,
 )
-from probmetric.inference import mds
-from probmetric.inference.mds_landmarks import fit_landmarks, spread_out
+from probmetric.inference.mds import fit as mds
+from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
 

@@ -12,16 +12,16 @@ import numpy as np
 from numpyro.infer.util import log_density
 
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.dca_gm import Conditioned, log_joint
-from probmetric.inference.dca_gm_checks_em import EM
-from probmetric.inference.dca_gm_checks_sampling import LAPLACE
-from probmetric.inference.dca_gm_likelihood import (
+from probmetric.inference.dca_gm.fit import Conditioned, log_joint
+from probmetric.inference.dca_gm.likelihood import (
     apply_gauge,
     class_log_probability,
     gradient_A,
     gradient_A_tied,
     tilt,
 )
+from probmetric.inference.dca_gm_checks_em import EM
+from probmetric.inference.dca_gm_checks_sampling import LAPLACE
 from probmetric.inference.dca_gm_problems import split
 from probmetric.metric import LocalFisher, Mahalanobis
 from probmetric.metric.class_distribution import scores

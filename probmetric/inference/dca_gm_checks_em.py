@@ -8,7 +8,7 @@ import numpy as np
 from jax.scipy.stats import multivariate_normal
 
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.dca_gm_em import EMData, EMPrior, em_step
+from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
 from probmetric.inference.dca_gm_problems import split
 
 __all__ = ["EM"]

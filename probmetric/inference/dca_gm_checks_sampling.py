@@ -14,8 +14,8 @@ import xarray as xr
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.dca_gm import Conditioned
-from probmetric.inference.dca_gm_posterior import TARGET_A, prepare
+from probmetric.inference.dca_gm.draws import TARGET_A, prepare
+from probmetric.inference.dca_gm.fit import Conditioned
 from probmetric.inference.sampling.laplace import laplace, laplace_fit
 from probmetric.inference.sampling.nuts import nuts
 

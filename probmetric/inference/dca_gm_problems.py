@@ -8,8 +8,8 @@ import numpy as np
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Problem
-from probmetric.inference.dca_gm import default_prior, fit
-from probmetric.inference.dca_gm_start import start
+from probmetric.inference.dca_gm.fit import default_prior, fit
+from probmetric.inference.dca_gm.start import start
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.dca_gm import DCAGMParams, simulate
 from probmetric.precision import to_numpy

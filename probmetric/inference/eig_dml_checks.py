@@ -8,7 +8,7 @@ from scipy.linalg import eigh
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.eig_dml import fit
+from probmetric.inference.eig_dml.fit import fit
 from probmetric.inference.pair_lda_checks import (
     pairs_of,
     permuted,

@@ -20,13 +20,13 @@ from probmetric.densities.classes import (
     log_posterior,
 )
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.gaussian_classes import (
+from probmetric.inference.gaussian_classes.local_metric import error_expansion
+from probmetric.inference.gaussian_classes.posterior import (
     log_evidence,
     posterior,
     statistics,
 )
-from probmetric.inference.gaussian_classes_local import error_expansion
-from probmetric.inference.gaussian_classes_predict import predictive
+from probmetric.inference.gaussian_classes.predict import predictive
 from probmetric.metric.glml import bias_matrix
 from probmetric.models.gaussian_classes import (
     to_densities,

@@ -21,14 +21,14 @@ from probmetric.data.containers import Labelled
 from probmetric.densities.classes import class_log_densities
 from probmetric.inference.calibration import sample_sites
 from probmetric.inference.checks import Check, Problem, Ranks
-from probmetric.inference.gaussian_classes import (
+from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     draw,
     posterior,
     statistics,
 )
+from probmetric.inference.gaussian_classes.predict import predictive
 from probmetric.inference.gaussian_classes_checks_density import places, some_posterior
-from probmetric.inference.gaussian_classes_predict import predictive
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import model_target
 from probmetric.metric.local import local_metric

@@ -7,8 +7,8 @@ import numpy as np
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.checks import Problem
-from probmetric.inference.gaussian_classes import statistics
-from probmetric.inference.gaussian_classes_predict import evidence_prior, fit
+from probmetric.inference.gaussian_classes.posterior import statistics
+from probmetric.inference.gaussian_classes.predict import evidence_prior, fit
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import GaussianClassesParams, simulate
 from probmetric.models.gaussian_classes_priors import NIWPrior

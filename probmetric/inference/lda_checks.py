@@ -8,8 +8,8 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from probmetric.data.containers import Labelled
-from probmetric.inference import gaussian_classes
 from probmetric.inference.checks import Check, Problem
+from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lda import LDAParams, class_moments, fit, shrinkage_prior
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import GaussianClassesParams

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 
 from probmetric.data.containers import Distances
 from probmetric.inference.checks import Check, Problem
-from probmetric.inference.mds import embed_new, fit
+from probmetric.inference.mds.fit import embed_new, fit
 from probmetric.inference.solvers.result import Fit
 
 __all__ = ["CHECKS", "fit_problem", "from_labels", "toy"]

@@ -8,14 +8,14 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
 from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm_em import (
+from probmetric.inference.dca_gm.em import (
     EMData,
     EMPrior,
     em_step,
     own_shares,
     source_centres,
 )
-from probmetric.inference.dca_gm_likelihood import (
+from probmetric.inference.dca_gm.likelihood import (
     apply_gauge,
     class_log_probability,
     conditional_log_likelihood,
@@ -25,7 +25,7 @@ from probmetric.inference.dca_gm_likelihood import (
     tilt,
     with_fisher,
 )
-from probmetric.inference.dca_gm_start import em_prior, start
+from probmetric.inference.dca_gm.start import em_prior, start
 from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import DCAGMParams, log_weight
 

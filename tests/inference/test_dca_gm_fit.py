@@ -8,18 +8,14 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm import Conditioned, default_prior, fit, log_joint
-from probmetric.inference.dca_gm_em import (
-    EMData,
-    EMPrior,
-    em_step,
-)
-from probmetric.inference.dca_gm_hybrid import Penalty, fit_hybrid
-from probmetric.inference.dca_gm_likelihood import (
+from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
+from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit, log_joint
+from probmetric.inference.dca_gm.hybrid import Penalty, fit_hybrid
+from probmetric.inference.dca_gm.likelihood import (
     conditional_log_likelihood,
     gradient_A,
 )
-from probmetric.inference.dca_gm_start import lda_rca, start
+from probmetric.inference.dca_gm.start import lda_rca, start
 from probmetric.inference.solvers.result import Result
 from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import log_weight, unconstrain

@@ -7,10 +7,11 @@ from sklearn.datasets import load_wine
 
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import nearest_pairs
-from probmetric.inference import eig_dml, eig_dml_checks
-from probmetric.inference.eig_dml_certificate import dual_value, far_values
-from probmetric.inference.eig_dml_frank_wolfe import frank_wolfe, softmin
-from probmetric.inference.eig_dml_pdhg import (
+from probmetric.inference import eig_dml_checks
+from probmetric.inference.eig_dml import fit as eig_dml
+from probmetric.inference.eig_dml.certificate import dual_value, far_values
+from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe, softmin
+from probmetric.inference.eig_dml.pdhg import (
     operator_norm,
     project_simplex,
     project_spectraplex,
@@ -208,7 +209,7 @@ def test_lanczos_reaches_the_same_certificate(monkeypatch):
     rng = np.random.default_rng(0)
     pairs = as_pairs(rng.standard_normal((40, 12)), 2 * rng.standard_normal((60, 12)))
     exact = eig_dml.fit(pairs, solver="pdhg").params
-    monkeypatch.setattr("probmetric.inference.eig_dml_frank_wolfe.DENSE_LIMIT", 5)
+    monkeypatch.setattr("probmetric.inference.eig_dml.frank_wolfe.DENSE_LIMIT", 5)
     params = eig_dml.fit(pairs, tol=0.03).params
     assert params.primal <= exact.dual
     assert params.dual >= exact.primal

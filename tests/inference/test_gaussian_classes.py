@@ -8,8 +8,8 @@ from numpyro.infer.util import log_density
 from scipy import stats as scipy_stats
 
 from probmetric.data.containers import Labelled
-from probmetric.inference import gaussian_classes as gc
-from probmetric.inference import gaussian_classes_predict as gcp
+from probmetric.inference.gaussian_classes import posterior as gc
+from probmetric.inference.gaussian_classes import predict as gcp
 from probmetric.models.gaussian_classes import gaussian_classes
 from probmetric.models.gaussian_classes_priors import NIWPrior
 

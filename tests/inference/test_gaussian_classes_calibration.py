@@ -14,7 +14,7 @@ from probmetric.data.containers import Labelled
 from probmetric.inference import gaussian_classes_checks_sampling as sampling
 from probmetric.inference.calibration_uniformity import uniformity
 from probmetric.inference.checks import Problem
-from probmetric.inference.gaussian_classes import draw
+from probmetric.inference.gaussian_classes.posterior import draw
 from probmetric.models.gaussian_classes_priors import NIWPrior
 
 pytestmark = pytest.mark.usefixtures("x64")

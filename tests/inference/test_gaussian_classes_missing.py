@@ -13,11 +13,11 @@ from scipy.special import logsumexp
 
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import class_log_densities
-from probmetric.inference import gaussian_classes as gc
-from probmetric.inference import gaussian_classes_completions as completions
-from probmetric.inference import gaussian_classes_missing as gm
-from probmetric.inference import gaussian_classes_predict as gcp
 from probmetric.inference.agreement import compare
+from probmetric.inference.gaussian_classes import completions
+from probmetric.inference.gaussian_classes import missing as gm
+from probmetric.inference.gaussian_classes import posterior as gc
+from probmetric.inference.gaussian_classes import predict as gcp
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import model_target
 from probmetric.inference.solvers.result import Result

@@ -8,10 +8,10 @@ from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import class_hessians, class_log_densities
-from probmetric.inference import gaussian_classes as gc
-from probmetric.inference.gaussian_classes_local import error_expansion
-from probmetric.inference.gaussian_classes_mixtures import fit_mixtures, mixture_prior
-from probmetric.inference.gaussian_classes_predict import evidence_prior
+from probmetric.inference.gaussian_classes import posterior as gc
+from probmetric.inference.gaussian_classes.local_metric import error_expansion
+from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
+from probmetric.inference.gaussian_classes.predict import evidence_prior
 from probmetric.inference.solvers.result import Result
 from probmetric.models.gaussian_classes import (
     gaussian_mixture_classes,

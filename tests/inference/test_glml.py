@@ -10,9 +10,9 @@ from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import class_log_densities
-from probmetric.inference import gaussian_classes as gc
-from probmetric.inference import gaussian_classes_local as local
-from probmetric.inference.gaussian_classes_gamma import choose_gamma
+from probmetric.inference.gaussian_classes import local_metric as local
+from probmetric.inference.gaussian_classes import posterior as gc
+from probmetric.inference.gaussian_classes.gamma import choose_gamma
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
     gaussian_classes,

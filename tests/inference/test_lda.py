@@ -8,7 +8,8 @@ from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from probmetric.data.containers import Labelled
-from probmetric.inference import gaussian_classes, lda
+from probmetric.inference import lda
+from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.models.gaussian_classes_priors import NIWPrior
 
 

@@ -8,8 +8,8 @@ import pytest
 from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm import Conditioned, log_joint
-from probmetric.inference.dca_gm_likelihood import apply_gauge, tilt, with_fisher
+from probmetric.inference.dca_gm.fit import Conditioned, log_joint
+from probmetric.inference.dca_gm.likelihood import apply_gauge, tilt, with_fisher
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.models.class_label import ClassLabel
 from probmetric.models.dca_gm import (

@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from probmetric.inference.eig_dml_certificate import (
+from probmetric.inference.eig_dml.certificate import (
     Solution,
     dual_value,
     far_values,

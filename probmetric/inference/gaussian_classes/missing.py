@@ -37,7 +37,7 @@ from jaxtyping import Float
 from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.inference.gaussian_classes import (
+from probmetric.inference.gaussian_classes.posterior import (
     ClassStatistics,
     mode,
     posterior,

@@ -24,12 +24,12 @@ from jaxtyping import Float
 from numpyro.distributions import Normal
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.inference.dca_gm_hybrid import Penalty, fit_hybrid
-from probmetric.inference.dca_gm_likelihood import (
+from probmetric.inference.dca_gm.hybrid import Penalty, fit_hybrid
+from probmetric.inference.dca_gm.likelihood import (
     conditional_log_likelihood,
     with_fisher,
 )
-from probmetric.inference.dca_gm_start import check_labelled, em_prior, start
+from probmetric.inference.dca_gm.start import check_labelled, em_prior, start
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.dca_gm import (

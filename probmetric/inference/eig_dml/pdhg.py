@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.inference.eig_dml_certificate import (
+from probmetric.inference.eig_dml.certificate import (
     Solution,
     dual_value,
     far_values,

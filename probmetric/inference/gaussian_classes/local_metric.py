@@ -40,12 +40,12 @@ from probmetric.densities.classes import (
     log_posterior,
     through_map,
 )
-from probmetric.inference.gaussian_classes import (
+from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     is_diagonal,
     posterior_mean,
 )
-from probmetric.inference.gaussian_classes_predict import predictive
+from probmetric.inference.gaussian_classes.predict import predictive
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities

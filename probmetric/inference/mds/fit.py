@@ -38,7 +38,7 @@ from jaxtyping import Float
 from scipy.linalg import eigh, eigvals
 
 from probmetric.data.containers import Distances
-from probmetric.inference.mds_spectrum import Solver, double_centre, top_eigenpairs
+from probmetric.inference.mds.spectrum import Solver, double_centre, top_eigenpairs
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.containers import weights
-from probmetric.inference.dca_gm import (
+from probmetric.inference.dca_gm.fit import (
     Conditioned,
     White,
     from_white,
@@ -31,7 +31,7 @@ from probmetric.inference.dca_gm import (
     white_coordinates,
     white_joint,
 )
-from probmetric.inference.dca_gm_likelihood import (
+from probmetric.inference.dca_gm.likelihood import (
     class_log_probability,
     conditional_log_likelihood,
 )

@@ -23,7 +23,8 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import ClassDensities, class_log_densities
-from probmetric.inference.gaussian_classes import (
+from probmetric.inference.gaussian_classes.missing import fit_missing
+from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     ClassStatistics,
     is_diagonal,
@@ -33,7 +34,6 @@ from probmetric.inference.gaussian_classes import (
     posterior,
     statistics,
 )
-from probmetric.inference.gaussian_classes_missing import fit_missing
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.linalg import log1p_squares
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior

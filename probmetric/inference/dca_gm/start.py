@@ -22,7 +22,7 @@ from jaxtyping import Float
 from sklearn.cluster import KMeans
 
 from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm_em import EMData, EMPrior, em_steps
+from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps
 from probmetric.models.dca_gm import DCAGMParams
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.inference.dca_gm_em import EMData, EMPrior, em_steps, source_centres
-from probmetric.inference.dca_gm_likelihood import (
+from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps, source_centres
+from probmetric.inference.dca_gm.likelihood import (
     apply_gauge,
     conditional_log_likelihood,
     gradient_A,

@@ -25,19 +25,19 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 
 from probmetric.data.containers import Labelled
-from probmetric.inference.gaussian_classes import (
-    ClassPosterior,
-    draw,
-    posterior,
-    statistics,
-)
-from probmetric.inference.gaussian_classes_missing import (
+from probmetric.inference.gaussian_classes.missing import (
     covariances_of,
     expected_statistics,
     fill_with_means,
     fit_missing,
 )
-from probmetric.inference.gaussian_classes_predict import evidence_prior
+from probmetric.inference.gaussian_classes.posterior import (
+    ClassPosterior,
+    draw,
+    posterior,
+    statistics,
+)
+from probmetric.inference.gaussian_classes.predict import evidence_prior
 from probmetric.models.gaussian_classes import GaussianClassesParams
 from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out

@@ -40,8 +40,8 @@ from jaxtyping import Float
 from scipy.linalg import cholesky, eigh, solve_triangular
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.eig_dml_frank_wolfe import frank_wolfe
-from probmetric.inference.eig_dml_pdhg import pdhg
+from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe
+from probmetric.inference.eig_dml.pdhg import pdhg
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Distances
-from probmetric.inference.mds import (
+from probmetric.inference.mds.fit import (
     Correction,
     MDSParams,
     corrected_squares,

@@ -1,0 +1,1 @@
+"""DCA-GM: where to find each step."""

@@ -1,0 +1,1 @@
+"""Eig-DML: where to find each step."""

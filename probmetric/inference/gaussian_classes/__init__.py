@@ -1,0 +1,1 @@
+"""Gaussian classes and GLML in closed form: where to find each step."""

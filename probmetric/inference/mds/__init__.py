@@ -1,0 +1,1 @@
+"""Classical MDS: where to find each step."""
