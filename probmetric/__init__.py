@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probmetric import plots
+    from probmetric.checks.compare import compare as compare
     from probmetric.datasets import loading as datasets
     from probmetric.estimators.dca_gm import DCAGM as DCAGM
     from probmetric.estimators.eig_dml import EigDML as EigDML
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from probmetric.estimators.pair_lda import PairLDA as PairLDA
     from probmetric.estimators.two_stage import TwoStageMixture as TwoStageMixture
     from probmetric.evaluation import evaluate as evaluate
-    from probmetric.inference.agreement import compare as compare
     from probmetric.inference.sampling.sample import sample as sample
     from probmetric.metric import ClassDistribution as ClassDistribution
     from probmetric.metric import LocalMahalanobis as LocalMahalanobis
@@ -95,7 +95,7 @@ _HOME = {
     "PosteriorMetric": "probmetric.posterior.metric",
     "RCA": "probmetric.estimators.lda",
     "TwoStageMixture": "probmetric.estimators.two_stage",
-    "compare": "probmetric.inference.agreement",
+    "compare": "probmetric.checks.compare",
     "datasets": "probmetric.datasets.loading",
     "evaluate": "probmetric.evaluation",
     "held_out": "probmetric.model_choice",

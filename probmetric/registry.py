@@ -8,24 +8,39 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from probmetric.data.containers import Distances, Groups, Labelled, Pairs
-from probmetric.inference import (
-    dca_gm_checks,
-    dca_gm_problems,
-    eig_dml_checks,
-    gaussian_classes_checks,
-    gaussian_classes_problems,
-    lca_checks,
-    lca_problems,
-    lda,
-    lda_checks,
-    mds_checks,
-    pair_lda,
-    pair_lda_checks,
-    two_stage_checks,
-    two_stage_problems,
+from probmetric.checks import (
+    eig_dml as eig_dml_checks,
 )
-from probmetric.inference.checks import Check, Problem
+from probmetric.checks import (
+    gaussian_classes as gaussian_classes_checks,
+)
+from probmetric.checks import (
+    lca as lca_checks,
+)
+from probmetric.checks import (
+    lda as lda_checks,
+)
+from probmetric.checks import (
+    mds as mds_checks,
+)
+from probmetric.checks import (
+    pair_lda as pair_lda_checks,
+)
+from probmetric.checks import (
+    two_stage as two_stage_checks,
+)
+from probmetric.checks.check import Check, Problem
+from probmetric.checks.dca_gm import (
+    density as dca_gm_checks,
+)
+from probmetric.checks.dca_gm import (
+    problems as dca_gm_problems,
+)
+from probmetric.checks.gaussian_classes import problems as gaussian_classes_problems
+from probmetric.checks.lca import problems as lca_problems
+from probmetric.checks.two_stage import problems as two_stage_problems
+from probmetric.data.containers import Distances, Groups, Labelled, Pairs
+from probmetric.inference import lda, pair_lda
 from probmetric.inference.eig_dml import fit as eig_dml
 from probmetric.inference.mds import fit as mds
 from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
+from probmetric.checks.check import Check, Problem, judge
 from probmetric.data.containers import Labelled
-from probmetric.inference.checks import Check, Problem, judge
 from probmetric.inference.sampling.warnings import progress_bar
 from probmetric.registry import MODELS, ModelSpec
 from probmetric.validation_result import Counts, Judgement, Validation
@@ -63,7 +63,7 @@ def validate(
 
     Examples
     --------
-    >>> from probmetric.inference.checks import Check
+    >>> from probmetric.checks.check import Check
     >>> check = Check(
     ...     "the mean of 1, 2, 3 is 2",
     ...     "exact",

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import probmetric
 from probmetric import cli_validate, validation
+from probmetric.checks.check import Check, Ranks, uniform
 from probmetric.cli import app
 from probmetric.cli_study import Study
-from probmetric.inference.checks import Check, Ranks, uniform
 from probmetric.inference.sampling.sample import SamplingWarning
 from probmetric.registry import MODELS
 from probmetric.report import Section

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from probmetric.inference.checks import judge
+from probmetric.checks.check import judge
 from probmetric.neighbors import nearest
 from probmetric.registry import MODELS
 

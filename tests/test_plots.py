@@ -10,9 +10,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from probmetric import plots
+from probmetric.checks.compare import compare
 from probmetric.data.containers import Pairs
 from probmetric.datasets import loading as datasets
-from probmetric.inference.agreement import compare
 from probmetric.metric import Link, Mahalanobis
 
 NAMES = ["alcohol", "malic acid", "ash"]

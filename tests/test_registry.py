@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from probmetric.inference.checks import Check
+from probmetric.checks.check import Check
 from probmetric.registry import MODELS
 
 ROOT = Path(__file__).parents[1]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Labelled, Points
-from probmetric.inference.checks import Check, Problem
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS, ModelSpec
 from probmetric.validation import validate

@@ -7,7 +7,7 @@ import xarray as xr
 from arviz_stats.base.array import array_stats
 from scipy import stats
 
-from probmetric.inference.agreement import compare, distance
+from probmetric.checks.compare import compare, distance
 from probmetric.inference.sampling.summary import summarise
 
 

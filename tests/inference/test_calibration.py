@@ -15,9 +15,9 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
+from probmetric.checks.sbc import LOG_LIKELIHOOD, Story, model_story, sbc
+from probmetric.checks.uniformity import uniformity
 from probmetric.data.containers import Points
-from probmetric.inference.calibration import LOG_LIKELIHOOD, Story, model_story, sbc
-from probmetric.inference.calibration_uniformity import uniformity
 from probmetric.inference.sampling.target import Target
 
 

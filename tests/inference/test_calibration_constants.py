@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.inference.calibration import LOG_LIKELIHOOD, Story, sbc
-from probmetric.inference.calibration_uniformity import uniformity
-from probmetric.inference.checks import Ranks
+from probmetric.checks.check import Ranks
+from probmetric.checks.sbc import LOG_LIKELIHOOD, Story, sbc
+from probmetric.checks.uniformity import uniformity
 from probmetric.inference.sampling.target import Target
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from probmetric.checks.check import Check, Problem, Ranks, judge, uniform
+from probmetric.checks.uniformity import uniformity
 from probmetric.data.containers import Points
-from probmetric.inference.calibration_uniformity import uniformity
-from probmetric.inference.checks import Check, Problem, Ranks, judge, uniform
 
 PROBLEM = Problem("toy", params=None, data=Points(np.zeros((1, 1))))
 

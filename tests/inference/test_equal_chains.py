@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric.inference.agreement import compare, distance
+from probmetric.checks.compare import compare, distance
 from probmetric.inference.sampling.sample import SamplingWarning, nuts
 from probmetric.inference.sampling.summary import MOVES, equal_chains
 from probmetric.inference.sampling.warnings import warn_of_trouble

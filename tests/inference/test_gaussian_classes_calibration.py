@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 
+from probmetric.checks.check import Problem
+from probmetric.checks.gaussian_classes import sampling
+from probmetric.checks.uniformity import uniformity
 from probmetric.data.containers import Labelled
-from probmetric.inference import gaussian_classes_checks_sampling as sampling
-from probmetric.inference.calibration_uniformity import uniformity
-from probmetric.inference.checks import Problem
 from probmetric.inference.gaussian_classes.posterior import draw
 from probmetric.models.gaussian_classes_priors import NIWPrior
 

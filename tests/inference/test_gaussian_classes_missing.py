@@ -11,9 +11,9 @@ from numpyro.infer.util import log_density
 from scipy import stats as scipy_stats
 from scipy.special import logsumexp
 
+from probmetric.checks.compare import compare
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import class_log_densities
-from probmetric.inference.agreement import compare
 from probmetric.inference.gaussian_classes import completions
 from probmetric.inference.gaussian_classes import missing as gm
 from probmetric.inference.gaussian_classes import posterior as gc

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from probmetric.checks.sbc import model_story, sbc, uniformity
 from probmetric.data.containers import Pairs
-from probmetric.inference.calibration import model_story, sbc, uniformity
 from probmetric.inference.sampling.target import Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified, lca
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from probmetric.inference.agreement import compare
+from probmetric.checks.compare import compare
 from probmetric.inference.sampling.sample import SamplingWarning, sample
 from tests.inference.sampling_problems import (
     PRIOR,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric.inference.agreement import distance
+from probmetric.checks.compare import distance
 from probmetric.inference.sampling.sample import Gaussian, Target, laplace_fit, sample
 from probmetric.inference.sampling.svi import _advance
 from tests.inference.sampling_problems import (

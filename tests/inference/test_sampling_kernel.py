@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from probmetric.inference.agreement import compare
+from probmetric.checks.compare import compare
 from probmetric.inference.sampling.kernel import Settings, init
 from probmetric.inference.sampling.sample import laplace_fit, nuts, sample
 from tests.inference.sampling_problems import GAUSSIAN, POSITION, gaussian_data

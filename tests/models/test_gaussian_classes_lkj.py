@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 from scipy import stats
 
+from probmetric.checks.compare import compare
 from probmetric.data.containers import Labelled
-from probmetric.inference.agreement import compare
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import model_target
 from probmetric.models.gaussian_classes import gaussian_classes

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Pairs
-from probmetric.inference.checks import Check, Problem
 from probmetric.inference.lca.latent import odds, pair_posterior
 from probmetric.models.lca import coincidence_exponent, log1mexp
 

@@ -24,8 +24,8 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from probmetric.inference.agreement_verdict import holm, overall
-from probmetric.inference.checks import Ranks
+from probmetric.checks.check import Ranks
+from probmetric.checks.verdict import holm, overall
 
 __all__ = ["uniformity"]
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import multivariate_normal
 
-from probmetric.inference.checks import Check, Problem
+from probmetric.checks.check import Check, Problem
+from probmetric.checks.dca_gm.problems import split
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
-from probmetric.inference.dca_gm_problems import split
 
 __all__ = ["EM"]
 

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats as scipy_stats
 
+from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import (
     class_hessians,
     class_log_densities,
     log_posterior,
 )
-from probmetric.inference.checks import Check, Problem
 from probmetric.inference.gaussian_classes.local_metric import error_expansion
 from probmetric.inference.gaussian_classes.posterior import (
     log_evidence,

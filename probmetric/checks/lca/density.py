@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.util import log_density
 
-from probmetric.inference.checks import Check, Problem
+from probmetric.checks.check import Check, Problem
 from probmetric.inference.lca import fit as closed_form
 from probmetric.inference.lca.em import m_step, moments, reduced_step, spectrum
 from probmetric.inference.lca.latent import odds

@@ -31,9 +31,9 @@ import numpyro
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn
 
-from probmetric.inference.calibration_tally import count, nothing, settle
-from probmetric.inference.calibration_uniformity import uniformity
-from probmetric.inference.checks import Ranks
+from probmetric.checks.check import Ranks
+from probmetric.checks.tally import count, nothing, settle
+from probmetric.checks.uniformity import uniformity
 from probmetric.inference.sampling.kernel import Settings, kernel
 from probmetric.inference.sampling.target import (
     Target,

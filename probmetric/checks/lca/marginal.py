@@ -15,9 +15,9 @@ import xarray as xr
 from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam
 
+from probmetric.checks.check import Check, Problem, Ranks, uniform
+from probmetric.checks.sbc import model_story, sbc
 from probmetric.data.containers import Pairs
-from probmetric.inference.calibration import model_story, sbc
-from probmetric.inference.checks import Check, Problem, Ranks, uniform
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import Draws, cast, model_target
 from probmetric.models.lca import (

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from probmetric.inference.agreement import distance
-from probmetric.inference.agreement_verdict import overall
+from probmetric.checks.compare import distance
+from probmetric.checks.verdict import overall
 
 __all__ = ["compare_values", "within_bound"]
 

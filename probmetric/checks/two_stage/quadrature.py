@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.inference.checks import Check, Problem
+from probmetric.checks.check import Check, Problem
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import log_joint_small_alpha, representative
 from probmetric.models.two_stage import TwoStageParams, to_metric

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from probmetric.checks.check import Problem
 from probmetric.data.containers import Groups
-from probmetric.inference.checks import Problem
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage.fit import fit

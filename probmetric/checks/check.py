@@ -190,9 +190,9 @@ def judge(
 def _compare(check: Check, reference: Any, estimate: Any) -> xr.Dataset:
     """Choose the comparison by what the two sides are."""
     # The statistics come with SciPy and ArviZ, which a registry need not load.
-    from probmetric.inference.agreement import compare
-    from probmetric.inference.calibration_uniformity import uniformity
-    from probmetric.inference.checks_compare import compare_values, within_bound
+    from probmetric.checks.compare import compare
+    from probmetric.checks.uniformity import uniformity
+    from probmetric.checks.values import compare_values, within_bound
 
     if isinstance(estimate, Ranks):
         return uniformity(estimate)

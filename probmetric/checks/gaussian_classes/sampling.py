@@ -17,10 +17,11 @@ import numpy as np
 import xarray as xr
 from jax.scipy.stats import multivariate_normal
 
+from probmetric.checks.check import Check, Problem, Ranks
+from probmetric.checks.gaussian_classes.density import places, some_posterior
+from probmetric.checks.sbc import sample_sites
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import class_log_densities
-from probmetric.inference.calibration import sample_sites
-from probmetric.inference.checks import Check, Problem, Ranks
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     draw,
@@ -28,7 +29,6 @@ from probmetric.inference.gaussian_classes.posterior import (
     statistics,
 )
 from probmetric.inference.gaussian_classes.predict import predictive
-from probmetric.inference.gaussian_classes_checks_density import places, some_posterior
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import model_target
 from probmetric.metric.local import local_metric

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from probmetric.checks.check import Problem
 from probmetric.data.containers import Labelled
-from probmetric.inference.checks import Problem
 from probmetric.inference.dca_gm.fit import default_prior, fit
 from probmetric.inference.dca_gm.start import start
 from probmetric.inference.solvers.result import Fit

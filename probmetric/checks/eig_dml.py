@@ -5,16 +5,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
+from probmetric.checks.check import Check, Problem
+from probmetric.checks.pair_lda import pairs_of, permuted, swapped, translated
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import nearest_pairs
-from probmetric.inference.checks import Check, Problem
 from probmetric.inference.eig_dml.fit import fit
-from probmetric.inference.pair_lda_checks import (
-    pairs_of,
-    permuted,
-    swapped,
-    translated,
-)
 from probmetric.inference.solvers.result import Fit
 
 __all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]

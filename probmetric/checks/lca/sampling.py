@@ -18,17 +18,17 @@ from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoDelta
 from numpyro.infer.initialization import init_to_value
 
-from probmetric.data.containers import Pairs
-from probmetric.inference.checks import Check, Problem
-from probmetric.inference.lca import fit as closed_form
-from probmetric.inference.lca.laplace import laplace as lca_laplace
-from probmetric.inference.lca.laplace import laplace_draws
-from probmetric.inference.lca.target import TARGET, start, target_data
-from probmetric.inference.lca_checks_posterior import (
+from probmetric.checks.check import Check, Problem
+from probmetric.checks.lca.posterior import (
     posterior_estimate,
     posterior_with_a_flipped_sign,
     some_pairs,
 )
+from probmetric.data.containers import Pairs
+from probmetric.inference.lca import fit as closed_form
+from probmetric.inference.lca.laplace import laplace as lca_laplace
+from probmetric.inference.lca.laplace import laplace_draws
+from probmetric.inference.lca.target import TARGET, start, target_data
 from probmetric.inference.sampling.laplace import laplace
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.svi import svi

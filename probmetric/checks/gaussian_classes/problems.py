@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from probmetric.checks.check import Problem
 from probmetric.data.containers import Labelled
-from probmetric.inference.checks import Problem
 from probmetric.inference.gaussian_classes.posterior import statistics
 from probmetric.inference.gaussian_classes.predict import evidence_prior, fit
 from probmetric.inference.solvers.result import Fit

@@ -11,13 +11,13 @@ import numpy as np
 import xarray as xr
 from numpyro import handlers
 
+from probmetric.checks.check import Check, Problem, Ranks, uniform
+from probmetric.checks.sbc import Story, model_story, sbc
+from probmetric.checks.two_stage.quadrature import leading, some_pairs
 from probmetric.data.groups import Stacks
-from probmetric.inference.calibration import Story, model_story, sbc
-from probmetric.inference.checks import Check, Problem, Ranks, uniform
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import Target, model_target
 from probmetric.inference.two_stage.pairs import representative
-from probmetric.inference.two_stage_checks_integral import leading, some_pairs
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
 
 __all__ = ["CHECKS"]

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.util import log_density
 
+from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import Stacks, stack
-from probmetric.inference.checks import Check, Problem
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.two_stage.fit import fit, start_groups
 from probmetric.inference.two_stage.groups import e_step, em_step, group_data, m_step

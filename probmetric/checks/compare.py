@@ -32,12 +32,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from probmetric.inference.agreement_verdict import (
-    check_level,
-    check_positive,
-    holm,
-    overall,
-)
+from probmetric.checks.verdict import check_level, check_positive, holm, overall
 from probmetric.inference.sampling.summary import (
     align,
     entry_names,

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from scipy.spatial.distance import pdist
 
+from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Labelled
-from probmetric.inference.checks import Check, Problem
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lda import LDAParams, class_moments, fit, shrinkage_prior
 from probmetric.inference.solvers.result import Fit

@@ -3,8 +3,8 @@
 import jax
 import numpy as np
 
+from probmetric.checks.check import Problem
 from probmetric.data.containers import Pairs
-from probmetric.inference.checks import Problem
 from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.recipe import (
     Recipe,

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Distances
-from probmetric.inference.checks import Check, Problem
 from probmetric.inference.mds.fit import embed_new, fit
 from probmetric.inference.solvers.result import Fit
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import all_pairs
-from probmetric.inference.checks import Check, Problem
 from probmetric.inference.pair_lda import fit
 from probmetric.inference.pair_lda_moments import second_moments
 from probmetric.inference.solvers.result import Fit

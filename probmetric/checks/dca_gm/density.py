@@ -11,7 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.util import log_density
 
-from probmetric.inference.checks import Check, Problem
+from probmetric.checks.check import Check, Problem
+from probmetric.checks.dca_gm.em import EM
+from probmetric.checks.dca_gm.problems import split
+from probmetric.checks.dca_gm.sampling import LAPLACE
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
 from probmetric.inference.dca_gm.likelihood import (
     apply_gauge,
@@ -20,9 +23,6 @@ from probmetric.inference.dca_gm.likelihood import (
     gradient_A_tied,
     tilt,
 )
-from probmetric.inference.dca_gm_checks_em import EM
-from probmetric.inference.dca_gm_checks_sampling import LAPLACE
-from probmetric.inference.dca_gm_problems import split
 from probmetric.metric import LocalFisher, Mahalanobis
 from probmetric.metric.class_distribution import scores
 from probmetric.models.dca_gm import (

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Labelled
-from probmetric.inference.checks import Check, Problem
 from probmetric.inference.dca_gm.draws import TARGET_A, prepare
 from probmetric.inference.dca_gm.fit import Conditioned
 from probmetric.inference.sampling.laplace import laplace, laplace_fit

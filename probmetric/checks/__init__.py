@@ -1,0 +1,1 @@
+"""What is claimed of each learner, and the machinery that judges it: compare, SBC, negative controls."""

@@ -1,0 +1,1 @@
+"""The checks of DCA-GM: gradients and Fisher matrices, EM, sampling."""
