@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 
 import probmetric as pm
-from probmetric.estimators.lca_posterior import LOO_GRID, on_all_pairs, problem_for
+from probmetric.estimators.lca.posterior import LOO_GRID, on_all_pairs, problem_for
 from probmetric.models.lca import to_metric
 
 BUILT_IN = ("wine", "iris", "breast_cancer", "digits")

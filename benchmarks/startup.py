@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from probmetric.datasets import loading as datasets
-from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca.estimator import LCA
 
 RUNS = 5
 

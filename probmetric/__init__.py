@@ -17,13 +17,15 @@ if TYPE_CHECKING:
         GaussianClasses as GaussianClasses,
     )
     from probmetric.estimators.glml import GLML as GLML
-    from probmetric.estimators.lca import LCA as LCA
-    from probmetric.estimators.lca_classifier import LCAClassifier as LCAClassifier
+    from probmetric.estimators.lca.classifier import LCAClassifier as LCAClassifier
+    from probmetric.estimators.lca.estimator import LCA as LCA
     from probmetric.estimators.lda import LDA as LDA
     from probmetric.estimators.lda import RCA as RCA
     from probmetric.estimators.mds import ClassicalMDS as ClassicalMDS
     from probmetric.estimators.pair_lda import PairLDA as PairLDA
-    from probmetric.estimators.two_stage import TwoStageMixture as TwoStageMixture
+    from probmetric.estimators.two_stage.estimator import (
+        TwoStageMixture as TwoStageMixture,
+    )
     from probmetric.evaluation import evaluate as evaluate
     from probmetric.inference.sampling.sample import sample as sample
     from probmetric.metric import ClassDistribution as ClassDistribution
@@ -84,8 +86,8 @@ _HOME = {
     "GLML": "probmetric.estimators.glml",
     "GaussianClasses": "probmetric.estimators.gaussian_classes",
     "KNeighborsClassifier": "probmetric.neighbors",
-    "LCA": "probmetric.estimators.lca",
-    "LCAClassifier": "probmetric.estimators.lca_classifier",
+    "LCA": "probmetric.estimators.lca.estimator",
+    "LCAClassifier": "probmetric.estimators.lca.classifier",
     "LDA": "probmetric.estimators.lda",
     "LocalMahalanobis": "probmetric.metric",
     "MODELS": "probmetric.registry",
@@ -94,7 +96,7 @@ _HOME = {
     "PairSimilarity": "probmetric.metric",
     "PosteriorMetric": "probmetric.posterior.metric",
     "RCA": "probmetric.estimators.lda",
-    "TwoStageMixture": "probmetric.estimators.two_stage",
+    "TwoStageMixture": "probmetric.estimators.two_stage.estimator",
     "compare": "probmetric.checks.compare",
     "datasets": "probmetric.datasets.loading",
     "evaluate": "probmetric.evaluation",

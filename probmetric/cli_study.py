@@ -16,7 +16,7 @@ from probmetric import plots
 from probmetric.checks.compare import distance
 from probmetric.cli_neighbors import HeldOut, class_spread, euclid, held_out, summary
 from probmetric.datasets.loading import Dataset
-from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca.estimator import LCA
 from probmetric.models.lca import LCAParams, identified
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.report import Picture, Section, Table

@@ -8,11 +8,11 @@ from probmetric.datasets.loading import Dataset
 from probmetric.estimators.dca_gm import DCAGM
 from probmetric.estimators.eig_dml import EigDML
 from probmetric.estimators.glml import GLML
-from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca.estimator import LCA
 from probmetric.estimators.lda import LDA, RCA
 from probmetric.estimators.mds import ClassicalMDS
 from probmetric.estimators.pair_lda import PairLDA
-from probmetric.estimators.two_stage import TwoStageMixture
+from probmetric.estimators.two_stage.estimator import TwoStageMixture
 
 __all__ = ["ESTIMATORS", "fit_named", "make", "need_sample"]
 

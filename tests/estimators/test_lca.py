@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators._validation import bucket, pad_pairs
-from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca import fit as lca
 from probmetric.models.lca import LCAParams, LCAPrior, log1mexp
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from probmetric.data.containers import Pairs
-from probmetric.estimators.lca_classifier import LCAClassifier
+from probmetric.estimators.lca.classifier import LCAClassifier
 from probmetric.inference.lca import fit as lca
 from probmetric.models.lca import LCAPrior
 

@@ -7,9 +7,9 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from probmetric.data.padding import bucket
-from probmetric.estimators import lca_posterior
-from probmetric.estimators.lca import LCA
-from probmetric.estimators.lca_draws import draw, problem_at
+from probmetric.estimators.lca import posterior as lca_posterior
+from probmetric.estimators.lca.draws import draw, problem_at
+from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca.bootstrap import dirichlet_weights
 from probmetric.neighbors import KNeighborsClassifier
 

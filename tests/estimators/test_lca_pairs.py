@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import roc_auc_score
 
-from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca.estimator import LCA
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
 IRIS_X, IRIS_Y = load_iris(return_X_y=True)

@@ -5,8 +5,8 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
 from probmetric.data.pairs import nearest_pairs
-from probmetric.estimators import lca_tuning
-from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca import tuning as lca_tuning
+from probmetric.estimators.lca.estimator import LCA
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
 IRIS_X, IRIS_Y = load_iris(return_X_y=True)

@@ -14,8 +14,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from probmetric.estimators.lca import LCA
-from probmetric.estimators.lca_classifier import LCAClassifier
+from probmetric.estimators.lca.classifier import LCAClassifier
+from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.solvers import lbfgs as optimise
 
 X, y = load_iris(return_X_y=True)

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
-from probmetric.estimators.two_stage import TwoStageMixture
+from probmetric.estimators.two_stage.estimator import TwoStageMixture
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import fit_alpha
 

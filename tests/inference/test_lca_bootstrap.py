@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from probmetric.data.containers import Pairs
-from probmetric.estimators.lca import LCA
+from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca import bootstrap_draws as lca_bootstrap_draws
 from probmetric.inference.lca.bootstrap import dirichlet_weights
 from probmetric.inference.lca.bootstrap_draws import bootstrap_draws, needed_memory

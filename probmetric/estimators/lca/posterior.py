@@ -36,14 +36,8 @@ from probmetric.estimators._validation import (
     check_number,
     host_weights,
 )
-from probmetric.estimators.lca_draws import (
-    Problem,
-    draw,
-    metrics,
-    problem_at,
-    usable,
-)
-from probmetric.estimators.lca_recipe import recipe_of
+from probmetric.estimators.lca.draws import Problem, draw, metrics, problem_at, usable
+from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca.curvature import generalised_rate
 from probmetric.inference.lca.pointwise import log_likelihood as pair_likelihood
 from probmetric.inference.lca.recipe import Fitted, fit_labelled

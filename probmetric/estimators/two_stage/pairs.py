@@ -10,7 +10,7 @@ from probmetric.data.containers import Pairs
 from probmetric.data.groups import as_groups
 from probmetric.data.inputs import real
 from probmetric.estimators._validation import Scaler
-from probmetric.estimators.two_stage_inputs import check_settings, fit_scaler_missing
+from probmetric.estimators.two_stage.inputs import check_settings, fit_scaler_missing
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import fit_alpha
 from probmetric.metric import PairSimilarity

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import Points
 from probmetric.data.groups import as_groups
 from probmetric.estimators._validation import Scaler, check_choice, check_number
-from probmetric.estimators.two_stage_inputs import with_database_noise
+from probmetric.estimators.two_stage.inputs import with_database_noise
 from probmetric.inference.sampling.datatree import provenance
 from probmetric.inference.sampling.sample import Draws, to_datatree
 from probmetric.inference.sampling.units import LIKELIHOOD, set_apart

@@ -25,7 +25,7 @@ from probmetric.estimators._validation import (
     fit_scaler,
     report,
 )
-from probmetric.estimators.lca_recipe import FINITE
+from probmetric.estimators.lca.settings import FINITE
 from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Pairs
 from probmetric.estimators._validation import check_choice, report
-from probmetric.estimators.lca_recipe import recipe_of
+from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca import draws as lca_draws
 from probmetric.inference.lca.recipe import Fitted, Recipe, solve
 from probmetric.inference.sampling.target import Draws

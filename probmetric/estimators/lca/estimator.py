@@ -1,7 +1,7 @@
 """``LCA``: a Mahalanobis distance and a probability of *same*, from labels or pairs.
 
 The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``, the
-default recipe ``probmetric.estimators.lca_recipe``; this file holds no mathematics.
+default recipe ``probmetric.estimators.lca.settings``; this file holds no mathematics.
 """
 
 from typing import Any
@@ -19,9 +19,9 @@ from probmetric.estimators._validation import (
     fit_scaler,
     report,
 )
-from probmetric.estimators.lca_posterior import LCAPosteriorMixin
-from probmetric.estimators.lca_recipe import recipe_of, standardized
-from probmetric.estimators.lca_tuning import fit_given_pairs, fit_labels
+from probmetric.estimators.lca.posterior import LCAPosteriorMixin
+from probmetric.estimators.lca.settings import recipe_of, standardized
+from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.data.containers import Groups, Points
 from probmetric.estimators._validation import report
-from probmetric.estimators.two_stage_density import InstanceDensityMixin
-from probmetric.estimators.two_stage_draws import TwoStageDrawsMixin
-from probmetric.estimators.two_stage_inputs import (
+from probmetric.estimators.two_stage.density import InstanceDensityMixin
+from probmetric.estimators.two_stage.draws import TwoStageDrawsMixin
+from probmetric.estimators.two_stage.inputs import (
     check_settings,
     component_counts,
     components_of_groups,
@@ -27,8 +27,8 @@ from probmetric.estimators.two_stage_inputs import (
     to_input_units,
     with_database_noise,
 )
-from probmetric.estimators.two_stage_online import OnlineMixin
-from probmetric.estimators.two_stage_pairs import PairSimilarityMixin
+from probmetric.estimators.two_stage.online import OnlineMixin
+from probmetric.estimators.two_stage.pairs import PairSimilarityMixin
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage.choice import (

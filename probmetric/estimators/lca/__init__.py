@@ -1,0 +1,1 @@
+"""The estimators LCA and LCAClassifier."""
