@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from probmetric.estimators.two_stage.estimator import (
         TwoStageMixture as TwoStageMixture,
     )
-    from probmetric.evaluation import evaluate as evaluate
+    from probmetric.evaluation.evaluate import evaluate as evaluate
+    from probmetric.evaluation.loo import held_out as held_out
+    from probmetric.evaluation.loo import loo as loo
     from probmetric.inference.sampling.sample import sample as sample
     from probmetric.metric import ClassDistribution as ClassDistribution
     from probmetric.metric import LocalMahalanobis as LocalMahalanobis
     from probmetric.metric import Mahalanobis as Mahalanobis
     from probmetric.metric import PairSimilarity as PairSimilarity
-    from probmetric.model_choice import held_out as held_out
-    from probmetric.model_choice import loo as loo
     from probmetric.neighbors import KNeighborsClassifier as KNeighborsClassifier
     from probmetric.neighbors import nearest as nearest
     from probmetric.posterior.metric import PosteriorMetric as PosteriorMetric
@@ -99,9 +99,9 @@ _HOME = {
     "TwoStageMixture": "probmetric.estimators.two_stage.estimator",
     "compare": "probmetric.checks.compare",
     "datasets": "probmetric.datasets.loading",
-    "evaluate": "probmetric.evaluation",
-    "held_out": "probmetric.model_choice",
-    "loo": "probmetric.model_choice",
+    "evaluate": "probmetric.evaluation.evaluate",
+    "held_out": "probmetric.evaluation.loo",
+    "loo": "probmetric.evaluation.loo",
     "load_metric": "probmetric.storage",
     "nearest": "probmetric.neighbors",
     "plots": "probmetric.plots",

@@ -13,10 +13,10 @@ from sklearn.model_selection import StratifiedKFold
 from probmetric.cli_data import check_features, describe_data, labelled, parse_settings
 from probmetric.cli_files import bad_input, claim, noted, together, write_text
 from probmetric.cli_metric import Given, given, note
-from probmetric.cli_neighbors import euclid
 from probmetric.datasets.loading import Dataset, load
 from probmetric.estimators.named import fit_named, make
-from probmetric.evaluation import evaluate
+from probmetric.evaluation.cross_validate import euclid
+from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.report import versions
 from probmetric.report_run import render_run

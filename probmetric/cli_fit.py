@@ -11,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.cli_data import describe_data, labelled, parse_settings
 from probmetric.cli_files import bad_input, claim, noted, together, write_text
-from probmetric.cli_neighbors import euclid
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.named import fit_named, make
-from probmetric.evaluation import evaluate
+from probmetric.evaluation.cross_validate import euclid
+from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.report import versions
 from probmetric.report_run import render_run

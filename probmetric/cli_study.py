@@ -14,9 +14,15 @@ import xarray as xr
 
 from probmetric import plots
 from probmetric.checks.compare import distance
-from probmetric.cli_neighbors import HeldOut, class_spread, euclid, held_out, summary
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.lca.estimator import LCA
+from probmetric.evaluation.cross_validate import (
+    HeldOut,
+    class_spread,
+    euclid,
+    held_out,
+    summary,
+)
 from probmetric.models.lca import LCAParams, identified
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.report import Picture, Section, Table

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from probmetric.cli_neighbors import class_spread, euclid, held_out, summary
 from probmetric.datasets import loading as datasets
+from probmetric.evaluation.cross_validate import class_spread, euclid, held_out, summary
 from probmetric.metric import Mahalanobis
 from probmetric.posterior.metric import PosteriorMetric
 

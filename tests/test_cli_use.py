@@ -13,7 +13,7 @@ import pytest
 import probmetric as pm
 from probmetric import LCA
 from probmetric.datasets import loading as datasets
-from probmetric.evaluation import evaluate
+from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors.table import neighbor_table
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage_draws import load_draws, posterior_of, save_draws

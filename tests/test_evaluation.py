@@ -8,8 +8,8 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from probmetric import evaluation
-from probmetric.evaluation import (
+from probmetric.evaluation import evaluate as evaluation
+from probmetric.evaluation.evaluate import (
     brier_score,
     calibration_error,
     coverage,

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric.cli_neighbors import euclid
+from probmetric.evaluation.cross_validate import euclid
 from probmetric.linalg_scaled import balanced, squares
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.neighbors import linear as neighbors_linear

@@ -1,0 +1,1 @@
+"""Held-out judgements: scores of neighbours and probabilities, and leave-one-out."""
