@@ -118,8 +118,8 @@ def whole(command: str, out: Path, seeds: set[int]) -> str:
     """Return what is wrong with a folder, or nothing."""
     from probmetric.files import read_npz
     from probmetric.files_lock import locked
-    from probmetric.storage import read_metric
-    from probmetric.storage_draws import load_draws
+    from probmetric.storage.draws_file import load_draws
+    from probmetric.storage.metric_file import read_metric
 
     said = json.loads((out / "summary.json").read_text())
     if command == "fit":

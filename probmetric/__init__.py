@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from probmetric.neighbors import nearest as nearest
     from probmetric.posterior.metric import PosteriorMetric as PosteriorMetric
     from probmetric.registry import MODELS as MODELS
-    from probmetric.storage import load_metric as load_metric
-    from probmetric.storage import save_metric as save_metric
+    from probmetric.storage.metric_file import load_metric as load_metric
+    from probmetric.storage.metric_file import save_metric as save_metric
     from probmetric.validation import validate as validate
 
 __version__ = "0.1.0"
@@ -102,11 +102,11 @@ _HOME = {
     "evaluate": "probmetric.evaluation.evaluate",
     "held_out": "probmetric.evaluation.loo",
     "loo": "probmetric.evaluation.loo",
-    "load_metric": "probmetric.storage",
+    "load_metric": "probmetric.storage.metric_file",
     "nearest": "probmetric.neighbors",
     "plots": "probmetric.plots",
     "sample": "probmetric.inference.sampling.sample",
-    "save_metric": "probmetric.storage",
+    "save_metric": "probmetric.storage.metric_file",
     "validate": "probmetric.validation",
 }
 

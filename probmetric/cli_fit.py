@@ -19,7 +19,7 @@ from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.report import versions
 from probmetric.report_run import render_run
 from probmetric.run_folder import SUMMARY, write_summary
-from probmetric.storage import save_metric
+from probmetric.storage.metric_file import save_metric
 
 __all__ = ["FILES", "Learned", "Request", "learn", "run", "source_of", "troubled"]
 

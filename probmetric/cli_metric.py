@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import typer
 
-from probmetric.storage import read_metric
-from probmetric.storage_draws import draws_feature_names, load_draws, posterior_of
+from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
+from probmetric.storage.metric_file import read_metric
 
 __all__ = ["Given", "given", "note"]
 

@@ -19,7 +19,7 @@ from probmetric.estimators.named import make, need_sample
 from probmetric.files_lock import locked
 from probmetric.report_run import render_run
 from probmetric.run_folder import SUMMARY, write_summary
-from probmetric.storage_draws import save_draws
+from probmetric.storage.draws_file import save_draws
 
 __all__ = ["FILES", "Request", "run"]
 

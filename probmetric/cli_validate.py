@@ -14,7 +14,7 @@ from probmetric.checks.check import Problem
 from probmetric.cli_data import labelled
 from probmetric.cli_files import bad_input, claim, noted, replacing, together
 from probmetric.datasets import loading as datasets
-from probmetric.plots_checks import agreement
+from probmetric.plots.checks import agreement
 from probmetric.registry import MODELS
 from probmetric.report import Picture, Report, Section, Table, render, versions
 from probmetric.validation import Validation, validate

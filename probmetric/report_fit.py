@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from probmetric import plots, plots_fit
+from probmetric import plots
 from probmetric.datasets.loading import Dataset
 from probmetric.metric import Mahalanobis
+from probmetric.plots import fit as plots_fit
 from probmetric.registry import MODELS
 from probmetric.report import Picture, Report, Section, Table
 from probmetric.report_parts import data_again, page, settings_section
-from probmetric.storage import load_metric
+from probmetric.storage.metric_file import load_metric
 
 __all__ = ["fit_page"]
 

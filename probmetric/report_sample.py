@@ -13,7 +13,7 @@ from probmetric.inference.sampling.summary import entry_names, summarise
 from probmetric.registry import MODELS
 from probmetric.report import Picture, Report, Section, Table
 from probmetric.report_parts import data_again, page, settings_section
-from probmetric.storage_draws import load_draws, posterior_of
+from probmetric.storage.draws_file import load_draws, posterior_of
 
 __all__ = ["sample_page"]
 

@@ -17,7 +17,7 @@ from probmetric import cli_fit, cli_options
 from probmetric.datasets import loading as datasets
 from probmetric.estimators.named import ESTIMATORS, fit_named, make
 from probmetric.registry import MODELS
-from probmetric.storage import read_metric
+from probmetric.storage.metric_file import read_metric
 from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
 
 

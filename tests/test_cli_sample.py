@@ -12,7 +12,7 @@ import pytest
 
 from probmetric import LCA, TwoStageMixture, cli_sample
 from probmetric.datasets import loading as datasets
-from probmetric.storage_draws import load_draws, posterior_of, save_draws
+from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
 from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
 
 pytestmark = pytest.mark.filterwarnings("always")

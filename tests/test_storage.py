@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric import storage, storage_parts
 from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.storage import load_metric, read_metric, save_metric
+from probmetric.storage import metric_file as storage
+from probmetric.storage import parts as storage_parts
+from probmetric.storage.metric_file import load_metric, read_metric, save_metric
 from tests.metric_kinds import NAMES, build
 
 Q = np.random.default_rng(1).normal(size=(4, 3))

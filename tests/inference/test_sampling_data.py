@@ -13,7 +13,7 @@ from probmetric.data.containers import Pairs
 from probmetric.inference.sampling.datatree import to_datatree
 from probmetric.inference.sampling.target import Draws
 from probmetric.models.lca import Coincidence
-from probmetric.storage_draws import load_draws, save_draws
+from probmetric.storage.draws_file import load_draws, save_draws
 
 N_POINTS, N_PAIRS = 40, 20
 

@@ -12,7 +12,7 @@ import probmetric as pm
 from probmetric.data.containers import Pairs, Points
 from probmetric.inference.lca.pointwise import log_likelihood
 from probmetric.models.lca import LCAPrior, lca
-from probmetric.storage_draws import load_draws, save_draws
+from probmetric.storage.draws_file import load_draws, save_draws
 
 N = 40
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from probmetric.plots_style import COLORS, blank, styled
+from probmetric.plots.style import COLORS, blank, styled
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws
 

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from probmetric.plots_style import (
+from probmetric.plots.style import (
     COLORS,
     adopt,
     blank,

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from probmetric.data.containers import Pairs
-from probmetric.plots_style import COLORS, blank, posterior, stacked, styled
+from probmetric.plots.style import COLORS, blank, posterior, stacked, styled
 
 __all__ = ["agreement", "calibration", "predictive_check"]
 

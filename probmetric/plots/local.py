@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
-from probmetric.plots_style import COLORS, blank, class_names, metric_of, styled
+from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
 
 __all__ = ["local_ellipses"]
 

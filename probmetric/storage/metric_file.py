@@ -19,7 +19,7 @@ import numpy as np
 from probmetric import __version__
 from probmetric.files import UNREADABLE, read_npz, reason, replacing
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.storage_parts import describe, rebuild
+from probmetric.storage.parts import describe, rebuild
 
 __all__ = ["Stored", "load_metric", "read_metric", "save_metric"]
 

@@ -7,7 +7,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from probmetric.neighbors.search import nearest
-from probmetric.plots_style import COLORS, blank, class_names, metric_of, styled
+from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
 
 __all__ = [
     "class_probabilities",

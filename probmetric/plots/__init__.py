@@ -1,0 +1,27 @@
+"""Pictures, for where people would rather look than read. Each returns its figure."""
+
+from probmetric.plots.checks import agreement as agreement
+from probmetric.plots.checks import calibration as calibration
+from probmetric.plots.checks import predictive_check as predictive_check
+from probmetric.plots.draws import eigenvalues as eigenvalues
+from probmetric.plots.draws import metric as metric
+from probmetric.plots.draws import rank as rank
+from probmetric.plots.draws import trace as trace
+from probmetric.plots.local import local_ellipses as local_ellipses
+from probmetric.plots.space import class_probabilities as class_probabilities
+from probmetric.plots.space import embedding as embedding
+from probmetric.plots.space import neighbor_probabilities as neighbor_probabilities
+
+__all__ = [
+    "agreement",
+    "calibration",
+    "class_probabilities",
+    "eigenvalues",
+    "embedding",
+    "local_ellipses",
+    "metric",
+    "neighbor_probabilities",
+    "predictive_check",
+    "rank",
+    "trace",
+]
