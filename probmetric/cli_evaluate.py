@@ -18,9 +18,9 @@ from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.report import versions
-from probmetric.report_run import render_run
-from probmetric.run_folder import SUMMARY, write_summary
+from probmetric.report.page import versions
+from probmetric.report.run import render_run
+from probmetric.report.run_folder import SUMMARY, write_summary
 
 __all__ = ["FILES", "Request", "run"]
 

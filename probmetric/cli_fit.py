@@ -16,9 +16,9 @@ from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
-from probmetric.report import versions
-from probmetric.report_run import render_run
-from probmetric.run_folder import SUMMARY, write_summary
+from probmetric.report.page import versions
+from probmetric.report.run import render_run
+from probmetric.report.run_folder import SUMMARY, write_summary
 from probmetric.storage.metric_file import save_metric
 
 __all__ = ["FILES", "Learned", "Request", "learn", "run", "source_of", "troubled"]

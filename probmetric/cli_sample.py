@@ -17,8 +17,8 @@ from probmetric.cli_fit import learn, source_of, troubled
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.named import make, need_sample
 from probmetric.files_lock import locked
-from probmetric.report_run import render_run
-from probmetric.run_folder import SUMMARY, write_summary
+from probmetric.report.run import render_run
+from probmetric.report.run_folder import SUMMARY, write_summary
 from probmetric.storage.draws_file import save_draws
 
 __all__ = ["FILES", "Request", "run"]

@@ -110,7 +110,7 @@ def report(
     from probmetric.cli_files import bad_input, claim, exit_code, write_text
 
     def work() -> int:
-        from probmetric.report_run import render_run
+        from probmetric.report.run import render_run
 
         with ExitStack() as held:
             with bad_input():

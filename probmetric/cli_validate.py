@@ -16,7 +16,7 @@ from probmetric.cli_files import bad_input, claim, noted, replacing, together
 from probmetric.datasets import loading as datasets
 from probmetric.plots.checks import agreement
 from probmetric.registry import MODELS
-from probmetric.report import Picture, Report, Section, Table, render, versions
+from probmetric.report.page import Picture, Report, Section, Table, render, versions
 from probmetric.validation import Validation, validate
 
 __all__ = ["Request", "run"]
@@ -157,7 +157,7 @@ def _one(
     _print_summary(found)
     study = None
     if data is not None and _studied(request, name, data):
-        from probmetric.cli_study import lca_study
+        from probmetric.report.study import lca_study
 
         typer.echo(f"Sampling and using {name} on {where} ...")
         study = lca_study(data, quick=request.quick, seed=request.seed)

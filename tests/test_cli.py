@@ -17,10 +17,10 @@ import probmetric
 from probmetric import cli_validate, validation
 from probmetric.checks.check import Check, Ranks, uniform
 from probmetric.cli import app
-from probmetric.cli_study import Study
 from probmetric.inference.sampling.sample import SamplingWarning
 from probmetric.registry import MODELS
-from probmetric.report import Section
+from probmetric.report.page import Section
+from probmetric.report.study import Study
 
 
 def run(*arguments):
@@ -88,7 +88,7 @@ def quick_checks(monkeypatch):
         tree = xr.DataTree.from_dict({"posterior": sampled(seed)})
         return Study([Section("Fake section", ["text"])], tree, [("1", "card")])
 
-    monkeypatch.setattr("probmetric.cli_study.lca_study", study)
+    monkeypatch.setattr("probmetric.report.study.lca_study", study)
     use()
     return use
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from probmetric.report import Picture, Report, Section, Table, render, versions
+from probmetric.report.page import Picture, Report, Section, Table, render, versions
 
 
 @pytest.fixture

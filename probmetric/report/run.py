@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from probmetric.report import render
-from probmetric.report_evaluate import evaluate_page
-from probmetric.report_fit import fit_page
-from probmetric.report_sample import sample_page
-from probmetric.run_folder import read_summary
+from probmetric.report.evaluate import evaluate_page
+from probmetric.report.fit import fit_page
+from probmetric.report.page import render
+from probmetric.report.run_folder import read_summary
+from probmetric.report.sample import sample_page
 
 __all__ = ["render_run"]
 

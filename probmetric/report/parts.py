@@ -9,7 +9,7 @@ from probmetric.data.containers import Labelled
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
 from probmetric.inference.sampling.datatree import data_hash
-from probmetric.report import Report, Section, Table
+from probmetric.report.page import Report, Section, Table
 
 __all__ = ["data_again", "page", "settings_section"]
 

@@ -25,7 +25,7 @@ from probmetric.evaluation.cross_validate import (
 )
 from probmetric.models.lca import LCAParams, identified
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.report import Picture, Section, Table
+from probmetric.report.page import Picture, Section, Table
 
 __all__ = ["Study", "lca_study"]
 

@@ -1,0 +1,1 @@
+"""Self-contained HTML pages of a run, drawn from the files of its folder."""
