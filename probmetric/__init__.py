@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from probmetric import datasets as datasets
     from probmetric import plots
     from probmetric.checks.compare import compare as compare
-    from probmetric.datasets import loading as datasets
     from probmetric.estimators.dca_gm import DCAGM as DCAGM
     from probmetric.estimators.eig_dml import EigDML as EigDML
     from probmetric.estimators.gaussian_classes import (
@@ -98,7 +98,7 @@ _HOME = {
     "RCA": "probmetric.estimators.lda",
     "TwoStageMixture": "probmetric.estimators.two_stage.estimator",
     "compare": "probmetric.checks.compare",
-    "datasets": "probmetric.datasets.loading",
+    "datasets": "probmetric.datasets",
     "evaluate": "probmetric.evaluation.evaluate",
     "held_out": "probmetric.evaluation.loo",
     "loo": "probmetric.evaluation.loo",

@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def _command() -> None:
-    from probmetric.cli import app
+    from probmetric.cli.app import app
 
     app(prog_name="probmetric")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from typer.testing import CliRunner
 
-from probmetric.cli import app
+from probmetric.cli.app import app
 
 NAMES = ["height", "width", "mass"]
 

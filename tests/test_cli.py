@@ -14,9 +14,10 @@ import xarray as xr
 from typer.testing import CliRunner
 
 import probmetric
-from probmetric import cli_validate, validation
+from probmetric import validation
 from probmetric.checks.check import Check, Ranks, uniform
-from probmetric.cli import app
+from probmetric.cli import validate as cli_validate
+from probmetric.cli.app import app
 from probmetric.inference.sampling.sample import SamplingWarning
 from probmetric.registry import MODELS
 from probmetric.report.page import Section
@@ -106,8 +107,8 @@ def test_help_names_the_exit_codes():
 )
 def test_help_is_shown_without_loading_anything_heavy(command):
     code = (
-        "import sys, probmetric.cli\n"
-        f"try: probmetric.cli.app({[*command.split(), '--help']})\n"
+        "import sys, probmetric.cli.app\n"
+        f"try: probmetric.cli.app.app({[*command.split(), '--help']})\n"
         "except SystemExit: pass\n"
         "heavy = {'jax', 'numpy', 'pandas', 'sklearn', 'matplotlib', 'rich'}\n"
         "sys.exit(len(heavy & set(sys.modules)))"

@@ -8,7 +8,7 @@ import sys
 import pandas as pd
 import pytest
 
-from probmetric.cli_files import claim, replacing
+from probmetric.cli.files import claim, replacing
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path):
@@ -31,7 +31,7 @@ def test_an_interrupted_write_leaves_a_readable_file(tmp_path):
     path.write_text("a\n1\n")
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from probmetric.cli_files import replacing\n"
+        "from probmetric.cli.files import replacing\n"
         f"with replacing(Path({str(path)!r})) as part:\n"
         "    part.write_text('a\\n1'); print('begun', flush=True); time.sleep(60)"
     )

@@ -13,7 +13,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
-from probmetric import cli_fit, cli_options
+from probmetric.cli import fit as cli_fit
+from probmetric.cli import options as cli_options
 from probmetric.datasets import loading as datasets
 from probmetric.estimators.named import ESTIMATORS, fit_named, make
 from probmetric.registry import MODELS
@@ -182,7 +183,7 @@ def test_a_full_disk_is_one_sentence_and_keeps_what_stood(
 
 LIMITED = """
 import resource
-from probmetric.cli import main
+from probmetric.cli.app import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 main()
 """

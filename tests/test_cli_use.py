@@ -195,7 +195,7 @@ def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path)
 
 
 def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
-    from probmetric import cli_evaluate
+    from probmetric.cli import evaluate as cli_evaluate
 
     seen = []
     real = cli_evaluate.fit_named

@@ -36,7 +36,7 @@ def test_importing_every_module_changes_no_configuration_of_jax():
         "before = state()\n"
         "import probmetric\n"
         "[getattr(probmetric, name) for name in probmetric.__all__]\n"
-        "import probmetric.cli\n"
+        "import probmetric.cli.app\n"
         "print(json.dumps([before, state()]))"
     )
     assert seen[0] == seen[1]

@@ -43,7 +43,7 @@ def in_a_thread():
 """
 COMMAND = """
 from probmetric import cli_fit
-from probmetric.cli import main
+from probmetric.cli.app import main
 fit_named = cli_fit.fit_named
 def interrupted(*arguments):
     {how}()

@@ -10,13 +10,15 @@ import threading
 import numpy as np
 import pytest
 
-from probmetric import cli_fit, cli_sample, files_lock
-from probmetric.cli_files import claim, together
+from probmetric import files_lock
+from probmetric.cli import fit as cli_fit
+from probmetric.cli import sample as cli_sample
+from probmetric.cli.files import claim, together
 from probmetric.files_lock import LOCK, locked
 from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 from tests.cli_runs import no_debris, refused, run, write_data
 
-COMMAND = (sys.executable, "-c", "from probmetric.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from probmetric.cli.app import main; main()")
 HOLD = """
 import sys
 from pathlib import Path

@@ -10,9 +10,9 @@ import pandas as pd
 import typer
 from sklearn.model_selection import StratifiedKFold
 
-from probmetric.cli_data import check_features, describe_data, labelled, parse_settings
-from probmetric.cli_files import bad_input, claim, noted, together, write_text
-from probmetric.cli_metric import Given, given, note
+from probmetric.cli.data import check_features, describe_data, labelled, parse_settings
+from probmetric.cli.files import bad_input, claim, noted, together, write_text
+from probmetric.cli.metric import Given, given, note
 from probmetric.datasets.loading import Dataset, load
 from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid

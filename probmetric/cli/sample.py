@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import typer
 
-from probmetric.cli_checkpoint import check_options, check_same_run
-from probmetric.cli_data import labelled, parse_settings
-from probmetric.cli_files import bad_input, claim, noted, together, write_text
-from probmetric.cli_fit import learn, source_of, troubled
+from probmetric.cli.checkpoint import check_options, check_same_run
+from probmetric.cli.data import labelled, parse_settings
+from probmetric.cli.files import bad_input, claim, noted, together, write_text
+from probmetric.cli.fit import learn, source_of, troubled
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.named import make, need_sample
 from probmetric.files_lock import locked

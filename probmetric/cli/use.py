@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from probmetric import cli_options as options
+from probmetric.cli import options
 
 __all__ = ["EPILOG", "evaluate", "neighbors", "report"]
 
@@ -41,8 +41,8 @@ def neighbors(
     force: options.Force = False,
 ) -> None:
     """Find nearest neighbours; with draws, how probable each of them is."""
-    from probmetric.cli_files import exit_code
-    from probmetric.cli_search import Request, run
+    from probmetric.cli.files import exit_code
+    from probmetric.cli.neighbors import Request, run
 
     request = Request(metric, draws, data, queries, label, k, out, max_draws, force)
     raise typer.Exit(exit_code(lambda: run(request)))
@@ -80,8 +80,8 @@ def evaluate(
     force: options.Force = False,
 ) -> None:
     """Judge a metric, draws or a learner by neighbours on points held out."""
-    from probmetric.cli_evaluate import Request, run
-    from probmetric.cli_files import exit_code
+    from probmetric.cli.evaluate import Request, run
+    from probmetric.cli.files import exit_code
 
     request = Request(
         metric,
@@ -107,7 +107,7 @@ def report(
     force: options.Force = False,
 ) -> None:
     """Write report.html anew from what the folder of a run holds."""
-    from probmetric.cli_files import bad_input, claim, exit_code, write_text
+    from probmetric.cli.files import bad_input, claim, exit_code, write_text
 
     def work() -> int:
         from probmetric.report.run import render_run

@@ -9,8 +9,8 @@ import numpy as np
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
-from probmetric.cli_data import describe_data, labelled, parse_settings
-from probmetric.cli_files import bad_input, claim, noted, together, write_text
+from probmetric.cli.data import describe_data, labelled, parse_settings
+from probmetric.cli.files import bad_input, claim, noted, together, write_text
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid

@@ -12,7 +12,9 @@ from typing import Annotated
 
 import typer
 
-from probmetric import __version__, cli_learn, cli_use
+from probmetric import __version__
+from probmetric.cli import learn as cli_learn
+from probmetric.cli import use as cli_use
 from probmetric.interrupts import run_command
 
 __all__ = ["app", "main"]
@@ -89,8 +91,8 @@ def validate(
     seed: Annotated[int, typer.Option(help="Seed of all randomness.", min=0)] = 0,
 ) -> None:
     """Check closed forms against sampling and other independent references."""
-    from probmetric.cli_files import exit_code
-    from probmetric.cli_validate import Request, run
+    from probmetric.cli.files import exit_code
+    from probmetric.cli.validate import Request, run
 
     request = Request(
         model,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from probmetric import cli_options as options
+from probmetric.cli import options
 
 __all__ = ["EPILOG", "fit", "sample"]
 
@@ -27,8 +27,8 @@ def fit(
     force: options.Force = False,
 ) -> None:
     """Learn a metric: metric.npz, summary.json and report.html."""
-    from probmetric.cli_files import exit_code
-    from probmetric.cli_fit import Request, run
+    from probmetric.cli.files import exit_code
+    from probmetric.cli.fit import Request, run
 
     chosen = tuple(settings or ())
     request = Request(model, data, label, groups, out, chosen, seed, force)
@@ -71,9 +71,9 @@ def sample(
     force: options.Force = False,
 ) -> None:
     """Draw from a posterior over metrics: draws.nc, summary.json and report.html."""
-    from probmetric.cli_checkpoint import kept
-    from probmetric.cli_files import exit_code
-    from probmetric.cli_sample import Request, run
+    from probmetric.cli.checkpoint import kept
+    from probmetric.cli.files import exit_code
+    from probmetric.cli.sample import Request, run
 
     request = Request(
         model,
