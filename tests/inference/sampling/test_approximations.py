@@ -8,7 +8,7 @@ import xarray as xr
 from probmetric.checks.compare import distance
 from probmetric.inference.sampling.sample import Gaussian, Target, laplace_fit, sample
 from probmetric.inference.sampling.svi import _advance
-from tests.inference.sampling_problems import (
+from tests.inference.sampling.problems import (
     GAUSSIAN,
     POSITION,
     PRIOR,

@@ -14,7 +14,7 @@ from probmetric import LCA, TwoStageMixture
 from probmetric.cli import sample as cli_sample
 from probmetric.datasets import loading as datasets
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
-from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
+from tests.cli.runs import NAMES, no_debris, refused, run, table, write_data
 
 pytestmark = pytest.mark.filterwarnings("always")
 

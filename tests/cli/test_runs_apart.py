@@ -16,7 +16,7 @@ from probmetric.cli import sample as cli_sample
 from probmetric.cli.files import claim, together
 from probmetric.files_lock import LOCK, locked
 from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
-from tests.cli_runs import no_debris, refused, run, write_data
+from tests.cli.runs import no_debris, refused, run, write_data
 
 COMMAND = (sys.executable, "-c", "from probmetric.cli.app import main; main()")
 HOLD = """

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from probmetric import __version__
-from tests.cli_runs import write_data
+from tests.cli.runs import write_data
 
 # Of a package ``probmetric.cli.app`` this asks for a ``cli/__main__.py``.
 MODULES = ["probmetric", "probmetric.cli.app"]

@@ -10,7 +10,7 @@ from probmetric.inference.lca.statistics import merge, prepare
 from probmetric.models.lca import (
     LCAParams,
 )
-from tests.inference.lca_problem import model_value_and_grad, simulated
+from tests.inference.lca.problem import model_value_and_grad, simulated
 from tests.oracles import lca_log_likelihood
 
 pytestmark = pytest.mark.usefixtures("x64")

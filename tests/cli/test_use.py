@@ -17,7 +17,7 @@ from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors.table import neighbor_table
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
-from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
+from tests.cli.runs import NAMES, no_debris, refused, run, table, write_data
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from probmetric.datasets import loading as datasets
 from probmetric.estimators.named import ESTIMATORS, fit_named, make
 from probmetric.registry import MODELS
 from probmetric.storage.metric_file import read_metric
-from tests.cli_runs import NAMES, no_debris, refused, run, table, write_data
+from tests.cli.runs import NAMES, no_debris, refused, run, table, write_data
 
 
 @pytest.fixture(scope="module")

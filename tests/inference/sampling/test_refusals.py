@@ -10,7 +10,7 @@ import pytest
 
 from probmetric.inference.sampling.sample import SamplingWarning, Target, nuts, sample
 from probmetric.inference.sampling.warnings import progress_bar, warn_of_trouble
-from tests.inference.sampling_problems import GAUSSIAN, PRIOR, normal_model, points
+from tests.inference.sampling.problems import GAUSSIAN, PRIOR, normal_model, points
 
 
 @pytest.mark.parametrize("method", ["nuts", "laplace"])

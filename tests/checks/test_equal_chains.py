@@ -10,7 +10,7 @@ from probmetric.checks.compare import compare, distance
 from probmetric.inference.sampling.sample import SamplingWarning, nuts
 from probmetric.inference.sampling.summary import MOVES, equal_chains
 from probmetric.inference.sampling.warnings import warn_of_trouble
-from tests.inference.sampling_problems import GAUSSIAN, POSITION, gaussian_data
+from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
 
 
 def dataset(**arrays):

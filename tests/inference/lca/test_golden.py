@@ -18,7 +18,7 @@ from probmetric.models.lca import (
     coincidence_exponent,
     log1mexp,
 )
-from tests.inference.lca_problem import flat_prior
+from tests.inference.lca.problem import flat_prior
 from tests.oracles import lca_em_step
 
 pytestmark = pytest.mark.usefixtures("x64")

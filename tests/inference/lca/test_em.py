@@ -21,7 +21,7 @@ from probmetric.models.lca import (
     LCAParams,
     coincidence_exponent,
 )
-from tests.inference.lca_problem import flat_prior, model_value_and_grad, simulated
+from tests.inference.lca.problem import flat_prior, model_value_and_grad, simulated
 
 pytestmark = pytest.mark.usefixtures("x64")
 

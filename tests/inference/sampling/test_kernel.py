@@ -7,7 +7,7 @@ import pytest
 from probmetric.checks.compare import compare
 from probmetric.inference.sampling.kernel import Settings, init
 from probmetric.inference.sampling.sample import laplace_fit, nuts, sample
-from tests.inference.sampling_problems import GAUSSIAN, POSITION, gaussian_data
+from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
 
 
 def test_a_target_is_sampled_from_its_laplace_approximation_with_a_short_warm_up(

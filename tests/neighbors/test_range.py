@@ -17,7 +17,7 @@ from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.neighbors import linear as neighbors_linear
 from probmetric.neighbors.search import found_but_own
 from probmetric.posterior.metric import PosteriorMetric
-from tests.cli_runs import run
+from tests.cli.runs import run
 from tests.metric_kinds import NAMES, build
 from tests.oracles import exact_square
 
@@ -241,7 +241,7 @@ def complex_refusals():
 def test_complex_points_are_refused_wherever_points_are_taken():
     """In a process of its own: the type checker of tests refuses them before."""
     code = (
-        "import json; from tests.test_range_neighbors import complex_refusals; "
+        "import json; from tests.neighbors.test_range import complex_refusals; "
         "print(json.dumps(complex_refusals()))"
     )
     done = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.interrupts import COMMANDS, interrupt
 from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
-from tests.cli_runs import no_debris, write_data
+from tests.cli.runs import no_debris, write_data
 
 HEAD = """
 import gc, os, signal, sys, threading, time

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from probmetric.checks.compare import compare
 from probmetric.inference.sampling.sample import SamplingWarning, sample
-from tests.inference.sampling_problems import (
+from tests.inference.sampling.problems import (
     PRIOR,
     TRACES,
     Prior,
