@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probmetric import datasets as datasets
-    from probmetric import plots
+    from probmetric import datasets, plots
     from probmetric.checks.compare import compare as compare
     from probmetric.estimators.dca_gm import DCAGM as DCAGM
     from probmetric.estimators.eig_dml import EigDML as EigDML

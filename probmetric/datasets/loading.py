@@ -3,6 +3,8 @@
 ``X, y = load("wine")`` gives plain arrays; ``data = load("wine")`` also knows the
 names of features and classes, and ``data.frame`` is X with its names, which then
 travel through the estimators to the plots.
+
+Data sets of OpenML, fetched through scikit-learn's own client.
 """
 
 from collections.abc import Iterator
@@ -16,7 +18,6 @@ import sklearn.datasets
 from jaxtyping import Float, Int
 
 from probmetric.datasets.generators import GENERATORS
-from probmetric.datasets.openml import fetch
 from probmetric.datasets.tables import (
     READERS,
     codes,
@@ -25,7 +26,32 @@ from probmetric.datasets.tables import (
     split_label,
 )
 
-__all__ = ["Dataset", "Unlabelled", "load", "load_points", "names"]
+__all__ = ["Dataset", "Unlabelled", "fetch", "load", "load_points", "names"]
+
+
+def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
+    """Return a data set by name or number as a frame whose last column is ``label``.
+
+    Raises
+    ------
+    ValueError
+        Without a connection, naming what there is ``otherwise``; and as scikit-learn.
+    """
+    which: dict[str, Any] = (
+        {"data_id": int(name)} if name.isdigit() else {"name": name, "version": 1}
+    )
+    target = "default-target" if label is None else label
+    try:
+        bunch: Any = sklearn.datasets.fetch_openml(
+            **which, target_column=target, as_frame=True, parser="auto"
+        )
+    except OSError as error:  # URLError, timeouts: all are OSErrors
+        raise ValueError(
+            f"data: wanted {name!r} from OpenML, got no connection ({error}); use a "
+            f"file, or one of {', '.join(otherwise)}"
+        ) from error
+    return pd.DataFrame(bunch.data).assign(**{"label": np.asarray(bunch.target)})
+
 
 BUILT_IN = {
     "breast_cancer": sklearn.datasets.load_breast_cancer,

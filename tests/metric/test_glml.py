@@ -15,7 +15,7 @@ from probmetric.densities.classes import (
     through_map,
 )
 from probmetric.metric import glml
-from probmetric.metric.glml_expected import expected_bias
+from probmetric.metric.glml import expected_bias
 
 pytestmark = pytest.mark.usefixtures("x64")
 EPS = np.finfo(float).eps

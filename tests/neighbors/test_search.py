@@ -8,7 +8,7 @@ import pytest
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import nearest
 from probmetric.neighbors import scan as neighbors_scan
-from probmetric.neighbors.keep import empty, keep_best
+from probmetric.neighbors.scan import empty, keep_best
 from tests.metric_kinds import (
     Coarse,
     Wrapped,

@@ -7,8 +7,7 @@ from sklearn.neighbors import KNeighborsClassifier as Reference
 
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.neighbors.tuning import BANDWIDTHS
-from probmetric.neighbors.votes import VOTE_TILE, _soft, soft_votes
+from probmetric.neighbors.votes import BANDWIDTHS, VOTE_TILE, _soft, soft_votes
 from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import Wrapped, build, build_euclid, largest_intermediate
 from tests.oracles import loo_log_score, soft_vote_shares, sorted_neighbors
