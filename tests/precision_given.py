@@ -34,8 +34,7 @@ from probmetric.inference.two_stage.target import pack
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.metric.glml import Spectrum
 from probmetric.models.dca_gm import DCAGMParams, unconstrain
-from probmetric.models.gaussian_classes import GaussianClassesParams
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.models.two_stage import TwoStageParams
 from probmetric.precision import to_numpy

@@ -12,10 +12,9 @@ from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lda import LDAParams, class_moments, fit, shrinkage_prior
 from probmetric.inference.solvers.result import Fit
-from probmetric.models.gaussian_classes import GaussianClassesParams
+from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior
 from probmetric.models.gaussian_classes import gaussian_classes as story
 from probmetric.models.gaussian_classes import simulate as simulate_classes
-from probmetric.models.gaussian_classes_priors import NIWPrior
 
 __all__ = [
     "CHECKS",

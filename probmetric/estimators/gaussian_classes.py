@@ -43,7 +43,7 @@ from probmetric.inference.gaussian_classes.predict import (
     predict_log_proba,
 )
 from probmetric.linalg_scaled import no_nan
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.precision import to_numpy
 
 __all__ = ["ClassFit", "GaussianClasses", "check_points", "fit_classes"]

@@ -24,7 +24,7 @@ from probmetric.estimators._validation import (
 )
 from probmetric.inference import lda
 from probmetric.metric import Mahalanobis
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import NIWPrior
 
 __all__ = ["LDA", "RCA"]
 

@@ -44,7 +44,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from probmetric.data.containers import Labelled
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.metric import Mahalanobis
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.typing import Array
 
 __all__ = [

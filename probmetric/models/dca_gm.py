@@ -44,7 +44,7 @@ from probmetric.metric.class_distribution import (
     pooled_covariance,
 )
 from probmetric.metric.fisher import LocalFisher, mean_fisher
-from probmetric.models.class_label import ClassLabel
+from probmetric.models.distributions import ClassLabel
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

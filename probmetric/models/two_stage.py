@@ -38,7 +38,7 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import Stacks, as_groups, stack
 from probmetric.linalg import psd_factor
 from probmetric.metric import PairSimilarity
-from probmetric.models.two_stage_laws import (
+from probmetric.models.distributions import (
     Observed,
     Weighted,
     group_moments,

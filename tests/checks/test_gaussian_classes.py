@@ -15,7 +15,7 @@ from probmetric.checks.gaussian_classes import sampling
 from probmetric.checks.uniformity import uniformity
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import draw
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import NIWPrior
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from probmetric.data.containers import Labelled
 from probmetric.inference import lda
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import NIWPrior
 
 
 @pytest.fixture(scope="module")

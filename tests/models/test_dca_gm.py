@@ -11,7 +11,6 @@ from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
 from probmetric.inference.dca_gm.likelihood import apply_gauge, tilt, with_fisher
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
-from probmetric.models.class_label import ClassLabel
 from probmetric.models.dca_gm import (
     DCAGMParams,
     DCAGMPrior,
@@ -22,6 +21,7 @@ from probmetric.models.dca_gm import (
     to_metric,
     unconstrain,
 )
+from probmetric.models.distributions import ClassLabel
 
 EPS = np.finfo(float).eps
 N, D, P, C, K = 12, 4, 2, 3, 2

@@ -12,10 +12,14 @@ from numpyro.distributions import constraints
 from scipy.integrate import quad
 
 import probmetric
-from probmetric.models.class_label import ClassLabel
-from probmetric.models.class_normal import ClassNormal
+from probmetric.models.distributions import (
+    ClassLabel,
+    ClassNormal,
+    Observed,
+    Weighted,
+    normal,
+)
 from probmetric.models.lca import Coincidence
-from probmetric.models.two_stage_laws import Observed, Weighted, normal
 
 KEY = jax.random.key(0)
 N_DRAWS = 40_000

@@ -14,8 +14,7 @@ from probmetric.checks.compare import compare
 from probmetric.data.containers import Labelled
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import model_target
-from probmetric.models.gaussian_classes import gaussian_classes
-from probmetric.models.gaussian_classes_priors import LKJPrior
+from probmetric.models.gaussian_classes import LKJPrior, gaussian_classes
 
 pytestmark = pytest.mark.usefixtures("x64")
 PRIOR = LKJPrior(

@@ -10,8 +10,7 @@ from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import statistics
 from probmetric.inference.gaussian_classes.predict import evidence_prior, fit
 from probmetric.inference.solvers.result import Fit
-from probmetric.models.gaussian_classes import GaussianClassesParams, simulate
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior, simulate
 from probmetric.precision import to_numpy
 
 __all__ = ["fit_problem", "from_labels", "invariants", "toy"]

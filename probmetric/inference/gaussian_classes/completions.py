@@ -38,8 +38,11 @@ from probmetric.inference.gaussian_classes.posterior import (
     statistics,
 )
 from probmetric.inference.gaussian_classes.predict import evidence_prior
-from probmetric.models.gaussian_classes import GaussianClassesParams
-from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
+from probmetric.models.gaussian_classes import (
+    Covariance,
+    GaussianClassesParams,
+    NIWPrior,
+)
 from probmetric.precision import numpy_in_numpy_out
 
 __all__ = ["START_TOL", "complete", "evidence_prior_missing"]

@@ -47,8 +47,12 @@ from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit
-from probmetric.models.gaussian_classes import GaussianClassesParams, gaussian_classes
-from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
+from probmetric.models.gaussian_classes import (
+    Covariance,
+    GaussianClassesParams,
+    NIWPrior,
+    gaussian_classes,
+)
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

@@ -30,8 +30,7 @@ from scipy.special import gammaln
 from probmetric.data.containers import Labelled, Points, weights
 from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage.fit import fit as fit_mixture
-from probmetric.models.gaussian_classes import GaussianClassesParams
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 

@@ -38,8 +38,11 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Labelled, weights
 from probmetric.linalg import logdet_chol
-from probmetric.models.gaussian_classes import GaussianClassesParams
-from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
+from probmetric.models.gaussian_classes import (
+    Covariance,
+    GaussianClassesParams,
+    NIWPrior,
+)
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

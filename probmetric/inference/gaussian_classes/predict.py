@@ -36,7 +36,7 @@ from probmetric.inference.gaussian_classes.posterior import (
 )
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.linalg import log1p_squares
-from probmetric.models.gaussian_classes_priors import Covariance, NIWPrior
+from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 

@@ -15,13 +15,14 @@ from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes.gamma import choose_gamma
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
+    LKJPrior,
+    NIWPrior,
     gaussian_classes,
     gaussian_mixture_classes,
     simulate,
     to_densities,
     to_metric,
 )
-from probmetric.models.gaussian_classes_priors import LKJPrior, NIWPrior
 
 pytestmark = pytest.mark.usefixtures("x64")
 

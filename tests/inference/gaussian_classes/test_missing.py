@@ -21,8 +21,7 @@ from probmetric.inference.gaussian_classes import predict as gcp
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import model_target
 from probmetric.inference.solvers.result import Result
-from probmetric.models.gaussian_classes import gaussian_classes
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
 
 pytestmark = pytest.mark.usefixtures("x64")
 COVARIANCES = ["full", "tied", "diagonal"]

@@ -10,8 +10,7 @@ from scipy import stats as scipy_stats
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes import predict as gcp
-from probmetric.models.gaussian_classes import gaussian_classes
-from probmetric.models.gaussian_classes_priors import NIWPrior
+from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
 
 pytestmark = pytest.mark.usefixtures("x64")
 COVARIANCES = ["full", "tied", "diagonal"]
