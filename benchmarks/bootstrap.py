@@ -25,8 +25,11 @@ from sklearn.datasets import load_breast_cancer
 from probmetric import LCA
 from probmetric.data.padding import pad_pairs
 from probmetric.estimators.lca.draws import problem_at
-from probmetric.inference.lca.bootstrap import bootstrap, dirichlet_weights
-from probmetric.inference.lca.bootstrap_draws import needed_memory
+from probmetric.inference.lca.bootstrap import (
+    bootstrap,
+    dirichlet_weights,
+    needed_memory,
+)
 from probmetric.inference.lca.fit import fit
 
 COMPILED = []

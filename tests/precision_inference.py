@@ -13,7 +13,7 @@ from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.lda import LDAParams
 from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.two_stage.enrol import Enrolled
+from probmetric.inference.two_stage.pairs import Enrolled
 
 RECIPE = Recipe(n_components=2, max_iter=20)
 SHARES = np.full((2, 24), 1.0)

@@ -8,8 +8,7 @@ import numpy as np
 from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import all_pairs
-from probmetric.inference.pair_lda import fit
-from probmetric.inference.pair_lda_moments import second_moments
+from probmetric.inference.pair_lda import fit, second_moments
 from probmetric.inference.solvers.result import Fit
 
 __all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]

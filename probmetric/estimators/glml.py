@@ -19,9 +19,9 @@ from probmetric.estimators.glml_metrics import (
     learn_metrics,
     whole_rows,
 )
-from probmetric.inference.gaussian_classes.gamma import choose_gamma
 from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,
+    choose_gamma,
     log_euclidean,
 )
 from probmetric.metric import LocalMahalanobis

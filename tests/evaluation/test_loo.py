@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 
 import probmetric as pm
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca.pointwise import log_likelihood
+from probmetric.inference.lca.draws import log_likelihood
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
 
 N = 40

@@ -8,7 +8,7 @@ from sklearn.datasets import load_wine
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.pairs import all_pairs
 from probmetric.inference import lda, pair_lda
-from probmetric.inference.pair_lda_moments import second_moments
+from probmetric.inference.pair_lda import second_moments
 
 METHODS = ["generalized", "kissme", "rca"]
 

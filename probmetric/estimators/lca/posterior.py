@@ -39,7 +39,7 @@ from probmetric.estimators._validation import (
 from probmetric.estimators.lca.draws import Problem, draw, metrics, problem_at, usable
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca.curvature import generalised_rate
-from probmetric.inference.lca.pointwise import log_likelihood as pair_likelihood
+from probmetric.inference.lca.draws import log_likelihood as pair_likelihood
 from probmetric.inference.lca.recipe import Fitted, fit_labelled
 from probmetric.inference.sampling.datatree import provenance
 from probmetric.inference.sampling.sample import to_datatree

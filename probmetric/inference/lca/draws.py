@@ -2,23 +2,33 @@
 
 All but the bootstrap sample one target, the pooled log joint density (``lca_target``),
 so that a gradient costs the same however many y = 1 pairs there are.
+
+The log likelihood of every pair under every draw of (M, b), for LOO.
+
+In units of the link, -log P(y=1) = b + δᵀMδ/2: what is reported of a draw suffices,
+W and σ² are not needed.
 """
 
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Float
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, weights
 from probmetric.data.padding import pad_pairs
-from probmetric.inference.lca.bootstrap_draws import bootstrap_draws
+from probmetric.inference.lca.bootstrap import bootstrap_draws
 from probmetric.inference.lca.target import TARGET, position, start, target_data
 from probmetric.inference.sampling.laplace import gaussian_draws
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.svi import svi, target_model
 from probmetric.inference.sampling.target import Draws, check_arguments
-from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.models.lca import Coincidence, LCAParams, LCAPrior
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
 
-__all__ = ["METHODS", "Problem", "draw"]
+__all__ = ["METHODS", "Problem", "draw", "log_likelihood"]
+
 
 METHODS = {
     "nuts": nuts,
@@ -106,3 +116,39 @@ def draw(
         return nuts(
             TARGET, data, start=around, n_draws=n_draws, n_chains=n_chains, **common
         )
+
+
+@numpy_in_numpy_out
+def log_likelihood(
+    M: Float[Array, "s c d d"],
+    b: Float[Array, "s c"],
+    pairs: Pairs,
+    learning_rate: Float[Array, ""] | float = 1.0,
+) -> Float[Array, "s c n"]:
+    """Return η · weight · log p(y | M, b) of each draw and pair.
+
+    Parameters
+    ----------
+    M : array of shape (n_chains, n_draws, d, d)
+    b : array of shape (n_chains, n_draws)
+    pairs : Pairs
+        In the units of M.
+    learning_rate : float, default=1
+
+    Notes
+    -----
+    Memory beside the result: a draw's n × d differences.
+    """
+    return _log_likelihood(M, b, pairs, jnp.asarray(learning_rate))
+
+
+@jax.jit
+def _log_likelihood(M: Array, b: Array, pairs: Pairs, learning_rate: Array) -> Array:
+    delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
+
+    def one(draw: tuple[Array, Array]) -> Array:
+        t = draw[1] + 0.5 * jnp.sum((delta @ draw[0]) * delta, -1)
+        return Coincidence(-t, weights(pairs), learning_rate).log_prob(pairs.y)
+
+    flat = M.reshape(-1, *M.shape[2:]), b.ravel()
+    return jax.lax.map(one, flat).reshape(*b.shape, -1)

@@ -12,7 +12,7 @@ from probmetric.data.containers import Labelled
 from probmetric.densities.classes import class_log_densities
 from probmetric.inference.gaussian_classes import local_metric as local
 from probmetric.inference.gaussian_classes import posterior as gc
-from probmetric.inference.gaussian_classes.gamma import choose_gamma
+from probmetric.inference.gaussian_classes.local_metric import choose_gamma
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
     LKJPrior,

@@ -7,9 +7,12 @@ from scipy import stats
 
 from probmetric.data.containers import Pairs
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.lca import bootstrap_draws as lca_bootstrap_draws
-from probmetric.inference.lca.bootstrap import dirichlet_weights
-from probmetric.inference.lca.bootstrap_draws import bootstrap_draws, needed_memory
+from probmetric.inference.lca import bootstrap as lca_bootstrap_draws
+from probmetric.inference.lca.bootstrap import (
+    bootstrap_draws,
+    dirichlet_weights,
+    needed_memory,
+)
 from probmetric.models.lca import LCAParams, LCAPrior
 
 rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 
 import probmetric as pm
 from probmetric.data.containers import Pairs, Points
-from probmetric.inference.lca.pointwise import log_likelihood
+from probmetric.inference.lca.draws import log_likelihood
 from probmetric.models.lca import LCAPrior, lca
 from probmetric.storage.draws_file import load_draws, save_draws
 

@@ -19,17 +19,18 @@ from probmetric.inference.two_stage.choice import (
     choose_flattening,
     flatten,
 )
-from probmetric.inference.two_stage.cubic import best_root
-from probmetric.inference.two_stage.enrol import enrol, score_enrolled
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import (
     _alpha_data,
     alpha_log_posterior,
     alpha_step,
+    enrol,
     fit_alpha,
     log_joint_small_alpha,
     representative,
+    score_enrolled,
 )
+from probmetric.inference.two_stage.proportional import best_root
 from probmetric.models.two_stage import TwoStageParams, proportional, to_metric
 
 RTOL = 1e-10
