@@ -25,7 +25,7 @@ import xarray as xr
 from scipy import stats
 
 from probmetric.checks.check import Ranks
-from probmetric.checks.verdict import holm, overall
+from probmetric.checks.compare import holm, overall
 
 __all__ = ["uniformity"]
 

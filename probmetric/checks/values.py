@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from probmetric.checks.compare import distance
-from probmetric.checks.verdict import overall
+from probmetric.checks.compare import distance, overall
 
 __all__ = ["compare_values", "within_bound"]
 

@@ -10,17 +10,23 @@ import pandas as pd
 import typer
 from sklearn.model_selection import StratifiedKFold
 
-from probmetric.cli.data import check_features, describe_data, labelled, parse_settings
 from probmetric.cli.files import bad_input, claim, noted, together, write_text
-from probmetric.cli.metric import Given, given, note
+from probmetric.cli.inputs import (
+    Given,
+    check_features,
+    describe_data,
+    given,
+    labelled,
+    note,
+    parse_settings,
+)
 from probmetric.datasets.loading import Dataset, load
 from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.report.page import versions
-from probmetric.report.run import render_run
-from probmetric.report.run_folder import SUMMARY, write_summary
+from probmetric.report.run import SUMMARY, render_run, write_summary
 
 __all__ = ["FILES", "Request", "run"]
 

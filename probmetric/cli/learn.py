@@ -71,9 +71,8 @@ def sample(
     force: options.Force = False,
 ) -> None:
     """Draw from a posterior over metrics: draws.nc, summary.json and report.html."""
-    from probmetric.cli.checkpoint import kept
     from probmetric.cli.files import exit_code
-    from probmetric.cli.sample import Request, run
+    from probmetric.cli.sample import Request, kept, run
 
     request = Request(
         model,

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import typer
 
-from probmetric.cli.data import check_features
 from probmetric.cli.files import bad_input, claim, replacing
-from probmetric.cli.metric import given
+from probmetric.cli.inputs import check_features, given
 from probmetric.datasets.loading import load_points
 from probmetric.neighbors.table import neighbor_table
 

@@ -11,8 +11,8 @@ import pandas as pd
 import typer
 
 from probmetric.checks.check import Problem
-from probmetric.cli.data import labelled
 from probmetric.cli.files import bad_input, claim, noted, replacing, together
+from probmetric.cli.inputs import labelled
 from probmetric.datasets import loading as datasets
 from probmetric.plots.checks import agreement
 from probmetric.registry import MODELS

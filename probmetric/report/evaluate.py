@@ -9,8 +9,7 @@ import pandas as pd
 
 from probmetric import plots
 from probmetric.files import UNREADABLE, reason
-from probmetric.report.page import Picture, Report, Section, Table
-from probmetric.report.parts import page
+from probmetric.report.page import Picture, Report, Section, Table, page
 
 __all__ = ["evaluate_page"]
 

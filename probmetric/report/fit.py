@@ -12,8 +12,15 @@ from probmetric.datasets.loading import Dataset
 from probmetric.metric import Mahalanobis
 from probmetric.plots import fit as plots_fit
 from probmetric.registry import MODELS
-from probmetric.report.page import Picture, Report, Section, Table
-from probmetric.report.parts import data_again, page, settings_section
+from probmetric.report.page import (
+    Picture,
+    Report,
+    Section,
+    Table,
+    data_again,
+    page,
+    settings_section,
+)
 from probmetric.storage.metric_file import load_metric
 
 __all__ = ["fit_page"]

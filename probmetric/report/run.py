@@ -1,15 +1,105 @@
-"""The report of a run, made of what its folder holds: at the run's end, or again."""
+"""The report of a run, made of what its folder holds: at the run's end, or again.
 
+What a run leaves behind beside its results: ``summary.json``, read and written.
+
+The summary says which command made the folder, from which data, with which settings,
+under which versions, and what came out in figures. The report is made of it and of the
+results that stand beside it, so that it can be made again at any time.
+"""
+
+import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from probmetric import __version__
+from probmetric.files import UNREADABLE, reason, replacing
 from probmetric.report.evaluate import evaluate_page
 from probmetric.report.fit import fit_page
 from probmetric.report.page import render
-from probmetric.report.run_folder import read_summary
 from probmetric.report.sample import sample_page
 
-__all__ = ["render_run"]
+__all__ = ["SUMMARY", "read_summary", "render_run", "write_summary"]
+
+
+SUMMARY = "summary.json"
+FORMAT = "probmetric-run"
+VERSION = 1
+
+
+def write_summary(path: Path, command: str, content: Mapping[str, Any]) -> None:
+    """Write a summary, whole or not at all; NaN becomes null.
+
+    Parameters
+    ----------
+    path : Path
+    command : str
+        ``fit``, ``sample`` or ``evaluate``.
+    content : mapping
+        Numbers, strings, lists and mappings; arrays become lists.
+    """
+    head = {
+        "format": FORMAT,
+        "format_version": VERSION,
+        "probmetric_version": __version__,
+        "command": command,
+    }
+    text = json.dumps(_plain({**head, **content}), indent=1, ensure_ascii=False)
+    with replacing(path) as part:
+        part.write_text(text + "\n", encoding="utf-8")
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Read the summary of a run's folder.
+
+    Raises
+    ------
+    ValueError
+        For a folder without one, or one that is damaged or of a newer version.
+    """
+    path = folder / SUMMARY
+    if not path.is_file():
+        raise ValueError(
+            f"DIR: wanted the folder of a fit, sample or evaluate run, got "
+            f"{str(folder)!r} without {SUMMARY}"
+        )
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except UNREADABLE as error:
+        raise ValueError(
+            f"DIR: wanted a readable {SUMMARY} in {str(folder)!r}, got one damaged "
+            f"({reason(error)})"
+        ) from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError(
+            f"DIR: wanted a run's summary, got {str(path)!r}, which is none"
+        )
+    if found.get("format_version") != VERSION:
+        raise ValueError(
+            f"DIR: wanted format version {VERSION} in {str(path)!r}, got "
+            f"{found.get('format_version')}, written by probmetric "
+            f"{found.get('probmetric_version')}; this is {__version__}"
+        )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Turn a value into what JSON holds."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(held) for key, held in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(held) for held in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return repr(value)
+
 
 PAGES: dict[str, Any] = {
     "fit": fit_page,

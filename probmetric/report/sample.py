@@ -11,8 +11,15 @@ import xarray as xr
 from probmetric import plots
 from probmetric.inference.sampling.summary import entry_names, summarise
 from probmetric.registry import MODELS
-from probmetric.report.page import Picture, Report, Section, Table
-from probmetric.report.parts import data_again, page, settings_section
+from probmetric.report.page import (
+    Picture,
+    Report,
+    Section,
+    Table,
+    data_again,
+    page,
+    settings_section,
+)
 from probmetric.storage.draws_file import load_draws, posterior_of
 
 __all__ = ["sample_page"]

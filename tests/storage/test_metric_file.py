@@ -13,7 +13,7 @@ import probmetric as pm
 from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage import metric_file as storage
-from probmetric.storage import parts as storage_parts
+from probmetric.storage import metric_file as storage_parts
 from probmetric.storage.metric_file import load_metric, read_metric, save_metric
 from tests.metric_kinds import NAMES, build
 
