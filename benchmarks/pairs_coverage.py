@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import probmetric as pm
-from probmetric.checks.sbc import model_story, sbc, uniformity
+from probmetric.checks.sbc import model_story, sbc
+from probmetric.checks.uniformity import uniformity
 from probmetric.data.containers import Pairs
 from probmetric.inference.sampling.target import Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified, lca

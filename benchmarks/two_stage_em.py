@@ -19,8 +19,8 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from probmetric.inference.mixture.em import em_step
+from probmetric.inference.mixture.start import mixture_data
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.two_stage.fit import mixture_data
 
 STEPS = 5
 

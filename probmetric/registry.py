@@ -40,13 +40,14 @@ from probmetric.checks.gaussian_classes import problems as gaussian_classes_prob
 from probmetric.checks.lca import problems as lca_problems
 from probmetric.checks.two_stage import problems as two_stage_problems
 from probmetric.data.containers import Distances, Groups, Labelled, Pairs
-from probmetric.inference import lda, pair_lda
+from probmetric.inference import pair_lda
 from probmetric.inference.eig_dml import fit as eig_dml
 from probmetric.inference.mds import fit as mds
 from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
 from probmetric.models import dca_gm as dca_gm_model
 from probmetric.models import gaussian_classes as gaussian_model
 from probmetric.models import lca as lca_model
+from probmetric.models import lda as lda_model
 from probmetric.models import two_stage as two_stage_model
 
 __all__ = ["MODELS", "ModelSpec"]
@@ -168,11 +169,11 @@ MODELS: dict[str, ModelSpec] = {
     "lda": ModelSpec(
         name="lda",
         data_kind=Labelled,
-        params=lda.LDAParams,
-        model=lda_checks.model,
-        simulate=lda_checks.simulate,
+        params=lda_model.LDAParams,
+        model=lda_model.model,
+        simulate=lda_model.simulate,
         fit=lda_checks.fit_problem,
-        to_metric=lda.to_metric,
+        to_metric=lda_model.to_metric,
         metric_kind=Mahalanobis,
         toy=lda_checks.toy,
         invariants=lda_checks.invariants,

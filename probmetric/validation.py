@@ -20,7 +20,7 @@ import xarray as xr
 
 from probmetric.checks.check import Check, Problem, judge
 from probmetric.data.containers import Labelled
-from probmetric.inference.sampling.warnings import progress_bar
+from probmetric.progress import progress_bar
 from probmetric.registry import MODELS, ModelSpec
 
 __all__ = ["Counts", "Judgement", "Validation", "validate"]

@@ -26,11 +26,10 @@ from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.target import Gaussian, Target
 from probmetric.inference.two_stage import groups as two_stage_groups
-from probmetric.inference.two_stage.draws import Posterior
 from probmetric.inference.two_stage.groups_missing import group_rows
 from probmetric.inference.two_stage.pairs import AlphaData
 from probmetric.inference.two_stage.proportional import ProportionalParams
-from probmetric.inference.two_stage.target import pack
+from probmetric.inference.two_stage.target import Posterior, pack
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.metric.glml import Spectrum
 from probmetric.models.dca_gm import DCAGMParams, unconstrain

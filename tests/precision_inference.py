@@ -10,10 +10,10 @@ from probmetric.inference.dca_gm.em import EMPrior
 from probmetric.inference.eig_dml.fit import EigDMLParams
 from probmetric.inference.lca.laplace import Laplace
 from probmetric.inference.lca.recipe import Recipe
-from probmetric.inference.lda import LDAParams
 from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage.pairs import Enrolled
+from probmetric.models.lda import LDAParams
 
 RECIPE = Recipe(n_components=2, max_iter=20)
 SHARES = np.full((2, 24), 1.0)

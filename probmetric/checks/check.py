@@ -23,9 +23,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
+from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Data
 
-__all__ = ["Check", "Problem", "Ranks", "judge", "uniform"]
+__all__ = ["Check", "Problem", "judge", "uniform"]
 
 
 class Problem(NamedTuple):
@@ -40,26 +41,6 @@ class Problem(NamedTuple):
     data: Data
     prior: Any = None
     options: Mapping[str, Any] = {}
-
-
-class Ranks(NamedTuple):
-    """Ranks of simulation-based calibration.
-
-    Attributes
-    ----------
-    ranks : mapping of str to array of shape (n_simulations,), int
-        For each quantity, how many of the draws lie below the value that made the
-        data: 0..n_draws.
-    n_draws : int
-        Draws per simulation.
-    constants : mapping of str to bool
-        Of quantities whose draws are one number in every simulation, whether it was
-        always the true one, up to rounding. Their ranks say nothing.
-    """
-
-    ranks: Mapping[str, Any]
-    n_draws: int
-    constants: Mapping[str, bool] = {}
 
 
 def uniform(problem: Problem) -> None:

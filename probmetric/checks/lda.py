@@ -10,42 +10,12 @@ from scipy.spatial.distance import pdist
 from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
-from probmetric.inference.lda import LDAParams, class_moments, fit, shrinkage_prior
+from probmetric.inference.lda import class_moments, fit, shrinkage_prior
 from probmetric.inference.solvers.result import Fit
-from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior
-from probmetric.models.gaussian_classes import gaussian_classes as story
-from probmetric.models.gaussian_classes import simulate as simulate_classes
+from probmetric.models.gaussian_classes import NIWPrior
+from probmetric.models.lda import LDAParams
 
-__all__ = [
-    "CHECKS",
-    "fit_problem",
-    "from_labels",
-    "invariants",
-    "model",
-    "simulate",
-    "toy",
-]
-
-
-def model(
-    data: Labelled, prior: NIWPrior, *, n_classes: int, learning_rate: Any = 1.0
-) -> None:
-    """Write the generative model: Gaussian classes with one covariance (NumPyro)."""
-    story(
-        data,
-        prior,
-        n_classes=n_classes,
-        covariance="tied",
-        learning_rate=learning_rate,
-    )
-
-
-def simulate(key: Any, params: LDAParams, data: Labelled) -> Labelled:
-    """Draw as many classes and points as ``data`` has."""
-    chol = np.linalg.cholesky(np.asarray(params.within))[None]
-    return simulate_classes(
-        key, GaussianClassesParams(params.weights, params.mean, chol), data
-    )
+__all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]
 
 
 def toy(seed: int) -> Problem:

@@ -31,9 +31,8 @@ import numpyro
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn
 
-from probmetric.checks.check import Ranks
 from probmetric.checks.tally import count, nothing, settle
-from probmetric.checks.uniformity import uniformity
+from probmetric.checks.uniformity import Ranks
 from probmetric.inference.sampling.kernel import Settings, kernel
 from probmetric.inference.sampling.target import (
     Target,
@@ -43,16 +42,9 @@ from probmetric.inference.sampling.target import (
     model_target,
     split_arguments,
 )
-from probmetric.inference.sampling.warnings import progress_bar
+from probmetric.progress import progress_bar
 
-__all__ = [
-    "LOG_LIKELIHOOD",
-    "Story",
-    "model_story",
-    "sample_sites",
-    "sbc",
-    "uniformity",
-]
+__all__ = ["LOG_LIKELIHOOD", "Story", "model_story", "sample_sites", "sbc"]
 
 LOG_LIKELIHOOD = "log_likelihood"
 

@@ -20,16 +20,38 @@ calibration", arXiv 1804.06788. Modrák et al., "Simulation-based calibration ch
 for Bayesian computation: the choice of test quantities", Bayesian Analysis 2023.
 """
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 import numpy as np
 import xarray as xr
 from scipy import stats
 
-from probmetric.checks.check import Ranks
 from probmetric.checks.compare import holm, overall
 
-__all__ = ["uniformity"]
+__all__ = ["Ranks", "uniformity"]
 
 N_BINS = 10
+
+
+class Ranks(NamedTuple):
+    """Ranks of simulation-based calibration.
+
+    Attributes
+    ----------
+    ranks : mapping of str to array of shape (n_simulations,), int
+        For each quantity, how many of the draws lie below the value that made the
+        data: 0..n_draws.
+    n_draws : int
+        Draws per simulation.
+    constants : mapping of str to bool
+        Of quantities whose draws are one number in every simulation, whether it was
+        always the true one, up to rounding. Their ranks say nothing.
+    """
+
+    ranks: Mapping[str, Any]
+    n_draws: int
+    constants: Mapping[str, bool] = {}
 
 
 def uniformity(

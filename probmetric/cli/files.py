@@ -20,7 +20,6 @@ __all__ = [
     "claim",
     "exit_code",
     "noted",
-    "replacing",
     "together",
     "write_text",
 ]

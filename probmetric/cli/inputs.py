@@ -13,9 +13,9 @@ import numpy as np
 import typer
 
 from probmetric.data.containers import Labelled
+from probmetric.data.hash import data_hash
 from probmetric.data.inputs import class_codes, points
 from probmetric.datasets import loading as datasets
-from probmetric.inference.sampling.datatree import data_hash
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import typer
 
-from probmetric.cli.files import bad_input, claim, replacing
+from probmetric.cli.files import bad_input, claim
 from probmetric.cli.inputs import check_features, given
 from probmetric.datasets.loading import load_points
+from probmetric.files import replacing
 from probmetric.neighbors.table import neighbor_table
 
 __all__ = ["Request", "run"]

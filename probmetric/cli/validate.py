@@ -11,9 +11,10 @@ import pandas as pd
 import typer
 
 from probmetric.checks.check import Problem
-from probmetric.cli.files import bad_input, claim, noted, replacing, together
+from probmetric.cli.files import bad_input, claim, noted, together
 from probmetric.cli.inputs import labelled
 from probmetric.datasets import loading as datasets
+from probmetric.files import replacing
 from probmetric.plots.checks import agreement
 from probmetric.registry import MODELS
 from probmetric.report.page import Picture, Report, Section, Table, render, versions

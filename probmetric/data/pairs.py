@@ -23,7 +23,6 @@ __all__ = [
     "all_pairs",
     "impostor_pairs",
     "nearest_pairs",
-    "pairs_from_arrays",
     "skipped_anchors",
 ]
 

@@ -15,8 +15,8 @@ from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import pair_labels, pair_points
-from probmetric.estimators._validation import check_choice, check_number
 from probmetric.linalg_scaled import distances
 
 __all__ = ["MahalanobisMixin", "PairsMixin"]

@@ -15,18 +15,13 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.inputs import pairs_from_arrays
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
+from probmetric.data.scaling import Scaler, fit_scaler
+from probmetric.estimators._labelled import check_labelled, report
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._validation import (
-    Scaler,
-    check_choice,
-    check_labelled,
-    check_number,
-    fit_scaler,
-    report,
-)
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 

@@ -22,16 +22,12 @@ from sklearn.base import (
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
+from probmetric.data.padding import bucket
+from probmetric.data.scaling import fit_scaler
+from probmetric.estimators._labelled import check_labelled, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
-from probmetric.estimators._validation import (
-    bucket,
-    check_choice,
-    check_labelled,
-    check_number,
-    fit_scaler,
-    report,
-)
 from probmetric.inference.dca_gm.draws import TARGET, TARGET_A, metrics, prepare
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit
 from probmetric.inference.dca_gm.likelihood import class_log_probability, fix_gauge

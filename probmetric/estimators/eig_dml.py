@@ -5,9 +5,9 @@ The derivation is ``probmetric.inference.eig_dml.fit``; this file holds no mathe
 
 from typing import Any
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
-from probmetric.estimators._validation import check_choice, check_number
 from probmetric.inference.eig_dml import fit as eig_dml
 from probmetric.inference.solvers.result import Fit
 

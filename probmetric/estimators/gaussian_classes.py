@@ -14,16 +14,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import class_codes
-from probmetric.estimators._validation import (
-    Scaler,
-    check_choice,
-    check_number,
-    check_sizes,
-    fit_scaler,
-    report,
-)
+from probmetric.data.scaling import Scaler, check_sizes, fit_scaler
+from probmetric.estimators._labelled import report
 from probmetric.inference.gaussian_classes.completions import (
     START_TOL,
     complete,
@@ -38,10 +33,8 @@ from probmetric.inference.gaussian_classes.posterior import (
     posterior_mean,
     statistics,
 )
-from probmetric.inference.gaussian_classes.predict import (
-    evidence_prior,
-    predict_log_proba,
-)
+from probmetric.inference.gaussian_classes.predict import predict_log_proba
+from probmetric.inference.gaussian_classes.prior import evidence_prior
 from probmetric.linalg_scaled import no_nan
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.precision import to_numpy

@@ -16,7 +16,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.estimators._validation import check_choice, check_number, report
+from probmetric.arguments import check_choice, check_number
+from probmetric.estimators._labelled import report
 from probmetric.estimators.gaussian_classes import ClassFit, check_points, fit_classes
 from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,

@@ -14,14 +14,12 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.arguments import check_number
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import points
+from probmetric.data.scaling import fit_scaler
+from probmetric.estimators._labelled import check_labelled
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._validation import (
-    check_labelled,
-    check_number,
-    fit_scaler,
-)
 from probmetric.inference import lda
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior

@@ -19,9 +19,10 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.arguments import check_choice
 from probmetric.data.containers import Distances
 from probmetric.data.inputs import count, pair_points
-from probmetric.estimators._validation import check_choice, check_sizes
+from probmetric.data.scaling import check_sizes
 from probmetric.inference.mds import fit as mds
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances

@@ -5,10 +5,10 @@ The derivation is ``probmetric.inference.pair_lda``; this file holds no mathemat
 
 from typing import Any
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.inputs import count
 from probmetric.estimators._pair_learner import PairLearner
-from probmetric.estimators._validation import check_choice, check_number
 from probmetric.inference import pair_lda
 from probmetric.inference.solvers.result import Fit
 

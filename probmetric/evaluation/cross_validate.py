@@ -12,10 +12,10 @@ import pandas as pd
 from jaxtyping import Float
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from probmetric.estimators._validation import fit_scaler
-from probmetric.inference.sampling.warnings import progress_bar
+from probmetric.data.scaling import fit_scaler
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.progress import progress_bar
 
 __all__ = ["HeldOut", "class_spread", "euclid", "held_out", "summary"]
 

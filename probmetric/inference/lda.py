@@ -35,51 +35,17 @@ Fisher 1936; Bar-Hillel et al., "Learning a Mahalanobis metric from equivalence
 constraints", JMLR 2005 (RCA).
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.solvers.result import Fit, Result
-from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
+from probmetric.models.lda import LDAParams
 from probmetric.typing import Array
 
-__all__ = [
-    "LDAParams",
-    "class_moments",
-    "discriminants",
-    "fit",
-    "shrinkage_prior",
-    "to_metric",
-    "whitening",
-]
-
-
-class LDAParams(NamedTuple):
-    """The classes and the directions that tell them apart.
-
-    Attributes
-    ----------
-    factor : array of shape (k, d)
-        Uᵀ of Eq. (4), rows by falling λ; each identified up to its sign.
-    eigenvalues : array of shape (k,)
-        λ ≥ 0: variance between classes over variance within, along each row.
-    mean : array of shape (c, d)
-        m_c.
-    within : array of shape (d, d)
-        Σ_W.
-    weights : array of shape (c,)
-        π_c.
-    """
-
-    factor: Float[Array, "k d"]
-    eigenvalues: Float[Array, "k"]
-    mean: Float[Array, "c d"]
-    within: Float[Array, "d d"]
-    weights: Float[Array, "c"]
+__all__ = ["class_moments", "discriminants", "fit", "shrinkage_prior", "whitening"]
 
 
 def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
@@ -234,8 +200,3 @@ def fit(
         n_evaluations=np.asarray(1),
         trace=np.empty(0, values.dtype),
     )
-
-
-def to_metric(params: LDAParams) -> Mahalanobis:
-    """Return the learned metric M = UUᵀ."""
-    return Mahalanobis(params.factor)

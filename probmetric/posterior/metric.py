@@ -27,18 +27,18 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric.mean import mean_metric
 from probmetric.neighbors.range import refuse_far
 from probmetric.neighbors.search import as_points, check_dimension, nearest
 from probmetric.posterior import intervals as asked
 from probmetric.posterior import metric as refusals
 from probmetric.posterior.intervals import Interval, quantiles, spread
-from probmetric.posterior.stack import mean_metric, over_draws, unstack
+from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
 from probmetric.typing import Array
 
 __all__ = [
     "MATRIX_REFUSAL",
-    "Interval",
     "PosteriorMetric",
     "check_names",
     "need_intervals",

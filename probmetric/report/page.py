@@ -18,9 +18,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from probmetric.data.containers import Labelled
+from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
-from probmetric.inference.sampling.datatree import data_hash
 
 __all__ = [
     "Picture",

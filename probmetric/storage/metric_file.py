@@ -30,8 +30,8 @@ from probmetric.metric import (
     Mahalanobis,
     PairSimilarity,
 )
+from probmetric.metric.mean import MeanDissimilarity
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.posterior.stack import MeanDissimilarity
 
 __all__ = [
     "KINDS",

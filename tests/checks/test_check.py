@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric.checks.check import Check, Problem, Ranks, judge, uniform
-from probmetric.checks.uniformity import uniformity
+from probmetric.checks.check import Check, Problem, judge, uniform
+from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.data.containers import Points
 
 PROBLEM = Problem("toy", params=None, data=Points(np.zeros((1, 1))))

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.checks.check import Ranks
 from probmetric.checks.sbc import LOG_LIKELIHOOD, Story, sbc
-from probmetric.checks.uniformity import uniformity
+from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.inference.sampling.target import Target
 
 

@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 
 from probmetric.checks.compare import compare, distance
-from probmetric.inference.sampling.sample import SamplingWarning, nuts
+from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.summary import MOVES, equal_chains
-from probmetric.inference.sampling.warnings import warn_of_trouble
+from probmetric.inference.sampling.warnings import SamplingWarning, warn_of_trouble
 from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
 
 

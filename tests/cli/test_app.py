@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 
 import probmetric
 from probmetric import validation
-from probmetric.checks.check import Check, Ranks, uniform
+from probmetric.checks.check import Check, uniform
+from probmetric.checks.uniformity import Ranks
 from probmetric.cli import validate as cli_validate
 from probmetric.cli.app import app
-from probmetric.inference.sampling.sample import SamplingWarning
+from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.registry import MODELS
 from probmetric.report.page import Section
 from probmetric.report.study import Study

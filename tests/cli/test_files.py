@@ -8,7 +8,8 @@ import sys
 import pandas as pd
 import pytest
 
-from probmetric.cli.files import claim, replacing
+from probmetric.cli.files import claim
+from probmetric.files import replacing
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path):

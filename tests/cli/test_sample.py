@@ -184,7 +184,7 @@ def test_draws_of_no_metric_are_refused(tmp_path):
 
 
 def test_warnings_of_the_sampler_are_notes_and_exit_code_1(data, tmp_path, monkeypatch):
-    from probmetric.inference.sampling.sample import SamplingWarning
+    from probmetric.inference.sampling.warnings import SamplingWarning
 
     real = LCA.sample
 

@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from probmetric.data.pairs import (
-    all_pairs,
-    impostor_pairs,
-    nearest_pairs,
-    pairs_from_arrays,
-)
+from probmetric.data.inputs import pairs_from_arrays
+from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 
 
 @pytest.mark.parametrize("low", [0, -1])

@@ -8,7 +8,8 @@ import numpy as np
 from probmetric.checks.check import Problem
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import statistics
-from probmetric.inference.gaussian_classes.predict import evidence_prior, fit
+from probmetric.inference.gaussian_classes.predict import fit
+from probmetric.inference.gaussian_classes.prior import evidence_prior
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior, simulate
 from probmetric.precision import to_numpy

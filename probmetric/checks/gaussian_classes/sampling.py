@@ -17,9 +17,10 @@ import numpy as np
 import xarray as xr
 from jax.scipy.stats import multivariate_normal
 
-from probmetric.checks.check import Check, Problem, Ranks
+from probmetric.checks.check import Check, Problem
 from probmetric.checks.gaussian_classes.density import places, some_posterior
 from probmetric.checks.sbc import sample_sites
+from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import class_log_densities
 from probmetric.inference.gaussian_classes.posterior import (

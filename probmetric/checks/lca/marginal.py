@@ -15,8 +15,9 @@ import xarray as xr
 from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam
 
-from probmetric.checks.check import Check, Problem, Ranks, uniform
+from probmetric.checks.check import Check, Problem, uniform
 from probmetric.checks.sbc import model_story, sbc
+from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Pairs
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import Draws, cast, model_target

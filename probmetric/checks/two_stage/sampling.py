@@ -11,9 +11,10 @@ import numpy as np
 import xarray as xr
 from numpyro import handlers
 
-from probmetric.checks.check import Check, Problem, Ranks, uniform
+from probmetric.checks.check import Check, Problem, uniform
 from probmetric.checks.sbc import Story, model_story, sbc
 from probmetric.checks.two_stage.quadrature import leading, some_pairs
+from probmetric.checks.uniformity import Ranks
 from probmetric.data.groups import Stacks
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.target import Target, model_target

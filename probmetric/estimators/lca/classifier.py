@@ -17,14 +17,10 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Pairs
-from probmetric.estimators._validation import (
-    check_choice,
-    check_labelled,
-    check_number,
-    fit_scaler,
-    report,
-)
+from probmetric.data.scaling import fit_scaler
+from probmetric.estimators._labelled import check_labelled, report
 from probmetric.estimators.lca.settings import FINITE
 from probmetric.inference.lca.recipe import (
     Recipe,

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.arguments import check_choice
 from probmetric.data.containers import Pairs
-from probmetric.estimators._validation import check_choice, report
+from probmetric.estimators._labelled import report
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca import draws as lca_draws
 from probmetric.inference.lca.recipe import Fitted, Recipe, solve

@@ -12,13 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.inputs import pairs_from_arrays
+from probmetric.data.scaling import Scaler, fit_scaler
+from probmetric.estimators._labelled import check_labelled, report
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._validation import (
-    Scaler,
-    check_labelled,
-    fit_scaler,
-    report,
-)
 from probmetric.estimators.lca.posterior import LCAPosteriorMixin
 from probmetric.estimators.lca.settings import recipe_of, standardized
 from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels

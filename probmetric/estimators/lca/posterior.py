@@ -31,18 +31,14 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.estimators._validation import (
-    check_choice,
-    check_number,
-    host_weights,
-)
+from probmetric.arguments import check_choice, check_number
+from probmetric.data.padding import host_weights
 from probmetric.estimators.lca.draws import Problem, draw, metrics, problem_at, usable
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca.curvature import generalised_rate
 from probmetric.inference.lca.draws import log_likelihood as pair_likelihood
 from probmetric.inference.lca.recipe import Fitted, fit_labelled
-from probmetric.inference.sampling.datatree import provenance
-from probmetric.inference.sampling.sample import to_datatree
+from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.metric import PosteriorMetric

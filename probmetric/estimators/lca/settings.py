@@ -7,14 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Pairs
 from probmetric.data.inputs import points
-from probmetric.estimators._validation import (
-    Scaler,
-    check_choice,
-    check_number,
-    fit_scaler,
-)
+from probmetric.data.scaling import Scaler, fit_scaler
 from probmetric.inference.lca.recipe import Recipe
 
 __all__ = ["recipe_of", "standardized"]

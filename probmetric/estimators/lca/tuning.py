@@ -21,8 +21,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import NearestNeighbors
 
 from probmetric.data.containers import Pairs
-from probmetric.estimators._validation import host_weights, pad_pairs
+from probmetric.data.padding import host_weights, pad_pairs
 from probmetric.inference.lca import fit as lca
+from probmetric.inference.lca import likelihood
 from probmetric.inference.lca.curvature import log_evidence
 from probmetric.inference.lca.recipe import (
     Fitted,
@@ -201,7 +202,7 @@ def accuracies(
     )
 
 
-_log_joint = jax.jit(lca.log_joint)
+_log_joint = jax.jit(likelihood.log_joint)
 _log_evidence = jax.jit(log_evidence, static_argnames="learning_rate")
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import xarray as xr
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Points
 from probmetric.data.groups import as_groups
-from probmetric.estimators._validation import Scaler, check_choice, check_number
+from probmetric.data.scaling import Scaler
 from probmetric.estimators.two_stage.inputs import with_database_noise
-from probmetric.inference.sampling.datatree import provenance
-from probmetric.inference.sampling.sample import Draws, to_datatree
+from probmetric.inference.sampling.datatree import provenance, to_datatree
+from probmetric.inference.sampling.target import Draws
 from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
 from probmetric.inference.two_stage.draws import METHODS, draw, pointwise
 from probmetric.inference.two_stage.target import Posterior

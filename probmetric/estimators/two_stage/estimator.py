@@ -13,14 +13,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.data.containers import Groups, Points
-from probmetric.estimators._validation import report
+from probmetric.data.scaling import fit_scaler_missing
+from probmetric.estimators._labelled import report
 from probmetric.estimators.two_stage.density import InstanceDensityMixin
 from probmetric.estimators.two_stage.draws import TwoStageDrawsMixin
 from probmetric.estimators.two_stage.inputs import (
     check_settings,
     component_counts,
     components_of_groups,
-    fit_scaler_missing,
     group_codes,
     known_components,
     noise_share,

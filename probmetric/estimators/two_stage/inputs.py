@@ -6,12 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from probmetric.estimators._validation import (
-    Scaler,
-    check_choice,
-    check_number,
-    fit_scaler,
-)
+from probmetric.arguments import check_choice, check_number
+from probmetric.data.scaling import Scaler
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import SCORES
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
@@ -20,7 +16,6 @@ __all__ = [
     "check_settings",
     "component_counts",
     "components_of_groups",
-    "fit_scaler_missing",
     "group_codes",
     "known_components",
     "noise_share",
@@ -83,21 +78,6 @@ def known_components(
             f"{given.dtype} of shape {given.shape}"
         )
     return given
-
-
-def fit_scaler_missing(X: Any, standardize: bool) -> Scaler:
-    """Return means and standard deviations of the entries that are there."""
-    seen = ~np.isnan(X)
-    if not seen.any(0).all():
-        columns = np.flatnonzero(~seen.any(0)).tolist()
-        raise ValueError(f"X: wanted a value in every column, got none in {columns}")
-    if seen.all():
-        return fit_scaler(X, standardize=standardize)
-    parts = [
-        fit_scaler(X[seen[:, [j]][:, 0]][:, [j]], [j], standardize=standardize)
-        for j in range(X.shape[1])
-    ]
-    return Scaler(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def group_codes(groups: Any, n: int) -> Int[np.ndarray, "n"]:

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from probmetric.estimators._validation import Scaler, check_sizes
+from probmetric.data.scaling import Scaler, check_sizes
 from probmetric.inference.mixture.em import e_step, m_step, recentre
+from probmetric.inference.mixture.start import mixture_data
 from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
-from probmetric.inference.two_stage.fit import mixture_data
 from probmetric.models.two_stage import TwoStageParams, proportional
 from probmetric.precision import numpy_in_numpy_out
 

@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import Pairs
 from probmetric.data.groups import as_groups
 from probmetric.data.inputs import real
-from probmetric.estimators._validation import Scaler
-from probmetric.estimators.two_stage.inputs import check_settings, fit_scaler_missing
+from probmetric.data.scaling import Scaler, fit_scaler_missing
+from probmetric.estimators.two_stage.inputs import check_settings
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import fit_alpha
 from probmetric.metric import PairSimilarity

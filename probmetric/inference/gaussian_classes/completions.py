@@ -37,7 +37,7 @@ from probmetric.inference.gaussian_classes.posterior import (
     posterior,
     statistics,
 )
-from probmetric.inference.gaussian_classes.predict import evidence_prior
+from probmetric.inference.gaussian_classes.prior import evidence_prior
 from probmetric.models.gaussian_classes import (
     Covariance,
     GaussianClassesParams,

@@ -19,9 +19,6 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.em import full_step, kappa_step, reduced_step, spectrum
 from probmetric.inference.lca.likelihood import (
-    log_joint,
-    log_likelihood,
-    log_prior,
     objective,
     to_params,
 )
@@ -33,16 +30,7 @@ from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Solver",
-    "fit",
-    "log_joint",
-    "log_likelihood",
-    "log_prior",
-    "prepare",
-    "scaled_identity",
-    "scaled_pca",
-]
+__all__ = ["Solver", "fit", "scaled_identity", "scaled_pca"]
 
 type Solver = Literal["lbfgs", "squarem", "em", "full_em"]
 

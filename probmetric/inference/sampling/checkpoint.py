@@ -19,11 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from probmetric.data.hash import data_hash, data_variables
 from probmetric.files import UNREADABLE, read_npz, replacing
 from probmetric.files_lock import locked
-from probmetric.inference.sampling.datatree import data_hash, data_variables
-from probmetric.inference.sampling.warnings import progress_bar
 from probmetric.interrupts import check, noticed
+from probmetric.progress import progress_bar
 
 __all__ = ["check_folder", "describe", "plan_blocks", "run_blocks"]
 

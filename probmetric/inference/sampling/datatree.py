@@ -1,6 +1,5 @@
 """Draws as an ArviZ DataTree: named axes, the data, and where it all came from."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -11,10 +10,11 @@ import numpy as np
 import xarray as xr
 
 from probmetric.data.containers import Distances, Pairs
+from probmetric.data.hash import data_hash, data_variables
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.sampling.units import set_apart
 
-__all__ = ["data_hash", "data_variables", "provenance", "to_datatree"]
+__all__ = ["provenance", "to_datatree"]
 
 DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
 """Axes of the quantities that go by these names everywhere in the package."""
@@ -156,28 +156,6 @@ def _feature_coords(names: Sequence[str] | None, sizes: set[int]) -> dict[str, A
             f"feature_names: wanted {sorted(sizes)} names, got {len(labels)}"
         )
     return {"feature": labels, "feature_bis": labels}
-
-
-def data_variables(data: Any) -> dict[str, np.ndarray]:
-    """Name the arrays of a data argument; typed keys and None are left out."""
-    if data is None:
-        return {}
-    found = jax.tree_util.tree_flatten_with_path(data)[0]
-    names = [jax.tree_util.keystr(at, simple=True, separator="_") for at, _ in found]
-    return {
-        name or "data": np.asarray(leaf)
-        for name, (_, leaf) in zip(names, found, strict=True)
-        if not isinstance(leaf, str)
-    }
-
-
-def data_hash(data: Any) -> str:
-    """Return a SHA-256 of names, types, shapes and bytes of the data's arrays."""
-    digest = hashlib.sha256()
-    for name, array in data_variables(data).items():
-        digest.update(f"{name} {array.dtype} {array.shape};".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
 
 
 def provenance(model: Any, data: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:

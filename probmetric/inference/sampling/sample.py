@@ -16,7 +16,7 @@ import xarray as xr
 from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
 
 from probmetric.inference.sampling.datatree import provenance, to_datatree
-from probmetric.inference.sampling.laplace import laplace, laplace_fit
+from probmetric.inference.sampling.laplace import laplace
 from probmetric.inference.sampling.nuts import nuts
 from probmetric.inference.sampling.svi import svi, target_model
 from probmetric.inference.sampling.target import (
@@ -28,20 +28,9 @@ from probmetric.inference.sampling.target import (
     is_double,
     model_target,
 )
-from probmetric.inference.sampling.warnings import SamplingWarning, warn_of_trouble
+from probmetric.inference.sampling.warnings import warn_of_trouble
 
-__all__ = [
-    "Draws",
-    "Gaussian",
-    "SamplingWarning",
-    "Target",
-    "laplace",
-    "laplace_fit",
-    "nuts",
-    "sample",
-    "svi",
-    "to_datatree",
-]
+__all__ = ["sample"]
 
 
 METHODS: dict[str, Callable[..., Draws]] = {

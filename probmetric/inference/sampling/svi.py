@@ -28,7 +28,7 @@ from probmetric.inference.sampling.target import (
     is_double,
     split_arguments,
 )
-from probmetric.inference.sampling.warnings import progress_bar
+from probmetric.progress import progress_bar
 
 __all__ = ["GUIDES", "svi", "target_model"]
 

@@ -1,8 +1,7 @@
 """What is said while sampling and after it: a progress bar, and warnings by name."""
 
-import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from probmetric.inference.sampling.summary import (
     summarise,
 )
 
-__all__ = ["SamplingWarning", "progress_bar", "warn_of_trouble"]
+__all__ = ["SamplingWarning", "warn_of_trouble"]
 
 RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
@@ -24,30 +23,6 @@ ESS_PER_CHAIN = 100
 
 class SamplingWarning(UserWarning):
     """Draws not to be trusted yet: divergences, equal chains, high R-hat, low ESS."""
-
-
-def progress_bar(items: Iterable[Any], label: str, show: bool | None) -> Any:
-    """Wrap an iterable in a progress bar where someone may be watching.
-
-    Parameters
-    ----------
-    items : iterable
-        What is gone through.
-    label : str
-        Shown before the bar.
-    show : bool or None
-        None shows it in terminals and notebooks and is silent elsewhere.
-    """
-    # The shell of a notebook is there exactly if IPython has been loaded.
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    watched = sys.stderr.isatty() or hasattr(shell, "kernel")
-    if not (watched if show is None else show):
-        return items
-    from tqdm.auto import tqdm
-
-    # Unless asked for, what is done within a second needs no bar.
-    return tqdm(items, desc=label, leave=False, delay=0 if show else 1)
 
 
 def warn_of_trouble(

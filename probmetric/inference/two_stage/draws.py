@@ -22,17 +22,16 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 
-from probmetric.inference.sampling.laplace import laplace_fit
-from probmetric.inference.sampling.sample import (
+from probmetric.inference.sampling.laplace import laplace, laplace_fit
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.svi import svi, target_model
+from probmetric.inference.sampling.target import (
     Draws,
     Gaussian,
     Target,
-    laplace,
-    nuts,
-    svi,
+    check_arguments,
+    gaussian_draw,
 )
-from probmetric.inference.sampling.svi import target_model
-from probmetric.inference.sampling.target import check_arguments, gaussian_draw
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.inference.two_stage.target import (
     TARGET,

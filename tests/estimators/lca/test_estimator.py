@@ -8,10 +8,11 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_iris, load_wine, make_blobs
 from sklearn.neighbors import KNeighborsClassifier
 
+from probmetric.data.padding import bucket, pad_pairs
 from probmetric.data.pairs import nearest_pairs
-from probmetric.estimators._validation import bucket, pad_pairs
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca import fit as lca
+from probmetric.inference.lca import likelihood
 from probmetric.models.lca import LCAParams, LCAPrior, log1mexp
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
@@ -139,7 +140,7 @@ def test_padding_changes_neither_objective_nor_optimum(x64):
     prior = LCAPrior(W0, c=c)
     params = LCAParams(jnp.asarray(1.3 * W0), jnp.asarray(-1.0), 1.0)
     values = [
-        float(lca.log_joint(params, lca.prepare(p), prior, 0.2))
+        float(likelihood.log_joint(params, lca.prepare(p), prior, 0.2))
         for p in (pairs, pad_pairs(pairs))
     ]
     # The sums run in another order: rounding of ~1000 terms.

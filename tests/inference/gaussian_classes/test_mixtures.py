@@ -11,7 +11,7 @@ from probmetric.densities.classes import class_hessians, class_log_densities
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes.local_metric import error_expansion
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
-from probmetric.inference.gaussian_classes.predict import evidence_prior
+from probmetric.inference.gaussian_classes.prior import evidence_prior
 from probmetric.inference.solvers.result import Result
 from probmetric.models.gaussian_classes import (
     gaussian_mixture_classes,

@@ -10,6 +10,7 @@ from scipy import stats as scipy_stats
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes import predict as gcp
+from probmetric.inference.gaussian_classes.prior import evidence_prior
 from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -228,12 +229,12 @@ def test_plug_in_is_maximum_likelihood_with_a_scale_aware_ridge():
 def test_evidence_prior_is_the_best_of_its_grid_and_equivariant():
     data, _ = toy(n=12)
     stats = gc.statistics(data, 2)
-    prior = gcp.evidence_prior(stats)
+    prior = evidence_prior(stats)
     best = gc.log_evidence(stats, prior)
     for factor in (0.1, 10.0):
         assert gc.log_evidence(stats, prior._replace(kappa=prior.kappa * factor)) < best
     moved = stats._replace(mean=10 * stats.mean + 7, scatter=100 * stats.scatter)
-    other = gcp.evidence_prior(moved)
+    other = evidence_prior(moved)
     np.testing.assert_allclose(other.mean, 10 * prior.mean + 7, rtol=1e-9)
     np.testing.assert_allclose(other.Psi, 100 * prior.Psi, rtol=1e-9)
 
@@ -241,13 +242,13 @@ def test_evidence_prior_is_the_best_of_its_grid_and_equivariant():
 def test_evidence_prior_stays_finite_with_fewer_points_than_features():
     data, _ = toy(n=6, d=20)
     stats = gc.statistics(data, 2)
-    post = gc.posterior(stats, gcp.evidence_prior(stats))
+    post = gc.posterior(stats, evidence_prior(stats))
     assert np.isfinite(gcp.predict_log_proba(post, data.X)).all()
 
 
 def test_evidence_prior_of_equal_points_is_nan_and_fit_says_so():
     data = Labelled(np.ones((6, 2)), np.arange(6) % 2)
-    prior = gcp.evidence_prior(gc.statistics(data, 2))
+    prior = evidence_prior(gc.statistics(data, 2))
     assert np.isnan(prior.kappa)
     assert int(gcp.fit(data, prior, n_classes=2).result) == 3
 
@@ -274,7 +275,7 @@ def test_the_prior_mean_of_the_covariance_is_the_pooled_one_in_size(covariance):
         own, weight = X[y == c], w[y == c][:, None]
         centred = own - np.sum(weight * own, 0) / weight.sum()
         within = within + (weight * centred).T @ centred
-    prior = gcp.evidence_prior(gc.statistics(data, 2), covariance=covariance)
+    prior = evidence_prior(gc.statistics(data, 2), covariance=covariance)
     order = 1 if covariance == "diagonal" else X.shape[1]
     expected = np.trace(prior.Psi) / (prior.nu - order - 1)
     np.testing.assert_allclose(expected, np.trace(within) / w.sum(), rtol=1e-12)

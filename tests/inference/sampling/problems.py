@@ -8,7 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from probmetric.data.containers import Points
-from probmetric.inference.sampling.sample import Target
+from probmetric.inference.sampling.target import Target
 
 TRACES = []
 

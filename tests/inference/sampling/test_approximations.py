@@ -6,8 +6,10 @@ import pytest
 import xarray as xr
 
 from probmetric.checks.compare import distance
-from probmetric.inference.sampling.sample import Gaussian, Target, laplace_fit, sample
+from probmetric.inference.sampling.laplace import laplace_fit
+from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.svi import _advance
+from probmetric.inference.sampling.target import Gaussian, Target
 from tests.inference.sampling.problems import (
     GAUSSIAN,
     POSITION,

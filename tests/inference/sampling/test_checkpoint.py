@@ -10,7 +10,9 @@ import numpyro.distributions as dist
 import pytest
 
 from probmetric.inference.sampling import checkpoint as sampling_checkpoint
-from probmetric.inference.sampling.sample import Target, nuts, sample
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.sample import sample
+from probmetric.inference.sampling.target import Target
 
 
 def density(position, data):

@@ -6,7 +6,9 @@ import pytest
 
 from probmetric.checks.compare import compare
 from probmetric.inference.sampling.kernel import Settings, init
-from probmetric.inference.sampling.sample import laplace_fit, nuts, sample
+from probmetric.inference.sampling.laplace import laplace_fit
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.sample import sample
 from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
 
 

@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import binom
 
 from probmetric.checks.compare import compare
-from probmetric.inference.sampling.sample import SamplingWarning, sample
+from probmetric.inference.sampling.sample import sample
+from probmetric.inference.sampling.warnings import SamplingWarning
 from tests.inference.sampling.problems import (
     PRIOR,
     TRACES,

@@ -8,8 +8,11 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from probmetric.inference.sampling.sample import SamplingWarning, Target, nuts, sample
-from probmetric.inference.sampling.warnings import progress_bar, warn_of_trouble
+from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.sample import sample
+from probmetric.inference.sampling.target import Target
+from probmetric.inference.sampling.warnings import SamplingWarning, warn_of_trouble
+from probmetric.progress import progress_bar
 from tests.inference.sampling.problems import GAUSSIAN, PRIOR, normal_model, points
 
 

@@ -11,7 +11,7 @@ from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.sampling.sample import Draws
+from probmetric.inference.sampling.target import Draws
 from probmetric.inference.two_stage.draws import draw, pointwise
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import alpha_log_posterior

@@ -13,9 +13,10 @@ from probmetric.data.groups import stack
 from probmetric.inference.mixture import em as mixture
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.start import mixture_data
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.result import Result
-from probmetric.inference.two_stage.fit import fit, mixture_data
+from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.groups import e_step, em_step, group_data, m_step
 from probmetric.inference.two_stage.proportional import (
     ProportionalParams,

@@ -8,9 +8,10 @@ import pytest
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.start import start_mixture
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage.draws import relabel
-from probmetric.inference.two_stage.fit import fit, start_mixture
+from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.groups import group_data
 from probmetric.inference.two_stage.proportional import (
     ProportionalParams,

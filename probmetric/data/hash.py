@@ -1,0 +1,31 @@
+"""A data set as named arrays, and its hash."""
+
+import hashlib
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = ["data_hash", "data_variables"]
+
+
+def data_variables(data: Any) -> dict[str, np.ndarray]:
+    """Name the arrays of a data argument; typed keys and None are left out."""
+    if data is None:
+        return {}
+    found = jax.tree_util.tree_flatten_with_path(data)[0]
+    names = [jax.tree_util.keystr(at, simple=True, separator="_") for at, _ in found]
+    return {
+        name or "data": np.asarray(leaf)
+        for name, (_, leaf) in zip(names, found, strict=True)
+        if not isinstance(leaf, str)
+    }
+
+
+def data_hash(data: Any) -> str:
+    """Return a SHA-256 of names, types, shapes and bytes of the data's arrays."""
+    digest = hashlib.sha256()
+    for name, array in data_variables(data).items():
+        digest.update(f"{name} {array.dtype} {array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,94 @@
+"""The boundary between users and closed forms: checks, scaling, padding, outcomes.
+
+All of it runs on the host, once a fit. What passes is float64, finite, of known
+shape; what does not is a ``ValueError`` that says what was wanted and what came.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from probmetric.data.inputs import class_codes
+from probmetric.inference.solvers.result import REMEDY, Fit, Result
+
+__all__ = ["check_labelled", "report"]
+
+
+def _check_numeric(X: Any) -> None:
+    """Refuse columns that hold no numbers, by name where there is one."""
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        bad = [
+            f"{name!r} ({dtype})"
+            for name, dtype in zip(X.columns, X.dtypes, strict=True)
+            if getattr(dtype, "kind", "O") in "OUSmM"
+            and not _holds_numbers(np.asarray(X[name], object))
+        ]
+    else:
+        values = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        if getattr(values, "ndim", 0) != 2 or values.dtype.kind not in "US":
+            return
+        bad = [f"an array of {values.dtype}"]
+    if bad:
+        raise ValueError(f"X: wanted numeric columns, got {', '.join(bad)}")
+
+
+def _holds_numbers(column: np.ndarray) -> bool:
+    try:
+        column.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def check_labelled(
+    estimator: Any, X: Any, y: Any
+) -> tuple[Float[np.ndarray, "n d"], np.ndarray, Int[np.ndarray, "n"]]:
+    """Return X as float64, the sorted classes and the class codes of y.
+
+    Sets ``n_features_in_`` and ``feature_names_in_`` on the estimator.
+
+    Raises
+    ------
+    ValueError
+        On bad input, one class, or a class of one member.
+    """
+    if isinstance(X, np.ndarray) and X.ndim == 3:
+        raise ValueError(f"X: wanted shape (n, d), got {X.shape}; see fit_pairs")
+    _check_numeric(X)
+    if isinstance(y, (list, tuple)):
+        class_codes(y, "y")  # before NumPy turns numbers among strings into strings
+    validate: Any = validate_data  # its stubs know only the default strings
+    points, labels = validate(estimator, X, y, dtype=np.float64, ensure_min_samples=2)
+    if labels.dtype.kind == "f":
+        check_classification_targets(labels)  # whole numbers only
+    classes, codes = class_codes(labels, "y")
+    alone = np.flatnonzero(np.bincount(codes) < 2)
+    if len(alone):
+        raise ValueError(
+            "y: wanted at least 2 members a class, got one member of "
+            f"{classes[alone[:5]].tolist()}"
+        )
+    return points, classes, codes
+
+
+def report(fit: Fit, name: str) -> None:
+    """Warn of a fit that stopped early; raise where it must not have happened.
+
+    Raises
+    ------
+    RuntimeError
+        When the objective fell under EM, or became infinite or NaN.
+    """
+    code = Result(int(fit.result))
+    message = f"{name}: {code.name} after {int(fit.n_steps)} steps; {REMEDY[code]}"
+    if code in (Result.DECREASED, Result.NONFINITE):
+        raise RuntimeError(message)
+    if code == Result.MAX_STEPS:
+        warnings.warn(
+            message.replace("max_steps", "max_iter"), ConvergenceWarning, stacklevel=4
+        )

@@ -1,0 +1,77 @@
+"""The NIW prior chosen by evidence."""
+
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from probmetric.inference.gaussian_classes.posterior import (
+    ClassStatistics,
+    log_evidence,
+)
+from probmetric.models.gaussian_classes import Covariance, NIWPrior
+from probmetric.precision import numpy_in_numpy_out
+
+__all__ = ["EXCESS", "KAPPA", "SHRINKAGE", "evidence_prior"]
+
+
+EXCESS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+"""Grid of ν₀ - D - 1: how alike the classes' covariances are, in points."""
+
+
+KAPPA = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Grid of κ₀: class means lie within about 1/√κ₀ of the grand mean."""
+
+
+SHRINKAGE = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
+"""Grid of a in Eq. (1). Never 0: S_W is singular for fewer than D points."""
+
+
+@numpy_in_numpy_out
+def evidence_prior(
+    stats: ClassStatistics,
+    *,
+    covariance: Covariance = "full",
+    alpha: float | int = 1.0,
+) -> NIWPrior:
+    """Choose the prior (1) by its evidence.
+
+    Parameters
+    ----------
+    stats : ClassStatistics
+    covariance : {"full", "tied", "diagonal"}
+    alpha : float, default=1
+        Dirichlet concentration of the class weights, not chosen.
+
+    Returns
+    -------
+    NIWPrior
+        NaN throughout where no point of the grid has a finite evidence (all points
+        equal).
+    """
+    return _evidence_prior(ClassStatistics(*map(jnp.asarray, stats)), alpha, covariance)
+
+
+@jax.jit(static_argnames="covariance")
+def _evidence_prior(stats: ClassStatistics, alpha: Any, covariance: Covariance) -> Any:
+    d, n = stats.mean.shape[1], jnp.sum(stats.n)
+    grand = stats.n @ stats.mean / n
+    S = jnp.sum(stats.scatter, 0) / n
+    ridge = jnp.trace(S) / d * jnp.eye(d, dtype=S.dtype)
+    grid = jnp.asarray(np.array(list(product(EXCESS, KAPPA, SHRINKAGE))), S.dtype)
+    order = 1 if covariance == "diagonal" else d
+
+    def at(point: Any) -> NIWPrior:
+        excess, kappa, a = point
+        Psi = excess * ((1 - a) * S + a * ridge)
+        return NIWPrior(grand, Psi, kappa, excess + order + 1, alpha)
+
+    def score(point: Any) -> Any:
+        return log_evidence(stats, at(point), covariance=covariance)
+
+    scores = jax.lax.map(score, grid, batch_size=16)
+    best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
+    found = jnp.isfinite(scores[best])
+    return jax.tree.map(lambda v: jnp.where(found, v, jnp.nan), at(grid[best]))

@@ -1,0 +1,89 @@
+"""Starts of the plain normal mixture, and the best of several fits."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from sklearn.cluster import KMeans
+
+from probmetric.inference.mixture.em import (
+    MixtureData,
+    m_step,
+)
+from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
+from probmetric.inference.solvers.result import Fit, Result
+from probmetric.models.two_stage import TwoStagePrior
+from probmetric.typing import Array
+
+__all__ = ["best_of", "mixture_data", "start_mixture"]
+
+
+def mixture_data(
+    X: Array,
+    w: Array | None = None,
+    *,
+    known: Int[Array, "n"] | None = None,
+    prior: TwoStagePrior | None = None,
+) -> MixtureData:
+    """Pack points for mixture EM; weights default to one."""
+    rows = np.asarray(X)
+    weights = np.ones(len(rows), rows.dtype) if w is None else np.asarray(w)
+    return MixtureData(rows, weights.astype(rows.dtype), known, prior)
+
+
+def start_mixture(
+    X: Array,
+    w: Array,
+    n_components: int,
+    *,
+    seed: int = 0,
+    known: Array | None = None,
+    prior: TwoStagePrior | None = None,
+) -> MixtureParams:
+    """Cluster by k-means++ and take each cluster's mean and covariance.
+
+    Covariances are regularised by ``prior``, or by the default one where it is None,
+    so that small clusters start regular. NaN entries count as their column mean.
+    Rows whose component is known start, and hold, that component's mean.
+    """
+    rows = np.asarray(X)
+    mean = np.nanmean(rows, axis=0)
+    rows = np.where(np.isnan(rows), mean, rows)
+    kmeans: Any = KMeans(n_components, max_iter=30, random_state=seed).set_params(
+        n_init=1
+    )
+    if known is not None and (np.asarray(known) >= 0).any():
+        label = _clusters_with_known(rows, w, np.asarray(known), n_components, kmeans)
+    else:
+        label = kmeans.fit_predict(rows, sample_weight=w)
+    r = np.eye(n_components, dtype=rows.dtype)[label] * np.asarray(w)[:, None]
+    prior = default_prior(rows, n_components) if prior is None else prior
+    off = rows - mean
+    first, d = r.T @ off, rows.shape[1]
+    second = np.stack([(off * r[:, [k]]).T @ off for k in range(n_components)])
+    zero = np.zeros((), rows.dtype)
+    stats = MixtureStats(zero, r.sum(0), first, second)
+    centre = np.broadcast_to(mean, (n_components, d))
+    start = m_step(stats, centre, prior)
+    weights = np.maximum(start.weights, 0.1 / n_components)
+    return start._replace(weights=weights / weights.sum())
+
+
+def _clusters_with_known(
+    rows: Any, w: Any, known: Any, n_components: int, kmeans: Any
+) -> Any:
+    """Assign to the nearest centre, those of named components being their means."""
+    centres = kmeans.fit(rows, sample_weight=w).cluster_centers_.copy()
+    for k in range(n_components):
+        if (known == k).any():
+            centres[k] = rows[known == k].mean(0)
+    distance = ((rows[:, None] - centres) ** 2).sum(-1)
+    return np.where(known >= 0, known, distance.argmin(1))
+
+
+def best_of(fits: list[Fit]) -> Fit:
+    """Return the fit with the highest finite objective; the first if none is finite."""
+    finite = [f for f in fits if np.isfinite(float(f.objective))]
+    sound = [f for f in finite if int(f.result) != Result.NONFINITE]
+    return max(sound or finite or fits[:1], key=lambda f: float(f.objective))

@@ -1,0 +1,76 @@
+"""The mean of a metric's draws, as a metric."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from probmetric.linalg import psd_factor
+from probmetric.metric import Mahalanobis, Metric
+from probmetric.precision import measured
+from probmetric.typing import Array
+
+__all__ = ["MeanDissimilarity", "mean_metric"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class MeanDissimilarity:
+    """The mean over draws of a dissimilarity: one metric that stands for many.
+
+    It ranks; it is not a distance, also where its draws are. For votes use the draws:
+    averaged probabilities are better calibrated than votes under any one metric.
+
+    Parameters
+    ----------
+    draws : tuple of metrics of one kind
+    """
+
+    draws: tuple[Any, ...]
+    is_distance: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False
+
+    @measured
+    def dissimilarity(
+        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
+    ) -> Float[Array, "n"]:
+        """Return the mean dissimilarities of the rows of Y from one query."""
+        return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
+
+    @measured
+    def pairwise(
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
+    ) -> Float[Array, "m n"]:
+        """Return the mean dissimilarities, shape (m, n), one draw at a time."""
+        Q, P = jnp.asarray(Q), jnp.asarray(P)
+        structure = jax.tree.structure(self.draws[0])
+        every = [jax.tree.leaves(draw) for draw in self.draws]
+        leaves = tuple(jnp.stack(leaf) for leaf in zip(*every, strict=True))
+
+        def add(total: Any, draw: Any) -> Any:
+            return total + jax.tree.unflatten(structure, draw).pairwise(Q, P), None
+
+        zero = jnp.zeros((len(Q), len(P)), jnp.result_type(Q, *leaves))
+        return jax.lax.scan(add, zero, leaves)[0] / len(self.draws)
+
+
+def mean_metric(metrics: Sequence[Metric]) -> Metric:
+    """Return the metric of mean dissimilarity: E[M] for Mahalanobis kinds.
+
+    The mean of squared distances is the squared distance under E[M], which is a
+    Mahalanobis metric again (of full rank as a rule). It carries no link: the P(same)
+    of the mean distance is not the mean of P(same).
+    """
+    factors = [m.factor for m in metrics if isinstance(m, Mahalanobis)]
+    if not factors:
+        return MeanDissimilarity(tuple(metrics))
+    L = np.stack([np.asarray(factor, np.float64) for factor in factors])
+    power = int(np.frexp(np.abs(L).max())[1])
+    L = np.ldexp(L, -power)  # Squares of 1e200 are no numbers.
+    with jax.enable_x64(True):
+        M = np.einsum("spd,spe->de", L, L) / len(L)
+        return Mahalanobis(np.ldexp(np.asarray(psd_factor(M)), power))
