@@ -1,7 +1,7 @@
 """A nearest-neighbour classifier for any metric, or for a posterior of metrics.
 
-Scikit-learn's conventions; the mathematics is in ``neighbors_search`` (who is near) and
-``neighbors_votes`` (what they vote). A posterior is whatever has ``metrics()``, a list
+Scikit-learn's conventions; the mathematics is in ``neighbors.search`` (who is near) and
+``neighbors.votes`` (what they vote). A posterior is whatever has ``metrics()``, a list
 of its draws, and ``mean_metric()``.
 
 What a nearest-neighbour classifier accepts: each refusal names the argument.
@@ -144,7 +144,7 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
     bandwidth_, prior_weight_ : float
         The values in use.
     scale_ : array of shape (s,)
-        The neighbourhood of each draw, for soft votes (see ``neighbors_votes``); of
+        The neighbourhood of each draw, for soft votes (see ``neighbors.votes``); of
         the draw times a power of two where float64 does not hold its squares.
     loo_scores_ : array of shape (g, a)
         Mean leave-one-out log score over the grids (bandwidth, prior weight); NaN

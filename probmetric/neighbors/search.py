@@ -4,8 +4,8 @@ Order is by (dissimilarity, index): of equally near points the lower index comes
 also at the boundary between the k-th and the next. Scikit-learn promises neither, so
 its searches only *shortlist* here; the figures that decide are recomputed.
 
-Mahalanobis kinds go through scikit-learn's exact search (``neighbors_linear``), every
-other kind through tiles of its own ``pairwise`` (``neighbors_scan``); both files state
+Mahalanobis kinds go through scikit-learn's exact search (``neighbors.linear``), every
+other kind through tiles of its own ``pairwise`` (``neighbors.scan``); both files state
 their memory as a formula. Together they hold the data, (m + n) d numbers, and the
 answer, 2 m k, and beside these nothing that grows with m or with m · n.
 """

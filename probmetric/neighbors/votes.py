@@ -243,7 +243,7 @@ def _soft(
 
 
 BANDWIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Grid of b, in units of the metric's neighbourhood (``neighbors_votes``, Eq. 2).
+"""Grid of b, in units of the metric's neighbourhood (``neighbors.votes``, Eq. 2).
 
 Adding .02 and .05 worsened the test log loss of Euclid on wine, iris and breast_cancer
 at 20 and 40 points (by up to .05) and bettered it on digits (by .06 from 40 points).

@@ -3,7 +3,7 @@
 The file is an NPZ archive of plain arrays. Its array ``header`` is JSON text: format
 and version, the kind of metric with its parts by name, the features' names, and where
 it came from. Nothing in it is code or pickle: reading builds only the kinds listed in
-``storage_parts.KINDS``, and a bit that was flipped on the way is found by the archive's
+``storage.metric_file.KINDS``, and a bit that was flipped on the way is found by the archive's
 checksums.
 
 Draws of a metric are kept stacked, one array a part with a leading axis of draws.

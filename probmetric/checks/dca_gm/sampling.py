@@ -1,6 +1,6 @@
 """DCA-GM's Laplace approximation against NUTS, on what is identified.
 
-Both of the posterior of A with the mixtures at their mode (``dca_gm_posterior``). It is
+Both of the posterior of A with the mixtures at their mode (``dca_gm.draws``). It is
 an approximation and is never called agreement: the distance of its means in posterior
 standard deviations, and of its log standard deviations, is held to a bound.
 """

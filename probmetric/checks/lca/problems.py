@@ -40,7 +40,7 @@ def toy(seed: int) -> Problem:
 def from_labels(X: np.ndarray, y: np.ndarray, *, name: str = "data") -> Problem:
     """Fit the default recipe, without its refresh, to a labelled data set.
 
-    Standardised points at p = d; pairs, prior and learning rate of ``lca_recipe``.
+    Standardised points at p = d; pairs, prior and learning rate of ``lca.recipe``.
     """
     X = np.asarray(X, float)
     scale = X.std(0)

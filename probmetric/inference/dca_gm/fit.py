@@ -5,12 +5,12 @@ its sites s = (A, alpha_logit, beta_logit, mu, log_diag, off_diag),
 
     log p(s, y) = η Σ_i w_i log p(y_i | A x_i, θ) + Σ_sites log N(site; mean, sd²),  (1)
 
-by L-BFGS from the start of ``dca_gm_start``. The likelihood is at most 0 and every
+by L-BFGS from the start of ``dca_gm.start``. The likelihood is at most 0 and every
 prior is proper, so a mode exists. L-BFGS moves in coordinates in which the features
 are white, Ã = A L with L Lᵀ = (XᵀX + (λ/c²) I)/n, and the other sites are in units of
 their prior: a linear change, which moves no mode and saves correlated features (iris)
 several hundred steps. ``solver="hybrid"`` is the paper's method, which
-ascends no single objective (``dca_gm_hybrid``). Either finds a local optimum.
+ascends no single objective (``dca_gm.hybrid``). Either finds a local optimum.
 """
 
 from collections.abc import Sequence
@@ -204,7 +204,7 @@ def fit(
     n_latent : int, optional
         p. Default: 2, or 1 when there is one feature; ignored given ``init``.
     n_gaussians, covariance, seed
-        Of the start (``dca_gm_start.start``); ignored given ``init``.
+        Of the start (``dca_gm.start.start``); ignored given ``init``.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
         The posterior mode of Eq. (1); the paper's hybrid, with free or tied centres.
     lam : float, default=1

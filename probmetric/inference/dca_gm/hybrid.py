@@ -2,7 +2,7 @@
 
 Each outer iteration (maths B4)
 
-1.  takes a few EM steps on θ at the current A (``dca_gm_em``);
+1.  takes a few EM steps on θ at the current A (``dca_gm.em``);
 2.  fixes the gauge, B = (pooled Σ)^{-1/2}: with a norm penalty and free θ the objective
     has no maximum, it rises for ever as A shrinks (erratum 3 of seed 001);
 3.  takes one conjugate-gradient step on A at the current θ: direction
@@ -80,7 +80,7 @@ def fit_hybrid(
     Parameters
     ----------
     params : DCAGMParams
-        Start, as ``dca_gm_start.start`` gives it.
+        Start, as ``dca_gm.start.start`` gives it.
     data : Labelled
     penalty : Penalty
         On A, in the gauge where the pooled covariance within components is I.

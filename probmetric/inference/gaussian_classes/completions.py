@@ -1,6 +1,6 @@
 """The posterior of Gaussian classes given rows with missing entries (NaN).
 
-By data augmentation, from the mode that ``gaussian_classes_missing`` finds, in turn
+By data augmentation, from the mode that ``gaussian_classes.missing`` finds, in turn
 
     x_m | x_o, θ:   x = x̃ + ΣJ(x - x̃)_o,   x̃ ~ N(μ, Σ),                            (1)
     θ | X:          an exact draw from the NIW posterior of the whole rows,        (2)

@@ -11,7 +11,7 @@ The mode, by EM with the missing entries as hidden data. Given θ, with J the in
 
     E:  E x = μ + ΣJe,   Cov x = Σ - ΣJΣ                                           (2)
 
-(``two_stage_missing``). The log density of whole rows is linear in each class's (n, Σx,
+(``mixture.missing``). The log density of whole rows is linear in each class's (n, Σx,
 Σxxᵀ), and so its expectation is that of a data set with the expected statistics,
 
     n,   x̄ = μ + f/n,   S = F - ffᵀ/n,   f = Σ E(x - μ),  F = Σ E(x - μ)(x - μ)ᵀ,  (3)
@@ -19,7 +19,7 @@ The mode, by EM with the missing entries as hidden data. Given θ, with J the in
 
 so that (1) plus the log prior cannot fall, and is stationary where (4) returns θ.
 
-The whole posterior is in ``gaussian_classes_completions``. The expected statistics (3)
+The whole posterior is in ``gaussian_classes.completions``. The expected statistics (3)
 would make too sharp a one, as if the missing entries had been seen: they serve the mode
 and the choice of the prior.
 

@@ -75,7 +75,7 @@ class ClassPosterior(NamedTuple):
 
     q = c, or 1 where the covariance is tied. Diagonal: Psi is (c, d). With a leading
     axis in every array it is the mean of as many such posteriors, one a completion of
-    rows with missing entries (``gaussian_classes_completions``).
+    rows with missing entries (``gaussian_classes.completions``).
     """
 
     alpha: Float[Array, "*s c"]

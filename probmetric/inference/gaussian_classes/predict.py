@@ -156,7 +156,7 @@ def fit(
     """Return the posterior mode in (weights, μ, Σ), with the log evidence as objective.
 
     Conjugate: one step, no iteration; the whole posterior is ``posterior``. Rows with
-    missing entries go by EM (``gaussian_classes_missing.fit_missing``), whose objective
+    missing entries go by EM (``gaussian_classes.missing.fit_missing``), whose objective
     is the log density of the mode.
     """
     if np.isnan(np.asarray(data.X)).any():

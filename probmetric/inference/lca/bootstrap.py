@@ -119,7 +119,7 @@ def bootstrap(
     batch : int, default=1
         Refits side by side.
     max_steps, tol
-        As for ``optimise_traced.minimise``.
+        As for ``solvers.lbfgs_traced.minimise``.
 
     Returns
     -------

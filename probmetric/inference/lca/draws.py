@@ -1,6 +1,6 @@
 """Draws around a fitted LCA by every method: what is identified, M (d, d), b, log σ².
 
-All but the bootstrap sample one target, the pooled log joint density (``lca_target``),
+All but the bootstrap sample one target, the pooled log joint density (``lca.target``),
 so that a gradient costs the same however many y = 1 pairs there are.
 
 The log likelihood of every pair under every draw of (M, b), for LOO.

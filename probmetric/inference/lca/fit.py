@@ -1,8 +1,8 @@
 """Fit Latent Coincidence Analysis: starts, solvers and the mode.
 
-The likelihood and the log joint density are in ``lca_likelihood``, the exact posterior
-of (z, z') in ``lca_posterior``, EM in ``lca_em``, second derivatives, Laplace and the
-optimality certificate in ``lca_curvature``, the bootstrap in ``lca_bootstrap``.
+The likelihood and the log joint density are in ``lca.likelihood``, the exact posterior
+of (z, z') in ``lca.latent``, EM in ``lca.em``, second derivatives, Laplace and the
+optimality certificate in ``lca.curvature``, the bootstrap in ``lca.bootstrap``.
 
 References
 ----------
@@ -117,7 +117,7 @@ def fit(
     -------
     Fit
         ``result`` says how it ended. A local optimum in general; at p = d under a
-        flat prior it is the global one (``lca_curvature.certificate``).
+        flat prior it is the global one (``lca.curvature.certificate``).
     """
     if solver not in ("lbfgs", "squarem", "em", "full_em"):
         raise ValueError(

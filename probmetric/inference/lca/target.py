@@ -50,7 +50,7 @@ def start(
 
     By default the whole covariance, rotations included, for NUTS's start and mass
     matrix: a prior centred off zero pins them. With ``quotient`` the rotations are
-    left out (``lca_laplace``), for draws.
+    left out (``lca.laplace``), for draws.
     """
     found = laplace(params, *data, quotient=quotient)
     return Gaussian(position(params), jnp.asarray(found.root))

@@ -31,7 +31,7 @@ class MixtureStats(NamedTuple):
 
 
 class GroupStats(NamedTuple):
-    """The sums (3) of ``two_stage_groups``; those of disjoint groups add up."""
+    """The sums (3) of ``two_stage.groups``; those of disjoint groups add up."""
 
     log_likelihood: Float[Array, ""]
     mass: Float[Array, "k"]

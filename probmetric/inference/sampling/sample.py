@@ -2,7 +2,7 @@
 
 One function for every NumPyro model, the package's and a user's own, and for every
 ``Target`` (a log density of unconstrained arrays, such as LCA's pooled one). The
-sampler is blocks of one compiled kernel (``sampling_kernel``), so that a second fit
+sampler is blocks of one compiled kernel (``sampling.kernel``), so that a second fit
 with the same shapes compiles nothing and a long run can be resumed.
 """
 

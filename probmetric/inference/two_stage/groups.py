@@ -19,7 +19,7 @@ M, free, with δ the step of μ as in ``inference.two_stage`` (4):
     W = [Ψ_W + W̃]/(N + ν_W + d + 1)                                               (4)
 
 Terms without a prior drop out, with their degrees of freedom. The proportional M-step
-is in ``two_stage_proportional``.
+is in ``two_stage.proportional``.
 
 Groups of one tell nothing of the split of S: W moves only along its prior. Where the
 data want a B that is singular, EM approaches it sublinearly.

@@ -18,7 +18,7 @@ u normal with mean W J_j (e_j - u) and covariance W - W J_j W; over u,
 
     E[ε_j ε_jᵀ | X_i, k] = W (J_j r_j r_jᵀ J_j + J_j V J_j - J_j) W + W.          (3)
 
-So the sums (3) of ``two_stage_groups`` become
+So the sums (3) of ``two_stage.groups`` become
 
     f = Σ w r h,   B̃ = Σ w r (V + h hᵀ),   W̃ = Σ w r Σ_j E[ε_j ε_jᵀ]            (4)
 
@@ -65,7 +65,7 @@ def group_rows(
     known: Int[Array, "G"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> GroupRows:
-    """Pack groups by rows, on the host; see ``two_stage_groups.group_data``."""
+    """Pack groups by rows, on the host; see ``two_stage.groups.group_data``."""
     groups = as_groups(data)
     X = np.asarray(groups.X)
     owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]

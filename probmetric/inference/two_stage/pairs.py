@@ -20,7 +20,7 @@ of the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
 Enrolment: a database element known by several instances of one source.
 
 Given instances Y_1..n of a source, with h_k and V_k the posterior of its representative
-(``two_stage_pairs`` Eq. 2),
+(``two_stage.pairs`` Eq. 2),
 
     Pr(Q | Y_1..n) = Σ_k P(k | Y_1..n) N(Q; h_k, V_k + W_k),                       (1)
 

@@ -1,6 +1,6 @@
 """Grouped EM under proportionality: W = αΣ and B = (1 - α)Σ with one α.
 
-The E-step is that of ``two_stage_groups``. The M-step is three conditional
+The E-step is that of ``two_stage.groups``. The M-step is three conditional
 maximisations, so still monotone; with B̃ about the new μ,
 
     δ = [f/(1-α) + κ₀(m₀ - μ)] / [R/(1-α) + κ₀]

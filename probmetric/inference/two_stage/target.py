@@ -9,7 +9,7 @@ n_i instances with mean x̄_i and residuals e_ij,
 
 one factorisation of B + W/n a distinct size n: the cost of a gradient grows with the
 number of instances only through the residuals' product with L⁻¹. (The frames in which
-``two_stage_groups`` evaluates it have no derivative where W = αΣ.)
+``two_stage.groups`` evaluates it have no derivative where W = αΣ.)
 """
 
 from typing import Any, NamedTuple
