@@ -329,4 +329,4 @@ TWO_STAGE = {
 }
 
 TABLES = GENERIC, LDA_LIKE, LCA, GAUSSIAN, DCA, TWO_STAGE
-INFERENCE = {f"inference.{n}": call for table in TABLES for n, call in table.items()}
+INFERENCE = {n: call for table in TABLES for n, call in table.items()}

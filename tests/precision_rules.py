@@ -7,14 +7,18 @@ from importlib import import_module
 import probmetric
 
 MODULES = {
-    "cli": "the command line: reads, prints, and calls the functions tested here",
-    "datasets": "reads or draws data sets with NumPy",
+    "checks": "a check or a toy problem: run in float64 by its caller",
+    "densities": "in the scope of a metric, a model or a fit",
+    "interrupts": "signals",
+    "progress": "prints",
+    "cli.app": "the command line: reads, prints, and calls the functions tested here",
+    "datasets.loading": "reads or draws data sets with NumPy",
     "estimators": "parts of estimators, tested through these",
     "files": "reads and writes files",
     "plots": "draws figures",
-    "report": "writes pages",
-    "run_folder": "reads and writes files",
-    "storage": "reads and writes files",
+    "report.page": "writes pages",
+    "report.run": "reads and writes files",
+    "storage.metric_file": "reads and writes files",
     "validation": "runs checks",
     "inference.agreement": "compares draws, NumPy and xarray only",
     "inference.calibration": "simulates in the dtype asked for",
@@ -23,16 +27,15 @@ MODULES = {
     "inference.sampling_kernel": "inside a sampler's own scope",
     "inference.sampling_report": "prints",
     "inference.sampling_tree": "labels draws, NumPy and xarray only",
-    "neighbors_arguments": "checks arguments",
-    "posterior_refusals": "checks arguments",
-    "model_choice": "labels and log probabilities by NumPy and xarray",
+    "neighbors.classifier": "checks arguments",
+    "posterior.metric": "checks arguments",
+    "evaluation.loo": "labels and log probabilities by NumPy and xarray",
     "precision": "the mechanism itself",
 }
 """Reasons by module: of the name itself and of all that starts with it."""
 
 SAMPLER = "a sampler: its dtype says the precision, float64 by default"
 STORY = "a NumPyro story: traced by its sampler, which chooses the precision"
-CHECK = "part of a check or a toy problem: run in float64 by its caller"
 WHOLE = "takes no floating array, or gives back none"
 TRACED = "called in compiled code or in its caller's scope only"
 
@@ -80,9 +83,6 @@ REASONS = {
     "pairs.skipped_anchors": WHOLE,
     "posterior_intervals.is_positive": WHOLE,
 }
-
-CHECKS = "_checks", "_problems"
-"""Files of checks and toy problems: every function there is part of one."""
 
 ALL = lambda r: r  # noqa: E731
 
@@ -183,8 +183,6 @@ def public_functions():
 def reason(name):
     """Return why a function is not called here, or None where there is no reason."""
     module = name.rpartition(".")[0]
-    if any(part in module for part in CHECKS):
-        return CHECK
     for start, why in MODULES.items():
         if module == start or module.startswith((f"{start}_", f"{start}.")):
             return why

@@ -1,117 +1,167 @@
-"""The layout of DESIGN §2 holds: who may import whom, how long, in what words."""
+"""The layout holds: who imports whom, which names, how long a file, in what words."""
 
 import ast
 import re
+from collections import Counter
+from graphlib import CycleError
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "probmetric"
+from tools.rooms import PACKAGE, ROOT, floors, graph, table
+
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-MAX_LINES = 300
+WRITTEN = [*SOURCES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/*.py")]
+MAX_LINES = 600
+MAX_FILES = 14
 
-# What a layer may import, beside itself: everything to its left.
-LAYERS = [
-    {"typing", "precision", "linalg", "interrupts", "files"},
-    {"data"},
+# The order in which a reader meets the rooms: each may import those on earlier lines.
+ORDER = [
+    {"typing", "precision", "interrupts", "files", "files_lock", "progress"}
+    | {"arguments", "linalg_scaled"},
+    {"linalg", "data", "datasets"},
+    {"densities"},
     {"metric"},
-    {"pairs", "inputs", "neighbors", "posterior", "models", "datasets"},
-    {"storage"},
-    {"inference"},
+    {"neighbors", "models"},
+    {"posterior", "inference"},
+    {"checks", "estimators", "evaluation", "storage", "plots"},
     {"registry"},
-    {"validation", "estimators", "evaluation", "model_choice"},
-    {"run"},
-    {"plots", "report"},
-    {"cli"},
-    {"__main__"},
+    {"validation"},
+    {"report"},
+    {"__main__", "cli"},
 ]
-# Within a layer: one-way as well.
-FORBIDDEN_PAIRS = {
-    ("models", "neighbors"),
-    ("models", "posterior"),
-    ("neighbors", "posterior"),
-    ("pairs", "neighbors"),
-}
 
 
-def layer_of(part: str) -> int | None:
-    """Return the layer of a first-level module; neighbors_search is neighbors."""
-    stem = part.lstrip("_").split("_")[0]
-    for level, names in enumerate(LAYERS):
-        if part in names or stem in names:
-            return level
-    return None
+def level_of(room: str) -> int | None:
+    """Return the line of ORDER that names a room, or None."""
+    return next((i for i, names in enumerate(ORDER) if room in names), None)
 
 
-def part_of(path: Path) -> str:
-    """Return the first-level module or folder that a file belongs to."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def backward(rooms: dict[str, set[str]]) -> set[tuple[str, str]]:
+    """Return the imports that do not go to an earlier line, or to one's own line.
 
-
-def imported_parts(tree: ast.AST) -> set[str]:
-    """Return the first-level probmetric modules that a syntax tree imports."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            modules = [node.module]
-            if node.module == "probmetric":
-                names = [a.name for a in node.names if not a.name.startswith("__")]
-                modules = [f"probmetric.{name}" for name in names]
-        elif isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        else:
-            continue
-        for module in modules:
-            if module.startswith("probmetric."):
-                found.add(module.split(".")[1])
-    return found
-
-
-def offences(part: str, tree: ast.AST) -> set[str]:
-    """Return the imports of a file of ``part`` that go the wrong way."""
-    level = layer_of(part)
-    assert level is not None, f"{part}: in no layer of tests/test_architecture.py"
+    Within a line rooms may import each other one way; circles are another test.
+    """
     return {
-        other
-        for other in imported_parts(tree)
-        if (layer_of(other) is None)
-        or (layer_of(other) > level)
-        or ((part.split("_")[0], other.split("_")[0]) in FORBIDDEN_PAIRS)
+        (room, other)
+        for room, uses in rooms.items()
+        for other in uses
+        if level_of(room) is None
+        or level_of(other) is None
+        or level_of(other) > level_of(room)
     }
+
+
+def test_imports_go_one_way():
+    assert not backward(graph())
+
+
+@pytest.mark.parametrize(
+    "inside",
+    ["", "inference", "checks", "estimators", "inference.lca", "inference.two_stage"]
+    + ["inference.gaussian_classes", "inference.sampling", "checks.lca", "cli"],
+)
+def test_no_imports_go_in_a_circle(inside):
+    assert floors(graph(inside=inside))
+
+
+def test_a_backward_import_and_a_circle_would_be_seen():
+    assert backward({"models": {"inference"}}) == {("models", "inference")}
+    assert backward({"nameless": {"data"}}) == {("nameless", "data")}
+    with pytest.raises(CycleError):
+        floors({"models": {"inference"}, "inference": {"models"}})
+
+
+def test_rooms_and_floors_are_few():
+    rooms = graph()
+    assert len(rooms) <= 30
+    assert max(floors(rooms).values()) <= 12
+
+
+def test_the_table_of_rooms_in_contributing_is_the_import_graph():
+    assert table(graph()) in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def prefixed(files: list[Path]) -> set[str]:
+    """Return files named after their folder, or sharing a prefix with two others."""
+    found = set()
+    for path in files:
+        stem = path.stem.removeprefix("_")
+        if stem.startswith(path.parent.name + "_"):
+            found.add(str(path))
+    prefixes = Counter(
+        (path.parent, path.stem.removeprefix("_").split("_")[0])
+        for path in files
+        if path.stem.strip("_") != "init"
+    )
+    crowded = {key for key, number in prefixes.items() if number > 2}
+    return found | {
+        str(path)
+        for path in files
+        if (path.parent, path.stem.removeprefix("_").split("_")[0]) in crowded
+    }
+
+
+def test_no_prefix_stands_for_a_folder():
+    assert not prefixed(SOURCES)
+
+
+def test_a_prefix_that_stands_for_a_folder_would_be_seen():
+    named = [Path("a/cli/cli_fit.py"), Path("a/cli/x_one.py"), Path("a/cli/x.py")]
+    assert prefixed(named) == {"a/cli/cli_fit.py"}
+    assert len(prefixed([*named, Path("a/cli/x_two.py")])) == 4
+
+
+def test_no_folder_holds_many_files():
+    number = Counter(
+        path.parent.relative_to(ROOT) for path in SOURCES if path.stem != "__init__"
+    )
+    assert not {str(folder): n for folder, n in number.items() if n > MAX_FILES}
+
+
+def test_no_file_is_too_long():
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for path in WRITTEN
+    }
+    assert not {name: n for name, n in lengths.items() if n > MAX_LINES}
+
+
+def unresolved(text: str) -> set[str]:
+    """Return numbers cited as "Eq. (n)" that a file neither has nor places elsewhere.
+
+    A file has equation n where a line of its module docstring bears "(n)" and is no
+    citation itself. A citation names its place where it is followed by "of", as in
+    "Eq. (3) of ``two_stage.groups``", or where it quotes a paper.
+    """
+    head = ast.get_docstring(ast.parse(text)) or ""
+    cited = r"Eqs?\.\s*\((\d+)\)(?:\s*(?:-|–|,|and|to)\s*\((\d+)\))?"
+    own = set(re.findall(r"\((\d+)\)", re.sub(cited + r"(?:\s+of)?", "", head)))
+    found = set()
+    for match in re.finditer(cited + r"(\s+of\s+(?:seed|the\s+paper|``))?", text):
+        if match.group(3):
+            continue
+        found |= {n for n in match.groups()[:2] if n and n not in own}
+    return found
 
 
 @pytest.mark.parametrize(
     "path", SOURCES, ids=[str(p.relative_to(PACKAGE)) for p in SOURCES]
 )
-def test_imports_go_one_way(path):
-    part = part_of(path)
-    if part == "__init__":
-        return
-    assert not offences(part, ast.parse(path.read_text()))
+def test_every_equation_cited_is_there(path):
+    assert not unresolved(path.read_text())
 
 
-def test_a_backward_import_would_be_seen():
-    tree = ast.parse("from probmetric.inference.solvers.em import run_em")
-    assert offences("models", tree) == {"inference"}
-    assert offences("linalg", ast.parse("import probmetric.data.containers")) == {
-        "data"
-    }
-    assert not offences("estimators", tree)
+def test_a_stale_equation_would_be_seen():
+    head = '"""A derivation.\n\n    x = y    (1)\n"""\n'
+    assert not unresolved(head + "# Eq. (1)\n")
+    assert unresolved(head + "# Eqs. (1)-(2)\n") == {"2"}
+    assert not unresolved(head + "# Eq. (2) of ``other.room``\n")
 
 
 def test_no_module_imports_the_command_line():
-    importers = [
-        path.name
-        for path in SOURCES
-        if part_of(path) not in ("cli", "__main__")
-        and not part_of(path).startswith("cli_")
-        and any(
-            p.split("_")[0] == "cli"
-            for p in imported_parts(ast.parse(path.read_text()))
-        )
-    ]
-    assert not importers
+    rooms = graph()
+    assert [room for room, uses in rooms.items() if "cli" in uses] in ([], ["__main__"])
 
 
 def test_the_root_entries_are_links_into_the_package():
@@ -123,19 +173,7 @@ def test_the_root_entries_are_links_into_the_package():
 
 def test_no_file_imports_through_the_root_links():
     through = re.compile(r"^\s*(from|import) (models|inference)\b", re.MULTILINE)
-    files = [*SOURCES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/*.py")]
-    assert not [str(path) for path in files if through.search(path.read_text())]
-
-
-def test_no_file_is_too_long():
-    files = [*SOURCES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/*.py")]
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
-        for path in files
-    }
-    # A test file is a list of claims: its length costs a reader less.
-    limits = {n: 400 if n.startswith("tests/") else MAX_LINES for n in lengths}
-    assert not {name: n for name, n in lengths.items() if n > limits[name]}
+    assert not [str(path) for path in WRITTEN if through.search(path.read_text())]
 
 
 BANNED = {

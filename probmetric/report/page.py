@@ -138,7 +138,7 @@ def render(report: Report) -> str:
         HTML, with every picture inline and every text escaped.
     """
     environment = Environment(
-        loader=PackageLoader("probmetric"),
+        loader=PackageLoader("probmetric.report"),
         autoescape=True,
         trim_blocks=True,
         undefined=StrictUndefined,

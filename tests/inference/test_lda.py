@@ -11,6 +11,7 @@ from probmetric.data.containers import Labelled
 from probmetric.inference import lda
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.models.gaussian_classes import NIWPrior
+from probmetric.models.lda import to_metric
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +199,7 @@ def test_rca_is_the_inverse_within_covariance(wine):
 
 def test_metric_measures_whitened_distances(wine):
     params = lda.fit(wine).params
-    metric = lda.to_metric(params)
+    metric = to_metric(params)
     np.testing.assert_allclose(
         metric.pairwise(params.mean, params.mean),
         cdist(params.mean @ params.factor.T, params.mean @ params.factor.T) ** 2,
