@@ -2,11 +2,11 @@
 
 Each class c is a mixture of k normal or Student-t components of dimension D,
 
-    p_c(x) = Σ_m ω_cm f_cm(x),   f = N(μ, S)  or  t_η(μ, S),                      (1)
+    p_c(x) = Σ_m ω_cm f_cm(x),   f = N(μ, S)  or  t_df(μ, S),                     (1)
 
-with u = S⁻¹(x - μ), q = (x - μ)ᵀu and ν = 1/η (ν = 0: normal). Put
+with u = S⁻¹(x - μ), q = (x - μ)ᵀu and v = 1/df (v = 0: normal). Put
 
-    a = (1 + Dν)/(1 + qν),   b = (1 + (D + 2)ν)/(1 + qν),
+    a = (1 + Dv)/(1 + qv),   b = (1 + (D + 2)v)/(1 + qv),
 
 both 1 for the normal. Score and Hessian, divided by the density, are
 
@@ -19,7 +19,8 @@ logs: f itself underflows a few dozen standard deviations away, H̄ does not.
 References
 ----------
 Noh, Zhang and Lee, "Generative Local Metric Learning for Nearest Neighbor
-Classification", NIPS 2010, Eq. (14); Eq. (3) for η < ∞ is ours.
+Classification", NIPS 2010: Eq. (14) of the paper is (3) for the normal; (3) for
+df < ∞ is ours.
 """
 
 from typing import NamedTuple
@@ -56,7 +57,7 @@ class ClassDensities(NamedTuple):
     factor : array of shape (c, k, d, d)
         Lower Cholesky factor of S: covariance of the normal, scale of Student's t.
     inv_df : array of shape (c, k)
-        ν = 1/η ≥ 0; zero is the normal.
+        v = 1/df ≥ 0; zero is the normal.
     """
 
     log_prior: Float[Array, "c"]
@@ -82,7 +83,7 @@ def _components(classes: ClassDensities, x: Float[Array, "d"]) -> _Components:
     u = solve_triangular(classes.factor, white, lower=True, trans=1)[..., 0]
     q = jnp.sum(white[..., 0] ** 2, -1)
     half_logdet = jnp.sum(jnp.log(jnp.diagonal(classes.factor, axis1=-2, axis2=-1)), -1)
-    # "Double where": the branch not taken must not see η = 1/0.
+    # "Double where": the branch not taken must not see df = 1/0.
     eta = 1 / jnp.where(nu > 0, nu, 1.0)
     student = (
         gammaln((eta + d) / 2)

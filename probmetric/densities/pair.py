@@ -26,7 +26,7 @@ cancels for small W; ``refine`` re-evaluates a short list by (2).
 
 Missing entries (NaN) are integrated out: a normal density restricted to its observed
 coordinates, written with the missing rows and columns replaced by the identity.
-Erratum Y3: the printed constant η of seed 002 is wrong by α^{-d} (1-α)^{-d/2}.
+Erratum Y3: the constant that seed 002 prints is wrong by α^{-d} (1-α)^{-d/2}.
 """
 
 import itertools

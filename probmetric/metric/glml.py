@@ -13,9 +13,9 @@ underflows far from the data,
 
     B ∝ Σ_{j≠m} (ρ_j / max_{i≠m} ρ_i) (s - ρ_j) (H̄_j - H̄_m).                     (3)
 
-With B = U diag(λ) Uᵀ every rule below is A = U diag(a) Uᵀ:
+One matrix. With B = U diag(λ) Uᵀ the first three rules are A = U diag(a) Uᵀ:
 
-* ``zero_bias``, the paper's Eq. (10): a_i = d₊λ_i or -d₋λ_i, where d₊, d₋ count the
+* ``zero_bias``, Eq. (10) of the paper: a_i = d₊λ_i or -d₋λ_i, where d₊, d₋ count the
   positive and negative eigenvalues. It minimises tr(A⁻¹|B|) among tr(A⁻¹B) = 0,
   |A| = 1. Where B has a zero eigenvalue (always, with equal covariances and D > 2) A
   is singular. B = 0 gives I.                                                     (4)
@@ -29,30 +29,31 @@ With B = U diag(λ) Uᵀ every rule below is A = U diag(a) Uᵀ:
 
       log p_i = -½ log ε - asinh(t λ_i / (2√ε)),   t = Σ λ_i p_i(t).              (6)
 
-References
-----------
-Noh, Zhang and Lee, NIPS 2010, Eqs. (9)-(11). Errata G1 (figure 1 says r²/4D), G3
-(Eq. (8) is not convex and its solution not unique; (10) is not normalised) and G10
-(γ has the units of B unless A is normalised first).
+A posterior over B (Bayes-GLML, maths 2.7b). With draws B_1..B_s at the point, the rule
+``expected_bias`` is the P = A⁻¹ that minimises
 
-Bayes-GLML: one metric for a posterior over the bias matrix (maths 2.7b).
-
-With draws B_1..B_s of the bias matrix at a point, P = A⁻¹ minimises
-
-    ½ E_s tr(PB_s)² + ½ε‖P‖² - log|P|,                                             (1)
+    ½ E_s tr(PB_s)² + ½ε‖P‖² - log|P|,                                            (7)
 
 convex and self-concordant; the posterior spread of B takes the part of γ. Its dual
 has one unknown a draw, t_s = tr(PB_s), instead of D² ones. With G = E_s t_sB_s =
 U diag(g) Uᵀ and r_i = √(g_i² + 4ε),
 
-    P = U diag(p) Uᵀ,   p_i = (r_i - g_i) / (2ε),                                  (2)
+    P = U diag(p) Uᵀ,   p_i = (r_i - g_i) / (2ε),                                 (8)
 
-and Newton's equations for t are (I + K/s) Δ = (tr(PB_s) - t_s)_s with
+which is (6) with g for tλ, and Newton's equations for t are
+(I + K/s) Δ = (tr(PB_s) - t_s)_s with
 
-    K_rs = Σ_ij (p_i + p_j)/(r_i + r_j) (UᵀB_rU)_ij (UᵀB_sU)_ij,                   (3)
+    K_rs = Σ_ij (p_i + p_j)/(r_i + r_j) (UᵀB_rU)_ij (UᵀB_sU)_ij,                  (9)
 
 from p_i - p_j = -(g_i - g_j)(p_i + p_j)/(r_i + r_j). At the solution P⁻¹ = G + εP and
-E t² + ε‖P‖² = D. Isotropic noise about one B is the ``regularised`` rule.
+E t² + ε‖P‖² = D. Isotropic noise about one B gives the ``regularised`` rule.
+
+References
+----------
+Noh, Zhang and Lee, NIPS 2010 (seed 004), Eqs. (9)-(11) of the paper. Errata G1 (figure
+1 says r²/4D), G3 (Eq. (8) of the paper is not convex, its solution is not unique, and
+Eq. (10) of the paper is not normalised) and G10 (γ has the units of B unless A is
+normalised first).
 """
 
 from collections.abc import Callable
@@ -213,7 +214,7 @@ def min_norm(
 def log_inverse(
     g: Float[Array, "d"], epsilon: Float[Array, ""] | float
 ) -> Float[Array, "d"]:
-    """Return log p of Eq. (6) at eigenvalues g (t folded in)."""
+    """Return log p of Eqs. (6) and (8) at eigenvalues g (t folded in)."""
     return -0.5 * jnp.log(epsilon) - jnp.arcsinh(g / (2 * jnp.sqrt(epsilon)))
 
 
@@ -252,7 +253,7 @@ def compose(spectrum: Spectrum) -> Float[Array, "d d"]:
 def expected_bias(
     B: Float[Array, "s d d"], epsilon: Float[Array, ""] | float, *, max_steps: int = 50
 ) -> Spectrum:
-    """Return A = P⁻¹ that minimises the expected squared bias (Eq. 1), |A| = 1.
+    """Return A = P⁻¹ that minimises the expected squared bias (Eq. 7), |A| = 1.
 
     Parameters
     ----------

@@ -1,28 +1,24 @@
-"""A metric that differs from query to query: GLML's local Mahalanobis metric.
+"""GLML's local Mahalanobis metric: its matrix differs from query to query.
 
 With z = F(x - centre) the coordinates of the *frame*, the distance of y from query x is
 
     (z_y - z_x)ᵀ A(z_x) (z_y - z_x),                                              (1)
 
 taken under the query's matrix: it is neither symmetric nor a distance. A(z) follows
-from the class densities by one of the rules of ``_glml_matrices``; |A(z)| = 1 for all
-of them, so that distances of different queries compare. In input units the matrix is
+from the class densities by one of the rules of ``metric.glml``; |A(z)| = 1 for all of
+them, so that distances of different queries compare. In input units the matrix is
 FᵀA F.
 
-All pairs are one matrix product (``_local_product``), which cancels for close pairs,
-absolute error about eps ‖A‖ (|x|² + |t|²): ``refine`` evaluates (1) itself for the few
-candidates that matter. Where rounding makes a square negative it is set to zero.
+All pairs are one matrix product. With A_x the matrix of query x and φ(t) = (t_it_j for
+i ≤ j, t) the features of a point, f = D(D+1)/2 + D of them,
 
-All pairs under local matrices as matrix products.
-
-With A_x the matrix of query x and φ(t) = (t_it_j for i ≤ j, t) the features of a point,
-f = D(D+1)/2 + D of them,
-
-    (t - x)ᵀA_x(t - x) = φ(t)·ψ_x + xᵀA_x x,  ψ_x = (A_ij (1 + [i<j]), -2A_x x),   (1)
+    (t - x)ᵀA_x(t - x) = φ(t)·ψ_x + xᵀA_x x,  ψ_x = (A_ij (1 + [i<j]), -2A_x x),   (2)
 
 2mnf flops, half of those of transforming every point for every query. Points are taken
 ``TILE`` at a time: memory is m f + TILE (f + m) numbers beside the m n answers. The
-product cancels for close pairs, absolute error about eps ‖A‖ (|x|² + |t|²).
+product cancels for close pairs, absolute error about eps ‖A‖ (|x|² + |t|²): ``refine``
+evaluates (1) itself for the few candidates that matter. Where rounding makes a square
+negative it is set to zero.
 """
 
 from dataclasses import dataclass, field, replace
@@ -63,7 +59,7 @@ TILE = 1024
 
 
 class QueryForms(NamedTuple):
-    """The matrices of m queries, and ψ and xᵀAx of Eq. (1) that follow from them."""
+    """The matrices of m queries, and ψ and xᵀAx of Eq. (2) that follow from them."""
 
     matrices: Float[Array, "m d d"]
     psi: Float[Array, "m f"]
@@ -72,7 +68,7 @@ class QueryForms(NamedTuple):
 
 @jax.jit
 def query_forms(A: Float[Array, "m d d"], Q: Float[Array, "m d"]) -> QueryForms:
-    """Return the side of Eq. (1) that depends on the queries alone."""
+    """Return the side of Eq. (2) that depends on the queries alone."""
     i, j = np.triu_indices(Q.shape[1])
     Ax = jnp.einsum("mij,mj->mi", A, Q)
     twice = jnp.where(i == j, 1.0, 2.0).astype(A.dtype)
@@ -82,7 +78,7 @@ def query_forms(A: Float[Array, "m d d"], Q: Float[Array, "m d"]) -> QueryForms:
 
 @jax.jit
 def from_forms(forms: QueryForms, P: Float[Array, "n d"]) -> Float[Array, "m n"]:
-    """Return (t - x)ᵀA_x(t - x) for all queries x and all t in P, by Eq. (1)."""
+    """Return (t - x)ᵀA_x(t - x) for all queries x and all t in P, by Eq. (2)."""
     (n, d), m = P.shape, len(forms.constant)
     i, j = np.triu_indices(d)
 
@@ -103,7 +99,7 @@ def from_forms(forms: QueryForms, P: Float[Array, "n d"]) -> Float[Array, "m n"]
 def local_pairwise(
     A: Float[Array, "m d d"], Q: Float[Array, "m d"], P: Float[Array, "n d"]
 ) -> Float[Array, "m n"]:
-    """Return (t - x)ᵀA_x(t - x) for all x in Q, t in P, as matrix products (Eq. 1)."""
+    """Return (t - x)ᵀA_x(t - x) for all x in Q, t in P, as matrix products (Eq. 2)."""
     return from_forms(query_forms(A, Q), P)
 
 
@@ -136,7 +132,7 @@ class LocalMahalanobis:
     epsilon : array of shape (), default 0.05
         Ridge of the rules "regularised" and "expected_bias", relative to B², > 0.
     rule : str
-        "min_norm" (default), "zero_bias" (the paper's Eq. 10), "regularised",
+        "min_norm" (default), "zero_bias" (Eq. (10) of the paper), "regularised",
         "expected_bias" or "fisher" (information of the class posterior).
 
     Notes

@@ -1,4 +1,4 @@
-"""The mean of a metric's draws, as a metric."""
+"""The metric of mean dissimilarity over draws of a metric: E[M] where there is one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

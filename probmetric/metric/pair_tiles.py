@@ -2,8 +2,8 @@
 
 Within a tile the components are taken ``GROUP`` at a time: their products are held
 side by side, so that the exponentials and their sum are one pass. Work memory is GROUP
-tiles, whatever k, m and n, beside k · d numbers a row. ``_pair_density`` Eq. (3) has
-the algebra.
+tiles, whatever k, m and n, beside k · d numbers a row. The algebra is Eq. (3) of
+``densities.pair``.
 """
 
 from functools import partial, reduce
@@ -42,10 +42,11 @@ GROUP = 8
 
 
 def _prepared(reg: Regression, Q: Any, P: Any, of_q: Any, of_y: Any) -> tuple[Any, Any]:
-    """Return (k, m, d + 2) and (k, n, d + 2), products of whose rows are Eq. (3).
+    """Return (k, m, d + 2) and (k, n, d + 2), whose products give log densities.
 
-    Less of_q and of_y. What belongs to a row or a column alone goes through the product
-    too: adding it to every entry would cost as much as the exponential.
+    They are Eq. (3) of ``densities.pair``, less of_q and of_y. What belongs to a row or
+    a column alone goes through the product too: adding it to every entry would cost as
+    much as the exponential.
     """
     F, V = (X - reg.means[:, None] for X in (Q, P))
     F, G, own = (
