@@ -1,8 +1,16 @@
-"""The observed class of a point as a Distribution with weight and learning rate.
+"""NumPyro distributions of observations: weighted, tempered, partly missing.
 
-An observation given its class, as a Distribution with weight and missing entries.
-
-Laws of the instances of one source, batched over components, as distributions.
+``ClassLabel``     class of a point, with data weight w and learning rate η:
+                   η w log p(c).
+``ClassNormal``    a point given its class, η w log N(x; μ_y, Σ_y), missing entries
+                   integrated out on request.
+``group_moments``, ``instance_moments``
+                   of the n instances of one source, given the component k:
+                   N(1 ⊗ μ_k, 1 1ᵀ ⊗ B_k + I ⊗ W_k), and given the representative x
+                   too: N(1 ⊗ x, I ⊗ W_k).
+``normal``, ``Observed``
+                   a normal distribution of which some entries are missing (NaN).
+``Weighted``       any distribution, its log density multiplied by a weight.
 """
 
 from typing import Any
@@ -279,7 +287,7 @@ def normal(
 
 
 class Observed(dist.Distribution):
-    """A law of which only the entries ``seen`` were observed; the others are NaN.
+    """A distribution of which only the entries ``seen`` are observed (else NaN).
 
     ``base_dist`` takes unseen entries as independent N(0, 1) ones (``normal``), whose
     density at 0 is divided out: a density of the seen entries alone. ``sample``,
@@ -300,17 +308,17 @@ class Observed(dist.Distribution):
         return PARTLY_REAL
 
     def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
-        """Draw from the base law."""
+        """Draw from the base distribution."""
         return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
 
     @property
     def mean(self) -> Any:
-        """The mean of the base law."""
+        """The mean of the base distribution."""
         return self.base_dist.expand(self.batch_shape).mean
 
     @property
     def variance(self) -> Any:
-        """The variance of the base law."""
+        """The variance of the base distribution."""
         return self.base_dist.expand(self.batch_shape).variance
 
     def log_prob(self, value: Any, intermediates: Any = None) -> Any:

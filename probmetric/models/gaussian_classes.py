@@ -12,7 +12,7 @@ The story of one point x in R^d with class y in 0..C-1:
 ``covariance``: "full" one Σ_c a class (QDA), "tied" one for all (LDA), "diagonal"
 features independent within a class; Eq. (1) then holds feature by feature, with ν the
 degrees of freedom of one feature and the diagonal of Ψ. IW(ν, Ψ) has mean
-Ψ/(ν - d - 1).
+Ψ/(ν - d - 1). ``sample_covariances`` holds the NumPyro sites of either prior.
 
 The extension that the paper names: a class is a mixture of k normals,
 
@@ -22,12 +22,6 @@ References
 ----------
 Noh, Zhang and Lee, "Generative Local Metric Learning for Nearest Neighbor
 Classification", NIPS 2010. Their Σ̂ + αI is replaced by the prior (1), which has units.
-
-Priors of a class's mean and covariance, and their NumPyro sites.
-
-NIW:  Σ_c ~ IW(ν, Ψ),  μ_c | Σ_c ~ N(m, Σ_c/κ);                               (1)
-LKJ:  Σ_c = diag(τ) Ω diag(τ),  Ω ~ LKJ(ζ),  τ ~ LogNormal(log s, v²),
-μ_c ~ N(m, diag(s_m²)).                                                 (2)
 """
 
 from typing import Any, Literal, NamedTuple

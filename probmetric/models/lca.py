@@ -5,13 +5,13 @@ The story of one pair (x, x') of points in R^d, with W (p, d), σ² > 0, κ² > 
 1.  z ~ N(Wx, σ² I_p)  and  z' ~ N(Wx', σ² I_p), independent;
 2.  y = 1 ("they coincide") with probability exp(-‖z - z'‖² / (2κ²)).
 
-Integrating z and z' gives the marginal form, with δ = x - x' and η = κ² + 2σ²:
+Integrating z and z' gives the marginal form, with δ = x - x' and τ² = κ² + 2σ²:
 
-    log P(y=1 | x, x') = -t,    t = (p/2) log(1 + 2σ²/κ²) + ‖Wδ‖² / (2η).      (1)
+    log P(y=1 | x, x') = -t,    t = (p/2) log(1 + 2σ²/κ²) + ‖Wδ‖² / (2τ²).     (1)
 
 So LCA is a log-link binomial regression on the squared distance δᵀ WᵀW δ. Only
 (W, σ, κ) up to a common factor is identified: κ = 1 when it is common to all pairs;
-with a κ per anchor σ² is fixed at ½ instead. Reports stand on M = WᵀW/η and
+with a κ per anchor σ² is fixed at ½ instead. Reports stand on M = WᵀW/τ² and
 b = (p/2) log(1 + 2σ²/κ²), which are identified; W is so only up to rotation.
 
 References
@@ -64,7 +64,7 @@ class LCAPrior(NamedTuple):
 
     ``lam`` is a number of pseudo-points: the prior standard deviation of an entry
     of W is c/√lam. ``lam=0`` and ``log_sigma2_scale=inf`` are flat, improper priors:
-    maximum likelihood, by name.
+    maximum likelihood, stated explicitly.
     """
 
     mean: Float[Array, "p d"]

@@ -1,4 +1,9 @@
-"""Gaussian classes of one covariance: the model behind LDA and RCA."""
+"""Gaussian classes of one covariance: the model behind LDA and RCA.
+
+The story is that of ``models.gaussian_classes`` with ``covariance="tied"``: the classes
+share one Σ ~ IW(ν, Ψ), μ_c | Σ ~ N(m, Σ/κ) and x | y ~ N(μ_y, Σ). What is learned from
+it, the directions U and the metric M = U Uᵀ, is derived in ``inference.lda``.
+"""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +26,8 @@ class LDAParams(NamedTuple):
     Attributes
     ----------
     factor : array of shape (k, d)
-        Uᵀ of Eq. (4), rows by falling λ; each identified up to its sign.
+        Uᵀ of Eq. (4) of ``inference.lda``, rows by falling λ; each identified up to
+        its sign.
     eigenvalues : array of shape (k,)
         λ ≥ 0: variance between classes over variance within, along each row.
     mean : array of shape (c, d)

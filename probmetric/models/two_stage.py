@@ -17,7 +17,7 @@ S_k = B_k + W_k, so single instances leave α, and the split of S, unidentified:
     X_i1, …, X_in | k ~ N(1 ⊗ μ_k, 1 1ᵀ ⊗ B_k + I ⊗ W_k).                        (1)
 
 Components carry no order: reports stand on label-invariant functionals
-(``invariant``); ``inference.two_stage_draws.relabel`` is for display.
+(``invariant``); ``inference.two_stage.draws.relabel`` is for display.
 
 References
 ----------
@@ -77,7 +77,7 @@ class TwoStagePrior(NamedTuple):
     InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength).
     Proportional, and for single instances: Σ_k ~ InverseWishart(df, scale),
     μ_k ~ N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` is what keeps
-    a covariance from collapsing on one point: the covariance floor, by name.
+    a covariance from collapsing on one point: an explicit covariance floor.
     """
 
     concentration: Float[Array, ""] | float
