@@ -66,7 +66,7 @@ def _matrix(problem: Problem) -> np.ndarray:
 
 
 def _ceiling(problem: Problem) -> dict[str, Any]:
-    """Return what no metric exceeds, from u alone: κ λ_max of G(u) against H (3)."""
+    """Return the bound κ λ_max(G(u)) from u alone: Eq. (3) of ``eig_dml.fit``."""
     pairs, d = pairs_of(problem), len(problem.params.S)
     delta = pairs.X[pairs.i] - pairs.X[pairs.j]
     close, far = (delta[np.asarray(pairs.y) == v] for v in (1, 0))

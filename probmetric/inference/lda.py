@@ -1,8 +1,8 @@
 """LDA and RCA: the metrics of Gaussian classes with one covariance.
 
 The story is ``models.gaussian_classes`` with ``covariance="tied"``: μ_c, Σ ~ NIW,
-x | y ~ N(μ_y, Σ). With n_c points, means x̄_c and scatters S_c a class, its posterior
-(``inference.gaussian_classes``, Eq. 1) has
+x | y ~ N(μ_y, Σ). With n_c points, means x̄_c and scatters S_c a class, its posterior,
+Eq. (1) of ``gaussian_classes.posterior``, has
 
     m_c = m + n_c/(κ + n_c) (x̄_c - m),                                             (1)
     Σ_W = E[Σ | data] = Ψ/(ν - d - 1),   ν = ν₀ + n,
@@ -11,7 +11,7 @@ x | y ~ N(μ_y, Σ). With n_c points, means x̄_c and scatters S_c a class, its 
 ``shrinkage_prior(T, s)`` is κ = 0 (flat means), Ψ₀ = s T, ν₀ = s + d + 1: the prior
 mean of Σ is T, it counts as s points, and
 
-    Σ_W = (S + s T)/(n + s),      s = 0: maximum likelihood, by name.              (3)
+    Σ_W = (S + s T)/(n + s),      s = 0: maximum likelihood.                       (3)
 
 With class weights π_c and Σ_B = Σ_c π_c (m_c - m̄)(m_c - m̄)ᵀ, LDA takes the k largest
 solutions of

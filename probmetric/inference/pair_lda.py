@@ -1,8 +1,9 @@
 """Pair LDA: a metric in closed form from close and far pairs.
 
-C̄, F̄ are the mean outer products of close and far differences (d, d); C_α = C̄ + αI.
-α > 0 is a prior: differences are N(0, C), and α a variance that every direction has
-at least. It also makes C_α invertible. Four metrics, each positive semi-definite:
+C̄, F̄ are the mean outer products of close and far differences (d, d), of pairs given or
+of all pairs of labelled points (``second_moments``); C_α = C̄ + αI. α > 0 is a prior:
+differences are N(0, C), and α a variance that every direction has at least. It also
+makes C_α invertible. Four metrics, each positive semi-definite:
 
     generalized   F̄ u = λ C_α u,  UᵀC_αU = I,   M = U diag(g(λ)) Uᵀ               (1)
                   g = 1 for the k largest λ ("one"), or (λ-1)₊ ("excess"),
@@ -19,7 +20,8 @@ far pairs then matter through the choice of directions only.
 Errata of seed 003: P9: for the notes' "small α" K is indefinite. An eigenvalue
 1/(α + c - f) of M grows to +∞ as f - c rises to α and is negative beyond: the most
 discriminating directions get negative weight, are dropped by "top k", and distances
-turn imaginary. Refused here with α_min. P10: M_k = AᵀA with A = Λ_k^½ V_kᵀ, V_k (d, k).
+turn imaginary. Here that is an error, which states α_min. P10: M_k = AᵀA with
+A = Λ_k^½ V_kᵀ, V_k (d, k).
 
 There is no generative story of pairs here (KISSME's two normals are not one), hence
 no NumPyro model; d × d eigenproblems on the host, where JAX brings nothing.
@@ -28,8 +30,6 @@ References
 ----------
 Köstinger et al., "Large scale metric learning from equivalence constraints", CVPR
 2012 (KISSME).
-
-Second moments of close and of far differences, from pairs or from class labels.
 """
 
 from typing import Literal, NamedTuple

@@ -1,8 +1,13 @@
 """Gaussian classes against quadrature and automatic differentiation.
 
 References: the defining integral of the evidence, Hessians of the densities, the error
-averaged over a small sphere. Controls: ν off by one, the shrinkage term of Ψ dropped,
-4D for 2D (erratum G1), normal densities for Student's.
+averaged over a small sphere. The bias matrix is evaluated as the paper writes it, under
+the paper's number, with p_c the class densities times the class probabilities,
+
+    B ∝ Σ_c Σ_{j≠c} p_j (p_j - p_c) ∇∇p_c.                                        (11)
+
+Controls: ν off by one, the shrinkage term of Ψ dropped, 4D for 2D (erratum G1), normal
+densities for Student's.
 """
 
 from functools import partial
@@ -101,7 +106,7 @@ def _signless(B: np.ndarray) -> np.ndarray:
 
 
 def bias_by_autodiff(problem: Problem) -> dict[str, Any]:
-    """Evaluate the paper's Eq. (11) with Hessians of p_c by automatic derivatives."""
+    """Evaluate Eq. (11) of the paper with Hessians of p_c by automatic derivatives."""
     classes = predictive(some_posterior(problem))
 
     def densities(x: Any) -> Any:

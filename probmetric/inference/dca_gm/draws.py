@@ -1,18 +1,19 @@
 """DCA-GM's posterior, by Laplace's approximation, NUTS or a variational guide.
 
-What is sampled are all sites of the model in the whitened coordinates of ``dca_gm``.
-What is reported are quantities that the gauge, the tilts, the order of components and
-a rotation of the projection leave alone (maths B5): the average Fisher matrix J over
-the training points, p(c|x) at points asked for, and the log likelihood. R-hat and
-effective sample sizes of anything else mean nothing here.
+What is sampled are all sites of the model in the whitened coordinates of
+``dca_gm.fit``. What is reported are quantities that the gauge, the tilts, the order of
+components and a rotation of the projection leave alone (maths B5): the average Fisher
+matrix J over the training points, p(c|x) at points asked for, and the log likelihood.
+R-hat and effective sample sizes of anything else mean nothing here.
 
 The labels of different points are independent observations, so at learning rate 1 this
 is an ordinary posterior. ``TARGET`` samples the mixtures θ with A. ``TARGET_A`` holds θ
 at its mode, an empirical-Bayes posterior of A alone (maths B8): no gauge is left and it
 is near a Gaussian, but what is unknown of θ is left out and it is too narrow. A θ
-maximised anew for each A would be no density. Laplace's approximation serves the second
-only: on the toy problem that of (A, θ) has means off by up to 7 posterior standard
-deviations and a k-hat of 1, because θ's scale and tilts are held by its priors alone.
+maximised again for each A would be no density. Laplace's approximation serves the
+second only: on the toy problem that of (A, θ) has means off by up to 7 posterior
+standard deviations and a k-hat of 1, because θ's scale and tilts are held by its priors
+alone.
 """
 
 from typing import Any, NamedTuple

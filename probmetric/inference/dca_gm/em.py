@@ -7,10 +7,10 @@ class is involved, so a step costs O(n (K p + p²)) (maths B3, B7):
     γ_ik = p(k | y_i, c_i),   n_ck = Σ_{c_i=c} w_i γ_ik,                             (1)
     α_c = n_c / n,   β_ck = (n_ck + b/K_c) / (n_c + b),                              (2)
     μ_ck = Σ_{c_i=c} w_i γ_ik y_i / n_ck,   μ'_ck = Σ_{c_i=c} w_i γ_ik x_i / n_ck,   (3)
-    Σ_c = (Σ_{c_i=c} w_i γ_ik (y_i - μ_ck)(y_i - μ_ck)ᵀ + ν ρ I) / (n_c + ν).        (4)
+    Σ_c = (Σ_{c_i=c} w_i γ_ik (y_i - μ_ck)(y_i - μ_ck)ᵀ + q ρ I) / (n_c + q).        (4)
 
 (2) and (4) are modes: of β_c ~ Dirichlet(1 + b/K_c), and of a Σ_c whose log prior is
--(ν/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant. The second is needed: without it a component
+-(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant. The second is needed: without it a component
 that closes on repeated points has an unbounded density. By (3) Aμ' = μ exactly. A
 component that owns less than 1e-8 of a point keeps its centre.
 """
@@ -36,7 +36,7 @@ EMPTY = 1e-8
 
 
 class EMPrior(NamedTuple):
-    """b, ν and ρ of Eqs. (2), (4); zeros are maximum likelihood."""
+    """b, q (field ``nu``) and ρ of Eqs. (2) and (4); zeros are maximum likelihood."""
 
     b: Float[Array, ""] | float = 1.0
     nu: Float[Array, ""] | float = 2.0

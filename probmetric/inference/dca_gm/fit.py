@@ -165,7 +165,7 @@ def default_prior(
 
     Notes
     -----
-    It depends on the data through the start: an empirical prior, by name.
+    It depends on the data through the start: an empirical prior, and called so.
     """
     A = jnp.asarray(params.A)
     return DCAGMPrior(

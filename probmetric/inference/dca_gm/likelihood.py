@@ -5,9 +5,9 @@ in all, the conditional log likelihood L = Σ_i w_i log p(c_i|y_i) has the gradi
 
     ∂L/∂A = Σ_i V_i x_iᵀ = Vᵀ X,                                                    (1)
     V_i = w_i Σ_ck (p(c,k|y_i) - 1[c=c_i] p(k|y_i,c)) Σ_ck⁻¹ (y_i - μ_ck)
-        = w_i (m̄(y_i) - m_{c_i}(y_i)),  m_c as in ``metric._class_distribution``,    (2)
+        = w_i (m̄(y_i) - m_{c_i}(y_i)),  m_c of ``metric.class_distribution``,        (2)
 
-(maths B2; seed 001 Eq. 3). The sum over components is taken in p dimensions before
+(maths B2; Eq. (3) of seed 001). The sum over components is taken in p dimensions before
 anything of size d is touched: O(n (d p + C K p + C p²)), no n × C × K × p × d array.
 With the centres tied to the projection, μ_ck = Aμ'_ck and μ' held fixed,
 
@@ -21,7 +21,7 @@ symmetric Q with every Σ_ck⁻¹ + Q positive definite and any h, the tilt
     Σ̃⁻¹ = Σ⁻¹ + Q,  μ̃ = Σ̃ (Σ⁻¹ μ + h),
     log π̃ = log π + ½ (μ̃ᵀΣ̃⁻¹μ̃ - μᵀΣ⁻¹μ) + ½ log (|Σ̃| / |Σ|) + constant,             (5)
 
-which the paper misses (maths B5, erratum 2 of seed 001). Euclid's distance after A
+which the paper misses (maths B5, erratum 2 of seed 001). The Euclidean distance after A
 depends on the gauge; J and p(c|x) do not.
 """
 

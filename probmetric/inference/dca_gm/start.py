@@ -1,4 +1,4 @@
-"""DCA-GM: where a fit starts, and which data it refuses.
+"""DCA-GM: the start of a fit from LDA, RCA and k-means; checks of its data.
 
 Projection: LDA followed by RCA with the classes as chunklets, that is the generalised
 eigenvectors v of the covariances between and within classes,
@@ -34,7 +34,7 @@ RIDGE = 1e-3
 
 
 def check_labelled(data: Labelled, n_latent: int) -> int:
-    """Refuse data that no fit can use; return the number of classes.
+    """Return the number of classes; data that no fit can use are an error.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Both sides of the matrix game of ``inference.eig_dml``, at unit scale (κ = 1).
+"""Primal and dual bound of the matrix game of ``eig_dml.fit``, at unit scale (κ = 1).
 
     min_τ z_τᵀ S z_τ  ≤  f*  ≤  λ_max(G(u)),      G(u) = Σ u_τ z_τ z_τᵀ            (5)
 

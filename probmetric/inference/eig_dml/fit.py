@@ -19,7 +19,7 @@ for 1e-6 and below. Both need O((n_F + d) d) memory, never n_F matrices of d × 
 
 Errata of seed 003: P12 (a vertex of {S ⪰ 0, tr S = κ} is κ vvᵀ, not vvᵀ, and a first
 step of 1/t throws the start away: all iterates of the notes have trace 1); P13 (the
-notes use S as if it were M: Eq. 4 is missing); P14 (eigenvector, not eigenvalue);
+notes use S as if it were M: (4) is missing); P14 (eigenvector, not eigenvalue);
 P16 (what restrains M is exactly ⟨H, M⟩ = κ); P17 (a far pair at distance zero makes
 f* = 0; a singular H needs δ relative to its trace).
 
@@ -60,9 +60,9 @@ class EigDMLParams(NamedTuple):
         L with LᵀL = M, rows by falling eigenvalue of S; r is the rank of S, which
         is usually far below d. Identified up to a rotation.
     S : array of shape (d, d)
-        The solution of the game (2), trace κ.
+        The solution of the game, Eq. (2), trace κ.
     u : array of shape (n_F,)
-        Weights of the far pairs in the dual (3); the active pairs have weight.
+        Weights of the far pairs in the dual, Eq. (3); the active pairs have weight.
     primal, dual, gap : float
         min_τ x_τᵀ M x_τ; an upper bound on what any M can reach; their difference.
     """

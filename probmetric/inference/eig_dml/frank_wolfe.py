@@ -1,4 +1,4 @@
-"""Frank-Wolfe for the matrix game of ``inference.eig_dml``, at unit scale (κ = 1).
+"""Frank-Wolfe for the matrix game of ``eig_dml.fit``, at unit scale (κ = 1).
 
 The minimum over far pairs is smoothed,
 
@@ -16,9 +16,9 @@ t = 1, 2, ..., from S = I/d: the start keeps a share that falls, and is not disc
     dual - min a  =  [λ_max(G(u)) - ⟨u, a⟩]  +  [⟨u, a⟩ - min a]                   (9)
                      (Frank-Wolfe gap)          (what smoothing costs)
 
-σ = η · primal / log n_F, so that it follows the data's scale (the notes' d · 1e-5 does
-not); η starts at 0.1 and is halved once the first bracket is below half the second:
-smoothing is made finer exactly when it is what stands in the way.
+σ = ζ · primal / log n_F, so that it follows the data's scale (the notes' d · 1e-5 does
+not); ζ (``eta`` in the code) starts at 0.1 and is halved once the first bracket is
+below half the second: smoothing is made finer exactly when it limits the gap.
 
 The top eigenvector is dense up to ``DENSE_LIMIT`` dimensions; beyond, Lanczos with
 the products G w = Zᵀ(u ∘ Zw), started from the last v.
@@ -102,7 +102,7 @@ def frank_wolfe(Z: Float[np.ndarray, "f d"], *, max_steps: int, tol: float) -> S
             best_u, dual = u, bound
         smoothed = float(u @ a)
         if bound - smoothed <= 0.5 * (smoothed - a.min()):
-            eta /= 2  # Eq. (9): smoothing is what stands in the way
+            eta /= 2  # Eq. (9): smoothing limits the gap
         gamma = 2 / (t + 3)  # Eq. (8), whose t counts from one
         S *= 1 - gamma
         S += gamma * np.outer(v, v)

@@ -1,4 +1,4 @@
-"""Restarted primal-dual hybrid gradient for the game of ``inference.eig_dml``.
+"""Restarted primal-dual hybrid gradient for the game of ``eig_dml.fit``.
 
 At unit scale (κ = 1). Far pairs differ in length by orders, so the game is played with
 unit vectors e_τ = z_τ/‖z_τ‖: with m = min ‖z_τ‖², c_τ = m/‖z_τ‖² in (0, 1] and
@@ -25,7 +25,8 @@ Bx = A(A*(x)).
 
 Few far pairs are active, so the game is played on a working set: those of smallest a,
 joined by the most violated until none violates. A dual point on a subset is one on the
-whole, and the primal bound is taken over all far pairs: Eq. (5) certifies the whole.
+whole, and the primal bound is taken over all far pairs, so that Eq. (5) of
+``eig_dml.fit`` certifies the whole.
 """
 
 from typing import NamedTuple

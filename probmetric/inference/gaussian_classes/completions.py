@@ -77,7 +77,7 @@ def evidence_prior_missing(
 
 
 def _fill(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelled:
-    """Draw the missing entries given the seen ones and θ, Eq. (5)."""
+    """Draw the missing entries given the seen ones and θ, Eq. (1)."""
     eye = jnp.eye(data.X.shape[1], dtype=data.X.dtype)
     mean, S = jnp.asarray(params.mean), jnp.asarray(covariances_of(params))
     chol = jnp.broadcast_to(params.chol, S.shape)
@@ -107,7 +107,9 @@ def complete(
     warm_up: int = WARM_UP,
     thin: int = THIN,
 ) -> ClassPosterior:
-    """Return NIW posteriors of completed rows, whose mean is the posterior (5)-(6).
+    """Return NIW posteriors of completed rows, by the chain of Eqs. (1) and (2).
+
+    Their mean is the posterior given what was seen.
 
     Parameters
     ----------

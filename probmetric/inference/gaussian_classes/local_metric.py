@@ -1,7 +1,7 @@
 """Local metrics of Gaussian classes, with their uncertainty (GLML).
 
-Densities → metric. ``metric._glml_matrices`` holds the matrices at a point; here they
-meet the posterior of ``gaussian_classes``:
+Densities → metric. ``metric.glml`` holds the matrices at a point; here they meet the
+posterior of ``gaussian_classes.posterior``:
 
 * ``student_metric``: densities are the Student-t predictives, E_θ p_c(x | θ). As
   E ∇∇p = ∇∇ E p this averages the Hessians exactly, but B is cubic in the densities, so
@@ -17,23 +17,22 @@ points of density p(x) the nearest lies at
 
     E r² ≈ Γ(1 + 2/D) (n p V_D)^(-2/D),   V_D = π^(D/2) / Γ(D/2 + 1),             (4)
 
-whatever A (maths 2.1; the expectation belongs inside the paper's integral (6), erratum
-G2). With more than two classes only the error is freed of bias, not each posterior.
+whatever A (maths 2.1; the expectation belongs inside the integral, Eq. (6) of the
+paper: erratum G2). With more than two classes only the error is freed of bias, not each
+posterior.
 
-References
-----------
-Noh, Zhang and Lee, NIPS 2010; maths 2.1, 2.3, 2.5, 2.7.
+The share γ of the base metric, by leave-one-out (``choose_gamma``). Ranking by
 
-The share γ of the base metric, by leave-one-out.
-
-Ranking by the metric
-
-    γI + D·A/tr A                                                                 (1)
+    γI + D·A/tr A                                                                 (5)
 
 needs the base distance and A's own once, whatever the number of γ tried; γ = ∞, the
 base metric, is always among them. Each training point is predicted from the others by
 k votes averaged over the metrics given. The densities have seen the point, so that the
 choice leans a little to small γ.
+
+References
+----------
+Noh, Zhang and Lee, NIPS 2010; maths 2.1, 2.3, 2.5, 2.7.
 """
 
 from collections.abc import Sequence
@@ -203,7 +202,7 @@ def error_expansion(
 def expected_squared_reach(
     log_density: Float[Array, "*n"] | float, n: int, d: int
 ) -> Float[Array, "*n"]:
-    """Return E r² of the nearest of n points where their log density is given (4)."""
+    """Return E r² of the nearest of n points, Eq. (4), from their log density."""
     log_ball = 0.5 * d * jnp.log(jnp.pi) - gammaln(0.5 * d + 1.0)
     log_r2 = gammaln(1 + 2 / d) - 2 / d * (jnp.log(n) + log_density + log_ball)
     return jnp.exp(log_r2)
@@ -225,7 +224,7 @@ def choose_gamma(
     gammas: Sequence[float] = GAMMAS,
     max_points: int = 500,
 ) -> tuple[float, Float[np.ndarray, "g"]]:
-    """Choose γ of Eq. (1) by leave-one-out over a grid.
+    """Choose γ of Eq. (5) by leave-one-out over a grid.
 
     Parameters
     ----------

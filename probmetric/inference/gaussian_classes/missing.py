@@ -107,7 +107,7 @@ def log_joint(
     prior: NIWPrior,
     covariance: Covariance = "full",
 ) -> Float[Array, ""]:
-    """Return (1) plus the log prior density in (weights, μ, Σ), constants included.
+    """Return Eq. (1) plus the log prior density in (weights, μ, Σ), constants included.
 
     The density of the NumPyro model, of which the site is the Cholesky factor L of
     Σ = LLᵀ: |dΣ/dL| = 2^D Π_i L_ii^(D - i + 1) is divided out.
@@ -137,7 +137,7 @@ def _step(params: Any, given: Any, covariance: Covariance) -> tuple[Any, Any]:
 
 COVARIANCES: tuple[Covariance, ...] = ("full", "tied", "diagonal")
 STEPS = {kind: partial(_step, covariance=kind) for kind in COVARIANCES}
-"""EM's step, (4) of (3): one object each, so that ``run_em`` compiles it once."""
+"""EM's step, Eqs. (3) and (4): one object each, so that ``run_em`` compiles it once."""
 
 
 @numpy_in_numpy_out

@@ -5,7 +5,7 @@ Given the labels the classes are mixtures of their own,
     x | y = c ~ Σ_m ω_cm N(μ_cm, Σ_cm),                                            (1)
 
 so that the mode of the model ``gaussian_mixture_classes`` in (π, ω, μ, Σ) is, class by
-class, that of the normal mixture of ``two_stage`` with the prior
+class, that of the normal mixture of ``mixture.em`` with the prior
 
     ω_c ~ Dirichlet(β),  Σ_cm ~ IW(ν, Ψ),  μ_cm | Σ_cm ~ N(m, Σ_cm/κ),             (2)
 

@@ -6,9 +6,9 @@ n points (a sum of data weights), mean x̄, scatter S has the posterior NIW(m, �
     κ = κ₀ + n,  ν = ν₀ + n,  m = (κ₀m₀ + n x̄)/κ,
     Ψ = Ψ₀ + S + (κ₀n/κ)(x̄ - m₀)(x̄ - m₀)ᵀ,                                        (1)
 
-and, with η = ν - D + 1,
+and, with df = ν - D + 1,
 
-    predictive   t_η(m, Ψ (κ + 1)/(κ η)),                                          (2)
+    predictive   t_df(m, Ψ (κ + 1)/(κ df)),                                        (2)
     evidence     -(nD/2) log π + log Γ_D(ν/2) - log Γ_D(ν₀/2)
                  + (ν₀/2) log|Ψ₀| - (ν/2) log|Ψ| + (D/2) log(κ₀/κ),                 (3)
     draws        Σ = (L T⁻¹)(L T⁻¹)ᵀ, LLᵀ = Ψ, T lower triangular,

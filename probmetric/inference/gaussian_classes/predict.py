@@ -1,14 +1,9 @@
-"""Gaussian classes in use: predictive densities, the prior by evidence, ``fit``.
+"""Gaussian classes in use: predictive densities, class probabilities, ``fit``.
 
-The prior by evidence (``evidence_prior``). With S_W the pooled within-class covariance,
+The predictive density of a class is Eq. (2) of ``gaussian_classes.posterior``. That of
+a row with missing entries is the density of the entries that are there, x_o:
 
-    m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a tr(S_W)/D · I),     (1)
-
-so that E Σ_c is S_W, shrunk; κ₀, ν₀ - D - 1 and a > 0 maximise the evidence on a grid.
-Empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
-
-The predictive density of a class with missing entries is that of the ones there: a
-marginal of t_η(m, S) is t_η of the sub-vector and sub-matrix (2).
+    x ~ t_df(m, S)   implies   x_o ~ t_df(m_o, S_oo).                             (1)
 """
 
 from typing import Any
@@ -92,7 +87,7 @@ def _diagonal_log_densities(post: ClassPosterior, x: Any) -> Any:
 
 
 def _partly_log_densities(classes: ClassDensities, x: Any) -> Any:
-    """Eq. (2): absent entries become an independent unit block observed at zero."""
+    """Eq. (1): absent entries become an independent unit block observed at zero."""
     there = ~jnp.isnan(x)
     both = there[:, None] & there
 

@@ -1,4 +1,13 @@
-"""The NIW prior chosen by evidence."""
+"""The NIW prior that maximises the evidence on a grid.
+
+With S_W the pooled within-class covariance,
+
+    m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a tr(S_W)/D · I),   (1)
+
+so that E Σ_c is S_W, shrunk; κ₀, ν₀ - D - 1 and a > 0 maximise the evidence, Eq. (3) of
+``gaussian_classes.posterior``. "diagonal": the prior of one feature, D = 1 in ν₀.
+Empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
+"""
 
 from itertools import product
 from typing import Any

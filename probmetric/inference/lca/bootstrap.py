@@ -8,18 +8,18 @@ as wide.
 
 Each refit works in coordinates of its own in which the curvature is near the identity:
 with T₁ = Σ w δδᵀ over the weighted y = 1 pairs, the part of the Hessian that stays
-where the y = 0 pairs are far apart is I_p ⊗ (ηT₁/(1 + 2σ²) + λ/c²). On breast cancer
-that saves two evaluations in three.
+where the y = 0 pairs are far apart is I_p ⊗ (ηT₁/(1 + 2σ²) + λ/c²), η the learning
+rate. On breast cancer that saves two evaluations in three.
+
+``bootstrap`` refits under weights given. ``bootstrap_draws`` makes the weights inside
+one compiled program, in blocks that are stored and resumed like those of NUTS. Draw k
+depends on the seed and on k alone: neither the number of draws nor the size of a block
+nor a stop in between changes a draw.
 
 References
 ----------
 Newton and Raftery, "Approximate Bayesian inference with the weighted likelihood
 bootstrap", JRSS B 56 (1994).
-
-The bootstrap of LCA in blocks of one compiled program, stored and resumed like NUTS.
-
-The program makes its own weights, draw k from the seed and k alone: neither the number
-of draws nor the size of a block nor a stop in between changes a draw.
 """
 
 from functools import partial

@@ -1,12 +1,13 @@
 """Second derivatives of LCA: Hessian, expected information, certificate.
 
-With θ = (vec W row by row, ρ = log σ²), ∇t = (g δᵀ/η, s(p - D/η)) (maths A7):
+With τ² = κ² + 2σ², s = σ²/τ² and θ = (vec W row by row, ρ = log σ²), the exponent t of
+Eq. (1) of ``lca.likelihood`` has ∇t = (g δᵀ/τ², s(p - D/τ²)) (maths A7):
 
     ∇ℓ  = -Σ w r ∇t,                      r = 1 (y=1), -ν (y=0),                  (1)
     ∇²ℓ = -Σ w (h ∇t∇tᵀ + r ∇²t),         h = 0 (y=1), ν(1+ν) (y=0),              (2)
     I   = E[-∇²ℓ] = Σ w ν ∇t∇tᵀ           over every pair, whatever its label,    (3)
 
-with ∇²t = I_p ⊗ δδᵀ/η, -2s g δᵀ/η and s(1-2s)(p - D/η) + 2s²D/η for the blocks
+with ∇²t = I_p ⊗ δδᵀ/τ², -2s g δᵀ/τ² and s(1-2s)(p - D/τ²) + 2s²D/τ² for the blocks
 (W, W), (W, ρ) and (ρ, ρ). Pooled pairs enter through T₁ and n₁.
 
 Certificate (maths A6). Under a common κ the log likelihood is concave in (b, M). With
@@ -215,7 +216,7 @@ def log_evidence(
     """Approximate the log evidence of λ up to a constant, for choosing λ.
 
     Laplace's approximation with the (W, W) block of ``learning_rate`` · I replaced by
-    its Kronecker form A ⊗ B, A = Σ wν ggᵀ/(η² Σwν), B = Σ wν δδᵀ:
+    its Kronecker form A ⊗ B, A = Σ wν ggᵀ/(τ⁴ Σwν), B = Σ wν δδᵀ:
 
         log p(θ̂, y) + ½ pd log 2π - ½ Σ log(α_k β_l + λ/c²),
 

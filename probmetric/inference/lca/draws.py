@@ -3,10 +3,9 @@
 All but the bootstrap sample one target, the pooled log joint density (``lca.target``),
 so that a gradient costs the same however many y = 1 pairs there are.
 
-The log likelihood of every pair under every draw of (M, b), for LOO.
-
-In units of the link, -log P(y=1) = b + δᵀMδ/2: what is reported of a draw suffices,
-W and σ² are not needed.
+``log_likelihood`` gives that of every pair under every draw, for LOO. In units of the
+link -log P(y=1) = b + δᵀMδ/2: what is reported of a draw suffices, W and σ² are not
+needed.
 """
 
 from typing import Any, NamedTuple

@@ -40,7 +40,7 @@ def scaled_identity(
 ) -> tuple[Float[Array, "p d"], float]:
     """Return W₀ = c·I (p, d) and c = 1/√(median ‖δ‖² over the y = 1 pairs).
 
-    Shrinking to it is shrinking to Euclid's metric in the units of the link.
+    Shrinking to it is shrinking to the Euclidean metric in the units of the link.
     """
     delta = np.asarray(pairs.X)[pairs.i] - np.asarray(pairs.X)[pairs.j]
     d = delta.shape[1]

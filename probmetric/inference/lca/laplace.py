@@ -19,7 +19,7 @@ Report M and b of such draws, never W. The full covariance H⁻¹ serves as the 
 mass matrix of NUTS, where the prior makes H positive definite.
 
 Cost, with q = pd + 1: the Hessian of N rows 2 N q² flops, its factor and inverse q³;
-memory five matrices of q² numbers, which is refused beyond ``MAX_PARAMETERS``.
+memory five matrices of q² numbers, an error beyond ``MAX_PARAMETERS``.
 """
 
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ from probmetric.typing import Array
 __all__ = ["MAX_PARAMETERS", "Laplace", "laplace", "laplace_draws"]
 
 MAX_PARAMETERS = 10_001
-"""Parameters p·d + 1 beyond which second derivatives are refused: 4 GB of matrices."""
+"""Parameters p·d + 1 beyond which second derivatives are an error: 4 GB of matrices."""
 
 
 class Laplace(NamedTuple):
@@ -157,7 +157,7 @@ def laplace(
 
 
 def _root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
-    """Return L⁻ᵀ of H = LLᵀ; refuse an H that is not positive definite."""
+    """Return L⁻ᵀ of H = LLᵀ; an H that is not positive definite is an error."""
     eps = float(jnp.finfo(H.dtype).eps)
     L = jnp.linalg.cholesky(H)
     inverse = solve_triangular(L, jnp.eye(len(H), dtype=H.dtype), lower=True)

@@ -1,6 +1,7 @@
 """The exact posterior of the latent pair (z, z') given its label.
 
-With g = Wδ, s = σ²/η, ν = P1/P0, a = s (y = 1) or -νs (y = 0) (maths A3):
+With g = Wδ, τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0 and a = s (y = 1) or -νs (y = 0)
+(maths A3):
 
     E[z] = W(x - aδ),    E[z'] = W(x' + aδ),                                      (1)
 

@@ -1,18 +1,19 @@
 """The likelihood of Latent Coincidence Analysis, its prior and its log joint density.
 
-Symbols: δ = x - x', g = Wδ, D = ‖g‖², η = κ² + 2σ², s = σ²/η in (0, ½), weights w.
+Symbols: δ = x - x', g = Wδ, D = ‖g‖², τ² = κ² + 2σ², s = σ²/τ² in (0, ½), weights w,
+learning rate η.
 
-1. Marginal (maths A2). With b = (p/2) log(1 + 2σ²/κ²) and t = b + D/(2η),
+1. Marginal (maths A2). With b = (p/2) log(1 + 2σ²/κ²) and t = b + D/(2τ²),
 
        log P(y=1) = -t,   log P(y=0) = log(1 - e^{-t}),   ν = P1/P0 = 1/(e^t - 1).  (1)
 
 2. Log likelihood. Pairs with y = 1 and a common κ enter it only through n₁ and T₁:
 
-       ℓ = -n₁ b - tr(W T₁ Wᵀ)/(2η) + Σ_rows w [ -y t + (1-y) log(1 - e^{-t}) ].    (2)
+       ℓ = -n₁ b - tr(W T₁ Wᵀ)/(2τ²) + Σ_rows w [ -y t + (1-y) log(1 - e^{-t}) ].   (2)
 
-3. Log joint density with the prior of ``LCAPrior`` and the learning rate h:
+3. Log joint density with the prior of ``LCAPrior`` and the learning rate η:
 
-       log p = h ℓ + log N(W; W₀, c²/λ) + log N(log σ²; m, s²).                    (3)
+       log p = η ℓ + log N(W; W₀, c²/λ) + log N(log σ²; m, s²).                    (3)
 
    It equals the NumPyro density of ``models.lca.lca``, constants included; a flat
    prior contributes nothing. The mode is that in (W, log σ²).

@@ -2,12 +2,12 @@
 
 Each point is paired with its k nearest points of its own class and its m nearest of
 the other classes; the N pairs count together as n observations (learning rate n/N,
-because pairs share points). The prior is centred at a scaled Euclid's metric, W₀ = cI
+because pairs share points). The prior is centred at a scaled Euclidean metric, W₀ = cI
 with c = 1/√(median squared distance of the same-class pairs), and its standard
-deviation is c/√λ. After the first fit the pairs are found anew under the learned
+deviation is c/√λ. After the first fit the pairs are found again under the learned
 metric and the fit is continued: one refresh. Measured on 11 data sets: error ratio to
-Euclid's metric .70 without the refresh, .68 with it (geometric mean), and 1.5 for the
-maximum of the likelihood over the paper's pairs. Points here are standardised.
+the Euclidean metric .70 without the refresh, .68 with it (geometric mean), and 1.5 for
+the maximum of the likelihood over the paper's pairs. Points here are standardised.
 """
 
 from typing import Any, NamedTuple
@@ -150,7 +150,7 @@ def fit_labelled(
 ) -> Fitted:
     """Run all passes of the recipe at a given λ.
 
-    The prior is set by the first pair set, under Euclid's metric, and kept; each
+    The prior is set by the first pair set, under the Euclidean metric, and kept; each
     refresh starts where the pass before it ended. Only nearest pairs are refreshed:
     the others do not depend on the metric, or (impostors) get worse by it.
     """

@@ -1,4 +1,4 @@
-"""LCA's posterior as the samplers see it: the pooled log joint density.
+"""LCA's posterior density for samplers: the pooled log joint density.
 
 The NumPyro model is per pair; this evaluates the same density (a test holds value and
 gradient equal) at a cost that does not depend on the number of y = 1 pairs. Positions

@@ -200,7 +200,7 @@ def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "
 def linear_map(
     params: MDSParams, references: Float[Array, "m d"]
 ) -> Float[np.ndarray, "k d"]:
-    """Return the linear map that Eq. (3) is, where d is Euclid's distance.
+    """Return the linear map that Eq. (3) is, where d is the Euclidean distance.
 
     The rows of ``coefficients`` sum to zero, so that of -‖z - z_i‖² only the term
     2 zᵀz_i moves with the new point z. ``references`` (m, d) may be centred anywhere.
@@ -212,7 +212,7 @@ def to_metric(params: MDSParams) -> Mahalanobis:
     """Return the learned metric on profiles of squared dissimilarities.
 
     Its points are rows d² (r,) of squared dissimilarities from the reference
-    objects; by Eq. (3) the distance of two rows under it is Euclid's distance
+    objects; by Eq. (3) their distance under it is the Euclidean distance
     between the two places in the embedding.
     """
     return Mahalanobis(params.coefficients)

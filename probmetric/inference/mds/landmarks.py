@@ -1,10 +1,11 @@
 """Classical scaling of many objects through a few landmarks.
 
-Scale the m landmarks among themselves (``inference.mds``, Eq. 2), place every object
-by its dissimilarities from them (Eq. 3), then turn the axes to the principal axes of
-all n places. Work O(m n k + m³) and memory O(m n): the n × n matrix is never formed.
-Exact when D is Euclidean in at most k dimensions and the landmarks span them;
-otherwise an approximation of the full solution that is best where landmarks lie.
+Scale the m landmarks among themselves, Eq. (2) of ``mds.fit``, place every object by
+its dissimilarities from them, Eq. (3) of ``mds.fit``, then turn the axes to the
+principal axes of all n places. Work O(m n k + m³) and memory O(m n): the n × n matrix
+is never formed. Exact when D is Euclidean in at most k dimensions and the landmarks
+span them; otherwise an approximation of the full solution that is best where landmarks
+lie.
 
 Landmarks are spread out: from a first one, each next is the object farthest from
 those chosen (2-approximation of the k-centre problem), so that clusters are not

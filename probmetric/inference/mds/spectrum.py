@@ -1,8 +1,8 @@
 """The spectrum of a doubly centred matrix, dense or by Lanczos.
 
-M = -½ C S C for squared dissimilarities S (n, n), C = I - 11ᵀ/n: see
-``inference.mds``, Eq. (1). Lanczos needs products M v only, and forms neither C nor
-a centred copy of S; the smallest eigenvalue comes from the largest of λ₁I - M.
+M = -½ C S C for squared dissimilarities S (n, n), C = I - 11ᵀ/n: Eq. (1) of
+``mds.fit``. Lanczos needs products M v only, and forms neither C nor a centred copy of
+S; the smallest eigenvalue comes from the largest of λ₁I - M.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ DENSE_LIMIT = 600
 
 
 def double_centre(A: Float[Array, "n n"]) -> Float[np.ndarray, "n n"]:
-    """Return -½ C A C without forming C (Eq. 1)."""
+    """Return -½ C A C, Eq. (1) of ``mds.fit``, without forming C."""
     rows, columns = np.mean(A, 1), np.mean(A, 0)
     centred = np.subtract(A, rows[:, None])
     centred -= columns - rows.mean()

@@ -1,4 +1,4 @@
-"""Closed forms for single instances: EM for the normal mixture under the two stages.
+"""EM for the normal mixture: what single instances of the two-stage model follow.
 
 One instance of the two-stage model follows the normal mixture Σ_k c_k N(μ_k, S_k) with
 S_k = B_k + W_k, whatever the split of S_k, so its parameters are learned from
@@ -10,9 +10,9 @@ unlabelled points by EM:
     M:  c_k ∝ R_k + a - 1                                                         (3)
         δ_k = (f_k + κ₀ (m₀ - μ_k)) / (R_k + κ₀),   μ_k ← μ_k + δ_k               (4)
         S_k = [Ψ + F_k - δfᵀ - fδᵀ + R δδᵀ + κ₀ (μ_k - m₀)(μ_k - m₀)ᵀ]
-              / (R_k + ν + d + 2)                                                 (5)
+              / (R_k + df + d + 2)                                                (5)
 
-with the prior of ``TwoStagePrior``; without one, a = 1 and κ₀, Ψ and ν + d + 2 are 0.
+with the prior of ``TwoStagePrior``; without one, a = 1 and κ₀, Ψ and df + d + 2 are 0.
 (5) has d + 2, one more than an inverse Wishart alone: μ_k's prior holds S_k too.
 
 Numerics: (2) is about the *current* means and is summed in coordinates z = L_k⁻¹(x-μ_k)

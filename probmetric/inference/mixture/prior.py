@@ -1,7 +1,8 @@
-"""The prior of the two-stage mixture, as a density and as a default.
+"""The prior of the normal mixture: its log density, and the weak default one.
 
-Log densities carry their constants, so that EM's objective equals the log joint
-density of the NumPyro model.
+c ~ Dirichlet(a, …, a); S_k ~ IW(df, Ψ) and μ_k | S_k ~ N(m₀, S_k/κ₀), with B_k or Σ_k
+in the place of S_k in the two-stage model; α ~ Beta. Log densities carry their
+constants, so that EM's objective equals the log joint density of the NumPyro model.
 """
 
 from typing import Any

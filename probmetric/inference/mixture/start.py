@@ -1,4 +1,9 @@
-"""Starts of the plain normal mixture, and the best of several fits."""
+"""Starts of the normal mixture, and the best of several fits.
+
+A start is a k-means++ clustering: each cluster's sums are those of Eq. (2) of
+``mixture.em`` with responsibilities 0 and 1, and the M-step of that file, under the
+prior given or the default one, makes parameters of them.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Parameters and additive statistics of the mixture, of points and of groups."""
+"""Parameters and additive statistics of the normal mixture, of points and of groups."""
 
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ class MixtureStats(NamedTuple):
 
 
 class GroupStats(NamedTuple):
-    """The sums (3) of ``two_stage.groups``; those of disjoint groups add up."""
+    """The sums of Eq. (3) of ``two_stage.groups``; of disjoint groups they add up."""
 
     log_likelihood: Float[Array, ""]
     mass: Float[Array, "k"]

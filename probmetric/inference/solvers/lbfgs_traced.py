@@ -1,7 +1,7 @@
 """L-BFGS as one traced loop, for many small fits inside one compiled program.
 
-``solvers.lbfgs.lbfgs`` calls compiled code from SciPy's loop, which neither ``vmap`` nor a
-loop over fits can hold. Here all is traced: the two-loop recursion over the last
+``solvers.lbfgs.lbfgs`` calls compiled code from SciPy's loop, which neither ``vmap``
+nor a loop over fits can hold. Here all is traced: the two-loop recursion over the last
 ``MEMORY`` steps, and halving until the objective falls by a fraction of what its slope
 promises. Wolfe's second condition is not sought; a step whose gradient change is not
 positive along it is not remembered.

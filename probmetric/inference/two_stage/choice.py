@@ -1,4 +1,4 @@
-"""The range of models: flattening, blending, and the number of components.
+"""Choice of the two-stage model: number of components, flattening, blending.
 
 Flattening believes the variances before the covariances: Σ_s = sΣ + (1 - s) diag Σ
 with s in [0, 1]. It keeps variances, makes a singular Σ with positive diagonal regular

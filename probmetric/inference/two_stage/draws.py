@@ -1,15 +1,13 @@
 """Draws of the two-stage mixture about its EM solution, all that is latent summed out.
 
 Every method starts from the Laplace approximation found from the EM solution: one of
-the k! equal modes. Reported are label-invariant functionals; R-hat is judged on them
-alone. Components are relabelled to the EM solution, for display.
+the k! equal modes. Reported are label-invariant functionals,
+``models.two_stage.invariant``; R-hat and intervals belong on these alone, because
+components carry no order and chains and draws disagree about their names.
 
-Draws of the two-stage mixture: components relabelled to a reference, for display.
-
-Components carry no order, so that chains and draws disagree about their names; R-hat
-and intervals belong on ``models.two_stage.invariant`` functionals. To *look* at
-components, each draw is permuted to the reference (the EM solution) by the assignment
-that minimises the sum over components of the squared distance of means,
+To *look* at components, ``relabel`` permutes each draw to the reference (the EM
+solution) by the assignment that minimises the sum over components of the squared
+distance of means,
 
     (μ - μ_ref)ᵀ S_ref⁻¹ (μ - μ_ref),   S = W + B.                                (1)
 """

@@ -14,9 +14,9 @@ coordinates independent (W = αΣ: a = α throughout). There, with u = T (x̄ - 
 E:  r_ik ∝ c_k p(X_i | k);  R = Σ w r,  N = Σ w r n,  f = Σ w r (h - μ),
     B̃ = Σ w r [V + (h - μ)(h - μ)ᵀ]                       (about the current μ)
     W̃ = Σ w r [Σ_j e eᵀ + n (x̄ - h)(x̄ - h)ᵀ + n V]                              (3)
-M, free, with δ the step of μ as in ``inference.two_stage`` (4):
-    B = [Ψ + B̃ - δfᵀ - fδᵀ + Rδδᵀ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + ν + d + 2)
-    W = [Ψ_W + W̃]/(N + ν_W + d + 1)                                               (4)
+M, free, with δ the step of μ as in Eq. (4) of ``mixture.em``:
+    B = [Ψ + B̃ - δfᵀ - fδᵀ + Rδδᵀ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + df + d + 2)
+    W = [Ψ_W + W̃]/(N + df_W + d + 1)                                              (4)
 
 Terms without a prior drop out, with their degrees of freedom. The proportional M-step
 is in ``two_stage.proportional``.

@@ -18,7 +18,7 @@ u normal with mean W J_j (e_j - u) and covariance W - W J_j W; over u,
 
     E[ε_j ε_jᵀ | X_i, k] = W (J_j r_j r_jᵀ J_j + J_j V J_j - J_j) W + W.          (3)
 
-So the sums (3) of ``two_stage.groups`` become
+So the sums, Eq. (3) of ``two_stage.groups``, become
 
     f = Σ w r h,   B̃ = Σ w r (V + h hᵀ),   W̃ = Σ w r Σ_j E[ε_j ε_jᵀ]            (4)
 

@@ -1,7 +1,7 @@
-"""Closed forms for two observations, and for α, under the two-stage mixture.
+"""Two-stage mixture: closed forms for two observations, for α and for enrolment.
 
 The density itself, EQ-2 of seed 002 in its mean-difference form, and EQ-4 and EQ-5 as
-its cases W = 0 and W' = 0, are in ``metric._pair_density``. Here:
+its cases W = 0 and W' = 0, are in ``densities.pair``. Here:
 
 EQ-3, small α (documentation and tests: EQ-2 costs the same and is exact),
     Σ_k c_k N(Q - Y; 0, 2αΣ_k) N((Q + Y)/2 - μ_k; 0, Σ_k),                        (1)
@@ -17,13 +17,9 @@ r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²), C = Σ w r q·y, the 
     n ρ³ - C ρ² + (A - n) ρ - C = 0,   or ρ = 0 if that is better,                (3)
 of the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
 
-Enrolment: a database element known by several instances of one source.
-
-Given instances Y_1..n of a source, with h_k and V_k the posterior of its representative
-(``two_stage.pairs`` Eq. 2),
-
-    Pr(Q | Y_1..n) = Σ_k P(k | Y_1..n) N(Q; h_k, V_k + W_k),                       (1)
-
+Enrolment: a database element known by several instances Y_1..n of one source. With h_k
+and V_k the mean and covariance of its representative by (2),
+    Pr(Q | Y_1..n) = Σ_k P(k | Y_1..n) N(Q; h_k, V_k + W_k),                      (4)
 and the log ratio against another source subtracts log Pr(Q). V_k depends on the number
 of instances alone, so that all queries against all sources of equal n cost one GEMM a
 component.
@@ -150,7 +146,7 @@ def _log_pairs(alpha: Any, data: AlphaData) -> Any:
 
 
 def _root(n: Any, A: Any, C: Any) -> Any:
-    """Return α in (0, 1] from the sums of (3); NaN where the likelihood is unbounded.
+    """Return α in (0, 1] from the sums of Eq. (3); NaN for an unbounded likelihood.
 
     The best of ρ = 0 and the roots in (0, 1): the clipped best root in (-1, 1) would
     miss a positive root that is second to a negative one.
@@ -259,7 +255,7 @@ class Enrolled(NamedTuple):
 
 @numpy_in_numpy_out
 def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
-    """Condense each group of instances to what (1) needs, in order of group codes."""
+    """Condense each group of instances to what Eq. (4) needs, in order of codes."""
     data = group_data(groups)
     data = jax.tree.map(jnp.asarray, data)
     log_p = log_groups(params, data)
@@ -274,7 +270,7 @@ def score_enrolled(
     *,
     score: Literal["log_ratio", "conditional"] = "log_ratio",
 ) -> Float[Array, "m G"]:
-    """Return log Pr(Q | Y's) of every query and source, Eq. (1), or its log ratio."""
+    """Return log Pr(Q | Y's) of every query and source, Eq. (4), or its log ratio."""
     Q = jnp.asarray(Q)
     sizes = np.asarray(enrolled.size)
     out = jnp.zeros((len(Q), len(sizes)), Q.dtype)

@@ -1,10 +1,10 @@
 """Grouped EM under proportionality: W = αΣ and B = (1 - α)Σ with one α.
 
-The E-step is that of ``two_stage.groups``. The M-step is three conditional
-maximisations, so still monotone; with B̃ about the new μ,
+The E-step is that of ``two_stage.groups``, whose numbering goes on here. The M-step is
+three conditional maximisations, so still monotone; with B̃ about the new μ,
 
     δ = [f/(1-α) + κ₀(m₀ - μ)] / [R/(1-α) + κ₀]
-    Σ = [B̃/(1-α) + W̃/α + Ψ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + N + ν + d + 2)             (5)
+    Σ = [B̃/(1-α) + W̃/α + Ψ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + N + df + d + 2)            (5)
     α: root in (0, 1) of
     -(D_R + D_N)α³ + (D_R - b + 2 D_N + w)α² - (D_N + 2w)α + w = 0                 (6)
 with b = Σ_k tr Σ_k⁻¹B̃_k, w = Σ_k tr Σ_k⁻¹W̃_k, D_R = d ΣR - 2(β - 1) and
@@ -12,11 +12,10 @@ D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Terms without a prior drop out, w
 degrees of freedom. Groups of one leave the likelihood flat in α: (6) then moves α along
 its prior, or not at all.
 
-The best root of a cubic in an interval: where the two updates of α end.
-
-Between its two stationary points a cubic is monotone, so at most three bisections
-find all roots. Works under ``jit`` and ``vmap`` on every device (no eigenvalues of a
-companion matrix), and never leaves the interval.
+``best_root`` finds the best root of a cubic in an interval, (6) and Eq. (3) of
+``two_stage.pairs``. Between its two stationary points a cubic is monotone, so at most
+three bisections find all roots. It works under ``jit`` and ``vmap`` on every device (no
+eigenvalues of a companion matrix), and never leaves the interval.
 """
 
 from collections.abc import Callable
@@ -142,7 +141,7 @@ def proportional_m_step(
     Parameters
     ----------
     between, within : array of shape (k, d, d)
-        B̃ and W̃ of (3).
+        B̃ and W̃, Eq. (3) of ``two_stage.groups``.
     mass, instances : array of shape (k,)
         R and N.
     alpha : float

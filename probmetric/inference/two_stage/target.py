@@ -1,8 +1,8 @@
-"""The posterior of the two-stage mixture as a density of numbers on the real line.
+"""The two-stage mixture's posterior density for samplers, in unconstrained coordinates.
 
-The log joint density of groups that EM climbs, in the coordinates that NumPyro's model
-has on the real line (its bijections, Jacobians included). With W = L Lᵀ and groups of
-n_i instances with mean x̄_i and residuals e_ij,
+It is the log joint density of groups that EM climbs, in the coordinates that NumPyro's
+model has on the real line (its bijections, Jacobians included). With W = L Lᵀ and
+groups of n_i instances with mean x̄_i and residuals e_ij,
 
     log p(X_i | k) = log N(x̄_i; μ, B + W/n_i) - ½ Σ_j |L⁻¹ e_ij|²
                      - ½ (n_i - 1)(d log 2π + log|W|) - ½ d log n_i,              (1)
