@@ -158,7 +158,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         As ``KNeighborsClassifier``.
     votes : {"soft", "count"}, default "soft"
     rule : str, default "min_norm"
-        "min_norm": nearest to the pooled metric; "zero_bias": the paper's Eq. (10);
+        "min_norm": nearest to the pooled metric; "zero_bias": Eq. (10) of the paper;
         "regularised"; "expected_bias": least expected squared bias over the draws,
         one metric; "fisher": information of the class posterior, a baseline.
     gamma : "loo" or float ≥ 0, default "loo"
