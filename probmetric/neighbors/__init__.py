@@ -1,8 +1,16 @@
-"""Nearest neighbours under anything learned: search, and a classifier.
+"""Nearest neighbours under any metric: search, votes and a classifier.
 
 ``nearest`` finds neighbours exactly under any metric (on request a shortlist's only,
 which ``shortlist_recall`` judges); ``KNeighborsClassifier`` votes with them, under one
 metric or averaged over the draws of a posterior.
+
+``search``       ``nearest``: the entry, and the order of ties.
+``linear``       Mahalanobis kinds by scikit-learn; settled rows (1), rounding (2).
+``scan``         every other kind, tile by tile, keeping the k best.
+``shortlist``    approximate search for local metrics, and its recall.
+``votes``        soft votes (1), their scale (2), the class prior (3), tuning.
+``classifier``   ``KNeighborsClassifier``.
+``table``        neighbours as a data frame.
 """
 
 from probmetric.neighbors.classifier import KNeighborsClassifier as KNeighborsClassifier

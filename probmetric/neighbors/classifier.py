@@ -1,10 +1,9 @@
 """A nearest-neighbour classifier for any metric, or for a posterior of metrics.
 
-Scikit-learn's conventions; the mathematics is in ``neighbors.search`` (who is near) and
-``neighbors.votes`` (what they vote). A posterior is whatever has ``metrics()``, a list
-of its draws, and ``mean_metric()``.
-
-What a nearest-neighbour classifier accepts: each refusal names the argument.
+Scikit-learn's conventions; the mathematics is in ``neighbors.search`` (which points are
+near) and ``neighbors.votes`` (how they vote). A posterior is whatever has
+``metrics()``, a list of its draws, and ``mean_metric()``. The arguments are checked
+first, and an error names the argument.
 """
 
 from typing import Any
@@ -76,7 +75,7 @@ def grid(value: str | float, default: tuple[float, ...]) -> tuple[float, ...]:
 def _number(
     name: str, value: Any, least: float, most: float, *, open_left: bool = False
 ) -> None:
-    """Refuse what is neither "loo" nor a number in [least, most)."""
+    """Raise for what is neither "loo" nor a number in [least, most)."""
     if isinstance(value, str):
         fits = value == "loo"
     else:
@@ -108,8 +107,8 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric or None
-        What was learned; None is Euclid's distance. A posterior's *probabilities* are
-        averaged, never its distances.
+        What was learned; None is the Euclidean distance. A posterior's
+        *probabilities* are averaged, never its distances.
     n_neighbors : int, default 5
         Who votes, with count votes; with soft votes every point votes and this sets
         the scale on which the bandwidth is measured.

@@ -1,4 +1,4 @@
-"""Nearest neighbours under a Mahalanobis metric: scikit-learn finds, we settle ties.
+"""Exact nearest neighbours under a Mahalanobis metric, by scikit-learn; ties settled.
 
 Scikit-learn promises no order among equally near points, so its exact searches only
 *shortlist* here. With Z = (X - x̄) Lᵀ a search (tree in few dimensions, brute force in

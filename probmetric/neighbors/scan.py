@@ -8,24 +8,21 @@ of the shortlist by more than eight times the largest discrepancy seen between t
 What depends on the queries alone (the matrices of a local metric) is computed once for
 each tile of queries, and serves the scan, every deepening of it, and ``refine``.
 
+The k best of each row (``keep_best``; host, NumPy). After some tiles few entries of the
+next one beat the k-th best so far (about k/s of them after s tiles), so a tile costs
+one comparison for each entry and a sort of the few that pass: ``jax.lax.top_k`` on a
+CPU in float64 sorts everything, at several times the cost of the matrix product that
+made the tile. Order is by (value, column). Tiles must come in ascending order of
+columns: what was kept then has the lower columns, and stable sorts do the rest. NaN
+means "no entry": it is never kept, and fills rows that have seen fewer than k entries.
+
 Memory in numbers of 8 bytes, for tiles of t queries and t points: 9 t² beside what
 ``pairwise`` itself needs for t² pairs (where k > t / 2 points are taken by k' and fewer
 queries at a time); 9 k' where that is more. Of the 9, two are a tile and the one being
 computed meanwhile, 4 the worst case of ``keep_best``, the rest the shortlists and what
 ``ready`` hands over: for a local metric t (D² + f) numbers more, f = D(D+1)/2 + D.
 Shapes are padded to few sizes (``bucket``), so that other numbers of points seldom
-compile anew.
-
-The k best of each row, kept while tiles of columns go by (host, NumPy).
-
-After some tiles few entries of the next one beat the k-th best so far (about k/s of
-them after s tiles), so a tile costs one comparison for each entry and a sort of the few
-that pass: ``jax.lax.top_k`` on a CPU in float64 sorts everything, at several times the
-cost of the matrix product that made the tile.
-
-Order is by (value, column). Tiles must come in ascending order of columns: what was
-kept then has the lower columns, and stable sorts do the rest. NaN is "nothing here":
-never kept, and the filling of rows that have seen fewer than k entries.
+compile again.
 """
 
 from collections.abc import Callable
@@ -80,7 +77,7 @@ def keep_best(kept: Kept, D: Float[np.ndarray, "q p"], first: int) -> Kept:
 
 
 def _compared(kept: Kept, D: Float[np.ndarray, "q p"], first: int) -> Kept:
-    """Sort what lies below the k-th best so far in among the kept."""
+    """Merge the entries below the k-th best so far into those kept, in order."""
     near, index = kept
     (q, k), p = near.shape, D.shape[1]
     # An equal value of a higher column does not enter: strictly below the k-th.

@@ -175,7 +175,7 @@ def as_points(X: Any, name: str) -> Float[np.ndarray, "n d"]:
 
 
 def check_dimension(metric: Metric, X: Float[np.ndarray, "n d"], name: str) -> None:
-    """Refuse points that do not have the metric's features."""
+    """Raise for points that do not have the metric's features."""
     if isinstance(metric, Mahalanobis):
         wanted: int | None = check_factor(metric.factor).shape[1]
         if not np.isfinite(np.asarray(metric.factor)).all():

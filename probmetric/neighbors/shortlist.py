@@ -1,10 +1,10 @@
 """A shortlist for local metrics: the m nearest under the base metric, reranked.
 
-A local metric weighs directions of its frame anew at every query, near the base metric
-FᵀF; scikit-learn finds the m nearest under FᵀF in one space for all queries, and the
-local metric orders these exactly, by differences. The answer is *not* exact: a point
-near under the query's matrix may be far under FᵀF. ``shortlist_recall`` says how much
-is missed; the default of ``nearest`` is the exact search.
+A local metric weighs directions of its frame differently at every query, near the base
+metric FᵀF; scikit-learn finds the m nearest under FᵀF in one space for all queries, and
+the local metric orders these exactly, by differences. The answer is *not* exact: a
+point near under the query's matrix may be far under FᵀF. ``shortlist_recall`` says how
+much is missed; the default of ``nearest`` is the exact search.
 
 Memory in numbers of 8 bytes, for a shortlist of m and tiles of t: 2 m for each query,
 ``nearest_linear``'s 8 t², and 2 t m' d where t m' ≤ t² candidates are reranked at a

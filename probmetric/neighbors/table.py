@@ -1,4 +1,4 @@
-"""Neighbours as a table: one row a query and neighbour, to look at or to keep."""
+"""Neighbours as a data frame: one row for each query and neighbour."""
 
 from typing import Any
 

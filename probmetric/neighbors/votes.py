@@ -1,4 +1,4 @@
-"""Votes of neighbours for classes: soft votes, count votes, averaged over metrics.
+"""Votes of neighbours for classes, averaged over metrics, and probabilities from votes.
 
 Soft votes. Of all n training points, point j votes for its class with weight
 
@@ -15,8 +15,8 @@ to a constant added to all of a query's dissimilarities. h = b · s with b the
                                     negative and have no zero),                    (2)
 
 D_k(i) being the k-th smallest dissimilarity of training point i to the others. Where
-the median is zero (many duplicates) the median of the positive values stands for it,
-and one where there is none: then all weights are equal whatever h is.
+the median is zero (many duplicates) the median of the positive values is used, and one
+where there is none: then all weights are equal whatever h is.
 
 Count votes. The k nearest have one vote each.
 
@@ -24,20 +24,19 @@ Averages. Under a posterior of metrics the *probabilities* of the draws are aver
 each with its own s, never the distances: the mean squared distance is one more single
 metric.
 
+Probabilities. With π the training shares of the classes and v̄ the votes averaged over
+draws, the class prior is mixed in with weight a:
+
+    soft:   P = (1 - a) v̄ + a π,          count:  P = (k v̄ + a π) / (k + a).      (3)
+
+Tuning. The bandwidth b (of soft votes) and a are chosen on a grid by the mean log score
+of the *averaged* prediction (3) of each training point from the others, with π counted
+without it. Tuning the plug-in prediction instead is what over-fits. Points that are
+alone in their class have nothing to be predicted from and are left out of the score.
+
 Memory in numbers of 8 bytes: (g + 4) t² for tiles of t = 512 points and g bandwidths
 (six while they are tuned, one after), beside what ``pairwise`` needs; the answer is
 g · m · c. Time: draws · m · n.
-
-From votes to probabilities: mixing in the class prior, tuning by leave-one-out.
-
-With π the training shares of the classes and v̄ the votes averaged over draws,
-
-    soft:   P = (1 - a) v̄ + a π,          count:  P = (k v̄ + a π) / (k + a).      (1)
-
-The bandwidth b (of soft votes) and a are chosen on a grid by the mean log score of the
-*averaged* prediction (1) of each training point from the others, with π counted
-without it. Tuning the plug-in prediction instead is what over-fits. Points that are
-alone in their class have nothing to be predicted from and are left out of the score.
 """
 
 from collections.abc import Sequence
@@ -128,7 +127,7 @@ def soft_votes(
     n_classes: int,
     own: Int[np.ndarray, "m"] | None = None,
 ) -> Float[np.ndarray, "g m c"]:
-    """Return the normalised weights (1) of the classes, averaged over metrics.
+    """Return the normalised weights, Eq. (1), of the classes, averaged over metrics.
 
     A query from which every point is infinitely far (all D = ∞) has equal weights.
     ``metrics`` share one structure; ``own[i]`` is the point that query i does not see.
@@ -170,7 +169,7 @@ def _padded(
     L = np.stack([np.asarray(metric.factor, np.float64) for metric in metrics])
     centre = X.mean(0)
     Q, X = Q - centre, X - centre
-    if len(metrics) == 1:  # One map does for all pairs: Euclid afterwards.
+    if len(metrics) == 1:  # One map does for all pairs.
         Q, X, L = Q @ L[0].T, X @ L[0].T, np.eye(L.shape[1])[None]
     rows, columns = (-size % 8 for size in L.shape[1:])
     L = np.pad(L, ((0, 0), (0, rows), (0, columns)))
@@ -243,14 +242,15 @@ def _soft(
 
 
 BANDWIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Grid of b, in units of the metric's neighbourhood (``neighbors.votes``, Eq. 2).
+"""Grid of b, in units of the metric's neighbourhood, s of Eq. (2).
 
-Adding .02 and .05 worsened the test log loss of Euclid on wine, iris and breast_cancer
-at 20 and 40 points (by up to .05) and bettered it on digits (by .06 from 40 points).
+Adding .02 and .05 worsened the test log loss of the Euclidean metric on wine, iris and
+breast_cancer at 20 and 40 points (by up to .05) and bettered it on digits (by .06 from
+40 points).
 """
 
 PRIOR_WEIGHTS = {"soft": (0.02,), "count": (0.5, 1.0, 2.0, 4.0)}
-"""Grid of a in (1), by kind of votes.
+"""Grid of a in Eq. (3), by kind of votes.
 
 For soft votes the one value that was studied. Choosing among .01 to .1 was mixed at 20
 points: test log loss fell from 1.304 to 1.157 on digits and rose by .015 on
@@ -264,7 +264,7 @@ def mix_prior(
     weight: float,
     k: int | None,
 ) -> Float[np.ndarray, "*g m c"]:
-    """Return Eq. (1): of count votes if k is given, of soft votes if it is None."""
+    """Return Eq. (3): of count votes if k is given, of soft votes if it is None."""
     share = weight if k is None else weight / (k + weight)
     return (1 - share) * votes + share * prior
 

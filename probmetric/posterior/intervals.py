@@ -1,4 +1,4 @@
-"""What is asked of each draw, and how an interval is made of the answers."""
+"""Functions of one draw, and intervals of their values over draws."""
 
 from typing import Any, NamedTuple
 

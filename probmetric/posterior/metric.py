@@ -4,10 +4,14 @@ Two objects, not one. ``purpose="prediction"`` names draws made to be averaged i
 (a generalised posterior at a learning rate of the order of n / N for pairs built from
 labels). ``purpose="intervals"`` names draws whose spread was made to be that of the
 fit under new data (the product-weight bootstrap; or the model's own posterior where
-pairs really are independent). Neither serves the other's question. Intervals are
-refused for ``"prediction"``: nominal 90 % of LCA's distances were covered 71, 75, 84 %
-of the time by the bootstrap (n = 20, 40, 120; ``inflate=1.3``: 82, 84, 92 %), 68, 52,
-37 % by Laplace. Probabilities of an order are averaged votes, and both answer.
+pairs really are independent). Neither serves the other's question. Probabilities of an
+order are averaged votes, and both answer.
+
+Questions that raise an error, with the measured reason. Intervals from
+``"prediction"``: nominal 90 % of LCA's distances were covered 71, 75, 84 % of the time
+by the bootstrap (n = 20, 40, 120; ``inflate=1.3``: 82, 84, 92 %), 68, 52, 37 % by
+Laplace. Intervals of the entries of a matrix, whatever made the draws. Probabilities of
+*same* averaged over draws of pairs that are not independent.
 
 Only this class knows a draw axis. A draw is an ordinary metric again, so whatever works
 for a metric works for each draw; only ``mean_metric`` averages, and says so.
@@ -16,8 +20,6 @@ Memory in numbers of 8 bytes, for s draws: the draws; ``pairwise`` returns s · 
 and computes 16 draws at a time, each with what the kind's ``pairwise`` needs; intervals
 hold s times the number of pairs; ``neighbor_probability`` its answer m · n and one
 search.
-
-Questions that draws of a metric do not answer, and the measured reasons.
 """
 
 from typing import Any
@@ -246,7 +248,7 @@ class PosteriorMetric:
     ) -> Interval:
         """Return an interval for each point's rank from q, whole numbers from 1.
 
-        Refused for ``purpose="prediction"``.
+        An error for ``purpose="prediction"``.
         """
         refusals.need_intervals("rank_interval", self.purpose)
         order = np.argsort(self.dissimilarity(q, P), 1, kind="stable")
@@ -279,7 +281,7 @@ class PosteriorMetric:
         """Return an interval for P(same) of matching rows of A and B.
 
         ``inflate`` spreads -log P(same) on its log scale. Arguments as `interval`,
-        refused as `interval` and `same_probability` are.
+        an error where `interval` or `same_probability` is one.
         """
         refusals.need_intervals("same_interval", self.purpose)
         refusals.need_meaningful_link(self.source, self.pairs_independent)
@@ -288,7 +290,7 @@ class PosteriorMetric:
         return Interval(np.exp(-high), np.exp(-low))
 
     def matrix_interval(self, *, prob: float = 0.9) -> Interval:
-        """Refuse: no draws that we know of give intervals for entries of a matrix.
+        """Raise: no draws that we know of give intervals for entries of a matrix.
 
         Always a ValueError, with the reason: the truth lies near the boundary of the
         positive matrices, and squares are biased upwards.
@@ -324,7 +326,7 @@ MATRIX_REFUSAL = (
 
 
 def check_names(purpose: str, source: str) -> None:
-    """Refuse unknown names."""
+    """Raise for unknown names."""
     if purpose not in PURPOSES:
         raise ValueError(f"purpose: wanted one of {PURPOSES}, got {purpose!r}")
     if source not in SOURCES:
@@ -332,7 +334,7 @@ def check_names(purpose: str, source: str) -> None:
 
 
 def need_intervals(name: str, purpose: str) -> None:
-    """Refuse intervals from draws that were made to be averaged in votes."""
+    """Raise for intervals from draws that were made to be averaged in votes."""
     if purpose != "intervals":
         raise ValueError(
             f"{name}: wanted draws made for intervals (purpose='intervals', as the "
@@ -342,7 +344,7 @@ def need_intervals(name: str, purpose: str) -> None:
 
 
 def need_meaningful_link(source: str, pairs_independent: bool) -> None:
-    """Refuse averages of P(same) that are worse than the point estimate."""
+    """Raise for averages of P(same) that are worse than the point estimate."""
     if source != "bootstrap" and not pairs_independent:
         raise ValueError(
             "same_probability: wanted source='bootstrap' or pairs_independent=True, "
