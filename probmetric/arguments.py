@@ -1,4 +1,4 @@
-"""Checks of single arguments: one sentence says what was expected and what came."""
+"""Checks of single arguments; the error says what was expected and what came."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ __all__ = ["check_choice", "check_number"]
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Refuse a string that is not among the allowed ones."""
+    """Raise for a string that is not among the allowed ones."""
     if value not in allowed:
         listed = ", ".join(map(repr, allowed))
         raise ValueError(f"{name}: wanted one of {listed}, got {value!r}")

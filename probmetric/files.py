@@ -1,4 +1,4 @@
-"""Files that are never half-written, and arrays read without trusting the bytes."""
+"""Files written whole or not at all, and arrays read without running code."""
 
 import os
 import zipfile
@@ -56,7 +56,7 @@ def reason(error: BaseException) -> str:
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Read every array of an NPZ file; objects, which need pickle, are refused.
+    """Read every array of an NPZ file; objects, which need pickle, are an error.
 
     Raises
     ------

@@ -1,4 +1,14 @@
-"""What a model is fitted to: containers, pairs, groups, scaling, padding."""
+"""The data that models are fitted to.
+
+``containers``   ``Labelled``, ``Points``, ``Pairs``, ``Groups``, ``Distances``: the one
+                 data argument of every model, fit and sampler.
+``inputs``       points, labels and pairs from users, checked once.
+``pairs``        pairs made from class labels: nearest, impostors, all.
+``groups``       sources with their instances, stacked by size.
+``scaling``      centre and scale of each feature, also with missing entries.
+``padding``      few sizes, so that data sets share compilations.
+``hash``         a data set as named arrays, and its SHA-256.
+"""
 
 from probmetric.data.containers import Distances as Distances
 from probmetric.data.containers import Groups as Groups

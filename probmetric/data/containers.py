@@ -1,4 +1,4 @@
-"""The one data argument of every model, fit and sampler.
+"""Containers of data: the one data argument of every model, fit and sampler.
 
 Each container is a NamedTuple of arrays, so that ``compare``, simulation-based
 calibration, the bootstrap and ``validate`` are written once. ``w`` are data weights

@@ -1,4 +1,4 @@
-"""How the two-stage mixture sees its data: sources, each with its instances."""
+"""Groups: sources with their instances, stacked by size for the two-stage mixture."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A data set as named arrays, and its hash."""
+"""A data set as named arrays, and the SHA-256 of these."""
 
 import hashlib
 from typing import Any

@@ -1,7 +1,7 @@
-"""What users hand in, checked once on the host: points, class labels, pairs.
+"""Points, class labels and pairs from users, checked once on the host.
 
-Every refusal is a ``ValueError`` that names the argument, what was wanted and what
-came. Nothing is repaired here: no row is dropped, no value is imputed.
+Every error is a ``ValueError`` that names the argument, what was wanted and what came.
+Nothing is repaired here: no row is dropped, no value is imputed.
 """
 
 from numbers import Number
@@ -189,7 +189,7 @@ def pairs_from_arrays(
     w : array-like of shape (N,), optional
         Data weights ≥ 0.
     X : array-like of shape (n, d), optional
-        The points that integer pairs refer to; refused with (N, 2, d).
+        The points that integer pairs refer to; an error with (N, 2, d).
     anchor : array-like of shape (N,) of integers, optional
         Group of each pair, numbers from 0, for a scale per anchor.
 

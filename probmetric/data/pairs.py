@@ -1,4 +1,4 @@
-"""From class labels, or from users' own arrays, to the pairs that a model is fitted on.
+"""The pairs that a model is fitted on, from class labels or from users' own arrays.
 
 Distances are sums of squared differences, never ‖x‖² + ‖x'‖² - 2 x·x', whose rounding
 (of the order of eps ‖x‖²) would break ties at random. Equal distances are ordered by
@@ -195,7 +195,7 @@ def nearest_pairs(
         Same-class and other-class neighbours of each point; fewer where a class
         holds fewer. At most what the largest class, or the rest, can give.
     factor : array-like of shape (p, d), optional
-        Neighbours are those under the distance ‖factor (x - x')‖. Default: Euclid's.
+        Neighbours are those under the distance ‖factor (x - x')‖. Default: Euclidean.
 
     Returns
     -------

@@ -1,10 +1,9 @@
-"""Labelled data by name or by file: one call, one kind of answer.
+"""Labelled data by name or by file, as one kind of ``Dataset``.
 
 ``X, y = load("wine")`` gives plain arrays; ``data = load("wine")`` also knows the
 names of features and classes, and ``data.frame`` is X with its names, which then
-travel through the estimators to the plots.
-
-Data sets of OpenML, fetched through scikit-learn's own client.
+travel through the estimators to the plots. Data sets of OpenML are fetched through
+scikit-learn's own client.
 """
 
 from collections.abc import Iterator
@@ -187,7 +186,7 @@ def load(
     groups : str, optional
         Column of a file that says which rows share a source. It is no feature.
     n : int, optional
-        Points to draw from a generator, default 1000. Refused elsewhere.
+        Points to draw from a generator, default 1000. An error elsewhere.
     seed : int, default=0
         Seed of a generator.
 
@@ -195,7 +194,7 @@ def load(
     -------
     Dataset
         Unpacks as ``X, y``. Features are float64 and may hold NaN, which the
-        estimators refuse by name; a label may not be missing.
+        estimators reject unless asked otherwise; a label may not be missing.
 
     Raises
     ------

@@ -1,6 +1,7 @@
-"""Labelled data from NPZ, CSV and Parquet files, refused clearly when unusable.
+"""Labelled tables from CSV, NPZ and Parquet files.
 
-Bytes to tables: CSV, NPZ and Parquet, each refused where it is not what it says.
+First the bytes become a frame or arrays (``read_content``), then these become points,
+labels and groups. A file that cannot be used raises an error that says why.
 """
 
 import re
@@ -115,7 +116,7 @@ def codes(
 
 
 def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:
-    """Name the columns of a table that came without names; refuse names given twice."""
+    """Name the columns of a table that came without names; repeated names raise."""
     if all(isinstance(name, int | np.integer) for name in frame.columns):
         d = frame.shape[1] - labelled
         frame.columns = [f"x{k}" for k in range(d)] + ["label"] * labelled
