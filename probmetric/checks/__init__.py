@@ -1,1 +1,16 @@
-"""What is claimed of each learner, and the machinery that judges it: compare, SBC, negative controls."""
+"""Checks of every learner's closed forms, and the comparisons that judge them.
+
+A ``Check`` has an independent reference, the package's estimate, and wrong claims
+(negative controls) that it must reject.
+
+``check``        ``Check``, ``Problem`` and ``judge``, which picks the comparison.
+``values``       values against values; a distance against its bound.
+``compare``      values or draws against draws: z (1), detectable shift (2), Holm.
+``uniformity``   ranks of SBC: mean (1), shape (2), detectable shift (3).
+``sbc``          simulation-based calibration with NUTS.
+``lca``, ``two_stage``, ``gaussian_classes``, ``dca_gm``
+                 a folder each: ``problems`` (data sets), ``density``, then
+                 ``quadrature`` or ``posterior``, and ``sampling``.
+``eig_dml``, ``lda``, ``mds``, ``pair_lda``
+                 a file each.
+"""

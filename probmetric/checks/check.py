@@ -97,7 +97,7 @@ class Check:
     slow: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse an exact check that cannot fail."""
+        """Raise for an exact check that cannot fail."""
         if self.kind == "exact" and not self.controls:
             raise ValueError(
                 f"controls: wanted at least one wrong claim for the exact check "

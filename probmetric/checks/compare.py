@@ -1,4 +1,4 @@
-"""Does a closed form agree with draws? Three answers: agree, disagree, inconclusive.
+"""Judge a closed form against draws, entry by entry: agree, disagree or inconclusive.
 
 For every entry of every named quantity, with posterior draws of mean m̂, standard
 deviation s and effective sample size E (of the *mean*, not the bulk: the bulk one
@@ -7,24 +7,22 @@ reference value r whose own Monte Carlo error is e (0 when exact):
 
     z = (m̂ - r) / mcse,    mcse² = s²/E + e².                                   (1)
 
-The m two-sided p-values are adjusted by Holm's method, so that all entries together
-raise a false alarm with probability at most α. A test that does not reject proves
-nothing by itself; what proves something is that a difference worth finding would
+The m two-sided p-values are adjusted by Holm's method (``holm``), so that all entries
+together raise a false alarm with probability at most α. A test that does not reject
+proves nothing by itself; what proves something is that a difference worth finding would
 have been found. The smallest shift found with the stated power is, in posterior sd,
 
     detectable = (z_{1-α/(2m)} + z_{power}) mcse / s.                           (2)
 
 An entry *disagrees* when its adjusted p-value is below α, *agrees* when it is not and
 (2) is at most ``tol``, and is *inconclusive* otherwise, or when R-hat and E say that
-(1) cannot be trusted. So a weak run never passes.
+(1) cannot be trusted. So a weak run never passes. ``overall`` is the worst verdict.
 
 References
 ----------
 Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Stat. 1979.
 Vehtari et al., "Rank-normalization, folding, and localization: an improved R-hat",
 Bayesian Analysis 2021.
-
-From many p-values and verdicts to one: Holm's adjustment and the worst answer.
 """
 
 from collections.abc import Mapping
@@ -64,13 +62,13 @@ def overall(verdicts: Any) -> str:
 
 
 def check_level(name: str, level: float | int) -> None:
-    """Refuse a probability outside (0, 1)."""
+    """Raise for a probability outside (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(f"{name}: wanted a number between 0 and 1, got {level!r}")
 
 
 def check_positive(**numbers: float | int) -> None:
-    """Refuse numbers that are not above zero, by name."""
+    """Raise for a number that is not above zero, naming it."""
     for name, number in numbers.items():
         if not number > 0:
             raise ValueError(f"{name}: wanted a number > 0, got {number!r}")

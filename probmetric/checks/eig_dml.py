@@ -1,4 +1,4 @@
-"""What is claimed of Eig-DML, and problems to check it on."""
+"""The checks of Eig-DML, and problems to run them on."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is claimed of LDA, and problems to check it on."""
+"""The checks of LDA, and problems to run them on."""
 
 from collections.abc import Mapping
 from typing import Any

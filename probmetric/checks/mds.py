@@ -1,4 +1,4 @@
-"""What is claimed of classical MDS, and problems to check it on."""
+"""The checks of classical MDS, and problems to run them on."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Simulation-based calibration (SBC): is the whole posterior right, on average.
+"""Simulation-based calibration (SBC): ranks of true values among posterior draws.
 
 Draw parameters from the prior, data from the model, then draws from the posterior
 under test: the rank of the true value among its draws is uniform for every quantity,

@@ -1,4 +1,4 @@
-"""Two comparisons that ``judge`` needs beside ``compare``: of values, of distances."""
+"""Comparisons of values with values, and of distances with a bound, for ``judge``."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,1 +1,6 @@
-"""Held-out judgements: scores of neighbours and probabilities, and leave-one-out."""
+"""Scores on held-out data, and model choice.
+
+``evaluate``         calibration error (1), retrieval (2), AUC of pairs.
+``cross_validate``   nearest neighbours on shared splits, several metrics side by side.
+``loo``              PSIS-LOO where units are independent, held-out votes elsewhere.
+"""

@@ -1,4 +1,4 @@
-"""What a learned metric is worth: nearest neighbours on points held out.
+"""Scores of nearest neighbours on points held out, under several metrics.
 
 Every split is stratified, standardises on its training part alone, and is shared by
 all rows of the table, so that differences are paired.

@@ -1,4 +1,4 @@
-"""How good is a metric, a classifier, an interval? Figures with their definitions.
+"""Scores of a metric, a classifier or an interval, with their definitions.
 
 Classification, of probabilities P (m, c) of the true labels: accuracy; log loss
 -mean log P(true); Brier score mean Σ_c (P_c - 1[c true])² in [0, 2]; expected

@@ -1,10 +1,10 @@
-"""Which model? Leave-one-out where units are independent, held-out votes elsewhere.
+"""Model choice: leave-one-out where units are independent, held-out votes elsewhere.
 
-``loo`` is ArviZ's PSIS-LOO behind a door: it estimates Σ_i log p(y_i | y_-i) from
+``loo`` is ArviZ's PSIS-LOO after a check: it estimates Σ_i log p(y_i | y_-i) from
 draws of one posterior, which means something only if the draws are of *the* posterior
 (not tempered, not an approximation, no bootstrap) and if leaving out one unit leaves
 the others what they were. Pairs that share points fail the second: the left-out pair
-is mostly known from the others. Whatever fails is refused, with the reason.
+is mostly known from the others. Whatever fails raises an error with the reason.
 
 ``held_out`` is for every learner of a metric from labels: the log probability that
 soft votes, averaged over draws where there are draws, give to points that neither the

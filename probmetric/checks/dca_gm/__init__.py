@@ -1,1 +1,7 @@
-"""The checks of DCA-GM: gradients and Fisher matrices, EM, sampling."""
+"""The checks of DCA-GM, cheapest first.
+
+``problems``   simulated problems, and problems made from labelled data.
+``density``    gradients, Fisher matrices and densities by automatic derivatives.
+``em``         the EM step against one taken component by component.
+``sampling``   Laplace's approximation against NUTS, on what is identified.
+"""

@@ -1,7 +1,7 @@
-"""What is claimed of DCA-GM, each claim with wrong forms that must be rejected.
+"""DCA-GM's gradients, Fisher matrices and density against automatic differentiation.
 
 The toy has one Gaussian a class; derivations are checked with each of them split into
-two (``dca_gm_problems.split``), so that shares within a class matter.
+two (``dca_gm.problems.split``), so that shares within a class matter.
 """
 
 from typing import Any

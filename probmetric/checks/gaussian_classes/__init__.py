@@ -1,4 +1,10 @@
-"""What is claimed of Gaussian classes and GLML, the cheapest check first."""
+"""The checks of Gaussian classes and GLML, cheapest first.
+
+``problems``   simulated problems, and problems made from labelled data.
+``density``    evidence, bias matrix and error expansion against quadrature and
+               automatic derivatives.
+``sampling``   moments against NUTS; calibration of exact draws.
+"""
 
 from probmetric.checks.check import Check
 from probmetric.checks.gaussian_classes import (

@@ -157,7 +157,7 @@ def error_by_sphere(problem: Problem) -> dict[str, Any]:
 
 
 def error_estimate(problem: Problem, factor: float = 1.0) -> dict[str, Any]:
-    """Return limit and slope (1 - s, tr B/(2D)) under Euclid's metric."""
+    """Return limit and slope (1 - s, tr B/(2D)) under the Euclidean metric."""
     classes, X = to_densities(problem.params), places(problem)
     found = [error_expansion(classes, x, jnp.eye(X.shape[1])) for x in X]
     return {

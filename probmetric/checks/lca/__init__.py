@@ -1,4 +1,11 @@
-"""What is claimed of LCA, from the cheapest check to the dearest."""
+"""The checks of LCA, cheapest first.
+
+``problems``    simulated problems, and problems made from labelled data.
+``posterior``   integrals over (z, z') against quadrature.
+``density``     log joint density and EM against NumPyro's density and its gradient.
+``sampling``    latent posterior, marginalisation and approximations against NUTS.
+``marginal``    marginal against latent form; calibration by simulation.
+"""
 
 from probmetric.checks.check import Check
 from probmetric.checks.lca import (

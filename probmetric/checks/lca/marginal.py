@@ -1,4 +1,4 @@
-"""Integrating z and z' out leaves the posterior of M as it was, and calibrated.
+"""LCA's marginal form against the latent one, and its calibration by simulation.
 
 On a problem small enough to sample the latent form well, both forms must give one
 posterior; and over simulated worlds the ranks of true values among the draws of the
