@@ -1,1 +1,10 @@
-"""Scikit-learn classes: validate, call the inference, store; no mathematics."""
+"""Scikit-learn estimators: validate, call the inference, store; no mathematics.
+
+``lca``, ``two_stage``     a folder each: ``estimator`` and its parts.
+``gaussian_classes``, ``glml``, ``dca_gm``, ``lda`` (also RCA), ``pair_lda``,
+``eig_dml``, ``mds``       a file each.
+``_mahalanobis``           methods of every learned Mahalanobis metric.
+``_pair_learner``          base of learners from close and far pairs.
+``_labelled``              labelled points checked and scaled; outcomes reported.
+``named``                  estimators by the name of their model.
+"""

@@ -20,7 +20,7 @@ __all__ = ["check_labelled", "report"]
 
 
 def _check_numeric(X: Any) -> None:
-    """Refuse columns that hold no numbers, by name where there is one."""
+    """Raise for columns that hold no numbers, by name where there is one."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         bad = [
             f"{name!r} ({dtype})"

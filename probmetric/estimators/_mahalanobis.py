@@ -1,4 +1,4 @@
-"""What a learned Mahalanobis metric offers, under the names metric-learn gave them.
+"""Methods of every learned Mahalanobis metric, under the names of metric-learn.
 
 A fitted estimator holds ``components_`` (p, d) in input units; the rest follows:
 M = components_ᵀ components_, distance = ‖components_ (x - x')‖, not squared. The
@@ -36,7 +36,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return len(self.components_)
 
     def transform(self, X: Any) -> Float[np.ndarray, "n p"]:
-        """Map points so that Euclid's distance between images is the learned one.
+        """Map points so that the Euclidean distance of images is the learned one.
 
         Parameters
         ----------

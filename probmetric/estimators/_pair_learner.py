@@ -1,4 +1,4 @@
-"""What learners from close and far pairs share: labels in, pairs in, metric out.
+"""Base of learners from close and far pairs: labels or pairs in, a metric out.
 
 A learner says how it solves pairs (``_solve``) and what it keeps of the result
 (``_keep``); checking, pairing, scaling and mapping back to input units are here.

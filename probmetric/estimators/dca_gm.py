@@ -1,10 +1,12 @@
 """``DCAGM``: a discriminative projection, a classifier on it, and metrics from it.
 
-The model is ``probmetric.models.dca_gm``, the fit ``probmetric.inference.dca_gm.fit``; this
-file holds no mathematics but the change of units: with x = (u - m)/s for an input u,
-y = (A/s) u - (A/s) m, so that in input units A becomes A/s and centres move by (A/s) m.
+The model is ``probmetric.models.dca_gm``, the fit
+``probmetric.inference.dca_gm.fit``; this file holds no mathematics but the change of
+units: with x = (u - m)/s for an input u, y = (A/s) u - (A/s) m, so that in input units
+A becomes A/s and centres move by (A/s) m.
 
-Draws of a fitted ``DCAGM``: J and class probabilities, and metrics under J.
+``DCAGMDrawsMixin`` gives draws of a fitted one: J and class probabilities, and metrics
+under J.
 """
 
 from typing import Any, get_args

@@ -32,7 +32,7 @@ class EigDML(PairLearner):
         κ. Default d. Scales all distances by a common factor.
     ridge : float ≥ 0, default=1e-6
         Close pairs' scatter H gets ridge · tr(H)/d added to its diagonal: a prior
-        scatter that every direction has. With 0 a singular H is refused.
+        scatter that every direction has. With 0 a singular H is an error.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes from labels.
     n_targets, n_impostors : int, default=3
@@ -65,7 +65,7 @@ class EigDML(PairLearner):
 
     Notes
     -----
-    A far pair at distance zero (equal points of different classes) is refused: the
+    A far pair at distance zero (equal points of different classes) is an error: the
     optimum is then 0 whatever the metric.
 
     References

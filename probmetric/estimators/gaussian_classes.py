@@ -216,7 +216,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """Say that NaN is welcome where it is integrated out."""
+        """Say that NaN is accepted where it is integrated out."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags

@@ -1,9 +1,8 @@
 """``GLML``: neighbours under a metric that removes the leading bias at every query.
 
 The model is ``probmetric.models.gaussian_classes``, the local metrics
-``probmetric.inference.gaussian_classes.local_metric``; this file holds no mathematics.
-
-What ``GLML`` learns: its options checked, and class densities made into metrics.
+``probmetric.inference.gaussian_classes.local_metric``; this file holds no mathematics:
+it checks the options and turns class densities into metrics in input units.
 """
 
 from dataclasses import replace
@@ -42,7 +41,7 @@ RULES = ("min_norm", "zero_bias", "regularised", "expected_bias", "fisher")
 
 
 def check_options(estimator: Any) -> None:
-    """Refuse options, and combinations of them, that mean nothing."""
+    """Raise for options, and combinations of them, that mean nothing."""
     check_choice("rule", estimator.rule, RULES)
     check_choice("votes", estimator.votes, ("soft", "count"))
     check_number("n_neighbors", estimator.n_neighbors, 1, whole=True)
@@ -181,8 +180,8 @@ class GLML(ClassifierMixin, BaseEstimator):
         Dirichlet concentration of the class weights.
     missing : {"error", "integrate"}, default "error"
         What a NaN in ``fit`` means. "integrate": an entry missing at random, integrated
-        out of the class densities (``GaussianClasses``); such rows teach the densities
-        and are nobody's neighbours. Queries are whole rows always.
+        out of the class densities (``GaussianClasses``); such rows serve the densities
+        and are never returned as neighbours. Queries are always whole rows.
     standardize : bool, default True
     random_state : int, RandomState or None
 
@@ -253,7 +252,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """Say that ``fit`` welcomes NaN where it is integrated out."""
+        """Say that ``fit`` accepts NaN where it is integrated out."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags

@@ -1,8 +1,7 @@
 """``ClassicalMDS``: points for objects that are known by their dissimilarities.
 
-The derivation is ``probmetric.inference.mds.fit``; this file holds no mathematics.
-
-Dissimilarities for classical scaling: made from features, or checked as given.
+The derivation is ``probmetric.inference.mds.fit``; this file holds no mathematics. The
+dissimilarities are made from features, or checked as given.
 """
 
 from typing import Any
@@ -171,7 +170,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     landmarks_ : array of shape (m,)
         Reference rows: all, unless "landmark".
     components_ : array of shape (k, d)
-        Where the embedding is linear in the features (Euclid or Mahalanobis, no
+        Where the embedding is linear in the features (Euclidean or Mahalanobis, no
         correction needed): ``transform(X) = (X - mean_) @ components_.T``.
     mean_ : array of shape (d,)
         With ``components_``.
@@ -287,7 +286,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return fit_landmarks(self.landmarks_, D, k, correction=self.correction)
 
     def _make_linear(self, rows: np.ndarray) -> None:
-        """Store the linear map that Gower's formula is under Euclid's distance."""
+        """Store the linear map that Gower's formula is under the Euclidean distance."""
         metric = self.metric
         if isinstance(metric, str) and metric == "euclidean" and not self.metric_params:
             L: Any = np.eye(rows.shape[1])

@@ -1,4 +1,4 @@
-"""Learners by the names of the registry, for who has a name and no class."""
+"""Estimators looked up by the name of their model, made and fitted."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -64,7 +64,7 @@ def make(
 
 
 def need_sample(estimator: Any) -> None:
-    """Refuse a learner that has no posterior to sample, naming those that have."""
+    """Raise for a learner that has no posterior to sample, naming those that have."""
     if not hasattr(estimator, "sample"):
         able = [name for name, kind in ESTIMATORS.items() if hasattr(kind, "sample")]
         raise ValueError(

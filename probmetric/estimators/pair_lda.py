@@ -29,7 +29,7 @@ class PairLDA(PairLearner):
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
         Generalised eigenproblem; log likelihood ratio of two normals (KISSME);
         inverse of the close pairs' covariance; or the matrix of the lecture notes,
-        which is refused where it is indefinite.
+        an error where it is indefinite.
     alpha : float ≥ 0, default=0.01
         Variance that every direction has at least, in units of squared differences of
         the standardised features. Method "notes" needs more than λ_max(F̄ - C̄).

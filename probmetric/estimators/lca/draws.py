@@ -1,6 +1,6 @@
-"""Draws of a fitted LCA: what is sampled, by which method, in input units.
+"""Draws of a fitted LCA in input units, and metrics made of them.
 
-The draws are those of ``inference.lca_draws``. With features standardised as
+The draws are those of ``inference.lca.draws``. With features standardised as
 (x - mean)/s, M in input units is diag(1/s) M diag(1/s).
 """
 
@@ -68,7 +68,7 @@ def metrics(drawn: Draws) -> list[Mahalanobis]:
 
 
 def usable(estimator: Any) -> Any:
-    """Refuse fits that have no posterior of one metric."""
+    """Raise for fits that have no posterior of one metric."""
     check_is_fitted(estimator)
     if estimator.per_anchor:
         raise ValueError("per_anchor: wanted False for draws, got True")

@@ -31,7 +31,7 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
     A pair of points x, x' is *same* with probability exp(-(b + ½ dist²)), where
     dist = ‖L (x - x')‖ is the learned distance. ``fit`` makes the pairs from class
     labels; ``fit_pairs`` takes them as they are. The fit is the posterior mode in
-    (W, log σ²) under a Gaussian prior centred at a scaled Euclid's metric.
+    (W, log σ²) under a Gaussian prior centred at a scaled Euclidean metric.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
         on folds of the training data; "evidence" by the marginal likelihood.
     learning_rate : "auto" or float > 0, default="auto"
         Power on the likelihood. "auto": n/N for pairs made from labels, as they share
-        points; 1 for pairs handed in, taken as independent.
+        points; 1 for pairs given, taken as independent.
     prior_mean : {"auto", "identity", "pca"} or array (p, d), default="auto"
         W₀ and start of the fit, for standardised features. "auto" is c·I, or scaled
         principal axes where ``n_components < d``.
     n_refresh : int, default=1
-        How often *nearest* pairs are made anew under the learned distance.
+        How often *nearest* pairs are made again under the learned distance.
     per_anchor : bool, default=False
         A scale κ² for each anchor; P(same) is then not defined.
     standardize : bool, default=True

@@ -5,7 +5,7 @@ Two purposes, two objects.
 *Prediction* averages soft votes over Laplace draws at the learning rate η_G that the
 scores of points ask for, with λ chosen by leave-one-out of the averaged prediction.
 Measured with n = 20, 40, 80 points of eight data sets (3 seeds, sets as units): test
-log loss .087 ± .025 below Euclid's and .049 ± .020 below the plug-in's. Isotropic
+log loss .087 ± .025 below the Euclidean and .049 ± .020 below the plug-in's. Isotropic
 jitter of the same size does nearly as well (.009 ± .012 worse), the one matrix E[M]
 about half (.040 ± .027 worse). See benchmarks/results/posterior_few_labels.md.
 
@@ -52,7 +52,7 @@ INTERVAL_LAM = 1.0
 """λ of intervals: little prior, which the bootstrap leaves as it is in every draw."""
 
 MOST_POINTS = 1000
-"""Points of which intervals take all pairs without being told to."""
+"""Points of which intervals take all pairs by default."""
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
 
@@ -239,7 +239,7 @@ def _own_rate(estimator: Any, method: str, learning_rate: int | float | None) ->
 
 
 def _refuse_many(n: int) -> None:
-    """Refuse to choose all pairs of many points for the user: work grows as n²."""
+    """Raise unless all pairs of many points were asked for: work grows as n²."""
     if n > MOST_POINTS:
         raise ValueError(
             f"pairs: wanted 'all' or 'fitted' by name for more than {MOST_POINTS} "

@@ -1,4 +1,4 @@
-"""The settings of ``LCA``, checked; pairs handed in, standardised.
+"""The settings of ``LCA``, checked, and users' pairs, standardised.
 
 What is done with them is ``probmetric.inference.lca.recipe``.
 """
@@ -82,7 +82,7 @@ def _prior_mean(given: Any, p: int, d: int) -> Any:
 
 
 def standardized(given: Pairs, *, standardize: bool) -> tuple[Pairs, Scaler]:
-    """Standardise pairs handed in, and leave out points that no pair refers to.
+    """Standardise users' pairs, and leave out points that no pair refers to.
 
     Points count as often as pairs use them: both forms of pairs give the same fit.
     """

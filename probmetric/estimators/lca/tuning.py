@@ -1,4 +1,4 @@
-"""How strongly LCA is held to its prior: λ given, by rule, by folds, by evidence.
+"""Choice of λ, the weight of LCA's prior: given, by rule, by folds, by evidence.
 
 *Folds* ("cv"): four stratified folds of the training data; λ over a grid, with and
 without a refresh, and no learning at all; the criterion is held-out kNN accuracy
@@ -110,7 +110,7 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
 
 
 def _check_anchors(pairs: Pairs) -> None:
-    """Refuse groups of one label, whose scale would run off to 0 or infinity."""
+    """Raise for groups of one label, whose scale would run off to 0 or infinity."""
     if pairs.anchor is None:
         raise ValueError("anchor: wanted a group per pair with per_anchor, got None")
     same = np.bincount(pairs.anchor, pairs.y, minlength=1)

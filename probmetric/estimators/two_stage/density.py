@@ -1,4 +1,4 @@
-"""What a fitted two-stage mixture says of single instances."""
+"""Densities and responsibilities of single instances under a fitted mixture."""
 
 from typing import Any
 

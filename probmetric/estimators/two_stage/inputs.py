@@ -1,4 +1,4 @@
-"""What ``TwoStageMixture`` is given: settings, groups, known components, units."""
+"""The inputs of ``TwoStageMixture``, checked: settings, groups, components, units."""
 
 import dataclasses
 from typing import Any
@@ -33,7 +33,7 @@ def component_counts(estimator: Any) -> tuple[Any, ...]:
 
 
 def check_settings(estimator: Any) -> None:
-    """Refuse arguments of the constructor that make no sense.
+    """Raise for arguments of the constructor that make no sense.
 
     Raises
     ------

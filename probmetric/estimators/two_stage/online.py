@@ -1,8 +1,8 @@
 """The two-stage mixture learned in parts: ``partial_fit`` and ``merge``.
 
-``statistics_`` are the expected sums, Eq. (2) of ``mixture.em``, about the origin of the
-standardised features, over all parts seen, each taken under the parameters of its time
-(incremental EM). The first part sets the scale and the start.
+``statistics_`` are the expected sums, Eq. (2) of ``mixture.em``, about the origin of
+the standardised features, over all parts seen, each taken under the parameters of its
+time (incremental EM). The first part sets the scale and the start.
 """
 
 from typing import Any

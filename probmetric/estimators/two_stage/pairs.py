@@ -1,4 +1,4 @@
-"""What a fitted two-stage mixture says of pairs, and how it learns from them."""
+"""Similarities of pairs under a fitted two-stage mixture, and learning from pairs."""
 
 from typing import Any
 
@@ -101,7 +101,7 @@ class PairSimilarityMixin:
         return np.asarray(self.metric_.same_probability(*args, prior_odds=prior_odds))
 
     def pair_distance(self, pairs: Any) -> Float[np.ndarray, "N"]:
-        """Refuse: the similarity is no distance."""
+        """Raise: the similarity is no distance."""
         raise ValueError(
             "pair_distance: a two-stage mixture learns a similarity, not a distance "
             "(no triangle inequality, Q need not be its own best match): use pair_score"
