@@ -1,11 +1,11 @@
-"""Check closed forms against independent references, and say what was found.
+"""``validate``: run checks against independent references, and report their verdicts.
 
 ``validate`` runs the checks of a registered model, or any sequence of ``Check``s: a
 NumPyro model of your own with your own closed form is judged in the same way. Exact
 claims *agree*, *disagree*, or remain *inconclusive*, which is not a pass;
 approximations lie *within* or *outside* their stated bound and never "agree".
 
-What ``validate`` found: counts, one line, an exit code, and tables.
+It returns a ``Validation``: counts, one line, an exit code, and tables.
 """
 
 import time

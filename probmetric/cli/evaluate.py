@@ -1,4 +1,4 @@
-"""``probmetric evaluate``: what a metric is worth to neighbours, on points held out."""
+"""``probmetric evaluate``: scores of neighbours under a metric, on points held out."""
 
 from contextlib import ExitStack
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What every command does with files, mistakes and warnings."""
+"""Files, errors and warnings of every command."""
 
 import os
 import warnings

@@ -130,7 +130,7 @@ def source_of(request: Any, data: Dataset, estimator: Any) -> dict[str, Any]:
 
 
 def _figures(metric: Any, data: Dataset, seed: int) -> dict[str, dict[str, float]]:
-    """Return retrieval on the training points under Euclid and under the metric."""
+    """Return retrieval on the training points, Euclidean and under the metric."""
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(data.X))[:MOST])
     X, y = data.X[rows], data.y[rows]

@@ -1,6 +1,7 @@
-"""What commands take in: data that can be used, settings, and where both came from.
+"""Inputs of the commands: data that can be used, settings, and the metric given.
 
-The metric that a command is given: a metric file, draws, or none of the two.
+Data are loaded, checked and described (where they are, shape, hash); ``name=value``
+words become settings; a metric comes from a metric file or from draws.
 """
 
 import ast
@@ -59,7 +60,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def check_labelled(data: datasets.Dataset) -> None:
-    """Refuse points and labels that no learner could take."""
+    """Raise for points and labels that no learner could take."""
     lacking = np.flatnonzero(~np.isfinite(data.X).all(0))
     if lacking.size:
         columns = ", ".join(repr(data.feature_names[k]) for k in lacking[:5])
@@ -113,7 +114,7 @@ def _unnamed(names: Sequence[str]) -> bool:
 def check_features(
     wanted: Sequence[str] | None, found: Sequence[str], source: str
 ) -> None:
-    """Refuse data whose features are not those of a metric, in its order.
+    """Raise for data whose features are not those of a metric, in its order.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``probmetric fit`` and ``sample``, as the user sees them."""
+"""Options and help of ``probmetric fit`` and ``sample``."""
 
 from pathlib import Path
 from typing import Annotated

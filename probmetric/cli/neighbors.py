@@ -1,4 +1,4 @@
-"""``probmetric neighbors``: who is near, how near, and how sure that is."""
+"""``probmetric neighbors``: the nearest points, how near, and how probable."""
 
 from contextlib import ExitStack
 from pathlib import Path

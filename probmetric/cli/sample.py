@@ -1,9 +1,8 @@
-"""``probmetric sample``: draws of a posterior over metrics, in a run that survives.
+"""``probmetric sample``: draws of a posterior over metrics, in a resumable run.
 
-The folder of blocks that ``sample --checkpoint`` keeps: whose run is it?
-
-The sampler itself refuses blocks of another run, bit by bit, after the fit. What is
-asked here is asked before it, and answered in the words of the command line.
+``--checkpoint`` keeps finished blocks in a folder, and ``run.json`` beside them says
+which run they belong to. It is compared before the fit, in the words of the command
+line; the sampler itself compares the blocks bit by bit after it.
 """
 
 import json
@@ -46,7 +45,7 @@ RUN = "run.json"
 
 
 def check_options(method: str, folder: Path | None, resume: bool) -> dict[str, Any]:
-    """Return what the sampler is told of blocks, refusing what cannot be."""
+    """Return the sampler's arguments about blocks; raise for impossible ones."""
     if method not in METHODS:
         raise ValueError(
             f"--method: wanted one of {', '.join(METHODS)}, got {method!r}"
@@ -72,13 +71,13 @@ def check_options(method: str, folder: Path | None, resume: bool) -> dict[str, A
 
 
 def check_same_run(folder: Path, run: Mapping[str, Any]) -> None:
-    """Refuse a folder with blocks of another run; sign one that has none.
+    """Raise for a folder with blocks of another run; write ``run.json`` where none is.
 
     Parameters
     ----------
     folder : Path
     run : mapping
-        What makes the run, by the name that a refusal will give it; JSON's types.
+        What makes the run, under the names used in the error; JSON's types.
     """
     path = folder / RUN
     if not _blocks(folder):

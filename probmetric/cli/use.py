@@ -1,4 +1,4 @@
-"""``probmetric neighbors``, ``evaluate`` and ``report``, as the user sees them."""
+"""Options and help of ``probmetric neighbors``, ``evaluate`` and ``report``."""
 
 from contextlib import ExitStack
 from pathlib import Path

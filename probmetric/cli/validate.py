@@ -129,7 +129,7 @@ def _claimed_table(request: Request, held: ExitStack) -> list[Path]:
 
 
 def _studied(request: Request, name: str, data: datasets.Dataset | None) -> bool:
-    """Say whether draws and pictures are made: LCA, on data, with a place for them."""
+    """Say whether draws and figures are made: LCA, on data, with a place for them."""
     return (
         name == "lca"
         and data is not None

@@ -1,4 +1,12 @@
-"""Pictures, for where people would rather look than read. Each returns its figure."""
+"""Figures of metrics, draws and checks; every function returns its figure.
+
+``fit``      a learned metric: its matrix, how well it separates classes.
+``draws``    the matrix with its spread, eigenvalues, ranks and traces.
+``space``    points under a metric: embedding, classes, neighbours.
+``local``    ellipses of a metric that changes from place to place.
+``checks``   agreement, predictive checks, calibration.
+``style``    palette, blank figures, and how draws are read.
+"""
 
 from probmetric.plots.checks import agreement as agreement
 from probmetric.plots.checks import calibration as calibration

@@ -1,4 +1,4 @@
-"""Pictures of checks: agreement with sampling, predictive checks, calibration."""
+"""Figures of checks: agreement with sampling, predictive checks, calibration."""
 
 from typing import Any
 
@@ -191,7 +191,7 @@ def calibration(
     y : array of shape (n,)
         What happened, 0 or 1.
     probability : array of shape (n,), or mapping of str to such arrays
-        What was stated; several curves by name.
+        What was stated; a mapping gives several named curves.
     bins : int, default=10
         Equal-count bins.
     label : str

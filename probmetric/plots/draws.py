@@ -1,4 +1,4 @@
-"""Pictures of draws: the matrix, its eigenvalues, and whether chains agree."""
+"""Figures of draws: the matrix, its eigenvalues, and whether chains agree."""
 
 from typing import Any
 
@@ -139,7 +139,7 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
 
 
 def _identified(draws: Any) -> xr.Dataset:
-    """Return identified quantities that a reader can take in: b and eigenvalues."""
+    """Return identified quantities, few enough to read: b and eigenvalues."""
     given = posterior(draws)
     kept: dict[str, xr.DataArray] = {}
     if "b" in given and set(given["b"].dims) == {"chain", "draw"}:

@@ -1,4 +1,4 @@
-"""Pictures of one learned metric: its matrix, and how well it tells classes apart."""
+"""Figures of one learned metric: its matrix, and how well it separates classes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A picture of a metric that changes from place to place."""
+"""Figures of a metric that changes from place to place."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def local_ellipses(
     feature_names, target_names : sequence of str, optional
     number : int, default=25
     size : float, default=0.08
-        Radius of the median ball, as a share of the picture.
+        Radius of the median ball, as a share of the figure.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def local_ellipses(
     radii = 1 / np.sqrt(values)
     shown = X[:, list(features)]
     scale = size * np.ptp(shown, axis=0).max() / np.median(radii)
-    # Very flat balls are cut, so that one does not cover the picture.
+    # Very flat balls are cut, so that one does not cover the figure.
     radii = np.minimum(radii * scale, 0.5 * np.ptp(shown, axis=0).max())
     codes, labels = class_names(y, target_names)
     figure, axes = blank(size=(6.4, 4.9))

@@ -1,4 +1,4 @@
-"""Pictures of points under a metric: embeddings, classes, neighbours."""
+"""Figures of points under a metric: embeddings, classes, neighbours."""
 
 from typing import Any
 

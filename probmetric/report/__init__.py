@@ -1,1 +1,9 @@
-"""Self-contained HTML pages of a run, drawn from the files of its folder."""
+"""Self-contained HTML pages of a run, made from the files of its folder.
+
+``page``       ``render``, and the parts that all pages share.
+``run``        ``summary.json``, and the page that belongs to it.
+``fit``        the page of ``probmetric fit``.
+``sample``     the page of ``probmetric sample``.
+``evaluate``   the page of ``probmetric evaluate``.
+``study``      draws, figures and neighbours of ``probmetric validate --data``.
+"""

@@ -32,7 +32,7 @@ FIGURES = {
     "pair_roc_auc": "pair ROC-AUC",
 }
 MOST_POINTS = 2000
-"""Points in a picture, at most."""
+"""Points in a figure, at most."""
 
 
 def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:

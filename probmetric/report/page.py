@@ -1,9 +1,9 @@
-"""One self-contained HTML page: the verdict on top, then what stands behind it.
+"""One self-contained HTML page: the verdict on top, then the sections.
 
-``render`` knows nothing of models: it turns sections of text, pictures and tables
-into a page that needs no other file and no network.
-
-What the reports of all runs share: the banner, the data again, provenance.
+``render`` knows nothing of models: it turns sections of text, figures and tables into a
+page that needs no other file and no network. ``page``, ``data_again`` and
+``settings_section`` are the parts that the reports of all runs share: banner, data
+loaded again, provenance.
 """
 
 import base64
@@ -40,7 +40,7 @@ DPI = 160
 
 
 class Picture(NamedTuple):
-    """A figure and what is seen in it."""
+    """A figure and its caption."""
 
     figure: Figure
     caption: str
@@ -55,7 +55,7 @@ class Table(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One question: paragraphs, then pictures, then tables."""
+    """One question: paragraphs, then figures, then tables."""
 
     title: str
     text: Sequence[str] = ()
@@ -91,7 +91,7 @@ class Report(NamedTuple):
 
 
 def _png(picture: Picture) -> tuple[str, str, int]:
-    """Return a picture as base64, its caption, and its width in CSS pixels."""
+    """Return a figure as base64, its caption, and its width in CSS pixels."""
     buffer = io.BytesIO()
     picture.figure.savefig(buffer, format="png", dpi=DPI)
     width = round(float(picture.figure.get_size_inches()[0]) * 96)
@@ -135,7 +135,7 @@ def render(report: Report) -> str:
     Returns
     -------
     str
-        HTML, with every picture inline and every text escaped.
+        HTML, with every figure inline and every text escaped.
     """
     environment = Environment(
         loader=PackageLoader("probmetric.report"),

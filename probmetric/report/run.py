@@ -1,10 +1,8 @@
-"""The report of a run, made of what its folder holds: at the run's end, or again.
-
-What a run leaves behind beside its results: ``summary.json``, read and written.
+"""The report of a run, made from its folder, and the folder's ``summary.json``.
 
 The summary says which command made the folder, from which data, with which settings,
-under which versions, and what came out in figures. The report is made of it and of the
-results that stand beside it, so that it can be made again at any time.
+under which versions, and the figures that came out. The report is made from it and from
+the results beside it, so that it can be made again at any time.
 """
 
 import json
@@ -119,7 +117,7 @@ def render_run(folder: "str | Path") -> str:
     Returns
     -------
     str
-        The pictures that need the data are drawn where the data are still found,
+        The figures that need the data are drawn where the data are still found,
         unchanged, where the summary says; the page says when they are not.
 
     Raises

@@ -32,7 +32,7 @@ MEANING = {
     "under new data.",
 }
 N_METRICS = 200
-"""Draws in the picture of neighbours."""
+"""Draws in the figure of neighbours."""
 
 TRIED = 25
 """Points among which it looks for the one whose neighbours are least sure."""

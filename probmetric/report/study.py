@@ -1,4 +1,4 @@
-"""What ``validate --data`` shows beside the checks: draws, pictures, neighbours.
+"""The study that ``validate --data`` adds to the checks: draws, figures, neighbours.
 
 A study is the learner's whole life on one data set: the closed form, its posterior by
 three methods, how far the approximations are from NUTS, whether the model would have

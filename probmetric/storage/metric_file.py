@@ -2,13 +2,12 @@
 
 The file is an NPZ archive of plain arrays. Its array ``header`` is JSON text: format
 and version, the kind of metric with its parts by name, the features' names, and where
-it came from. Nothing in it is code or pickle: reading builds only the kinds listed in
-``storage.metric_file.KINDS``, and a bit that was flipped on the way is found by the archive's
-checksums.
+it came from. ``describe`` turns a metric into such text and named arrays, ``rebuild``
+turns them back. Nothing in it is code or pickle: reading builds only the kinds listed
+in ``storage.metric_file.KINDS``, and the archive's checksums find a bit that was
+flipped.
 
 Draws of a metric are kept stacked, one array a part with a leading axis of draws.
-
-What a metric is made of, as JSON text and named arrays, and back again.
 """
 
 import dataclasses
@@ -57,7 +56,7 @@ KINDS: dict[str, Any] = {
         PairSimilarity,
     )
 }
-"""All that a file can make; whatever else it names is refused."""
+"""All that a file can make; whatever else it names is an error."""
 
 
 def describe(value: Any, name: str) -> tuple[Any, dict[str, np.ndarray]]:
@@ -250,7 +249,7 @@ def read_metric(path: "str | Path") -> Stored:
 
 
 def _header(stored: np.ndarray | None, path: Path) -> dict[str, Any]:
-    """Return the header, or say whose file this is instead."""
+    """Return the header, or say what kind of file this is instead."""
     try:
         header: Any = None if stored is None else json.loads(str(stored))
     except ValueError:

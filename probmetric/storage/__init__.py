@@ -1,0 +1,5 @@
+"""Learned metrics and draws on disk.
+
+``metric_file``   metrics, and draws of one, as NPZ arrays with a JSON header.
+``draws_file``    draws as NetCDF, and the metrics that they stand for.
+"""
