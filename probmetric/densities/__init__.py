@@ -1,1 +1,8 @@
-"""Log densities that metrics, models and inference share."""
+"""Log densities that metrics, models and inference share.
+
+``classes``   mixtures of normal or Student-t components by class: density (1), score
+              (2), Hessian (3), mixtures (4). Used by ``metric.local`` and
+              ``inference.gaussian_classes``.
+``pair``      one and two observations under the two-stage mixture: marginal (1), joint
+              (2), joint by regression (3). Used by ``metric.pair_similarity``.
+"""

@@ -1,1 +1,17 @@
-"""The derivations, one learner a file, and what is generic to all of them."""
+"""The derivations: a folder for each learner, and what all learners share.
+
+Shared
+    ``solvers``    EM with its stop rule, L-BFGS, and the outcome ``Fit`` of every fit.
+    ``sampling``   NUTS, variational guides and Laplace's approximation of any target.
+    ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit.
+Learners
+    ``lca``, ``two_stage``, ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml``
+    and ``mds`` are folders, ``lda`` (also RCA) and ``pair_lda`` files.
+
+A file has the same name in every folder: ``statistics`` (sums of the data),
+``likelihood``, ``start``, ``em``, ``fit`` (the entry: data in, ``Fit`` out),
+``laplace``, ``bootstrap``, ``target`` (the log density for samplers), ``draws``,
+``choice``. Each folder's ``__init__`` gives its symbols and which equations are where.
+Equations are numbered within a file, Eq. (n); those of another file are cited as
+"Eq. (n) of ``room.file``", those of a paper as "Eq. (n) of seed 00x".
+"""

@@ -1,9 +1,17 @@
-"""What was learned, whatever learned it: how far is y from the query q?
+"""The metrics, whatever learned them: how far y is from the query q.
 
 A metric is an immutable pytree that holds one metric, no batch axis. Smaller is
 closer. Each kind is final; ``Metric`` is what they have in common. The facts
 ``is_distance`` (a pseudo-metric: symmetric, zero on equal points, triangle
 inequality for its ``distance``) and ``symmetric`` are static.
+
+``mahalanobis``          ‖L(x - y)‖², and the link to a probability of *same*.
+``local``, ``glml``      a matrix a query (1)-(2), and GLML's rules for it (1)-(9).
+``class_distribution``   divergences of p(c|x): log joint (1), scores (2).
+``fisher``               the Fisher matrix of p(c|x) (1)-(3), as a local metric.
+``pair_similarity``, ``pair_tiles``
+                         log odds of a common source; all pairs in bounded memory.
+``mean``                 the metric of mean dissimilarity over draws.
 """
 
 from typing import ClassVar, Protocol, runtime_checkable

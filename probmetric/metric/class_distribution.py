@@ -1,4 +1,4 @@
-"""Points compared by what they say of the class: p(c|x) and its local geometry.
+"""Dissimilarity of points by their class distributions p(c|x), and its local geometry.
 
 A class is a mixture of Gaussians in the projection y = Ax (Peltonen, Goldberger and
 Kaski 2007; maths B1, B6):

@@ -1,4 +1,4 @@
-"""The Fisher matrix of the class given a point, and the local metric it makes.
+"""The Fisher matrix of the class given a point, and the local metric made of it.
 
 With the class scores m_c(y) = -∇_y log p(y, c) and m̄ = Σ_c p(c|y) m_c,
 

@@ -1,4 +1,4 @@
-"""The Mahalanobis metric: Euclid's distance after a linear map."""
+"""The Mahalanobis metric: the Euclidean distance after a linear map."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -171,7 +171,7 @@ class Mahalanobis:
         faiss computes in float32, ``probmetric.nearest`` in float64: neighbours whose
         distances agree to about 1e-6 of the largest may change places, and ties are
         not broken by index. Other indices (HNSW, IVF, those of other libraries) take
-        ``transform(points)`` and ``transform(queries)`` under Euclid's metric.
+        ``transform(points)`` and ``transform(queries)`` under the Euclidean metric.
         """
         try:
             import faiss

@@ -1,1 +1,13 @@
-"""The generative stories, one NumPyro model a file."""
+"""The generative stories: a NumPyro model with its parameters and priors in each file.
+
+Every file has ``Params`` and ``Prior`` tuples, a NumPyro model, ``simulate`` and
+``to_metric``; no inference. The derivations are in ``inference`` under the same name.
+
+``lca``                pairs that coincide, seen through noise: marginal (1).
+``two_stage``          component, representative, instances: joint normal (1).
+``gaussian_classes``   priors (1)-(2), points (3), mixtures within classes (4).
+``lda``                Gaussian classes of one covariance; also the model of RCA.
+``dca_gm``             classes of a projected point (1)-(2).
+``distributions``      the observations' NumPyro distributions: weights, learning rate,
+                       missing entries.
+"""

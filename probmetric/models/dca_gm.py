@@ -83,7 +83,7 @@ class DCAGMParams(NamedTuple):
 
 
 class DCAGMSites(NamedTuple):
-    """The real sites of the model, by name; q = 1 or k, r = p(p-1)/2."""
+    """The real sites of the model; q = 1 or k, r = p(p-1)/2."""
 
     A: Float[Array, "p d"]
     alpha_logit: Float[Array, "c"]
@@ -228,10 +228,10 @@ def to_metric(
         Points to average J over; default: those of the fit, ``params.fisher``.
     kind : str
         "average_fisher": Mahalanobis under J̄ = Aᵀ E[J_y] A, unchanged by the gauge
-        (maths B5). "subspace": Euclid's distance after A in the gauge where the pooled
-        covariance within components is I (the paper leaves the gauge open and its
-        accuracies depend on it: erratum 6 of seed 001). "local_fisher": J at the query.
-        "hellinger", "jensen_shannon": divergences of p(c|x).
+        (maths B5). "subspace": the Euclidean distance after A in the gauge where the
+        pooled covariance within components is I (the paper leaves the gauge open and
+        its accuracies depend on it: erratum 6 of seed 001). "local_fisher": J at the
+        query. "hellinger", "jensen_shannon": divergences of p(c|x).
 
     Notes
     -----

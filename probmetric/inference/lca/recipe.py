@@ -1,4 +1,4 @@
-"""The default way from labelled points to a fitted LCA: pairs, prior, passes.
+"""The default fit of LCA to labelled points: pairs, prior, learning rate, refresh.
 
 Each point is paired with its k nearest points of its own class and its m nearest of
 the other classes; the N pairs count together as n observations (learning rate n/N,

@@ -1,4 +1,4 @@
-"""What the likelihood of LCA needs of the data, gathered once before a fit.
+"""The statistics of the data that the likelihood of LCA needs, gathered once.
 
 Under a common κ a pair with y = 1 enters the log likelihood only through the number
 n₁ = Σ w and the scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in

@@ -1,1 +1,12 @@
-"""Classical MDS: where to find each step."""
+"""Classical MDS: symbols, and where each step is derived.
+
+Symbols. Dissimilarities D (n, n), not squared; C = I - 11ᵀ/n; M = -½ C D² C = VΛVᵀ with
+D² entry by entry; coordinates Q (n, k); q the place of a new object.
+
+In reading order:
+
+``fit``         Gram matrix (1), coordinates (2), Gower's formula (3), corrections
+                (4)-(5).
+``spectrum``    the eigenpairs of M, dense or by Lanczos.
+``landmarks``   many objects through a few landmarks, by (2) and (3) of ``fit``.
+"""

@@ -1,1 +1,18 @@
-"""Draws of any model: NUTS, Laplace and SVI, run in blocks, with checkpoints and warnings."""
+"""Draws of any model: where each step is.
+
+Symbols. A target is a log density of unconstrained arrays u with the quantities to
+report of it; a start is a Gaussian, mode and covariance.
+
+In reading order:
+
+``target``       ``Target``, ``Gaussian``, ``Draws``; a NumPyro model as a target.
+``laplace``      independent draws of the Gaussian at the mode, with k-hat.
+``svi``          independent draws of a variational guide, with k-hat.
+``kernel``       the No-U-Turn sampler as blocks of one compiled kernel.
+``checkpoint``   blocks on disk, and how a run is resumed.
+``nuts``         several chains, block after block.
+``sample``       ``sample``: one function for every NumPyro model and target.
+``datatree``     draws as an ArviZ DataTree with data and provenance.
+``summary``      mean, sd, Monte Carlo error, R-hat and effective size by entry.
+``warnings``     divergences, high R-hat and low effective size.
+"""

@@ -1,10 +1,10 @@
-"""Blocks of draws, kept on disk, so that a stopped run goes on where it was.
+"""Blocks of draws kept on disk, from which a stopped run is resumed.
 
 Every block is one file: its draws, the sampler's whole state after it, and a line that
 says which run it belongs to. It is written under another name and renamed into place,
-so that a file that stands is whole. A run resumed from such files gives, bit for bit
-on the same machine, the draws of one that was never stopped. What is done with a block
-is told to the logger ``probmetric`` once it is on disk.
+so that a file that exists is whole. A run resumed from such files gives, bit for bit
+on the same machine, the draws of one that was never stopped. Each block on disk is
+logged to the logger ``probmetric``.
 """
 
 import json
@@ -37,9 +37,9 @@ def describe(data: Any, **run: Any) -> str:
     Parameters
     ----------
     data : pytree of arrays
-        Data, prior and start: a hash of each array stands in the line.
+        Data, prior and start: a hash of each array is in the line.
     **run
-        What else makes the run, under the name that a refusal will give it.
+        What else makes the run, under the name that the error will give it.
     """
     hashes = {k: data_hash(v)[:16] for k, v in data_variables(data).items()}
     versions = {name: version(name) for name in PACKAGES}
@@ -48,7 +48,7 @@ def describe(data: Any, **run: Any) -> str:
 
 
 def check_folder(checkpoint: "str | Path | None", resume: bool) -> Path | None:
-    """Return the folder; refuse one that holds blocks unless they are to be resumed."""
+    """Return the folder; one with blocks is an error unless they are to be resumed."""
     if checkpoint is None:
         if resume:
             raise ValueError("checkpoint: wanted a folder to resume from, got None")
@@ -81,7 +81,7 @@ def run_blocks(
     label: str,
     progress: bool | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run the blocks that do not stand in the folder yet; return all draws.
+    """Run the blocks that are not in the folder yet; return all draws.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Draws as an ArviZ DataTree: named axes, the data, and where it all came from."""
+"""Draws as an ArviZ DataTree: named axes, the data, and provenance."""
 
 import json
 from collections.abc import Mapping, Sequence

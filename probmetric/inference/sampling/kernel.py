@@ -4,7 +4,7 @@
 step size, mass matrix, keys, iteration), so that a run can be stopped between two
 blocks, stored, and continued to the same draws. Warm-up is the first iterations of
 the same kernel. The data are arguments: a refit with equal shapes compiles nothing.
-(``numpyro.infer.MCMC.run`` compiles anew on every call.)
+(``numpyro.infer.MCMC.run`` compiles again on every call.)
 
 NumPyro's ``sample_kernel`` reads settings that its ``init_kernel`` leaves in their
 common closure; ``jax.eval_shape`` runs the latter for that effect alone, at no cost.

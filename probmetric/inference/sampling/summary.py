@@ -1,4 +1,4 @@
-"""Draws as a table: which entries there are, and what each one's draws say.
+"""Summaries of draws by entry: mean, sd, Monte Carlo error, R-hat, effective size.
 
 A quantity of shape (d, d) is d² *entries*, named by its coordinates:
 ``M[alcohol, ash]``. R-hat, effective sample sizes and Monte Carlo errors are ArviZ's.

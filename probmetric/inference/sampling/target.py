@@ -1,4 +1,4 @@
-"""What is sampled: a log density of unconstrained arrays, and what to report of it.
+"""``Target``: a log density of unconstrained arrays, and the quantities to report.
 
 A NumPyro model becomes such a target by moving every latent site to the real line
 (NumPyro's own bijections, Jacobians included) and reporting every site and every
@@ -119,7 +119,7 @@ def is_double(dtype: str) -> bool:
 def check_arguments(
     function: Callable[..., Any], method: str, given: Any, own: set[str]
 ) -> None:
-    """Refuse names that are no arguments of a sampler, or that are filled in for it."""
+    """Raise for names that a sampler does not take, or that are filled in for it."""
     allowed = signature(function).parameters.keys() - own
     if not set(given) <= allowed:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What is said while sampling and after it: a progress bar, and warnings by name."""
+"""Warnings after sampling: divergences, high R-hat, low effective sample size."""
 
 import warnings
 from collections.abc import Mapping

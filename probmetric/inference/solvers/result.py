@@ -1,4 +1,4 @@
-"""What every fit returns: the answer, how it ended, and what to do if it ended badly.
+"""``Fit`` and ``Result``: what every fit returns, with a remedy where it failed.
 
 Inside ``jit`` a failure is a value. ``Result`` codes are plain integers there; the
 estimators turn them into warnings or errors with the remedy.
