@@ -1,4 +1,4 @@
-"""The one place where a model is registered.
+"""``MODELS``: the registry of models, one ``ModelSpec`` each.
 
 Tests, ``validate``, the command line, the table of learners in the documentation and
 the notebooks all read ``MODELS``. A missing field is a type error, not a surprise.

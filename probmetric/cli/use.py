@@ -106,7 +106,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.")],
     force: options.Force = False,
 ) -> None:
-    """Write report.html anew from what the folder of a run holds."""
+    """Write report.html again from what the folder of a run holds."""
     from probmetric.cli.files import bad_input, claim, exit_code, write_text
 
     def work() -> int:

@@ -147,7 +147,7 @@ def impostor_pairs(
     Raises
     ------
     ValueError
-        On bad input, and when no anchor has an impostor: Euclid's distance already
+        On bad input, and when no anchor has an impostor: the Euclidean distance already
         agrees with the labels, and the paper's construction has nothing to learn.
     """
     rows, codes = _labelled(X, labels)

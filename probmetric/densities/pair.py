@@ -194,7 +194,7 @@ def regression(
         S = jnp.where(both_y, B + W2, eye)
         own = jnp.where(both_q, B + W, eye)
         reg = pack(log_c, mean, S, cross, lambda H: own - H @ cross.T, n_seen)
-        # Whatever stands in a missing coordinate must not count.
+        # The value in a missing coordinate must not count.
         return reg._replace(T=reg.T * seen_q, TH=reg.TH * seen_y, U=reg.U * seen_y)
 
     return _over_components(restricted)(*model)

@@ -1,4 +1,4 @@
-"""The boundary between users and closed forms: checks, scaling, padding, outcomes.
+"""Labelled points checked before a fit, and its outcome reported after it.
 
 All of it runs on the host, once a fit. What passes is float64, finite, of known
 shape; what does not is a ``ValueError`` that says what was wanted and what came.

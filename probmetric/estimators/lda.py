@@ -164,7 +164,7 @@ class LDA(_TiedClasses):
             k = int(check_number("n_components", k, 1, whole=True))
         whole = lda.fit(data, prior).params
         k = len(whole.eigenvalues) if k is None else k
-        params = lda.fit(data, prior, k).params  # refuses k > min(C - 1, d)
+        params = lda.fit(data, prior, k).params  # raises for k > min(C - 1, d)
         self.eigenvalues_ = np.asarray(params.eigenvalues)
         self.explained_variance_ratio_ = self.eigenvalues_ / np.sum(whole.eigenvalues)
         return params

@@ -130,7 +130,7 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         threshold of a calibrated classifier (Chow's rule).
     reject_label : label, optional
         What ``predict`` returns where it abstains: no class, and of a kind that
-        stands in one array with the classes. Needed if ``reject_below`` > 0.
+        shares an array with the classes. Needed if ``reject_below`` > 0.
         ``score`` counts an abstention as an error.
 
     Attributes

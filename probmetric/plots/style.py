@@ -1,4 +1,4 @@
-"""What the plots share: palette, blank figures, and how draws are read.
+"""Shared parts of the figures: palette, blank figures, reading of draws.
 
 Figures are made without pyplot's global list, so that none is shown twice in a
 notebook or kept in memory after its use; every plot returns its figure.

@@ -83,7 +83,7 @@ def student_metric(
     """Return the local metric of the predictive densities (Eq. 1), whitened frame.
 
     With a diagonal covariance the predictive is no Student-t in D dimensions; the
-    normal of the posterior mean stands for it (ν > 2).
+    normal of the posterior mean takes its place (ν > 2).
     """
     if is_diagonal(post):
         return local_metric(to_densities(posterior_mean(post)), rule=rule, gamma=gamma)

@@ -1,8 +1,9 @@
 """Fit Latent Coincidence Analysis: starts, solvers and the mode.
 
 The likelihood and the log joint density are in ``lca.likelihood``, the exact posterior
-of (z, z') in ``lca.latent``, EM in ``lca.em``, second derivatives, Laplace and the
-optimality certificate in ``lca.curvature``, the bootstrap in ``lca.bootstrap``.
+of (z, z') in ``lca.latent``, EM in ``lca.em``, second derivatives and the optimality
+certificate in ``lca.curvature``, Laplace's approximation in ``lca.laplace``, the
+bootstrap in ``lca.bootstrap``.
 
 References
 ----------
