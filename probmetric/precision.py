@@ -1,4 +1,4 @@
-"""The precision in which a public function computes follows its input.
+"""``numpy_in_numpy_out``: a public function computes in the precision of its input.
 
 JAX turns NumPy float64 into float32 unless the caller has switched a global flag.
 Library code never touches that flag; instead a public function is wrapped so that

@@ -1,4 +1,4 @@
-"""A progress bar in terminals and notebooks, silence elsewhere."""
+"""``progress_bar``: a bar in terminals and notebooks, silence elsewhere."""
 
 import sys
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A check: an independent reference, our claim, and wrong claims it must reject.
+"""``Check``: an independent reference, an estimate, and wrong claims it must reject.
 
 ``probmetric validate`` and the contract tests only iterate over the ``Check``s of a
 registered model. Both sides return *values* (a dict of arrays), *draws* (a Dataset

@@ -1,4 +1,4 @@
-"""Centre and scale of each feature."""
+"""``Scaler``: centre and scale of each feature, also from data with missing entries."""
 
 from typing import Any, NamedTuple
 

@@ -5,6 +5,6 @@
 ``eig_dml``, ``mds``       a file each.
 ``_mahalanobis``           methods of every learned Mahalanobis metric.
 ``_pair_learner``          base of learners from close and far pairs.
-``_labelled``              labelled points checked and scaled; outcomes reported.
+``_labelled``              labelled points checked; outcomes reported.
 ``named``                  estimators by the name of their model.
 """

@@ -382,10 +382,9 @@ class DCAGM(
         ----------
         kind : str, optional
             Default: ``metric``. "average_fisher": Mahalanobis under the average Fisher
-            matrix of the class; "subspace": the Euclidean distance in the projection, in
-            the
-            fixed gauge; "local_fisher": the Fisher matrix at the query; "hellinger",
-            "jensen_shannon": divergence of the class probabilities; "nca":
+            matrix of the class; "subspace": the Euclidean distance in the projection,
+            in the fixed gauge; "local_fisher": the Fisher matrix at the query;
+            "hellinger", "jensen_shannon": divergence of the class probabilities; "nca":
             scikit-learn's neighbourhood components analysis inside the projection of
             the training points (O(n²)).
         """

@@ -10,7 +10,7 @@ With p(k|y,c) the share of component k in its class, the score of a class is
     m_c(y) = -∇_y log p(y, c) = Σ_k p(k|y,c) Σ_ck⁻¹ (y - μ_ck).                     (2)
 
 To second order 8 (1 - Σ√(p p')) = 8 JS = δᵀJδ (natural logs), with J the Fisher matrix
-of ``probmetric.metric.fisher``: one geometry, far and near.
+of ``metric.fisher``: one geometry, far and near.
 """
 
 from dataclasses import dataclass, field

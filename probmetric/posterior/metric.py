@@ -11,7 +11,7 @@ Questions that raise an error, with the measured reason. Intervals from
 ``"prediction"``: nominal 90 % of LCA's distances were covered 71, 75, 84 % of the time
 by the bootstrap (n = 20, 40, 120; ``inflate=1.3``: 82, 84, 92 %), 68, 52, 37 % by
 Laplace. Intervals of the entries of a matrix, whatever made the draws. Probabilities of
-*same* averaged over draws of pairs that are not independent.
+*same* averaged over draws, unless of the bootstrap, of pairs that are not independent.
 
 Only this class knows a draw axis. A draw is an ordinary metric again, so whatever works
 for a metric works for each draw; only ``mean_metric`` averages, and says so.

@@ -1,4 +1,4 @@
-"""The page of an evaluation: the table, and whether probabilities can be believed."""
+"""The page of an evaluation: the table of scores, and calibration of probabilities."""
 
 from collections.abc import Mapping
 from pathlib import Path

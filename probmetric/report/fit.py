@@ -1,4 +1,4 @@
-"""The page of a fit: the metric, and how it sees the points it was learned from."""
+"""The page of a fit: the metric, and the points it was learned from under it."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,8 @@
 """EM for Latent Coincidence Analysis: the seed's, corrected, and the reduced one.
 
-E-step (maths A3). With ν = P1/P0 and a = s where y = 1, a = -νs where y = 0, the
-posterior means are z̄ = W(x - aδ), z̄' = W(x' + aδ), and of u = z - z'
+E-step (maths A3). With τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0, and
+a = s where y = 1, a = -νs where y = 0, the posterior means are
+z̄ = W(x - aδ), z̄' = W(x' + aδ), and of u = z - z'
 
     ū = (1 - 2a) g,                                                               (1)
     tr Cov(u) = 2pσ²(1 - 2s)                        where y = 1,                  (2)

@@ -1,7 +1,7 @@
 """Draws of any model: where each step is.
 
 Symbols. A target is a log density of unconstrained arrays u with the quantities to
-report of it; a start is a Gaussian, mode and covariance.
+report of it; a start is a Gaussian, its mean and a root of its covariance.
 
 In reading order:
 
