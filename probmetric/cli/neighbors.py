@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
 
 def run(request: Request) -> int:
-    """Do what was asked; return the exit code; raises as ``cli_fit.run``."""
+    """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
         with bad_input():
             if request.out is not None:

@@ -33,7 +33,6 @@ from probmetric.metric.mean import mean_metric
 from probmetric.neighbors.range import refuse_far
 from probmetric.neighbors.search import as_points, check_dimension, nearest
 from probmetric.posterior import intervals as asked
-from probmetric.posterior import metric as refusals
 from probmetric.posterior.intervals import Interval, quantiles, spread
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
@@ -79,7 +78,7 @@ class PosteriorMetric:
         pairs_independent: bool = False,
         source: str = "laplace",
     ) -> None:
-        refusals.check_names(purpose, source)
+        check_names(purpose, source)
         self.draws: tuple[Metric, ...] = unstack(draws)
         self.purpose = purpose
         self.pairs_independent = pairs_independent
@@ -176,7 +175,7 @@ class PosteriorMetric:
         ValueError
             For ``purpose="prediction"``.
         """
-        refusals.need_intervals("interval", self.purpose)
+        need_intervals("interval", self.purpose)
         values = self.pair_draws(A, B)
         positive = asked.is_positive(self.draws[0])
         return quantiles(spread(values, inflate, positive), prob)
@@ -200,7 +199,7 @@ class PosteriorMetric:
             For ``purpose="prediction"``; for a metric that is no distance, where a
             ratio has no meaning; where the second distance is zero.
         """
-        refusals.need_intervals("ratio_interval", self.purpose)
+        need_intervals("ratio_interval", self.purpose)
         if not self.is_distance:
             raise ValueError(
                 "ratio_interval: wanted a distance, got "
@@ -250,7 +249,7 @@ class PosteriorMetric:
 
         An error for ``purpose="prediction"``.
         """
-        refusals.need_intervals("rank_interval", self.purpose)
+        need_intervals("rank_interval", self.purpose)
         order = np.argsort(self.dissimilarity(q, P), 1, kind="stable")
         ranks = np.argsort(order, 1, kind="stable") + 1
         return quantiles(ranks, prob, method="inverted_cdf")
@@ -267,7 +266,7 @@ class PosteriorMetric:
             spread in directions without data adds to every distance, and averaging
             worsens P(same). Use bootstrap draws or the point estimate.
         """
-        refusals.need_meaningful_link(self.source, self.pairs_independent)
+        need_meaningful_link(self.source, self.pairs_independent)
         return self._by_rows(asked.same, A, B).mean(0)
 
     def same_interval(
@@ -283,8 +282,8 @@ class PosteriorMetric:
         ``inflate`` spreads -log P(same) on its log scale. Arguments as `interval`,
         an error where `interval` or `same_probability` is one.
         """
-        refusals.need_intervals("same_interval", self.purpose)
-        refusals.need_meaningful_link(self.source, self.pairs_independent)
+        need_intervals("same_interval", self.purpose)
+        need_meaningful_link(self.source, self.pairs_independent)
         draws = spread(self._by_rows(asked.exponent, A, B), inflate, True)
         low, high = quantiles(draws, prob)
         return Interval(np.exp(-high), np.exp(-low))
@@ -295,7 +294,7 @@ class PosteriorMetric:
         Always a ValueError, with the reason: the truth lies near the boundary of the
         positive matrices, and squares are biased upwards.
         """
-        raise ValueError(refusals.MATRIX_REFUSAL.format(prob=prob))
+        raise ValueError(MATRIX_REFUSAL.format(prob=prob))
 
     def _by_rows(self, question: Any, A: Any, B: Any) -> np.ndarray:
         """Ask every draw about matching rows; returns shape (s, ...)."""
