@@ -11,6 +11,11 @@ OUT ?= out/wine
 # Tests of one file share what they compile, so that a file stays with one worker.
 PYTEST := -m pytest -q -n 2 --dist loadfile
 
+# Compiling is most of what tests, gates and notebooks wait for: they share what JAX
+# compiled in one folder, which a second run finds. Users' processes are left alone.
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/out/compiled
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
 
