@@ -31,7 +31,9 @@ def test_an_interrupted_write_leaves_a_readable_file(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a\n1\n")
     code = (
-        "import sys, time; from pathlib import Path\n"
+        "import signal, sys, time; from pathlib import Path\n"
+        # A shell starts what it runs in the background without SIGINT.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from probmetric.cli.files import replacing\n"
         f"with replacing(Path({str(path)!r})) as part:\n"
         "    part.write_text('a\\n1'); print('begun', flush=True); time.sleep(60)"

@@ -60,7 +60,6 @@ OTHERS = {
     "predict": "labels",
     "sample": "draws, made by samplers",
     "score": "a share of right labels, by scikit-learn or from scores tested here",
-    "set_threshold": "returns the estimator",
 }
 SKLEARN = "get_metadata_routing", "get_params", "set_"
 

@@ -89,13 +89,14 @@ def test_refine_sees_what_the_product_form_cancels():
     """Two points 1e-9 apart, 1e4 from the centre: the product form is all rounding."""
     metric = metric_of()
     q = np.full((1, 4), 1e4)
-    P = q + 1e-9 * points(1)
+    P = q + 1e-9 * points(20)
     exact = metric.dissimilarity(q[0], P)
     # x + 1e-9 is itself rounded at 1e4: compare with the difference as it is stored.
     np.testing.assert_allclose(
-        metric.refine(q, P, np.zeros((1, 1), int))[0], exact, rtol=1e-12
+        metric.refine(q, P, np.arange(20)[None])[0], exact, rtol=1e-12
     )
-    assert abs(metric.pairwise(q, P)[0, 0] - exact[0]) > 1e3 * exact[0]
+    # Of twenty products at least one rounds upwards: those below 0 are taken as 0.
+    assert np.max(np.abs(metric.pairwise(q, P)[0] - exact)) > 1e3 * exact.max()
 
 
 @pytest.mark.parametrize("rule", RULES)

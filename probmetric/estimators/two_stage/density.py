@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.linalg_scaled import no_nan
 from probmetric.metric import PairSimilarity
 
 __all__ = ["InstanceDensityMixin"]
@@ -29,8 +28,7 @@ class InstanceDensityMixin:
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n k"]:
         """Return P(component | x) of each row; components have no names."""
         rows = self._rows(X)
-        found = np.asarray(self.metric_.log_responsibilities(rows))
-        return np.exp(no_nan(found, "X", rows))
+        return np.exp(np.asarray(self.metric_.log_responsibilities(rows)))
 
     def predict(self, X: Any) -> Int[np.ndarray, "n"]:
         """Return the likeliest component of each row."""
