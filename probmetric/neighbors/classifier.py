@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.linalg_scaled import roots
-from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.neighbors.range import at_ordinary_scale, refuse_far
 from probmetric.neighbors.search import check_dimension, found_but_own
 from probmetric.neighbors.votes import (
@@ -55,11 +55,11 @@ def check_arguments(classifier: Any, n: int) -> None:
         common_type(classifier.classes_, classifier.reject_label)
 
 
-def draws_of(metric: Any) -> list[Metric]:
+def draws_of(metric: Any) -> list[Dissimilarity]:
     """Return the draws of a posterior, or the one metric."""
     if hasattr(metric, "metrics"):
         return metric.metrics()
-    if not isinstance(metric, Metric):
+    if not isinstance(metric, Dissimilarity):
         raise ValueError(
             "metric: wanted a Metric, a PosteriorMetric or None, got "
             f"{type(metric).__name__}"
