@@ -1,4 +1,4 @@
-"""What a metric offers: ``Metric``, and ``Dissimilarity`` for one of your own.
+"""What a metric offers: ``Metric``, ``Dissimilarity`` of your own, ``MetricDraws``.
 
 Every kind of this package is a ``Metric``. A class of your own needs no more than a
 ``Dissimilarity`` for neighbours, votes and posteriors; JAX has to know it as a pytree
@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from probmetric.typing import Array
 
-__all__ = ["Dissimilarity", "Metric", "check_features", "features_of"]
+__all__ = ["Dissimilarity", "Metric", "MetricDraws", "check_features", "features_of"]
 
 
 @runtime_checkable
@@ -65,6 +65,19 @@ class Metric(Dissimilarity, Protocol):
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return how far v is from the query u."""
+        ...
+
+
+@runtime_checkable
+class MetricDraws(Protocol):
+    """What neighbours ask of draws of a metric, such as a ``PosteriorMetric``."""
+
+    def metrics(self) -> list[Any]:
+        """Return the draws, a metric each."""
+        ...
+
+    def mean_metric(self) -> Metric:
+        """Return the metric of mean dissimilarity over draws."""
         ...
 
 

@@ -19,7 +19,7 @@ from probmetric.data.inputs import real
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.mahalanobis import check_factor
-from probmetric.metric.protocol import check_features
+from probmetric.metric.protocol import MetricDraws, check_features
 from probmetric.neighbors.linear import nearest_linear
 from probmetric.neighbors.range import refuse_far, refuse_lost
 from probmetric.neighbors.scan import nearest_scanned
@@ -140,7 +140,7 @@ def found_but_own(
     For who asks only who is near, or for distances, which float64 holds where it does
     not hold their squares.
     """
-    if hasattr(metric, "metrics"):
+    if isinstance(metric, MetricDraws):
         raise ValueError(
             "metric: wanted a single metric, got a posterior: use its "
             "neighbor_probability, or nearest under a draw or under mean_metric()"

@@ -15,6 +15,7 @@ from sklearn.metrics import pairwise_distances
 import probmetric as pm
 from probmetric.metric import Dissimilarity, Metric
 from probmetric.metric.mean import MeanDissimilarity
+from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.table import neighbor_table
 from tests.cli.runs import refused
 from tests.metric_kinds import NAMES, Wrapped, build
@@ -50,6 +51,12 @@ def test_a_class_without_a_call_is_a_dissimilarity_and_no_metric():
 def test_a_posterior_has_the_features_of_its_draws():
     draws = [build("PairSimilarity", seed) for seed in (0, 1)]
     assert pm.PosteriorMetric(draws, "prediction").n_features == 3
+
+
+@every_kind
+def test_draws_are_told_from_a_single_metric(name):
+    assert isinstance(pm.PosteriorMetric([make(name)], "prediction"), MetricDraws)
+    assert not isinstance(make(name), MetricDraws)
 
 
 def test_scikit_learn_takes_a_mahalanobis_metric_as_a_callable():
@@ -137,7 +144,7 @@ ASKED = {
     "pairwise": ("Q", lambda m, X: m.pairwise(X, X)),
     "call": ("u", lambda m, X: m(X[0], X[1])),
     "nearest": ("queries", lambda m, X: pm.nearest(m, X, X, 1)),
-    "neighbor_table": ("queries", lambda m, X: neighbor_table(m, X, k=1)),
+    "neighbor_table": ("points", lambda m, X: neighbor_table(m, X, k=1)),
     "fit": ("X", _fit),
     "draws": ("Q", lambda m, X: pm.PosteriorMetric([m], "prediction").pairwise(X, X)),
     "jit": ("Q", lambda m, X: jax.jit(lambda m, X: m.pairwise(X, X))(m, X)),
