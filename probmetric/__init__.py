@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from probmetric.evaluation.loo import loo as loo
     from probmetric.inference.sampling.sample import sample as sample
     from probmetric.metric import ClassDistribution as ClassDistribution
+    from probmetric.metric import LocalFisher as LocalFisher
     from probmetric.metric import LocalMahalanobis as LocalMahalanobis
     from probmetric.metric import Mahalanobis as Mahalanobis
     from probmetric.metric import PairSimilarity as PairSimilarity
@@ -56,6 +57,7 @@ __all__ = [
     "GaussianClasses",
     "KNeighborsClassifier",
     "LCAClassifier",
+    "LocalFisher",
     "LocalMahalanobis",
     "Mahalanobis",
     "PairLDA",
@@ -88,6 +90,7 @@ _HOME = {
     "LCA": "probmetric.estimators.lca.estimator",
     "LCAClassifier": "probmetric.estimators.lca.classifier",
     "LDA": "probmetric.estimators.lda",
+    "LocalFisher": "probmetric.metric",
     "LocalMahalanobis": "probmetric.metric",
     "MODELS": "probmetric.registry",
     "Mahalanobis": "probmetric.metric",

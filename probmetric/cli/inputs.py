@@ -162,7 +162,7 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
         posterior = posterior_of(tree, max_draws=max_draws)
         return Given(
             posterior,
-            n_features(posterior),
+            posterior.n_features,
             draws_feature_names(tree),
             tree.attrs.get("labelled_hash"),
             f"{posterior.n_draws} draws of {draws.name}",
@@ -172,23 +172,10 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
     seen = stored.provenance.get("data", {})
     return Given(
         stored.metric,
-        n_features(stored.metric),
+        stored.metric.n_features,
         stored.feature_names,
         seen.get("hash") if isinstance(seen, dict) else None,
         metric.name,
-    )
-
-
-def n_features(metric: Any) -> int:
-    """Return the number of features d that a metric of any kind takes."""
-    single = metric.draws[0] if hasattr(metric, "draws") else metric
-    if hasattr(single, "draws"):  # the mean over draws
-        single = single.draws[0]
-    for part in ("factor", "frame", "means", "A"):
-        if hasattr(single, part):
-            return int(getattr(single, part).shape[-1])
-    raise ValueError(
-        f"metric: wanted a kind with features, got {type(single).__name__}"
     )
 
 

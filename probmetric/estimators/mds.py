@@ -25,7 +25,7 @@ from probmetric.data.scaling import check_sizes
 from probmetric.inference.mds import fit as mds
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
-from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis
 
 __all__ = ["ClassicalMDS", "check_dissimilarities", "dissimilarities"]
 
@@ -57,7 +57,7 @@ def dissimilarities(
     """
     if isinstance(metric, Mahalanobis):
         return cdist(np.asarray(metric.transform(A)), np.asarray(metric.transform(B)))
-    if isinstance(metric, Metric):
+    if isinstance(metric, Dissimilarity):
         if not (metric.is_distance and metric.symmetric):
             raise ValueError(
                 "metric: wanted a distance (symmetric, zero on equal points), got a "

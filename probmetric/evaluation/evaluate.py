@@ -32,6 +32,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
+from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.search import as_points, found_but_own
 from probmetric.posterior.intervals import Interval, between_rows
 from probmetric.posterior.stack import over_draws
@@ -118,7 +119,7 @@ def evaluate(
         figures["brier"] = brier_score(codes, P)
         figures["ece"] = calibration_error(codes, P, n_bins=n_bins)
     if metric is not None:
-        metric = metric.mean_metric() if hasattr(metric, "mean_metric") else metric
+        metric = metric.mean_metric() if isinstance(metric, MetricDraws) else metric
         codes = np.unique(y, return_inverse=True)[1]
         figures |= retrieval(metric, X, codes)
         figures["pair_roc_auc"] = pair_roc_auc(

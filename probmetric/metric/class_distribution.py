@@ -22,6 +22,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
+from probmetric.metric.protocol import check_features
 from probmetric.precision import log_measured, measured
 from probmetric.typing import Array
 
@@ -142,7 +143,7 @@ _DIVERGENCE = {"hellinger": hellinger_squared, "jensen_shannon": jensen_shannon}
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassDistribution:
     """Compare points by their class probabilities p(c|Ax).
 
@@ -177,9 +178,15 @@ class ClassDistribution:
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
 
+    @property
+    def n_features(self) -> int:
+        """Number of features d of the points it takes."""
+        return self.A.shape[-1]
+
     @log_measured
     def log_probability(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
         """Return log p(c|x_i), natural log."""
+        check_features(self, X=X)
         Y = jnp.asarray(X) @ self.A.T
         joint = class_log_joint(Y, self.log_weight, self.mu, self.chol)
         return jax.nn.log_softmax(joint, axis=-1)
@@ -189,6 +196,7 @@ class ClassDistribution:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the divergences between one query q and the rows of Y."""
+        check_features(self, q=q, Y=Y)
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -196,6 +204,7 @@ class ClassDistribution:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all divergences, shape (m, n); memory m · n · c."""
+        check_features(self, Q=Q, P=P)
         log_q = self.log_probability(jnp.asarray(Q))
         log_p = self.log_probability(jnp.asarray(P))
         one = _DIVERGENCE[self.divergence]
@@ -208,10 +217,12 @@ class ClassDistribution:
         self, A: Float[Array, "n d"], B: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the distances (root of the divergence) of matching rows."""
+        check_features(self, A=A, B=B)
         log_a = self.log_probability(jnp.asarray(A))
         log_b = self.log_probability(jnp.asarray(B))
         return jnp.sqrt(_DIVERGENCE[self.divergence](log_a, log_b))
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the distance between two points."""
+        check_features(self, u=u, v=v)
         return float(self.distance(u[None], v[None])[0])

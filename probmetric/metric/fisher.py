@@ -16,9 +16,11 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
+from probmetric.metric.protocol import check_features
 from probmetric.precision import measured
 from probmetric.typing import Array
 
@@ -48,7 +50,7 @@ def mean_fisher(
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LocalFisher:
     """Squared distance (y - q)ᵀ J(q) (y - q) under the Fisher matrix at the query.
 
@@ -76,6 +78,11 @@ class LocalFisher:
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 
+    @property
+    def n_features(self) -> int:
+        """Number of features d of the points it takes."""
+        return self.A.shape[-1]
+
     def _factor(self, X: Float[Array, "n d"]) -> Float[Array, "n c p"]:
         Y = X @ self.A.T
         return fisher_factor(*scores(Y, self.log_weight, self.mu, self.chol))
@@ -83,6 +90,7 @@ class LocalFisher:
     @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return J(x_i) of Eq. (3), shape (n, d, d)."""
+        check_features(self, X=X)
         rows = self._factor(jnp.asarray(X)) @ self.A
         return jnp.swapaxes(rows, 1, 2) @ rows
 
@@ -91,6 +99,7 @@ class LocalFisher:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the squared distances of one query q to the rows of Y, under J(q)."""
+        check_features(self, q=q, Y=Y)
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -98,6 +107,7 @@ class LocalFisher:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances, each row under its query; memory m · n · c."""
+        check_features(self, Q=Q, P=P)
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
 
@@ -105,3 +115,8 @@ class LocalFisher:
             return jnp.sum(((V - z) @ f.T) ** 2, -1)
 
         return jax.vmap(one)(F, Z)
+
+    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
+        """Return the squared distance of v from the query u, under J(u)."""
+        check_features(self, u=u, v=v)
+        return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])

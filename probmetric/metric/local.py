@@ -39,6 +39,7 @@ from probmetric.densities.classes import (
 )
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
+from probmetric.metric.protocol import check_features
 from probmetric.precision import measured
 from probmetric.typing import Array
 
@@ -113,7 +114,7 @@ CHUNK = 128
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LocalMahalanobis:
     """Squared distance under a matrix that depends on the query (Eq. 1).
 
@@ -182,6 +183,7 @@ class LocalMahalanobis:
     @measured
     def frame_matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return A(z) of each row, in frame coordinates, |A| = 1; shape (n, d, d)."""
+        check_features(self, X=X)
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
         return _frame_matrices(self, jnp.asarray(X))
@@ -197,6 +199,7 @@ class LocalMahalanobis:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return squared distances of one query to the rows of Y (Eq. 1)."""
+        check_features(self, q=q, Y=Y)
         A = self.frame_matrix_at(q[None])[0]
         delta = (jnp.asarray(Y) - q) @ self.frame.T
         return jnp.maximum(jnp.einsum("ni,ij,nj->n", delta, A, delta), 0.0)
@@ -222,11 +225,17 @@ class LocalMahalanobis:
         array of shape (m, n)
             Never negative: where rounding would make them so they are zero.
         """
+        check_features(self, Q=Q, P=P)
         A = self.frame_matrix_at(Q) if matrices is None else matrices
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         return local_pairwise(
             A, (Q - self.centre) @ self.frame.T, (P - self.centre) @ self.frame.T
         )
+
+    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
+        """Return the squared distance of v from the query u (Eq. 1)."""
+        check_features(self, u=u, v=v)
+        return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])
 
     def forms_at(self, Q: Float[Array, "m d"]) -> QueryForms:
         """Return what the distances from the rows of Q to any points share."""

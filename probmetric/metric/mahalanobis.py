@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.metric.protocol import check_features
 from probmetric.precision import measured
 from probmetric.typing import Array
 
@@ -49,7 +50,7 @@ def check_factor(factor: Any) -> Any:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mahalanobis:
     """Squared distance (x - y)ᵀ LᵀL (x - y).
 
@@ -73,6 +74,11 @@ class Mahalanobis:
     symmetric: ClassVar[bool] = True
 
     @property
+    def n_features(self) -> int:
+        """Number of features d of the points it takes."""
+        return check_factor(self.factor).shape[1]
+
+    @property
     def matrix(self) -> Float[Array, "d d"]:
         """The matrix M = LᵀL, shape (d, d)."""
         return check_factor(self.factor).T @ self.factor
@@ -80,6 +86,7 @@ class Mahalanobis:
     @measured
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
         """Map points so that Euclid's distance between images is this distance."""
+        check_features(self, X=X)
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
@@ -87,6 +94,7 @@ class Mahalanobis:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the squared distances of one query q to the rows of Y."""
+        check_features(self, q=q, Y=Y)
         # Differences first: ‖Lx‖² + ‖Ly‖² - 2·dot cancels for close points.
         return jnp.sum(((jnp.asarray(Y) - q) @ check_factor(self.factor).T) ** 2, -1)
 
@@ -95,6 +103,7 @@ class Mahalanobis:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances, shape (m, n); memory m · n · p."""
+        check_features(self, Q=Q, P=P)
         Z, V = (
             jnp.asarray(Q) @ check_factor(self.factor).T,
             jnp.asarray(P) @ check_factor(self.factor).T,
@@ -106,6 +115,7 @@ class Mahalanobis:
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return the distances (not squared) between matching rows of A and B."""
+        check_features(self, A=A, B=B)
         delta = (jnp.asarray(A) - B) @ check_factor(self.factor).T
         # By a power of two, which rounds nothing: squares of 1e200 are no numbers.
         top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
@@ -120,6 +130,7 @@ class Mahalanobis:
         squared: bool = False,
     ) -> float:
         """Return the distance between two points, as metric-learn's get_metric()."""
+        check_features(self, u=u, v=v)
         value = float(self.distance(u, v))
         return value**2 if squared else value
 
@@ -134,6 +145,7 @@ class Mahalanobis:
         ValueError
             When the metric carries no link.
         """
+        check_features(self, A=A, B=B)
         if self.link is None:
             raise ValueError(
                 "link: wanted a metric whose model defines P(same), got link=None"

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric.protocol import Dissimilarity, check_features
 from probmetric.precision import measured
 from probmetric.typing import Array
 
@@ -18,7 +19,7 @@ __all__ = ["MeanDissimilarity", "mean_metric"]
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeanDissimilarity:
     """The mean over draws of a dissimilarity: one metric that stands for many.
 
@@ -34,11 +35,17 @@ class MeanDissimilarity:
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 
+    @property
+    def n_features(self) -> int:
+        """Number of features d of the points it takes."""
+        return self.draws[0].n_features
+
     @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the mean dissimilarities of the rows of Y from one query."""
+        check_features(self, q=q, Y=Y)
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -46,6 +53,7 @@ class MeanDissimilarity:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return the mean dissimilarities, shape (m, n), one draw at a time."""
+        check_features(self, Q=Q, P=P)
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         structure = jax.tree.structure(self.draws[0])
         every = [jax.tree.leaves(draw) for draw in self.draws]
@@ -57,8 +65,13 @@ class MeanDissimilarity:
         zero = jnp.zeros((len(Q), len(P)), jnp.result_type(Q, *leaves))
         return jax.lax.scan(add, zero, leaves)[0] / len(self.draws)
 
+    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
+        """Return the mean dissimilarity of v from the query u."""
+        check_features(self, u=u, v=v)
+        return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])
 
-def mean_metric(metrics: Sequence[Metric]) -> Metric:
+
+def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:
     """Return the metric of mean dissimilarity: E[M] for Mahalanobis kinds.
 
     The mean of squared distances is the squared distance under E[M], which is a

@@ -1,9 +1,9 @@
 """A nearest-neighbour classifier for any metric, or for a posterior of metrics.
 
 Scikit-learn's conventions; the mathematics is in ``neighbors.search`` (which points are
-near) and ``neighbors.votes`` (how they vote). A posterior is whatever has
-``metrics()``, a list of its draws, and ``mean_metric()``. The arguments are checked
-first, and an error names the argument.
+near) and ``neighbors.votes`` (how they vote). A posterior is any
+``metric.protocol.MetricDraws``. The arguments are checked first, and an error names
+the argument.
 """
 
 from typing import Any
@@ -15,7 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.linalg_scaled import roots
-from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.range import at_ordinary_scale, refuse_far
 from probmetric.neighbors.search import check_dimension, found_but_own
 from probmetric.neighbors.votes import (
@@ -55,11 +56,11 @@ def check_arguments(classifier: Any, n: int) -> None:
         common_type(classifier.classes_, classifier.reject_label)
 
 
-def draws_of(metric: Any) -> list[Metric]:
+def draws_of(metric: Any) -> list[Dissimilarity]:
     """Return the draws of a posterior, or the one metric."""
-    if hasattr(metric, "metrics"):
+    if isinstance(metric, MetricDraws):
         return metric.metrics()
-    if not isinstance(metric, Metric):
+    if not isinstance(metric, Dissimilarity):
         raise ValueError(
             "metric: wanted a Metric, a PosteriorMetric or None, got "
             f"{type(metric).__name__}"
@@ -281,7 +282,7 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         metric: Any = self.metric_
-        if hasattr(metric, "mean_metric"):
+        if isinstance(metric, MetricDraws):
             metric = metric.mean_metric()
         Q = self.fit_X_ if X is None else self._queries(X)
         own = np.arange(len(Q)) if X is None else None

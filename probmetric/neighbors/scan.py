@@ -35,7 +35,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from threadpoolctl import ThreadpoolController
 
-from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.typing import Array
 
 __all__ = [
@@ -176,7 +176,7 @@ def ready_alone(metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
 
 
 def nearest_scanned(
-    metric: Metric,
+    metric: Dissimilarity,
     Q: Float[np.ndarray, "m d"],
     P: Float[np.ndarray, "n d"],
     k: int,

@@ -17,8 +17,9 @@ from jaxtyping import Float, Int
 
 from probmetric.data.inputs import real
 from probmetric.linalg_scaled import represented
-from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.mahalanobis import check_factor
+from probmetric.metric.protocol import MetricDraws, check_features
 from probmetric.neighbors.linear import nearest_linear
 from probmetric.neighbors.range import refuse_far, refuse_lost
 from probmetric.neighbors.scan import nearest_scanned
@@ -44,7 +45,7 @@ type Found = tuple[
 
 
 def nearest(
-    metric: Metric,
+    metric: Dissimilarity,
     queries: Float[Array, "m d"],
     points: Float[Array, "n d"],
     k: int,
@@ -58,7 +59,8 @@ def nearest(
     Parameters
     ----------
     metric : Metric
-        Any kind; it need be neither symmetric nor a distance.
+        Any kind; it need be neither symmetric nor a distance. One of your own needs
+        no more than a ``probmetric.metric.Dissimilarity``.
     queries, points : arrays of shape (m, d), (n, d)
         Finite numbers.
     k : int
@@ -138,7 +140,7 @@ def found_but_own(
     For who asks only who is near, or for distances, which float64 holds where it does
     not hold their squares.
     """
-    if hasattr(metric, "metrics"):
+    if isinstance(metric, MetricDraws):
         raise ValueError(
             "metric: wanted a single metric, got a posterior: use its "
             "neighbor_probability, or nearest under a draw or under mean_metric()"
@@ -174,15 +176,12 @@ def as_points(X: Any, name: str) -> Float[np.ndarray, "n d"]:
     return X
 
 
-def check_dimension(metric: Metric, X: Float[np.ndarray, "n d"], name: str) -> None:
+def check_dimension(
+    metric: Dissimilarity, X: Float[np.ndarray, "n d"], name: str
+) -> None:
     """Raise for points that do not have the metric's features."""
     if isinstance(metric, Mahalanobis):
-        wanted: int | None = check_factor(metric.factor).shape[1]
-        if not np.isfinite(np.asarray(metric.factor)).all():
+        factor = np.asarray(check_factor(metric.factor))
+        if not np.isfinite(factor).all():
             raise ValueError("metric: wanted a finite factor, got NaN or infinity")
-    else:
-        wanted = getattr(metric, "n_features", None)
-    if wanted is not None and X.shape[1] != wanted:
-        raise ValueError(
-            f"{name}: wanted {wanted} features as the metric has, got {X.shape[1]}"
-        )
+    check_features(metric, **{name: X})

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from probmetric.metric.protocol import MetricDraws, check_features
 from probmetric.neighbors.search import as_points, nearest
 from probmetric.typing import Array
 
@@ -50,9 +51,10 @@ def neighbor_table(
         As ``nearest``.
     """
     P = as_points(points, "points")
+    check_features(metric, points=P)
     Q = P if queries is None else as_points(queries, "queries")
     own = queries is None
-    draws = hasattr(metric, "neighbor_probability")
+    draws = isinstance(metric, MetricDraws)
     single = metric.mean_metric() if draws else metric
     D, index = nearest(single, Q, P, k, exclude_self=own)
     m = len(Q)
@@ -73,11 +75,12 @@ def neighbor_table(
 
 
 def _shares(
-    posterior: Any, Q: np.ndarray, P: np.ndarray, index: np.ndarray, own: bool
+    posterior: MetricDraws, Q: np.ndarray, P: np.ndarray, index: np.ndarray, own: bool
 ) -> np.ndarray:
     """Return the share of draws in which each found neighbour (m, k) is one."""
     found = np.zeros(index.shape)
-    for draw in posterior.metrics():
+    draws = posterior.metrics()
+    for draw in draws:
         near = nearest(draw, Q, P, index.shape[1], exclude_self=own)[1]
         found += (index[:, :, None] == near[:, None, :]).any(-1)
-    return found / posterior.n_draws
+    return found / len(draws)

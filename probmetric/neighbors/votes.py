@@ -48,7 +48,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.neighbors.scan import bucket, from_queries, in_tiles, refuse_nan
 from probmetric.neighbors.search import found_but_own, nearest_but_own
 from probmetric.typing import Array
@@ -72,7 +72,7 @@ VOTE_TILE = 512
 
 
 def neighborhood_scale(
-    metric: Metric, X: Float[np.ndarray, "n d"], k: int
+    metric: Dissimilarity, X: Float[np.ndarray, "n d"], k: int
 ) -> Float[np.ndarray, ""] | float:
     """Return s of Eq. (2), positive, from each point's k nearest others."""
     if len(X) == 1:
@@ -89,7 +89,7 @@ def neighborhood_scale(
 
 
 def _zero_is_nearest(
-    metric: Metric, X: Float[np.ndarray, "n d"], D: Float[np.ndarray, "n k"]
+    metric: Dissimilarity, X: Float[np.ndarray, "n d"], D: Float[np.ndarray, "n k"]
 ) -> bool:
     """Whether points lie at zero from themselves and at nothing less from others."""
     some = X[:: max(1, len(X) // 64)][:64]
@@ -100,7 +100,7 @@ def _zero_is_nearest(
 
 
 def count_votes(
-    metrics: list[Metric],
+    metrics: list[Dissimilarity],
     Q: Float[np.ndarray, "m d"],
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
@@ -118,7 +118,7 @@ def count_votes(
 
 
 def soft_votes(
-    metrics: list[Metric],
+    metrics: list[Dissimilarity],
     scales: Float[np.ndarray, "s"],
     bandwidths: Float[np.ndarray, "g"],
     Q: Float[np.ndarray, "m d"],
@@ -177,7 +177,7 @@ def _padded(
     return np.pad(Q, wide), np.pad(X, wide), [Mahalanobis(factor) for factor in L]
 
 
-def stack(metrics: Sequence[Metric]) -> tuple[Any, Any]:
+def stack(metrics: Sequence[Dissimilarity]) -> tuple[Any, Any]:
     """Return leaves with a leading draw axis, and the structure of one metric."""
     leaves = [jax.tree.leaves(metric) for metric in metrics]
     return (

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.precision import finite
 from probmetric.typing import Array
 
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
     upper: np.ndarray
 
 
-def pairwise(metric: Metric, Q: Array, P: Array) -> Array:
+def pairwise(metric: Dissimilarity, Q: Array, P: Array) -> Array:
     """Return dissimilarities of all pairs under one draw."""
     return metric.pairwise(Q, P)
 

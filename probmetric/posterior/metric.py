@@ -28,7 +28,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis, Metric
 from probmetric.metric.mean import mean_metric
 from probmetric.neighbors.range import refuse_far
 from probmetric.neighbors.search import as_points, check_dimension, nearest
@@ -79,7 +79,7 @@ class PosteriorMetric:
         source: str = "laplace",
     ) -> None:
         check_names(purpose, source)
-        self.draws: tuple[Metric, ...] = unstack(draws)
+        self.draws: tuple[Dissimilarity, ...] = unstack(draws)
         self.purpose = purpose
         self.pairs_independent = pairs_independent
         self.source = source
@@ -110,15 +110,21 @@ class PosteriorMetric:
         return len(self.draws)
 
     @property
+    def n_features(self) -> int:
+        """Number of features d of the points that its draws take."""
+        draw: Any = self.draws[0]  # One of your own may not say.
+        return draw.n_features
+
+    @property
     def is_distance(self) -> bool:
         """Whether each draw is a distance."""
         return self.draws[0].is_distance
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> list[Dissimilarity]:
         """Return the draws."""
         return list(self.draws)
 
-    def draw(self, s: int) -> Metric:
+    def draw(self, s: int) -> Dissimilarity:
         """Return one draw, an ordinary metric."""
         return self.draws[s]
 

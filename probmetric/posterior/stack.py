@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from probmetric.metric import Metric
+from probmetric.metric import Dissimilarity
 from probmetric.neighbors.votes import stack
 from probmetric.typing import Array
 
@@ -21,7 +21,7 @@ DRAW_TILE = 16
 """Draws computed at a time."""
 
 
-def unstack(draws: Any) -> tuple[Metric, ...]:
+def unstack(draws: Any) -> tuple[Dissimilarity, ...]:
     """Return draws as a tuple of NumPy metrics of one structure.
 
     Parameters
@@ -63,7 +63,7 @@ def unstack(draws: Any) -> tuple[Metric, ...]:
 
 
 def over_draws(
-    function: Callable[..., Any], metrics: Sequence[Metric], *arrays: Array
+    function: Callable[..., Any], metrics: Sequence[Dissimilarity], *arrays: Array
 ) -> np.ndarray:
     """Return ``function(metric, *arrays)`` of every draw, stacked, in float64.
 

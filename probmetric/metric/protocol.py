@@ -1,0 +1,106 @@
+"""What a metric offers: ``Metric``, ``Dissimilarity`` of your own, ``MetricDraws``.
+
+Every kind of this package is a ``Metric``. A class of your own needs no more than a
+``Dissimilarity`` for neighbours, votes and posteriors; JAX has to know it as a pytree
+(``jax.tree_util.register_dataclass``). Points with the wrong number of features are
+refused wherever the metric says how many it takes, by ``n_features``.
+
+JAX compares structures and shapes, not metrics: functions under ``jit`` are compiled
+once for a kind and shape.
+"""
+
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from probmetric.typing import Array
+
+__all__ = ["Dissimilarity", "Metric", "MetricDraws", "check_features", "features_of"]
+
+
+@runtime_checkable
+class Dissimilarity(Protocol):
+    """What nearest neighbours ask of a metric; one of your own needs no more."""
+
+    is_distance: ClassVar[bool]
+    symmetric: ClassVar[bool]
+
+    def dissimilarity(
+        self, q: Float[Array, "d"], Y: Float[Array, "n d"]
+    ) -> Float[Array, "n"]:
+        """Return how far the rows of Y are from one query; smaller is closer."""
+        ...
+
+    def pairwise(
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
+    ) -> Float[Array, "m n"]:
+        """Return how far each row of P is from each query, shape (m, n)."""
+        ...
+
+
+@runtime_checkable
+class Metric(Dissimilarity, Protocol):
+    """The interface of every kind of this package.
+
+    Notes
+    -----
+    ``metric(u, v)`` is how far v is from the query u, smaller is closer: the distance
+    of kinds that are one (``is_distance``), otherwise the entry of ``pairwise``. For
+    Mahalanobis kinds ``pairwise`` is the square of it, for ``ClassDistribution`` too;
+    for ``PairSimilarity`` it is minus the score, so that it may be negative.
+
+    Two metrics are equal where they are the same object: metrics can be members of
+    sets and keys of dictionaries, and ``==`` compares no arrays.
+
+    ``sklearn.metrics.pairwise_distances(X, metric=metric)`` takes it as it is. With
+    one set of points scikit-learn fills one half of the matrix and mirrors it: where
+    ``symmetric`` is False hand in both, ``pairwise_distances(Q, P, metric=metric)``.
+    """
+
+    @property
+    def n_features(self) -> int:
+        """Number of features d of the points it takes."""
+        ...
+
+    def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
+        """Return how far v is from the query u."""
+        ...
+
+
+@runtime_checkable
+class MetricDraws(Protocol):
+    """What neighbours ask of draws of a metric, such as a ``PosteriorMetric``."""
+
+    def metrics(self) -> list[Any]:
+        """Return the draws, a metric each."""
+        ...
+
+    def mean_metric(self) -> Metric:
+        """Return the metric of mean dissimilarity over draws."""
+        ...
+
+
+def features_of(metric: Any) -> int | None:
+    """Return the number of features a metric takes, None where it does not say."""
+    return getattr(metric, "n_features", None)
+
+
+def check_features(metric: Any, **points: Any) -> None:
+    """Refuse points, given by the names of arguments, of another number of features.
+
+    Raises
+    ------
+    ValueError
+        Naming the first argument whose last axis does not fit.
+    """
+    wanted = features_of(metric)
+    if wanted is None:
+        return
+    for name, X in points.items():
+        shape = np.shape(X)
+        if shape[-1:] != (wanted,):
+            raise ValueError(
+                f"{name}: wanted {wanted} features as the metric has, got "
+                f"{shape[-1] if shape else 'a single number'}"
+            )

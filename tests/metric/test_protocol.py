@@ -1,0 +1,232 @@
+"""Every kind of metric is a ``Metric``: how many features, what a call means, hash."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+from sklearn.metrics import pairwise_distances
+
+import probmetric as pm
+from probmetric.metric import Dissimilarity, Metric
+from probmetric.metric.mean import MeanDissimilarity
+from probmetric.metric.protocol import MetricDraws
+from probmetric.neighbors.table import neighbor_table
+from tests.cli.runs import refused
+from tests.metric_kinds import NAMES, Wrapped, build
+
+RNG = np.random.default_rng(3)
+Q, P = RNG.normal(size=(4, 3)), RNG.normal(size=(6, 3))
+EPS = np.finfo(float).eps
+
+
+def make(name):
+    """Return a metric of a kind, the mean over draws of another kind among them."""
+    if name == "MeanDissimilarity":
+        return MeanDissimilarity((build("LocalFisher"), build("LocalFisher", 1)))
+    return build(name)
+
+
+every_kind = pytest.mark.parametrize("name", [*NAMES, "MeanDissimilarity"])
+
+
+@every_kind
+def test_every_kind_is_a_metric_on_its_features(name):
+    metric = make(name)
+    assert isinstance(metric, Metric)
+    assert metric.n_features == 3
+
+
+def test_a_class_without_a_call_is_a_dissimilarity_and_no_metric():
+    own = Wrapped(build("Mahalanobis"))
+    assert isinstance(own, Dissimilarity)
+    assert not isinstance(own, Metric)
+
+
+def test_a_posterior_has_the_features_of_its_draws():
+    draws = [build("PairSimilarity", seed) for seed in (0, 1)]
+    assert pm.PosteriorMetric(draws, "prediction").n_features == 3
+
+
+@every_kind
+def test_draws_are_told_from_a_single_metric(name):
+    assert isinstance(pm.PosteriorMetric([make(name)], "prediction"), MetricDraws)
+    assert not isinstance(make(name), MetricDraws)
+
+
+def test_scikit_learn_takes_a_mahalanobis_metric_as_a_callable():
+    L = RNG.normal(size=(3, 3))
+    values = pairwise_distances(P, metric=pm.Mahalanobis(L))
+    np.testing.assert_allclose(
+        values, cdist(P, P, "mahalanobis", VI=L.T @ L), rtol=1e-12, atol=1e-12
+    )
+
+
+def test_scikit_learn_takes_the_metric_of_a_fitted_learner():
+    iris = pm.datasets.load("iris")
+    metric = pm.LDA().fit(iris.X, iris.y).get_metric()
+    values = pairwise_distances(iris.X[:9], metric=metric)
+    projected = iris.X[:9] @ metric.factor.T
+    scale = np.abs(projected).max()
+    np.testing.assert_allclose(
+        values, cdist(projected, projected), atol=99 * EPS * scale
+    )
+
+
+@every_kind
+def test_a_call_is_the_distance_or_else_the_dissimilarity(name):
+    metric = make(name)
+    expected = metric.pairwise(Q, P)
+    if metric.is_distance:
+        expected = np.sqrt(expected)
+    # Sums of some hundred products each, of numbers of the size of the largest.
+    atol = 1000 * EPS * np.abs(expected).max()
+    values = pairwise_distances(Q, P, metric=metric)
+    np.testing.assert_allclose(values, expected, rtol=1e-10, atol=atol)
+
+
+@every_kind
+def test_metrics_are_members_of_lists_sets_and_dicts_by_identity(name):
+    metric, same_numbers = make(name), make(name)
+    assert metric == metric
+    assert metric != same_numbers
+    assert metric in [same_numbers, metric]
+    assert metric not in [same_numbers]
+    assert {metric: "first", same_numbers: "second"}[metric] == "first"
+    assert len({metric, metric, same_numbers}) == 2
+
+
+@every_kind
+@pytest.mark.parametrize(
+    "remake",
+    [
+        lambda m: pickle.loads(pickle.dumps(m)),
+        copy.deepcopy,
+        lambda m: clone(pm.KNeighborsClassifier(m)).metric,
+        lambda m: jax.tree.unflatten(jax.tree.structure(m), jax.tree.leaves(m)),
+    ],
+    ids=["pickle", "deepcopy", "clone", "tree"],
+)
+def test_a_copy_is_another_object_with_the_same_numbers(name, remake):
+    metric = make(name)
+    again = remake(metric)
+    assert again is not metric
+    assert jax.tree.structure(again) == jax.tree.structure(metric)
+    np.testing.assert_array_equal(again.pairwise(Q, P), metric.pairwise(Q, P))
+
+
+@every_kind
+def test_a_jitted_function_is_traced_once_for_metrics_of_one_kind(name):
+    traced = []
+
+    @jax.jit
+    def distances(metric, Q, P):
+        traced.append(metric)
+        return metric.pairwise(Q, P)
+
+    with jax.enable_x64(True):
+        for metric in (make(name), make(name)):
+            distances(metric, Q, P)
+    assert len(traced) == 1
+
+
+def _fit(metric, X):
+    return pm.KNeighborsClassifier(metric).fit(X, np.arange(len(X)) % 2)
+
+
+ASKED = {
+    "dissimilarity": ("q", lambda m, X: m.dissimilarity(X[0], X)),
+    "pairwise": ("Q", lambda m, X: m.pairwise(X, X)),
+    "call": ("u", lambda m, X: m(X[0], X[1])),
+    "nearest": ("queries", lambda m, X: pm.nearest(m, X, X, 1)),
+    "neighbor_table": ("points", lambda m, X: neighbor_table(m, X, k=1)),
+    "fit": ("X", _fit),
+    "draws": ("Q", lambda m, X: pm.PosteriorMetric([m], "prediction").pairwise(X, X)),
+    "jit": ("Q", lambda m, X: jax.jit(lambda m, X: m.pairwise(X, X))(m, X)),
+}
+
+
+@every_kind
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_points_with_other_features_are_refused(name, asked, d):
+    argument, ask = ASKED[asked]
+    words = rf"^{argument}: wanted 3 features as the metric has, got {d}(\n|$)"
+    with pytest.raises(ValueError, match=words):
+        ask(make(name), np.ones((5, d)))
+
+
+@every_kind
+@pytest.mark.parametrize("asked", ASKED)
+def test_points_with_the_features_are_taken(name, asked):
+    X = np.random.default_rng(5).normal(size=(5, 3))
+    ASKED[asked][1](make(name), X)
+
+
+def test_a_metric_that_does_not_say_its_features_is_taken_as_it_is():
+    own = Wrapped(build("Mahalanobis"))
+    assert pm.nearest(own, Q, P, 2)[1].shape == (4, 2)
+    _fit(own, P)
+    mean = pm.PosteriorMetric([own, own], "prediction").mean_metric()
+    assert pm.nearest(mean, Q, P, 2)[1].shape == (4, 2)
+
+
+@every_kind
+def test_a_classifier_refuses_queries_with_other_features(name):
+    with pytest.raises(ValueError, match=r"has 2 features, .* expecting 3 features"):
+        _fit(make(name), P).predict(np.ones((2, 2)))
+
+
+ONE_SIDED = """
+import numpy as np
+from tests.metric.test_protocol import NAMES, make
+ones = np.ones
+for name in [*NAMES, "MeanDissimilarity"]:
+    metric = make(name)
+    for argument, ask in {
+        "q": lambda: metric.dissimilarity(ones(1), ones((2, 3))),
+        "Y": lambda: metric.dissimilarity(ones(3), ones((2, 1))),
+        "Q": lambda: metric.pairwise(ones((2, 1)), ones((2, 3))),
+        "P": lambda: metric.pairwise(ones((2, 3)), ones((2, 1))),
+        "u": lambda: metric(ones(1), ones(3)),
+        "v": lambda: metric(ones(3), ones(1)),
+    }.items():
+        try:
+            ask()
+        except ValueError as error:
+            if str(error).startswith(f"{argument}: wanted 3 features"):
+                continue
+            raise
+        print(name, "took a wrong", argument)
+"""
+
+
+def test_an_argument_of_one_feature_is_never_broadcast():
+    # Without the checks of types under test, which refuse it first.
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_SIDED], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "suffix, words",
+    [
+        ("npz", "wanted 3 features as the metric has, got 2"),
+        ("csv", "wanted rows of 3 features in data.csv, and at most a label"),
+    ],
+)
+def test_the_command_neighbors_refuses_other_features(name, suffix, words, tmp_path):
+    path, data = tmp_path / "metric.npz", tmp_path / f"data.{suffix}"
+    pm.save_metric(build(name), path)
+    if suffix == "npz":
+        np.savez(data, X=np.ones((5, 2)))
+    else:
+        np.savetxt(data, np.ones((5, 2)), delimiter=",")
+    assert words in refused("neighbors", "--metric", path, "--data", data, "-k", 1)
