@@ -104,10 +104,9 @@ class Mahalanobis:
     ) -> Float[Array, "m n"]:
         """Return all squared distances, shape (m, n); memory m · n · p."""
         check_features(self, Q=Q, P=P)
-        Z, V = (
-            jnp.asarray(Q) @ check_factor(self.factor).T,
-            jnp.asarray(P) @ check_factor(self.factor).T,
-        )
+        # Images of float16 points under a float32 factor would be of float32 only.
+        L = jnp.asarray(check_factor(self.factor), jnp.result_type(self.factor, Q, P))
+        Z, V = jnp.asarray(Q) @ L.T, jnp.asarray(P) @ L.T
         return jax.vmap(lambda z: jnp.sum((V - z) ** 2, -1))(Z)
 
     @measured

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis, Metric
+from probmetric.metric.mahalanobis import check_factor
 from probmetric.metric.protocol import Dissimilarity, check_features
 from probmetric.precision import measured
 from probmetric.typing import Array
@@ -78,7 +79,7 @@ def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:
     Mahalanobis metric again (of full rank as a rule). It carries no link: the P(same)
     of the mean distance is not the mean of P(same).
     """
-    factors = [m.factor for m in metrics if isinstance(m, Mahalanobis)]
+    factors = [check_factor(m.factor) for m in metrics if isinstance(m, Mahalanobis)]
     if not factors:
         return MeanDissimilarity(tuple(metrics))
     L = np.stack([np.asarray(factor, np.float64) for factor in factors])
