@@ -143,7 +143,8 @@ def fit(
     prior = LCAPrior(*(jnp.asarray(v, W.dtype) for v in prior))
     data = (stats, prior, jnp.asarray(learning_rate, W.dtype))
     if solver == "lbfgs":
-        found = lbfgs(objective, start, data, max_steps=max_steps, tol=tol or 1e-6)
+        tol = 1e-6 if tol is None else tol
+        found = lbfgs(objective, start, data, max_steps=max_steps, tol=tol)
     else:
         step = full_step if solver == "full_em" else reduced_step
         found = run_em(
