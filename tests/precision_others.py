@@ -62,6 +62,7 @@ ROOT = {
     "linalg.logdet_chol": lambda f, g: f(g.L),
     "linalg.mahalanobis_sq": lambda f, g: f(g.L[0], g.X),
     "linalg.psd_factor": lambda f, g: f(g.M),
+    "linalg.row_signs": lambda f, g: f(g.M),
     "linalg.solve_spd": lambda f, g: f(g.M, g.S[1]),
     "neighbors.scan.empty": lambda f, g: f(2, 1),
     "neighbors.scan.keep_best": lambda f, g: f(

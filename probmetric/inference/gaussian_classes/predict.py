@@ -27,7 +27,7 @@ from probmetric.inference.gaussian_classes.posterior import (
     posterior,
     statistics,
 )
-from probmetric.inference.solvers.result import Fit, Result
+from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import log1p_squares
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
@@ -158,6 +158,4 @@ def fit(
         return fit_missing(data, prior, n_classes=n_classes, covariance=covariance)
     stats = statistics(data, n_classes)
     post = posterior(stats, prior, covariance=covariance)
-    value = jnp.asarray(log_evidence(stats, prior, covariance=covariance))
-    result = jnp.where(jnp.isfinite(value), Result.CONVERGED, Result.NONFINITE)
-    return Fit(mode(post), value, result, jnp.asarray(1), jnp.asarray(1), value[None])
+    return Fit.closed(mode(post), log_evidence(stats, prior, covariance=covariance))
