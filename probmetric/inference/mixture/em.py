@@ -34,6 +34,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
+from probmetric.densities.gaussian import log_peak
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.prior import log_prior
 from probmetric.inference.mixture.statistics import (
@@ -61,7 +62,6 @@ __all__ = [
 
 CHUNK = 2048
 """Rows whitened at a time: k · d · CHUNK numbers, so that they stay in cache."""
-LOG_2PI = 1.8378770664093453
 
 
 class MixtureData(NamedTuple):
@@ -75,13 +75,10 @@ class MixtureData(NamedTuple):
 
 def _whitening(params: MixtureParams) -> tuple[Any, Any, Any]:
     """Return L (k,d,d), L⁻¹ and the constants log c - ½ d log 2π - log|L|, (k,)."""
-    d = params.means.shape[1]
     L = jnp.linalg.cholesky(params.covariances)
-    eye = jnp.eye(d, dtype=L.dtype)
+    eye = jnp.eye(L.shape[-1], dtype=L.dtype)
     inverse = jax.vmap(lambda A: solve_triangular(A, eye, lower=True))(L)
-    half_logdet = jnp.sum(jnp.log(jnp.diagonal(L, axis1=1, axis2=2)), -1)
-    constant = jnp.log(params.weights) - 0.5 * d * LOG_2PI - half_logdet
-    return L, inverse, constant
+    return L, inverse, jnp.log(params.weights) + log_peak(L)
 
 
 def _chunk(X: Any, parts: Any, known: Any) -> tuple[Any, Any]:
