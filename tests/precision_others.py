@@ -44,7 +44,6 @@ MODELS = {
 }
 
 ROOT = {
-    "data.containers.unit_weights": lambda f, g: f(g.few, g.w),
     "data.containers.weights": lambda f, g: f(g.points),
     "evaluation.evaluate.brier_score": lambda f, g: f(np.array([0, 1]), CLASSES),
     "evaluation.evaluate.calibration_error": lambda f, g: f(np.array([0, 1]), CLASSES),
