@@ -5,13 +5,30 @@ the caller turns into a result code or an error; a ridge is a prior, with a name
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Float
 
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["log1p_squares", "logdet_chol", "mahalanobis_sq", "psd_factor", "solve_spd"]
+__all__ = [
+    "log1p_squares",
+    "logdet_chol",
+    "mahalanobis_sq",
+    "psd_factor",
+    "row_signs",
+    "solve_spd",
+]
+
+
+def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:
+    """Return the sign, 1 or -1, that makes each row's largest entry positive.
+
+    NumPy gives NumPy, JAX gives JAX. Of a row of zeros or NaN it is 1.
+    """
+    peak = rows[np.arange(len(rows)), abs(rows).argmax(1)]
+    return (1 - 2 * (peak < 0)).astype(rows.dtype)[:, None]
 
 
 @numpy_in_numpy_out
@@ -78,6 +95,4 @@ def psd_factor(
     tol = M.shape[0] * float(jnp.finfo(M.dtype).eps) if tol is None else tol
     valid = eigenvalues[0] >= -tol * jnp.max(jnp.abs(eigenvalues))
     rows = (jnp.sqrt(jnp.maximum(eigenvalues, 0)) * vectors).T[::-1]
-    largest = jnp.take_along_axis(rows, jnp.argmax(jnp.abs(rows), 1)[:, None], 1)
-    rows = rows * jnp.where(largest < 0, -1.0, 1.0)
-    return jnp.where(valid, rows, jnp.nan)
+    return jnp.where(valid, row_signs(rows) * rows, jnp.nan)

@@ -127,9 +127,6 @@ LCA = {
         g.few, g.lca.prior, g.lca.params, seed=0, n_draws=2, max_steps=5, progress=False
     ),
     "inference.lca.curvature.certificate": lambda f, g: f(g.lca.params, g.lca.stats),
-    "inference.lca.curvature.expected_information": lambda f, g: f(
-        g.lca.params, g.pairs
-    ),
     "inference.lca.curvature.generalised_rate": lambda f, g: f(
         g.lca.params, g.pairs, g.lca.prior, 0.5
     ),
@@ -201,7 +198,6 @@ LCA = {
 GAUSSIAN = {
     "draw": lambda f, g: f(g.key, g.gauss.post, 2),
     "log_evidence": lambda f, g: f(g.gauss.stats, g.gauss.prior),
-    "merge": lambda f, g: f(g.gauss.stats, g.gauss.stats),
     "mode": lambda f, g: f(g.gauss.post),
     "plug_in": lambda f, g: f(g.gauss.stats),
     "posterior": lambda f, g: f(g.gauss.stats, g.gauss.prior),
@@ -321,15 +317,10 @@ TWO_STAGE = {
     "inference.mixture.em.em_step_missing": lambda f, g: f(
         g.two.mixture, g.two.missing
     ),
-    "inference.mixture.em.fit_mixture": lambda f, g: f(
-        g.two.mixture, g.two.data, max_steps=9
-    ),
-    "inference.mixture.em.log_density": lambda f, g: f(g.two.mixture, g.X),
     "inference.mixture.em.m_step": lambda f, g: f(g.two.stats, g.means, g.two.prior),
     "inference.mixture.em.recentre": lambda f, g: f(
         g.two.stats, g.means, g.means + 0.5
     ),
-    "inference.mixture.em.responsibilities": lambda f, g: f(g.two.mixture, g.X),
     "inference.two_stage.proportional.best_root": lambda f, g: f(
         np.array([1.0, 0.0, -0.25, 0.0]), 0.0, 1.0, lambda t: -((t - 0.5) ** 2)
     ),

@@ -44,7 +44,7 @@ MODELS = {
 }
 
 ROOT = {
-    "data.containers.unit_weights": lambda f, g: f(g.few, g.w),
+    "data.padding.pad_rows": lambda f, g: f(g.X, len(g.X) + 3),
     "data.containers.weights": lambda f, g: f(g.points),
     "evaluation.evaluate.brier_score": lambda f, g: f(np.array([0, 1]), CLASSES),
     "evaluation.evaluate.calibration_error": lambda f, g: f(np.array([0, 1]), CLASSES),
@@ -62,6 +62,7 @@ ROOT = {
     "linalg.logdet_chol": lambda f, g: f(g.L),
     "linalg.mahalanobis_sq": lambda f, g: f(g.L[0], g.X),
     "linalg.psd_factor": lambda f, g: f(g.M),
+    "linalg.row_signs": lambda f, g: f(g.M),
     "linalg.solve_spd": lambda f, g: f(g.M, g.S[1]),
     "neighbors.scan.empty": lambda f, g: f(2, 1),
     "neighbors.scan.keep_best": lambda f, g: f(

@@ -5,7 +5,7 @@ calibration, the bootstrap and ``validate`` are written once. ``w`` are data wei
 (None means all one; zero is allowed, negative is not). A label of None simulates.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,8 +20,6 @@ __all__ = [
     "Labelled",
     "Pairs",
     "Points",
-    "n_units",
-    "unit_weights",
     "weights",
 ]
 
@@ -79,27 +77,3 @@ def weights(data: Points | Labelled | Pairs | Groups) -> Float[Array, "N"]:
     rows = data.i if isinstance(data, Pairs) else data.X
     ones = np.ones if isinstance(data.X, np.ndarray) else jnp.ones
     return ones(len(rows), data.X.dtype)
-
-
-def n_units(data: Points | Labelled | Pairs | Groups) -> int:
-    """Count the units that a bootstrap reweights: groups, or points."""
-    return int(data.group.max()) + 1 if isinstance(data, Groups) else len(data.X)
-
-
-def unit_weights[D: Points | Labelled | Pairs | Groups](
-    data: D, u: Float[Array, "units"]
-) -> D:
-    """Multiply the data weights by weights u on the units.
-
-    A pair gets the *product* of its two points' weights: with the mean instead,
-    bootstrap intervals come out exactly half as wide as they should (first-order
-    theory of a U-statistic of order two).
-    """
-    match data:
-        case Pairs():
-            factor: Any = u[data.i] * u[data.j]
-        case Groups():
-            factor = u[data.group]
-        case _:
-            factor = u
-    return data._replace(w=weights(data) * factor)

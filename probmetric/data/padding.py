@@ -1,13 +1,14 @@
-"""Pairs padded to few sizes, so that data sets and folds share compilations."""
+"""Rows and pairs padded to few sizes, so that data sets share compilations."""
 
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from probmetric.data.containers import Pairs
+from probmetric.typing import Array
 
-__all__ = ["bucket", "host_weights", "pad_pairs"]
+__all__ = ["bucket", "host_weights", "pad_pairs", "pad_rows"]
 
 
 def bucket(n: int) -> int:
@@ -20,6 +21,14 @@ def bucket(n: int) -> int:
         return max(512, 1 << (n - 1).bit_length())
     step = 1 << ((n - 1).bit_length() - 3)
     return -(-n // step) * step
+
+
+def pad_rows(
+    rows: Shaped[Array, "n *d"], size: int, fill: int = 0
+) -> Shaped[np.ndarray, "m *d"]:
+    """Add rows of ``fill`` at the end, up to ``size``; the dtype stays."""
+    a = np.asarray(rows)
+    return np.concatenate([a, np.full((size - len(a), *a.shape[1:]), fill, a.dtype)])
 
 
 def host_weights(pairs: Pairs) -> Float[np.ndarray, "N"]:

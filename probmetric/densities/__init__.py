@@ -1,5 +1,6 @@
 """Log densities that metrics, models and inference share.
 
+``gaussian``  the normal density from a Cholesky factor (1), and of seen entries alone.
 ``classes``   mixtures of normal or Student-t components by class: density (1), score
               (2), Hessian (3), mixtures (4). Used by ``metric.local`` and
               ``inference.gaussian_classes``.

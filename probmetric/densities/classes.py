@@ -29,9 +29,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import gammaln, logsumexp
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from probmetric.linalg import log1p_squares
+from probmetric.densities.gaussian import LOG_2PI
+from probmetric.linalg import log1p_squares, logdet_chol
 from probmetric.typing import Array
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "class_log_densities",
     "class_scores",
     "log_posterior",
+    "log_student",
     "through_map",
 ]
 
@@ -76,22 +78,30 @@ class _Components(NamedTuple):
     b: Float[Array, "c k"]
 
 
+def log_student(
+    white: Float[Array, "*n d"],
+    df: Float[Array, "*#n"],
+    m: Int[Array, ""] | int,
+) -> Float[Array, "*n"]:
+    """Return log t_df(x; μ, LLᵀ) + log|L| in m dimensions from L⁻¹(x - μ)."""
+    return (
+        gammaln((df + m) / 2)
+        - gammaln(df / 2)
+        - 0.5 * m * jnp.log(df * jnp.pi)
+        - 0.5 * (df + m) * log1p_squares(white, df)
+    )
+
+
 def _components(classes: ClassDensities, x: Float[Array, "d"]) -> _Components:
     d, nu = x.shape[-1], classes.inv_df
     delta = (x - classes.loc)[..., None]
     white = solve_triangular(classes.factor, delta, lower=True)
     u = solve_triangular(classes.factor, white, lower=True, trans=1)[..., 0]
     q = jnp.sum(white[..., 0] ** 2, -1)
-    half_logdet = jnp.sum(jnp.log(jnp.diagonal(classes.factor, axis1=-2, axis2=-1)), -1)
+    half_logdet = 0.5 * logdet_chol(classes.factor)
     # "Double where": the branch not taken must not see df = 1/0.
-    eta = 1 / jnp.where(nu > 0, nu, 1.0)
-    student = (
-        gammaln((eta + d) / 2)
-        - gammaln(eta / 2)
-        - 0.5 * d * jnp.log(eta * jnp.pi)
-        - 0.5 * (eta + d) * log1p_squares(white[..., 0], eta)
-    )
-    normal = -0.5 * d * jnp.log(2 * jnp.pi) - 0.5 * q
+    student = log_student(white[..., 0], 1 / jnp.where(nu > 0, nu, 1.0), d)
+    normal = -0.5 * (d * LOG_2PI + q)
     log_f = classes.log_mix + jnp.where(nu > 0, student, normal) - half_logdet
     a = (1 + d * nu) / (1 + q * nu)
     return _Components(log_f, u, a, (1 + (d + 2) * nu) / (1 + q * nu))

@@ -38,7 +38,13 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Bool, Float
 
-from probmetric.linalg import logdet_chol, mahalanobis_sq
+from probmetric.densities.gaussian import (
+    log_normal,
+    log_normal_seen,
+    log_peak,
+    restricted,
+)
+from probmetric.linalg import logdet_chol
 from probmetric.typing import Array
 
 __all__ = [
@@ -47,14 +53,11 @@ __all__ = [
     "blocks_logsumexp",
     "log_components",
     "log_components_missing",
-    "log_normal",
     "log_pair_components",
     "log_pair_components_missing",
     "log_two_sources",
     "regression",
 ]
-
-LOG_2PI = 1.8378770664093453
 
 
 class PairModel(NamedTuple):
@@ -65,24 +68,6 @@ class PairModel(NamedTuple):
     between: Float[Array, "k d d"]
     noise: Float[Array, "k d d"]
     noise_other: Float[Array, "k d d"]
-
-
-def log_normal(delta: Float[Array, "d"], cov: Float[Array, "d d"]) -> Float[Array, ""]:
-    """Return log N(delta; 0, cov), natural log."""
-    L = jnp.linalg.cholesky(cov)
-    d = delta.shape[-1]
-    return -0.5 * (d * LOG_2PI + logdet_chol(L) + mahalanobis_sq(L, delta))
-
-
-def _observed_normal(delta: Any, cov: Any) -> Any:
-    """Return log N over the coordinates of delta that are not NaN."""
-    seen = ~jnp.isnan(delta)
-    eye = jnp.eye(len(delta), dtype=cov.dtype)
-    restricted = jnp.where(seen[:, None] & seen, cov, eye)
-    n_missing = jnp.sum(~seen)
-    return (
-        log_normal(jnp.where(seen, delta, 0.0), restricted) + 0.5 * n_missing * LOG_2PI
-    )
 
 
 def _over_components(function: Any) -> Any:
@@ -97,7 +82,7 @@ def log_components(
     ``other=True`` takes x as a database element, with its own instance noise.
     """
     noise = model.noise_other if other else model.noise
-    each = jax.vmap(lambda m, S: log_normal(x - m, S))
+    each = jax.vmap(lambda m, S: log_normal(jnp.linalg.cholesky(S), x - m))
     return model.log_weights + each(model.means, model.between + noise)
 
 
@@ -106,7 +91,7 @@ def log_components_missing(
 ) -> Float[Array, "k"]:
     """Return what ``log_components`` does, with NaN entries of x integrated out."""
     noise = model.noise_other if other else model.noise
-    each = jax.vmap(lambda m, S: _observed_normal(x - m, S))
+    each = jax.vmap(lambda m, S: log_normal_seen(x, m, S))
     return model.log_weights + each(model.means, model.between + noise)
 
 
@@ -121,7 +106,8 @@ def log_pair_components(
         parallel = share @ W
         middle = y + share @ (q - y) - mean
         spread = B + (parallel + parallel.T) / 2
-        return log_c + log_normal(q - y, W + W2) + log_normal(middle, spread)
+        of_middle = log_normal(jnp.linalg.cholesky(spread), middle)
+        return log_c + log_normal(total, q - y) + of_middle
 
     return _over_components(one)(*model)
 
@@ -137,7 +123,8 @@ def log_pair_components_missing(
 
     def one(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
         joint = jnp.block([[B + W, B], [B, B + W2]])
-        return log_c + _observed_normal(jnp.concatenate([q - mean, y - mean]), joint)
+        both = jnp.concatenate([q, y])
+        return log_c + log_normal_seen(both, jnp.tile(mean, 2), joint)
 
     return _over_components(one)(*model)
 
@@ -175,8 +162,7 @@ def regression(
         R = R_of(H)
         root = jnp.linalg.cholesky((R + R.T) / 2)
         T, U = (solve_triangular(A, eye, lower=True) for A in (root, L))
-        half_logdet = 0.5 * (logdet_chol(root) + logdet_chol(L))
-        constant = log_c - 0.5 * n_seen * LOG_2PI - half_logdet
+        constant = log_c + log_peak(root, n_seen) - 0.5 * logdet_chol(L)
         return Regression(constant, mean, T, T @ H, U)
 
     if seen_q is None or seen_y is None:
@@ -186,18 +172,16 @@ def regression(
 
         return _over_components(full)(*model)
 
-    both_q, both_y = (seen[:, None] & seen for seen in (seen_q, seen_y))
     n_seen = jnp.sum(seen_q) + jnp.sum(seen_y)
 
-    def restricted(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+    def partial(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
         cross = jnp.where(seen_q[:, None] & seen_y, B, 0.0)
-        S = jnp.where(both_y, B + W2, eye)
-        own = jnp.where(both_q, B + W, eye)
+        S, own = restricted(B + W2, seen_y), restricted(B + W, seen_q)
         reg = pack(log_c, mean, S, cross, lambda H: own - H @ cross.T, n_seen)
         # The value in a missing coordinate must not count.
         return reg._replace(T=reg.T * seen_q, TH=reg.TH * seen_y, U=reg.U * seen_y)
 
-    return _over_components(restricted)(*model)
+    return _over_components(partial)(*model)
 
 
 def blocks_logsumexp(

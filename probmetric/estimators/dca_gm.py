@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
-from probmetric.data.padding import bucket
+from probmetric.data.padding import bucket, pad_rows
 from probmetric.data.scaling import fit_scaler
 from probmetric.estimators._labelled import check_labelled, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
@@ -177,13 +177,8 @@ GLOBAL_KINDS = ("average_fisher", "subspace")
 
 def _padded(data: Labelled) -> Labelled:
     """Add points of weight zero up to a bucket's size: folds share compilations."""
-    n, d = data.X.shape
-    extra = bucket(n) - n
-    return Labelled(
-        np.concatenate([data.X, np.zeros((extra, d))]),
-        np.concatenate([np.asarray(data.y), np.zeros(extra, int)]),
-        np.repeat([1.0, 0.0], [n, extra]),
-    )
+    parts = data.X, np.asarray(data.y), np.ones(len(data.X))
+    return Labelled(*(pad_rows(a, bucket(len(data.X))) for a in parts))
 
 
 class DCAGM(

@@ -162,11 +162,11 @@ class LDA(_TiedClasses):
         k = self.n_components
         if k is not None:
             k = int(check_number("n_components", k, 1, whole=True))
-        whole = lda.fit(data, prior).params
-        k = len(whole.eigenvalues) if k is None else k
-        params = lda.fit(data, prior, k).params  # raises for k > min(C - 1, d)
+        params = lda.fit(data, prior, k).params
+        moments = params.weights, params.mean, params.within
+        every, _ = lda.discriminants(*moments, len(params.weights) - 1)
         self.eigenvalues_ = np.asarray(params.eigenvalues)
-        self.explained_variance_ratio_ = self.eigenvalues_ / np.sum(whole.eigenvalues)
+        self.explained_variance_ratio_ = self.eigenvalues_ / np.sum(every)
         return params
 
 

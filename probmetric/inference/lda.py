@@ -40,7 +40,8 @@ from jaxtyping import Float
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from probmetric.data.containers import Labelled
-from probmetric.inference.solvers.result import Fit, Result
+from probmetric.inference.solvers.result import Fit
+from probmetric.linalg import row_signs
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.models.lda import LDAParams
 from probmetric.typing import Array
@@ -65,12 +66,6 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
         kappa=0.0,
         nu=float(strength) + len(T) + 1.0,
     )
-
-
-def _signed(rows: np.ndarray) -> np.ndarray:
-    """Make the largest entry of each row positive."""
-    peak = rows[np.arange(len(rows)), np.argmax(np.abs(rows), 1)]
-    return np.where(peak[:, None] < 0, -rows, rows)
 
 
 def class_moments(
@@ -152,7 +147,7 @@ def discriminants(
     whitened = solve_triangular(root, rows.T, lower=True).T
     _, values, vectors = np.linalg.svd(whitened, full_matrices=False)
     factor = solve_triangular(root, vectors[:k].T, lower=True, trans=1).T
-    return values[:k] ** 2, _signed(factor)
+    return values[:k] ** 2, row_signs(factor) * factor
 
 
 def fit(
@@ -192,11 +187,4 @@ def fit(
         )
     values, factor = discriminants(pi, mean, within, k)
     params = LDAParams(factor, values, mean, within, pi)
-    return Fit(
-        params=params,
-        objective=np.asarray(values.sum()),
-        result=np.asarray(int(Result.CONVERGED)),
-        n_steps=np.asarray(0),
-        n_evaluations=np.asarray(1),
-        trace=np.empty(0, values.dtype),
-    )
+    return Fit.closed(params, values.sum())

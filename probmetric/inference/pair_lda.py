@@ -39,7 +39,8 @@ from jaxtyping import Float
 from scipy.linalg import LinAlgError, eigh
 
 from probmetric.data.containers import Labelled, Pairs
-from probmetric.inference.solvers.result import Fit, Result
+from probmetric.inference.solvers.result import Fit
+from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
@@ -142,11 +143,10 @@ def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return values[::-1], vectors[:, ::-1]
 
 
-def _factor(values: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+def _factor(values: np.ndarray, vectors: np.ndarray) -> Array:
     """Return rows √value · vectorᵀ, the largest entry of each positive."""
     rows = (np.sqrt(values) * vectors).T
-    peak = rows[np.arange(len(rows)), np.argmax(np.abs(rows), 1)]
-    return np.where(peak[:, None] < 0, -rows, rows)
+    return row_signs(rows) * rows
 
 
 def _generalized(
@@ -250,14 +250,7 @@ def fit(
         inverse = 1 / values[:keep]
         params = PairLDAParams(_factor(inverse, vectors[:, :keep]), inverse)
     L = params.factor
-    return Fit(
-        params=params,
-        objective=np.asarray(np.sum((L @ (far - close)) * L)),
-        result=np.asarray(int(Result.CONVERGED)),
-        n_steps=np.asarray(0),
-        n_evaluations=np.asarray(1),
-        trace=np.empty(0, L.dtype),
-    )
+    return Fit.closed(params, np.sum((L @ (far - close)) * L))
 
 
 def to_metric(params: PairLDAParams) -> Mahalanobis:

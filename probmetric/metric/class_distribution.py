@@ -22,6 +22,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
+from probmetric.densities.gaussian import log_peak
 from probmetric.metric.protocol import check_features
 from probmetric.precision import log_measured, measured
 from probmetric.typing import Array
@@ -53,9 +54,7 @@ def _log_joint_of(
     log_weight: Float[Array, "c k"],
     chol: Float[Array, "c _k p p"],
 ) -> Float[Array, "c k n"]:
-    p = white.shape[2]
-    half_logdet = jnp.sum(jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)), -1)
-    constant = log_weight - half_logdet - 0.5 * p * jnp.log(2 * jnp.pi)
+    constant = log_weight + log_peak(chol)
     return constant[..., None] - 0.5 * jnp.sum(white**2, 2)
 
 

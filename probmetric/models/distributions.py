@@ -18,11 +18,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Bool, Float
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
+from probmetric.densities.gaussian import (
+    LOG_2PI,
+    log_normal,
+    log_normal_seen,
+    restricted,
+)
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -224,32 +229,14 @@ class ClassNormal(dist.Distribution):
     def _whole(self, value: Any, y: Any) -> Any:
         delta = value - self.loc[y]
         # One solve a class for all points, then each point's own: no n · d² factors.
-        white = jax.vmap(lambda L: solve_triangular(L, delta.T, lower=True))(self.chol)
-        log_diag = jnp.log(jnp.diagonal(self.chol, axis1=-2, axis2=-1))
-        each = -0.5 * jnp.sum(white**2, 1) - jnp.sum(log_diag, -1)[:, None]
-        own = 0 if len(self.chol) == 1 else y
-        picked = each[own, jnp.arange(len(y))]
-        return picked - 0.5 * value.shape[-1] * jnp.log(2 * jnp.pi)
+        each = jax.vmap(lambda L: log_normal(L, delta))(self.chol)
+        return each[0 if len(self.chol) == 1 else y, jnp.arange(len(y))]
 
     def _partly(self, value: Any, y: Any) -> Any:
         cov = self.chol @ jnp.swapaxes(self.chol, -1, -2)
         cov = jnp.broadcast_to(cov, self.loc.shape + value.shape[-1:])
-
-        def one(x: Any, y: Any) -> Any:
-            there = ~jnp.isnan(x)
-            delta = jnp.where(there, jnp.where(there, x, 0.0) - self.loc[y], 0)
-            # Absent entries become independent standard normals observed at zero.
-            both = there[:, None] & there
-            L = jnp.linalg.cholesky(jnp.where(both, cov[y], jnp.eye(len(x))))
-            white = solve_triangular(L, delta, lower=True)
-            log_diag = jnp.sum(jnp.log(jnp.diagonal(L)))
-            constant = 0.5 * jnp.sum(there) * jnp.log(2 * jnp.pi)
-            return -0.5 * jnp.sum(white**2) - log_diag - constant
-
-        return jax.vmap(one)(value, y)
-
-
-LOG_2PI = 1.8378770664093453
+        each = jax.vmap(lambda x, y: log_normal_seen(x, self.loc[y], cov[y]))
+        return each(value, y)
 
 
 @numpy_in_numpy_out
@@ -276,9 +263,8 @@ def normal(
 ) -> dist.MultivariateNormal:
     """Return N(loc, cov), with the unseen entries made independent N(0, 1)."""
     if seen is not None:
-        both = seen[:, None, :, None] & seen[:, None, None, :]
         loc = jnp.where(seen[:, None], loc, 0.0)
-        cov = jnp.where(both, cov, jnp.eye(cov.shape[-1]))
+        cov = restricted(cov, seen[:, None])
     # NumPyro's own broadcasting of a batched loc against batched covariances fails.
     batch: Any = jnp.broadcast_shapes(loc.shape[:-1], cov.shape[:-2])
     loc = jnp.broadcast_to(loc, (*batch, loc.shape[-1]))

@@ -13,6 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.estimator_checks import check_estimator
 
 from probmetric.estimators.lda import LDA, RCA
+from probmetric.inference import lda
 
 X, y = load_wine(return_X_y=True)
 
@@ -44,6 +45,13 @@ def test_eigenvalues_explain_what_scikit_learn_says():
     np.testing.assert_allclose(
         ours.explained_variance_ratio_, theirs.explained_variance_ratio_[:1], rtol=1e-9
     )
+
+
+def test_the_explained_share_needs_one_fit_only(monkeypatch):
+    plain, fits = lda.fit, []
+    monkeypatch.setattr(lda, "fit", lambda *a: fits.append(a) or plain(*a))
+    LDA(1).fit(X, y)
+    assert len(fits) == 1
 
 
 @pytest.mark.parametrize("kind", [LDA, RCA])

@@ -24,6 +24,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
+from probmetric.densities.gaussian import log_peak
 from probmetric.linalg import logdet_chol
 from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
@@ -58,16 +59,11 @@ def own_shares(
 ) -> tuple[Float[Array, "n k"], Float[Array, "n"]]:
     """Return γ of Eq. (1) and log p(y_i, c_i)."""
     c, k, p = params.mu.shape
-    q = params.chol.shape[1]
     eye = jnp.broadcast_to(jnp.eye(p, dtype=Y.dtype), params.chol.shape)
     half = solve_triangular(params.chol, eye, lower=True)
     centres = (jnp.broadcast_to(half, (c, k, p, p)) @ params.mu[..., None])[..., 0]
     white = jnp.einsum("nqab,nb->nqa", half[y], Y) - centres[y]
-    constant = (
-        log_weight(params)
-        - 0.5 * jnp.broadcast_to(logdet_chol(params.chol), (c, q))
-        - 0.5 * p * jnp.log(2 * jnp.pi)
-    )
+    constant = log_weight(params) + log_peak(params.chol)
     joint = constant[y] - 0.5 * jnp.sum(white**2, -1)
     total = logsumexp(joint, axis=1)
     return jnp.exp(joint - total[:, None]), total

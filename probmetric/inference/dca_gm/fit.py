@@ -251,9 +251,11 @@ def fit(
     data = jax.tree.map(jnp.asarray, data)
     if prior is None:
         prior = default_prior(begin, data, lam=lam)
+    if max_steps is None:
+        max_steps = 500 if solver == "lbfgs" else 30
     if solver == "lbfgs":
         given = Conditioned(data, prior, learning_rate)
-        found = _mode(begin, given, max_steps=max_steps or 500, tol=tol)
+        found = _mode(begin, given, max_steps=max_steps, tol=tol)
     else:
         found = fit_hybrid(
             begin,
@@ -261,7 +263,7 @@ def fit(
             Penalty(prior.mean, prior.lam / prior.c**2 / learning_rate),
             em_prior(data, begin.A),
             tol,
-            max_steps=max_steps or 30,
+            max_steps=max_steps,
             tied=solver == "hybrid_tied",
         )
     return found._replace(params=with_fisher(found.params, data))

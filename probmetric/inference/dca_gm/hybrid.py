@@ -101,6 +101,8 @@ def fit_hybrid(
     Fit
         Of the best iterate; ``n_evaluations`` counts values of the objective.
     """
+    if max_steps < 1:
+        raise ValueError(f"max_steps: wanted at least 1, got {max_steps}")
     w = weights(data)
     X, y = jnp.asarray(data.X), jnp.asarray(data.y)
 

@@ -34,7 +34,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.linalg import logdet_chol
+from probmetric.linalg import logdet_chol, row_signs
 from probmetric.metric.class_distribution import (
     class_log_joint,
     component_log_joint,
@@ -182,6 +182,4 @@ def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     whitened = apply_gauge(params, solve_triangular(half, eye, lower=True))
     spread = whitened.A @ whitened.A.T if params.fisher is None else whitened.fisher
     axes: Any = jnp.linalg.eigh(spread)[1][:, ::-1].T
-    rows = axes @ whitened.A
-    largest = jnp.take_along_axis(rows, jnp.argmax(jnp.abs(rows), 1)[:, None], 1)
-    return apply_gauge(whitened, jnp.where(largest < 0, -1.0, 1.0) * axes)
+    return apply_gauge(whitened, row_signs(axes @ whitened.A) * axes)

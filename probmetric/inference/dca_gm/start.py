@@ -23,6 +23,7 @@ from sklearn.cluster import KMeans
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps
+from probmetric.linalg import row_signs
 from probmetric.models.dca_gm import DCAGMParams
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -98,7 +99,7 @@ def lda_rca(
         V = np.hstack([V, rest[:, : n_latent - first]])
     A = scipy.linalg.solve_triangular(half, V, lower=True, trans=1).T
     A[np.abs(A) < 1e-14 * np.abs(A).max()] = 0
-    return A * np.sign(A[np.arange(n_latent), np.abs(A).argmax(1)])[:, None]
+    return row_signs(A) * A
 
 
 def em_prior(data: Labelled, A: Float[Array, "p d"]) -> EMPrior:

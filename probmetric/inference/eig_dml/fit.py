@@ -43,6 +43,7 @@ from probmetric.data.containers import Pairs
 from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe
 from probmetric.inference.eig_dml.pdhg import pdhg
 from probmetric.inference.solvers.result import Fit, Result
+from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
@@ -149,8 +150,7 @@ def back_transform(
     keep = values > len(values) * np.finfo(values.dtype).eps * values[-1]
     root = (vectors[:, keep] * np.sqrt(values[keep]))[:, ::-1]
     rows = solve_triangular(np.asarray(R), root, lower=True, trans=1).T
-    peak = rows[np.arange(len(rows)), np.argmax(np.abs(rows), 1)]
-    return np.where(peak[:, None] < 0, -rows, rows)
+    return row_signs(rows) * rows
 
 
 def fit(

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 
 from probmetric.data.containers import Labelled
+from probmetric.densities.gaussian import chol_seen
 from probmetric.inference.gaussian_classes.missing import (
     covariances_of,
     expected_statistics,
@@ -78,16 +79,13 @@ def evidence_prior_missing(
 
 def _fill(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelled:
     """Draw the missing entries given the seen ones and θ, Eq. (1)."""
-    eye = jnp.eye(data.X.shape[1], dtype=data.X.dtype)
     mean, S = jnp.asarray(params.mean), jnp.asarray(covariances_of(params))
     chol = jnp.broadcast_to(params.chol, S.shape)
 
     def row(given: Any) -> Any:
         x, y, noise = given
-        seen = ~jnp.isnan(x)
         drawn = mean[y] + chol[y] @ noise
-        L = jnp.linalg.cholesky(jnp.where(seen[:, None] & seen, S[y], eye))
-        e = jnp.where(seen, jnp.where(seen, x, 0.0) - drawn, 0.0)
+        L, e, seen = chol_seen(x, drawn, S[y])
         return jnp.where(seen, x, drawn + S[y] @ cho_solve((L, True), e))
 
     noise = jax.random.normal(key, data.X.shape, data.X.dtype)

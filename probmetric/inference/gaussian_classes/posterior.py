@@ -19,9 +19,7 @@ with D = 1 for every feature, the predictive a product of Student-t densities. C
 weights: Dirichlet(α + n_c), evidence that of the Dirichlet-multinomial. The mode in
 (weights, μ, Σ), which ``fit`` returns, has Σ = Ψ/(ν + D + 2) (tied: Ψ/(ν + D + 1 + C)).
 
-Everything is a function of (n, x̄, S) per class, and these add up over chunks (5):
-
-    n = n₁ + n₂,  S = S₁ + S₂ + (n₁n₂/n)(x̄₁ - x̄₂)(x̄₁ - x̄₂)ᵀ.
+Everything is a function of (n, x̄, S) per class.
 
 References
 ----------
@@ -53,7 +51,6 @@ __all__ = [
     "is_diagonal",
     "is_mean",
     "log_evidence",
-    "merge",
     "mode",
     "plug_in",
     "posterior",
@@ -107,18 +104,6 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     delta = data.X - mean[data.y]
     scatter = jax.lax.map(lambda w: (delta * w[:, None]).T @ delta, member.T)
     return ClassStatistics(n, mean, scatter)
-
-
-@numpy_in_numpy_out
-def merge(a: ClassStatistics, b: ClassStatistics) -> ClassStatistics:
-    """Return the statistics of both chunks together (Eq. 5)."""
-    n = a.n + b.n
-    share = b.n / jnp.where(n > 0, n, 1.0)
-    gap = b.mean - a.mean
-    between = jnp.einsum("c,ci,cj->cij", a.n * share, gap, gap)
-    return ClassStatistics(
-        n, a.mean + share[:, None] * gap, a.scatter + b.scatter + between
-    )
 
 
 @numpy_in_numpy_out

@@ -12,11 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import gammaln, logsumexp
+from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.data.containers import Labelled
-from probmetric.densities.classes import ClassDensities, class_log_densities
+from probmetric.densities.classes import (
+    ClassDensities,
+    class_log_densities,
+    log_student,
+)
+from probmetric.densities.gaussian import chol_seen
 from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -27,8 +32,8 @@ from probmetric.inference.gaussian_classes.posterior import (
     posterior,
     statistics,
 )
-from probmetric.inference.solvers.result import Fit, Result
-from probmetric.linalg import log1p_squares
+from probmetric.inference.solvers.result import Fit
+from probmetric.linalg import logdet_chol
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -67,37 +72,22 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     )
 
 
-def _student(white: Any, half_logdet: Any, df: Any, m: Any) -> Any:
-    """Log density of an m-variate t from L⁻¹δ (..., m) and ½ log|S|, S = LLᵀ."""
-    return (
-        gammaln((df + m) / 2)
-        - gammaln(df / 2)
-        - 0.5 * m * jnp.log(df * jnp.pi)
-        - half_logdet
-        - 0.5 * (df + m) * log1p_squares(white, df)
-    )
-
-
 def _diagonal_log_densities(post: ClassPosterior, x: Any) -> Any:
     there = ~jnp.isnan(x)
     scale2 = post.Psi * ((post.kappa + 1) / (post.kappa * post.nu))[:, None]
     white = (jnp.where(there, x, 0.0) - post.mean) / jnp.sqrt(scale2)
-    each = _student(white[..., None], 0.5 * jnp.log(scale2), post.nu[:, None], 1)
+    each = log_student(white[..., None], post.nu[:, None], 1) - 0.5 * jnp.log(scale2)
     return jnp.sum(jnp.where(there, each, 0.0), -1)
 
 
 def _partly_log_densities(classes: ClassDensities, x: Any) -> Any:
-    """Eq. (1): absent entries become an independent unit block observed at zero."""
-    there = ~jnp.isnan(x)
-    both = there[:, None] & there
+    """Return the log density of the seen entries by class, Eq. (1)."""
 
     def one(loc: Any, factor: Any, inv_df: Any) -> Any:
-        S = jnp.where(both, factor @ factor.T, jnp.eye(len(x), dtype=factor.dtype))
-        L = jnp.linalg.cholesky(S)
-        delta = jnp.where(there, jnp.where(there, x, 0.0) - loc, 0.0)
+        L, delta, seen = chol_seen(x, loc, factor @ factor.T)
         white = solve_triangular(L, delta, lower=True)
-        half_logdet = jnp.sum(jnp.log(jnp.diagonal(L)))
-        return _student(white, half_logdet, 1 / inv_df, jnp.sum(there))
+        density = log_student(white, 1 / inv_df, jnp.sum(seen))
+        return density - 0.5 * logdet_chol(L)
 
     return jax.vmap(one)(classes.loc[:, 0], classes.factor[:, 0], classes.inv_df[:, 0])
 
@@ -158,6 +148,4 @@ def fit(
         return fit_missing(data, prior, n_classes=n_classes, covariance=covariance)
     stats = statistics(data, n_classes)
     post = posterior(stats, prior, covariance=covariance)
-    value = jnp.asarray(log_evidence(stats, prior, covariance=covariance))
-    result = jnp.where(jnp.isfinite(value), Result.CONVERGED, Result.NONFINITE)
-    return Fit(mode(post), value, result, jnp.asarray(1), jnp.asarray(1), value[None])
+    return Fit.closed(mode(post), log_evidence(stats, prior, covariance=covariance))

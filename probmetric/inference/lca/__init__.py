@@ -14,7 +14,7 @@ In reading order:
 ``em``           E-step (1)-(5), M-steps: full (6)-(7), reduced (8)-(9).
 ``fit``          starts, solvers and the mode.
 ``recipe``       the default fit from labelled points: pairs, prior, refresh.
-``curvature``    score (1), Hessian (2), expected information (3), certificate.
+``curvature``    score (1), Hessian (2), certificate.
 ``laplace``      draws without the rotations (1), their basis (2).
 ``target``       the log joint density for samplers.
 ``bootstrap``    refits under product weights u_i u_j.

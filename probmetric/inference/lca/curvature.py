@@ -1,11 +1,10 @@
-"""Second derivatives of LCA: Hessian, expected information, certificate.
+"""Second derivatives of LCA: the Hessian, and a certificate of the optimum.
 
 With τ² = κ² + 2σ², s = σ²/τ² and θ = (vec W row by row, ρ = log σ²), the exponent t of
 Eq. (1) of ``lca.likelihood`` has ∇t = (g δᵀ/τ², s(p - D/τ²)) (maths A7):
 
     ∇ℓ  = -Σ w r ∇t,                      r = 1 (y=1), -ν (y=0),                  (1)
     ∇²ℓ = -Σ w (h ∇t∇tᵀ + r ∇²t),         h = 0 (y=1), ν(1+ν) (y=0),              (2)
-    I   = E[-∇²ℓ] = Σ w ν ∇t∇tᵀ           over every pair, whatever its label,    (3)
 
 with ∇²t = I_p ⊗ δδᵀ/τ², -2s g δᵀ/τ² and s(1-2s)(p - D/τ²) + 2s²D/τ² for the blocks
 (W, W), (W, ρ) and (ρ, ρ). Pooled pairs enter through T₁ and n₁.
@@ -32,7 +31,6 @@ from probmetric.typing import Array
 __all__ = [
     "Certificate",
     "certificate",
-    "expected_information",
     "generalised_rate",
     "gradient",
     "hessian",
@@ -53,7 +51,7 @@ class Certificate(NamedTuple):
 
 
 def _rows(W: Any, log_sigma2: Any, X: Any, i: Any, j: Any) -> dict[str, Any]:
-    """Return the row-wise quantities of Eqs. (1)-(3), for κ² = 1."""
+    """Return the row-wise quantities of Eqs. (1) and (2), for κ² = 1."""
     p = W.shape[0]
     delta = X if i is None else X[i] - X[j]
     sigma2 = jnp.exp(log_sigma2)
@@ -114,15 +112,6 @@ def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     edge = jnp.ravel(Wr)
     curvature = jnp.block([[WW, edge[:, None]], [edge[None, :], rr[None, None]]])
     return -(outer + curvature)
-
-
-@numpy_in_numpy_out
-def expected_information(params: LCAParams, pairs: Pairs) -> Float[Array, "q q"]:
-    """Return the expected information I, positive semi-definite (Eq. 3)."""
-    W, rho = _common(params)
-    row = _rows(W, rho, jnp.asarray(pairs.X), pairs.i, pairs.j)
-    w = weights(pairs) * row["nu"]
-    return (row["slope"] * w[:, None]).T @ row["slope"]
 
 
 def prior_precision(prior: LCAPrior, shape: tuple[int, ...]) -> Float[Array, "q"]:

@@ -27,6 +27,7 @@ from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import Fit
+from probmetric.linalg import row_signs
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -57,8 +58,7 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     """
     X = np.asarray(pairs.X)
     axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2][:n_components]
-    largest = np.take_along_axis(axes, np.abs(axes).argmax(1)[:, None], 1)
-    return _scaled(axes * np.sign(largest), X[pairs.i] - X[pairs.j], pairs)
+    return _scaled(row_signs(axes) * axes, X[pairs.i] - X[pairs.j], pairs)
 
 
 def _scaled(W0: Any, delta: Any, pairs: Pairs) -> tuple[Any, float]:
@@ -143,7 +143,8 @@ def fit(
     prior = LCAPrior(*(jnp.asarray(v, W.dtype) for v in prior))
     data = (stats, prior, jnp.asarray(learning_rate, W.dtype))
     if solver == "lbfgs":
-        found = lbfgs(objective, start, data, max_steps=max_steps, tol=tol or 1e-6)
+        tol = 1e-6 if tol is None else tol
+        found = lbfgs(objective, start, data, max_steps=max_steps, tol=tol)
     else:
         step = full_step if solver == "full_em" else reduced_step
         found = run_em(

@@ -39,7 +39,7 @@ from scipy.linalg import eigh, eigvals
 
 from probmetric.data.containers import Distances
 from probmetric.inference.mds.spectrum import Solver, double_centre, top_eigenpairs
-from probmetric.inference.solvers.result import Fit, Result
+from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
@@ -182,14 +182,7 @@ def fit(
         min_eigenvalue=lowest,
         negative_share=share,
     )
-    return Fit(
-        params=params,
-        objective=-np.sqrt(np.maximum(np.asarray(norm2 - kept @ kept), 0.0)),
-        result=np.asarray(int(Result.CONVERGED)),
-        n_steps=np.asarray(0),
-        n_evaluations=np.asarray(1),
-        trace=np.empty(0, D.dtype),
-    )
+    return Fit.closed(params, -np.sqrt(np.maximum(norm2 - kept @ kept, 0.0)))
 
 
 def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "m k"]:

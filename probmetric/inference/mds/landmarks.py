@@ -29,6 +29,7 @@ from probmetric.inference.mds.fit import (
     embed_new,
     fit,
 )
+from probmetric.linalg import row_signs
 
 __all__ = ["fit_landmarks", "spread_out"]
 
@@ -97,11 +98,10 @@ def fit_landmarks(
     middle = places.mean(0)
     _, _, axes = np.linalg.svd(places - middle, full_matrices=False)
     embedding = (places - middle) @ axes.T
-    peak = embedding[np.argmax(np.abs(embedding), 0), np.arange(n_components)]
-    sign = np.where(peak < 0, -1.0, 1.0).astype(D.dtype)
-    turn = sign[:, None] * axes
+    sign = row_signs(embedding.T)
+    turn = sign * axes
     return core._replace(
-        embedding=embedding * sign,
+        embedding=embedding * sign.T,
         eigenvalues=np.sum(embedding**2, 0),
         coefficients=turn @ core.coefficients,
         offset=-turn @ middle,

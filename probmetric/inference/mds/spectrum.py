@@ -13,6 +13,7 @@ from jaxtyping import Float
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from probmetric.linalg import row_signs
 from probmetric.typing import Array
 
 __all__ = ["Solver", "double_centre", "top_eigenpairs"]
@@ -88,5 +89,4 @@ def top_eigenpairs(
         lowest, share = top - float(highest[0]), float("nan")
     order = np.argsort(values)[::-1][:k]
     values, vectors = values[order], vectors[:, order]
-    peak = vectors[np.argmax(np.abs(vectors), 0), np.arange(k)]
-    return values, np.where(peak < 0, -vectors, vectors), lowest, share
+    return values, vectors * row_signs(vectors.T).T, lowest, share

@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
+from probmetric.densities.gaussian import log_peak
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.prior import log_prior
 from probmetric.inference.mixture.statistics import (
@@ -41,8 +41,6 @@ from probmetric.inference.mixture.statistics import (
     MixtureStats,
     zero_stats,
 )
-from probmetric.inference.solvers.em import run_em
-from probmetric.inference.solvers.result import Fit
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -52,16 +50,12 @@ __all__ = [
     "e_step",
     "em_step",
     "em_step_missing",
-    "fit_mixture",
-    "log_density",
     "m_step",
     "recentre",
-    "responsibilities",
 ]
 
 CHUNK = 2048
 """Rows whitened at a time: k · d · CHUNK numbers, so that they stay in cache."""
-LOG_2PI = 1.8378770664093453
 
 
 class MixtureData(NamedTuple):
@@ -75,13 +69,10 @@ class MixtureData(NamedTuple):
 
 def _whitening(params: MixtureParams) -> tuple[Any, Any, Any]:
     """Return L (k,d,d), L⁻¹ and the constants log c - ½ d log 2π - log|L|, (k,)."""
-    d = params.means.shape[1]
     L = jnp.linalg.cholesky(params.covariances)
-    eye = jnp.eye(d, dtype=L.dtype)
+    eye = jnp.eye(L.shape[-1], dtype=L.dtype)
     inverse = jax.vmap(lambda A: solve_triangular(A, eye, lower=True))(L)
-    half_logdet = jnp.sum(jnp.log(jnp.diagonal(L, axis1=1, axis2=2)), -1)
-    constant = jnp.log(params.weights) - 0.5 * d * LOG_2PI - half_logdet
-    return L, inverse, constant
+    return L, inverse, jnp.log(params.weights) + log_peak(L)
 
 
 def _chunk(X: Any, parts: Any, known: Any) -> tuple[Any, Any]:
@@ -100,24 +91,6 @@ def _parts(params: MixtureParams) -> tuple[Any, tuple[Any, Any, Any]]:
     L, inverse, constant = _whitening(params)
     shift = jnp.einsum("kij,kj->ki", inverse, params.means)
     return L, (inverse, shift, constant)
-
-
-def _log_components(params: MixtureParams, X: Any, known: Any = None) -> Any:
-    return _chunk(X, _parts(params)[1], known)[1].T
-
-
-@numpy_in_numpy_out
-def log_density(params: MixtureParams, X: Float[Array, "n d"]) -> Float[Array, "n"]:
-    """Return log Σ_k c_k N(x; μ_k, S_k) of every row; no missing entries."""
-    return logsumexp(_log_components(params, jnp.asarray(X)), -1)
-
-
-@numpy_in_numpy_out
-def responsibilities(
-    params: MixtureParams, X: Float[Array, "n d"]
-) -> Float[Array, "n k"]:
-    """Return P(k | x) of every row, Eq. (1)."""
-    return jax.nn.softmax(_log_components(params, jnp.asarray(X)), -1)
 
 
 @numpy_in_numpy_out
@@ -213,17 +186,3 @@ def _finish(
     if prior is not None:
         objective = objective + log_prior(*params, prior)
     return m_step(stats, params.means, prior), objective
-
-
-@numpy_in_numpy_out
-def fit_mixture(
-    start: MixtureParams,
-    data: MixtureData,
-    *,
-    max_steps: int = 1000,
-    tol: float | None = None,
-) -> Fit:
-    """Run mixture EM from a start to a local optimum; see ``run_em`` for the rule."""
-    missing = bool(np.isnan(np.asarray(data.X)).any())
-    step = em_step_missing if missing else em_step
-    return run_em(step, start, data, max_steps=max_steps, tol=tol)

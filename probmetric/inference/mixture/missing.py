@@ -19,12 +19,12 @@ from jax.scipy.linalg import cho_solve
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
+from probmetric.densities.gaussian import chol_seen, log_peak
 from probmetric.inference.mixture.statistics import (
     MixtureParams,
     MixtureStats,
     zero_stats,
 )
-from probmetric.linalg import logdet_chol
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -32,7 +32,6 @@ __all__ = ["e_step_missing"]
 
 CHUNK = 128
 """Rows at a time: CHUNK · k · d² numbers of work memory."""
-LOG_2PI = 1.8378770664093453
 
 
 @numpy_in_numpy_out
@@ -47,24 +46,19 @@ def e_step_missing(
     Work memory does not grow with n.
     """
     k, d = params.means.shape
-    eye = jnp.eye(d, dtype=X.dtype)
 
-    def component(x: Any, seen: Any, c: Any, mean: Any, S: Any) -> Any:
-        both = seen[:, None] & seen
-        L = jnp.linalg.cholesky(jnp.where(both, S, eye))
-        e = jnp.where(seen, x - mean, 0.0)
+    def component(x: Any, c: Any, mean: Any, S: Any) -> Any:
+        L, e, seen = chol_seen(x, mean, S)
         Je = cho_solve((L, True), e)
-        log_p = jnp.log(c) - 0.5 * (jnp.sum(seen) * LOG_2PI + logdet_chol(L) + e @ Je)
+        log_p = jnp.log(c) + log_peak(L, jnp.sum(seen)) - 0.5 * e @ Je  # Eq. (1)
         guess = S @ Je  # Eq. (2)
         JS = cho_solve((L, True), jnp.where(seen[:, None], S, 0.0))
         square = jnp.outer(guess, guess) + S - S @ jnp.where(seen[:, None], JS, 0.0)
         return log_p, guess, square
 
     def row(x: Any, weight: Any, label: Any) -> MixtureStats:
-        seen = ~jnp.isnan(x)
-        x = jnp.where(seen, x, 0.0)
-        each = jax.vmap(component, (None, None, 0, 0, 0))
-        log_p, guess, square = each(x, seen, *params)
+        each = jax.vmap(component, (None, 0, 0, 0))
+        log_p, guess, square = each(x, *params)
         allowed = (label < 0) | (label == jnp.arange(k))
         log_p = jnp.where(allowed, log_p, -jnp.inf)
         log_x = logsumexp(log_p)

@@ -14,14 +14,13 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import betaln, gammaln, multigammaln
 from jaxtyping import Float
 
+from probmetric.densities.gaussian import log_normal
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["default_prior", "log_beta", "log_inverse_wishart", "log_prior"]
-
-LOG_2PI = 1.8378770664093453
 
 
 @numpy_in_numpy_out
@@ -46,17 +45,15 @@ def log_prior(
     prior: TwoStagePrior,
 ) -> Float[Array, ""]:
     """Return the log density of (c, μ, B), or of (c, μ, Σ), under the prior."""
-    k, d = means.shape
+    k = len(means)
     a = jnp.asarray(prior.concentration, weights.dtype)
     # (a - 1) log c is zero at a = 1 also where a component is empty.
     power = jnp.where(a == 1, 0.0, (a - 1) * jnp.log(jnp.where(a == 1, 1.0, weights)))
     dirichlet = gammaln(k * a) - k * gammaln(a) + jnp.sum(power)
 
     def one(mean: Any, S: Any) -> Any:
-        L = jnp.linalg.cholesky(S)
-        z = solve_triangular(L, mean - prior.mean, lower=True)
-        normal = -0.5 * (d * (LOG_2PI - jnp.log(prior.strength)) + logdet_chol(L))
-        normal = normal - 0.5 * prior.strength * jnp.sum(z**2)
+        L = jnp.linalg.cholesky(S) / jnp.sqrt(prior.strength)
+        normal = log_normal(L, mean - prior.mean)
         return normal + log_inverse_wishart(S, prior.df, prior.scale)
 
     return dirichlet + jnp.sum(jax.vmap(one)(means, spread))

@@ -7,6 +7,7 @@ estimators turn them into warnings or errors with the remedy.
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.typing import Array
@@ -64,3 +65,17 @@ class Fit(NamedTuple):
     n_steps: Int[Array, ""]
     n_evaluations: Int[Array, ""]
     trace: Float[Array, "t"]
+
+    @classmethod
+    def closed(cls, params: Any, objective: Any) -> "Fit":
+        """Return a fit in closed form: no steps, converged if the objective is finite.
+
+        Parameters
+        ----------
+        params : NamedTuple of arrays
+        objective : array of shape ()
+        """
+        value = np.asarray(objective)
+        code = Result.CONVERGED if np.isfinite(value) else Result.NONFINITE
+        result, steps, evaluations = (np.asarray(int(n)) for n in (code, 0, 1))
+        return cls(params, value, result, steps, evaluations, np.empty(0, value.dtype))

@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
+from probmetric.data.padding import bucket, pad_rows
 from probmetric.inference.mixture.em import (
     MixtureData,
     em_step,
@@ -62,14 +63,9 @@ def start_groups(
 def _padded(points: MixtureData) -> MixtureData:
     """Add rows of weight zero up to few sizes, so that folds share compilations."""
     n = len(points.X)
-    extra = max(512, 1 << (n - 1).bit_length()) - n if n <= 2048 else -n % 2048
-    X, w = (
-        np.concatenate([a, np.zeros((extra, *a.shape[1:]), a.dtype)])
-        for a in (points.X, points.w)
-    )
-    known = points.known
-    if known is not None:
-        known = np.concatenate([np.asarray(known), np.full(extra, -1)])
+    size = bucket(n) if n <= 2048 else n + -n % 2048  # whole chunks of the E-step
+    X, w = pad_rows(points.X, size), pad_rows(points.w, size)
+    known = None if points.known is None else pad_rows(points.known, size, -1)
     return MixtureData(X, w, known, points.prior)
 
 

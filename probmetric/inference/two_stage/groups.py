@@ -35,6 +35,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
+from probmetric.densities.gaussian import LOG_2PI
 from probmetric.inference.mixture.prior import log_inverse_wishart, log_prior
 from probmetric.inference.mixture.statistics import GroupStats
 from probmetric.inference.two_stage.groups_missing import GroupRows, e_step_rows
@@ -54,8 +55,6 @@ __all__ = [
     "new_weights",
     "outer",
 ]
-
-LOG_2PI = 1.8378770664093453
 
 
 class GroupData(NamedTuple):

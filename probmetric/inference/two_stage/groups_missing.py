@@ -37,6 +37,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
+from probmetric.densities.gaussian import chol_seen, log_peak
 from probmetric.inference.mixture.statistics import GroupStats
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
@@ -44,8 +45,6 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["GroupRows", "e_step_rows", "filled", "group_rows", "log_rows"]
-
-LOG_2PI = 1.8378770664093453
 
 
 class GroupRows(NamedTuple):
@@ -99,18 +98,16 @@ class _Posterior(NamedTuple):
 
 
 def _posterior(mean: Any, W: Any, B: Any, data: GroupRows) -> _Posterior:
-    seen = ~jnp.isnan(data.X)
-    e = jnp.where(seen, data.X - mean, 0.0)
     eye = jnp.eye(len(mean), dtype=W.dtype)
     sums = lambda a: jax.ops.segment_sum(a, data.owner, len(data.size))  # noqa: E731
 
-    def instance(seen: Any) -> tuple[Any, Any]:
+    def instance(x: Any) -> tuple[Any, ...]:
+        root, e, seen = chol_seen(x, mean, W)
         both = seen[:, None] & seen
-        root = jnp.linalg.cholesky(jnp.where(both, W, eye))
         inverse = jnp.where(both, cho_solve((root, True), eye), 0.0)
-        return inverse, jnp.sum(seen) * LOG_2PI + logdet_chol(root)
+        return inverse, e, seen, log_peak(root, jnp.sum(seen))
 
-    J, constant = jax.vmap(instance)(seen)
+    J, e, seen, peak = jax.vmap(instance)(data.X)
     L = jnp.linalg.cholesky(B)
     s = sums(jnp.einsum("nij,nj->ni", J, e))
     A = eye + jnp.einsum("ai,gab,bj->gij", L, sums(J), L)
@@ -121,8 +118,8 @@ def _posterior(mean: Any, W: Any, B: Any, data: GroupRows) -> _Posterior:
     h = z @ L.T
     r = jnp.where(seen, e - h[data.owner], 0.0)
     Jr = jnp.einsum("nij,nj->ni", J, r)
-    of_rows = sums(constant + jnp.sum(r * Jr, -1))
-    log_p = -0.5 * (of_rows + jax.vmap(logdet_chol)(root) + jnp.sum(z**2, -1))
+    of_rows = sums(peak - 0.5 * jnp.sum(r * Jr, -1))
+    log_p = of_rows - 0.5 * (logdet_chol(root) + jnp.sum(z**2, -1))
     return _Posterior(log_p, h, V, J, Jr)
 
 

@@ -35,7 +35,7 @@ from jax.scipy.special import betaln, logsumexp
 from jaxtyping import Float
 
 from probmetric.data.containers import Groups
-from probmetric.densities.pair import LOG_2PI, log_normal
+from probmetric.densities.gaussian import LOG_2PI, log_normal, log_peak
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit
@@ -74,8 +74,9 @@ def log_joint_small_alpha(
 
     def one(q: Any, y: Any) -> Any:
         def component(c: Any, mean: Any, S: Any) -> Any:
-            apart = log_normal(q - y, 2 * alpha * S)
-            return jnp.log(c) + apart + log_normal((q + y) / 2 - mean, S)
+            apart = log_normal(jnp.linalg.cholesky(2 * alpha * S), q - y)
+            middle = log_normal(jnp.linalg.cholesky(S), (q + y) / 2 - mean)
+            return jnp.log(c) + apart + middle
 
         return logsumexp(jax.vmap(component)(*mixture))
 
@@ -104,10 +105,10 @@ def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representa
         # B - G B = G W/n, which does not cancel and is symmetric.
         cov = G @ W / n
         # p(X | k) over the residuals: N of n - 1 orthonormal contrasts, Jacobian √n^d.
-        each = jax.vmap(lambda e: log_normal(e, W))(residual)
-        at_zero = log_normal(jnp.zeros(d, rows.dtype), W)
-        contrasts = jnp.sum(each) - at_zero - 0.5 * d * jnp.log(float(n))
-        log_k = jnp.log(c) + log_normal(centre - mean, S) + contrasts
+        L = jnp.linalg.cholesky(W)
+        contrasts = jnp.sum(log_normal(L, residual)) - log_peak(L)
+        of_mean = log_normal(jnp.linalg.cholesky(S), centre - mean)
+        log_k = jnp.log(c) + of_mean + contrasts - 0.5 * d * jnp.log(float(n))
         return log_k, mean + G @ (centre - mean), (cov + cov.T) / 2
 
     log_k, mean, cov = jax.vmap(one)(*params)
@@ -130,7 +131,7 @@ def _alpha_data(mixture: MixtureParams, Q: Any, Y: Any, w: Any) -> AlphaData:
     def whiten(mean: Any, S: Any) -> Any:
         L = jnp.linalg.cholesky(S)
         q, y = (solve_triangular(L, (A - mean).T, lower=True).T for A in (Q, Y))
-        return q, y, 2 * jnp.sum(jnp.log(jnp.diagonal(L)))
+        return q, y, logdet_chol(L)
 
     q, y, logdet = jax.vmap(whiten)(mixture.means, mixture.covariances)
     return AlphaData(q, y, jnp.log(mixture.weights) - logdet, w)
@@ -175,7 +176,7 @@ def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Any, Any]:
     n = d * jnp.sum(r, 1)
     A = jnp.sum(r * jnp.sum(data.q**2 + data.y**2, -1), 1)
     C = jnp.sum(r * jnp.sum(data.q * data.y, -1), 1)
-    objective = data.w @ log_x - jnp.sum(data.w) * d * jnp.log(2 * jnp.pi)
+    objective = data.w @ log_x - jnp.sum(data.w) * d * LOG_2PI
     if jnp.ndim(alpha) == 0:
         return _root(jnp.sum(n), jnp.sum(A), jnp.sum(C)), objective
     return jax.vmap(_root)(n, A, C), objective
@@ -234,7 +235,7 @@ def alpha_log_posterior(
     """
     data = _alpha_data(mixture, jnp.asarray(Q), jnp.asarray(Y), jnp.ones(len(Q)))
     a, b = (jnp.asarray(t, data.q.dtype) for t in prior)
-    constant = len(Q) * data.q.shape[-1] * np.log(2 * np.pi)
+    constant = len(Q) * data.q.shape[-1] * LOG_2PI
 
     def one(t: Any) -> Any:
         likelihood = jnp.sum(logsumexp(_log_pairs(t, data), 0)) - constant
@@ -294,7 +295,7 @@ def _conditional(params: TwoStageParams, Q: Any, log_k: Any, mean: Any, n: Any) 
         T = solve_triangular(L, eye, lower=True)
         q, h = (Q - mu) @ T.T, (mean - mu) @ (T @ G).T
         square = jnp.sum(q**2, -1)[:, None] + jnp.sum(h**2, -1) - 2 * q @ h.T
-        return log_k - 0.5 * (len(eye) * LOG_2PI + logdet_chol(L) + square)
+        return log_k + log_peak(L) - 0.5 * square
 
     def add(total: Any, component: Any) -> tuple[Any, None]:
         return jnp.logaddexp(total, one(*component)), None

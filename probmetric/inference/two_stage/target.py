@@ -24,6 +24,7 @@ from numpyro.distributions import biject_to, constraints
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
+from probmetric.densities.gaussian import log_normal, log_peak
 from probmetric.inference.mixture.prior import log_beta, log_inverse_wishart, log_prior
 from probmetric.inference.sampling.target import Target
 from probmetric.inference.two_stage.groups import GroupData, group_data
@@ -32,7 +33,6 @@ from probmetric.inference.two_stage.groups_missing import (
     group_rows,
     log_rows,
 )
-from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import (
     TwoStageParams,
     TwoStagePrior,
@@ -43,8 +43,6 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = ["TARGET", "Posterior", "log_units", "pack", "position"]
-
-LOG_2PI = 1.8378770664093453
 
 _POSITIVE: Any = biject_to(constraints.positive_definite)
 _BIJECTIONS: dict[str, Any] = {
@@ -100,14 +98,12 @@ def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
         L = jnp.linalg.cholesky(W)
         e = solve_triangular(L, g.residual.T, lower=True)
         scatter = jax.ops.segment_sum(jnp.sum(e**2, 0), g.owner, len(g.size))
-        rest = (g.size - 1) * (d * LOG_2PI + logdet_chol(L)) + d * jnp.log(g.size)
+        rest = (g.size - 1) * log_peak(L) - 0.5 * (d * jnp.log(g.size) + scatter)
         roots = jnp.linalg.cholesky(B + W / data.sizes[:, None, None])
         of_mean = jnp.zeros(len(g.size), mean.dtype)
         for root, rows in zip(roots, data.members, strict=True):
-            z = solve_triangular(root, (g.mean[rows] - mean).T, lower=True)
-            square = jnp.sum(z**2, 0) + d * LOG_2PI + logdet_chol(root)
-            of_mean = of_mean.at[rows].set(square)
-        return log_c - 0.5 * (of_mean + rest + scatter)
+            of_mean = of_mean.at[rows].set(log_normal(root, g.mean[rows] - mean))
+        return log_c + of_mean + rest
 
     parts = params.means, params.within, params.between
     return jax.vmap(one)(jnp.log(params.weights), *parts).T

@@ -178,6 +178,12 @@ def test_bad_options_are_refused_by_name(iris, options, message):
         fit(iris, **options)
 
 
+@pytest.mark.parametrize("solver", ["lbfgs", "hybrid", "hybrid_tied"])
+def test_no_steps_at_all_are_refused(iris, solver):
+    with pytest.raises(ValueError, match="max_steps: wanted at least 1, got 0"):
+        fit(iris, solver=solver, max_steps=0)
+
+
 def test_constant_features_alone_are_refused():
     with pytest.raises(ValueError, match="feature that varies"):
         fit(Labelled(np.ones((6, 2)), np.array([0, 1] * 3)))

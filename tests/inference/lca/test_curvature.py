@@ -11,7 +11,6 @@ from probmetric.inference.lca import laplace as lca_laplace
 from probmetric.inference.lca.bootstrap import bootstrap, dirichlet_weights
 from probmetric.inference.lca.curvature import (
     certificate,
-    expected_information,
     generalised_rate,
     gradient,
     hessian,
@@ -81,21 +80,6 @@ def test_hessian_has_exactly_the_rotations_in_its_null_space_at_the_mle(problem)
     assert int(np.sum(np.abs(np.linalg.eigvalsh(H)) < 1e-4)) == 3
     tangents = rotation_tangents(np.asarray(found.params.W))
     assert float(jnp.max(jnp.abs(H @ tangents))) < 1e-3
-
-
-def test_expected_information_is_the_mean_of_the_negative_hessian(problem):
-    # E over labels of -∇²ℓ, each label weighted by its probability: exact, no sampling.
-    pairs, _, truth, _ = problem
-    few = pairs._replace(i=pairs.i[:5], j=pairs.j[:5], y=pairs.y[:5], w=pairs.w[:5])
-    total = 0.0
-    for code in range(2**5):
-        y = np.array([(code >> k) & 1 for k in range(5)])
-        plain = prepare(few._replace(y=y, w=None), by_points=False)
-        stats = prepare(few._replace(y=y), by_points=False)
-        total = total - jnp.exp(log_likelihood(truth, plain)) * hessian(truth, stats)
-    np.testing.assert_allclose(
-        expected_information(truth, few), total, rtol=1e-9, atol=1e-11
-    )
 
 
 def test_precision_is_minus_the_hessian_of_the_log_joint(problem):

@@ -73,3 +73,12 @@ def test_the_seeds_em_is_slower_than_the_reduced_one():
         for solver in ("em", "full_em")
     }
     assert counts["em"] < counts["full_em"]
+
+
+def test_a_tolerance_of_zero_is_kept_by_the_default_solver():
+    pairs, flat, start = problem(*SIZES[0])
+    default = inference.fit(pairs, flat, init=start)
+    given = inference.fit(pairs, flat, init=start, tol=1e-6)
+    exact = inference.fit(pairs, flat, init=start, tol=0.0)
+    assert int(given.n_steps) == int(default.n_steps)
+    assert int(exact.n_steps) > int(default.n_steps)
