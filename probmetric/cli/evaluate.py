@@ -21,10 +21,10 @@ from probmetric.cli.inputs import (
     parse_settings,
 )
 from probmetric.datasets.loading import Dataset, load
-from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.registry import fit_named, make
 from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 

@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from probmetric.cli.files import bad_input, claim, noted, together, write_text
 from probmetric.cli.inputs import describe_data, labelled, parse_settings
 from probmetric.datasets.loading import Dataset
-from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.registry import fit_named, make
 from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.metric_file import save_metric

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from probmetric.registry import estimators
+
 __all__ = [
     "Data",
     "Force",
@@ -17,7 +19,7 @@ __all__ = [
     "Settings",
 ]
 
-NAMES = "dca_gm, eig_dml, glml, lca, lda, mds, pair_lda, rca, two_stage"
+NAMES = ", ".join(estimators())
 
 Model = Annotated[str, typer.Argument(help=f"A learner: {NAMES}.")]
 Data = Annotated[

@@ -19,16 +19,15 @@ from probmetric.cli.files import bad_input, claim, noted, together, write_text
 from probmetric.cli.fit import learn, source_of, troubled
 from probmetric.cli.inputs import labelled, parse_settings
 from probmetric.datasets.loading import Dataset
-from probmetric.estimators.named import make, need_sample
 from probmetric.files import UNREADABLE, replacing
 from probmetric.files_lock import locked
+from probmetric.registry import MODELS, check_method, make, need_sample
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.draws_file import save_draws
 
 __all__ = [
     "FILES",
     "IN_BLOCKS",
-    "METHODS",
     "Request",
     "check_options",
     "check_same_run",
@@ -37,7 +36,6 @@ __all__ = [
 ]
 
 
-METHODS = ("nuts", "laplace", "bootstrap", "svi")
 IN_BLOCKS = ("nuts", "bootstrap")
 """Methods that take long enough to be kept block by block."""
 
@@ -46,10 +44,6 @@ RUN = "run.json"
 
 def check_options(method: str, folder: Path | None, resume: bool) -> dict[str, Any]:
     """Return the sampler's arguments about blocks; raise for impossible ones."""
-    if method not in METHODS:
-        raise ValueError(
-            f"--method: wanted one of {', '.join(METHODS)}, got {method!r}"
-        )
     if folder is None:
         if resume:
             raise ValueError("--resume: wanted --checkpoint DIR with it, got none")
@@ -140,7 +134,8 @@ def run(request: Request) -> int:
             estimator = make(
                 request.model, parse_settings(request.settings), seed=request.seed
             )
-            need_sample(estimator)
+            need_sample(request.model)
+            check_method(request.model, request.method)
             check_options(request.method, request.checkpoint, request.resume)
             data = labelled(request.data, request.label, request.groups)
             claimed = claim(request.out, FILES, force=request.force)
@@ -179,9 +174,9 @@ def _sample(
     seconds = time.perf_counter() - started
     draws.attrs["feature_names"] = json.dumps(list(data.feature_names))
     draws.attrs["method"] = request.method
-    for name in ("similarity", "database_noise"):  # of a two-stage mixture's metric
-        if hasattr(estimator, name):
-            draws.attrs[name] = getattr(estimator, name)
+    draws.attrs["learner"] = request.model
+    for name in MODELS[request.model].draws_attrs:
+        draws.attrs[name] = getattr(estimator, name)
     draws.attrs["labelled_hash"] = source["data"]["hash"]
     summary = {
         **source,

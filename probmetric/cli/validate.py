@@ -129,9 +129,9 @@ def _claimed_table(request: Request, held: ExitStack) -> list[Path]:
 
 
 def _studied(request: Request, name: str, data: datasets.Dataset | None) -> bool:
-    """Say whether draws and figures are made: LCA, on data, with a place for them."""
+    """Say whether draws and figures are made: on data, with a place for them."""
     return (
-        name == "lca"
+        MODELS[name].study is not None
         and data is not None
         and request.out is not None
         and not request.broken
@@ -157,11 +157,10 @@ def _one(
     )
     _print_summary(found)
     study = None
-    if data is not None and _studied(request, name, data):
-        from probmetric.report.study import lca_study
-
+    make_study = MODELS[name].study
+    if make_study is not None and _studied(request, name, data):
         typer.echo(f"Sampling and using {name} on {where} ...")
-        study = lca_study(data, quick=request.quick, seed=request.seed)
+        study = make_study(data, quick=request.quick, seed=request.seed)
     if paths:
         page = render(_report(request, name, where, found, study))
         with together(paths["report.html"].parent) as part:
