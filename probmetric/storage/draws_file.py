@@ -121,17 +121,13 @@ def _thinned(draws: xr.DataTree, n: int) -> xr.DataTree:
             continue
         total = group.sizes["chain"] * group.sizes["draw"]
         keep = np.linspace(0, total - 1, min(n, total)).astype(int)
-        groups[name] = xr.Dataset(
-            {
-                key: (("chain", "draw", *_axes(value)), joined(group, str(key))[keep][None])
-                for key, value in group.items()
-                if {"chain", "draw"} <= set(value.dims)
-            }
-        )
+        kept: dict[str, Any] = {}
+        for key, value in group.items():
+            if {"chain", "draw"} <= set(value.dims):
+                axes = [axis for axis in value.dims if axis not in ("chain", "draw")]
+                values = joined(group, str(key))[keep][None]
+                kept[str(key)] = (("chain", "draw", *axes), values)
+        groups[name] = xr.Dataset(kept)
     found = xr.DataTree.from_dict(groups)
     found.attrs.update(draws.attrs)
     return found
-
-
-def _axes(value: xr.DataArray) -> list[Any]:
-    return [axis for axis in value.dims if axis not in ("chain", "draw")]
