@@ -19,6 +19,7 @@ __all__ = [
     "Place",
     "at",
     "check_method",
+    "estimator_of",
     "estimators",
     "fit_named",
     "learner_name",
@@ -131,6 +132,10 @@ class ModelSpec:
         """Return its estimators, or their places, by their names."""
         own = object.__getattribute__(self, "estimator")
         return {self.name: own, **self.variants} if own is not None else {}
+
+    def class_names(self) -> set[str]:
+        """Return the names of the classes of its estimators; none is loaded for it."""
+        return {_class_name(estimator) for estimator in self.estimators().values()}
 
 
 def _spec(
@@ -303,6 +308,11 @@ def learner_name(model: str) -> str:
     return name
 
 
+def estimator_of(model: str) -> Any:
+    """Return the class of a learner, which is imported."""
+    return _found(estimators()[learner_name(model)])
+
+
 def _methods(name: str) -> tuple[str, ...]:
     """Return the methods of a learner; a variant has none."""
     return MODELS[name].methods if name in MODELS else ()
@@ -346,7 +356,7 @@ def make(
     ValueError
         For an unknown model or argument.
     """
-    kind = _found(estimators()[learner_name(model)])
+    kind = estimator_of(model)
     known = kind().get_params()
     settings = dict(settings or {})
     unknown = sorted(settings.keys() - known.keys())

@@ -13,8 +13,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
+from probmetric.cli import app as cli_app
 from probmetric.cli import fit as cli_fit
-from probmetric.cli import options as cli_options
 from probmetric.datasets import loading as datasets
 from probmetric.registry import MODELS, estimators, fit_named, make
 from probmetric.storage.metric_file import read_metric
@@ -38,7 +38,7 @@ def fit(data, out, *more, model="lda"):
 
 def test_every_registered_model_can_be_fitted_by_name():
     assert set(MODELS) <= set(estimators())
-    assert cli_options.NAMES == ", ".join(sorted(estimators()))
+    assert cli_app.NAMES == ", ".join(sorted(estimators()))
 
 
 @pytest.mark.parametrize("model", sorted(estimators()))

@@ -42,7 +42,7 @@ def in_a_thread():
     thread.join()
 """
 COMMAND = """
-from probmetric import cli_fit
+from probmetric.cli import fit as cli_fit
 from probmetric.cli.app import main
 fit_named = cli_fit.fit_named
 def interrupted(*arguments):
