@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import typer
 
 from probmetric.checks.check import Problem
@@ -15,9 +14,9 @@ from probmetric.cli.files import FILES, bad_input, claim, noted, together
 from probmetric.cli.inputs import labelled
 from probmetric.datasets import loading as datasets
 from probmetric.files import replacing
-from probmetric.plots.checks import agreement
 from probmetric.registry import MODELS
-from probmetric.report.page import Picture, Report, Section, Table, render, versions
+from probmetric.report.page import render
+from probmetric.report.validate import validate_page
 from probmetric.validation import Validation, validate
 
 __all__ = ["run"]
@@ -128,7 +127,16 @@ def _write(
     paths: dict[str, Path],
 ) -> None:
     """Write the files of one model to a folder that is held; print its last line."""
-    page = render(_report(name, where, found, study, seed))
+    command = shlex.join(["probmetric", *sys.argv[1:]])
+    report = validate_page(
+        found,
+        study,
+        title=f"{name} on {where}",
+        lead=MODELS[name].summary,
+        seed=seed,
+        command=command,
+    )
+    page = render(report)  # Before the block: an interrupt waits for its end.
     with together(paths["report.html"].parent) as part:
         found.to_dataframe().to_csv(part / "agreement.csv", index=False)
         if study is not None:
@@ -152,101 +160,3 @@ def _print_summary(found: Validation) -> None:
             f"  {row.verdict:12s} {row.check}{wrong} "
             f"[{row.problem}; {row.kind}; {figure}; {row.seconds:.1f} s]"
         )
-
-
-def _verdict_words(found: Validation) -> tuple[str, str, str]:
-    """Return the banner's colour, headline and explanation."""
-    counts = found.counts
-    if found.broken:
-        good = found.verdict == "rejected"
-        headline = f"{counts.rejected} of {counts.controls} wrong claims were rejected"
-        text = "Negative controls: wrong formulas in place of the right ones."
-        return ("agree" if good else "disagree"), headline, text
-    headline = f"{counts.agree} of {counts.exact} exact claims agree" + (
-        f", {counts.within} of {counts.approximate} approximations keep their bound"
-        if counts.approximate
-        else ""
-    )
-    text = (
-        "Each exact claim was compared with an independent reference: quadrature, "
-        "automatic derivatives of the NumPyro model, or sampling. A run too weak to "
-        "find a difference worth finding is inconclusive, and never passes."
-    )
-    return found.verdict, headline, text
-
-
-def _check_section(found: Validation) -> Section:
-    """Tell what was checked, with the z of everything that was compared by draws."""
-    summary = found.summary()
-    shown = summary.rename(
-        columns={"largest_error": "largest error", "largest_z": "largest |z|"}
-    )
-    dropped = ["model", *([] if found.broken else ["control"])]
-    pictures: list[Picture] = []
-    for judgement in found.judgements:
-        table = judgement.table
-        # Only compare's own tables state the limits that z was judged by.
-        compared = {"z_crit", "tol", "alpha"} <= table.attrs.keys()
-        if compared and table.attrs["kind"] == "exact" and not table.attrs["control"]:
-            figure = agreement(
-                table, title=f"{table.attrs['check']} ({judgement.problem})"
-            )
-            pictures.append(
-                Picture(
-                    figure,
-                    "Left: difference in Monte Carlo errors, inside the band where the "
-                    "two agree. Right: the shift this run would have found.",
-                )
-            )
-    return Section(
-        "Closed forms against independent references",
-        [
-            "Exact claims must agree. What is an approximation is never called "
-            "agreement: its distance from the reference is stated with the bound that "
-            "it keeps."
-        ],
-        pictures,
-        [
-            Table(
-                shown.drop(columns=dropped).round({"seconds": 1}),
-                "Every check, by claim",
-            ),
-            Table(_entries(found), "Every entry of every check", folded=True),
-        ],
-    )
-
-
-def _entries(found: Validation, limit: int = 400) -> pd.DataFrame:
-    """Return the entries behind the checks, the worst first where they are many."""
-    whole = found.to_dataframe().drop(columns=["model", "layer"])
-    if not found.broken:
-        whole = whole.drop(columns="control")
-    if len(whole) <= limit:
-        return whole
-    size = whole[["z", "error"]].abs().fillna(0).sum(axis=1).to_numpy()
-    return whole.iloc[np.argsort(-size, kind="stable")[:limit]]
-
-
-def _report(name: str, where: str, found: Validation, study: Any, seed: int) -> Report:
-    """Put the page together."""
-    verdict, headline, explanation = _verdict_words(found)
-    counts = found.counts
-    cards = [] if study is None else list(study.cards)
-    if counts.controls == 0:
-        cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
-    command = shlex.join(["probmetric", *sys.argv[1:]])
-    return Report(
-        title=f"{name} on {where}",
-        lead=MODELS[name].summary,
-        verdict=verdict,
-        headline=headline,
-        explanation=explanation,
-        sections=[_check_section(found), *([] if study is None else study.sections)],
-        provenance={
-            "command": command,
-            "seed": str(seed),
-            **versions(),
-            "time of checks": f"{sum(j.seconds for j in found.judgements):.0f} s",
-        },
-        cards=cards,
-    )
