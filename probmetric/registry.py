@@ -1,61 +1,57 @@
-"""``MODELS``: the registry of models, one ``ModelSpec`` each.
+"""``MODELS``: the one list of learners, one ``ModelSpec`` each.
 
-Tests, ``validate``, the command line, the table of learners in the documentation and
-the notebooks all read ``MODELS``. A missing field is a type error, not a surprise.
+Tests, ``validate``, files of draws, reports, the command line, the table of learners
+in the documentation and the notebooks all read ``MODELS``. Nothing is imported here:
+what a learner is made of is written as its place, ``"module:name"``, and is looked up
+when a field is read. So rooms above and below may ask, and a name that is in no list
+is refused before JAX, NumPyro or pandas are loaded.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from importlib import import_module
+from inspect import signature
+from typing import Any, ClassVar, NamedTuple
 
-from probmetric.checks import (
-    eig_dml as eig_dml_checks,
-)
-from probmetric.checks import (
-    gaussian_classes as gaussian_classes_checks,
-)
-from probmetric.checks import (
-    lca as lca_checks,
-)
-from probmetric.checks import (
-    lda as lda_checks,
-)
-from probmetric.checks import (
-    mds as mds_checks,
-)
-from probmetric.checks import (
-    pair_lda as pair_lda_checks,
-)
-from probmetric.checks import (
-    two_stage as two_stage_checks,
-)
-from probmetric.checks.check import Check, Problem
-from probmetric.checks.dca_gm import (
-    density as dca_gm_checks,
-)
-from probmetric.checks.dca_gm import (
-    problems as dca_gm_problems,
-)
-from probmetric.checks.gaussian_classes import problems as gaussian_classes_problems
-from probmetric.checks.lca import problems as lca_problems
-from probmetric.checks.two_stage import problems as two_stage_problems
-from probmetric.data.containers import Distances, Groups, Labelled, Pairs
-from probmetric.inference import pair_lda
-from probmetric.inference.eig_dml import fit as eig_dml
-from probmetric.inference.mds import fit as mds
-from probmetric.metric import LocalMahalanobis, Mahalanobis, PairSimilarity
-from probmetric.models import dca_gm as dca_gm_model
-from probmetric.models import gaussian_classes as gaussian_model
-from probmetric.models import lca as lca_model
-from probmetric.models import lda as lda_model
-from probmetric.models import two_stage as two_stage_model
+__all__ = [
+    "MODELS",
+    "ModelSpec",
+    "Place",
+    "at",
+    "check_method",
+    "estimator_of",
+    "estimators",
+    "fit_named",
+    "learner_name",
+    "make",
+    "need_sample",
+]
 
-__all__ = ["MODELS", "ModelSpec"]
+
+class Place(NamedTuple):
+    """Where an object is found: a module, and its name there."""
+
+    module: str
+    name: str
+
+
+def at(place: str) -> Any:
+    """Return the place that "module:name" writes; a field that holds it looks it up."""
+    return Place(*place.split(":"))
+
+
+def _found(value: Any) -> Any:
+    """Return the object at a place; anything else is itself."""
+    if isinstance(value, Place):
+        return getattr(import_module(value.module), value.name)
+    return value
 
 
 @dataclass(frozen=True)
 class ModelSpec:
     """What the rest of the package needs to know of a model.
+
+    Any field may be given as the place of the object, ``at("module:name")``.
 
     Parameters
     ----------
@@ -88,142 +84,313 @@ class ModelSpec:
         for ``validate --data``.
     summary : str
         One line for the table of learners.
+    estimator : type, optional
+        The scikit-learn class, for the command line.
+    variants : mapping of str to type
+        Further estimators of the same model, by their names on the command line.
+    methods : tuple of str
+        What its ``sample`` takes as ``method``; empty where it has no draws.
+    metrics_of_draws : callable, optional
+        ``metrics_of_draws(draws) -> list of Metric``, one a draw, of the DataTree of
+        ``sample``; None for draws of something else.
+    draws_attrs : tuple of str
+        Attributes of the estimator that the metrics need beside the draws; they are
+        stored with them.
+    study : callable, optional
+        ``study(data, *, quick, seed) -> Study``: sections that ``validate --data
+        --out`` adds to its report.
     """
+
+    # Of the run-time types of the tests: a place is given in an object's stead.
+    __no_type_check__: ClassVar[bool] = True
 
     name: str
     data_kind: type
     params: type
     model: Callable[..., None] | None
     simulate: Callable[..., Any] | None
-    fit: Callable[[Problem], Any]
+    fit: Callable[[Any], Any]
     to_metric: Callable[[Any], Any]
     metric_kind: type
-    toy: Callable[[int], Problem]
-    invariants: Mapping[str, Callable[[Problem], Problem]]
-    checks: tuple[Check, ...]
-    from_labels: Callable[..., Problem] | None
+    toy: Callable[[int], Any]
+    invariants: Mapping[str, Callable[[Any], Any]]
+    checks: tuple[Any, ...]
+    from_labels: Callable[..., Any] | None
     summary: str
+    estimator: type | None = None
+    variants: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    methods: tuple[str, ...] = ()
+    metrics_of_draws: Callable[[Any], Any] | None = None
+    draws_attrs: tuple[str, ...] = ()
+    study: Callable[..., Any] | None = None
 
+    def __getattribute__(self, name: str) -> Any:
+        """Return a field; the object itself where its place was given."""
+        return _found(object.__getattribute__(self, name))
+
+    def estimators(self) -> dict[str, Any]:
+        """Return its estimators, or their places, by their names."""
+        own = object.__getattribute__(self, "estimator")
+        return {self.name: own, **self.variants} if own is not None else {}
+
+    def class_names(self) -> set[str]:
+        """Return the names of the classes of its estimators; none is loaded for it."""
+        return {_class_name(estimator) for estimator in self.estimators().values()}
+
+
+def _spec(
+    name: str,
+    kinds: tuple[str, str],
+    summary: str,
+    *,
+    params: str,
+    story: str,
+    checks: str,
+    problems: str | None = None,
+    model: str | None = None,
+    estimator: str,
+    **more: Any,
+) -> ModelSpec:
+    """Return the entry of a learner whose rooms use the same names for the same roles.
+
+    Parameters
+    ----------
+    kinds : pair of str
+        The container that it learns from, and the metric that it learns.
+    params : str
+        Name of its NamedTuple in the module ``story``, which has ``to_metric`` as well
+        and, where there is a NumPyro ``model`` of that name, ``simulate``.
+    checks, problems : str
+        Modules in ``probmetric.checks`` of ``CHECKS``, and of ``fit_problem``, ``toy``,
+        ``invariants`` and ``from_labels``; one, where one is named.
+    estimator : str
+        Its place in ``probmetric.estimators``.
+    """
+    story, checks = f"probmetric.{story}", f"probmetric.checks.{checks}"
+    problems = checks if problems is None else f"probmetric.checks.{problems}"
+    common: dict[str, Any] = {
+        "data_kind": at(f"probmetric.data.containers:{kinds[0]}"),
+        "params": at(f"{story}:{params}"),
+        "model": None if model is None else at(f"{story}:{model}"),
+        "simulate": None if model is None else at(f"{story}:simulate"),
+        "fit": at(f"{problems}:fit_problem"),
+        "to_metric": at(f"{story}:to_metric"),
+        "metric_kind": at(f"probmetric.metric:{kinds[1]}"),
+        "toy": at(f"{problems}:toy"),
+        "invariants": at(f"{problems}:invariants"),
+        "checks": at(f"{checks}:CHECKS"),
+        "from_labels": at(f"{problems}:from_labels"),
+        "estimator": at(f"probmetric.estimators.{estimator}"),
+    }
+    return ModelSpec(name=name, summary=summary, **{**common, **more})
+
+
+_MATRICES = "probmetric.storage.draws_metrics:matrices"
 
 MODELS: dict[str, ModelSpec] = {
-    "lca": ModelSpec(
-        name="lca",
-        data_kind=Pairs,
-        params=lca_model.LCAParams,
-        model=lca_model.lca,
-        simulate=lca_model.simulate,
-        fit=lca_problems.fit_problem,
-        to_metric=lca_model.to_metric,
-        metric_kind=Mahalanobis,
-        toy=lca_problems.toy,
-        invariants=lca_problems.invariants,
-        checks=lca_checks.CHECKS,
-        from_labels=lca_problems.from_labels,
-        summary="pairs that coincide: a Mahalanobis metric with P(same)",
+    "lca": _spec(
+        "lca",
+        ("Pairs", "Mahalanobis"),
+        "pairs that coincide: a Mahalanobis metric with P(same)",
+        params="LCAParams",
+        story="models.lca",
+        model="lca",
+        checks="lca",
+        problems="lca.problems",
+        estimator="lca.estimator:LCA",
+        methods=("nuts", "laplace", "bootstrap", "svi"),
+        metrics_of_draws=at(_MATRICES),
+        study=at("probmetric.report.study:lca_study"),
     ),
-    "glml": ModelSpec(
-        name="glml",
-        data_kind=Labelled,
-        params=gaussian_model.GaussianClassesParams,
-        model=gaussian_model.gaussian_classes,
-        simulate=gaussian_model.simulate,
-        fit=gaussian_classes_problems.fit_problem,
-        to_metric=gaussian_model.to_metric,
-        metric_kind=LocalMahalanobis,
-        toy=gaussian_classes_problems.toy,
-        invariants=gaussian_classes_problems.invariants,
-        checks=gaussian_classes_checks.CHECKS,
-        from_labels=gaussian_classes_problems.from_labels,
-        summary="Gaussian classes: a local metric that removes the neighbours' bias",
+    "glml": _spec(
+        "glml",
+        ("Labelled", "LocalMahalanobis"),
+        "Gaussian classes: a local metric that removes the neighbours' bias",
+        params="GaussianClassesParams",
+        story="models.gaussian_classes",
+        model="gaussian_classes",
+        checks="gaussian_classes",
+        problems="gaussian_classes.problems",
+        estimator="glml:GLML",
     ),
-    "two_stage": ModelSpec(
-        name="two_stage",
-        data_kind=Groups,
-        params=two_stage_model.TwoStageParams,
-        model=two_stage_model.two_stage,
-        simulate=two_stage_model.simulate,
-        fit=two_stage_problems.fit_problem,
-        to_metric=two_stage_model.to_metric,
-        metric_kind=PairSimilarity,
-        toy=two_stage_problems.toy,
-        invariants=two_stage_problems.invariants,
-        checks=two_stage_checks.CHECKS,
-        from_labels=two_stage_problems.from_labels,
-        summary="common source under a normal mixture: a similarity with P(same)",
+    "two_stage": _spec(
+        "two_stage",
+        ("Groups", "PairSimilarity"),
+        "common source under a normal mixture: a similarity with P(same)",
+        params="TwoStageParams",
+        story="models.two_stage",
+        model="two_stage",
+        checks="two_stage",
+        problems="two_stage.problems",
+        estimator="two_stage.estimator:TwoStageMixture",
+        methods=("nuts", "laplace", "svi"),
+        metrics_of_draws=at("probmetric.storage.draws_metrics:similarities"),
+        draws_attrs=("similarity", "database_noise"),
     ),
-    "dca_gm": ModelSpec(
-        name="dca_gm",
-        data_kind=Labelled,
-        params=dca_gm_model.DCAGMParams,
-        model=dca_gm_model.dca_gm,
-        simulate=dca_gm_model.simulate,
-        fit=dca_gm_problems.fit_problem,
-        to_metric=dca_gm_model.to_metric,
-        metric_kind=Mahalanobis,
-        toy=dca_gm_problems.toy,
-        invariants=dca_gm_problems.invariants,
-        checks=dca_gm_checks.CHECKS,
-        from_labels=dca_gm_problems.from_labels,
-        summary="class mixtures in a projection: their average Fisher metric",
+    "dca_gm": _spec(
+        "dca_gm",
+        ("Labelled", "Mahalanobis"),
+        "class mixtures in a projection: their average Fisher metric",
+        params="DCAGMParams",
+        story="models.dca_gm",
+        model="dca_gm",
+        checks="dca_gm.density",
+        problems="dca_gm.problems",
+        estimator="dca_gm:DCAGM",
+        methods=("nuts", "laplace", "svi"),
+        metrics_of_draws=at(_MATRICES),
     ),
-    "lda": ModelSpec(
-        name="lda",
-        data_kind=Labelled,
-        params=lda_model.LDAParams,
-        model=lda_model.model,
-        simulate=lda_model.simulate,
-        fit=lda_checks.fit_problem,
-        to_metric=lda_model.to_metric,
-        metric_kind=Mahalanobis,
-        toy=lda_checks.toy,
-        invariants=lda_checks.invariants,
-        checks=lda_checks.CHECKS,
-        from_labels=lda_checks.from_labels,
-        summary="Gaussian classes of one covariance: whitened discriminants (LDA, RCA)",
+    "lda": _spec(
+        "lda",
+        ("Labelled", "Mahalanobis"),
+        "Gaussian classes of one covariance: whitened discriminants (LDA, RCA)",
+        params="LDAParams",
+        story="models.lda",
+        model="model",
+        checks="lda",
+        estimator="lda:LDA",
+        variants={"rca": at("probmetric.estimators.lda:RCA")},
     ),
-    "pair_lda": ModelSpec(
-        name="pair_lda",
-        data_kind=Pairs,
-        params=pair_lda.PairLDAParams,
-        model=None,
-        simulate=None,
-        fit=pair_lda_checks.fit_problem,
-        to_metric=pair_lda.to_metric,
-        metric_kind=Mahalanobis,
-        toy=pair_lda_checks.toy,
-        invariants=pair_lda_checks.invariants,
-        checks=pair_lda_checks.CHECKS,
-        from_labels=pair_lda_checks.from_labels,
-        summary="close and far pairs: a Mahalanobis metric in closed form (KISSME)",
+    "pair_lda": _spec(
+        "pair_lda",
+        ("Pairs", "Mahalanobis"),
+        "close and far pairs: a Mahalanobis metric in closed form (KISSME)",
+        params="PairLDAParams",
+        story="inference.pair_lda",
+        checks="pair_lda",
+        estimator="pair_lda:PairLDA",
     ),
-    "eig_dml": ModelSpec(
-        name="eig_dml",
-        data_kind=Pairs,
-        params=eig_dml.EigDMLParams,
-        model=None,
-        simulate=None,
-        fit=eig_dml_checks.fit_problem,
-        to_metric=eig_dml.to_metric,
-        metric_kind=Mahalanobis,
-        toy=eig_dml_checks.toy,
-        invariants=eig_dml_checks.invariants,
-        checks=eig_dml_checks.CHECKS,
-        from_labels=eig_dml_checks.from_labels,
-        summary="nearest far pair as far as can be, with a certificate",
+    "eig_dml": _spec(
+        "eig_dml",
+        ("Pairs", "Mahalanobis"),
+        "nearest far pair as far as can be, with a certificate",
+        params="EigDMLParams",
+        story="inference.eig_dml.fit",
+        checks="eig_dml",
+        estimator="eig_dml:EigDML",
     ),
-    "mds": ModelSpec(
-        name="mds",
-        data_kind=Distances,
-        params=mds.MDSParams,
-        model=None,
-        simulate=None,
-        fit=mds_checks.fit_problem,
-        to_metric=mds.to_metric,
-        metric_kind=Mahalanobis,
-        toy=mds_checks.toy,
+    "mds": _spec(
+        "mds",
+        ("Distances", "Mahalanobis"),
+        "dissimilarities: points that reproduce them, and a place for new ones",
+        params="MDSParams",
+        story="inference.mds.fit",
+        checks="mds",
         invariants={},
-        checks=mds_checks.CHECKS,
-        from_labels=mds_checks.from_labels,
-        summary="dissimilarities: points that reproduce them, and a place for new ones",
+        estimator="mds:ClassicalMDS",
     ),
 }
+
+
+def estimators() -> dict[str, Any]:
+    """Return every estimator, or its place, by its name, in order of names."""
+    found = {n: e for spec in MODELS.values() for n, e in spec.estimators().items()}
+    return dict(sorted(found.items()))
+
+
+def _class_name(estimator: Any) -> str:
+    return estimator.name if isinstance(estimator, Place) else estimator.__name__
+
+
+def learner_name(model: str) -> str:
+    """Return the name of a learner, which may be given as that of its class (LCA).
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    """
+    known = estimators()
+    by_class = {_class_name(estimator): name for name, estimator in known.items()}
+    name = by_class.get(model, model)
+    if name not in known:
+        raise ValueError(f"model: wanted one of {', '.join(known)}, got {model!r}")
+    return name
+
+
+def estimator_of(model: str) -> Any:
+    """Return the class of a learner, which is imported."""
+    return _found(estimators()[learner_name(model)])
+
+
+def _methods(name: str) -> tuple[str, ...]:
+    """Return the methods of a learner; a variant has none."""
+    return MODELS[name].methods if name in MODELS else ()
+
+
+def need_sample(model: str) -> None:
+    """Raise for a learner that has no posterior to sample, naming those that have."""
+    name = learner_name(model)
+    if not _methods(name):
+        known = estimators()
+        raise ValueError(
+            "model: wanted a learner with draws, "
+            f"{', '.join(each for each in known if _methods(each))}, got "
+            f"{_class_name(known[name])}, which has none"
+        )
+
+
+def check_method(model: str, method: str) -> None:
+    """Raise for a method by which a learner does not draw."""
+    wanted = _methods(learner_name(model))
+    if method not in wanted:
+        raise ValueError(f"--method: wanted one of {', '.join(wanted)}, got {method!r}")
+
+
+def make(
+    model: str, settings: Mapping[str, Any] | None = None, *, seed: int = 0
+) -> Any:
+    """Return an unfitted estimator.
+
+    Parameters
+    ----------
+    model : str
+        Its name, or that of its class.
+    settings : mapping of str, optional
+        Arguments of its constructor.
+    seed : int, default=0
+        Its ``random_state``, where it has one that ``settings`` do not give.
+
+    Raises
+    ------
+    ValueError
+        For an unknown model or argument.
+    """
+    kind = estimator_of(model)
+    known = kind().get_params()
+    settings = dict(settings or {})
+    unknown = sorted(settings.keys() - known.keys())
+    if unknown:
+        raise ValueError(
+            f"settings (--set): wanted arguments of {kind.__name__} "
+            f"({', '.join(sorted(known))}), got {', '.join(unknown)}"
+        )
+    if "random_state" in known:
+        settings = {"random_state": seed, **settings}
+    return kind(**settings)
+
+
+def fit_named(estimator: Any, data: Any) -> Any:
+    """Fit an estimator to labelled data: by classes, or by groups where it takes them.
+
+    Where it takes groups and the data name none, a class is a group.
+
+    Parameters
+    ----------
+    estimator : estimator
+    data : Dataset
+
+    Raises
+    ------
+    ValueError
+        For groups that the estimator does not take; and as its ``fit``.
+    """
+    if "groups" in signature(estimator.fit).parameters:
+        groups = data.y if data.groups is None else data.groups
+        return estimator.fit(data.frame, groups=groups)
+    if data.groups is not None:
+        raise ValueError(
+            f"groups: wanted none for {type(estimator).__name__}, which learns from "
+            "classes"
+        )
+    return estimator.fit(data.frame, data.y)

@@ -1,10 +1,9 @@
 """The command line: one file a command, and what the commands share.
 
-``app``        the command ``probmetric`` and its exit codes; ``validate``'s options.
-``learn``, ``use``, ``options``
-               options and help of the other commands; nothing heavy is imported.
-``fit``, ``sample``, ``neighbors``, ``evaluate``, ``validate``
-               what each command does.
+``app``        the command ``probmetric``: options, help, exit codes.
+``lookup``     names and files looked up before anything heavy is loaded.
+``fit``, ``sample``, ``neighbors``, ``evaluate``, ``validate``, ``report``
+               what each command does: a function of keywords.
 ``inputs``     data, settings and metrics that commands are given.
 ``files``      output files, errors and warnings.
 """

@@ -1,4 +1,7 @@
-"""The command line. Nothing heavy is loaded to show help.
+"""The command line: options and help of every command. Nothing heavy is loaded here.
+
+A command looks up names (learner, data set, method) and files that exist, then loads
+what it needs and calls ``run`` of its own file with keywords.
 
 Exit codes: 0, done, and for ``validate`` every exact claim agrees and every
 approximation keeps its bound; 1, something disagrees or is inconclusive, or a fit or
@@ -13,16 +16,61 @@ from typing import Annotated
 import typer
 
 from probmetric import __version__
-from probmetric.cli import learn as cli_learn
-from probmetric.cli import use as cli_use
 from probmetric.interrupts import run_command
+from probmetric.registry import estimators
 
 __all__ = ["app", "main"]
 
-EPILOG = (
+VALIDATED = (
     "Exit code: 0 all agree; 1 something disagrees, leaves its bound or is "
     "inconclusive; 2 unusable input."
 )
+LEARNED = (
+    "Exit code: 0 done; 1 done, but a fit did not converge or draws are not to be "
+    "trusted yet (notes say why), or a fit failed; 2 unusable input, or a file could "
+    "not be written; 130 interrupted."
+)
+USED = (
+    "Exit code: 0 done; 2 unusable input, or a file could not be written; 130 "
+    "interrupted."
+)
+SOURCES = (
+    "Data set: wine, iris, digits, breast_cancer, waveform, twonorm, ringnorm, "
+    "openml:NAME, or a .csv, .npz or .parquet file."
+)
+NAMES = ", ".join(estimators())
+
+Model = Annotated[str, typer.Argument(help=f"A learner: {NAMES}.")]
+Data = Annotated[str, typer.Option(help=SOURCES)]
+Label = Annotated[
+    str | None, typer.Option(help="Column of the class; default the last.")
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says which rows share a source (two_stage); default the "
+        "class."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="An argument of the learner, for example n_components=2; may be given "
+        "again.",
+    ),
+]
+Out = Annotated[Path, typer.Option(help="Folder for what the run makes.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
+MaxDraws = Annotated[
+    int, typer.Option(help="Draws to use, evenly spaced over those in --draws.", min=1)
+]
+MetricFile = Annotated[
+    Path | None, typer.Option(help="metric.npz of fit, or what save_metric wrote.")
+]
+DrawsFile = Annotated[Path | None, typer.Option(help="draws.nc of sample.")]
 
 app = typer.Typer(
     help="Distances learned from data as probability models.",
@@ -52,7 +100,7 @@ def root(
     """Distances learned from data as probability models."""
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=VALIDATED)
 def validate(
     model: Annotated[
         str | None, typer.Argument(help="A registered model, for example lca.")
@@ -61,23 +109,14 @@ def validate(
         bool, typer.Option("--all", help="Every registered model.")
     ] = False,
     data: Annotated[
-        str | None,
-        typer.Option(
-            help="Data set: wine, iris, digits, breast_cancer, waveform, twonorm, "
-            "ringnorm, openml:NAME, or a .csv, .npz or .parquet file. "
-            "Default: simulated problems."
-        ),
+        str | None, typer.Option(help=f"{SOURCES} Default: simulated problems.")
     ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Column of the class; default the last.")
-    ] = None,
+    label: Label = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for report.html, agreement.csv and draws.nc."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite files that exist.")
-    ] = False,
+    force: Force = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out the slow checks.")
     ] = False,
@@ -88,30 +127,284 @@ def validate(
             help="Check wrong formulas in place of the right ones: must exit with 1.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of all randomness.", min=0)] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Check closed forms against sampling and other independent references."""
-    from probmetric.cli.files import exit_code
-    from probmetric.cli.validate import Request, run
+    from probmetric.cli.files import FILES, check_new, exit_code
+    from probmetric.cli.lookup import first, load_checks, model_name, source
 
-    request = Request(
-        model,
-        every,
-        data,
-        label,
-        out,
-        force=force,
-        quick=quick,
-        broken=broken,
-        seed=seed,
+    with first():
+        model = model_name(model, every)
+        source(data)
+        if model is not None and out is not None:
+            check_new(out, FILES["validate"], force=force)
+    from probmetric.cli.validate import run
+
+    load_checks(model)
+    raise typer.Exit(
+        exit_code(
+            lambda: run(
+                model=model,
+                data=data,
+                label=label,
+                out=out,
+                force=force,
+                quick=quick,
+                broken=broken,
+                seed=seed,
+            )
+        )
     )
-    raise typer.Exit(exit_code(lambda: run(request)))
 
 
-for command in (cli_learn.fit, cli_learn.sample):
-    app.command(epilog=cli_learn.EPILOG)(command)
-for command in (cli_use.neighbors, cli_use.evaluate, cli_use.report):
-    app.command(epilog=cli_use.EPILOG)(command)
+@app.command(epilog=LEARNED)
+def fit(
+    model: Model,
+    data: Data,
+    out: Out,
+    label: Label = None,
+    groups: Groups = None,
+    settings: Settings = None,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Learn a metric: metric.npz, summary.json and report.html."""
+    from probmetric.cli.files import FILES, check_new, exit_code
+    from probmetric.cli.lookup import first, source
+    from probmetric.registry import estimator_of, learner_name
+
+    with first():
+        model = learner_name(model)
+        source(data)
+        check_new(out, FILES["fit"], force=force)
+    from probmetric.cli.fit import run
+
+    estimator_of(model)  # Imports end before the work, which tells what it leaves.
+    raise typer.Exit(
+        exit_code(
+            lambda: run(
+                model=model,
+                data=data,
+                label=label,
+                groups=groups,
+                out=out,
+                settings=settings or (),
+                seed=seed,
+                force=force,
+            )
+        )
+    )
+
+
+@app.command(epilog=LEARNED)
+def sample(
+    model: Model,
+    data: Data,
+    out: Out,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="nuts (exact up to Monte Carlo error), laplace or svi "
+            "(approximations), bootstrap (refits under random weights of points)."
+        ),
+    ] = "nuts",
+    draws: Annotated[
+        int | None,
+        typer.Option(help="Draws a chain; default 1000, 200 of bootstrap.", min=1),
+    ] = None,
+    chains: Annotated[
+        int | None,
+        typer.Option(help="Chains; default 4 of nuts, 1 of the others.", min=1),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder in which blocks of draws are kept as they come (nuts, "
+            "bootstrap)."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the blocks in --checkpoint.")
+    ] = False,
+    label: Label = None,
+    groups: Groups = None,
+    settings: Settings = None,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Draw from a posterior over metrics: draws.nc, summary.json and report.html."""
+    from probmetric.cli.files import FILES, check_new, exit_code
+    from probmetric.cli.lookup import first, source
+    from probmetric.registry import (
+        check_method,
+        estimator_of,
+        learner_name,
+        need_sample,
+    )
+
+    with first():
+        model = learner_name(model)
+        need_sample(model)
+        check_method(model, method)
+        source(data)
+        check_new(out, FILES["sample"], force=force)
+    from probmetric.cli.sample import kept, run
+
+    estimator_of(model)
+    raise typer.Exit(
+        exit_code(
+            lambda: run(
+                model=model,
+                data=data,
+                label=label,
+                groups=groups,
+                out=out,
+                settings=settings or (),
+                method=method,
+                draws=draws,
+                chains=chains,
+                checkpoint=checkpoint,
+                resume=resume,
+                seed=seed,
+                force=force,
+            ),
+            kept=kept(checkpoint),
+        )
+    )
+
+
+@app.command(epilog=USED)
+def neighbors(
+    data: Data,
+    metric: MetricFile = None,
+    draws: DrawsFile = None,
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            help="Points whose neighbours are asked for; default those of --data, "
+            "none its own neighbour."
+        ),
+    ] = None,
+    label: Label = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each.", min=1)] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="A .csv file; default standard output.")
+    ] = None,
+    max_draws: MaxDraws = 200,
+    force: Force = False,
+) -> None:
+    """Find nearest neighbours; with draws, how probable each of them is."""
+    from probmetric.cli.files import check_new, exit_code
+    from probmetric.cli.lookup import first, source
+
+    with first():
+        if out is not None:
+            check_new(out.parent, (out.name,), force=force)
+        source(data)
+        source(queries)
+    from probmetric.cli.neighbors import run
+
+    raise typer.Exit(
+        exit_code(
+            lambda: run(
+                metric=metric,
+                draws=draws,
+                data=data,
+                queries=queries,
+                label=label,
+                k=k,
+                out=out,
+                max_draws=max_draws,
+                force=force,
+            )
+        )
+    )
+
+
+@app.command(epilog=USED)
+def evaluate(
+    data: Data,
+    metric: MetricFile = None,
+    draws: DrawsFile = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help=f"Learn it here, on the other points: {NAMES}."),
+    ] = None,
+    settings: Settings = None,
+    label: Label = None,
+    groups: Groups = None,
+    test: Annotated[
+        str | None, typer.Option(help="Labelled points to be judged on.")
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(help="Or hold out each fold of --data in turn.")
+    ] = None,
+    k: Annotated[
+        int, typer.Option("-k", "--k", help="Neighbours that set the scale.", min=1)
+    ] = 5,
+    max_draws: MaxDraws = 64,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for evaluation.csv, predictions.csv, summary.json and "
+            "report.html; default the screen alone."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Judge a metric, draws or a learner by neighbours on points held out."""
+    from probmetric.cli.files import FILES, check_new, exit_code
+    from probmetric.cli.lookup import first, source
+    from probmetric.registry import estimator_of, learner_name
+
+    with first():
+        model = None if model is None else learner_name(model)
+        source(data)
+        source(test)
+        if out is not None:
+            check_new(out, FILES["evaluate"], force=force)
+    from probmetric.cli.evaluate import run
+
+    if model is not None:
+        estimator_of(model)
+    raise typer.Exit(
+        exit_code(
+            lambda: run(
+                metric=metric,
+                draws=draws,
+                model=model,
+                settings=settings or (),
+                data=data,
+                label=label,
+                groups=groups,
+                test=test,
+                folds=folds,
+                k=k,
+                max_draws=max_draws,
+                out=out,
+                seed=seed,
+                force=force,
+            )
+        )
+    )
+
+
+@app.command(epilog=USED)
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.")],
+    force: Force = False,
+) -> None:
+    """Write report.html again from what the folder of a run holds."""
+    from probmetric.cli.files import check_new, exit_code
+    from probmetric.cli.lookup import first, run_folder
+
+    with first():
+        run_folder(folder)
+        check_new(folder, ("report.html",), force=force)
+    from probmetric.cli.report import run
+
+    raise typer.Exit(exit_code(lambda: run(folder=folder, force=force)))
 
 
 def main() -> None:

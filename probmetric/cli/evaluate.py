@@ -1,5 +1,6 @@
 """``probmetric evaluate``: scores of neighbours under a metric, on points held out."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import typer
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
-from probmetric.cli.files import bad_input, claim, noted, together, write_text
+from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
 from probmetric.cli.inputs import (
     Given,
     check_features,
@@ -21,36 +23,16 @@ from probmetric.cli.inputs import (
     parse_settings,
 )
 from probmetric.datasets.loading import Dataset, load
-from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.registry import fit_named, make
 from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 
-__all__ = ["FILES", "Request", "run"]
+__all__ = ["run"]
 
-FILES = ("evaluation.csv", "predictions.csv", SUMMARY, "report.html")
 EUCLID = "Euclid, standardised"
-
-
-class Request(NamedTuple):
-    """What was asked for on the command line."""
-
-    metric: Path | None
-    draws: Path | None
-    model: str | None
-    settings: tuple[str, ...]
-    data: str
-    label: str | None
-    groups: str | None
-    test: str | None
-    folds: int | None
-    k: int
-    max_draws: int
-    out: Path | None
-    seed: int
-    force: bool
 
 
 class Split(NamedTuple):
@@ -61,100 +43,120 @@ class Split(NamedTuple):
     rows: np.ndarray
 
 
-def run(request: Request) -> int:
+def run(
+    *,
+    data: str,
+    metric: Path | None = None,
+    draws: Path | None = None,
+    model: str | None = None,
+    settings: Sequence[str] = (),
+    label: str | None = None,
+    groups: str | None = None,
+    test: str | None = None,
+    folds: int | None = None,
+    k: int = 5,
+    max_draws: int = 64,
+    out: Path | None = None,
+    seed: int = 0,
+    force: bool = False,
+) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
         with bad_input():
-            settings = parse_settings(request.settings)
-            use = _given(request, settings)
-            data = labelled(request.data, request.label, request.groups)
-            splits = _splits(request, data)
+            learner, use = _what(model, settings, metric, draws, max_draws, seed)
+            points = labelled(data, label, groups)
+            if (test is None) == (folds is None):
+                got = "neither" if test is None else "both"
+                raise ValueError(f"--test, --folds: wanted one of the two, got {got}")
+            if folds is not None:
+                splits = _folds(points, folds, seed)
+            else:
+                splits = [_split(points, load(str(test), label=label, groups=groups))]
             if use is not None:
-                check_features(use.feature_names, data.feature_names, data.name)
-            paths = {}
-            if request.out is not None:
-                claimed = claim(request.out, FILES, force=request.force)
+                check_features(use.feature_names, points.feature_names, points.name)
+            paths: dict[str, Path] = {}
+            if out is not None:
+                claimed = claim(out, FILES["evaluate"], force=force)
                 paths = held.enter_context(claimed)
-        return _evaluate(request, use, settings, data, splits, paths)
-
-
-def _evaluate(
-    request: Request,
-    use: Given | None,
-    settings: dict[str, Any],
-    data: Dataset,
-    splits: list[Split],
-    paths: dict[str, Path],
-) -> int:
-    """Judge, print and write, in a folder that is held; return the exit code."""
-    with bad_input():
-        remarks = [] if use is None else _if_seen(use, request, data, splits)
-    for remark in remarks:
-        note(remark)
-    name = use.name if use is not None else str(request.model)
-    figures: list[dict[str, Any]] = []
-    predictions: list[pd.DataFrame] = []
-    with noted() as seen, bad_input():
-        for number, split in enumerate(splits):
-            for method in (EUCLID, name):
-                learned: Any = use.metric if use is not None else None
-                if method == EUCLID:
-                    learned = euclid(split.train.X)
-                elif learned is None:
-                    fitted = make(str(request.model), settings, seed=request.seed)
-                    learned = fit_named(fitted, split.train).get_metric()
-                found, stated = _judge(learned, split, request)
-                figures.append({"method": method, "split": number, **found})
-                predictions.append(stated.assign(method=method, split=number))
-    table = pd.DataFrame(figures)
-    means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
-    typer.echo(means.T.to_string(float_format=lambda value: f"{value:.4f}"))
-    if paths:
-        _write(
-            request,
-            data,
-            paths,
-            table,
-            pd.concat(predictions),
-            means,
-            [*remarks, *map(str, seen)],
-        )
-        typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
+            judged = points if folds is not None else splits[0].test
+            remarks = [] if use is None else _if_seen(use, judged)
+        for remark in remarks:
+            note(remark)
+        name = use.name if use is not None else str(model)
+        figures: list[dict[str, Any]] = []
+        predictions: list[pd.DataFrame] = []
+        with noted() as seen, bad_input():
+            for number, split in enumerate(splits):
+                for method in (EUCLID, name):
+                    if method == EUCLID:
+                        learned: Any = euclid(split.train.X)
+                    elif use is not None:
+                        learned = use.metric
+                    else:
+                        learned = fit_named(clone(learner), split.train).get_metric()
+                    found, stated = _judge(learned, split, k, seed)
+                    figures.append({"method": method, "split": number, **found})
+                    predictions.append(stated.assign(method=method, split=number))
+        table = pd.DataFrame(figures)
+        means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
+        typer.echo(means.T.to_string(float_format=lambda value: f"{value:.4f}"))
+        if not paths:
+            return 0
+        summary = {
+            "model": model,
+            "metric": None if metric is None else str(metric.resolve()),
+            "draws_file": None if draws is None else str(draws.resolve()),
+            "settings": list(settings),
+            "neighbors": k,
+            "seed": seed,
+            "data": describe_data(points, label, groups),
+            "test": test,
+            "folds": folds,
+            "figures": means.to_dict(orient="index"),
+            "notes": [*remarks, *map(str, seen)],
+            "versions": versions(),
+        }
+        _write(paths, table, pd.concat(predictions), summary)
     return 0
 
 
-def _given(request: Request, settings: dict[str, Any]) -> Given | None:
-    """Return the stored metric or draws; None for a model to be fitted here."""
-    if request.model is None:
-        if settings:
+def _what(
+    model: str | None,
+    settings: Sequence[str],
+    metric: Path | None,
+    draws: Path | None,
+    max_draws: int,
+    seed: int,
+) -> tuple[Any, Given | None]:
+    """Return a learner to be fitted here, or the stored metric or draws."""
+    parsed = parse_settings(settings)
+    if model is None:
+        if parsed:
             raise ValueError("--set: wanted --model with it, got none")
-        return given(request.metric, request.draws, request.max_draws)
-    if request.metric is not None or request.draws is not None:
+        return None, given(metric, draws, max_draws)
+    if metric is not None or draws is not None:
         raise ValueError("--model: wanted neither --metric nor --draws with it")
-    make(request.model, settings)
-    return None
+    return make(model, parsed, seed=seed), None
 
 
-def _splits(request: Request, data: Dataset) -> list[Split]:
-    """Return one split (--test), or one for each fold."""
-    if (request.test is None) == (request.folds is None):
-        got = "neither" if request.test is None else "both"
-        raise ValueError(f"--test, --folds: wanted one of the two, got {got}")
-    if request.test is not None:
-        held = load(request.test, label=request.label, groups=request.groups)
-        check_features(data.feature_names, held.feature_names, held.name)
-        return [Split(data, held, np.arange(len(held.X)))]
-    assert request.folds is not None
+def _split(data: Dataset, held: Dataset) -> Split:
+    """Return data to learn from with others, of the same features, held out."""
+    check_features(data.feature_names, held.feature_names, held.name)
+    return Split(data, held, np.arange(len(held.X)))
+
+
+def _folds(data: Dataset, folds: int, seed: int) -> list[Split]:
+    """Return one split for each fold."""
     smallest = int(np.bincount(data.y).min())
-    if not 2 <= request.folds <= smallest:
+    if not 2 <= folds <= smallest:
         raise ValueError(
             f"--folds: wanted 2 to {smallest}, the size of the smallest class, got "
-            f"{request.folds}"
+            f"{folds}"
         )
-    folds = StratifiedKFold(request.folds, shuffle=True, random_state=request.seed)
+    parts = StratifiedKFold(folds, shuffle=True, random_state=seed)
     return [
         Split(_rows(data, train), _rows(data, test), test)
-        for train, test in folds.split(data.X, data.y)
+        for train, test in parts.split(data.X, data.y)
     ]
 
 
@@ -163,11 +165,8 @@ def _rows(data: Dataset, rows: np.ndarray) -> Dataset:
     return replace(data, X=data.X[rows], y=data.y[rows], groups=groups)
 
 
-def _if_seen(
-    use: Given, request: Request, data: Dataset, splits: list[Split]
-) -> list[str]:
+def _if_seen(use: Given, held: Dataset) -> list[str]:
     """Say when the metric was learned from the points that it is judged on."""
-    held = data if request.folds is not None else splits[0].test
     if describe_data(held, None)["hash"] != use.data_hash:
         return []
     return [
@@ -177,13 +176,13 @@ def _if_seen(
 
 
 def _judge(
-    learned: Any, split: Split, request: Request
+    learned: Any, split: Split, k: int, seed: int
 ) -> tuple[dict[str, float], pd.DataFrame]:
     """Return figures on the points held out, and what was stated of each."""
-    classifier = KNeighborsClassifier(learned, request.k)
+    classifier = KNeighborsClassifier(learned, k)
     classifier.fit(split.train.X, split.train.labels)
     X, labels = split.test.X, split.test.labels
-    figures = evaluate(X, labels, classifier=classifier, seed=request.seed)
+    figures = evaluate(X, labels, classifier=classifier, seed=seed)
     stated = classifier.predict_proba(X)
     classes = [str(name) for name in classifier.classes_]
     frame = pd.DataFrame(stated, columns=pd.Index([f"P({c})" for c in classes]))
@@ -194,32 +193,16 @@ def _judge(
 
 
 def _write(
-    request: Request,
-    data: Dataset,
     paths: dict[str, Path],
     table: pd.DataFrame,
     predictions: pd.DataFrame,
-    means: pd.DataFrame,
-    notes: list[str],
+    summary: dict[str, Any],
 ) -> None:
-    """Write the files of a run, the report last."""
-    summary = {
-        "model": request.model,
-        "metric": None if request.metric is None else str(request.metric.resolve()),
-        "draws_file": None if request.draws is None else str(request.draws.resolve()),
-        "settings": list(request.settings),
-        "neighbors": request.k,
-        "seed": request.seed,
-        "data": describe_data(data, request.label, request.groups),
-        "test": request.test,
-        "folds": request.folds,
-        "figures": means.to_dict(orient="index"),
-        "notes": notes,
-        "versions": versions(),
-    }
+    """Write the files of a run to a folder that is held, the report last."""
     folder = paths[SUMMARY].parent
     with together(folder) as part:
         table.to_csv(part / "evaluation.csv", index=False)
         predictions.to_csv(part / "predictions.csv", index=False)
         write_summary(part / SUMMARY, "evaluate", summary)
     write_text(paths["report.html"], render_run(folder))
+    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")

@@ -15,14 +15,24 @@ from probmetric.files_lock import LOCK, locked
 from probmetric.interrupts import check, deferred, noticed
 
 __all__ = [
+    "FILES",
     "BadInput",
     "bad_input",
+    "check_new",
     "claim",
     "exit_code",
     "noted",
     "together",
     "write_text",
 ]
+
+FILES = {
+    "fit": ("metric.npz", "summary.json", "report.html"),
+    "sample": ("draws.nc", "summary.json", "report.html"),
+    "evaluate": ("evaluation.csv", "predictions.csv", "summary.json", "report.html"),
+    "validate": ("report.html", "agreement.csv"),
+}
+"""Files that each command writes; ``validate`` adds its draws where it has any."""
 
 
 class BadInput(Exception):
@@ -81,6 +91,16 @@ def noted() -> Generator[list[Warning]]:
         yield seen
 
 
+def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
+    """Raise ValueError for files that exist, unless ``force`` allows it."""
+    existing = [str(folder / name) for name in names if (folder / name).exists()]
+    if existing and not force:
+        raise ValueError(
+            f"--out: wanted new files, got {', '.join(existing)}; add --force to "
+            "overwrite"
+        )
+
+
 @contextmanager
 def claim(
     folder: Path, names: tuple[str, ...], *, force: bool, lock: str = LOCK
@@ -104,14 +124,9 @@ def claim(
         cannot be made or written to. Asked before hours of work, not after.
     """
     with locked(folder, "--out", lock):
-        paths = {name: folder / name for name in names}
-        existing = [str(path) for path in paths.values() if path.exists()]
-        if existing and not force:
-            raise ValueError(
-                f"--out: wanted new files, got {', '.join(existing)}; add --force to "
-                "overwrite"
-            )
-        yield paths
+        # Asked again: another run may have ended since the command began.
+        check_new(folder, names, force=force)
+        yield {name: folder / name for name in names}
 
 
 @contextmanager

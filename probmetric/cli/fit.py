@@ -1,6 +1,7 @@
 """``probmetric fit``: learn a metric, keep it in a file, show what was learned."""
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,35 +10,21 @@ import numpy as np
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
-from probmetric.cli.files import bad_input, claim, noted, together, write_text
+from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
 from probmetric.cli.inputs import describe_data, labelled, parse_settings
 from probmetric.datasets.loading import Dataset
-from probmetric.estimators.named import fit_named, make
 from probmetric.evaluation.cross_validate import euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.registry import fit_named, make
 from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.metric_file import save_metric
 
-__all__ = ["FILES", "Learned", "Request", "learn", "run", "source_of", "troubled"]
+__all__ = ["Learned", "learn", "run", "source_of", "troubled"]
 
-FILES = ("metric.npz", SUMMARY, "report.html")
 MOST = 3000
 """Points that the figures on training points are taken from, at most."""
-
-
-class Request(NamedTuple):
-    """What was asked for on the command line."""
-
-    model: str
-    data: str
-    label: str | None
-    groups: str | None
-    out: Path
-    settings: tuple[str, ...]
-    seed: int
-    force: bool
 
 
 class Learned(NamedTuple):
@@ -49,7 +36,17 @@ class Learned(NamedTuple):
     trouble: bool
 
 
-def run(request: Request) -> int:
+def run(
+    *,
+    model: str,
+    data: str,
+    out: Path,
+    label: str | None = None,
+    groups: str | None = None,
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    force: bool = False,
+) -> int:
     """Do what was asked; return the exit code.
 
     Raises
@@ -61,32 +58,31 @@ def run(request: Request) -> int:
     """
     with ExitStack() as held:
         with bad_input():
-            estimator = make(
-                request.model, parse_settings(request.settings), seed=request.seed
-            )
-            data = labelled(request.data, request.label, request.groups)
-            claimed = claim(request.out, FILES, force=request.force)
-            paths = held.enter_context(claimed)
-        return _fit(request, estimator, data, paths)
+            estimator = make(model, parse_settings(settings), seed=seed)
+            points = labelled(data, label, groups)
+            paths = held.enter_context(claim(out, FILES["fit"], force=force))
+            source = source_of(model, estimator, points, label, groups, seed)
+        typer.echo(f"Fitting {model} to {points.name} ...")
+        learned = learn(estimator, points)
+        return _write(learned, points, source, paths)
 
 
-def _fit(
-    request: Request, estimator: Any, data: Dataset, paths: dict[str, Path]
+def _write(
+    learned: Learned, data: Dataset, source: dict[str, Any], paths: dict[str, Path]
 ) -> int:
-    """Fit and write, in a folder that is held; return the exit code."""
-    typer.echo(f"Fitting {request.model} to {data.name} ...")
-    learned = learn(estimator, data)
+    """Write the files of a fit to a folder that is held; return the exit code."""
     with bad_input():
-        metric = estimator.get_metric()
-    source = source_of(request, data, estimator)
+        metric = learned.estimator.get_metric()
+    kind = type(metric).__name__
     summary = {
         **source,
-        "metric": type(metric).__name__,
+        "metric": kind,
         "seconds": learned.seconds,
         "notes": learned.notes,
-        "training": _figures(metric, data, request.seed),
+        "training": _figures(metric, data, source["seed"]),
     }
-    with together(request.out) as part:
+    folder = paths[SUMMARY].parent
+    with together(folder) as part:
         save_metric(
             metric,
             part / "metric.npz",
@@ -94,11 +90,10 @@ def _fit(
             provenance=source,
         )
         write_summary(part / SUMMARY, "fit", summary)
-    write_text(paths["report.html"], render_run(request.out))
+    write_text(paths["report.html"], render_run(folder))
     typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
     typer.echo(
-        f"Look at {paths['report.html']} | {type(metric).__name__} learned in "
-        f"{learned.seconds:.1f} s"
+        f"Look at {paths['report.html']} | {kind} learned in {learned.seconds:.1f} s"
     )
     return int(learned.trouble)
 
@@ -117,14 +112,21 @@ def troubled(seen: list[Warning]) -> bool:
     return any(isinstance(w, ConvergenceWarning | SamplingWarning) for w in seen)
 
 
-def source_of(request: Any, data: Dataset, estimator: Any) -> dict[str, Any]:
-    """Return where a result came from, for files and reports."""
+def source_of(
+    model: str,
+    estimator: Any,
+    data: Dataset,
+    label: str | None,
+    groups: str | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Return where a result came from, for files and reports; before the fit."""
     return {
-        "model": request.model,
+        "model": model,
         "estimator": type(estimator).__name__,
         "arguments": {k: repr(v) for k, v in estimator.get_params().items()},
-        "seed": request.seed,
-        "data": describe_data(data, request.label, request.groups),
+        "seed": seed,
+        "data": describe_data(data, label, groups),
         "versions": versions(),
     }
 

@@ -2,71 +2,62 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import typer
 
 from probmetric.cli.files import bad_input, claim
-from probmetric.cli.inputs import check_features, given
-from probmetric.datasets.loading import load_points
+from probmetric.cli.inputs import Given, check_features, given
+from probmetric.datasets.loading import Unlabelled, load_points
 from probmetric.files import replacing
 from probmetric.neighbors.table import neighbor_table
 
-__all__ = ["Request", "run"]
+__all__ = ["run"]
 
 
-class Request(NamedTuple):
-    """What was asked for on the command line."""
-
-    metric: Path | None
-    draws: Path | None
-    data: str
-    queries: str | None
-    label: str | None
-    k: int
-    out: Path | None
-    max_draws: int
-    force: bool
-
-
-def run(request: Request) -> int:
+def run(
+    *,
+    data: str,
+    metric: Path | None = None,
+    draws: Path | None = None,
+    queries: str | None = None,
+    label: str | None = None,
+    k: int = 5,
+    out: Path | None = None,
+    max_draws: int = 200,
+    force: bool = False,
+) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
         with bad_input():
-            if request.out is not None:
-                name = request.out.name
-                if request.out.suffix.lower() != ".csv":
+            if out is not None:
+                if out.suffix.lower() != ".csv":
                     raise ValueError(
-                        f"--out: wanted a file ending in .csv, got {name!r}"
+                        f"--out: wanted a file ending in .csv, got {out.name!r}"
                     )
                 # Held by the file: others may write to the same folder.
-                lock = f".{name}.lock"
-                parent, force = request.out.parent, request.force
-                held.enter_context(claim(parent, (name,), force=force, lock=lock))
-        return _search(request)
-
-
-def _search(request: Request) -> int:
-    """Find, and print or write; return the exit code."""
-    with bad_input():
-        use = given(request.metric, request.draws, request.max_draws)
-        points = load_points(request.data, use.n_features, label=request.label)
-        check_features(use.feature_names, points.feature_names, points.name)
-        queries = None
-        if request.queries is not None:
-            asked = load_points(request.queries, use.n_features, label=request.label)
-            check_features(use.feature_names, asked.feature_names, asked.name)
-            queries = asked.X
-        table = neighbor_table(
-            use.metric, points.X, request.k, queries=queries, labels=points.labels
-        )
-    if request.out is None:
-        typer.echo(table.to_csv(index=False), nl=False)
-        return 0
-    with replacing(request.out) as part:
-        table.to_csv(part, index=False)
+                lock = f".{out.name}.lock"
+                claimed = claim(out.parent, (out.name,), force=force, lock=lock)
+                held.enter_context(claimed)
+            use = given(metric, draws, max_draws)
+            points = _points(data, label, use)
+            asked = None if queries is None else _points(queries, label, use).X
+            table = neighbor_table(
+                use.metric, points.X, k, queries=asked, labels=points.labels
+            )
+        if out is None:
+            typer.echo(table.to_csv(index=False), nl=False)
+            return 0
+        with replacing(out) as part:
+            table.to_csv(part, index=False)
     typer.echo(
-        f"Wrote {request.out} | the {request.k} nearest of {len(table) // request.k} "
+        f"Wrote {out} | the {k} nearest of {len(table) // k} "
         f"queries among {len(points.X)} points, by {use.name}"
     )
     return 0
+
+
+def _points(source: str, label: str | None, use: Given) -> Unlabelled:
+    """Return the points of a data set, of the features of a metric."""
+    found = load_points(source, use.n_features, label=label)
+    check_features(use.feature_names, found.feature_names, found.name)
+    return found

@@ -8,28 +8,25 @@ line; the sampler itself compares the blocks bit by bit after it.
 import json
 import logging
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
-from probmetric.cli.files import bad_input, claim, noted, together, write_text
-from probmetric.cli.fit import learn, source_of, troubled
+from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
+from probmetric.cli.fit import Learned, learn, source_of, troubled
 from probmetric.cli.inputs import labelled, parse_settings
 from probmetric.datasets.loading import Dataset
-from probmetric.estimators.named import make, need_sample
 from probmetric.files import UNREADABLE, replacing
 from probmetric.files_lock import locked
+from probmetric.registry import MODELS, make
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.draws_file import save_draws
 
 __all__ = [
-    "FILES",
     "IN_BLOCKS",
-    "METHODS",
-    "Request",
     "check_options",
     "check_same_run",
     "kept",
@@ -37,7 +34,6 @@ __all__ = [
 ]
 
 
-METHODS = ("nuts", "laplace", "bootstrap", "svi")
 IN_BLOCKS = ("nuts", "bootstrap")
 """Methods that take long enough to be kept block by block."""
 
@@ -46,10 +42,6 @@ RUN = "run.json"
 
 def check_options(method: str, folder: Path | None, resume: bool) -> dict[str, Any]:
     """Return the sampler's arguments about blocks; raise for impossible ones."""
-    if method not in METHODS:
-        raise ValueError(
-            f"--method: wanted one of {', '.join(METHODS)}, got {method!r}"
-        )
     if folder is None:
         if resume:
             raise ValueError("--resume: wanted --checkpoint DIR with it, got none")
@@ -112,110 +104,95 @@ def _blocks(folder: Path) -> int:
     return len(list(folder.glob("block_*.npz")))
 
 
-FILES = ("draws.nc", SUMMARY, "report.html")
-
-
-class Request(NamedTuple):
-    """What was asked for on the command line; None where nothing was said."""
-
-    model: str
-    data: str
-    label: str | None
-    groups: str | None
-    out: Path
-    settings: tuple[str, ...]
-    method: str
-    draws: int | None
-    chains: int | None
-    checkpoint: Path | None
-    resume: bool
-    seed: int
-    force: bool
-
-
-def run(request: Request) -> int:
+def run(
+    *,
+    model: str,
+    data: str,
+    out: Path,
+    label: str | None = None,
+    groups: str | None = None,
+    settings: Sequence[str] = (),
+    method: str = "nuts",
+    draws: int | None = None,
+    chains: int | None = None,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    force: bool = False,
+) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
+    n_draws = draws or (200 if method == "bootstrap" else 1000)
+    n_chains = chains or (4 if method == "nuts" else 1)
     with ExitStack() as held:
         with bad_input():
-            estimator = make(
-                request.model, parse_settings(request.settings), seed=request.seed
-            )
-            need_sample(estimator)
-            check_options(request.method, request.checkpoint, request.resume)
-            data = labelled(request.data, request.label, request.groups)
-            claimed = claim(request.out, FILES, force=request.force)
-            paths = held.enter_context(claimed)
-            source = source_of(request, data, estimator)
-            if request.checkpoint is not None:
-                held.enter_context(locked(request.checkpoint, "--checkpoint"))
+            estimator = make(model, parse_settings(settings), seed=seed)
+            blocks = check_options(method, checkpoint, resume)
+            points = labelled(data, label, groups)
+            paths = held.enter_context(claim(out, FILES["sample"], force=force))
+            source = source_of(model, estimator, points, label, groups, seed)
+            if checkpoint is not None:
+                held.enter_context(locked(checkpoint, "--checkpoint"))
                 # Asked again: another run may have ended since.
-                check_options(request.method, request.checkpoint, request.resume)
-                check_same_run(request.checkpoint, _run_of(request, source))
-        return _sample(request, estimator, data, source, paths)
-
-
-def _sample(
-    request: Request,
-    estimator: Any,
-    data: Dataset,
-    source: dict[str, Any],
-    paths: dict[str, Path],
-) -> int:
-    """Fit, sample and write, in folders that are held; return the exit code."""
-    sampler = check_options(request.method, request.checkpoint, request.resume)
-    n_draws, n_chains = _sizes(request)
-    typer.echo(f"Fitting {request.model} to {data.name} ...")
-    learned = learn(estimator, data)
-    typer.echo(f"Sampling by {request.method}, {n_chains} x {n_draws} draws ...")
-    started = time.perf_counter()
-    with noted() as seen, _blocks_told(), bad_input():
-        draws = estimator.sample(
-            request.method,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            seed=request.seed,
-            sampler=sampler or None,
-        )
-    seconds = time.perf_counter() - started
-    draws.attrs["feature_names"] = json.dumps(list(data.feature_names))
-    draws.attrs["method"] = request.method
-    for name in ("similarity", "database_noise"):  # of a two-stage mixture's metric
-        if hasattr(estimator, name):
-            draws.attrs[name] = getattr(estimator, name)
-    draws.attrs["labelled_hash"] = source["data"]["hash"]
-    summary = {
-        **source,
-        "method": request.method,
-        "chains": int(draws["posterior"].sizes["chain"]),
-        "draws": int(draws["posterior"].sizes["draw"]),
-        "seconds": seconds,
-        "notes": [*learned.notes, *(str(w) for w in seen)],
-    }
-    with together(request.out) as part:
-        save_draws(draws, part / "draws.nc")
-        write_summary(part / SUMMARY, "sample", summary)
-    write_text(paths["report.html"], render_run(request.out))
-    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
-    typer.echo(f"Look at {paths['report.html']} | sampled in {seconds:.1f} s")
+                check_options(method, checkpoint, resume)
+                same = _run_of(source, method, n_draws, n_chains)
+                check_same_run(checkpoint, same)
+        typer.echo(f"Fitting {model} to {points.name} ...")
+        learned = learn(estimator, points)
+        typer.echo(f"Sampling by {method}, {n_chains} x {n_draws} draws ...")
+        started = time.perf_counter()
+        with noted() as seen, _blocks_told(), bad_input():
+            drawn = estimator.sample(
+                method,
+                n_draws=n_draws,
+                n_chains=n_chains,
+                seed=seed,
+                sampler=blocks or None,
+            )
+        seconds = time.perf_counter() - started
+        notes = [*learned.notes, *(str(w) for w in seen)]
+        summary = {**source, "method": method, "seconds": seconds, "notes": notes}
+        _write(drawn, learned, points, summary, paths)
     return int(learned.trouble or troubled(seen))
 
 
-def _sizes(request: Request) -> tuple[int, int]:
-    """Return draws a chain and chains, by the method where nothing was said."""
-    draws = 200 if request.method == "bootstrap" else 1000
-    chains = 4 if request.method == "nuts" else 1
-    return request.draws or draws, request.chains or chains
+def _write(
+    draws: Any,
+    learned: Learned,
+    data: Dataset,
+    summary: dict[str, Any],
+    paths: dict[str, Path],
+) -> None:
+    """Write the files of a sampling run to a folder that is held."""
+    spec = MODELS[summary["model"]]
+    draws.attrs["feature_names"] = json.dumps(list(data.feature_names))
+    draws.attrs["method"] = summary["method"]
+    draws.attrs["learner"] = spec.name
+    for name in spec.draws_attrs:
+        draws.attrs[name] = getattr(learned.estimator, name)
+    draws.attrs["labelled_hash"] = summary["data"]["hash"]
+    sizes = draws["posterior"].sizes
+    counts = {"chains": int(sizes["chain"]), "draws": int(sizes["draw"])}
+    folder = paths[SUMMARY].parent
+    with together(folder) as part:
+        save_draws(draws, part / "draws.nc")
+        write_summary(part / SUMMARY, "sample", {**summary, **counts})
+    write_text(paths["report.html"], render_run(folder))
+    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
+    typer.echo(
+        f"Look at {paths['report.html']} | sampled in {summary['seconds']:.1f} s"
+    )
 
 
-def _run_of(request: Request, source: dict[str, Any]) -> dict[str, Any]:
+def _run_of(
+    source: Mapping[str, Any], method: str, n_draws: int, n_chains: int
+) -> dict[str, Any]:
     """Return what two runs must share for one to go on from the other's blocks."""
-    n_draws, n_chains = _sizes(request)
     return {
-        "model": request.model,
-        "method": request.method,
+        "model": source["model"],
+        "method": method,
         "draws": n_draws,
         "chains": n_chains,
-        "seed": request.seed,
+        "seed": source["seed"],
         "data": {k: source["data"][k] for k in ("hash", "features")},
         "arguments": source["arguments"],
     }

@@ -4,41 +4,36 @@ import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import typer
 
 from probmetric.checks.check import Problem
-from probmetric.cli.files import bad_input, claim, noted, together
+from probmetric.cli.files import FILES, bad_input, claim, noted, together
 from probmetric.cli.inputs import labelled
 from probmetric.datasets import loading as datasets
 from probmetric.files import replacing
-from probmetric.plots.checks import agreement
 from probmetric.registry import MODELS
-from probmetric.report.page import Picture, Report, Section, Table, render, versions
+from probmetric.report.page import render
+from probmetric.report.validate import validate_page
 from probmetric.validation import Validation, validate
 
-__all__ = ["Request", "run"]
+__all__ = ["run"]
 
 
-class Request(NamedTuple):
-    """What was asked for on the command line."""
-
-    model: str | None
-    every: bool
-    data: str | None
-    label: str | None
-    out: Path | None
-    force: bool
-    quick: bool
-    broken: bool
-    seed: int
-
-
-def run(request: Request) -> int:
-    """Do what was asked; return the exit code.
+def run(
+    *,
+    model: str | None,
+    data: str | None = None,
+    label: str | None = None,
+    out: Path | None = None,
+    force: bool = False,
+    quick: bool = False,
+    broken: bool = False,
+    seed: int = 0,
+) -> int:
+    """Validate a registered model, or all of them for None; return the exit code.
 
     Raises
     ------
@@ -46,39 +41,63 @@ def run(request: Request) -> int:
         When the input cannot be used; found before anything long is begun.
     """
     with ExitStack() as held:
-        return _run(request, held)
-
-
-def _run(request: Request, held: ExitStack) -> int:
-    """Do what was asked, holding the folders to write to."""
-    with bad_input():
-        names = _models(request)
-        data, problems = None, dict.fromkeys(names)
-        if request.data is not None:
-            data = labelled(request.data, request.label)
-            problems = {
-                name: _problem(MODELS[name].from_labels, data) for name in names
+        with bad_input():
+            names = _models(model, data)
+            points, problems = None, dict.fromkeys(names)
+            if data is not None:
+                points = labelled(data, label)
+                problems = {
+                    name: _problem(MODELS[name].from_labels, points) for name in names
+                }
+            elif label is not None:
+                raise ValueError("--label: wanted --data with it, got none")
+            paths: dict[str, dict[str, Path]] = {name: {} for name in names}
+            table: list[Path] = []
+            studied = {
+                name
+                for name in names
+                if MODELS[name].study is not None
+                and not (points is None or out is None or broken)
             }
-        elif request.label is not None:
-            raise ValueError("--label: wanted --data with it, got none")
-        paths = {name: _claimed(request, name, data, held) for name in names}
-        table = _claimed_table(request, held)
-    with noted():
-        found = [
-            _one(request, name, data, problems[name], paths[name]) for name in names
-        ]
-    if not request.every:
-        return found[0].exit_code
-    whole = Validation(
-        "all", tuple(j for each in found for j in each.judgements), request.broken
-    )
-    typer.echo(whole.by_model().to_string(index=False, float_format="%.0f"))
-    for path in table:
-        with replacing(path) as part:
-            whole.summary().to_csv(part, index=False)
-        typer.echo(f"Wrote {path}")
-    typer.echo(str(whole))
-    return whole.exit_code
+            if out is not None:
+                for name in names:
+                    folder = out / name if model is None else out
+                    files = FILES["validate"] + (("draws.nc",) * (name in studied))
+                    claimed = claim(folder, files, force=force)
+                    paths[name] = held.enter_context(claimed)
+            if out is not None and model is None:
+                claimed = claim(out, ("validation.csv",), force=force)
+                table = list(held.enter_context(claimed).values())
+        with noted():
+            found: list[Validation] = []
+            for name in names:
+                where = "simulated problems" if points is None else points.name
+                typer.echo(f"Checking {name} on {where} ...")
+                one = validate(
+                    name, problems[name], quick=quick, break_=broken, seed=seed
+                )
+                found.append(one)
+                _print_summary(one)
+                study = None
+                if name in studied:
+                    typer.echo(f"Sampling and using {name} on {where} ...")
+                    make_study: Any = MODELS[name].study
+                    study = make_study(points, quick=quick, seed=seed)
+                if paths[name]:
+                    _write(name, where, one, study, seed, paths[name])
+                else:
+                    typer.echo(str(one))
+        if model is not None:
+            return found[0].exit_code
+        judged = tuple(j for each in found for j in each.judgements)
+        whole = Validation("all", judged, broken)
+        typer.echo(whole.by_model().to_string(index=False, float_format="%.0f"))
+        for path in table:
+            with replacing(path) as part:
+                whole.summary().to_csv(part, index=False)
+            typer.echo(f"Wrote {path}")
+        typer.echo(str(whole))
+        return whole.exit_code
 
 
 def _problem(from_labels: Any, data: datasets.Dataset) -> Problem:
@@ -86,94 +105,45 @@ def _problem(from_labels: Any, data: datasets.Dataset) -> Problem:
     return from_labels(data.X, data.y)._replace(name=data.name)
 
 
-def _models(request: Request) -> list[str]:
-    """Return the models asked for."""
-    known = ", ".join(sorted(MODELS))
-    if request.every:
-        if request.model is not None:
-            raise ValueError(f"MODEL: wanted none beside --all, got {request.model!r}")
+def _models(model: str | None, data: str | None) -> list[str]:
+    """Return the models to validate: one, or all that take the data."""
+    if model is None:
         return [
             name
             for name in sorted(MODELS)
-            if request.data is None or MODELS[name].from_labels is not None
+            if data is None or MODELS[name].from_labels is not None
         ]
-    if request.model not in MODELS:
-        got = "none" if request.model is None else repr(request.model)
-        raise ValueError(f"MODEL: wanted one of {known}, or --all, got {got}")
-    if request.data is not None and MODELS[request.model].from_labels is None:
-        raise ValueError(
-            f"--data: wanted none for {request.model!r}, got {request.data!r}"
-        )
-    return [request.model]
+    if data is not None and MODELS[model].from_labels is None:
+        raise ValueError(f"--data: wanted none for {model!r}, got {data!r}")
+    return [model]
 
 
-def _claimed(
-    request: Request, name: str, data: datasets.Dataset | None, held: ExitStack
-) -> dict[str, Path]:
-    """Return the files to write for a model."""
-    if request.out is None:
-        return {}
-    folder = request.out / name if request.every else request.out
-    files = ("report.html", "agreement.csv")
-    if _studied(request, name, data):
-        files = (*files, "draws.nc")
-    return held.enter_context(claim(folder, files, force=request.force))
-
-
-def _claimed_table(request: Request, held: ExitStack) -> list[Path]:
-    """Return the one table of all models, where it is asked for and has a place."""
-    if request.out is None or not request.every:
-        return []
-    claimed = claim(request.out, ("validation.csv",), force=request.force)
-    return list(held.enter_context(claimed).values())
-
-
-def _studied(request: Request, name: str, data: datasets.Dataset | None) -> bool:
-    """Say whether draws and figures are made: LCA, on data, with a place for them."""
-    return (
-        name == "lca"
-        and data is not None
-        and request.out is not None
-        and not request.broken
-    )
-
-
-def _one(
-    request: Request,
+def _write(
     name: str,
-    data: datasets.Dataset | None,
-    problem: Problem | None,
+    where: str,
+    found: Validation,
+    study: Any,
+    seed: int,
     paths: dict[str, Path],
-) -> Validation:
-    """Validate one model, write its files, print its last line."""
-    where = "simulated problems" if data is None else data.name
-    typer.echo(f"Checking {name} on {where} ...")
-    found = validate(
-        name,
-        problem,
-        quick=request.quick,
-        break_=request.broken,
-        seed=request.seed,
+) -> None:
+    """Write the files of one model to a folder that is held; print its last line."""
+    command = shlex.join(["probmetric", *sys.argv[1:]])
+    report = validate_page(
+        found,
+        study,
+        title=f"{name} on {where}",
+        lead=MODELS[name].summary,
+        seed=seed,
+        command=command,
     )
-    _print_summary(found)
-    study = None
-    if data is not None and _studied(request, name, data):
-        from probmetric.report.study import lca_study
-
-        typer.echo(f"Sampling and using {name} on {where} ...")
-        study = lca_study(data, quick=request.quick, seed=request.seed)
-    if paths:
-        page = render(_report(request, name, where, found, study))
-        with together(paths["report.html"].parent) as part:
-            found.to_dataframe().to_csv(part / "agreement.csv", index=False)
-            if study is not None:
-                study.draws.to_netcdf(part / "draws.nc", engine="h5netcdf")
-            (part / "report.html").write_text(page, encoding="utf-8")
-        typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
-        typer.echo(f"Look at {paths['report.html']} | {found}")
-    else:
-        typer.echo(str(found))
-    return found
+    page = render(report)  # Before the block: an interrupt waits for its end.
+    with together(paths["report.html"].parent) as part:
+        found.to_dataframe().to_csv(part / "agreement.csv", index=False)
+        if study is not None:
+            study.draws.to_netcdf(part / "draws.nc", engine="h5netcdf")
+        (part / "report.html").write_text(page, encoding="utf-8")
+    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
+    typer.echo(f"Look at {paths['report.html']} | {found}")
 
 
 def _print_summary(found: Validation) -> None:
@@ -190,103 +160,3 @@ def _print_summary(found: Validation) -> None:
             f"  {row.verdict:12s} {row.check}{wrong} "
             f"[{row.problem}; {row.kind}; {figure}; {row.seconds:.1f} s]"
         )
-
-
-def _verdict_words(found: Validation) -> tuple[str, str, str]:
-    """Return the banner's colour, headline and explanation."""
-    counts = found.counts
-    if found.broken:
-        good = found.verdict == "rejected"
-        headline = f"{counts.rejected} of {counts.controls} wrong claims were rejected"
-        text = "Negative controls: wrong formulas in place of the right ones."
-        return ("agree" if good else "disagree"), headline, text
-    headline = f"{counts.agree} of {counts.exact} exact claims agree" + (
-        f", {counts.within} of {counts.approximate} approximations keep their bound"
-        if counts.approximate
-        else ""
-    )
-    text = (
-        "Each exact claim was compared with an independent reference: quadrature, "
-        "automatic derivatives of the NumPyro model, or sampling. A run too weak to "
-        "find a difference worth finding is inconclusive, and never passes."
-    )
-    return found.verdict, headline, text
-
-
-def _check_section(found: Validation) -> Section:
-    """Tell what was checked, with the z of everything that was compared by draws."""
-    summary = found.summary()
-    shown = summary.rename(
-        columns={"largest_error": "largest error", "largest_z": "largest |z|"}
-    )
-    dropped = ["model", *([] if found.broken else ["control"])]
-    pictures: list[Picture] = []
-    for judgement in found.judgements:
-        table = judgement.table
-        # Only compare's own tables state the limits that z was judged by.
-        compared = {"z_crit", "tol", "alpha"} <= table.attrs.keys()
-        if compared and table.attrs["kind"] == "exact" and not table.attrs["control"]:
-            figure = agreement(
-                table, title=f"{table.attrs['check']} ({judgement.problem})"
-            )
-            pictures.append(
-                Picture(
-                    figure,
-                    "Left: difference in Monte Carlo errors, inside the band where the "
-                    "two agree. Right: the shift this run would have found.",
-                )
-            )
-    return Section(
-        "Closed forms against independent references",
-        [
-            "Exact claims must agree. What is an approximation is never called "
-            "agreement: its distance from the reference is stated with the bound that "
-            "it keeps."
-        ],
-        pictures,
-        [
-            Table(
-                shown.drop(columns=dropped).round({"seconds": 1}),
-                "Every check, by claim",
-            ),
-            Table(_entries(found), "Every entry of every check", folded=True),
-        ],
-    )
-
-
-def _entries(found: Validation, limit: int = 400) -> pd.DataFrame:
-    """Return the entries behind the checks, the worst first where they are many."""
-    whole = found.to_dataframe().drop(columns=["model", "layer"])
-    if not found.broken:
-        whole = whole.drop(columns="control")
-    if len(whole) <= limit:
-        return whole
-    size = whole[["z", "error"]].abs().fillna(0).sum(axis=1).to_numpy()
-    return whole.iloc[np.argsort(-size, kind="stable")[:limit]]
-
-
-def _report(
-    request: Request, name: str, where: str, found: Validation, study: Any
-) -> Report:
-    """Put the page together."""
-    verdict, headline, explanation = _verdict_words(found)
-    counts = found.counts
-    cards = [] if study is None else list(study.cards)
-    if counts.controls == 0:
-        cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
-    command = shlex.join(["probmetric", *sys.argv[1:]])
-    return Report(
-        title=f"{name} on {where}",
-        lead=MODELS[name].summary,
-        verdict=verdict,
-        headline=headline,
-        explanation=explanation,
-        sections=[_check_section(found), *([] if study is None else study.sections)],
-        provenance={
-            "command": command,
-            "seed": str(request.seed),
-            **versions(),
-            "time of checks": f"{sum(j.seconds for j in found.judgements):.0f} s",
-        },
-        cards=cards,
-    )

@@ -18,12 +18,12 @@ from jaxtyping import Float, Int
 
 from probmetric.datasets.generators import GENERATORS
 from probmetric.datasets.tables import (
-    READERS,
     codes,
     read_file,
     read_points,
     split_label,
 )
+from probmetric.names import STORED, existing
 
 __all__ = ["Dataset", "Unlabelled", "fetch", "load", "load_points", "names"]
 
@@ -52,12 +52,7 @@ def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
     return pd.DataFrame(bunch.data).assign(**{"label": np.asarray(bunch.target)})
 
 
-BUILT_IN = {
-    "breast_cancer": sklearn.datasets.load_breast_cancer,
-    "digits": sklearn.datasets.load_digits,
-    "iris": sklearn.datasets.load_iris,
-    "wine": sklearn.datasets.load_wine,
-}
+BUILT_IN = {name: getattr(sklearn.datasets, f"load_{name}") for name in STORED}
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +214,7 @@ def load(
         return _built_in(name)
     if name.startswith("openml:"):
         return _from_openml(name.removeprefix("openml:"), label)
-    return _from_file(_existing(name), label, groups)
+    return _from_file(existing(name), label, groups)
 
 
 def load_points(
@@ -246,7 +241,7 @@ def load_points(
     if _is_named(name) or name.startswith("openml:"):
         data = load(name, label=label)
         return Unlabelled(data.X, data.feature_names, data.labels, name)
-    table = read_points(_existing(name), n_features, label)
+    table = read_points(existing(name), n_features, label)
     labels = table.labels
     if labels is not None:
         y, found = codes(labels, name)
@@ -256,16 +251,3 @@ def load_points(
 
 def _is_named(name: str) -> bool:
     return name in BUILT_IN or name in GENERATORS
-
-
-def _existing(name: str) -> Path:
-    """Return the path of a file, or say what there is instead."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        return path
-    if path.suffix.lower() in READERS or len(path.parts) > 1:
-        raise ValueError(f"data: wanted a file that exists, got {name!r}")
-    raise ValueError(
-        f"data: wanted one of {', '.join(names())}, a file ending in "
-        f"{', '.join(READERS)}, or openml:NAME, got {name!r}"
-    )

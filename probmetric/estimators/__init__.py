@@ -6,5 +6,4 @@
 ``_mahalanobis``           methods of every learned Mahalanobis metric.
 ``_pair_learner``          base of learners from close and far pairs.
 ``_labelled``              labelled points checked; outcomes reported.
-``named``                  estimators by the name of their model.
 """

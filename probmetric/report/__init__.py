@@ -5,5 +5,6 @@
 ``fit``        the page of ``probmetric fit``.
 ``sample``     the page of ``probmetric sample``.
 ``evaluate``   the page of ``probmetric evaluate``.
+``validate``   the page of ``probmetric validate``.
 ``study``      draws, figures and neighbours of ``probmetric validate --data``.
 """

@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from probmetric import plots
+from probmetric.data.containers import Pairs
 from probmetric.inference.sampling.summary import entry_names, summarise
 from probmetric.registry import MODELS
 from probmetric.report.page import (
@@ -92,7 +93,9 @@ def _metric_section(
         "Pairs made from class labels share points and are no independent observations:"
         " for distances with intervals use bootstrap draws, for neighbours any."
     )
-    paired = summary["model"] == "lca" and summary["method"] != "bootstrap"
+    known = MODELS.get(summary["model"])
+    of_pairs = known is not None and known.data_kind is Pairs
+    paired = of_pairs and summary["method"] != "bootstrap"
     return [
         Section(
             "The metric, with its uncertainty",

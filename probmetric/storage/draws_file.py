@@ -2,23 +2,21 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
 from probmetric.files import UNREADABLE, reason, replacing
-from probmetric.linalg import psd_factor
-from probmetric.metric import Link, Mahalanobis, Metric, PairSimilarity
 from probmetric.posterior.metric import PosteriorMetric
+from probmetric.registry import MODELS
+from probmetric.storage.draws_metrics import joined
 
 __all__ = ["draws_feature_names", "load_draws", "posterior_of", "save_draws"]
 
 SOURCES = ("nuts", "laplace", "svi", "bootstrap")
-TWO_STAGE = ("weights", "means", "between", "within")
 
 
 def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
@@ -75,10 +73,10 @@ def posterior_of(
     Parameters
     ----------
     draws : DataTree
-        Of ``sample``, of a learner whose posterior is one of matrices (``M``, with
-        ``b`` where it defines P(same), or ``J``) or of a two-stage mixture
-        (``components``, with its ``similarity`` and ``database_noise`` among the
-        attributes).
+        Of ``sample``, of a registered learner whose draws stand for metrics. Its
+        attribute ``learner`` names it; without it every learner is asked
+        whether the draws are like its own: matrices ``M``, with ``b`` where it
+        defines P(same), or ``J``, or ``components`` of a two-stage mixture.
     purpose : {"prediction", "intervals"}, default="prediction"
         See ``PosteriorMetric``.
     max_draws : int, optional
@@ -89,67 +87,47 @@ def posterior_of(
     ValueError
         For draws of something else.
     """
-    mixture = draws.children.get("components")
-    posterior = (draws["posterior"] if mixture is None else mixture).to_dataset()
-    total = posterior.sizes["chain"] * posterior.sizes["draw"]
     if max_draws is not None and max_draws < 1:
         raise ValueError(f"max_draws: wanted at least 1, got {max_draws}")
-    n = total if max_draws is None else min(max_draws, total)
-    keep = np.linspace(0, total - 1, n).astype(int)
-
-    def rows(name: str) -> np.ndarray:
-        found = posterior[name].transpose("chain", "draw", ...).to_numpy()
-        return found.reshape(-1, *found.shape[2:])[keep]
-
+    if max_draws is not None:
+        draws = _thinned(draws, max_draws)
     method = str(draws.attrs.get("method", "nuts"))
     source = method if method in SOURCES else "nuts"
-    if mixture is not None:
-        metrics = _similarities(posterior, rows, draws.attrs)
-    else:
-        metrics = _matrices(posterior, rows)
-    return PosteriorMetric(metrics, purpose, source=source)
+    for metrics_of in _readers(draws.attrs.get("learner")):
+        metrics = metrics_of(draws)
+        if metrics is not None:
+            return PosteriorMetric(metrics, purpose, source=source)
+    names = sorted(str(name) for name in draws["posterior"].to_dataset())
+    raise ValueError(
+        "draws: wanted a posterior of a metric (M, J, or a two-stage mixture), got "
+        f"{', '.join(names)}"
+    )
 
 
-def _similarities(
-    posterior: xr.Dataset, rows: Any, attrs: Mapping[Any, Any]
-) -> list[Metric]:
-    lacking = [name for name in TWO_STAGE if name not in posterior]
-    if lacking:
-        raise ValueError(
-            f"draws: wanted {', '.join(TWO_STAGE)} among the components, got none of "
-            f"{', '.join(lacking)}"
-        )
-    weights, means, between, within = (rows(name) for name in TWO_STAGE)
-    with np.errstate(divide="ignore"):  # A component that is not there: -inf.
-        weights = np.log(weights)
-    score: Any = str(attrs.get("similarity", "log_ratio"))
-    noise = float(attrs.get("database_noise", 1.0))
-    other = [None] * len(within) if noise == 1 else noise * within
-    return [
-        PairSimilarity(*part, score=score)
-        for part in zip(weights, means, between, within, other, strict=True)
-    ]
+def _readers(learner: Any) -> list[Callable[[xr.DataTree], Any]]:
+    """Return what makes metrics of a learner's draws; all that is known for None."""
+    known = [MODELS[learner]] if learner in MODELS else list(MODELS.values())
+    # In the order of the registry, each once.
+    found = [spec.metrics_of_draws for spec in known if spec.metrics_of_draws]
+    return list(dict.fromkeys(found))
 
 
-def _matrices(posterior: xr.Dataset, rows: Any) -> list[Metric]:
-    names = {str(name) for name in posterior}
-    matrix = next((name for name in ("M", "J") if name in names), None)
-    if matrix is None:
-        raise ValueError(
-            "draws: wanted a posterior of a metric (M, J, or a two-stage mixture), got "
-            f"{', '.join(sorted(names))}"
-        )
-    with jax.enable_x64(True):
-        # M = WᵀW has rounding-level negative eigenvalues when p < d.
-        factors = np.asarray(jax.vmap(_factor)(rows(matrix)))
-    if matrix == "J" or "b" not in names:
-        return [Mahalanobis(factor) for factor in factors]
-    half = np.asarray(0.5)
-    return [
-        Mahalanobis(factor, Link(np.asarray(b), half))
-        for factor, b in zip(factors, rows("b"), strict=True)
-    ]
-
-
-def _factor(M: Any) -> Any:
-    return psd_factor(M, tol=1e-10)
+def _thinned(draws: xr.DataTree, n: int) -> xr.DataTree:
+    """Return n draws, evenly spaced over chains joined, as one chain."""
+    groups: dict[str, xr.Dataset] = {}
+    for name, node in draws.children.items():
+        group = node.to_dataset()
+        if not {"chain", "draw"} <= set(group.sizes):
+            continue
+        total = group.sizes["chain"] * group.sizes["draw"]
+        keep = np.linspace(0, total - 1, min(n, total)).astype(int)
+        kept: dict[str, Any] = {}
+        for key, value in group.items():
+            if {"chain", "draw"} <= set(value.dims):
+                axes = [axis for axis in value.dims if axis not in ("chain", "draw")]
+                values = joined(group, str(key))[keep][None]
+                kept[str(key)] = (("chain", "draw", *axes), values)
+        groups[name] = xr.Dataset(kept)
+    found = xr.DataTree.from_dict(groups)
+    found.attrs.update(draws.attrs)
+    return found

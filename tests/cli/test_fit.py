@@ -13,11 +13,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
+from probmetric.cli import app as cli_app
 from probmetric.cli import fit as cli_fit
-from probmetric.cli import options as cli_options
 from probmetric.datasets import loading as datasets
-from probmetric.estimators.named import ESTIMATORS, fit_named, make
-from probmetric.registry import MODELS
+from probmetric.registry import MODELS, estimators, fit_named, make
 from probmetric.storage.metric_file import read_metric
 from tests.cli.runs import NAMES, no_debris, refused, run, table, write_data
 
@@ -38,11 +37,11 @@ def fit(data, out, *more, model="lda"):
 
 
 def test_every_registered_model_can_be_fitted_by_name():
-    assert set(MODELS) <= set(ESTIMATORS)
-    assert cli_options.NAMES == ", ".join(sorted(ESTIMATORS))
+    assert set(MODELS) <= set(estimators())
+    assert cli_app.NAMES == ", ".join(sorted(estimators()))
 
 
-@pytest.mark.parametrize("model", sorted(ESTIMATORS))
+@pytest.mark.parametrize("model", sorted(estimators()))
 def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
     settings = QUICK.get(model, {})
     words = [w for k, v in settings.items() for w in ("--set", f"{k}={v}")]

@@ -13,7 +13,7 @@ import pytest
 from probmetric import files_lock
 from probmetric.cli import fit as cli_fit
 from probmetric.cli import sample as cli_sample
-from probmetric.cli.files import claim, together
+from probmetric.cli.files import FILES, claim, together
 from probmetric.files_lock import LOCK, locked
 from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 from tests.cli.runs import no_debris, refused, run, write_data
@@ -84,7 +84,7 @@ def test_of_two_fits_at_once_one_wins_and_the_other_exits_with_2(
     said = json.loads((tmp_path / "tw" / "summary.json").read_text())
     assert said["seed"] == 1
     names = {path.name for path in (tmp_path / "tw").iterdir()}
-    assert names == set(cli_fit.FILES)
+    assert names == set(FILES["fit"])
 
 
 def test_of_two_samplers_at_one_checkpoint_the_second_exits_with_2(

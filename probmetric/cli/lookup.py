@@ -1,0 +1,63 @@
+"""What commands look up before anything heavy is loaded: names, and a run's folder."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from probmetric.cli.files import BadInput, bad_input
+from probmetric.names import check_source
+from probmetric.registry import MODELS
+
+__all__ = ["first", "load_checks", "model_name", "run_folder", "source"]
+
+
+@contextmanager
+def first() -> Generator[None]:
+    """Leave with exit code 2, and a sentence, at a ValueError of the block."""
+    try:
+        with bad_input():
+            yield
+    except BadInput as error:
+        typer.echo(f"probmetric: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def source(name: str | None) -> None:
+    """Raise ValueError for a data set that there is not."""
+    if name is not None:
+        check_source(name)
+
+
+def model_name(model: str | None, every: bool) -> str | None:
+    """Return the registered model to validate; None for all.
+
+    Raises
+    ------
+    ValueError
+        For an unknown one, none, or one beside --all.
+    """
+    if every:
+        if model is not None:
+            raise ValueError(f"MODEL: wanted none beside --all, got {model!r}")
+        return None
+    known = ", ".join(sorted(MODELS))
+    if model is not None:
+        for name, spec in MODELS.items():
+            if model == name or model in spec.class_names():
+                return name
+    got = "none" if model is None else repr(model)
+    raise ValueError(f"MODEL: wanted one of {known}, or --all, got {got}")
+
+
+def load_checks(model: str | None) -> int:
+    """Import the checks of a registered model, of all for None; return their number."""
+    names = MODELS if model is None else (model,)
+    return sum(len(MODELS[name].checks) for name in names)
+
+
+def run_folder(folder: Path) -> None:
+    """Raise ValueError for what is no folder."""
+    if not folder.is_dir():
+        raise ValueError(f"DIR: wanted a run's folder, got {str(folder)!r}")

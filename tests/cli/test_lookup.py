@@ -1,0 +1,161 @@
+"""What stands in a list is looked up before anything heavy is loaded."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import sklearn.datasets
+
+from probmetric import names
+from probmetric.cli.files import FILES
+from probmetric.datasets.generators import GENERATORS
+from probmetric.datasets.tables import READERS
+from probmetric.registry import MODELS, Place, learner_name
+from tests.cli.runs import refused, run, write_data
+
+HEAVY = ("arviz", "jax", "matplotlib", "numpyro", "pandas", "scipy", "sklearn")
+WINE = ("--data", "wine", "--out", "OUT")
+WEIN = ("--data", "wein")
+TYPOS = {
+    "learner of fit": ("model: wanted one of", "fit", "lcaa", *WINE),
+    "learner of sample": ("model: wanted one of", "sample", "lcaa", *WINE),
+    "learner of evaluate": (
+        *("model: wanted one of", "evaluate", "--model", "lcaa"),
+        *("--data", "wine", "--folds", "2"),
+    ),
+    "learner without draws": ("a learner with draws", "sample", "lda", *WINE),
+    "registered model": ("MODEL: wanted one of", "validate", "lcaa"),
+    "no model": ("MODEL: wanted one of", "validate"),
+    "method": ("--method: wanted one of", "sample", "lca", *WINE, "--method", "nut"),
+    "method of another learner": (
+        *("--method: wanted one of nuts, laplace, svi", "sample", "two_stage"),
+        *(*WINE, "--method", "bootstrap"),
+    ),
+    "data set of fit": (
+        "data: wanted one of",
+        "fit",
+        "lda",
+        "--data",
+        "wein",
+        *WINE[2:],
+    ),
+    "data set of sample": (
+        *("data: wanted one of", "sample", "lca", "--data", "wein"),
+        *WINE[2:],
+    ),
+    "data set of validate": (
+        "data: wanted one of",
+        "validate",
+        "lca",
+        "--data",
+        "wein",
+    ),
+    "data set of evaluate": (
+        *("data: wanted one of", "evaluate", "--model", "lda", "--data", "wein"),
+        *("--folds", "2"),
+    ),
+    "test set of evaluate": (
+        *("data: wanted one of", "evaluate", "--model", "lda", "--data", "wine"),
+        *("--test", "wein"),
+    ),
+    "data set of neighbors": (
+        *("data: wanted one of", "neighbors", "--metric", "m.npz", "--data", "wein"),
+    ),
+    "folder of report": ("DIR: wanted a run's folder", "report", "no_such_folder"),
+    "file that exists, fit": ("add --force", "fit", "lda", "--data", "wine", "FULL"),
+    "file that exists, sample": ("add --force", "sample", "lca", *WINE[:2], "FULL"),
+    "file that exists, validate": ("add --force", "validate", "lca", "FULL"),
+    "file that exists, evaluate": (
+        *("add --force", "evaluate", "--model", "lda", *WINE[:2], "--folds", "2"),
+        "FULL",
+    ),
+    "file that exists, neighbors": (
+        *("add --force", "neighbors", "--metric", "m.npz", *WINE[:2]),
+        *("--out", "FULL.csv"),
+    ),
+}
+
+
+def loaded_by(words, folder):
+    """Run a command in a fresh process; return its exit code, error and modules."""
+    code = (
+        "import json, sys\n"
+        "from probmetric.cli.app import app\n"
+        "code = 0\n"
+        f"try: app({list(words)!r}, prog_name='probmetric')\n"
+        "except SystemExit as left: code = left.code\n"
+        f"print(json.dumps([code, [m for m in {HEAVY!r} if m in sys.modules]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder
+    )
+    exit_code, modules = json.loads(done.stdout.splitlines()[-1])
+    return exit_code, done.stderr, modules
+
+
+@pytest.mark.parametrize("typo", TYPOS)
+def test_a_typo_is_told_before_anything_heavy_is_loaded(typo, tmp_path):
+    wanted, *words = TYPOS[typo]
+    (tmp_path / "full").mkdir()
+    for name in {name for files in FILES.values() for name in files}:
+        (tmp_path / "full" / name).write_text("mine")
+    (tmp_path / "full.csv").write_text("mine")
+    places = {"OUT": ["out"], "FULL": ["--out", "full"], "FULL.csv": ["full.csv"]}
+    words = [part for word in words for part in places.get(word, [word])]
+    code, said, modules = loaded_by(words, tmp_path)
+    assert code == 2
+    assert wanted in said
+    assert len(said.splitlines()) == 1
+    assert modules == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_command_that_works_would_be_seen_to_load_them(tmp_path):
+    data = write_data(tmp_path)["csv"]
+    words = ("fit", "lda", "--data", str(data), "--out", "out")
+    code, _, modules = loaded_by(words, tmp_path)
+    assert code == 0
+    assert {"jax", "pandas", "sklearn"} <= set(modules)
+
+
+def test_the_names_are_those_of_what_loads_them():
+    assert set(names.GENERATED) == set(GENERATORS)
+    assert names.ENDINGS == tuple(READERS)
+    assert all(hasattr(sklearn.datasets, f"load_{name}") for name in names.STORED)
+
+
+@pytest.mark.parametrize(
+    "given, name",
+    [
+        ("LCA", "lca"),
+        ("RCA", "rca"),
+        ("TwoStageMixture", "two_stage"),
+        ("glml", "glml"),
+    ],
+)
+def test_a_learner_may_be_named_by_its_class(given, name):
+    assert learner_name(given) == name
+
+
+def test_the_name_of_a_class_fits_the_learner(tmp_path):
+    data = write_data(tmp_path)["csv"]
+    for model, folder in (("LDA", "a"), ("lda", "b")):
+        done = run("fit", model, "--data", data, "--out", tmp_path / folder)
+        assert done.exit_code == 0, done.output
+        said = json.loads((tmp_path / folder / "summary.json").read_text())
+        assert said["model"] == "lda"
+    a, b = ((tmp_path / f / "metric.npz").read_bytes() for f in "ab")
+    assert a == b
+    assert "got 'Lda'" in refused("fit", "Lda", "--data", data, "--out", tmp_path / "c")
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_every_place_of_an_entry_holds_something(model):
+    spec = MODELS[model]
+    fields = [getattr(spec, field) for field in spec.__dataclass_fields__]
+    assert not any(isinstance(value, Place) for value in fields)
+    assert spec.class_names() >= {spec.estimator.__name__}
+    assert set(spec.draws_attrs) <= set(spec.estimator().get_params())
+    assert hasattr(spec.estimator, "sample") == bool(spec.methods)
+    assert bool(spec.methods) == (spec.metrics_of_draws is not None)
