@@ -122,7 +122,7 @@ def pytest(tree: Path, asked: list[str], limit: float, **env: str) -> tuple[int,
     return (-signal.SIGXCPU if code == -signal.SIGKILL else code), text
 
 
-def test_map(checkout: Checkout) -> dict[str, dict[str, Any]]:
+def map_tests(checkout: Checkout) -> dict[str, dict[str, Any]]:
     """Return for each test file its seconds, its failures and what it executes."""
     folder = checkout.kept / "map"
     folder.mkdir(parents=True, exist_ok=True)
@@ -240,9 +240,9 @@ def verdict(code: int, printed: str) -> tuple[str, str]:
     raise RuntimeError(f"pytest: wanted tests to run, got exit code {code}:\n{printed}")
 
 
-def read_list(path: Path = LIST) -> dict[str, Any]:
+def read_list(path: Path | None = None) -> dict[str, Any]:
     """Return the stored list: seed, mutants, what was said of them by hand."""
-    stored = json.loads(path.read_text())
+    stored = json.loads((path or LIST).read_text("utf8"))
     stored["mutants"] = [
         Mutant(**{k: v for k, v in each.items() if k != "id"})
         for each in stored["mutants"]
@@ -288,7 +288,7 @@ def run(checkout: Checkout, only: str | None, jobs: int, guess: bool) -> None:
     stored = read_list()
     present = counted(everything(sources(checkout.root)))
     places = placed(stored, present)
-    known = None if guess else test_map(checkout)
+    known = None if guess else map_tests(checkout)
     done = results(checkout)
     wanted = [
         mutant
@@ -310,6 +310,7 @@ def run(checkout: Checkout, only: str | None, jobs: int, guess: bool) -> None:
             trees.put(tree)
         record["id"] = mutant.id
         if guess and record["status"] != "killed":
+            print(f"{mutant.id}: not killed by a guess at its tests", flush=True)
             return
         with checkout.results.open("a") as file:
             file.write(json.dumps(record) + "\n")
@@ -354,7 +355,10 @@ def table(stored: dict[str, Any], records: dict[str, dict[str, Any]]) -> str:
 
 
 def drawn(root: Path, compare: Path | None, seed: int, number: int) -> dict[str, Any]:
-    """Return a new list, of mutants that both checkouts have."""
+    """Return a new list, of mutants that both checkouts have.
+
+    What was said by hand of those that stay is kept.
+    """
     found = everything(sources(root))
     both = set(counted(found))
     if compare:
@@ -364,7 +368,16 @@ def drawn(root: Path, compare: Path | None, seed: int, number: int) -> dict[str,
         print(f"  {times} {rule}: {RULES[rule]}")
     chosen = draw(both, number, seed)
     mutants = [{"id": mutant.id, **mutant._asdict()} for mutant in chosen]
-    return {"seed": seed, "mutants": mutants, "equivalent": {}, "moved": {}}
+    before = json.loads(LIST.read_text("utf8")) if LIST.exists() else {}
+    said = {
+        kind: {
+            key: value
+            for key, value in before.get(kind, {}).items()
+            if key in {mutant.id for mutant in chosen}
+        }
+        for kind in ("equivalent", "moved")
+    }
+    return {"seed": seed, "mutants": mutants, **said}
 
 
 def main() -> None:
@@ -390,7 +403,7 @@ def main() -> None:
         new = drawn(root, asked.compare, asked.seed, asked.number)
         LIST.write_text(json.dumps(new, indent=1, ensure_ascii=False) + "\n", "utf8")
     elif asked.what == "map":
-        test_map(checkout)
+        map_tests(checkout)
     elif asked.what == "run":
         checkout.kept.mkdir(parents=True, exist_ok=True)
         run(checkout, asked.only, asked.jobs, asked.guess)

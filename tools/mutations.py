@@ -15,7 +15,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 SEED = 20261122
 """Written down before the first run; it names the draw and nothing else."""
@@ -60,7 +60,11 @@ SWAPPED = frozenset(
 )
 MODULES = frozenset("np jnp jax nn linalg lax random scipy special numpy".split())
 WEIGHT = re.compile(r"(^|[._])(w|weights?|mass|learning_rate)$")
-STATEMENT_HEADS = {ast.If: "test", ast.While: "test", ast.For: "iter"}
+STATEMENT_HEADS: dict[type[ast.stmt], str] = {
+    ast.If: "test",
+    ast.While: "test",
+    ast.For: "iter",
+}
 
 
 class Mutant(NamedTuple):
@@ -103,11 +107,15 @@ def _name(node: ast.AST) -> str:
     return getattr(node, "attr", getattr(node, "id", ""))
 
 
-def _is_number(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+def _number(node: ast.AST) -> int | float | None:
+    """Return the value of a numeric constant, or None."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value
 
 
-def _is_negative(node: ast.AST) -> bool:
+def _is_negative(node: ast.AST) -> TypeGuard[ast.UnaryOp]:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
 
 
@@ -132,19 +140,20 @@ class Tree:
             node = self.parent[node]
 
     def function(self, node: ast.AST) -> tuple[str, str]:
-        """Return the name and the text of the outermost function, or Class.method."""
-        path = [p for _, p in self.above(node)][::-1]
-        names, text = [], ""
-        for part in path:
-            if isinstance(part, ast.ClassDef):
+        """Return the name of the outermost function, or Class.method, and its text.
+
+        Outside functions that is the class or "module", with the text of those.
+        """
+        names, whole = [], self.tree
+        for part in [part for _, part in self.above(node)][::-1]:
+            if isinstance(part, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 names.append(part.name)
-            elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-                names.append(part.name)
-                if part not in self.text:
-                    self.text[part] = ast.unparse(part)
-                text = self.text[part]
-                break
-        return ".".join(names) or "module", text
+                whole = part
+                if not isinstance(part, ast.ClassDef):
+                    break
+        if whole not in self.text:
+            self.text[whole] = ast.unparse(whole)
+        return ".".join(names) or "module", self.text[whole]
 
     def statement(self, node: ast.AST) -> str:
         """Return the enclosing statement without its body and without annotations."""
@@ -194,7 +203,7 @@ class Tree:
             found = self._rule_of(child, part)
             if found:
                 return found
-        if _is_number(node) and 0 < abs(node.value) < SMALL:
+        if 0 < abs(_number(node) or 0) < SMALL:
             return "setting"
         if not isinstance(host, ast.BinOp | ast.Compare | ast.UnaryOp | ast.IfExp):
             return None
@@ -211,6 +220,7 @@ class Tree:
     def _rule_of(self, child: ast.AST, part: ast.AST) -> str | None:
         field, called = self.field[child], _name(part)
         call = isinstance(part, ast.Call) and field != "func"
+        first = isinstance(part, ast.Call) and part.args[:1] == [child]
         only_raises = isinstance(part, ast.If) and all(
             isinstance(line, ast.Raise) for line in part.body
         )
@@ -236,7 +246,7 @@ class Tree:
             "refusal": (only_raises and field == "test") or checks,
             "shape": (isinstance(part, ast.Subscript) and field == "slice")
             or (call and called in SHAPES)
-            or (call and called == "full" and part.args[:1] == [child]),
+            or (first and called == "full"),
             "setting": bool(_words(named) & allowed),
         }
         return next((name for name, holds in rules.items() if holds), None)
@@ -284,23 +294,24 @@ Change = tuple[str, ast.expr, ast.expr]
 """The operator, the node to be replaced and what takes its place."""
 
 
-def _constant(tree: Tree, node: ast.Constant) -> Iterator[Change]:
+def _constant(tree: Tree, node: ast.expr, number: int | float) -> Iterator[Change]:
     part = tree.parent[node]
-    signed = part if isinstance(part, ast.expr) and _is_negative(part) else node
-    value = node.value if signed is node else -node.value
+    signed = part if _is_negative(part) else node
+    value = number if signed is node else -number
     if _is_axis(tree, signed):
-        yield "axis", signed, ast.Constant({0: 1, 1: 0, -1: 0, -2: -1}.get(value, 0))
+        other = {0: 1, -2: -1}.get(int(value), 0)
+        yield "axis", signed, ast.Constant(other)
         return
     if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Pow):
         if part.right is node:
-            yield "exponent", node, ast.Constant(node.value + 1)
+            yield "exponent", node, ast.Constant(number + 1)
             yield "drop exponent", part, part.left
             return
     if signed is not node:
         yield "sign", signed, node
-    yield "constant + 1", node, ast.Constant(node.value + 1)
-    if node.value not in (0, 1):
-        yield "constant * 2", node, ast.Constant(node.value * 2)
+    yield "constant + 1", node, ast.Constant(number + 1)
+    if number not in (0, 1):
+        yield "constant * 2", node, ast.Constant(number * 2)
 
 
 def _binary(node: ast.BinOp) -> Iterator[Change]:
@@ -320,7 +331,7 @@ def _binary(node: ast.BinOp) -> Iterator[Change]:
         case ast.Div():
             yield "/ to *", node, other(ast.Mult())
             yield "drop divisor", node, node.left
-        case ast.Pow() if not _is_number(node.right):
+        case ast.Pow() if _number(node.right) is None:
             more = ast.BinOp(node.right, ast.Add(), ast.Constant(1))
             yield "exponent", node.right, more
         case ast.MatMult():
@@ -334,13 +345,13 @@ def _call(node: ast.Call) -> Iterator[Change]:
         return ast.Call(func, list(args), node.keywords)
 
     name, owner = _name(node), getattr(node.func, "value", None)
+    owner = owner if isinstance(owner, ast.expr) else None
     if name in ("sum", "mean") and owner is not None:
-        swapped = copy.copy(node.func)
-        swapped.attr = "mean" if name == "sum" else "sum"
-        yield f"{name} to {swapped.attr}", node, called(*node.args, func=swapped)
-    if name in ("swapaxes", "transpose", "matrix_transpose"):
-        function = _name(owner) in MODULES if owner is not None else True
-        yield "drop transpose", node, node.args[0] if function else owner
+        other = "mean" if name == "sum" else "sum"
+        func = ast.Attribute(owner, other, ast.Load())
+        yield f"{name} to {other}", node, called(*node.args, func=func)
+    if owner is not None and name in ("swapaxes", "transpose", "matrix_transpose"):
+        yield "drop transpose", node, node.args[0] if _name(owner) in MODULES else owner
     first = {"where": 1, "einsum": 1}.get(name, 0)
     if name in SWAPPED or (name in ("where", "einsum") and len(node.args) == 3):
         args = list(node.args)
@@ -351,8 +362,9 @@ def _call(node: ast.Call) -> Iterator[Change]:
 
 def _changes(tree: Tree, node: ast.AST) -> Iterator[Change]:
     """Return every change of this node itself."""
-    if _is_number(node):
-        yield from _constant(tree, node)
+    number = _number(node)
+    if number is not None and isinstance(node, ast.expr):
+        yield from _constant(tree, node, number)
     elif isinstance(node, ast.BinOp):
         yield from _binary(node)
     elif isinstance(node, ast.Call):
@@ -360,10 +372,15 @@ def _changes(tree: Tree, node: ast.AST) -> Iterator[Change]:
     elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
         yield "drop transpose", node, node.value
     elif isinstance(node, ast.UnaryOp) and _is_negative(node):
-        if not _is_number(node.operand):
+        if _number(node.operand) is None:
             yield "sign", node, node.operand
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        strict = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+        strict: dict[type[ast.cmpop], type[ast.cmpop]] = {
+            ast.Lt: ast.LtE,
+            ast.LtE: ast.Lt,
+            ast.Gt: ast.GtE,
+            ast.GtE: ast.Gt,
+        }
         other = strict.get(type(node.ops[0]))
         if other:
             yield (
@@ -376,7 +393,7 @@ def _changes(tree: Tree, node: ast.AST) -> Iterator[Change]:
             yield "not", node.value, ast.Constant(not node.value.value)
 
 
-def _replaced(host: ast.AST, node: ast.AST, new: ast.AST) -> ast.expr:
+def _replaced(host: ast.expr, node: ast.expr, new: ast.expr) -> ast.expr:
     """Return a copy of ``host`` with ``new`` in the place of ``node``."""
     return copy.deepcopy(host, {id(node): copy.deepcopy(new)})
 
@@ -472,7 +489,7 @@ def find(mutant: Mutant, present: dict[Mutant, Site]) -> Mutant | None:
     """
     if mutant in present:
         return mutant
-    ways: list[Callable[[Mutant], tuple]] = [
+    ways: list[Callable[[Mutant], tuple[Any, ...]]] = [
         lambda m: (m.function, m.before, m.after, m.occurrence),
         lambda m: (m.before, m.after, m.operator),
     ]

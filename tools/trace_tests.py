@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from types import CodeType
 
+import pytest
+
 MONITOR = sys.monitoring
 DISABLE, TOOL = MONITOR.DISABLE, MONITOR.COVERAGE_ID
 EXECUTED: set[tuple[str, str]] = set()
@@ -33,13 +35,13 @@ def pytest_configure() -> None:
     MONITOR.set_events(TOOL, MONITOR.events.PY_START)
 
 
-def pytest_runtest_logreport(report) -> None:
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember what fails without any mutation."""
     if report.failed:
         FAILED.append(report.nodeid)
 
 
-def pytest_sessionfinish(session) -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the functions, the seconds of CPU and the failures as JSON."""
     MONITOR.set_events(TOOL, MONITOR.events.NO_EVENTS)
     root = Path(str(session.config.rootpath))
