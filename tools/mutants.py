@@ -12,9 +12,9 @@ copy of the checkout is mutated, never the checkout itself.
 ``run`` first maps, file by file, which functions each test file executes
 (``tools/trace_tests.py``); a mutant is tried on the files that execute its function,
 the quickest first, until one test fails. Both are kept in ``out/mutants`` and taken up
-where they stopped. ``run --guess`` comes before that map: it tries the tests of the
-nearest names, and keeps what they kill. A mutant that needs three times the seconds of
-its tests is "timeout".
+where they stopped. ``run --guess`` comes before that map is whole: it tries what the
+map has, or the tests of the nearest names, and keeps what they kill. A mutant that
+needs three times the seconds of its tests is "timeout".
 
 ``mutants_60.json`` also holds what is said by hand: ``equivalent`` (id: why no test can
 tell it from the program; at most a tenth), and ``moved`` (id: [function, before, after]
@@ -122,21 +122,28 @@ def pytest(tree: Path, asked: list[str], limit: float, **env: str) -> tuple[int,
     return (-signal.SIGXCPU if code == -signal.SIGKILL else code), text
 
 
-def map_tests(checkout: Checkout) -> dict[str, dict[str, Any]]:
-    """Return for each test file its seconds, its failures and what it executes."""
+def map_tests(checkout: Checkout, build: bool = True) -> dict[str, dict[str, Any]]:
+    """Return for each test file its seconds, its failures and what it executes.
+
+    Without ``build``, for those that are known already.
+    """
     folder = checkout.kept / "map"
     folder.mkdir(parents=True, exist_ok=True)
     names = {test: test.replace("/", "__") + ".json" for test in checkout.tests()}
     tree = None
     for test, name in names.items():
-        if not (folder / name).exists():
+        if build and not (folder / name).exists():
             tree = tree or checkout.copy()
             trace = {"MUTANTS_TRACE": str(folder / name)}
             code, text = pytest(tree, ["-p", "trace_tests", test], 3600, **trace)
             if not (folder / name).exists():
                 sys.exit(f"{test}: wanted a trace, got exit code {code}:\n{text}")
             print(f"map: {test}", flush=True)
-    return {test: json.loads((folder / n).read_text()) for test, n in names.items()}
+    return {
+        test: json.loads((folder / name).read_text())
+        for test, name in names.items()
+        if (folder / name).exists()
+    }
 
 
 def functions_of(file: Path) -> set[str]:
@@ -193,15 +200,14 @@ def attempt(
     site: Site,
     checkout: Checkout,
     tree: Path,
-    known: dict[str, dict[str, Any]] | None,
+    tests: list[str],
+    known: dict[str, dict[str, Any]],
 ) -> dict[str, Any]:
     """Return what the tests say of one mutant; the copy is put right again."""
-    if known is None:
-        tests, needed, failing = nearest(site, checkout), LEAST, []
-    else:
-        tests = tests_of(mutant, site, checkout.root, known)
-        needed = sum(known[test]["seconds"] for test in tests)
-        failing = [name for test in tests for name in known[test]["failed"]]
+    unknown: dict[str, Any] = {"seconds": LEAST, "failed": []}
+    entries = [known.get(test, unknown) for test in tests]
+    needed = sum(entry["seconds"] for entry in entries)
+    failing = [name for entry in entries for name in entry["failed"]]
     record = {"id": mutant.id, "function": mutant.function, "files": len(tests)}
     if not tests:
         return {**record, "status": "survived", "test": "", "seconds": 0.0}
@@ -288,7 +294,7 @@ def run(checkout: Checkout, only: str | None, jobs: int, guess: bool) -> None:
     stored = read_list()
     present = counted(everything(sources(checkout.root)))
     places = placed(stored, present)
-    known = None if guess else map_tests(checkout)
+    known = map_tests(checkout, build=not guess)
     done = results(checkout)
     wanted = [
         mutant
@@ -305,7 +311,11 @@ def run(checkout: Checkout, only: str | None, jobs: int, guess: bool) -> None:
             if here is None:
                 record: dict[str, Any] = {"status": "not found", "test": ""}
             else:
-                record = attempt(here, present[here], checkout, tree, known)
+                site = present[here]
+                tests = tests_of(here, site, checkout.root, known)
+                if guess and not tests:
+                    tests = nearest(site, checkout)
+                record = attempt(here, site, checkout, tree, tests, known)
         finally:
             trees.put(tree)
         record["id"] = mutant.id
@@ -392,7 +402,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=NUMBER)
     parser.add_argument("--only", metavar="ID", help="run this mutant, anew")
     parser.add_argument(
-        "--guess", action="store_true", help="only the nearest tests, and only kills"
+        "--guess", action="store_true", help="without the whole map; keep only kills"
     )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the table here")
