@@ -207,6 +207,14 @@ def test_an_argued_equivalent_leaves_the_score_and_a_killed_one_does_not():
     assert "equivalent): 1.000" in table(stored, records)
 
 
+def test_a_mutant_without_a_result_leaves_the_score_open():
+    """What a guess does not kill is neither killed nor survived."""
+    two = [Mutant("f", "s", "a", after, "o") for after in "bc"]
+    stored = {"seed": 1, "mutants": two, "moved": {}, "equivalent": {}}
+    text = table(stored, {two[0].id: {"status": "killed", "test": "t"}})
+    assert "between 0.500 and 1.000, as 1 have no result yet" in text
+
+
 def test_more_than_a_tenth_of_equivalents_is_refused(tmp_path):
     stored = read_list()
     said = {mutant.id: "said so" for mutant in stored["mutants"][:7]}

@@ -351,8 +351,11 @@ def table(stored: dict[str, Any], records: dict[str, dict[str, Any]]) -> str:
             f"{code(mutant.before)} | {code(mutant.after)} | {status} | {by} |"
         )
     found = count["killed"] + count["timeout"]
-    judged = found + count["survived"]
-    share = f"{found / judged:.3f}" if judged else "none yet"
+    judged, open_ = found + count["survived"], count["not run"]
+    share = f"{found / max(judged, 1):.3f}"
+    if open_:
+        least, most = (n / (judged + open_) for n in (found, found + open_))
+        share = f"between {least:.3f} and {most:.3f}, as {open_} have no result yet"
     counts = ", ".join(f"{n} {status}" for status, n in sorted(count.items()))
     head = [
         f"Seed {stored['seed']}, {len(stored['mutants'])} mutants: {counts}.",
