@@ -165,8 +165,11 @@ class LDA(_TiedClasses):
         params = lda.fit(data, prior, k).params
         moments = params.weights, params.mean, params.within
         every, _ = lda.discriminants(*moments, len(params.weights) - 1)
+        between = np.sum(every)
+        if between == 0:
+            raise ValueError("y: wanted classes whose means differ, got equal means")
         self.eigenvalues_ = np.asarray(params.eigenvalues)
-        self.explained_variance_ratio_ = self.eigenvalues_ / np.sum(every)
+        self.explained_variance_ratio_ = self.eigenvalues_ / between
         return params
 
 

@@ -136,3 +136,9 @@ def test_more_features_than_points_need_a_prior(kind):
     with pytest.raises(ValueError, match="covariance of full rank"):
         kind(prior_strength=0).fit(X[few], y[few])
     assert np.all(np.isfinite(kind().fit(X[few], y[few]).components_))
+
+
+def test_classes_with_equal_means_are_refused():
+    X = np.tile([[1.0, 2.0], [-1.0, -2.0], [0.5, -1.0], [-0.5, 1.0]], (2, 1))
+    with pytest.raises(ValueError, match="y: wanted classes whose means differ"):
+        LDA().fit(X, np.repeat([0, 1], 4))
