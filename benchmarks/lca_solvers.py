@@ -3,7 +3,7 @@
     python benchmarks/lca_solvers.py
 
 1. Map evaluations and seconds until a relative gap of 1e-6, on the three problems of
-   tests/inference/test_lca_solvers.py (optimum by L-BFGS to a gradient of 1e-9).
+   tests/inference/lca/test_fit.py (optimum by L-BFGS to a gradient of 1e-9).
 2. One reduced-EM iteration at N = 100 000 pairs, d = 64, p = 10, over the time of its
    two matrix products alone; and how it depends on the number of y = 1 pairs.
 

@@ -59,15 +59,17 @@ def locked(folder: Path, argument: str, name: str = LOCK) -> Generator[None]:
     if key in mine:
         yield
         return
-    with deferred():
-        file = _acquire(folder, argument, name)
-    mine.add(key)
+    file: int | None = None
     try:
+        with deferred():  # It may raise at its end, with the lock taken.
+            file = _acquire(folder, argument, name)
+            mine.add(key)
         yield
     finally:
-        with deferred():
-            mine.discard(key)
-            _release(file, folder / name)
+        if file is not None:
+            with deferred():
+                mine.discard(key)
+                _release(file, folder / name)
 
 
 def _acquire(folder: Path, argument: str, name: str) -> int:

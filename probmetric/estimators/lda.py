@@ -166,7 +166,8 @@ class LDA(_TiedClasses):
         moments = params.weights, params.mean, params.within
         every, _ = lda.discriminants(*moments, len(params.weights) - 1)
         between = np.sum(every)
-        if between == 0:
+        # Means of standardised points are equal up to n roundings, λ is their square.
+        if between <= (len(data.X) * np.finfo(float).eps) ** 2:
             raise ValueError("y: wanted classes whose means differ, got equal means")
         self.eigenvalues_ = np.asarray(params.eigenvalues)
         self.explained_variance_ratio_ = self.eigenvalues_ / between

@@ -63,7 +63,7 @@ class MeanDissimilarity:
         def add(total: Any, draw: Any) -> Any:
             return total + jax.tree.unflatten(structure, draw).pairwise(Q, P), None
 
-        zero = jnp.zeros((len(Q), len(P)), jnp.result_type(Q, *leaves))
+        zero = jnp.zeros((len(Q), len(P)), jnp.result_type(Q, P, *leaves))
         return jax.lax.scan(add, zero, leaves)[0] / len(self.draws)
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:

@@ -1,7 +1,8 @@
 """What a metric offers: ``Metric``, ``Dissimilarity`` of your own, ``MetricDraws``.
 
 Every kind of this package is a ``Metric``. A class of your own needs no more than a
-``Dissimilarity`` for neighbours, votes and posteriors; JAX has to know it as a pytree
+``Dissimilarity`` for neighbours, votes and posteriors (with ``distance`` where it is
+one); JAX has to know it as a pytree
 (``jax.tree_util.register_dataclass``). Points with the wrong number of features are
 refused wherever the metric says how many it takes, by ``n_features``.
 
@@ -21,7 +22,11 @@ __all__ = ["Dissimilarity", "Metric", "MetricDraws", "check_features", "features
 
 @runtime_checkable
 class Dissimilarity(Protocol):
-    """What nearest neighbours ask of a metric; one of your own needs no more."""
+    """What nearest neighbours ask of a metric; one of your own needs no more.
+
+    Where ``is_distance`` is True they also ask ``distance(A, B)``, the distances (not
+    squared) between matching rows.
+    """
 
     is_distance: ClassVar[bool]
     symmetric: ClassVar[bool]

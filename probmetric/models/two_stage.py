@@ -110,18 +110,18 @@ def _matrix(name: str, prior: Any, k: int, d: int) -> Any:
         flat = dist.ImproperUniform(support, (k,), shape)
         return numpyro.sample(name, flat.to_event(1))
     df, scale = prior
-    law = dist.InverseWishart(df, scale_matrix=scale).expand((k,)).to_event(1)
-    return numpyro.sample(name, law)
+    base = dist.InverseWishart(df, scale_matrix=scale).expand((k,)).to_event(1)
+    return numpyro.sample(name, base)
 
 
 def _sample_params(
     prior: TwoStagePrior | None, k: int, d: int, covariance: Covariance, alpha: Any
 ) -> TwoStageParams:
     if prior is None:
-        law: Any = dist.ImproperUniform(constraints.simplex, (), (k,))
+        base: Any = dist.ImproperUniform(constraints.simplex, (), (k,))
     else:
-        law = dist.Dirichlet(jnp.full(k, prior.concentration))
-    weights: Any = numpyro.sample("weights", law)
+        base = dist.Dirichlet(jnp.full(k, prior.concentration))
+    weights: Any = numpyro.sample("weights", base)
     p = prior
     if covariance == "free":
         spread = _matrix("between", p and (p.df, p.scale), k, d)
@@ -135,12 +135,12 @@ def _sample_params(
             )
         within = alpha * spread
     if prior is None:
-        law = dist.ImproperUniform(constraints.real_matrix, (), (k, d))
+        base = dist.ImproperUniform(constraints.real_matrix, (), (k, d))
     else:
-        law = dist.MultivariateNormal(
+        base = dist.MultivariateNormal(
             prior.mean, covariance_matrix=spread / prior.strength
         ).to_event(1)
-    means: Any = numpyro.sample("means", law)
+    means: Any = numpyro.sample("means", base)
     between = spread if covariance == "free" else spread - within
     return TwoStageParams(weights, means, within, between)
 
@@ -204,9 +204,9 @@ def two_stage(
                 moments = instance_moments(x, params.within, n)
             observed = X.reshape(groups, n * d) if observe else None
             seen = None if seen is None else seen.reshape(groups, n * d)
-            law = dist.MixtureSameFamily(mixing, normal(*moments, seen))
-            law = law if seen is None else Observed(law, seen)
-            numpyro.sample(f"x_{n}", Weighted(law, learning_rate * w), obs=observed)
+            base = dist.MixtureSameFamily(mixing, normal(*moments, seen))
+            base = base if seen is None else Observed(base, seen)
+            numpyro.sample(f"x_{n}", Weighted(base, learning_rate * w), obs=observed)
 
 
 two_stage.prepare = stack  # pyright: ignore[reportFunctionMemberAccess]

@@ -31,7 +31,12 @@ from jaxtyping import Float
 from probmetric.metric import Dissimilarity, Mahalanobis, Metric
 from probmetric.metric.mean import mean_metric
 from probmetric.neighbors.range import refuse_far
-from probmetric.neighbors.search import as_points, check_dimension, nearest
+from probmetric.neighbors.search import (
+    as_points,
+    check_dimension,
+    found_but_own,
+    nearest,
+)
 from probmetric.posterior import intervals as asked
 from probmetric.posterior.intervals import Interval, quantiles, spread
 from probmetric.posterior.stack import over_draws, unstack
@@ -256,8 +261,10 @@ class PosteriorMetric:
         An error for ``purpose="prediction"``.
         """
         need_intervals("rank_interval", self.purpose)
-        order = np.argsort(self.dissimilarity(q, P), 1, kind="stable")
-        ranks = np.argsort(order, 1, kind="stable") + 1
+        Q, P = self._points(q=np.asarray(q)[None], P=P)
+        # By the search, which orders points also where their squares are no numbers.
+        found = [found_but_own(draw, Q, P, len(P), None)[1][0] for draw in self.draws]
+        ranks = np.argsort(np.stack(found), 1) + 1
         return quantiles(ranks, prob, method="inverted_cdf")
 
     def same_probability(
@@ -273,7 +280,8 @@ class PosteriorMetric:
             worsens P(same). Use bootstrap draws or the point estimate.
         """
         need_meaningful_link(self.source, self.pairs_independent)
-        return self._by_rows(asked.same, A, B).mean(0)
+        same = self._by_rows(asked.same, A, B)
+        return finite(same, "same_probability", A, B).mean(0)
 
     def same_interval(
         self,

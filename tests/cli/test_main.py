@@ -1,4 +1,4 @@
-"""``python -m probmetric`` and ``python -m probmetric.cli.app`` are the command."""
+"""``python -m probmetric`` and ``python -m probmetric.cli`` are the command."""
 
 import json
 import subprocess
@@ -9,8 +9,7 @@ import pytest
 from probmetric import __version__
 from tests.cli.runs import write_data
 
-# Of a package ``probmetric.cli.app`` this asks for a ``cli/__main__.py``.
-MODULES = ["probmetric", "probmetric.cli.app"]
+MODULES = ["probmetric", "probmetric.cli", "probmetric.cli.app"]
 
 
 def run_module(module, *words):
@@ -45,6 +44,6 @@ def test_a_module_does_the_work(module, tmp_path):
 
 
 def test_a_module_checks_what_validate_checks(tmp_path):
-    done = run_module("probmetric.cli.app", "validate", "lda", "--quick")
+    done = run_module("probmetric.cli", "validate", "lda", "--quick")
     assert done.returncode == 0, done.stderr
     assert "exact claims agree" in done.stdout

@@ -139,6 +139,10 @@ def test_more_features_than_points_need_a_prior(kind):
 
 
 def test_classes_with_equal_means_are_refused():
-    X = np.tile([[1.0, 2.0], [-1.0, -2.0], [0.5, -1.0], [-0.5, 1.0]], (2, 1))
-    with pytest.raises(ValueError, match="y: wanted classes whose means differ"):
-        LDA().fit(X, np.repeat([0, 1], 4))
+    """Also where sums in another order make them differ by a rounding."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(7, 3))
+    for _ in range(5):
+        X = np.vstack([rows, rng.permutation(rows)])
+        with pytest.raises(ValueError, match="y: wanted classes whose means differ"):
+            LDA().fit(X, np.repeat([0, 1], 7))

@@ -157,7 +157,7 @@ def test_the_distance_is_euclids_between_images(L, points):
 @given(factor, arrays(np.float64, (12, 3), elements=number))
 def test_neighbour_distances_are_scikit_learns(L, points):
     k = 4
-    # Squares below 1e-308 are refused: tests/test_range_neighbors.py.
+    # Squares below 1e-308 are refused: tests/neighbors/test_range.py.
     L, points = (np.where(np.abs(a) < 1e-70, 0.0, a) for a in (L, points))
     D, _ = nearest(Mahalanobis(L), points, points, k)
     Z = points @ L.T

@@ -11,7 +11,7 @@ import json
 import numpy as np
 import xarray as xr
 
-__all__ = ["no_unit", "set_apart"]
+__all__ = ["LIKELIHOOD", "PSEUDO", "no_unit", "set_apart"]
 
 LIKELIHOOD, PSEUDO = "log_likelihood", "pseudo_log_likelihood"
 
