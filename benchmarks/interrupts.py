@@ -110,6 +110,8 @@ def run(command: str, out: Path, cache: Path, seed: int, moment: float | None) -
         code = process.wait()
     for thread in threads:
         thread.join()
+    process.stdout.close()
+    process.stderr.close()
     after = time.perf_counter() - asked
     return Ended(code, wrote[0] if wrote else None, after, errors[0])
 

@@ -146,7 +146,7 @@ def test_sampled_invariants_agree_with_laplace_where_it_is_good(method, shift, w
     end = fit(data, n_components=2, prior=prior)
     given = Posterior(data, prior, end.params, False, None)
     one = draw(given, "laplace", seed=0)
-    other = draw(given, method, seed=1, n_draws=500)
+    other = draw(given, method, seed=1, n_draws=1000)
     for name in ("mean", "within_average", "covariance_total", "means", "weights"):
         a, b = (np.asarray(d.values[name]) for d in (one, other))
         a, b = (v.reshape(-1, *v.shape[2:]) for v in (a, b))
