@@ -59,6 +59,9 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         double = any(getattr(leaf, "dtype", None) == np.float64 for leaf in leaves)
         with jax.enable_x64(True) if double else nullcontext():
             result = function(*args, **kwargs)
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(result)):
+            # Constants of a user's own jit: its dtype rules.
+            return function(*args, **kwargs) if double else result
         keep = any(isinstance(leaf, jax.Array) and not _is_key(leaf) for leaf in leaves)
         return result if keep else to_numpy(result)
 
@@ -68,7 +71,8 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap as ``numpy_in_numpy_out``, and refuse results that float64 cannot hold.
 
-    For methods of metrics: NumPy results hold no NaN or infinity.
+    For methods of metrics: NumPy results hold no NaN or infinity. Points of whole
+    numbers (NumPy) are taken as float64.
 
     Raises
     ------
@@ -84,11 +88,14 @@ def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
-    inner = numpy_in_numpy_out(function)
+    inner: Any = numpy_in_numpy_out(function)
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        result = inner(*args, **kwargs)
+        # The first is the metric itself.
+        points: Any = map(_without_wraparound, args[1:])
+        named: Any = {name: _without_wraparound(a) for name, a in kwargs.items()}
+        result = inner(*args[:1], *points, **named)
         if isinstance(result, (np.ndarray, np.floating)):
             values = np.asarray(result)
             given = jax.tree.leaves((args[1:], kwargs))
@@ -97,6 +104,13 @@ def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P
         return result
 
     return wrapper
+
+
+def _without_wraparound(points: Any) -> Any:
+    """Return whole numbers of NumPy as float64: differences of uint8 are modulo 256."""
+    if isinstance(points, np.ndarray) and points.dtype.kind in "iu":
+        return points.astype(np.float64)
+    return points
 
 
 def finite(result: np.ndarray, name: str, *given: Any) -> np.ndarray:

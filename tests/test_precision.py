@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from probmetric.linalg import logdet_chol
 from probmetric.precision import numpy_in_numpy_out
 from tests.precision_given import Given
 from tests.precision_inference import INFERENCE
@@ -116,3 +117,11 @@ def test_jax_arrays_and_traced_values_keep_their_type():
     x = jnp.ones(3, jnp.float32)
     assert isinstance(double(x), jax.Array)
     assert double(x).dtype == jax.jit(double)(x).dtype == jnp.float32
+
+
+def test_constants_of_a_users_own_jit_are_taken_as_they_are():
+    """Their results are traced there, and cannot come back as NumPy."""
+    L = np.tril(np.ones((2, 2))) + np.eye(2)
+    with jax.enable_x64(True):
+        found = jax.jit(lambda z: z + logdet_chol(L))(np.float64(1.0))
+    np.testing.assert_allclose(found, 1 + 2 * np.log(np.diag(L)).sum(), rtol=1e-14)

@@ -38,3 +38,13 @@ def holding(factor):
 def test_a_factor_that_is_no_matrix_is_refused_by_name(method, factor):
     with pytest.raises(ValueError, match=r"^(factor|metric): wanted .*real numbers"):
         METHODS[method](holding(FACTORS[factor]))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64])
+def test_differences_of_whole_numbers_do_not_wrap_around(dtype):
+    info = np.iinfo(dtype)
+    A = np.array([[info.min, info.max], [info.max, info.min]], dtype)
+    metric = pm.Mahalanobis(np.eye(2))
+    exact = 2.0 * (float(info.max) - float(info.min)) ** 2
+    np.testing.assert_allclose(metric.dissimilarity(A[0], A), [0, exact], rtol=1e-15)
+    np.testing.assert_allclose(metric.distance(A, A[::-1]) ** 2, exact, rtol=1e-14)
