@@ -95,7 +95,7 @@ def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P
         # The first is the metric itself.
         points: Any = map(_without_wraparound, args[1:])
         named: Any = {name: _without_wraparound(a) for name, a in kwargs.items()}
-        result = inner(*args[:1], *points, **named)
+        result: R = inner(*args[:1], *points, **named)
         if isinstance(result, (np.ndarray, np.floating)):
             values = np.asarray(result)
             given = jax.tree.leaves((args[1:], kwargs))
