@@ -71,8 +71,7 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap as ``numpy_in_numpy_out``, and refuse results that float64 cannot hold.
 
-    For methods of metrics: NumPy results hold no NaN or infinity. Points of whole
-    numbers (NumPy) are taken as float64.
+    For methods of metrics: NumPy results hold no NaN or infinity.
 
     Raises
     ------
@@ -88,14 +87,11 @@ def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
-    inner: Any = numpy_in_numpy_out(function)
+    inner = numpy_in_numpy_out(function)
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        # The first is the metric itself.
-        points: Any = map(_without_wraparound, args[1:])
-        named: Any = {name: _without_wraparound(a) for name, a in kwargs.items()}
-        result: R = inner(*args[:1], *points, **named)
+        result = inner(*args, **kwargs)
         if isinstance(result, (np.ndarray, np.floating)):
             values = np.asarray(result)
             given = jax.tree.leaves((args[1:], kwargs))
@@ -104,13 +100,6 @@ def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P
         return result
 
     return wrapper
-
-
-def _without_wraparound(points: Any) -> Any:
-    """Return whole numbers of NumPy as float64: differences of uint8 are modulo 256."""
-    if isinstance(points, np.ndarray) and points.dtype.kind in "iu":
-        return points.astype(np.float64)
-    return points
 
 
 def finite(result: np.ndarray, name: str, *given: Any) -> np.ndarray:

@@ -49,6 +49,12 @@ def check_factor(factor: Any) -> Any:
     return factor
 
 
+def _image_of_difference(factor: Any, A: Any, B: Any) -> Any:
+    """Return L(a - b) of rows; in floats, as differences of uint8 are modulo 256."""
+    dtype = jnp.result_type(check_factor(factor), A, B)
+    return (jnp.asarray(A, dtype) - jnp.asarray(B, dtype)) @ factor.T
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Mahalanobis:
@@ -96,7 +102,7 @@ class Mahalanobis:
         """Return the squared distances of one query q to the rows of Y."""
         check_features(self, q=q, Y=Y)
         # Differences first: ‖Lx‖² + ‖Ly‖² - 2·dot cancels for close points.
-        return jnp.sum(((jnp.asarray(Y) - q) @ check_factor(self.factor).T) ** 2, -1)
+        return jnp.sum(_image_of_difference(self.factor, Y, q) ** 2, -1)
 
     @measured
     def pairwise(
@@ -115,7 +121,7 @@ class Mahalanobis:
     ) -> Float[Array, "*n"]:
         """Return the distances (not squared) between matching rows of A and B."""
         check_features(self, A=A, B=B)
-        delta = (jnp.asarray(A) - B) @ check_factor(self.factor).T
+        delta = _image_of_difference(self.factor, A, B)
         # By a power of two, which rounds nothing: squares of 1e200 are no numbers.
         top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
         power = jax.lax.stop_gradient(jnp.where(top > 0, _power(top), 1.0))
