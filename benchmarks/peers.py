@@ -205,7 +205,7 @@ def main():
     if file.exists():
         kept = json.loads(file.read_text())
         if not kept["provenance"]["data"].items() <= provenance["data"].items():
-            parser.error(f"--data: wanted the sets that {file} was made from")
+            parser.error(f"--data: expected the sets that {file} was made from")
         rows = kept["rows"]
     if options.write_problems:
         for seed, name in product(range(options.seeds), found):

@@ -198,7 +198,7 @@ def store(rows, provenance, columns, path):
 def report(rows, provenance, folder):
     """Write peers.md, peers.png, peers.json and peers_metric_learn.json."""
     if not any(row[3] == "Euclid" for row in rows):
-        print("no table: wanted Euclid among the learners that were run")
+        print("no table: expected Euclid among the learners that were run")
         return
     table = less_euclid(with_stored(rows))
     live = [r for r in rows if r[3] in METRIC_LEARN]

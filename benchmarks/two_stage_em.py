@@ -93,8 +93,10 @@ def main():
         print(
             f"  one iteration: {1e3 * mine:.1f} ms, scikit-learn {1e3 * theirs:.1f} ms"
         )
-        print(f"  ratio {theirs / mine:.1f}, median of rounds {median:.1f} (wanted 4)")
-        print(f"  relative difference of log likelihoods {gap:.1e} (wanted 1e-8)")
+        print(
+            f"  ratio {theirs / mine:.1f}, median of rounds {median:.1f} (expected 4)"
+        )
+        print(f"  relative difference of log likelihoods {gap:.1e} (expected 1e-8)")
         times = []
         sizes = [a.n // 4, a.n // 2, a.n]
         for n in sizes:

@@ -72,7 +72,7 @@ def main():
     ratio = np.median(rounds[:, 0] / rounds[:, 1])
     print(f"{a.n} x {a.n}, d={a.d}, k={a.k}, {np.dtype(dtype).name}, {a.rounds} rounds")
     print(f"  best: log ratio {mine:.2f} s, floor {least:.2f} s, {mine / least:.2f}")
-    print(f"  median ratio of a round {ratio:.2f} (wanted at most 2)")
+    print(f"  median ratio of a round {ratio:.2f} (expected at most 2)")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raise for a string that is not among the allowed ones."""
     if value not in allowed:
         listed = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name}: wanted one of {listed}, got {value!r}")
+        raise ValueError(f"{name}: expected one of {listed}, got {value!r}")
 
 
 def check_number(
@@ -29,5 +29,5 @@ def check_number(
     if not valid or not low <= value <= high or (open_low and value == low):
         what = "a whole number" if whole else "a number"
         limits = f"{'(' if open_low else '['}{low:g}, {high:g}]"
-        raise ValueError(f"{name}: wanted {what} in {limits}, got {value!r}")
+        raise ValueError(f"{name}: expected {what} in {limits}, got {value!r}")
     return value

@@ -81,7 +81,7 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise ValueError(
-                f"{argument}: wanted a folder to write to, got {str(folder)!r} "
+                f"{argument}: expected a folder to write to, got {str(folder)!r} "
                 f"({reason(error)})"
             ) from error
         try:
@@ -94,14 +94,14 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
         except (BlockingIOError, PermissionError) as error:
             os.close(file)
             raise ValueError(
-                f"{argument}: wanted a folder that no other run is writing to, got "
+                f"{argument}: expected a folder that no other run is writing to, got "
                 f"{str(folder)!r}, which one is"
             ) from error
         except OSError as error:
             os.close(file)
             path.unlink(missing_ok=True)
             raise ValueError(
-                f"{argument}: wanted a folder in which files can be locked, got "
+                f"{argument}: expected a folder in which files can be locked, got "
                 f"{str(folder)!r} ({reason(error)})"
             ) from error
         os.close(file)

@@ -121,7 +121,8 @@ def represented(
             np.log10(2.0)
         )
         raise ValueError(
-            f"{name}: wanted {what} that float64 holds (2e-308 to 1.8e308), got about "
+            f"{name}: expected {what} that float64 holds (2e-308 to 1.8e308), got "
+            f"about "
             f"1e{np.floor(size):+.0f}; rescale the points or the metric"
         )
     return values
@@ -165,7 +166,7 @@ def no_nan(
     if np.isnan(values).any():
         size = np.max(np.abs(given), where=~np.isnan(given), initial=0.0)
         raise ValueError(
-            f"{name}: wanted points whose log densities float64 holds, got a largest "
+            f"{name}: expected points whose log densities float64 holds, got a largest "
             f"entry of {size:.3g}; rescale the points"
         )
     return values

@@ -24,9 +24,9 @@ def existing(name: str) -> Path:
     if path.is_file():
         return path
     if path.suffix.lower() in ENDINGS or len(path.parts) > 1:
-        raise ValueError(f"data: wanted a file that exists, got {name!r}")
+        raise ValueError(f"data: expected a file that exists, got {name!r}")
     raise ValueError(
-        f"data: wanted one of {', '.join(sorted([*STORED, *GENERATED]))}, a file "
+        f"data: expected one of {', '.join(sorted([*STORED, *GENERATED]))}, a file "
         f"ending in {', '.join(ENDINGS)}, or openml:NAME, got {name!r}"
     )
 

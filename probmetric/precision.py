@@ -113,7 +113,7 @@ def finite(result: np.ndarray, name: str, *given: Any) -> np.ndarray:
     if not np.isfinite(result).all():
         sizes = [np.abs(np.asarray(a)).max() for a in given if np.size(a)]
         raise ValueError(
-            f"{name}: wanted points for which it is a number that {result.dtype} "
+            f"{name}: expected points for which it is a number that {result.dtype} "
             "holds, got NaN or infinity (largest entry given: "
             f"{max(sizes, default=0.0):.3g}); rescale the points or the metric"
         )
@@ -133,6 +133,6 @@ def _refuse_complex(function: Callable[..., Any], args: Any, kwargs: Any) -> Non
         if any(map(_is_complex, jax.tree.leaves(value)))
     )
     raise ValueError(
-        f"{'metric' if name == 'self' else name}: wanted real numbers, got complex "
+        f"{'metric' if name == 'self' else name}: expected real numbers, got complex "
         "ones, whose imaginary part would be lost"
     )

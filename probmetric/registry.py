@@ -304,7 +304,7 @@ def learner_name(model: str) -> str:
     by_class = {_class_name(estimator): name for name, estimator in known.items()}
     name = by_class.get(model, model)
     if name not in known:
-        raise ValueError(f"model: wanted one of {', '.join(known)}, got {model!r}")
+        raise ValueError(f"model: expected one of {', '.join(known)}, got {model!r}")
     return name
 
 
@@ -324,7 +324,7 @@ def need_sample(model: str) -> None:
     if not _methods(name):
         known = estimators()
         raise ValueError(
-            "model: wanted a learner with draws, "
+            "model: expected a learner with draws, "
             f"{', '.join(each for each in known if _methods(each))}, got "
             f"{_class_name(known[name])}, which has none"
         )
@@ -334,7 +334,9 @@ def check_method(model: str, method: str) -> None:
     """Raise for a method by which a learner does not draw."""
     wanted = _methods(learner_name(model))
     if method not in wanted:
-        raise ValueError(f"--method: wanted one of {', '.join(wanted)}, got {method!r}")
+        raise ValueError(
+            f"--method: expected one of {', '.join(wanted)}, got {method!r}"
+        )
 
 
 def make(
@@ -362,7 +364,7 @@ def make(
     unknown = sorted(settings.keys() - known.keys())
     if unknown:
         raise ValueError(
-            f"settings (--set): wanted arguments of {kind.__name__} "
+            f"settings (--set): expected arguments of {kind.__name__} "
             f"({', '.join(sorted(known))}), got {', '.join(unknown)}"
         )
     if "random_state" in known:
@@ -390,7 +392,7 @@ def fit_named(estimator: Any, data: Any) -> Any:
         return estimator.fit(data.frame, groups=groups)
     if data.groups is not None:
         raise ValueError(
-            f"groups: wanted none for {type(estimator).__name__}, which learns from "
+            f"groups: expected none for {type(estimator).__name__}, which learns from "
             "classes"
         )
     return estimator.fit(data.frame, data.y)

@@ -271,7 +271,9 @@ def validate(
     if break_:
         chosen = [c for c in chosen if c.controls]
     if not chosen:
-        raise ValueError(f"model: wanted at least one check to run for {name!r}, got 0")
+        raise ValueError(
+            f"model: expected at least one check to run for {name!r}, got 0"
+        )
     work = [(problem, check) for problem in problems for check in chosen]
     # Checks that name one reference function share its evaluation on a problem.
     shared: dict[tuple[int, Any], Any] = {}
@@ -305,7 +307,7 @@ def _resolve(
 ) -> tuple[str, Sequence[Check], list[Problem]]:
     if isinstance(model, str):
         if model not in MODELS:
-            raise ValueError(f"model: wanted one of {sorted(MODELS)}, got {model!r}")
+            raise ValueError(f"model: expected one of {sorted(MODELS)}, got {model!r}")
         model = MODELS[model]
     given = _problems(data)
     if not isinstance(model, ModelSpec):
@@ -317,7 +319,7 @@ def _resolve(
         return model.name, model.checks, [model.toy(s) for s in seeds]
     if not isinstance(data, Labelled) or data.y is None or model.from_labels is None:
         takes = "a Problem" if model.from_labels is None else "a Problem or Labelled"
-        raise ValueError(f"data: wanted {takes} for {model.name!r}, got {type(data)}")
+        raise ValueError(f"data: expected {takes} for {model.name!r}, got {type(data)}")
     return model.name, model.checks, [model.from_labels(data.X, data.y)]
 
 

@@ -196,7 +196,7 @@ def test_no_module_imports_the_command_line():
 def test_the_root_entries_are_links_into_the_package():
     for name in ("models", "inference"):
         link = ROOT / name
-        assert link.is_symlink(), f"{name}: wanted a link"
+        assert link.is_symlink(), f"{name}: expected a link"
         assert link.readlink() == Path("probmetric") / name
 
 

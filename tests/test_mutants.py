@@ -19,7 +19,7 @@ MAX_STEPS = 50
 def area(r: "Float[2 + 3]", tol: float = 1e-3, weight: float = 0.5) -> float:
     """Return 3 r ** 2."""
     if r < 0:
-        raise ValueError(f"r: wanted r >= {1 - 1}, got " + str(r))
+        raise ValueError(f"r: expected r >= {1 - 1}, got " + str(r))
     small = r <= 10 * tol
     return weight * SCALE * r**2 + 0.0 * small
 
@@ -221,7 +221,7 @@ def test_more_than_a_tenth_of_equivalents_is_refused(tmp_path):
     listed = [mutant._asdict() for mutant in stored["mutants"]]
     path = tmp_path / "list.json"
     path.write_text(json.dumps({**stored, "mutants": listed, "equivalent": said}))
-    with pytest.raises(ValueError, match="wanted at most 6 mutants, got 7"):
+    with pytest.raises(ValueError, match="expected at most 6 mutants, got 7"):
         read_list(path)
 
 

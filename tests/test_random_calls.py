@@ -81,7 +81,7 @@ def test_a_call_without_end_is_slow():
 @pytest.mark.parametrize(
     "error, kind",
     [
-        (ValueError("k: wanted 1 to 3, got 4"), "refused"),
+        (ValueError("k: expected 1 to 3, got 4"), "refused"),
         (ValueError("could not convert"), "badly named"),
         (IndexError("tuple index out of range"), "badly named"),
     ],

@@ -40,5 +40,5 @@ def test_every_entry_claims_something_exact(name):
 
 
 def test_an_exact_check_without_a_control_cannot_be_made():
-    with pytest.raises(ValueError, match="controls: wanted at least one"):
+    with pytest.raises(ValueError, match="controls: expected at least one"):
         Check("claim", "exact", lambda p: {}, lambda p: {})

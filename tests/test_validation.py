@@ -155,10 +155,10 @@ def test_a_bar_names_the_check(capfd):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: validate("no such model"), "model: wanted one of"),
-        (lambda: validate([], DATA), "model: wanted at least one check"),
-        (lambda: validate([WEAK], DATA, quick=True), "model: wanted at least one"),
-        (lambda: validate(SPEC, DATA), "data: wanted a Problem or Labelled"),
+        (lambda: validate("no such model"), "model: expected one of"),
+        (lambda: validate([], DATA), "model: expected at least one check"),
+        (lambda: validate([WEAK], DATA, quick=True), "model: expected at least one"),
+        (lambda: validate(SPEC, DATA), "data: expected a Problem or Labelled"),
     ],
 )
 def test_bad_input_is_refused_by_the_name_of_its_argument(call, message):

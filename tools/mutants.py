@@ -135,7 +135,7 @@ def map_tests(checkout: Checkout, build: bool = True) -> dict[str, dict[str, Any
             trace = {"MUTANTS_TRACE": str(folder / name)}
             code, text = pytest(tree, ["-p", "trace_tests", test], 3600, **trace)
             if not (folder / name).exists():
-                sys.exit(f"{test}: wanted a trace, got exit code {code}:\n{text}")
+                sys.exit(f"{test}: expected a trace, got exit code {code}:\n{text}")
             print(f"map: {test}", flush=True)
     return {
         test: json.loads((folder / name).read_text())
@@ -241,7 +241,9 @@ def verdict(code: int, printed: str) -> tuple[str, str]:
         return "killed", named[1]
     if code < 0 or "conftest" in printed:
         return "killed", f"exit code {code}"
-    raise RuntimeError(f"pytest: wanted tests to run, got exit code {code}:\n{printed}")
+    raise RuntimeError(
+        f"pytest: expected tests to run, got exit code {code}:\n{printed}"
+    )
 
 
 def read_list(path: Path | None = None) -> dict[str, Any]:
@@ -254,7 +256,7 @@ def read_list(path: Path | None = None) -> dict[str, Any]:
     most = int(EQUIVALENT_SHARE * len(stored["mutants"]))
     if len(stored["equivalent"]) > most:
         raise ValueError(
-            f"equivalent: wanted at most {most} mutants, "
+            f"equivalent: expected at most {most} mutants, "
             f"got {len(stored['equivalent'])}"
         )
     return stored

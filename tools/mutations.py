@@ -169,7 +169,7 @@ class Tree:
                     simple = not isinstance(part, ast.With | ast.Try | ast.Match)
                     return ast.unparse(part) if simple else type(part).__name__
                 return f"{type(part).__name__} {ast.unparse(getattr(part, head))}"
-        raise ValueError(f"node: wanted one inside a statement, got {ast.dump(node)}")
+        raise ValueError(f"node: expected one inside a statement, got {ast.dump(node)}")
 
     @staticmethod
     def default_of(default: ast.AST, args: ast.arguments) -> str:
@@ -188,7 +188,7 @@ class Tree:
             if isinstance(part, ast.expr):
                 return part
             return child if isinstance(child, ast.expr) else node
-        raise ValueError("node: wanted one inside a statement")
+        raise ValueError("node: expected one inside a statement")
 
     def product(self, node: ast.AST) -> ast.AST:
         """Return the whole product or quotient that an expression is a factor of."""

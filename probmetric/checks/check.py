@@ -100,11 +100,11 @@ class Check:
         """Raise for an exact check that cannot fail."""
         if self.kind == "exact" and not self.controls:
             raise ValueError(
-                f"controls: wanted at least one wrong claim for the exact check "
+                f"controls: expected at least one wrong claim for the exact check "
                 f"{self.name!r}, got none"
             )
         if self.kind == "approximate" and self.bound is None:
-            raise ValueError(f"bound: wanted a number for {self.name!r}, got None")
+            raise ValueError(f"bound: expected a number for {self.name!r}, got None")
 
 
 def judge(
@@ -145,7 +145,7 @@ def judge(
     """
     if control is not None and control not in check.controls:
         raise ValueError(
-            f"control: wanted one of {list(check.controls)} for {check.name!r}, got "
+            f"control: expected one of {list(check.controls)} for {check.name!r}, got "
             f"{control!r}"
         )
     claim = check.estimate if control is None else check.controls[control]
@@ -192,7 +192,8 @@ def _compare(check: Check, reference: Any, estimate: Any) -> xr.Dataset:
                 words=("within", "outside"),
             )
         raise ValueError(
-            f"check {check.name!r}: wanted draws on both sides, or values on both, of "
+            f"check {check.name!r}: expected draws on both sides, or values on both, "
+            f"of "
             f"an approximate claim, got {type(reference)} and {type(estimate)}"
         )
     if not any(draws):

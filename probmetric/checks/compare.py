@@ -64,14 +64,14 @@ def overall(verdicts: Any) -> str:
 def check_level(name: str, level: float | int) -> None:
     """Raise for a probability outside (0, 1)."""
     if not 0 < level < 1:
-        raise ValueError(f"{name}: wanted a number between 0 and 1, got {level!r}")
+        raise ValueError(f"{name}: expected a number between 0 and 1, got {level!r}")
 
 
 def check_positive(**numbers: float | int) -> None:
     """Raise for a number that is not above zero, naming it."""
     for name, number in numbers.items():
         if not number > 0:
-            raise ValueError(f"{name}: wanted a number > 0, got {number!r}")
+            raise ValueError(f"{name}: expected a number > 0, got {number!r}")
 
 
 def compare(
@@ -146,7 +146,7 @@ def compare(
     if isinstance(reference, xr.Dataset | xr.DataTree):
         if reference_mcse is not None:
             raise ValueError(
-                "reference_mcse: wanted None where the reference is draws (their own "
+                "reference_mcse: expected None where the reference is draws (their own "
                 "error counts), got a mapping"
             )
         other = select(reference, None, "reference")
@@ -162,7 +162,9 @@ def compare(
         if reference_mcse is not None:
             error = flatten(reference_mcse, table, "reference_mcse")
         if np.any(error < 0):
-            raise ValueError("reference_mcse: wanted numbers >= 0, got a negative one")
+            raise ValueError(
+                "reference_mcse: expected numbers >= 0, got a negative one"
+            )
         constant, usable = error == 0, np.full(values.shape, True)
     constant = constant & ours.constant
     usable &= (ours.rhat < rhat_max) & (ours.ess >= ess_min)

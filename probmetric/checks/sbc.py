@@ -167,7 +167,7 @@ def sbc(
              "n_warmup": n_warmup, "chunk": chunk}  # fmt: skip
     for name, size in sizes.items():
         if size < 1:
-            raise ValueError(f"{name}: wanted at least 1, got {size}")
+            raise ValueError(f"{name}: expected at least 1, got {size}")
     settings = Settings(n_warmup, target_accept, dense=dense_mass, thin=thin)
     chunk = min(chunk, n_simulations)
     n_chunks = -(-n_simulations // chunk)

@@ -86,7 +86,7 @@ def uniformity(
         No quantities, or ranks that are no integers in 0..n_draws.
     """
     if not ranks.ranks:
-        raise ValueError("ranks: wanted at least one quantity, got none")
+        raise ValueError("ranks: expected at least one quantity, got none")
     n_draws, names = ranks.n_draws, list(ranks.ranks)
     table = np.stack([_checked(name, ranks) for name in names])
     n_simulations = table.shape[1]
@@ -145,12 +145,12 @@ def _checked(name: str, ranks: Ranks) -> np.ndarray:
     row = np.asarray(ranks.ranks[name])
     if row.ndim != 1 or row.dtype.kind not in "iu" or not row.size:
         raise ValueError(
-            f"ranks: wanted integers of shape (n_simulations,) for {name!r}, got "
+            f"ranks: expected integers of shape (n_simulations,) for {name!r}, got "
             f"{row.dtype} of shape {row.shape}"
         )
     if row.min() < 0 or row.max() > ranks.n_draws:
         raise ValueError(
-            f"ranks: wanted {name!r} in 0..{ranks.n_draws}, got "
+            f"ranks: expected {name!r} in 0..{ranks.n_draws}, got "
             f"{row.min()}..{row.max()}"
         )
     return row

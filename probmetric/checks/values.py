@@ -47,21 +47,21 @@ def compare_values(
         No names, missing names, unequal shapes, NaN in the reference.
     """
     if not reference:
-        raise ValueError("reference: wanted at least one quantity, got none")
+        raise ValueError("reference: expected at least one quantity, got none")
     rows: list[tuple[float, float, float, str]] = []
     for name, wanted in reference.items():
         if name not in estimate:
             raise ValueError(
-                f"estimate: wanted a value named {name!r}, got {list(estimate)}"
+                f"estimate: expected a value named {name!r}, got {list(estimate)}"
             )
         r, e = np.asarray(wanted, float), np.asarray(estimate[name], float)
         if r.shape != e.shape or not r.size:
             raise ValueError(
-                f"estimate: wanted {name!r} of shape {r.shape} (not empty), got "
+                f"estimate: expected {name!r} of shape {r.shape} (not empty), got "
                 f"{e.shape}"
             )
         if np.isnan(r).any():
-            raise ValueError(f"reference: wanted numbers, got NaN in {name!r}")
+            raise ValueError(f"reference: expected numbers, got NaN in {name!r}")
         with np.errstate(invalid="ignore"):
             gap = np.where(r == e, 0.0, np.abs(e - r))
         scale = np.max(np.abs(r), where=np.isfinite(r), initial=0.0)

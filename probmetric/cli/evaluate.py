@@ -67,7 +67,7 @@ def run(
             points = labelled(data, label, groups)
             if (test is None) == (folds is None):
                 got = "neither" if test is None else "both"
-                raise ValueError(f"--test, --folds: wanted one of the two, got {got}")
+                raise ValueError(f"--test, --folds: expected one of the two, got {got}")
             if folds is not None:
                 splits = _folds(points, folds, seed)
             else:
@@ -132,10 +132,10 @@ def _what(
     parsed = parse_settings(settings)
     if model is None:
         if parsed:
-            raise ValueError("--set: wanted --model with it, got none")
+            raise ValueError("--set: expected --model with it, got none")
         return None, given(metric, draws, max_draws)
     if metric is not None or draws is not None:
-        raise ValueError("--model: wanted neither --metric nor --draws with it")
+        raise ValueError("--model: expected neither --metric nor --draws with it")
     return make(model, parsed, seed=seed), None
 
 
@@ -150,7 +150,7 @@ def _folds(data: Dataset, folds: int, seed: int) -> list[Split]:
     smallest = int(np.bincount(data.y).min())
     if not 2 <= folds <= smallest:
         raise ValueError(
-            f"--folds: wanted 2 to {smallest}, the size of the smallest class, got "
+            f"--folds: expected 2 to {smallest}, the size of the smallest class, got "
             f"{folds}"
         )
     parts = StratifiedKFold(folds, shuffle=True, random_state=seed)

@@ -96,7 +96,7 @@ def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
     existing = [str(folder / name) for name in names if (folder / name).exists()]
     if existing and not force:
         raise ValueError(
-            f"--out: wanted new files, got {', '.join(existing)}; add --force to "
+            f"--out: expected new files, got {', '.join(existing)}; add --force to "
             "overwrite"
         )
 

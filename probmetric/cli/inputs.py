@@ -48,10 +48,10 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip().isidentifier() or not text.strip():
-            raise ValueError(f"--set: wanted name=value, got {pair!r}")
+            raise ValueError(f"--set: expected name=value, got {pair!r}")
         name, text = name.strip(), text.strip()
         if name in found:
-            raise ValueError(f"--set: wanted each name once, got {name!r} twice")
+            raise ValueError(f"--set: expected each name once, got {name!r} twice")
         try:
             found[name] = ast.literal_eval(text)
         except (ValueError, SyntaxError):
@@ -65,7 +65,7 @@ def check_labelled(data: datasets.Dataset) -> None:
     if lacking.size:
         columns = ", ".join(repr(data.feature_names[k]) for k in lacking[:5])
         raise ValueError(
-            f"data: wanted finite numbers in {data.name}, got NaN or infinity in "
+            f"data: expected finite numbers in {data.name}, got NaN or infinity in "
             f"{columns}"
         )
     points(data.X)
@@ -73,7 +73,7 @@ def check_labelled(data: datasets.Dataset) -> None:
     alone = np.flatnonzero(np.bincount(data.y) == 1)
     if alone.size:
         raise ValueError(
-            f"label: wanted at least 2 rows of each class in {data.name}, got one of "
+            f"label: expected at least 2 rows of each class in {data.name}, got one of "
             f"{data.target_names[alone[0]]!r}"
         )
 
@@ -133,7 +133,7 @@ def check_features(
         *([f"with {', '.join(map(repr, extra[:5]))}"] if extra else []),
         *([] if lacking or extra else [f"in another order: {', '.join(found[:8])}"]),
     ]
-    raise ValueError(f"data: wanted in {source} the {', '.join(said)}")
+    raise ValueError(f"data: expected in {source} the {', '.join(said)}")
 
 
 class Given(NamedTuple):
@@ -156,7 +156,7 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
     """
     if (metric is None) == (draws is None):
         got = "neither" if metric is None else "both"
-        raise ValueError(f"--metric, --draws: wanted one of the two, got {got}")
+        raise ValueError(f"--metric, --draws: expected one of the two, got {got}")
     if draws is not None:
         tree = load_draws(draws)
         posterior = posterior_of(tree, max_draws=max_draws)

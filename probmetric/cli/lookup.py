@@ -40,7 +40,7 @@ def model_name(model: str | None, every: bool) -> str | None:
     """
     if every:
         if model is not None:
-            raise ValueError(f"MODEL: wanted none beside --all, got {model!r}")
+            raise ValueError(f"MODEL: expected none beside --all, got {model!r}")
         return None
     known = ", ".join(sorted(MODELS))
     if model is not None:
@@ -48,7 +48,7 @@ def model_name(model: str | None, every: bool) -> str | None:
             if model == name or model in spec.class_names():
                 return name
     got = "none" if model is None else repr(model)
-    raise ValueError(f"MODEL: wanted one of {known}, or --all, got {got}")
+    raise ValueError(f"MODEL: expected one of {known}, or --all, got {got}")
 
 
 def load_checks(model: str | None) -> int:
@@ -60,4 +60,4 @@ def load_checks(model: str | None) -> int:
 def run_folder(folder: Path) -> None:
     """Raise ValueError for what is no folder."""
     if not folder.is_dir():
-        raise ValueError(f"DIR: wanted a run's folder, got {str(folder)!r}")
+        raise ValueError(f"DIR: expected a run's folder, got {str(folder)!r}")

@@ -32,7 +32,7 @@ def run(
             if out is not None:
                 if out.suffix.lower() != ".csv":
                     raise ValueError(
-                        f"--out: wanted a file ending in .csv, got {out.name!r}"
+                        f"--out: expected a file ending in .csv, got {out.name!r}"
                     )
                 # Held by the file: others may write to the same folder.
                 lock = f".{out.name}.lock"

@@ -44,19 +44,21 @@ def check_options(method: str, folder: Path | None, resume: bool) -> dict[str, A
     """Return the sampler's arguments about blocks; raise for impossible ones."""
     if folder is None:
         if resume:
-            raise ValueError("--resume: wanted --checkpoint DIR with it, got none")
+            raise ValueError("--resume: expected --checkpoint DIR with it, got none")
         return {}
     if method not in IN_BLOCKS:
         raise ValueError(
-            f"--checkpoint: wanted --method {' or '.join(IN_BLOCKS)}, got {method!r}, "
+            f"--checkpoint: expected --method {' or '.join(IN_BLOCKS)}, got "
+            f"{method!r}, "
             "which is done in seconds"
         )
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--checkpoint: wanted a folder, got {str(folder)!r}")
+        raise ValueError(f"--checkpoint: expected a folder, got {str(folder)!r}")
     blocks = _blocks(folder)
     if blocks and not resume:
         raise ValueError(
-            f"--checkpoint: wanted an empty folder, got {str(folder)!r} with {blocks} "
+            f"--checkpoint: expected an empty folder, got {str(folder)!r} with "
+            f"{blocks} "
             "blocks of a former run; add --resume to go on from them"
         )
     return {"checkpoint": folder, "resume": resume}
@@ -88,7 +90,8 @@ def check_same_run(folder: Path, run: Mapping[str, Any]) -> None:
     ]
     if other:
         raise ValueError(
-            f"--checkpoint: wanted blocks of this run in {str(folder)!r}, got those of "
+            f"--checkpoint: expected blocks of this run in {str(folder)!r}, got "
+            f"those of "
             f"another: {', '.join(other)}"
         )
 

@@ -50,7 +50,7 @@ def run(
                     name: _problem(MODELS[name].from_labels, points) for name in names
                 }
             elif label is not None:
-                raise ValueError("--label: wanted --data with it, got none")
+                raise ValueError("--label: expected --data with it, got none")
             paths: dict[str, dict[str, Path]] = {name: {} for name in names}
             table: list[Path] = []
             studied = {
@@ -114,7 +114,7 @@ def _models(model: str | None, data: str | None) -> list[str]:
             if data is None or MODELS[name].from_labels is not None
         ]
     if data is not None and MODELS[model].from_labels is None:
-        raise ValueError(f"--data: wanted none for {model!r}, got {data!r}")
+        raise ValueError(f"--data: expected none for {model!r}, got {data!r}")
     return [model]
 
 

@@ -40,7 +40,7 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
         return Groups(data.X, np.arange(len(data.X)), data.w)
     if data.y is None:
         raise ValueError(
-            "y: wanted which pairs share a source (1) or not (0), got None"
+            "y: expected which pairs share a source (1) or not (0), got None"
         )
     same = np.asarray(data.y) == 1
     first = np.cumsum(np.r_[0, np.where(same, 1, 2)])[:-1]
@@ -66,7 +66,8 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
     if traced:
         raise ValueError(
-            f"data: wanted stack(data) inside jit, as {', '.join(traced)} set shapes, "
+            f"data: expected stack(data) inside jit, as {', '.join(traced)} set "
+            f"shapes, "
             f"got traced {type(data).__name__}"
         )
     groups = as_groups(data)

@@ -1,6 +1,7 @@
 """Points, class labels and pairs from users, checked once on the host.
 
-Every error is a ``ValueError`` that names the argument, what was wanted and what came.
+Every error is a ``ValueError`` that names the argument, what was expected and what was
+got.
 Nothing is repaired here: no row is dropped, no value is imputed.
 """
 
@@ -37,7 +38,7 @@ def class_codes(
     """
     given = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
     if given.ndim != 1 or len(given) == 0:
-        raise ValueError(f"{name}: wanted shape (n,) with n ≥ 2, got {given.shape}")
+        raise ValueError(f"{name}: expected shape (n,) with n ≥ 2, got {given.shape}")
     if given.dtype == object:
         kinds = {
             "str"
@@ -48,16 +49,16 @@ def class_codes(
             for v in given
         }
         if len(kinds) > 1:
-            raise ValueError(f"{name}: wanted one kind, got {sorted(kinds)} mixed")
+            raise ValueError(f"{name}: expected one kind, got {sorted(kinds)} mixed")
         given = np.asarray(given.tolist())
     if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
-        raise ValueError(f"{name}: wanted finite values, got NaN or infinity")
+        raise ValueError(f"{name}: expected finite values, got NaN or infinity")
     if given.dtype.kind not in "biufUS":
-        raise ValueError(f"{name}: wanted numbers or strings, got {given.dtype}")
+        raise ValueError(f"{name}: expected numbers or strings, got {given.dtype}")
     classes, codes = np.unique(given, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"{name}: wanted at least 2 classes, got one class ({classes[0]!r})"
+            f"{name}: expected at least 2 classes, got one class ({classes[0]!r})"
         )
     return classes, codes
 
@@ -73,7 +74,7 @@ def real(X: Any, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
             raise ValueError(f"{given.dtype}, whose imaginary part would be lost")
         return np.asarray(given, float)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: wanted {what}, got {error}") from error
+        raise ValueError(f"{name}: expected {what}, got {error}") from error
 
 
 def points(X: Any, name: str = "X") -> Float[np.ndarray, "n d"]:
@@ -81,19 +82,19 @@ def points(X: Any, name: str = "X") -> Float[np.ndarray, "n d"]:
     values = real(X, name)
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(
-            f"{name}: wanted shape (n, d) with n, d ≥ 1, got {values.shape}"
+            f"{name}: expected shape (n, d) with n, d ≥ 1, got {values.shape}"
         )
     if not np.all(np.isfinite(values)):
-        raise ValueError(f"{name}: wanted finite numbers, got NaN or infinity")
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
     return values
 
 
 def count(name: str, value: Any, largest: int, why: str) -> int:
     """Return value as an int in 1..largest; ``why`` says what sets the limit."""
     if not isinstance(value, (int, np.integer)) or value is True or value < 1:
-        raise ValueError(f"{name}: wanted a whole number ≥ 1, got {value!r}")
+        raise ValueError(f"{name}: expected a whole number ≥ 1, got {value!r}")
     if value > largest:
-        raise ValueError(f"{name}: wanted at most {largest} ({why}), got {value}")
+        raise ValueError(f"{name}: expected at most {largest} ({why}), got {value}")
     return int(value)
 
 
@@ -108,16 +109,16 @@ def pair_labels(y: Any, n_pairs: int) -> Int[np.ndarray, "N"]:
     """
     labels = real(y, "y", "labels 0/1 or -1/+1")
     if labels.shape != (n_pairs,):
-        raise ValueError(f"y: wanted shape ({n_pairs},), got {labels.shape}")
+        raise ValueError(f"y: expected shape ({n_pairs},), got {labels.shape}")
     values = sorted({float(v) for v in np.unique(labels)})
     if not (set(values) <= {0.0, 1.0} or set(values) <= {-1.0, 1.0}):
         raise ValueError(
-            f"y: wanted pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
+            f"y: expected pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
             f"{values[:5]}"
         )
     if len(values) < 2:
         raise ValueError(
-            f"y: wanted pairs of both labels (same and different), got only {values}"
+            f"y: expected pairs of both labels (same and different), got only {values}"
         )
     return (labels == 1).astype(int)
 
@@ -135,13 +136,13 @@ def pair_weights(w: Any, same: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"] |
         return None
     given = real(w, "w")
     if given.shape != same.shape:
-        raise ValueError(f"w: wanted shape {same.shape}, got {given.shape}")
+        raise ValueError(f"w: expected shape {same.shape}, got {given.shape}")
     if not np.all(np.isfinite(given)) or np.any(given < 0):
-        raise ValueError("w: wanted finite weights ≥ 0, got a negative or NaN one")
+        raise ValueError("w: expected finite weights ≥ 0, got a negative or NaN one")
     for label in (0, 1):
         if not np.any(given[same == label] > 0):
             raise ValueError(
-                f"w: wanted a positive weight on a pair with y={label}, got none"
+                f"w: expected a positive weight on a pair with y={label}, got none"
             )
     return given
 
@@ -153,20 +154,20 @@ def pair_points(
     try:
         given = np.asarray(pairs)
     except ValueError as error:
-        raise ValueError(f"pairs: wanted a regular array, got {error}") from error
+        raise ValueError(f"pairs: expected a regular array, got {error}") from error
     if given.ndim == 2 and given.shape[1] == 2 and len(given) and X is not None:
         rows = points(X)
         if given.dtype.kind not in "iu":
-            raise ValueError(f"pairs: wanted integers into X, got {given.dtype}")
+            raise ValueError(f"pairs: expected integers into X, got {given.dtype}")
         if given.min() < 0 or given.max() >= len(rows):
             raise ValueError(
-                f"pairs: wanted rows 0..{len(rows) - 1} of X, got "
+                f"pairs: expected rows 0..{len(rows) - 1} of X, got "
                 f"{given.min()}..{given.max()}"
             )
         return rows, given[:, 0].astype(int), given[:, 1].astype(int)
     if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape or X is not None:
         raise ValueError(
-            "pairs: wanted shape (N, 2, d), or (N, 2) of integers together with X, "
+            "pairs: expected shape (N, 2, d), or (N, 2) of integers together with X, "
             f"got {given.shape}{'' if X is None else ' together with X'}"
         )
     n_pairs, _, d = given.shape
@@ -205,7 +206,7 @@ def pairs_from_arrays(
         group = np.asarray(anchor)
         if group.shape != i.shape or group.dtype.kind not in "iu" or group.min() < 0:
             raise ValueError(
-                f"anchor: wanted integers ≥ 0 of shape {i.shape}, got {group.dtype} "
+                f"anchor: expected integers ≥ 0 of shape {i.shape}, got {group.dtype} "
                 f"of shape {group.shape}"
             )
     return Pairs(rows, i, j, same, pair_weights(w, same), group)

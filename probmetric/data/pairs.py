@@ -46,7 +46,7 @@ def _labelled(X: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     codes = class_codes(labels)[1]
     if len(codes) != len(rows):
         raise ValueError(
-            f"labels: wanted one per row of X ({len(rows)}), got {len(codes)}"
+            f"labels: expected one per row of X ({len(rows)}), got {len(codes)}"
         )
     return rows, codes
 
@@ -158,7 +158,7 @@ def impostor_pairs(
     found = _impostors(rows, codes, k, max_impostors)
     if not sum(map(len, found.i)):
         raise ValueError(
-            "labels: wanted at least one impostor (a point of another class nearer "
+            "labels: expected at least one impostor (a point of another class nearer "
             f"than a point's {k} nearest of its own), got no impostors: Euclid's "
             "distance already agrees with the labels; use nearest_pairs"
         )
@@ -174,7 +174,7 @@ def skipped_anchors(X: Any, labels: Any, k: int) -> dict[int, str]:
 def _map(factor: Any, d: int) -> Float[np.ndarray, "p d"]:
     L = points(factor, "factor")
     if L.shape[1] != d:
-        raise ValueError(f"factor: wanted shape (p, {d}), got {L.shape}")
+        raise ValueError(f"factor: expected shape (p, {d}), got {L.shape}")
     return L
 
 
@@ -212,7 +212,7 @@ def nearest_pairs(
     sizes = np.bincount(codes)
     if sizes.min() < 2:
         raise ValueError(
-            "labels: wanted at least 2 members a class, got a class of one member "
+            "labels: expected at least 2 members a class, got a class of one member "
             f"(row {int(np.flatnonzero(codes == sizes.argmin())[0])})"
         )
     largest = int(sizes.max())
@@ -242,6 +242,6 @@ def all_pairs(X: Any, labels: Any) -> Pairs:
     """
     rows, codes = _labelled(X, labels)
     if int(np.bincount(codes).max()) < 2:
-        raise ValueError("labels: wanted a class of two members, got none")
+        raise ValueError("labels: expected a class of two members, got none")
     i, j = np.triu_indices(len(rows), 1)
     return Pairs(rows, i, j, (codes[i] == codes[j]).astype(int))

@@ -36,7 +36,7 @@ def fit_scaler(
     if standardize and len(constant):
         which = constant if names is None else np.asarray(names)[constant]
         raise ValueError(
-            f"X: wanted columns that vary (n_samples = {n}, standardize=True divides "
+            f"X: expected columns that vary (n_samples = {n}, standardize=True divides "
             f"by their standard deviation), got constant columns {which.tolist()}; "
             "drop them (sklearn.feature_selection.VarianceThreshold) or set "
             "standardize=False"
@@ -46,7 +46,7 @@ def fit_scaler(
     if len(small):
         which = small if names is None else np.asarray(names)[small]
         raise ValueError(
-            f"X: wanted columns whose range is {1 / LARGEST:.3g} or more, so that "
+            f"X: expected columns whose range is {1 / LARGEST:.3g} or more, so that "
             f"float64 holds its square, got {span[small].tolist()} in columns "
             f"{which.tolist()}; rescale them"
         )
@@ -67,7 +67,7 @@ def check_sizes(
     """
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(
-            f"X: wanted a column whose range is {1 / LARGEST:.3g} or more, so that "
+            f"X: expected a column whose range is {1 / LARGEST:.3g} or more, so that "
             f"float64 holds its square, got a largest of {span:.3g}; rescale X"
         )
     size = np.max(np.abs(X), 0, where=~np.isnan(X), initial=0.0)
@@ -75,7 +75,7 @@ def check_sizes(
     if len(large):
         which = large if names is None else np.asarray(names)[large]
         raise ValueError(
-            f"X: wanted entries up to {LARGEST:.3g} in size, so that float64 holds "
+            f"X: expected entries up to {LARGEST:.3g} in size, so that float64 holds "
             f"their squares, got {size[large].tolist()} in columns {which.tolist()}; "
             "rescale them"
         )
@@ -86,7 +86,7 @@ def fit_scaler_missing(X: Any, standardize: bool) -> Scaler:
     seen = ~np.isnan(X)
     if not seen.any(0).all():
         columns = np.flatnonzero(~seen.any(0)).tolist()
-        raise ValueError(f"X: wanted a value in every column, got none in {columns}")
+        raise ValueError(f"X: expected a value in every column, got none in {columns}")
     if seen.all():
         return fit_scaler(X, standardize=standardize)
     parts = [

@@ -46,7 +46,7 @@ def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
         )
     except OSError as error:  # URLError, timeouts: all are OSErrors
         raise ValueError(
-            f"data: wanted {name!r} from OpenML, got no connection ({error}); use a "
+            f"data: expected {name!r} from OpenML, got no connection ({error}); use a "
             f"file, or one of {', '.join(otherwise)}"
         ) from error
     return pd.DataFrame(bunch.data).assign(**{"label": np.asarray(bunch.target)})
@@ -123,7 +123,7 @@ def _built_in(name: str) -> Dataset:
 
 def _generated(name: str, n: int, seed: int) -> Dataset:
     if n < 1:
-        raise ValueError(f"n: wanted at least 1 point, got {n}")
+        raise ValueError(f"n: expected at least 1 point, got {n}")
     X, y = GENERATORS[name](n, seed)
     classes = 3 if name == "waveform" else 2
     return Dataset(
@@ -144,7 +144,7 @@ def _from_file(path: Path, label: str | None, groups: str | None) -> Dataset:
         present = [int(value) for value in np.unique(np.asarray(table.labels))]
         if present[0] < 0 or present[-1] >= len(given):
             raise ValueError(
-                f"data: wanted labels in 0..{len(given) - 1}, one for each of "
+                f"data: expected labels in 0..{len(given) - 1}, one for each of "
                 f"target_names in {path.name}, got {present[0]}..{present[-1]}"
             )
         found = tuple(given[value] for value in present)
@@ -205,11 +205,11 @@ def load(
     """
     name = str(name_or_path)
     if groups is not None and (_is_named(name) or name.startswith("openml:")):
-        raise ValueError(f"groups: wanted a file with such a column, got {name!r}")
+        raise ValueError(f"groups: expected a file with such a column, got {name!r}")
     if name in GENERATORS:
         return _generated(name, 1000 if n is None else n, seed)
     if n is not None:
-        raise ValueError(f"n: wanted None for the stored set {name!r}, got {n}")
+        raise ValueError(f"n: expected None for the stored set {name!r}, got {n}")
     if name in BUILT_IN:
         return _built_in(name)
     if name.startswith("openml:"):

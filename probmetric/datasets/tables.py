@@ -32,7 +32,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     line = str(head.iloc[0, 0])
     if head.shape[1] == 1 and re.search(r"\S[;\t| ]\s*\S", line):
         raise ValueError(
-            f"wanted columns split by commas, got lines like {line[:40]!r}"
+            f"expected columns split by commas, got lines like {line[:40]!r}"
         )
     numbers = first.notna()
     if bool(numbers.iloc[:-1].all() if len(first) > 1 else numbers.all()):
@@ -47,7 +47,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         frame = pd.read_parquet(path)
     except ImportError as error:
         raise ValueError(
-            "wanted pyarrow to read it: install the extra 'parquet'"
+            "expected pyarrow to read it: install the extra 'parquet'"
         ) from error
     return frame.reset_index(drop=True)
 
@@ -66,13 +66,13 @@ def read_content(path: Path) -> Any:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise ValueError(
-            f"data: wanted a file ending in {', '.join(READERS)}, got {path.name!r}"
+            f"data: expected a file ending in {', '.join(READERS)}, got {path.name!r}"
         )
     try:
         return reader(path)
     except UNREADABLE as error:
         raise ValueError(
-            f"data: wanted a readable {path.suffix[1:].upper()} file, got "
+            f"data: expected a readable {path.suffix[1:].upper()} file, got "
             f"{str(path)!r} ({reason(error)})"
         ) from error
 
@@ -105,12 +105,14 @@ def codes(
     lacking = np.flatnonzero(series.isna().to_numpy())
     if lacking.size:
         raise ValueError(
-            f"{argument}: wanted a value in every row of {source}, got none in row "
+            f"{argument}: expected a value in every row of {source}, got none in row "
             f"{lacking[0] + 1} of {len(series)} (a truncated file?)"
         )
     kinds = sorted({"text" if isinstance(v, str) else "number" for v in series})
     if len(kinds) > 1:
-        raise ValueError(f"{argument}: wanted one kind in {source}, got {kinds} mixed")
+        raise ValueError(
+            f"{argument}: expected one kind in {source}, got {kinds} mixed"
+        )
     found, coded = np.unique(series.to_numpy(), return_inverse=True)
     return coded.astype(np.int64), tuple(str(name) for name in found)
 
@@ -123,7 +125,7 @@ def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:
     frame.columns = [str(name) for name in frame.columns]
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
-        raise ValueError(f"data: wanted each column once, got {twice[0]!r} twice")
+        raise ValueError(f"data: expected each column once, got {twice[0]!r} twice")
     return frame
 
 
@@ -131,7 +133,7 @@ def _column(frame: pd.DataFrame, argument: str, name: str, source: str) -> np.nd
     """Return a column by the name that an argument gave."""
     if name not in frame.columns:
         raise ValueError(
-            f"{argument}: wanted a column of {source} ({', '.join(frame.columns)}), "
+            f"{argument}: expected a column of {source} ({', '.join(frame.columns)}), "
             f"got {name!r}"
         )
     return frame[name].to_numpy()
@@ -143,7 +145,7 @@ def _features(frame: pd.DataFrame, source: str) -> np.ndarray:
     if words:
         mixed = _first_word(pd.Series(frame[words[0]]))
         raise ValueError(
-            f"data: wanted numbers in every feature column of {source}, got text in "
+            f"data: expected numbers in every feature column of {source}, got text in "
             f"{', '.join(map(repr, words))} ({mixed}name the label column with "
             "label=...)"
         )
@@ -172,7 +174,7 @@ def split_label(
     """
     if frame.shape[0] == 0 or frame.shape[1] < 2:
         raise ValueError(
-            f"data: wanted rows of at least one feature and a label in {source}, "
+            f"data: expected rows of at least one feature and a label in {source}, "
             f"got a table of shape {frame.shape}"
         )
     frame = _named(frame, labelled=True)
@@ -182,7 +184,7 @@ def split_label(
     labels = _column(frame, "label", label, source)
     rest = frame.drop(columns=list({label, groups} - {None}))
     if rest.shape[1] == 0:
-        raise ValueError(f"data: wanted a feature column in {source}, got none")
+        raise ValueError(f"data: expected a feature column in {source}, got none")
     names = tuple(str(name) for name in rest.columns)
     return Table(_features(rest, source), names, labels, None, members)
 
@@ -201,24 +203,24 @@ def split_arrays(
     missing = [name for name in wanted if name not in arrays]
     if missing:
         raise ValueError(
-            f"data: wanted arrays {' and '.join(wanted)} in {source}, got "
+            f"data: expected arrays {' and '.join(wanted)} in {source}, got "
             f"{sorted(arrays)} without {', '.join(missing)}"
         )
     X = arrays["X"]
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"data: wanted numbers in X of {source}, got {X.dtype}")
+        raise ValueError(f"data: expected numbers in X of {source}, got {X.dtype}")
     rows = {name: arrays[name] for name in wanted[1:]}
     shapes = [X.shape, *(values.shape for values in rows.values())]
     if X.ndim != 2 or X.size == 0 or any(shape != X.shape[:1] for shape in shapes[1:]):
         raise ValueError(
-            f"data: wanted X of shape (n, d) and {', '.join(rows) or 'y'} of shape "
+            f"data: expected X of shape (n, d) and {', '.join(rows) or 'y'} of shape "
             f"(n,), n and d at least 1, in {source}, got "
             f"{' and '.join(map(str, shapes))}"
         )
     names = arrays.get("feature_names", [f"x{k}" for k in range(X.shape[1])])
     if len(names) != X.shape[1]:
         raise ValueError(
-            f"data: wanted {X.shape[1]} feature_names in {source}, got {len(names)}"
+            f"data: expected {X.shape[1]} feature_names in {source}, got {len(names)}"
         )
     targets = arrays.get("target_names")
     return Table(
@@ -258,7 +260,7 @@ def read_points(path: Path, d: int, label: str | None) -> Table:
         return split_label(content, label, path.name)
     if content.shape[1] != d or content.shape[0] == 0:
         raise ValueError(
-            f"data: wanted rows of {d} features in {path.name}, and at most a label "
+            f"data: expected rows of {d} features in {path.name}, and at most a label "
             f"beside them, got a table of shape {content.shape}"
         )
     frame = _named(content, labelled=False)

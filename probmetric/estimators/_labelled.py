@@ -1,7 +1,7 @@
 """Labelled points checked before a fit, and its outcome reported after it.
 
 All of it runs on the host, once a fit. What passes is float64, finite, of known
-shape; what does not is a ``ValueError`` that says what was wanted and what came.
+shape; what does not is a ``ValueError`` that says what was expected and what came.
 """
 
 import warnings
@@ -34,7 +34,7 @@ def _check_numeric(X: Any) -> None:
             return
         bad = [f"an array of {values.dtype}"]
     if bad:
-        raise ValueError(f"X: wanted numeric columns, got {', '.join(bad)}")
+        raise ValueError(f"X: expected numeric columns, got {', '.join(bad)}")
 
 
 def _holds_numbers(column: np.ndarray) -> bool:
@@ -58,7 +58,7 @@ def check_labelled(
         On bad input, one class, or a class of one member.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
-        raise ValueError(f"X: wanted shape (n, d), got {X.shape}; see fit_pairs")
+        raise ValueError(f"X: expected shape (n, d), got {X.shape}; see fit_pairs")
     _check_numeric(X)
     if isinstance(y, (list, tuple)):
         class_codes(y, "y")  # before NumPy turns numbers among strings into strings
@@ -70,7 +70,7 @@ def check_labelled(
     alone = np.flatnonzero(np.bincount(codes) < 2)
     if len(alone):
         raise ValueError(
-            "y: wanted at least 2 members a class, got one member of "
+            "y: expected at least 2 members a class, got one member of "
             f"{classes[alone[:5]].tolist()}"
         )
     return points, classes, codes

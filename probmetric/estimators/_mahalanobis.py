@@ -53,7 +53,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             images = points @ self.components_.T
         if not np.isfinite(images).all():
             raise ValueError(
-                "X: wanted points whose images float64 holds, got infinite ones "
+                "X: expected points whose images float64 holds, got infinite ones "
                 f"(largest entry {np.abs(points).max():.3g}); rescale the points"
             )
         return images
@@ -87,7 +87,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         points, i, j = pair_points(pairs, self._preprocessor_for(pairs))
         if points.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"pairs: wanted {self.n_features_in_} features, as in fit, got "
+                f"pairs: expected {self.n_features_in_} features, as in fit, got "
                 f"{points.shape[1]}"
             )
         return points[i], points[j]

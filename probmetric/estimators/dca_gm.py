@@ -101,7 +101,7 @@ class DCAGMDrawsMixin:
         check_choice("mixtures", mixtures, ("sampled", "fixed"))
         if log_likelihood and queries is not None:
             raise ValueError(
-                "queries: wanted none with log_likelihood, which is that of the "
+                "queries: expected none with log_likelihood, which is that of the "
                 f"training points, got {np.shape(queries)}"
             )
         fixed = mixtures == "fixed"

@@ -111,7 +111,7 @@ def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
         prior = evidence_prior(stats, alpha=alpha, **options)
     if np.isnan(prior.kappa):
         raise ValueError(
-            "X: wanted points that vary within the classes (n_samples = "
+            "X: expected points that vary within the classes (n_samples = "
             f"{len(points)}), got classes of equal points or one member each"
         )
     if stats is None:
@@ -141,7 +141,7 @@ def _scaler(estimator: Any, points: np.ndarray) -> Scaler:
     if len(empty):
         which = empty if names is None else names[empty]
         raise ValueError(
-            f"X: wanted columns with entries, got none in {which.tolist()}"
+            f"X: expected columns with entries, got none in {which.tolist()}"
         )
     check_sizes(points, names)
     filled = np.where(seen, points, np.nanmean(points, 0))

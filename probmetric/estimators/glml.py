@@ -56,7 +56,7 @@ def check_options(estimator: Any) -> None:
     if (estimator.densities == "mle" or mixtures) and (n_draws or expected):
         which = "n_components > 1" if mixtures else "densities='mle'"
         raise ValueError(
-            "n_draws: wanted 0, and a rule other than 'expected_bias', with "
+            "n_draws: expected 0, and a rule other than 'expected_bias', with "
             f"{which}, got {n_draws} and {estimator.rule!r}"
         )
     if mixtures and (estimator.densities, estimator.covariance) != (
@@ -64,12 +64,12 @@ def check_options(estimator: Any) -> None:
         "full",
     ):
         raise ValueError(
-            "n_components: wanted 1 with densities other than 'posterior' or a "
+            "n_components: expected 1 with densities other than 'posterior' or a "
             f"covariance other than 'full', got {estimator.n_components}"
         )
     if expected and n_draws < 2:
         raise ValueError(
-            f"n_draws: wanted at least 2 with rule='expected_bias', got {n_draws}"
+            f"n_draws: expected at least 2 with rule='expected_bias', got {n_draws}"
         )
 
 
@@ -81,7 +81,7 @@ def whole_rows(
     members = np.bincount(found.codes[whole], minlength=len(found.classes))
     if (members == 0).any():
         raise ValueError(
-            "X: wanted a row without NaN in every class, since only whole rows are "
+            "X: expected a row without NaN in every class, since only whole rows are "
             f"neighbours, got none in {found.classes[members == 0].tolist()}"
         )
     return found.points[whole], found.codes[whole]
@@ -94,12 +94,12 @@ def _point_densities(
     if estimator.densities == "mle":
         if found.stats is None:
             raise ValueError(
-                "densities: wanted 'posterior' with missing entries, got 'mle'"
+                "densities: expected 'posterior' with missing entries, got 'mle'"
             )
         params = plug_in(found.stats, shrinkage=float(estimator.shrinkage))
         if not np.isfinite(params.chol).all():
             raise ValueError(
-                "shrinkage: wanted above 0 for classes of at most d = "
+                "shrinkage: expected above 0 for classes of at most d = "
                 f"{found.points.shape[1]} points, got {estimator.shrinkage}"
             )
         return params
@@ -324,11 +324,11 @@ class GLML(ClassifierMixin, BaseEstimator):
         """
         points = check_points(self, X, integrate=False)
         if not self._draws():
-            raise ValueError("n_draws: wanted at least 1 for a spread, got 0")
+            raise ValueError("n_draws: expected at least 1 for a spread, got 0")
         A = np.stack([metric.frame_matrix_at(points) for metric in self.draws_])
         if self.rule in ("zero_bias", "fisher") and self.gamma_ == 0:
             raise ValueError(
-                "gamma: wanted above 0 for a logarithm of matrices that may be "
+                "gamma: expected above 0 for a logarithm of matrices that may be "
                 "singular, got 0"
             )
         found, F = log_euclidean(A), self.metric_.frame
@@ -345,7 +345,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         purpose : {"prediction", "intervals"}
         """
         if not self._draws():
-            raise ValueError("n_draws: wanted at least 1 for a posterior, got 0")
+            raise ValueError("n_draws: expected at least 1 for a posterior, got 0")
         return PosteriorMetric(
             self.draws_, purpose, pairs_independent=True, source="exact"
         )

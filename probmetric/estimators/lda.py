@@ -82,13 +82,14 @@ class _TiedClasses(
         T = points(self.prior_covariance, "prior_covariance")
         if T.shape != (d, d) or not np.allclose(T, T.T):
             raise ValueError(
-                f"prior_covariance: wanted a symmetric matrix of shape ({d}, {d}), got "
+                f"prior_covariance: expected a symmetric matrix of shape ({d}, {d}), "
+                f"got "
                 f"shape {T.shape}"
             )
         T = T / np.outer(scale, scale)
         if np.linalg.eigvalsh(T)[0] <= 0:
             raise ValueError(
-                "prior_covariance: wanted a positive definite matrix, got a smallest "
+                "prior_covariance: expected a positive definite matrix, got a smallest "
                 f"eigenvalue of {np.linalg.eigvalsh(T)[0]:.3g} (standardised units)"
             )
         return lda.shrinkage_prior(T, strength)
@@ -168,7 +169,7 @@ class LDA(_TiedClasses):
         between = np.sum(every)
         # Means of standardised points are equal up to n roundings, λ is their square.
         if between <= (len(data.X) * np.finfo(float).eps) ** 2:
-            raise ValueError("y: wanted classes whose means differ, got equal means")
+            raise ValueError("y: expected classes whose means differ, got equal means")
         self.eigenvalues_ = np.asarray(params.eigenvalues)
         self.explained_variance_ratio_ = self.eigenvalues_ / between
         return params

@@ -60,7 +60,7 @@ def dissimilarities(
     if isinstance(metric, Dissimilarity):
         if not (metric.is_distance and metric.symmetric):
             raise ValueError(
-                "metric: wanted a distance (symmetric, zero on equal points), got a "
+                "metric: expected a distance (symmetric, zero on equal points), got a "
                 f"{type(metric).__name__}; hand in a matrix with metric='precomputed'"
             )
         distance: Any = getattr(metric, "distance")  # noqa: B009  where is_distance
@@ -87,38 +87,39 @@ def check_dissimilarities(
     missing = int(np.sum(np.isnan(D)))
     if missing:
         raise ValueError(
-            f"D: wanted every dissimilarity, got {missing} missing (NaN) of {D.size}; "
+            f"D: expected every dissimilarity, got {missing} missing (NaN) of "
+            f"{D.size}; "
             "fill them in first (shortest paths are one way)"
         )
     if not np.all(np.isfinite(D)):
-        raise ValueError("D: wanted finite dissimilarities, got infinity")
+        raise ValueError("D: expected finite dissimilarities, got infinity")
     if np.any(D < 0):
         raise ValueError(
-            f"D: wanted dissimilarities ≥ 0, got a negative one ({D.min():.6g}); a "
+            f"D: expected dissimilarities ≥ 0, got a negative one ({D.min():.6g}); a "
             "similarity has to be turned into a dissimilarity first"
         )
     if D.max() > LIMIT or (square and 0 < D.max() < 1 / LIMIT):
         raise ValueError(
-            f"D: wanted a largest dissimilarity between {1 / LIMIT:.3g} and "
+            f"D: expected a largest dissimilarity between {1 / LIMIT:.3g} and "
             f"{LIMIT:.3g}, so that float64 holds its fourth power, got {D.max():.3g}; "
             "rescale it"
         )
     if not square:
         return D
     if D.shape[0] != D.shape[1]:
-        raise ValueError(f"D: wanted a square matrix, got shape {D.shape}")
+        raise ValueError(f"D: expected a square matrix, got shape {D.shape}")
     slack = np.sqrt(np.finfo(D.dtype).eps) * D.max()
     gap = np.abs(D - D.T)
     if gap.max() > slack:
         a, b = np.unravel_index(int(np.argmax(gap)), D.shape)
         raise ValueError(
-            f"D: wanted a symmetric matrix, got D[{a}, {b}] = {D[a, b]:.6g} and "
+            f"D: expected a symmetric matrix, got D[{a}, {b}] = {D[a, b]:.6g} and "
             f"D[{b}, {a}] = {D[b, a]:.6g}"
         )
     if np.diag(D).max() > slack:
         a = int(np.argmax(np.diag(D)))
         raise ValueError(
-            f"D: wanted zeros on the diagonal, got D[{a}, {a}] = {D[a, a]:.6g}"
+            f"D: expected zeros on the diagonal, got D[{a}, {a}] = {D[a, a]:.6g}"
         )
     symmetric = (D + D.T) / 2
     np.fill_diagonal(symmetric, 0)
@@ -338,7 +339,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
-                "metric: wanted Euclid's or a Mahalanobis metric, without correction, "
+                "metric: expected Euclid's or a Mahalanobis metric, without "
+                "correction, "
                 "for an embedding that is linear in the features; got "
                 f"metric={self.metric!r}, correction={self.correction!r}. Use Euclid's "
                 "distance on transform(X)"

@@ -94,18 +94,18 @@ def evaluate(
     """
     given, X, y = X, as_points(X, "X"), np.asarray(y)
     if y.shape != (len(X),):
-        raise ValueError(f"y: wanted shape ({len(X)},) as X has rows, got {y.shape}")
+        raise ValueError(f"y: expected shape ({len(X)},) as X has rows, got {y.shape}")
     if metric is None:
         metric = getattr(classifier, "metric_", None)
     if classifier is None and metric is None:
-        raise ValueError("classifier, metric: wanted at least one, got neither")
+        raise ValueError("classifier, metric: expected at least one, got neither")
     figures: dict[str, float] = {}
     if classifier is not None:
         classes, P = np.asarray(classifier.classes_), classifier.predict_proba(given)
         unknown = sorted(set(y.tolist()) - set(classes.tolist()))
         if unknown:
             raise ValueError(
-                f"y: wanted classes the classifier knows, got also {unknown}"
+                f"y: expected classes the classifier knows, got also {unknown}"
             )
         codes = np.searchsorted(classes, y)
         figures["accuracy"] = float(accuracy_score(codes, P.argmax(1)))
@@ -138,7 +138,7 @@ def calibration_error(
 ) -> float:
     """Return the expected calibration error (1), in [0, 1]."""
     if n_bins < 1:
-        raise ValueError(f"n_bins: wanted at least 1, got {n_bins}")
+        raise ValueError(f"n_bins: expected at least 1, got {n_bins}")
     confidence, right = P.max(1), P.argmax(1) == codes
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     gap = np.bincount(bins, right, n_bins) - np.bincount(bins, confidence, n_bins)
@@ -152,7 +152,7 @@ def retrieval(
     R = np.bincount(codes)[codes] - 1
     queries = np.flatnonzero(R > 0)
     if len(queries) == 0:
-        raise ValueError("y: wanted a class with two points, got none")
+        raise ValueError("y: expected a class with two points, got none")
     sums = np.zeros(3)
     # Queries of like R together: a tile searches no deeper than it must.
     queries = queries[np.argsort(R[queries], kind="stable")]
@@ -186,7 +186,7 @@ def pair_roc_auc(
     Both orders of a pair are scored where the metric is not symmetric.
     """
     if max_pairs < 1:
-        raise ValueError(f"max_pairs: wanted at least 1, got {max_pairs}")
+        raise ValueError(f"max_pairs: expected at least 1, got {max_pairs}")
     n = len(X)
     total = n * (n - 1) // 2
     if total <= max_pairs:
@@ -203,7 +203,7 @@ def pair_roc_auc(
         i, j = np.concatenate([i, j]), np.concatenate([j, i])
     same = codes[i] == codes[j]
     if same.all() or not same.any():
-        raise ValueError("y: wanted pairs of one class and of two, got only one kind")
+        raise ValueError("y: expected pairs of one class and of two, got only one kind")
     D = np.empty(len(i))
     for start in range(0, len(i), PAIR_TILE):
         # The last tile is filled up with pairs seen before: one shape for jit.
@@ -229,7 +229,7 @@ def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
     truth = np.asarray(truth)
     if truth.shape != np.shape(interval.lower):
         raise ValueError(
-            f"truth: wanted the interval's shape {np.shape(interval.lower)}, got "
+            f"truth: expected the interval's shape {np.shape(interval.lower)}, got "
             f"{truth.shape}"
         )
     inside: Bool[np.ndarray, "..."] = (interval.lower <= truth) & (

@@ -68,7 +68,7 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
 def _refuse_invalid(draws: xr.DataTree) -> None:
     if not {LIKELIHOOD, PSEUDO} & set(draws.children):
         raise ValueError(
-            "draws: wanted a group log_likelihood (sample with log_likelihood=True), "
+            "draws: expected a group log_likelihood (sample with log_likelihood=True), "
             f"got {sorted(draws.children)}"
         )
     reason = no_unit(draws)
@@ -77,7 +77,7 @@ def _refuse_invalid(draws: xr.DataTree) -> None:
     method = draws.attrs.get("method", "nuts")
     if method != "nuts":
         raise ValueError(
-            "draws: wanted draws of the posterior itself (method='nuts'), got "
+            "draws: expected draws of the posterior itself (method='nuts'), got "
             f"{method!r}, whose draws PSIS would reweight from the wrong density"
         )
 
@@ -123,18 +123,18 @@ def held_out(
         No candidates; one that learns no metric; a class smaller than ``n_folds``.
     """
     if not candidates:
-        raise ValueError("candidates: wanted at least one, got none")
+        raise ValueError("candidates: expected at least one, got none")
     lacking = [name for name, one in candidates.items() if not _learns_a_metric(one)]
     if lacking:
         raise ValueError(
-            "candidates: wanted learners of one metric (get_metric()), got "
+            "candidates: expected learners of one metric (get_metric()), got "
             f"{', '.join(lacking)}"
         )
     classes, codes = class_codes(y)
     smallest = int(np.bincount(codes).min())
     if not 2 <= n_folds <= smallest:
         raise ValueError(
-            f"n_folds: wanted 2 to {smallest}, the size of the smallest class, got "
+            f"n_folds: expected 2 to {smallest}, the size of the smallest class, got "
             f"{n_folds}"
         )
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)

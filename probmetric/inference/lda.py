@@ -80,7 +80,7 @@ def class_moments(
     size = member.sum(1)
     if size.min() <= 0:
         raise ValueError(
-            f"y: wanted a point of positive weight in every class, got none in class "
+            f"y: expected a point of positive weight in every class, got none in class "
             f"{int(np.argmin(size))}"
         )
     raw = member @ X / size[:, None]
@@ -116,7 +116,7 @@ def _root(within: np.ndarray) -> np.ndarray:
     """Return the Cholesky root of Σ_W, or say that it is singular."""
     d = len(within)
     singular = (
-        "prior: wanted a within-class covariance of full rank, got a singular one "
+        "prior: expected a within-class covariance of full rank, got a singular one "
         f"(d = {d}): some direction does not vary within classes; use a prior of "
         "positive strength, or drop or combine features"
     )
@@ -182,7 +182,8 @@ def fit(
     k = most if n_components is None else n_components
     if not 1 <= k <= most:
         raise ValueError(
-            f"n_components: wanted 1 to min(C - 1, d) = {most} (C = {len(pi)} classes, "
+            f"n_components: expected 1 to min(C - 1, d) = {most} (C = {len(pi)} "
+            f"classes, "
             f"d = {d} features), got {k}"
         )
     values, factor = discriminants(pi, mean, within, k)

@@ -85,7 +85,7 @@ def second_moments(
         far = (delta[y != 1] * w[y != 1, None]).T @ delta[y != 1]
     if min(near, apart) <= 0:
         raise ValueError(
-            "y: wanted at least one close (1) and one far (0) pair of positive "
+            "y: expected at least one close (1) and one far (0) pair of positive "
             f"weight, got total weights {near:g} and {apart:g}"
         )
     return (close / near).astype(X.dtype), (far / apart).astype(X.dtype)
@@ -131,7 +131,7 @@ def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """Solve F u = λ C u with UᵀCU = I; λ falling, U in columns."""
     own = eigh(close, eigvals_only=True)
     message = (
-        "alpha: wanted C̄ + αI of full rank, got a singular one: close pairs span too "
+        "alpha: expected C̄ + αI of full rank, got a singular one: close pairs span too "
         "few directions; set alpha > 0, in units of squared (standardised) features"
     )
     if own[0] <= 10 * len(close) * np.finfo(close.dtype).eps * own[-1]:
@@ -158,7 +158,7 @@ def _generalized(
     keep = wider if k is None else k if weighting == "one" else min(k, wider)
     if keep == 0:
         raise ValueError(
-            "pairs: wanted a direction in which far pairs are farther apart than "
+            "pairs: expected a direction in which far pairs are farther apart than "
             f"close ones, got none (largest ratio of variances {values[0]:.3g} ≤ 1)"
         )
     values, U = values[:keep], U[:, :keep]
@@ -178,7 +178,7 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
     positive = int(np.sum(values > len(M) * np.finfo(M.dtype).eps * values[0]))
     if values[0] <= 0:
         raise ValueError(
-            "pairs: wanted a direction in which far pairs are farther apart than "
+            "pairs: expected a direction in which far pairs are farther apart than "
             "close ones, got none (no positive eigenvalue of M)"
         )
     keep = positive if k is None else min(k, positive)
@@ -229,7 +229,7 @@ def fit(
         values, U = _against(far + ridge, close + ridge)
         if values[-1] <= 0:
             raise ValueError(
-                "alpha: wanted F̄ + αI of full rank, got a singular one; set alpha > 0"
+                "alpha: expected F̄ + αI of full rank, got a singular one; set alpha > 0"
             )
         # C_α⁻¹ = UUᵀ and F_α⁻¹ = U diag(1/λ) Uᵀ: no inverse is formed.
         params = _cut((U * (1 - 1 / values)) @ U.T, n_components)
@@ -241,7 +241,7 @@ def fit(
             if method == "rca":
                 _against(far, K)  # raises: C̄ + αI is singular
             raise ValueError(
-                f"alpha: wanted more than alpha_min = λ_max(F̄ - C̄) = {least:.6g} for "
+                f"alpha: expected more than alpha_min = λ_max(F̄ - C̄) = {least:.6g} for "
                 f"method='notes', got {alpha:.6g}: the notes' matrix is indefinite "
                 "there and gives imaginary distances; use method='generalized' or "
                 "'kissme'"

@@ -218,7 +218,7 @@ class LocalMahalanobis:
         ----------
         Q, P : arrays of shape (m, d), (n, d)
         matrices : array of shape (m, d, d), optional
-            ``frame_matrix_at(Q)``, when it is wanted for several sets of points.
+            ``frame_matrix_at(Q)``, when it is needed for several sets of points.
 
         Returns
         -------

@@ -43,7 +43,7 @@ def check_factor(factor: Any) -> Any:
     shape, kind = np.shape(factor), getattr(factor, "dtype", None)
     if len(shape) != 2 or kind is None or kind.kind in "cOUSmM":
         raise ValueError(
-            "factor: wanted an array of real numbers of shape (p, d), got "
+            "factor: expected an array of real numbers of shape (p, d), got "
             f"{type(factor).__name__ if kind is None else kind} of shape {shape}"
         )
     return factor
@@ -153,7 +153,7 @@ class Mahalanobis:
         check_features(self, A=A, B=B)
         if self.link is None:
             raise ValueError(
-                "link: wanted a metric whose model defines P(same), got link=None"
+                "link: expected a metric whose model defines P(same), got link=None"
             )
         squared = jnp.sum(((jnp.asarray(A) - B) @ check_factor(self.factor).T) ** 2, -1)
         return jnp.exp(-(self.link.b + self.link.scale * squared))
@@ -194,7 +194,7 @@ class Mahalanobis:
             import faiss
         except ImportError as error:
             raise ImportError(
-                "to_faiss: wanted faiss, got none: install the extra 'ann' "
+                "to_faiss: expected faiss, got none: install the extra 'ann' "
                 "(pip install 'probmetric[ann]')"
             ) from error
         L = np.asarray(self.factor, np.float64)
@@ -202,8 +202,8 @@ class Mahalanobis:
         X = np.zeros((1, d)) if points is None else np.asarray(points, np.float64)
         if X.ndim != 2 or X.shape[1] != d or not np.isfinite(X).all():
             raise ValueError(
-                f"points: wanted finite numbers of shape (n, {d}), got shape {X.shape}"
-                + ("" if np.isfinite(X).all() else " with NaN or infinity")
+                f"points: expected finite numbers of shape (n, {d}), got shape "
+                f"{X.shape}" + ("" if np.isfinite(X).all() else " with NaN or infinity")
             )
         linear: Any = faiss.LinearTransform(d, p, True)
         faiss.copy_array_to_vector(L.astype(np.float32).ravel(), linear.A)

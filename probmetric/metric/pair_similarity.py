@@ -146,7 +146,7 @@ class PairSimilarity:
     ) -> Float[Array, "*n"]:
         """Return P(same source | Q, Y), given the odds before Q and Y were seen."""
         if not prior_odds > 0:
-            raise ValueError(f"prior_odds: wanted a number above 0, got {prior_odds}")
+            raise ValueError(f"prior_odds: expected a number above 0, got {prior_odds}")
         return jax.nn.sigmoid(self._rows(A, B, "log_ratio") + jnp.log(prior_odds))
 
     @measured

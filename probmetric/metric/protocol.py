@@ -106,6 +106,6 @@ def check_features(metric: Any, **points: Any) -> None:
         shape = np.shape(X)
         if shape[-1:] != (wanted,):
             raise ValueError(
-                f"{name}: wanted {wanted} features as the metric has, got "
+                f"{name}: expected {wanted} features as the metric has, got "
                 f"{shape[-1] if shape else 'a single number'}"
             )

@@ -248,11 +248,11 @@ def to_metric(
     if kind == "subspace":
         return Mahalanobis(whitened)
     if kind != "average_fisher":
-        raise ValueError(f"kind: wanted one of {get_args(MetricKind)}, got {kind!r}")
+        raise ValueError(f"kind: expected one of {get_args(MetricKind)}, got {kind!r}")
     Y = None if X is None else jnp.asarray(X) @ params.A.T
     J_y = params.fisher if Y is None else mean_fisher(Y, *theta)
     if J_y is None:
-        raise ValueError("X: wanted points to average over, got None and no fitted J̄")
+        raise ValueError("X: expected points to average over, got None and no fitted J̄")
     in_whitened = half.T @ J_y @ half
     factor = psd_factor(in_whitened) @ whitened
     return Mahalanobis(jnp.where(jnp.trace(in_whitened) > 1e-8, factor, whitened))

@@ -243,7 +243,7 @@ def gaussian_mixture_classes(
         For data weights: the mixture's own Distribution has none.
     """
     if data.w is not None:
-        raise ValueError("w: wanted None with mixtures within classes, got weights")
+        raise ValueError("w: expected None with mixtures within classes, got weights")
     alpha = jnp.full(n_classes, prior.alpha, data.X.dtype)
     pi = numpyro.sample("weights", dist.Dirichlet(alpha))
     beta = jnp.full((n_classes, n_components), concentration, data.X.dtype)

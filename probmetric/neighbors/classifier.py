@@ -34,15 +34,15 @@ __all__ = ["KNeighborsClassifier", "check_arguments", "common_type", "draws_of",
 
 
 def check_arguments(classifier: Any, n: int) -> None:
-    """Say which argument is wrong, what was wanted and what came."""
+    """Say which argument is wrong, what was expected and what came."""
     if classifier.votes not in PRIOR_WEIGHTS:
-        raise ValueError(f"votes: wanted 'soft' or 'count', got {classifier.votes!r}")
+        raise ValueError(f"votes: expected 'soft' or 'count', got {classifier.votes!r}")
     k = classifier.n_neighbors
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(f"n_neighbors: wanted a whole number from 1, got {k!r}")
+        raise ValueError(f"n_neighbors: expected a whole number from 1, got {k!r}")
     if classifier.votes == "count" and k > n:
         raise ValueError(
-            f"n_neighbors: wanted at most the number of samples, {n} samples "
+            f"n_neighbors: expected at most the number of samples, {n} samples "
             f"(n_samples = {n}), got {k}"
         )
     _number("bandwidth", classifier.bandwidth, 0.0, np.inf, open_left=True)
@@ -50,7 +50,7 @@ def check_arguments(classifier: Any, n: int) -> None:
     _number("prior_weight", classifier.prior_weight, 0.0, most)
     if not 0 <= classifier.reject_below <= 1:
         raise ValueError(
-            f"reject_below: wanted a probability, got {classifier.reject_below!r}"
+            f"reject_below: expected a probability, got {classifier.reject_below!r}"
         )
     if classifier.reject_below > 0:
         common_type(classifier.classes_, classifier.reject_label)
@@ -62,7 +62,7 @@ def draws_of(metric: Any) -> list[Dissimilarity]:
         return metric.metrics()
     if not isinstance(metric, Dissimilarity):
         raise ValueError(
-            "metric: wanted a Metric, a PosteriorMetric or None, got "
+            "metric: expected a Metric, a PosteriorMetric or None, got "
             f"{type(metric).__name__}"
         )
     return [metric]
@@ -84,7 +84,8 @@ def _number(
     if not fits:
         left = "(" if open_left else "["
         raise ValueError(
-            f"{name}: wanted 'loo' or a number in {left}{least}, {most}), got {value!r}"
+            f"{name}: expected 'loo' or a number in {left}{least}, {most}), got "
+            f"{value!r}"
         )
 
 
@@ -96,7 +97,7 @@ def common_type(classes: np.ndarray, label: Any) -> np.dtype:
     }
     if label is None or given.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
-            f"reject_label: wanted a label beside the classes {classes.tolist()} and "
+            f"reject_label: expected a label beside the classes {classes.tolist()} and "
             f"of their kind, got {label!r}"
         )
     return np.result_type(classes, given)
@@ -315,7 +316,9 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         scipy.sparse.csr_matrix of shape (m, n)
         """
         if mode not in ("connectivity", "distance"):
-            raise ValueError(f"mode: wanted 'connectivity' or 'distance', got {mode!r}")
+            raise ValueError(
+                f"mode: expected 'connectivity' or 'distance', got {mode!r}"
+            )
         D, index = self.kneighbors(X, n_neighbors)
         values = D.ravel() if mode == "distance" else np.ones(index.size)
         starts = np.arange(0, index.size + 1, index.shape[1])

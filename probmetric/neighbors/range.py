@@ -55,7 +55,7 @@ def refuse_far(metric: Any, Q: Float[np.ndarray, "m d"], name: str) -> None:
             reach = np.abs(Q @ np.asarray(metric.factor).T)
         if not np.all(reach < LARGEST):
             raise ValueError(
-                f"{name}: wanted points less than 1e150 times as far off as the "
+                f"{name}: expected points less than 1e150 times as far off as the "
                 f"training points, got a largest entry of {np.abs(Q).max():.3g} times "
                 "theirs"
             )
@@ -82,7 +82,7 @@ def refuse_lost(
     size = max(np.abs(Q).max(), np.abs(P).max())
     if not np.isfinite(D).all():
         raise ValueError(
-            "points: wanted finite dissimilarities of neighbours, got infinity "
+            "points: expected finite dissimilarities of neighbours, got infinity "
             f"(largest entry {size:.3g}); rescale the points or the metric"
         )
     row, column = np.nonzero(np.abs(D) < 2.0**LOST)
@@ -90,7 +90,7 @@ def refuse_lost(
         s, e = squares(L, Q[row], P[index[row, column]])
         if np.any((s > 0) & (e < LOST)):
             raise ValueError(
-                "points: wanted points whose squared distances float64 holds, got "
+                "points: expected points whose squared distances float64 holds, got "
                 f"neighbours closer than 1e-120 (largest entry {size:.3g}); rescale "
                 "the points or the metric"
             )

@@ -96,7 +96,7 @@ def _compared(kept: Kept, D: Float[np.ndarray, "q p"], first: int) -> Kept:
     return np.take_along_axis(values, order, 1), np.take_along_axis(columns, order, 1)
 
 
-NAN = "metric: wanted a dissimilarity for every query and point, got NaN"
+NAN = "metric: expected a dissimilarity for every query and point, got NaN"
 
 type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 

@@ -96,7 +96,7 @@ def nearest(
     Q, P = as_points(queries, "queries"), as_points(points, "points")
     if exclude_self and Q.shape != P.shape:
         raise ValueError(
-            "exclude_self: wanted queries that are the points themselves, got shapes "
+            "exclude_self: expected queries that are the points themselves, got shapes "
             f"{Q.shape} and {P.shape}"
         )
     return nearest_but_own(
@@ -142,17 +142,17 @@ def found_but_own(
     """
     if isinstance(metric, MetricDraws):
         raise ValueError(
-            "metric: wanted a single metric, got a posterior: use its "
+            "metric: expected a single metric, got a posterior: use its "
             "neighbor_probability, or nearest under a draw or under mean_metric()"
         )
     limit = len(P) - (own is not None)
     if not 1 <= k <= limit:
-        raise ValueError(f"k: wanted 1 to {limit} for {len(P)} points, got {k}")
+        raise ValueError(f"k: expected 1 to {limit} for {len(P)} points, got {k}")
     if tile < 1:
-        raise ValueError(f"tile: wanted at least 1, got {tile}")
+        raise ValueError(f"tile: expected at least 1, got {tile}")
     if Q.shape[1] != P.shape[1]:
         raise ValueError(
-            f"queries: wanted the points' {P.shape[1]} features, got {Q.shape[1]}"
+            f"queries: expected the points' {P.shape[1]} features, got {Q.shape[1]}"
         )
     check_dimension(metric, Q, "queries")
     if isinstance(metric, Mahalanobis) and shortlist is None:
@@ -170,9 +170,9 @@ def as_points(X: Any, name: str) -> Float[np.ndarray, "n d"]:
     """Return X as float64 of shape (n, d), or say what is wrong with it."""
     X = real(X, name)
     if X.ndim != 2 or X.size == 0:
-        raise ValueError(f"{name}: wanted shape (n, d), none empty, got {X.shape}")
+        raise ValueError(f"{name}: expected shape (n, d), none empty, got {X.shape}")
     if not np.isfinite(X).all():
-        raise ValueError(f"{name}: wanted finite numbers, got NaN or infinity")
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
     return X
 
 
@@ -183,5 +183,5 @@ def check_dimension(
     if isinstance(metric, Mahalanobis):
         factor = np.asarray(check_factor(metric.factor))
         if not np.isfinite(factor).all():
-            raise ValueError("metric: wanted a finite factor, got NaN or infinity")
+            raise ValueError("metric: expected a finite factor, got NaN or infinity")
     check_features(metric, **{name: X})

@@ -47,13 +47,14 @@ def nearest_shortlisted(
     """
     if not isinstance(metric, LocalMahalanobis):
         raise ValueError(
-            "shortlist: wanted None or a LocalMahalanobis metric, whose base metric "
+            "shortlist: expected None or a LocalMahalanobis metric, whose base metric "
             f"gives the candidates, got {type(metric).__name__}"
         )
     limit = len(P) - (own is not None)
     if not k <= shortlist <= limit:
         raise ValueError(
-            f"shortlist: wanted k = {k} to {limit} for {len(P)} points, got {shortlist}"
+            f"shortlist: expected k = {k} to {limit} for {len(P)} points, got "
+            f"{shortlist}"
         )
     base = Mahalanobis(np.asarray(metric.frame, np.float64))
     found = nearest_linear(base, Q, P, shortlist, own, tile)[1]
@@ -104,7 +105,7 @@ def shortlist_recall(
         As ``nearest``, and for n_queries < 1.
     """
     if n_queries < 1:
-        raise ValueError(f"n_queries: wanted at least 1, got {n_queries}")
+        raise ValueError(f"n_queries: expected at least 1, got {n_queries}")
     Q, P = real(queries, "queries"), real(points, "points")
     rows = np.random.default_rng(seed).permutation(len(Q))[:n_queries]
     short = nearest_shortlisted(metric, Q[rows], P, k, None, tile, shortlist)[1]

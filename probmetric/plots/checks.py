@@ -36,7 +36,7 @@ def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
         tolerance a quantity is inconclusive, however small its z.
     """
     if "z" not in compared or "verdict" not in compared:
-        raise ValueError(f"compared: wanted the result of compare, got {compared!r}")
+        raise ValueError(f"compared: expected the result of compare, got {compared!r}")
     names = [str(name) for name in compared["entry"].to_numpy()]
     verdicts = compared["verdict"].to_numpy().astype(str)
     rows, many = np.arange(len(names)), len(names) > 45
@@ -145,7 +145,7 @@ def predictive_check(
         share points, so that bins are not independent of one another.
     """
     if pairs.y is None:
-        raise ValueError("pairs: wanted observed labels, got y=None")
+        raise ValueError("pairs: expected observed labels, got y=None")
     given = posterior(draws, "M", "b")
     sources = [("posterior", given, COLORS[0])]
     if prior is None and isinstance(draws, xr.DataTree) and "prior" in draws.children:
@@ -204,7 +204,7 @@ def calibration(
     """
     y = np.asarray(y)
     if not np.isin(y, (0, 1)).all():
-        raise ValueError(f"y: wanted 0 and 1, got {np.unique(y)[:5]}")
+        raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
     curves = probability if isinstance(probability, dict) else {"": probability}
     figure, axes = blank(size=(4.9, 4.6))
     axis = axes[0, 0]
@@ -213,7 +213,8 @@ def calibration(
         stated = np.asarray(stated, float)
         if stated.shape != y.shape or stated.min() < 0 or stated.max() > 1:
             raise ValueError(
-                f"probability: wanted shape {y.shape} in [0, 1], got {stated.shape} in "
+                f"probability: expected shape {y.shape} in [0, 1], got "
+                f"{stated.shape} in "
                 f"[{stated.min():.3g}, {stated.max():.3g}]"
             )
         which, centres = _binned(stated, bins)

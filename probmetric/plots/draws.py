@@ -24,7 +24,7 @@ __all__ = ["eigenvalues", "metric", "rank", "trace"]
 def _interval(values: np.ndarray, prob: float) -> np.ndarray:
     """Return the equal-tailed interval over the leading axis, shape (2, ...)."""
     if not 0 < prob < 1:
-        raise ValueError(f"prob: wanted a number between 0 and 1, got {prob}")
+        raise ValueError(f"prob: expected a number between 0 and 1, got {prob}")
     return np.quantile(values, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
 
 
@@ -153,7 +153,7 @@ def _identified(draws: Any) -> xr.Dataset:
                 largest[..., k], dims=("chain", "draw")
             )
     if not kept:
-        raise ValueError(f"draws: wanted b or M, got {', '.join(map(str, given))}")
+        raise ValueError(f"draws: expected b or M, got {', '.join(map(str, given))}")
     return xr.Dataset(kept).assign_coords(
         chain=given["chain"].to_numpy(), draw=given["draw"].to_numpy()
     )

@@ -56,7 +56,7 @@ def local_ellipses(
         matrices = np.broadcast_to(metric.matrix, (len(places), *metric.matrix.shape))
     else:
         raise ValueError(
-            f"learned: wanted a metric with matrix_at or matrix, got "
+            f"learned: expected a metric with matrix_at or matrix, got "
             f"{type(metric).__name__}"
         )
     plane = matrices[:, features][:, :, features]

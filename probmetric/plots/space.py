@@ -60,7 +60,7 @@ def embedding(
     metric = metric_of(learned)
     if not hasattr(metric, "transform"):
         raise ValueError(
-            f"learned: wanted a metric with transform, got {type(metric).__name__}"
+            f"learned: expected a metric with transform, got {type(metric).__name__}"
         )
     X, y = np.asarray(X, float), np.asarray(y)
     codes, labels = class_names(y, target_names)
@@ -144,7 +144,7 @@ def class_probabilities(
     values = np.asarray(probabilities, float)
     if values.ndim != 2 or values.shape[1] != len(classes):
         raise ValueError(
-            f"probabilities: wanted shape (s, {len(classes)}), got {values.shape}"
+            f"probabilities: expected shape (s, {len(classes)}), got {values.shape}"
         )
     figure, axes = blank(size=(6.0, 1.1 + 0.42 * len(classes)))
     colors = [COLORS[c % len(COLORS)] for c in range(len(classes))]

@@ -89,22 +89,22 @@ def posterior(draws: Any, *names: str) -> xr.Dataset:
     Raises
     ------
     ValueError
-        When there are no draws of a wanted variable.
+        When there are no draws of a expected variable.
     """
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
             raise ValueError(
-                f"draws: wanted a group 'posterior', got {sorted(draws.children)}"
+                f"draws: expected a group 'posterior', got {sorted(draws.children)}"
             )
         draws = draws["posterior"].to_dataset()
     if not isinstance(draws, xr.Dataset):
         raise ValueError(
-            f"draws: wanted a DataTree or Dataset, got {type(draws).__name__}"
+            f"draws: expected a DataTree or Dataset, got {type(draws).__name__}"
         )
     missing = [name for name in names if name not in draws]
     if missing:
         raise ValueError(
-            f"draws: wanted {', '.join(missing)}, got {', '.join(map(str, draws))}"
+            f"draws: expected {', '.join(missing)}, got {', '.join(map(str, draws))}"
         )
     return draws
 
@@ -148,7 +148,7 @@ def class_names(
         return codes, [str(c) for c in classes]
     if len(target_names) < len(classes):
         raise ValueError(
-            f"target_names: wanted {len(classes)} names, got {len(target_names)}"
+            f"target_names: expected {len(classes)} names, got {len(target_names)}"
         )
     if np.issubdtype(classes.dtype, np.integer) and classes.max() < len(target_names):
         return codes, [str(target_names[int(c)]) for c in classes]

@@ -61,7 +61,7 @@ def same(metric: Any, A: Array, B: Array) -> Array:
     """Return P(same) of matching rows under one draw."""
     if not hasattr(metric, "same_probability"):
         raise ValueError(
-            "same_probability: wanted a metric that defines P(same), got "
+            "same_probability: expected a metric that defines P(same), got "
             f"{type(metric).__name__}"
         )
     return metric.same_probability(A, B)
@@ -77,7 +77,7 @@ def exponent(metric: Any, A: Array, B: Array) -> Array:
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
     """Move draws away from their mean (of logarithms where positive) by a factor."""
     if not inflate > 0:
-        raise ValueError(f"inflate: wanted a number above 0, got {inflate}")
+        raise ValueError(f"inflate: expected a number above 0, got {inflate}")
     if inflate == 1:
         return values
     if not positive:
@@ -90,7 +90,7 @@ def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
 def quantiles(values: np.ndarray, prob: float, method: Any = "linear") -> Interval:
     """Return equal-tailed quantiles over the leading axis."""
     if not 0 < prob < 1:
-        raise ValueError(f"prob: wanted a number between 0 and 1, got {prob}")
+        raise ValueError(f"prob: expected a number between 0 and 1, got {prob}")
     finite(values, "interval")
     tails = [(1 - prob) / 2, (1 + prob) / 2]
     return Interval(*np.quantile(values, tails, axis=0, method=method))

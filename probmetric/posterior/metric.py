@@ -213,13 +213,13 @@ class PosteriorMetric:
         need_intervals("ratio_interval", self.purpose)
         if not self.is_distance:
             raise ValueError(
-                "ratio_interval: wanted a distance, got "
+                "ratio_interval: expected a distance, got "
                 f"{type(self.draws[0]).__name__}, which has no zero that means 'equal'"
             )
         below = self.pair_draws(*second)
         if (below == 0).any():
             raise ValueError(
-                "second: wanted points at a distance, got a pair at distance zero"
+                "second: expected points at a distance, got a pair at distance zero"
             )
         ratio = asked.ratio(self.pair_draws(*first), below)
         return quantiles(spread(ratio, inflate, True), prob)
@@ -341,16 +341,16 @@ MATRIX_REFUSAL = (
 def check_names(purpose: str, source: str) -> None:
     """Raise for unknown names."""
     if purpose not in PURPOSES:
-        raise ValueError(f"purpose: wanted one of {PURPOSES}, got {purpose!r}")
+        raise ValueError(f"purpose: expected one of {PURPOSES}, got {purpose!r}")
     if source not in SOURCES:
-        raise ValueError(f"source: wanted one of {SOURCES}, got {source!r}")
+        raise ValueError(f"source: expected one of {SOURCES}, got {source!r}")
 
 
 def need_intervals(name: str, purpose: str) -> None:
     """Raise for intervals from draws that were made to be averaged in votes."""
     if purpose != "intervals":
         raise ValueError(
-            f"{name}: wanted draws made for intervals (purpose='intervals', as the "
+            f"{name}: expected draws made for intervals (purpose='intervals', as the "
             f"product-weight bootstrap gives), got purpose={purpose!r}; nominal 90 % "
             "intervals from Laplace draws covered 37 to 68 %"
         )
@@ -360,7 +360,7 @@ def need_meaningful_link(source: str, pairs_independent: bool) -> None:
     """Raise for averages of P(same) that are worse than the point estimate."""
     if source != "bootstrap" and not pairs_independent:
         raise ValueError(
-            "same_probability: wanted source='bootstrap' or pairs_independent=True, "
+            "same_probability: expected source='bootstrap' or pairs_independent=True, "
             f"got source={source!r} over pairs that are not independent; averaging "
             "P(same) over such draws is worse than the point estimate, because the "
             "prior's spread is added to every distance"

@@ -37,13 +37,13 @@ def unstack(draws: Any) -> tuple[Dissimilarity, ...]:
     """
     if isinstance(draws, Sequence):
         if len(draws) == 0:
-            raise ValueError("draws: wanted at least one metric, got none")
+            raise ValueError("draws: expected at least one metric, got none")
         every = [[np.asarray(a) for a in jax.tree.leaves(draw)] for draw in draws]
         structures = {jax.tree.structure(draw) for draw in draws}
         shapes = {tuple(a.shape for a in leaves) for leaves in every}
         if len(structures) > 1 or len(shapes) > 1:
             raise ValueError(
-                "draws: wanted metrics of one kind and shape, got "
+                "draws: expected metrics of one kind and shape, got "
                 f"{len(structures)} structures and {len(shapes)} sets of shapes"
             )
         structure = structures.pop()
@@ -53,12 +53,12 @@ def unstack(draws: Any) -> tuple[Dissimilarity, ...]:
         sizes = {a.shape[0] if a.ndim else 0 for a in stacked}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError(
-                "draws: wanted arrays with one leading axis of draws, got leading "
+                "draws: expected arrays with one leading axis of draws, got leading "
                 f"sizes {sorted(sizes)}"
             )
         every = [[a[s] for a in stacked] for s in range(sizes.pop())]
     if any(np.isnan(a).any() for leaves in every for a in leaves):
-        raise ValueError("draws: wanted numbers in every draw, got NaN")
+        raise ValueError("draws: expected numbers in every draw, got NaN")
     return tuple(jax.tree.unflatten(structure, leaves) for leaves in every)
 
 

@@ -59,7 +59,7 @@ def _read(folder: Path, name: str) -> pd.DataFrame:
         return pd.read_csv(folder / name, dtype={"truth": str, "predicted": str})
     except UNREADABLE as error:
         raise ValueError(
-            f"DIR: wanted a readable {name} in {str(folder)!r} ({reason(error)})"
+            f"DIR: expected a readable {name} in {str(folder)!r} ({reason(error)})"
         ) from error
 
 

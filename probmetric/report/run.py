@@ -61,23 +61,23 @@ def read_summary(folder: Path) -> dict[str, Any]:
     path = folder / SUMMARY
     if not path.is_file():
         raise ValueError(
-            f"DIR: wanted the folder of a fit, sample or evaluate run, got "
+            f"DIR: expected the folder of a fit, sample or evaluate run, got "
             f"{str(folder)!r} without {SUMMARY}"
         )
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except UNREADABLE as error:
         raise ValueError(
-            f"DIR: wanted a readable {SUMMARY} in {str(folder)!r}, got one damaged "
+            f"DIR: expected a readable {SUMMARY} in {str(folder)!r}, got one damaged "
             f"({reason(error)})"
         ) from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(
-            f"DIR: wanted a run's summary, got {str(path)!r}, which is none"
+            f"DIR: expected a run's summary, got {str(path)!r}, which is none"
         )
     if found.get("format_version") != VERSION:
         raise ValueError(
-            f"DIR: wanted format version {VERSION} in {str(path)!r}, got "
+            f"DIR: expected format version {VERSION} in {str(path)!r}, got "
             f"{found.get('format_version')}, written by probmetric "
             f"{found.get('probmetric_version')}; this is {__version__}"
         )
@@ -130,12 +130,12 @@ def render_run(folder: "str | Path") -> str:
     command = summary.get("command")
     if command not in PAGES:
         raise ValueError(
-            f"DIR: wanted a run of {', '.join(PAGES)}, got one of {command!r}"
+            f"DIR: expected a run of {', '.join(PAGES)}, got one of {command!r}"
         )
     try:
         page = PAGES[command](folder, summary)
     except KeyError as error:
         raise ValueError(
-            f"DIR: wanted a whole summary in {str(folder)!r}, got one without {error}"
+            f"DIR: expected a whole summary in {str(folder)!r}, got one without {error}"
         ) from error
     return render(page)

@@ -38,18 +38,19 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"draws: wanted a file that exists, got {str(path)!r}")
+        raise ValueError(f"draws: expected a file that exists, got {str(path)!r}")
     try:
         with xr.open_datatree(path, engine="h5netcdf") as file:
             draws = file.load()
     except UNREADABLE as error:
         raise ValueError(
-            f"draws: wanted a readable NetCDF file, got {str(path)!r} ({reason(error)})"
+            f"draws: expected a readable NetCDF file, got {str(path)!r} "
+            f"({reason(error)})"
         ) from error
     posterior = draws.children.get("posterior")
     if posterior is None or not {"chain", "draw"} <= set(posterior.sizes):
         raise ValueError(
-            f"draws: wanted a posterior of chains and draws in {str(path)!r}, got "
+            f"draws: expected a posterior of chains and draws in {str(path)!r}, got "
             f"groups {sorted(draws.children)}"
         )
     return draws
@@ -88,7 +89,7 @@ def posterior_of(
         For draws of something else.
     """
     if max_draws is not None and max_draws < 1:
-        raise ValueError(f"max_draws: wanted at least 1, got {max_draws}")
+        raise ValueError(f"max_draws: expected at least 1, got {max_draws}")
     if max_draws is not None:
         draws = _thinned(draws, max_draws)
     method = str(draws.attrs.get("method", "nuts"))
@@ -99,7 +100,7 @@ def posterior_of(
             return PosteriorMetric(metrics, purpose, source=source)
     names = sorted(str(name) for name in draws["posterior"].to_dataset())
     raise ValueError(
-        "draws: wanted a posterior of a metric (M, J, or a two-stage mixture), got "
+        "draws: expected a posterior of a metric (M, J, or a two-stage mixture), got "
         f"{', '.join(names)}"
     )
 

@@ -61,7 +61,7 @@ def similarities(draws: xr.DataTree) -> list[Metric] | None:
     lacking = [name for name in TWO_STAGE if name not in components]
     if lacking:
         raise ValueError(
-            f"draws: wanted {', '.join(TWO_STAGE)} among the components, got none of "
+            f"draws: expected {', '.join(TWO_STAGE)} among the components, got none of "
             f"{', '.join(lacking)}"
         )
     weights, means, between, within = (joined(components, n) for n in TWO_STAGE)

@@ -75,7 +75,8 @@ def describe(value: Any, name: str) -> tuple[Any, dict[str, np.ndarray]]:
         kind, parts = "tuple", {str(k): part for k, part in enumerate(value)}
     else:
         raise ValueError(
-            f"metric: wanted one of {', '.join(sorted(KINDS))} or PosteriorMetric, got "
+            f"metric: expected one of {', '.join(sorted(KINDS))} or PosteriorMetric, "
+            f"got "
             f"{kind}"
         )
     found = {key: describe(part, f"{name}.{key}") for key, part in parts.items()}
@@ -86,7 +87,7 @@ def describe(value: Any, name: str) -> tuple[Any, dict[str, np.ndarray]]:
 def _numbers(array: np.ndarray, name: str) -> np.ndarray:
     """Return an array of numbers; NaN is none."""
     if array.dtype.kind not in "biuf" or np.isnan(array).any():
-        raise ValueError(f"metric: wanted numbers in {name}, got {array.dtype}/NaN")
+        raise ValueError(f"metric: expected numbers in {name}, got {array.dtype}/NaN")
     return array
 
 
@@ -116,7 +117,7 @@ def rebuild(spec: Any, arrays: dict[str, np.ndarray], name: str = "metric") -> A
         return tuple(parts.values())
     if spec["kind"] not in KINDS:
         raise ValueError(
-            f"metric: wanted one of {', '.join(sorted(KINDS))}, got {spec['kind']!r}"
+            f"metric: expected one of {', '.join(sorted(KINDS))}, got {spec['kind']!r}"
         )
     return KINDS[spec["kind"]](**parts)
 
@@ -180,7 +181,7 @@ def save_metric(
     """
     if not hasattr(metric, "pairwise"):
         raise ValueError(
-            f"metric: wanted a metric or draws of one, got {type(metric).__name__}"
+            f"metric: expected a metric or draws of one, got {type(metric).__name__}"
         )
     spec, arrays = _posterior_spec(metric) or describe(metric, "metric")
     header = {
@@ -194,7 +195,9 @@ def save_metric(
     try:
         text = json.dumps(header)
     except TypeError as error:
-        raise ValueError(f"provenance: wanted what JSON holds, got {error}") from error
+        raise ValueError(
+            f"provenance: expected what JSON holds, got {error}"
+        ) from error
     with replacing(Path(path)) as part, part.open("wb") as file:
         np.savez(file, header=np.array(text), **cast(Any, arrays))
 
@@ -223,12 +226,12 @@ def read_metric(path: "str | Path") -> Stored:
     """Read a metric with its header; arguments and errors as ``load_metric``."""
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"metric: wanted a file that exists, got {str(path)!r}")
+        raise ValueError(f"metric: expected a file that exists, got {str(path)!r}")
     try:
         arrays = read_npz(path)
     except UNREADABLE as error:
         raise ValueError(
-            f"metric: wanted a readable metric file, got {str(path)!r} "
+            f"metric: expected a readable metric file, got {str(path)!r} "
             f"({reason(error)})"
         ) from error
     header = _header(arrays.pop("header", None), path)
@@ -243,7 +246,7 @@ def read_metric(path: "str | Path") -> Stored:
         )
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(
-            f"metric: wanted a whole metric in {str(path)!r}, got one without its "
+            f"metric: expected a whole metric in {str(path)!r}, got one without its "
             f"parts ({type(error).__name__}: {error})"
         ) from error
 
@@ -256,13 +259,13 @@ def _header(stored: np.ndarray | None, path: Path) -> dict[str, Any]:
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(
-            f"metric: wanted a file of save_metric or `probmetric fit`, got "
+            f"metric: expected a file of save_metric or `probmetric fit`, got "
             f"{str(path)!r}, which has no such header"
         )
     found = header.get("format_version")
     if not isinstance(found, int) or found > VERSION:
         raise ValueError(
-            f"metric: wanted format version {VERSION} or older in {str(path)!r}, got "
+            f"metric: expected format version {VERSION} or older in {str(path)!r}, got "
             f"{found}, written by probmetric {header.get('probmetric_version')}; "
             f"this is {__version__}"
         )

@@ -147,7 +147,7 @@ def test_the_detectable_shift_of_ranks_is_that_of_normal_posteriors():
     ],
 )
 def test_what_is_no_rank_is_refused(ranks):
-    with pytest.raises(ValueError, match="ranks: wanted"):
+    with pytest.raises(ValueError, match="ranks: expected"):
         uniformity(ranks)
 
 
@@ -157,7 +157,7 @@ def test_an_exact_check_without_a_control_cannot_be_made():
 
 
 def test_an_unknown_control_is_refused():
-    with pytest.raises(ValueError, match="control: wanted one of"):
+    with pytest.raises(ValueError, match="control: expected one of"):
         judge(exact({"a": 1.0}, {"a": 1.0}), PROBLEM, control="other")
 
 

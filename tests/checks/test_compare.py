@@ -148,7 +148,7 @@ BAD = {
     "no chain": (lambda d: compare({"x": 0.0}, d.rename(chain="run")), "draws: .*dims"),
     "one chain": (lambda d: compare({"x": 0.0}, d.isel(chain=[0])), "draws: .*chain"),
     "few draws": (lambda d: compare({"x": 0.0}, d.isel(draw=[0, 1])), "draws: .*draws"),
-    "empty": (lambda d: compare({}, d), "draws: wanted at least one"),
+    "empty": (lambda d: compare({}, d), "draws: expected at least one"),
     "alpha": (lambda d: compare({"x": 0.0}, d, alpha=0.0), "alpha"),
     "power": (lambda d: compare({"x": 0.0}, d, power=1.0), "power"),
     "tol": (lambda d: compare({"x": 0.0}, d, tol=0.0), "tol"),

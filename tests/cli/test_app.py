@@ -183,8 +183,8 @@ def broken_files(folder):
         "inf.csv": ("a,y\n1,0\ninf,1\n2,0\n3,1\n", "NaN or infinity in 'a'"),
         "one.csv": ("a,y\n1,0\n2,0\n", "at least 2 classes"),
         "alone.csv": ("a,y\n1,0\n2,0\n3,1\n", "at least 2 rows of each class"),
-        "text.csv": ("a,y\nred,0\nblue,1\n", "wanted numbers"),
-        "empty.csv": ("", "wanted a readable CSV"),
+        "text.csv": ("a,y\nred,0\nblue,1\n", "expected numbers"),
+        "empty.csv": ("", "expected a readable CSV"),
     }
     for name, (text, _) in texts.items():
         (folder / name).write_text(text)
@@ -201,15 +201,15 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
-        (["validate"], "wanted one of"),
+        (["validate"], "expected one of"),
         (["validate", "no_such"], "got 'no_such'"),
-        (["validate", "lca", "--all"], "wanted none beside --all"),
-        (["validate", "lca", "--data", "wein"], "wanted one of breast_cancer"),
-        (["validate", "lca", "--data", "none.csv"], "wanted a file that exists"),
-        (["validate", "lca", "--label", "y"], "--label: wanted --data"),
-        (["validate", "lca", "--data", "iris", "--out", __file__], "wanted a folder"),
+        (["validate", "lca", "--all"], "expected none beside --all"),
+        (["validate", "lca", "--data", "wein"], "expected one of breast_cancer"),
+        (["validate", "lca", "--data", "none.csv"], "expected a file that exists"),
+        (["validate", "lca", "--label", "y"], "--label: expected --data"),
+        (["validate", "lca", "--data", "iris", "--out", __file__], "expected a folder"),
         (["validate", "lca", "--seed", "-1"], "--seed"),
         (["validate", "lca", "--no-such-option"], "no-such-option"),
     ],

@@ -110,7 +110,7 @@ def test_groups_are_a_column_and_no_feature(tmp_path):
     direct = pm.TwoStageMixture().fit(table()[NAMES], groups=table()["item"])
     np.testing.assert_array_equal(stored.metric.between, direct.between_)
     line = refused("fit", "lda", "--data", path, *more, "--out", tmp_path / "no")
-    assert "groups: wanted none for LDA" in line
+    assert "groups: expected none for LDA" in line
 
 
 def test_files_that_exist_are_kept_without_force(data, tmp_path):
@@ -124,17 +124,17 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
-        (["fit", "nope"], "model: wanted one of dca_gm.*got 'nope'"),
-        (["fit", "lda", "--set", "n_components"], "--set: wanted name=value"),
-        (["fit", "lda", "--set", "n_components="], "--set: wanted name=value"),
-        (["fit", "lda", "--set", "depth=2"], "wanted arguments of LDA.*got depth"),
+        (["fit", "nope"], "model: expected one of dca_gm.*got 'nope'"),
+        (["fit", "lda", "--set", "n_components"], "--set: expected name=value"),
+        (["fit", "lda", "--set", "n_components="], "--set: expected name=value"),
+        (["fit", "lda", "--set", "depth=2"], "expected arguments of LDA.*got depth"),
         (["fit", "lda", "--set", "shrinkage=1", "--set", "shrinkage=2"], "each name"),
-        (["fit", "lda", "--set", "n_components=99"], "n_components: wanted"),
-        (["fit", "lca", "--set", "pairs=none_such"], "pairs: wanted one of"),
-        (["fit", "lda", "--label", "species"], "label: wanted a column.*'species'"),
-        (["fit", "lda", "--groups", "item"], "groups: wanted a column of data.csv"),
+        (["fit", "lda", "--set", "n_components=99"], "n_components: expected"),
+        (["fit", "lca", "--set", "pairs=none_such"], "pairs: expected one of"),
+        (["fit", "lda", "--label", "species"], "label: expected a column.*'species'"),
+        (["fit", "lda", "--groups", "item"], "groups: expected a column of data.csv"),
     ],
 )
 def test_bad_arguments_say_what_was_wanted(arguments, wanted, data, tmp_path):

@@ -18,22 +18,22 @@ HEAVY = ("arviz", "jax", "matplotlib", "numpyro", "pandas", "scipy", "sklearn")
 WINE = ("--data", "wine", "--out", "OUT")
 WEIN = ("--data", "wein")
 TYPOS = {
-    "learner of fit": ("model: wanted one of", "fit", "lcaa", *WINE),
-    "learner of sample": ("model: wanted one of", "sample", "lcaa", *WINE),
+    "learner of fit": ("model: expected one of", "fit", "lcaa", *WINE),
+    "learner of sample": ("model: expected one of", "sample", "lcaa", *WINE),
     "learner of evaluate": (
-        *("model: wanted one of", "evaluate", "--model", "lcaa"),
+        *("model: expected one of", "evaluate", "--model", "lcaa"),
         *("--data", "wine", "--folds", "2"),
     ),
     "learner without draws": ("a learner with draws", "sample", "lda", *WINE),
-    "registered model": ("MODEL: wanted one of", "validate", "lcaa"),
-    "no model": ("MODEL: wanted one of", "validate"),
-    "method": ("--method: wanted one of", "sample", "lca", *WINE, "--method", "nut"),
+    "registered model": ("MODEL: expected one of", "validate", "lcaa"),
+    "no model": ("MODEL: expected one of", "validate"),
+    "method": ("--method: expected one of", "sample", "lca", *WINE, "--method", "nut"),
     "method of another learner": (
-        *("--method: wanted one of nuts, laplace, svi", "sample", "two_stage"),
+        *("--method: expected one of nuts, laplace, svi", "sample", "two_stage"),
         *(*WINE, "--method", "bootstrap"),
     ),
     "data set of fit": (
-        "data: wanted one of",
+        "data: expected one of",
         "fit",
         "lda",
         "--data",
@@ -41,28 +41,28 @@ TYPOS = {
         *WINE[2:],
     ),
     "data set of sample": (
-        *("data: wanted one of", "sample", "lca", "--data", "wein"),
+        *("data: expected one of", "sample", "lca", "--data", "wein"),
         *WINE[2:],
     ),
     "data set of validate": (
-        "data: wanted one of",
+        "data: expected one of",
         "validate",
         "lca",
         "--data",
         "wein",
     ),
     "data set of evaluate": (
-        *("data: wanted one of", "evaluate", "--model", "lda", "--data", "wein"),
+        *("data: expected one of", "evaluate", "--model", "lda", "--data", "wein"),
         *("--folds", "2"),
     ),
     "test set of evaluate": (
-        *("data: wanted one of", "evaluate", "--model", "lda", "--data", "wine"),
+        *("data: expected one of", "evaluate", "--model", "lda", "--data", "wine"),
         *("--test", "wein"),
     ),
     "data set of neighbors": (
-        *("data: wanted one of", "neighbors", "--metric", "m.npz", "--data", "wein"),
+        *("data: expected one of", "neighbors", "--metric", "m.npz", "--data", "wein"),
     ),
-    "folder of report": ("DIR: wanted a run's folder", "report", "no_such_folder"),
+    "folder of report": ("DIR: expected a run's folder", "report", "no_such_folder"),
     "file that exists, fit": ("add --force", "fit", "lda", "--data", "wine", "FULL"),
     "file that exists, sample": ("add --force", "sample", "lca", *WINE[:2], "FULL"),
     "file that exists, validate": ("add --force", "validate", "lca", "FULL"),

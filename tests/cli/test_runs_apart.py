@@ -80,7 +80,7 @@ def test_of_two_fits_at_once_one_wins_and_the_other_exits_with_2(
     assert first.exit_code == 0, first.output
     assert second.returncode == 2
     (line,) = second.stderr.strip().splitlines()
-    assert "--out: wanted a folder that no other run is writing to" in line
+    assert "--out: expected a folder that no other run is writing to" in line
     said = json.loads((tmp_path / "tw" / "summary.json").read_text())
     assert said["seed"] == 1
     names = {path.name for path in (tmp_path / "tw").iterdir()}
@@ -100,7 +100,7 @@ def test_of_two_samplers_at_one_checkpoint_the_second_exits_with_2(
     assert first.exit_code == 0, first.output
     assert done[0].returncode == 2, done[0].stderr
     (line,) = done[0].stderr.strip().splitlines()
-    assert "--checkpoint: wanted a folder that no other run is writing to" in line
+    assert "--checkpoint: expected a folder that no other run is writing to" in line
     assert json.loads((tmp_path / "ck" / "run.json").read_text())["seed"] == 1
     assert not list((tmp_path / "b").iterdir())
     assert not (tmp_path / "ck" / LOCK).exists()
@@ -127,7 +127,7 @@ def test_a_checkpoint_of_a_run_in_another_thread_is_refused(tmp_path):
     said = []
 
     def second():
-        with pytest.raises(ValueError, match="checkpoint: wanted a folder that no"):
+        with pytest.raises(ValueError, match="checkpoint: expected a folder that no"):
             blocks(one_draw, tmp_path, resume=True)
         said.append("refused")
 
@@ -145,7 +145,7 @@ def test_a_checkpoint_of_a_run_in_another_thread_is_refused(tmp_path):
 def test_whether_a_checkpoint_is_empty_is_asked_once_it_is_held(tmp_path):
     """The sampler looks first, compiles, and another run may have ended since."""
     blocks(one_draw, tmp_path)
-    with pytest.raises(ValueError, match="wanted an empty folder, or resume=True"):
+    with pytest.raises(ValueError, match="expected an empty folder, or resume=True"):
         blocks(one_draw, tmp_path)
     values, _ = blocks(one_draw, tmp_path, resume=True)
     np.testing.assert_array_equal(values["x"], [[0, 1]])
@@ -165,7 +165,7 @@ def test_every_command_refuses_a_folder_that_another_holds(
         "report": (tmp_path,),
     }
     line = refused(command, *words[command])
-    assert "--out: wanted a folder that no other run is writing to" in line
+    assert "--out: expected a folder that no other run is writing to" in line
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
 
 
@@ -211,7 +211,7 @@ def test_a_folder_in_which_nothing_can_be_locked_is_refused_by_name(
 
     monkeypatch.setattr(files_lock, "_take", no_locks)
     with (
-        pytest.raises(ValueError, match=r"--out: wanted .* can be locked.*No locks"),
+        pytest.raises(ValueError, match=r"--out: expected .* can be locked.*No locks"),
         claim(tmp_path, ("a",), force=False),
     ):
         pass
@@ -223,7 +223,7 @@ def test_a_folder_that_is_read_only_is_refused_by_name(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(os, "open", read_only)
-    wanted = r"checkpoint: wanted a folder to write to.*Read-only"
+    wanted = r"checkpoint: expected a folder to write to.*Read-only"
     with pytest.raises(ValueError, match=wanted):
         blocks(one_draw, tmp_path)
 

@@ -102,7 +102,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
     # The sampler itself knows its blocks too.
     (tmp_path / "blocks" / "run.json").unlink()
     line = refused(*other, "--draws", 25, *words)
-    assert "checkpoint: wanted blocks of this run" in line
+    assert "checkpoint: expected blocks of this run" in line
     # A block cut short is refused by name.
     block = sorted((tmp_path / "blocks").glob("block_*.npz"))[0]
     block.write_bytes(block.read_bytes()[:100])
@@ -112,14 +112,14 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
-        (["lda"], "wanted a learner with draws, dca_gm, lca.*got LDA"),
-        (["lca", "--method", "gibbs"], "--method: wanted one of nuts"),
-        (["lca", "--resume"], "--resume: wanted --checkpoint DIR"),
-        (["lca", "--method", "svi", "--checkpoint", "x"], "--checkpoint: wanted"),
-        (["lca", "--checkpoint", __file__], "--checkpoint: wanted a folder"),
-        (["lca", "--set", "per_anchor=True"], "per_anchor: wanted"),
+        (["lda"], "expected a learner with draws, dca_gm, lca.*got LDA"),
+        (["lca", "--method", "gibbs"], "--method: expected one of nuts"),
+        (["lca", "--resume"], "--resume: expected --checkpoint DIR"),
+        (["lca", "--method", "svi", "--checkpoint", "x"], "--checkpoint: expected"),
+        (["lca", "--checkpoint", __file__], "--checkpoint: expected a folder"),
+        (["lca", "--set", "per_anchor=True"], "per_anchor: expected"),
     ],
 )
 def test_bad_arguments_say_what_was_wanted(arguments, wanted, data, tmp_path):
@@ -167,19 +167,19 @@ def test_draws_cut_anywhere_are_refused(laplace, tmp_path):
     path = tmp_path / "draws.nc"
     for share in (0.0, 0.01, 0.3, 0.9, 0.999):
         path.write_bytes(whole[: int(share * len(whole))])
-        with pytest.raises(ValueError, match="wanted a readable NetCDF file"):
+        with pytest.raises(ValueError, match="expected a readable NetCDF file"):
             load_draws(path)
-    with pytest.raises(ValueError, match="wanted a file that exists"):
+    with pytest.raises(ValueError, match="expected a file that exists"):
         load_draws(tmp_path / "none.nc")
 
 
 def test_draws_of_no_metric_are_refused(tmp_path):
     tree = az.from_dict({"posterior": {"theta": np.zeros((1, 5))}})
     save_draws(tree, tmp_path / "draws.nc")
-    with pytest.raises(ValueError, match=r"wanted a posterior of a metric.*theta"):
+    with pytest.raises(ValueError, match=r"expected a posterior of a metric.*theta"):
         posterior_of(load_draws(tmp_path / "draws.nc"))
     save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
-    with pytest.raises(ValueError, match="wanted a posterior of chains and draws"):
+    with pytest.raises(ValueError, match="expected a posterior of chains and draws"):
         load_draws(tmp_path / "draws.nc")
 
 

@@ -102,21 +102,21 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
-        (["--metric", "M", "--draws", "D"], "wanted one of the two, got both"),
-        ([], "wanted one of the two, got neither"),
-        (["--metric", "none.npz"], "wanted a file that exists"),
+        (["--metric", "M", "--draws", "D"], "expected one of the two, got both"),
+        ([], "expected one of the two, got neither"),
+        (["--metric", "none.npz"], "expected a file that exists"),
         (["--metric", "data.npz"], "which has no such header"),
-        (["--metric", "data.csv"], "wanted a readable metric file"),
-        (["--draws", "data.npz"], "wanted a readable NetCDF file"),
-        (["--metric", "M", "-k", "60"], "k: wanted 1 to 59 for 60 points, got 60"),
+        (["--metric", "data.csv"], "expected a readable metric file"),
+        (["--draws", "data.npz"], "expected a readable NetCDF file"),
+        (["--metric", "M", "-k", "60"], "k: expected 1 to 59 for 60 points, got 60"),
         (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
         (["--metric", "M", "--queries", "turned.csv"], "in another order"),
-        (["--metric", "M", "--queries", "wide.csv"], "wanted rows of 3 features"),
+        (["--metric", "M", "--queries", "wide.csv"], "expected rows of 3 features"),
         (["--draws", "D", "--queries", "other.csv"], "without 'width'"),
-        (["--metric", "M", "--out", "near.txt"], "wanted a file ending in .csv"),
-        (["--metric", "M", "--label", "nope"], "label: wanted a column"),
+        (["--metric", "M", "--out", "near.txt"], "expected a file ending in .csv"),
+        (["--metric", "M", "--label", "nope"], "label: expected a column"),
     ],
 )
 def test_neighbors_says_what_was_wanted(arguments, wanted, work):
@@ -223,17 +223,17 @@ def test_draws_are_evaluated_by_averaged_votes(work):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
-        (["--metric", "M"], "--test, --folds: wanted one of the two, got neither"),
+        (["--metric", "M"], "--test, --folds: expected one of the two, got neither"),
         (["--metric", "M", "--folds", "2", "--test", "data.csv"], "got both"),
-        (["--metric", "M", "--folds", "31"], "--folds: wanted 2 to 30"),
+        (["--metric", "M", "--folds", "31"], "--folds: expected 2 to 30"),
         (["--metric", "M", "--folds", "2", "--model", "lda"], "neither --metric nor"),
-        (["--model", "nope", "--folds", "2"], "model: wanted one of"),
-        (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set: wanted --model"),
+        (["--model", "nope", "--folds", "2"], "model: expected one of"),
+        (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set: expected --model"),
         (["--metric", "M", "--test", "third.csv"], "classes the classifier knows"),
         (["--metric", "M", "--test", "swapped.csv"], "without 'width'"),
-        (["--metric", "M", "--folds", "2", "--label", "x"], "label: wanted a column"),
+        (["--metric", "M", "--folds", "2", "--label", "x"], "label: expected a column"),
     ],
 )
 def test_evaluate_says_what_was_wanted(arguments, wanted, work):
@@ -274,11 +274,11 @@ def test_report_without_the_data_says_so(tmp_path):
     assert "holds other data than the run had" in (out / "report.html").read_text()
     paths["csv"].unlink()
     assert run("report", out, "--force").exit_code == 0
-    assert "wanted a file that exists" in (out / "report.html").read_text()
+    assert "expected a file that exists" in (out / "report.html").read_text()
 
 
 def test_report_refuses_what_is_no_run(work, tmp_path):
-    assert "wanted a run's folder" in refused("report", tmp_path / "none")
+    assert "expected a run's folder" in refused("report", tmp_path / "none")
     assert "without summary.json" in refused("report", tmp_path)
     out = tmp_path / "run"
     run("fit", "lda", "--data", work / "data.csv", "--out", out)
@@ -296,5 +296,5 @@ def test_report_refuses_what_is_no_run(work, tmp_path):
     (out / "summary.json").write_text(whole)
     stored = (out / "metric.npz").read_bytes()
     (out / "metric.npz").write_bytes(stored[:-50])
-    assert "wanted a readable metric file" in refused("report", out)
+    assert "expected a readable metric file" in refused("report", out)
     assert not (out / "report.html").exists()

@@ -30,20 +30,20 @@ def test_index_pairs_equal_point_pairs():
 X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
 P3 = np.zeros((2, 2, 3))
 BAD_LABELS = {
-    "one class": (X4, [1, 1, 1, 1], r"labels: wanted at least 2 classes, got one"),
-    "singleton": (X4, [0, 0, 0, 1], r"labels: wanted at least 2 members a class"),
-    "NaN": ([[0, np.nan], *X4[1:]], Y4, r"X: wanted finite numbers, got NaN"),
-    "inf": ([[0, np.inf], *X4[1:]], Y4, r"X: wanted finite numbers"),
-    "mixed kinds": (X4, [0, "a", 0, "a"], r"labels: wanted one kind, got .*mixed"),
-    "missing label": (X4, [0, None, 0, 1], r"labels: wanted one kind"),
-    "NaN label": (X4, [0, np.nan, 0, 1], r"labels: wanted finite values"),
-    "object": (X4, [(1,), (2,), (1,), (2,)], r"labels: wanted"),
-    "complex": (X4, np.array([1j, 2, 1j, 2]), r"labels: wanted numbers or strings"),
-    "length": (X4, [0, 0, 1], r"labels: wanted one per row of X \(4\), got 3"),
-    "label shape": (X4, [[0], [0], [1], [1]], r"labels: wanted shape \(n,\)"),
-    "empty": (np.zeros((0, 2)), [], r"X: wanted shape"),
-    "ndim": (np.zeros(4), Y4, r"X: wanted shape \(n, d\)"),
-    "text": ([["a", "b"]] * 4, Y4, r"X: wanted numbers"),
+    "one class": (X4, [1, 1, 1, 1], r"labels: expected at least 2 classes, got one"),
+    "singleton": (X4, [0, 0, 0, 1], r"labels: expected at least 2 members a class"),
+    "NaN": ([[0, np.nan], *X4[1:]], Y4, r"X: expected finite numbers, got NaN"),
+    "inf": ([[0, np.inf], *X4[1:]], Y4, r"X: expected finite numbers"),
+    "mixed kinds": (X4, [0, "a", 0, "a"], r"labels: expected one kind, got .*mixed"),
+    "missing label": (X4, [0, None, 0, 1], r"labels: expected one kind"),
+    "NaN label": (X4, [0, np.nan, 0, 1], r"labels: expected finite values"),
+    "object": (X4, [(1,), (2,), (1,), (2,)], r"labels: expected"),
+    "complex": (X4, np.array([1j, 2, 1j, 2]), r"labels: expected numbers or strings"),
+    "length": (X4, [0, 0, 1], r"labels: expected one per row of X \(4\), got 3"),
+    "label shape": (X4, [[0], [0], [1], [1]], r"labels: expected shape \(n,\)"),
+    "empty": (np.zeros((0, 2)), [], r"X: expected shape"),
+    "ndim": (np.zeros(4), Y4, r"X: expected shape \(n, d\)"),
+    "text": ([["a", "b"]] * 4, Y4, r"X: expected numbers"),
 }
 
 
@@ -55,17 +55,17 @@ def test_bad_labelled_input_is_refused_by_name(name):
 
 
 BAD_CALLS = {
-    "k too large": (lambda: nearest_pairs(X4, Y4, 2), r"k: wanted at most 1 .*got 2"),
-    "m too large": (lambda: nearest_pairs(X4, Y4, 1, 3), r"m: wanted at most 2"),
-    "k zero": (lambda: nearest_pairs(X4, Y4, 0), r"k: wanted a whole number ≥ 1"),
-    "k bool": (lambda: impostor_pairs(X4, Y4, True), r"k: wanted a whole number"),
-    "impostor k": (lambda: impostor_pairs(X4, Y4, 2), r"k: wanted at most 1"),
-    "none": (lambda: impostor_pairs(X4, Y4, 1), r"labels: wanted at least one imp"),
+    "k too large": (lambda: nearest_pairs(X4, Y4, 2), r"k: expected at most 1 .*got 2"),
+    "m too large": (lambda: nearest_pairs(X4, Y4, 1, 3), r"m: expected at most 2"),
+    "k zero": (lambda: nearest_pairs(X4, Y4, 0), r"k: expected a whole number ≥ 1"),
+    "k bool": (lambda: impostor_pairs(X4, Y4, True), r"k: expected a whole number"),
+    "impostor k": (lambda: impostor_pairs(X4, Y4, 2), r"k: expected at most 1"),
+    "none": (lambda: impostor_pairs(X4, Y4, 1), r"labels: expected at least one imp"),
     "factor": (
         lambda: nearest_pairs(X4, Y4, 1, 1, np.eye(3)),
-        r"factor: wanted shape \(p, 2\), got \(3, 3\)",
+        r"factor: expected shape \(p, 2\), got \(3, 3\)",
     ),
-    "no two": (lambda: all_pairs(X4[:2], [0, 1]), r"wanted a class of two members"),
+    "no two": (lambda: all_pairs(X4[:2], [0, 1]), r"expected a class of two members"),
 }
 
 
@@ -77,23 +77,23 @@ def test_impossible_constructions_are_refused_by_name(name):
 
 
 BAD_PAIRS = {
-    "one label": ((P3, [1, 1]), {}, r"y: wanted pairs of both labels"),
-    "mixed": ((np.zeros((3, 2, 1)), [1, 0, -1]), {}, r"y: wanted pair labels all in"),
-    "alien": ((P3, [1, 2]), {}, r"y: wanted pair labels all in"),
-    "text": ((P3, ["same", "not"]), {}, r"y: wanted labels 0/1 or -1/\+1"),
-    "length": ((P3, [1, 0, 1]), {}, r"y: wanted shape \(2,\), got \(3,\)"),
-    "shape": ((np.zeros((2, 3, 3)), [1, 0]), {}, r"pairs: wanted shape \(N, 2, d\)"),
-    "no X": (([[0, 1], [1, 0]], [1, 0]), {}, r"pairs: wanted shape \(N, 2, d\)"),
+    "one label": ((P3, [1, 1]), {}, r"y: expected pairs of both labels"),
+    "mixed": ((np.zeros((3, 2, 1)), [1, 0, -1]), {}, r"y: expected pair labels all in"),
+    "alien": ((P3, [1, 2]), {}, r"y: expected pair labels all in"),
+    "text": ((P3, ["same", "not"]), {}, r"y: expected labels 0/1 or -1/\+1"),
+    "length": ((P3, [1, 0, 1]), {}, r"y: expected shape \(2,\), got \(3,\)"),
+    "shape": ((np.zeros((2, 3, 3)), [1, 0]), {}, r"pairs: expected shape \(N, 2, d\)"),
+    "no X": (([[0, 1], [1, 0]], [1, 0]), {}, r"pairs: expected shape \(N, 2, d\)"),
     "both": ((P3, [1, 0]), {"X": X4}, r"got \(2, 2, 3\) together with X"),
-    "range": (([[0, 1], [1, 4]], [1, 0]), {"X": X4}, r"pairs: wanted rows 0..3"),
-    "reals": (([[0.0, 1], [1, 2]], [1, 0]), {"X": X4}, r"pairs: wanted integers"),
-    "NaN": ((np.full((2, 2, 1), np.nan), [1, 0]), {}, r"pairs: wanted finite"),
-    "empty": ((np.zeros((0, 2, 3)), []), {}, r"pairs: wanted shape"),
-    "ragged": (([[[0], [1, 2]]], [1]), {}, r"pairs: wanted a regular array"),
-    "weight": ((P3, [1, 0], [1, -1]), {}, r"w: wanted finite weights ≥ 0"),
-    "weights": ((P3, [1, 0], [1]), {}, r"w: wanted shape \(2,\), got \(1,\)"),
-    "zero": ((P3, [1, 0], [1, 0]), {}, r"w: wanted a positive weight on a pair with"),
-    "anchor": ((P3, [1, 0]), {"anchor": [0, -1]}, r"anchor: wanted integers ≥ 0"),
+    "range": (([[0, 1], [1, 4]], [1, 0]), {"X": X4}, r"pairs: expected rows 0..3"),
+    "reals": (([[0.0, 1], [1, 2]], [1, 0]), {"X": X4}, r"pairs: expected integers"),
+    "NaN": ((np.full((2, 2, 1), np.nan), [1, 0]), {}, r"pairs: expected finite"),
+    "empty": ((np.zeros((0, 2, 3)), []), {}, r"pairs: expected shape"),
+    "ragged": (([[[0], [1, 2]]], [1]), {}, r"pairs: expected a regular array"),
+    "weight": ((P3, [1, 0], [1, -1]), {}, r"w: expected finite weights ≥ 0"),
+    "weights": ((P3, [1, 0], [1]), {}, r"w: expected shape \(2,\), got \(1,\)"),
+    "zero": ((P3, [1, 0], [1, 0]), {}, r"w: expected a positive weight on a pair with"),
+    "anchor": ((P3, [1, 0]), {"anchor": [0, -1]}, r"anchor: expected integers ≥ 0"),
 }
 
 

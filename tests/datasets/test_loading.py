@@ -155,23 +155,23 @@ def write_mixed_parquet(path):
 
 
 BAD_FILES = {
-    "empty.csv": (lambda p: p.write_text(""), "wanted a readable CSV file"),
-    "header.csv": (lambda p: p.write_text("a,b\n"), "wanted rows"),
+    "empty.csv": (lambda p: p.write_text(""), "expected a readable CSV file"),
+    "header.csv": (lambda p: p.write_text("a,b\n"), "expected rows"),
     "one.csv": (lambda p: p.write_text("a\n1\n"), "at least one feature and a label"),
     "text.csv": (lambda p: p.write_text("a,b\nred,1\nblue,2\n"), "got text in 'a'"),
     "cut.csv": (lambda p: p.write_text("a,b,y\n1,2,0\n3,"), "got none in row 2 of 2"),
-    "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label: wanted"),
+    "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label: expected"),
     "semicolons.csv": (
         lambda p: p.write_text("a;b;y\n1;2;0\n3;4;1\n"),
-        "wanted columns split by commas, got lines like 'a;b;y'",
+        "expected columns split by commas, got lines like 'a;b;y'",
     ),
     "decimal_commas.csv": (
         lambda p: p.write_text("a;b;y\n1,5;2,5;0\n3,5;4,5;1\n"),
-        "wanted columns split by commas",
+        "expected columns split by commas",
     ),
     "tabs.csv": (
         lambda p: p.write_text("a\tb\ty\n1\t2\t0\n"),
-        "wanted columns split by commas",
+        "expected columns split by commas",
     ),
     "longer.csv": (
         lambda p: p.write_text("a,y\n1,2,0\n3,4,1\n"),
@@ -181,27 +181,33 @@ BAD_FILES = {
         lambda p: p.write_text("a,b,y\n1,2,0\n3,4,1\n5,n/a?,0\n"),
         r"text in 'b' \('n/a\?' among numbers in row 3",
     ),
-    "twice.parquet": (write_twice, "wanted a readable PARQUET file"),
-    "binary.csv": (lambda p: p.write_bytes(bytes(range(256)) * 9), "wanted a readable"),
-    "folder.npz": (lambda p: p.mkdir(), "wanted a file that exists"),
-    "flipped.npz": (write_flipped_npz, "wanted a readable NPZ file"),
-    "packed.npz": (write_packed_npz, "wanted a readable NPZ file"),
-    "half.parquet": (write_half_parquet, "wanted a readable PARQUET file"),
+    "twice.parquet": (write_twice, "expected a readable PARQUET file"),
+    "binary.csv": (
+        lambda p: p.write_bytes(bytes(range(256)) * 9),
+        "expected a readable",
+    ),
+    "folder.npz": (lambda p: p.mkdir(), "expected a file that exists"),
+    "flipped.npz": (write_flipped_npz, "expected a readable NPZ file"),
+    "packed.npz": (write_packed_npz, "expected a readable NPZ file"),
+    "half.parquet": (write_half_parquet, "expected a readable PARQUET file"),
     "mixed.parquet": (write_mixed_parquet, "'x' among numbers in row 2"),
     "no_feature.csv": (lambda p: p.write_text("y\n0\n1\n"), "at least one feature"),
-    "ragged.csv": (lambda p: p.write_text("a,y\n1,0\n1,2,3,4\n"), "wanted a readable"),
-    "latin.csv": (lambda p: p.write_bytes(b"a,y\n1,\xff\n"), "wanted a readable CSV"),
-    "cut.npz": (write_truncated_npz, "wanted a readable NPZ file"),
-    "empty.npz": (lambda p: p.write_bytes(b""), "wanted a readable NPZ file"),
+    "ragged.csv": (
+        lambda p: p.write_text("a,y\n1,0\n1,2,3,4\n"),
+        "expected a readable",
+    ),
+    "latin.csv": (lambda p: p.write_bytes(b"a,y\n1,\xff\n"), "expected a readable CSV"),
+    "cut.npz": (write_truncated_npz, "expected a readable NPZ file"),
+    "empty.npz": (lambda p: p.write_bytes(b""), "expected a readable NPZ file"),
     "names.npz": (lambda p: np.savez(p, A=[1.0]), "got \\['A'\\] without X, y"),
-    "shape.npz": (lambda p: np.savez(p, X=[[1.0]], y=[0, 1]), "wanted X of shape"),
-    "words.npz": (lambda p: np.savez(p, X=[["a"]], y=[0]), "wanted numbers in X"),
+    "shape.npz": (lambda p: np.savez(p, X=[[1.0]], y=[0, 1]), "expected X of shape"),
+    "words.npz": (lambda p: np.savez(p, X=[["a"]], y=[0]), "expected numbers in X"),
     "object.npz": (
         lambda p: np.savez(p, X=np.array([[None]], object), y=[0]),
-        "wanted a readable NPZ",
+        "expected a readable NPZ",
     ),
-    "cut.parquet": (lambda p: p.write_bytes(b"PAR1..."), "wanted a readable PARQUET"),
-    "data.xlsx": (lambda p: p.write_bytes(b"x"), "wanted a file ending in"),
+    "cut.parquet": (lambda p: p.write_bytes(b"PAR1..."), "expected a readable PARQUET"),
+    "data.xlsx": (lambda p: p.write_bytes(b"x"), "expected a file ending in"),
 }
 
 
@@ -222,19 +228,19 @@ def test_a_missing_label_column_is_named_with_those_there(tmp_path, frame):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"wanted one of breast_cancer.*got 'wein'"):
+    with pytest.raises(ValueError, match=r"expected one of breast_cancer.*got 'wein'"):
         datasets.load("wein")
 
 
 def test_a_missing_file_is_named():
     with pytest.raises(
-        ValueError, match=r"wanted a file that exists, got 'no/such\.csv'"
+        ValueError, match=r"expected a file that exists, got 'no/such\.csv'"
     ):
         datasets.load("no/such.csv")
 
 
 def test_a_size_is_refused_for_a_stored_set():
-    with pytest.raises(ValueError, match="n: wanted None for the stored set 'wine'"):
+    with pytest.raises(ValueError, match="n: expected None for the stored set 'wine'"):
         datasets.load("wine", n=10)
 
 
@@ -280,8 +286,8 @@ def test_groups_are_a_column_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a,item,kind\n1,p,x\n2,,y\n", "groups: wanted a value in every row"),
-        ("a,kind\n1,x\n2,y\n", "groups: wanted a column of t.csv"),
+        ("a,item,kind\n1,p,x\n2,,y\n", "groups: expected a value in every row"),
+        ("a,kind\n1,x\n2,y\n", "groups: expected a column of t.csv"),
     ],
 )
 def test_bad_groups_are_refused(tmp_path, text, message):
@@ -291,7 +297,7 @@ def test_bad_groups_are_refused(tmp_path, text, message):
 
 
 def test_groups_are_refused_for_a_named_set():
-    with pytest.raises(ValueError, match="groups: wanted a file with such a column"):
+    with pytest.raises(ValueError, match="groups: expected a file with such a column"):
         datasets.load("wine", groups="item")
 
 
@@ -314,7 +320,7 @@ def test_points_need_no_labels_but_may_have_them(tmp_path):
 
 def test_points_of_another_width_are_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,c,d\n1,2,3,4\n")
-    with pytest.raises(ValueError, match=r"wanted rows of 2 features in t.csv"):
+    with pytest.raises(ValueError, match=r"expected rows of 2 features in t.csv"):
         datasets.load_points(tmp_path / "t.csv", 2)
 
 

@@ -122,12 +122,12 @@ def test_a_fit_that_stops_early_says_so(iris):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"n_components": 5}, "n_components: wanted a whole number in [1, 4], got 5"),
-        ({"covariance": "full"}, "covariance: wanted one of 'class', 'component'"),
-        ({"solver": "newton"}, "solver: wanted one of"),
-        ({"metric": "local_fisher"}, "metric: wanted one of 'average_fisher'"),
-        ({"regularization": 0}, "regularization: wanted a number in (0, "),
-        ({"n_gaussians": 0}, "n_gaussians: wanted a whole number of at least 1"),
+        ({"n_components": 5}, "n_components: expected a whole number in [1, 4], got 5"),
+        ({"covariance": "full"}, "covariance: expected one of 'class', 'component'"),
+        ({"solver": "newton"}, "solver: expected one of"),
+        ({"metric": "local_fisher"}, "metric: expected one of 'average_fisher'"),
+        ({"regularization": 0}, "regularization: expected a number in (0, "),
+        ({"n_gaussians": 0}, "n_gaussians: expected a whole number of at least 1"),
     ],
 )
 def test_bad_options_are_refused_by_name(iris, options, message):
@@ -141,7 +141,7 @@ def test_bad_data_are_refused_by_name(iris, fitted):
         DCAGM().fit(X, np.zeros(150))
     with pytest.raises(ValueError, match="columns that vary"):
         DCAGM().fit(np.hstack([X, np.ones((150, 1))]), y)
-    with pytest.raises(ValueError, match="kind: wanted one of"):
+    with pytest.raises(ValueError, match="kind: expected one of"):
         fitted.get_metric(kind="cosine")
     with pytest.raises(ValueError, match="at least 2 members a class"):
         DCAGM().fit(X[:101], y[:101])

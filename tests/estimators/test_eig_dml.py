@@ -99,13 +99,13 @@ def test_early_stop_warns_and_still_bounds():
 
 
 BAD = {
-    "solver": ("sdp", "solver: wanted one of 'frank_wolfe', 'pdhg'"),
-    "kappa": (0.0, "kappa: wanted a number in"),
-    "ridge": (-1.0, "ridge: wanted a number in"),
-    "tol": (0.0, "tol: wanted a number in"),
-    "max_iter": (0, "max_iter: wanted a whole number"),
-    "pairs": ("random", "pairs: wanted one of"),
-    "n_targets": (0, "n_targets: wanted a whole number"),
+    "solver": ("sdp", "solver: expected one of 'frank_wolfe', 'pdhg'"),
+    "kappa": (0.0, "kappa: expected a number in"),
+    "ridge": (-1.0, "ridge: expected a number in"),
+    "tol": (0.0, "tol: expected a number in"),
+    "max_iter": (0, "max_iter: expected a whole number"),
+    "pairs": ("random", "pairs: expected one of"),
+    "n_targets": (0, "n_targets: expected a whole number"),
 }
 
 
@@ -126,6 +126,6 @@ def test_close_pairs_that_span_too_little_need_a_ridge():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((6, 8))
     labels = np.repeat([0, 1], 3)
-    with pytest.raises(ValueError, match="ridge: wanted close pairs that span all 8"):
+    with pytest.raises(ValueError, match="ridge: expected close pairs that span all 8"):
         EigDML(ridge=0.0).fit(points, labels)
     assert np.all(np.isfinite(EigDML(solver="pdhg").fit(points, labels).components_))

@@ -117,7 +117,7 @@ def test_fewer_points_than_features_and_a_class_of_one_are_no_problem():
 
 
 BAD = {
-    "one class": (lambda X, y: (X, 0 * y), "labels: wanted at least 2 classes"),
+    "one class": (lambda X, y: (X, 0 * y), "labels: expected at least 2 classes"),
     "a constant feature": (
         lambda X, y: (np.where(np.arange(4) == 2, 1.0, X), y),
         "columns that vary",
@@ -137,9 +137,9 @@ def test_bad_input_is_refused_by_name(case):
 
 def test_unknown_options_are_refused():
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match="covariance: wanted one of"):
+    with pytest.raises(ValueError, match="covariance: expected one of"):
         GaussianClasses(covariance="spherical").fit(X, y)
-    with pytest.raises(ValueError, match="alpha: wanted a number"):
+    with pytest.raises(ValueError, match="alpha: expected a number"):
         GaussianClasses(alpha=0).fit(X, y)
 
 

@@ -93,9 +93,9 @@ def test_an_inflated_interval_is_wider_and_stays_positive(fitted):
 def test_what_a_local_posterior_does_not_answer_is_refused(fitted):
     X, _, _, _ = halves()
     intervals = fitted.posterior_metric("intervals")
-    with pytest.raises(ValueError, match="ratio_interval: wanted a distance"):
+    with pytest.raises(ValueError, match="ratio_interval: expected a distance"):
         intervals.ratio_interval((X[0], X[1]), (X[0], X[2]))
-    with pytest.raises(ValueError, match="same_probability: wanted a metric"):
+    with pytest.raises(ValueError, match="same_probability: expected a metric"):
         intervals.same_probability(X[0], X[1])
     with pytest.raises(ValueError, match="purpose='intervals'"):
         fitted.posterior_metric("prediction").interval(X[0], X[1])
@@ -119,7 +119,7 @@ def test_log_euclidean_summary_is_the_mean_of_logarithms_in_the_whitened_frame(f
 def test_singular_matrices_have_no_logarithm():
     X, y, _, _ = halves()
     model = GLML(rule="fisher", gamma=0.0, n_draws=2, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="gamma: wanted above 0"):
+    with pytest.raises(ValueError, match="gamma: expected above 0"):
         model.local_metric_summary(X[:2])
 
 
@@ -171,22 +171,22 @@ def test_classes_of_one_distribution_are_no_problem():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"rule": "best"}, "rule: wanted one of"),
-        ({"gamma": -1.0}, "gamma: wanted a number"),
-        ({"gamma": "cv"}, "gamma: wanted a number"),
-        ({"densities": "mle"}, "n_draws: wanted 0"),
-        ({"rule": "expected_bias", "n_draws": 0}, "n_draws: wanted at least 2"),
-        ({"n_draws": -1}, "n_draws: wanted a whole number"),
-        ({"votes": "hard"}, "votes: wanted"),
-        ({"n_neighbors": 0}, "n_neighbors: wanted"),
-        ({"missing": "drop"}, "missing: wanted one of"),
-        ({"n_components": 0}, "n_components: wanted a whole number"),
-        ({"n_components": 2}, "n_draws: wanted 0"),
+        ({"rule": "best"}, "rule: expected one of"),
+        ({"gamma": -1.0}, "gamma: expected a number"),
+        ({"gamma": "cv"}, "gamma: expected a number"),
+        ({"densities": "mle"}, "n_draws: expected 0"),
+        ({"rule": "expected_bias", "n_draws": 0}, "n_draws: expected at least 2"),
+        ({"n_draws": -1}, "n_draws: expected a whole number"),
+        ({"votes": "hard"}, "votes: expected"),
+        ({"n_neighbors": 0}, "n_neighbors: expected"),
+        ({"missing": "drop"}, "missing: expected one of"),
+        ({"n_components": 0}, "n_components: expected a whole number"),
+        ({"n_components": 2}, "n_draws: expected 0"),
         (
             {"n_components": 2, "n_draws": 0, "covariance": "tied"},
-            "n_components: wanted 1",
+            "n_components: expected 1",
         ),
-        ({"n_components": 99, "n_draws": 0}, "n_components: wanted at most 25"),
+        ({"n_components": 99, "n_draws": 0}, "n_components: expected at most 25"),
     ],
 )
 def test_bad_options_are_refused_by_name(options, message):
@@ -208,14 +208,14 @@ def test_equal_covariances_leave_all_but_two_directions_alone():
 
 
 BAD = {
-    "one class": (lambda X, y: (X, 0 * y), "labels: wanted at least 2 classes"),
+    "one class": (lambda X, y: (X, 0 * y), "labels: expected at least 2 classes"),
     "a constant feature": (
         lambda X, y: (np.where(np.arange(4) == 2, 1.0, X), y),
         "columns that vary",
     ),
     "one point a class": (lambda X, y: (X[::25], y[::25]), "within the classes"),
     "NaN": (lambda X, y: (np.where(X > 7, np.nan, X), y), "NaN"),
-    "no ridge with n ≤ d": (lambda X, y: (X[::8], y[::8]), "shrinkage: wanted above"),
+    "no ridge with n ≤ d": (lambda X, y: (X[::8], y[::8]), "shrinkage: expected above"),
 }
 
 
@@ -250,7 +250,7 @@ def test_missing_entries_need_whole_rows_and_a_posterior():
     with pytest.raises(ValueError, match=r"without NaN in every class.*\[0\]"):
         GLML(**options).fit(first, y)
     one = np.where((np.arange(len(X)) == 0)[:, None] & (np.arange(4) == 2), np.nan, X)
-    with pytest.raises(ValueError, match="densities: wanted 'posterior'"):
+    with pytest.raises(ValueError, match="densities: expected 'posterior'"):
         GLML(densities="mle", **options).fit(one, y)
     with pytest.raises(ValueError, match="NaN"):
         GLML(gamma=1.0, n_draws=0).fit(one, y)
@@ -273,5 +273,5 @@ def test_mixtures_within_classes_separate_interleaved_lumps():
 def test_no_draws_no_posterior():
     X, y, _, _ = halves()
     model = GLML(n_draws=0, gamma=0.0).fit(X, y)
-    with pytest.raises(ValueError, match="n_draws: wanted at least 1"):
+    with pytest.raises(ValueError, match="n_draws: expected at least 1"):
         model.posterior_metric("intervals")

@@ -115,9 +115,9 @@ def test_clone_refits_to_the_same():
 
 
 BAD = {
-    "n_components": (3, r"n_components: wanted 1 to min\(C - 1, d\) = 2"),
-    "n_components ": (0, "n_components: wanted a whole number"),
-    "prior_strength": (-1.0, "prior_strength: wanted a number in"),
+    "n_components": (3, r"n_components: expected 1 to min\(C - 1, d\) = 2"),
+    "n_components ": (0, "n_components: expected a whole number"),
+    "prior_strength": (-1.0, "prior_strength: expected a number in"),
     "prior_covariance": (np.eye(3), r"symmetric matrix of shape \(13, 13\)"),
     "prior_covariance ": (-np.eye(13), "positive definite"),
 }
@@ -144,5 +144,5 @@ def test_classes_with_equal_means_are_refused():
     rows = rng.normal(size=(7, 3))
     for _ in range(5):
         X = np.vstack([rows, rng.permutation(rows)])
-        with pytest.raises(ValueError, match="y: wanted classes whose means differ"):
+        with pytest.raises(ValueError, match="y: expected classes whose means differ"):
             LDA().fit(X, np.repeat([0, 1], 7))

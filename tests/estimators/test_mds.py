@@ -144,12 +144,15 @@ def changed(row, column, value, both=True):
 
 
 BAD = {
-    "missing": (changed(1, 2, np.nan), r"D: wanted every dissimilarity, got 2 missing"),
-    "infinite": (changed(1, 2, np.inf), "D: wanted finite dissimilarities"),
-    "negative": (changed(1, 2, -1.0), r"D: wanted dissimilarities ≥ 0"),
+    "missing": (
+        changed(1, 2, np.nan),
+        r"D: expected every dissimilarity, got 2 missing",
+    ),
+    "infinite": (changed(1, 2, np.inf), "D: expected finite dissimilarities"),
+    "negative": (changed(1, 2, -1.0), r"D: expected dissimilarities ≥ 0"),
     "one-sided": (changed(1, 2, 99.0, both=False), r"symmetric matrix, got D\[1, 2\]"),
     "diagonal": (changed(3, 3, 1.0), r"zeros on the diagonal, got D\[3, 3\] = 1"),
-    "not square": (D[:, :50], r"D: wanted a square matrix, got shape \(178, 50\)"),
+    "not square": (D[:, :50], r"D: expected a square matrix, got shape \(178, 50\)"),
 }
 
 
@@ -163,7 +166,7 @@ def test_bad_dissimilarities_are_refused(name, solver):
 
 def test_bad_dissimilarities_of_new_objects_are_refused():
     fitted = ClassicalMDS(metric="precomputed").fit(D)
-    with pytest.raises(ValueError, match="D: wanted every dissimilarity"):
+    with pytest.raises(ValueError, match="D: expected every dissimilarity"):
         fitted.transform(np.full((1, 178), np.nan))
     with pytest.raises(ValueError, match="178 features"):
         fitted.transform(D[:, :50])
@@ -183,11 +186,11 @@ class Divergence:
 
 
 SETTINGS = {
-    "n_components": (179, "n_components: wanted at most 178"),
-    "n_components ": (0, "n_components: wanted a whole number"),
-    "solver": ("qr", "solver: wanted one of 'auto'"),
-    "correction": ("additive", "correction: wanted one of 'lingoes', 'cailliez'"),
-    "metric": (Divergence(), "metric: wanted a distance"),
+    "n_components": (179, "n_components: expected at most 178"),
+    "n_components ": (0, "n_components: expected a whole number"),
+    "solver": ("qr", "solver: expected one of 'auto'"),
+    "correction": ("additive", "correction: expected one of 'lingoes', 'cailliez'"),
+    "metric": (Divergence(), "metric: expected a distance"),
 }
 
 
@@ -199,7 +202,7 @@ def test_bad_settings_are_refused_by_name(name):
 
 
 def test_too_many_landmarks_are_refused():
-    with pytest.raises(ValueError, match="n_landmarks: wanted at most 178"):
+    with pytest.raises(ValueError, match="n_landmarks: expected at most 178"):
         ClassicalMDS(solver="landmark", n_landmarks=500).fit(X)
     with pytest.raises(ValueError, match="number of distinct landmarks"):
         ClassicalMDS(3, solver="landmark", random_state=0).fit(np.repeat(X[:2], 9, 0))

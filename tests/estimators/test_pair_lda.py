@@ -87,7 +87,9 @@ def test_clone_refits_to_the_same():
 
 
 def test_notes_form_is_refused_with_the_alpha_that_it_needs():
-    with pytest.raises(ValueError, match="alpha: wanted more than alpha_min") as error:
+    with pytest.raises(
+        ValueError, match="alpha: expected more than alpha_min"
+    ) as error:
         PairLDA(method="notes").fit(X, y)
     least = float(str(error.value).split(" = ")[2].split(" for ")[0])
     fitted = PairLDA(method="notes", alpha=1.01 * least).fit(X, y)
@@ -95,11 +97,11 @@ def test_notes_form_is_refused_with_the_alpha_that_it_needs():
 
 
 BAD = {
-    "method": ("fisher", "method: wanted one of 'generalized'"),
-    "weighting": ("sqrt", "weighting: wanted one of 'log'"),
-    "alpha": (-1.0, "alpha: wanted a number in"),
-    "pairs": ("random", "pairs: wanted one of 'nearest', 'impostors', 'all'"),
-    "n_components": (14, "n_components: wanted at most 13"),
+    "method": ("fisher", "method: expected one of 'generalized'"),
+    "weighting": ("sqrt", "weighting: expected one of 'log'"),
+    "alpha": (-1.0, "alpha: expected a number in"),
+    "pairs": ("random", "pairs: expected one of 'nearest', 'impostors', 'all'"),
+    "n_components": (14, "n_components: expected at most 13"),
 }
 
 
@@ -114,9 +116,9 @@ def test_bad_pairs_are_refused():
     pairs = side_by_side(nearest_pairs(X, y))
     with pytest.raises(ValueError, match="pairs of both labels"):
         PairLDA().fit_pairs(pairs, np.ones(len(pairs)))
-    with pytest.raises(ValueError, match="pairs: wanted finite numbers"):
+    with pytest.raises(ValueError, match="pairs: expected finite numbers"):
         PairLDA().fit_pairs(pairs * np.nan, np.ones(len(pairs)))
-    with pytest.raises(ValueError, match="w: wanted finite weights"):
+    with pytest.raises(ValueError, match="w: expected finite weights"):
         PairLDA().fit_pairs(
             pairs, np.arange(len(pairs)) % 2, sample_weight=-np.ones(len(pairs))
         )

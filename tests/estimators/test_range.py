@@ -70,7 +70,9 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
     name, which, standardize
 ):
     learner = MAKE[name](standardize=standardize)
-    with pytest.raises(ValueError, match=r"X: wanted .*squares?, got .*columns|const"):
+    with pytest.raises(
+        ValueError, match=r"X: expected .*squares?, got .*columns|const"
+    ):
         learner.fit(OUT_OF_RANGE[which], Y)
 
 
@@ -78,27 +80,29 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
 @pytest.mark.parametrize("name", ["PairLDA", "LCA", "EigDML", "TwoStageMixture"])
 def test_pairs_whose_squares_float64_does_not_hold_are_refused(name, scale):
     pairs, same = np.stack([X[:15], X[15:]], 1), np.arange(15) % 2
-    with pytest.raises(ValueError, match=r"X: wanted .*squares?, got .*columns|const"):
+    with pytest.raises(
+        ValueError, match=r"X: expected .*squares?, got .*columns|const"
+    ):
         MAKE[name]().fit_pairs(pairs * scale, same)
 
 
 def test_a_further_part_out_of_range_is_refused():
     learner = pm.TwoStageMixture(1).partial_fit(X)
-    with pytest.raises(ValueError, match=r"X: wanted entries up to"):
+    with pytest.raises(ValueError, match=r"X: expected entries up to"):
         learner.partial_fit(X * 1e160)
     assert np.isfinite(learner.partial_fit(X * 1e3).means_).all()
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-170, 1e160, 1e307])
 def test_scaling_refuses_points_whose_squares_float64_does_not_hold(scale):
-    with pytest.raises(ValueError, match=r"X: wanted .*square|D: wanted .*fourth"):
+    with pytest.raises(ValueError, match=r"X: expected .*square|D: expected .*fourth"):
         pm.ClassicalMDS().fit(X * scale)
 
 
 @pytest.mark.parametrize("scale", [1e-170, 1e160])
 def test_scaling_refuses_such_dissimilarities(scale):
     D = np.abs(X[:, :1] - X[:, 0]) * scale
-    with pytest.raises(ValueError, match=r"D: wanted a largest dissimilarity"):
+    with pytest.raises(ValueError, match=r"D: expected a largest dissimilarity"):
         pm.ClassicalMDS(metric="precomputed").fit(D)
 
 
@@ -154,7 +158,7 @@ def test_distances_of_mixed_sizes_are_right():
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     far = distances(np.eye(1), np.array([[1e308]]), np.array([[-7e307]]), "pairs")
     assert far == pytest.approx(1.7e308, rel=1e-15)
-    with pytest.raises(ValueError, match=r"pairs: wanted distances .*about 1e\+308"):
+    with pytest.raises(ValueError, match=r"pairs: expected distances .*about 1e\+308"):
         distances(np.eye(1), np.array([[1.7e308]]), np.array([[-1.7e308]]), "pairs")
     # Control: the plain formula is not what it is held against.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -175,7 +179,7 @@ def answer(method, *args):
 def test_far_queries_get_probabilities_or_a_refusal(fitted, name, scale):
     P, refusal = answer(fitted(name).predict_proba, X[:4] * scale)
     if P is None:
-        assert ": wanted " in refusal
+        assert ": expected " in refusal
         assert name != "GaussianClasses"
         return
     np.testing.assert_allclose(P.sum(1), 1, rtol=1e-12)
@@ -208,7 +212,7 @@ def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
             continue
         for scale in (1e160, 1e308 / np.abs(X).max()):
             found, refusal = answer(getattr(learner, method), X * scale)
-            assert "wanted" in refusal if found is None else np.isfinite(found).all()
+            assert "expected" in refusal if found is None else np.isfinite(found).all()
 
 
 PAIR_CALLS = ("pair_distance", "pair_score", "same_probability")
@@ -224,7 +228,7 @@ def test_complex_pairs_are_refused(fitted, name, call):
     ):
         pytest.skip(f"{name} has no {call}")
     assert np.isfinite(getattr(learner, call)(pairs)).all()  # Control: the real part.
-    with pytest.raises(ValueError, match=r"pairs: wanted .*complex"):
+    with pytest.raises(ValueError, match=r"pairs: expected .*complex"):
         getattr(learner, call)(pairs + 5j)
 
 
@@ -238,6 +242,6 @@ def test_complex_points_are_refused_in_fit(name):
     "given", [X + 0j, [[1j]], np.array([1j, "a"], object)], ids=["zero", "list", "any"]
 )
 def test_what_is_no_array_of_real_numbers_is_refused(given):
-    with pytest.raises(ValueError, match=r"X: wanted numbers, got"):
+    with pytest.raises(ValueError, match=r"X: expected numbers, got"):
         real(given, "X")
     np.testing.assert_array_equal(real([[1, 2]], "X"), [[1.0, 2.0]])

@@ -109,18 +109,21 @@ BAD = {
     "1-D": ((X[:, 0], y), "Expected 2D array, got 1D"),
     "3-D": (
         (X[None], y),
-        r"X: wanted shape \(n, d\), got \(1, 150, 4\); see fit_pairs",
+        r"X: expected shape \(n, d\), got \(1, 150, 4\); see fit_pairs",
     ),
     "length": ((X, y[:-1]), "inconsistent numbers of samples"),
-    "one class": ((X, np.zeros(150)), "y: wanted at least 2 classes, got one class"),
-    "one member": ((X[:60], ONE_EACH[:60]), "y: wanted at least 2 members a class"),
+    "one class": ((X, np.zeros(150)), "y: expected at least 2 classes, got one class"),
+    "one member": ((X[:60], ONE_EACH[:60]), "y: expected at least 2 members a class"),
     "constant": ((with_cell(0) * [1, 0, 1, 1], y), r"got constant columns \[1\]"),
-    "empty": ((np.empty((0, 4)), []), r"y: wanted shape \(n,\) with n ≥ 2, got \(0,\)"),
-    "text column": ((FRAME, [0, 0, 1, 1]), "X: wanted numeric columns, got 'colour'"),
-    "text": ((FRAME.to_numpy().astype(str), [0, 0, 1, 1]), "X: wanted numeric col"),
-    "mixed labels": ((X[:4], [0, "a", 0, "a"]), r"y: wanted one kind, got .* mixed"),
-    "missing label": ((X[:4], [0, 0, 1, None]), "y: wanted one kind"),
-    "NaN label": ((X[:4], [0.0, 0, 1, np.nan]), "y: wanted finite|contains NaN"),
+    "empty": (
+        (np.empty((0, 4)), []),
+        r"y: expected shape \(n,\) with n ≥ 2, got \(0,\)",
+    ),
+    "text column": ((FRAME, [0, 0, 1, 1]), "X: expected numeric columns, got 'colour'"),
+    "text": ((FRAME.to_numpy().astype(str), [0, 0, 1, 1]), "X: expected numeric col"),
+    "mixed labels": ((X[:4], [0, "a", 0, "a"]), r"y: expected one kind, got .* mixed"),
+    "missing label": ((X[:4], [0, 0, 1, None]), "y: expected one kind"),
+    "NaN label": ((X[:4], [0.0, 0, 1, np.nan]), "y: expected finite|contains NaN"),
     "continuous": ((X, y + 0.5 * X[:, 0]), "Unknown label type"),
 }
 
@@ -140,26 +143,26 @@ def test_constant_columns_are_named():
 
 
 SETTINGS = {
-    "n_components": (0, r"n_components: wanted a whole number in \[1, 4\], got 0"),
-    "n_components ": (5, r"n_components: wanted a whole number in \[1, 4\], got 5"),
-    "regularization": (-1.0, r"regularization: wanted a number in \(0, "),
-    "regularization ": ("tight", "regularization: wanted one of 'auto'.*'tight'"),
-    "regularization  ": (float("nan"), "regularization: wanted a number"),
-    "solver": ("newton", "solver: wanted one of 'lbfgs'.*got 'newton'"),
-    "max_iter": (0, "max_iter: wanted a whole number"),
-    "tol": (0.0, "tol: wanted a number in"),
+    "n_components": (0, r"n_components: expected a whole number in \[1, 4\], got 0"),
+    "n_components ": (5, r"n_components: expected a whole number in \[1, 4\], got 5"),
+    "regularization": (-1.0, r"regularization: expected a number in \(0, "),
+    "regularization ": ("tight", "regularization: expected one of 'auto'.*'tight'"),
+    "regularization  ": (float("nan"), "regularization: expected a number"),
+    "solver": ("newton", "solver: expected one of 'lbfgs'.*got 'newton'"),
+    "max_iter": (0, "max_iter: expected a whole number"),
+    "tol": (0.0, "tol: expected a number in"),
 }
 OWN = {
-    "pairs": ("random", "pairs: wanted one of 'nearest', 'impostors', 'all'"),
-    "n_targets": (60, r"n_targets: wanted a whole number in \[1, 49\], got 60"),
-    "n_impostors": (101, r"n_impostors: wanted a whole number in \[1, 100\]"),
-    "learning_rate": ("fast", "learning_rate: wanted one of 'auto'"),
-    "learning_rate ": (0, "learning_rate: wanted a number in"),
-    "prior_mean": ("lda", "prior_mean: wanted one of 'auto', 'identity', 'pca'"),
-    "prior_mean ": (np.eye(3), r"prior_mean: wanted shape \(4, 4\) and full rank"),
+    "pairs": ("random", "pairs: expected one of 'nearest', 'impostors', 'all'"),
+    "n_targets": (60, r"n_targets: expected a whole number in \[1, 49\], got 60"),
+    "n_impostors": (101, r"n_impostors: expected a whole number in \[1, 100\]"),
+    "learning_rate": ("fast", "learning_rate: expected one of 'auto'"),
+    "learning_rate ": (0, "learning_rate: expected a number in"),
+    "prior_mean": ("lda", "prior_mean: expected one of 'auto', 'identity', 'pca'"),
+    "prior_mean ": (np.eye(3), r"prior_mean: expected shape \(4, 4\) and full rank"),
     "prior_mean  ": (np.ones((4, 4)), r"full rank .*got \(4, 4\), rank 1"),
-    "n_refresh": (-1, "n_refresh: wanted a whole number"),
-    "max_impostors": (0, "max_impostors: wanted a whole number"),
+    "n_refresh": (-1, "n_refresh: expected a whole number"),
+    "max_impostors": (0, "max_impostors: expected a whole number"),
 }
 
 
@@ -180,5 +183,5 @@ def test_duplicate_rows_give_finite_results(kind):
 
 def test_classes_of_equal_points_are_refused():
     doubled = np.repeat(X[[0, 60]], 5, 0)
-    with pytest.raises(ValueError, match="pairs: wanted y = 1 pairs of distinct"):
+    with pytest.raises(ValueError, match="pairs: expected y = 1 pairs of distinct"):
         LCA().fit(doubled, np.repeat([0, 1], 5))

@@ -214,12 +214,12 @@ def test_coverage_counts_limits_as_inside():
 @pytest.mark.parametrize(
     "change, words",
     [
-        (dict(metric=None), "classifier, metric: wanted at least one"),
-        (dict(y=np.zeros(3)), "y: wanted shape"),
-        (dict(y=np.arange(43)), "y: wanted a class with two points"),
-        (dict(y=np.zeros(43)), "y: wanted pairs of one class and of two"),
-        (dict(X=np.full((43, 3), np.inf)), "X: wanted finite"),
-        (dict(max_pairs=0), "max_pairs: wanted"),
+        (dict(metric=None), "classifier, metric: expected at least one"),
+        (dict(y=np.zeros(3)), "y: expected shape"),
+        (dict(y=np.arange(43)), "y: expected a class with two points"),
+        (dict(y=np.zeros(43)), "y: expected pairs of one class and of two"),
+        (dict(X=np.full((43, 3), np.inf)), "X: expected finite"),
+        (dict(max_pairs=0), "max_pairs: expected"),
     ],
 )
 def test_bad_input_is_named(blobs, change, words):
@@ -233,10 +233,10 @@ def test_unknown_classes_and_bins_are_named(blobs):
     knn = KNeighborsClassifier().fit(X[:37], y[:37])
     with pytest.raises(ValueError, match="got also \\['c'\\]"):
         evaluate(X, y, classifier=knn)
-    with pytest.raises(ValueError, match="n_bins: wanted"):
+    with pytest.raises(ValueError, match="n_bins: expected"):
         evaluate(X[:37], y[:37], classifier=knn, n_bins=0)
 
 
 def test_coverage_needs_truths_of_the_intervals_shape():
-    with pytest.raises(ValueError, match="truth: wanted"):
+    with pytest.raises(ValueError, match="truth: expected"):
         coverage(Interval(np.zeros(4), np.ones(4)), np.zeros(3))

@@ -101,7 +101,7 @@ def test_loo_takes_dca_gms_class_probabilities():
     P = drawn["posterior"]["class_probability"].to_numpy()
     own = drawn["log_likelihood"]["y"].to_numpy()
     np.testing.assert_allclose(np.exp(own[0, :, 3]), P[0, :, 3, y[9]])
-    with pytest.raises(ValueError, match="queries: wanted none with log_likelihood"):
+    with pytest.raises(ValueError, match="queries: expected none with log_likelihood"):
         model.sample("laplace", queries=X[:2], log_likelihood=True)
 
 
@@ -119,7 +119,7 @@ def test_loo_is_refused_for_pairs_built_from_labels():
     [
         ({"method": "laplace"}, "posterior itself"),
         ({"method": "bootstrap"}, "posterior itself"),
-        ({"learning_rate": 0.5}, "learning_rate: wanted 1"),
+        ({"learning_rate": 0.5}, "learning_rate: expected 1"),
         ({"w": np.r_[2.0, np.ones(N - 1)]}, "data weights of one"),
         ({"drop": "log_likelihood"}, "group log_likelihood"),
     ],
@@ -181,9 +181,9 @@ def test_held_out_votes_are_averaged_where_there_are_draws():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"candidates": {}}, "candidates: wanted at least one"),
+        ({"candidates": {}}, "candidates: expected at least one"),
         ({"candidates": {"a": pm.LCAClassifier()}}, "learners of one metric.*got a"),
-        ({"candidates": {"a": pm.LDA()}, "n_folds": 60}, "n_folds: wanted 2 to 50"),
+        ({"candidates": {"a": pm.LDA()}, "n_folds": 60}, "n_folds: expected 2 to 50"),
     ],
 )
 def test_held_out_names_what_is_wrong(arguments, message):

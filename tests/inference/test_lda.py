@@ -209,7 +209,9 @@ def test_metric_measures_whitened_distances(wine):
 
 @pytest.mark.parametrize("k", [0, 3])
 def test_more_components_than_classes_allow_are_refused(wine, k):
-    with pytest.raises(ValueError, match=r"n_components: wanted 1 to min\(C - 1, d\)"):
+    with pytest.raises(
+        ValueError, match=r"n_components: expected 1 to min\(C - 1, d\)"
+    ):
         lda.fit(wine, n_components=k)
 
 

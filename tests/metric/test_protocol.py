@@ -156,7 +156,7 @@ ASKED = {
 @pytest.mark.parametrize("d", [1, 2, 4])
 def test_points_with_other_features_are_refused(name, asked, d):
     argument, ask = ASKED[asked]
-    words = rf"^{argument}: wanted 3 features as the metric has, got {d}(\n|$)"
+    words = rf"^{argument}: expected 3 features as the metric has, got {d}(\n|$)"
     with pytest.raises(ValueError, match=words):
         ask(make(name), np.ones((5, d)))
 
@@ -199,7 +199,7 @@ for name in [*NAMES, "MeanDissimilarity"]:
         try:
             ask()
         except ValueError as error:
-            if str(error).startswith(f"{argument}: wanted 3 features"):
+            if str(error).startswith(f"{argument}: expected 3 features"):
                 continue
             raise
         print(name, "took a wrong", argument)
@@ -218,8 +218,8 @@ def test_an_argument_of_one_feature_is_never_broadcast():
 @pytest.mark.parametrize(
     "suffix, words",
     [
-        ("npz", "wanted 3 features as the metric has, got 2"),
-        ("csv", "wanted rows of 3 features in data.csv, and at most a label"),
+        ("npz", "expected 3 features as the metric has, got 2"),
+        ("csv", "expected rows of 3 features in data.csv, and at most a label"),
     ],
 )
 def test_the_command_neighbors_refuses_other_features(name, suffix, words, tmp_path):

@@ -143,7 +143,7 @@ def test_rescaling_a_metric_or_its_draws_changes_no_vote(scale):
 
 def test_queries_whose_squares_overflow_are_refused_by_soft_votes():
     knn = pm.KNeighborsClassifier().fit(X, Y)
-    with pytest.raises(ValueError, match=r"X: wanted points less than 1e150 times"):
+    with pytest.raises(ValueError, match=r"X: expected points less than 1e150 times"):
         knn.predict_proba(X[:2] * 1e160)
 
 
@@ -158,7 +158,7 @@ def test_every_kind_answers_with_finite_numbers_or_refuses(name, scale):
         D, index = pm.nearest(metric, X[:4] * scale, X * scale, 3)
     except ValueError as error:
         D, index, text = None, None, str(error)
-        assert "wanted" in text
+        assert "expected" in text
     if D is None:
         return
     assert np.isfinite(D).all()
@@ -177,7 +177,7 @@ def test_a_local_metric_refuses_queries_at_which_it_cannot_be_computed(rule):
     local = LocalMahalanobis(local.classes, local.frame, local.centre, rule=rule)
     assert np.isfinite(local.matrix_at(X[:2] * 1e70)).all()
     for call in (local.matrix_at, lambda Q: pm.nearest(local, Q, X, 2)):
-        with pytest.raises(ValueError, match=r"wanted queries within 1e75"):
+        with pytest.raises(ValueError, match=r"expected queries within 1e75"):
             call(X[:2] * 1e80)
 
 
@@ -251,7 +251,7 @@ def test_complex_points_are_refused_wherever_points_are_taken():
     said = json.loads(done.stdout)
     assert said.pop("control") == "no refusal"
     assert len(said) > 20
-    named = re.compile(r"[A-Za-z]+: wanted (real )?numbers, got complex|Complex data")
+    named = re.compile(r"[A-Za-z]+: expected (real )?numbers, got complex|Complex data")
     assert not {name: text for name, text in said.items() if not named.match(text)}
 
 
@@ -259,7 +259,7 @@ def test_complex_points_are_refused_wherever_points_are_taken():
 def test_draws_refuse_infinite_answers(method):
     draws = PosteriorMetric([Mahalanobis(L), Mahalanobis(L * 1e200)], "prediction")
     far = X * (1e160 if method == "pairwise" else 1e200)
-    with pytest.raises(ValueError, match=r"wanted .* float64 holds"):
+    with pytest.raises(ValueError, match=r"expected .* float64 holds"):
         getattr(draws, method)(far, far[::-1])
 
 
@@ -271,7 +271,7 @@ def test_the_mean_metric_of_large_draws_is_that_of_the_draws():
 
 
 def test_a_metric_with_nan_is_blamed_itself():
-    with pytest.raises(ValueError, match=r"metric: wanted a finite factor, got NaN"):
+    with pytest.raises(ValueError, match=r"metric: expected a finite factor, got NaN"):
         pm.nearest(Mahalanobis(L * np.nan), X, X, 2)
 
 
@@ -284,7 +284,7 @@ def test_nan_in_a_stored_metric_is_refused_on_reading(tmp_path, part):
         arrays = dict(held)
     arrays[f"metric.{part}"] = arrays[f"metric.{part}"] * np.nan
     np.savez(path, **arrays)
-    with pytest.raises(ValueError, match=rf"metric: wanted numbers in metric.{part}"):
+    with pytest.raises(ValueError, match=rf"metric: expected numbers in metric.{part}"):
         pm.load_metric(path)
 
 
@@ -298,11 +298,11 @@ def test_nan_among_stored_numbers_is_refused_on_reading(tmp_path, as_text):
     header = json.loads(str(arrays["header"]))
     header["metric"]["parts"]["epsilon"] = as_text
     np.savez(path, **{**arrays, "header": np.array(json.dumps(header))})
-    with pytest.raises(ValueError, match=r"metric: wanted numbers in metric.epsilon"):
+    with pytest.raises(ValueError, match=r"metric: expected numbers in metric.epsilon"):
         pm.load_metric(path)
     args = local.classes, local.frame, local.centre
     bad = LocalMahalanobis(*args, epsilon=float("nan"))
-    with pytest.raises(ValueError, match=r"metric: wanted numbers in metric.epsilon"):
+    with pytest.raises(ValueError, match=r"metric: expected numbers in metric.epsilon"):
         pm.save_metric(bad, path)
 
 
@@ -320,5 +320,5 @@ def test_the_command_refuses_a_wild_entry_in_one_line(tmp_path):
 
 def test_euclid_of_the_report_refuses_columns_it_cannot_standardise():
     for factor in (1e-310, 1e160):
-        with pytest.raises(ValueError, match=r"X: wanted .*columns"):
+        with pytest.raises(ValueError, match=r"X: expected .*columns"):
             euclid(X * np.array([factor, 1.0, 1.0]))

@@ -180,17 +180,17 @@ X3 = np.arange(6.0).reshape(3, 2)
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (dict(points=np.full((3, 2), np.nan)), "points: wanted finite"),
+        (dict(points=np.full((3, 2), np.nan)), "points: expected finite"),
         (
             dict(queries=np.zeros((3, 3)), points=np.zeros((3, 3))),
-            "queries: wanted 2 features",
+            "queries: expected 2 features",
         ),
-        (dict(points=np.zeros((0, 2))), "points: wanted shape"),
-        (dict(k=0), "k: wanted 1 to 3"),
-        (dict(k=4), "k: wanted 1 to 3"),
-        (dict(k=3, exclude_self=True), "k: wanted 1 to 2"),
-        (dict(queries=X3[:2], exclude_self=True), "exclude_self: wanted queries"),
-        (dict(tile=0), "tile: wanted at least 1"),
+        (dict(points=np.zeros((0, 2))), "points: expected shape"),
+        (dict(k=0), "k: expected 1 to 3"),
+        (dict(k=4), "k: expected 1 to 3"),
+        (dict(k=3, exclude_self=True), "k: expected 1 to 2"),
+        (dict(queries=X3[:2], exclude_self=True), "exclude_self: expected queries"),
+        (dict(tile=0), "tile: expected at least 1"),
     ],
 )
 def test_bad_input_is_named(arguments, words):

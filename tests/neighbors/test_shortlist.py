@@ -57,9 +57,9 @@ def test_a_point_is_not_on_its_own_shortlist(problem):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({"metric": build_euclid(3)}, "shortlist: wanted None or a LocalMahalanobis"),
-        ({"shortlist": 2}, "shortlist: wanted k = 3 to 200"),
-        ({"shortlist": 201}, "shortlist: wanted k = 3 to 200"),
+        ({"metric": build_euclid(3)}, "shortlist: expected None or a LocalMahalanobis"),
+        ({"shortlist": 2}, "shortlist: expected k = 3 to 200"),
+        ({"shortlist": 201}, "shortlist: expected k = 3 to 200"),
     ],
 )
 def test_a_shortlist_that_cannot_serve_is_refused(problem, arguments, words):
@@ -71,5 +71,5 @@ def test_a_shortlist_that_cannot_serve_is_refused(problem, arguments, words):
 
 def test_recall_needs_a_query(problem):
     metric, Q, P = problem
-    with pytest.raises(ValueError, match="n_queries: wanted at least 1"):
+    with pytest.raises(ValueError, match="n_queries: expected at least 1"):
         shortlist_recall(metric, Q, P, 3, 10, n_queries=0)

@@ -152,7 +152,9 @@ def test_embedding_of_an_estimator_uses_its_metric():
 
 
 def test_embedding_refuses_what_has_no_transform():
-    with pytest.raises(ValueError, match="wanted a metric with transform, got object"):
+    with pytest.raises(
+        ValueError, match="expected a metric with transform, got object"
+    ):
         plots.embedding(object(), np.zeros((3, 2)), np.zeros(3))
 
 
@@ -185,7 +187,7 @@ def test_calibration_draws_every_curve_by_name():
 
 
 def test_calibration_refuses_numbers_that_are_no_probabilities():
-    with pytest.raises(ValueError, match=r"wanted shape \(3,\) in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"expected shape \(3,\) in \[0, 1\]"):
         plots.calibration([0, 1, 1], [0.1, 0.5, 1.5])
 
 
@@ -214,7 +216,7 @@ def test_an_ellipse_lies_where_the_metric_is_constant():
 
 @pytest.mark.parametrize("bad", [xr.Dataset({"W": 1}), "draws", xr.DataTree()])
 def test_draws_without_a_metric_are_refused(bad):
-    with pytest.raises(ValueError, match="draws: wanted"):
+    with pytest.raises(ValueError, match="draws: expected"):
         plots.metric(bad)
 
 

@@ -131,16 +131,16 @@ def test_draws_may_come_as_one_tree_with_a_leading_axis(X):
     ],
 )
 def test_draws_that_do_not_belong_together_are_refused(draws, words):
-    with pytest.raises(ValueError, match=f"draws: wanted .*{words}"):
+    with pytest.raises(ValueError, match=f"draws: expected .*{words}"):
         PosteriorMetric(draws, "prediction")
 
 
 def test_purpose_and_source_are_names_from_a_list():
     with pytest.raises(TypeError):
         PosteriorMetric(draws_of())  # pyright: ignore[reportCallIssue]
-    with pytest.raises(ValueError, match="purpose: wanted"):
+    with pytest.raises(ValueError, match="purpose: expected"):
         PosteriorMetric(draws_of(), "both")
-    with pytest.raises(ValueError, match="source: wanted"):
+    with pytest.raises(ValueError, match="source: expected"):
         PosteriorMetric(draws_of(), "intervals", source="guess")
 
 

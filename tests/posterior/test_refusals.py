@@ -40,12 +40,12 @@ def test_draws_for_prediction_give_no_intervals(X):
 @pytest.mark.parametrize("name", [n for n in NAMES if not build(n).is_distance])
 def test_what_is_no_distance_has_no_ratio(name, X):
     posterior = PosteriorMetric(draws_of(name, 2), "intervals")
-    with pytest.raises(ValueError, match="wanted a distance"):
+    with pytest.raises(ValueError, match="expected a distance"):
         posterior.ratio_interval((X[0], X[1]), (X[2], X[3]))
 
 
 def test_a_ratio_to_nothing_is_refused(posterior, X):
-    with pytest.raises(ValueError, match="second: wanted points at a distance"):
+    with pytest.raises(ValueError, match="second: expected points at a distance"):
         posterior.ratio_interval((X[0], X[1]), (X[2], X[2]))
 
 
@@ -80,10 +80,10 @@ def test_nearest_wants_a_single_metric(posterior, X):
 @pytest.mark.parametrize(
     "ask, words",
     [
-        (lambda p, X: p.interval(X, X, prob=1.0), "prob: wanted"),
-        (lambda p, X: p.interval(X, X, inflate=0.0), "inflate: wanted"),
-        (lambda p, X: p.interval(X[:, :2], X[:, :2]), "A: wanted 3 features"),
-        (lambda p, X: p.pairwise(X * np.nan, X), "Q: wanted finite"),
+        (lambda p, X: p.interval(X, X, prob=1.0), "prob: expected"),
+        (lambda p, X: p.interval(X, X, inflate=0.0), "inflate: expected"),
+        (lambda p, X: p.interval(X[:, :2], X[:, :2]), "A: expected 3 features"),
+        (lambda p, X: p.pairwise(X * np.nan, X), "Q: expected finite"),
     ],
 )
 def test_bad_questions_are_named(posterior, X, ask, words):

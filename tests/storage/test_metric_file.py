@@ -161,9 +161,9 @@ def test_arrays_that_are_no_metric_are_refused(tmp_path):
     np.savez(tmp_path / "data.npz", X=Q, y=np.arange(4))
     with pytest.raises(ValueError, match="no such header"):
         load_metric(tmp_path / "data.npz")
-    with pytest.raises(ValueError, match="wanted a file that exists"):
+    with pytest.raises(ValueError, match="expected a file that exists"):
         load_metric(tmp_path / "none.npz")
-    with pytest.raises(ValueError, match="wanted a file that exists"):
+    with pytest.raises(ValueError, match="expected a file that exists"):
         load_metric(tmp_path)
 
 
@@ -174,10 +174,10 @@ def test_no_pickle_is_ever_opened(tmp_path):
 
     path = tmp_path / "m.npz"
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(ValueError, match="wanted a readable metric file"):
+    with pytest.raises(ValueError, match="expected a readable metric file"):
         load_metric(path)
     np.savez(path, header=np.array([Bomb()], object))
-    with pytest.raises(ValueError, match="wanted a readable metric file"):
+    with pytest.raises(ValueError, match="expected a readable metric file"):
         load_metric(path)
 
 
@@ -188,7 +188,7 @@ def test_a_file_cut_anywhere_or_with_a_flipped_bit_is_refused_or_whole(tmp_path)
     whole = path.read_bytes()
     for length in range(0, len(whole), 37):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="wanted a readable metric file"):
+        with pytest.raises(ValueError, match="expected a readable metric file"):
             load_metric(path)
     rng = np.random.default_rng(0)
     refused = 0
@@ -208,10 +208,10 @@ def test_a_file_cut_anywhere_or_with_a_flipped_bit_is_refused_or_whole(tmp_path)
 @pytest.mark.parametrize(
     "metric, message",
     [
-        (np.eye(2), "wanted a metric"),
-        ("Mahalanobis", "wanted a metric"),
-        (Mahalanobis(np.full((1, 2), np.nan)), "wanted numbers in metric.factor"),
-        (type("Mahalanobis", (), {"pairwise": None})(), "wanted one of"),
+        (np.eye(2), "expected a metric"),
+        ("Mahalanobis", "expected a metric"),
+        (Mahalanobis(np.full((1, 2), np.nan)), "expected numbers in metric.factor"),
+        (type("Mahalanobis", (), {"pairwise": None})(), "expected one of"),
     ],
 )
 def test_what_is_no_metric_is_not_stored(metric, message, tmp_path):
@@ -221,7 +221,7 @@ def test_what_is_no_metric_is_not_stored(metric, message, tmp_path):
 
 
 def test_provenance_that_json_cannot_hold_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="provenance: wanted"):
+    with pytest.raises(ValueError, match="provenance: expected"):
         save_metric(
             build("Mahalanobis"), tmp_path / "m.npz", provenance={"a": object()}
         )

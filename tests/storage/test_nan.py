@@ -31,7 +31,9 @@ def test_nan_in_any_array_of_a_file_is_refused_by_its_name(kind, tmp_path):
     assert names
     for name in names:
         np.savez(path, **{**whole, name: with_nan(whole[name])})
-        with pytest.raises(ValueError, match=f"metric: wanted numbers in {name}, got"):
+        with pytest.raises(
+            ValueError, match=f"metric: expected numbers in {name}, got"
+        ):
             load_metric(path)
 
 
@@ -43,19 +45,21 @@ def test_nan_in_a_draw_is_refused(tmp_path):
     whole = arrays_of(path)
     whole["draws.link.scale"] = with_nan(whole["draws.link.scale"])
     np.savez(path, **whole)
-    with pytest.raises(ValueError, match=r"metric: wanted numbers in draws.link.scale"):
+    with pytest.raises(
+        ValueError, match=r"metric: expected numbers in draws.link.scale"
+    ):
         load_metric(path)
 
 
 def test_nan_in_a_plain_number_is_refused_by_both_ways(tmp_path):
     path = tmp_path / "m.npz"
     metric = dataclasses.replace(build("LocalMahalanobis"), gamma=float("nan"))
-    with pytest.raises(ValueError, match=r"metric: wanted numbers in metric.gamma"):
+    with pytest.raises(ValueError, match=r"metric: expected numbers in metric.gamma"):
         save_metric(metric, path)
     save_metric(dataclasses.replace(metric, gamma=0.5), path)
     whole = arrays_of(path)
     header = json.loads(str(whole["header"]))
     header["metric"]["parts"]["gamma"] = {"float": "nan"}
     np.savez(path, **{**whole, "header": np.array(json.dumps(header))})
-    with pytest.raises(ValueError, match="metric: wanted numbers in metric"):
+    with pytest.raises(ValueError, match="metric: expected numbers in metric"):
         load_metric(path)

@@ -165,7 +165,8 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
             scores[:, code] = -(self.intercepts_[code] + 0.5 * squared)
         if not np.isfinite(scores).all():
             raise ValueError(
-                "X: wanted points whose squared distances from the class means float64 "
+                "X: expected points whose squared distances from the class means "
+                "float64 "
                 f"holds, got a largest entry of {np.abs(points).max():.3g}; rescale "
                 "the points"
             )
@@ -199,7 +200,7 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         found = np.flatnonzero(self.classes_ == label)
         if len(found) != 1:
             raise ValueError(
-                f"label: wanted one of {self.classes_.tolist()}, got {label!r}"
+                f"label: expected one of {self.classes_.tolist()}, got {label!r}"
             )
         code = int(found[0])
         link = Link(np.asarray(self.intercepts_[code]), np.asarray(0.5))

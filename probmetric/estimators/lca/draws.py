@@ -71,10 +71,10 @@ def usable(estimator: Any) -> Any:
     """Raise for fits that have no posterior of one metric."""
     check_is_fitted(estimator)
     if estimator.per_anchor:
-        raise ValueError("per_anchor: wanted False for draws, got True")
+        raise ValueError("per_anchor: expected False for draws, got True")
     if np.isinf(estimator.regularization_):
         raise ValueError(
-            "regularization: wanted a finite λ for draws, got the fit of "
+            "regularization: expected a finite λ for draws, got the fit of "
             "regularization='cv', which chose no learning (λ = inf)"
         )
     return estimator

@@ -236,7 +236,7 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
         check_is_fitted(self)
         if self.per_anchor:
             raise ValueError(
-                "per_anchor: wanted one scale common to all pairs for P(same), got "
+                "per_anchor: expected one scale common to all pairs for P(same), got "
                 "per_anchor=True; rank pairs with pair_score instead"
             )
         distance = self.pair_distance(pairs)

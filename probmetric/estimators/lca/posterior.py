@@ -193,7 +193,7 @@ class LCAPosteriorMixin:
         total = N_DRAWS[purpose] if n_draws is None else n_draws
         total = int(check_number("n_draws", total, 1, whole=True))
         if pairs == "all" and not labelled:
-            raise ValueError("pairs: wanted 'fitted' after fit_pairs, got 'all'")
+            raise ValueError("pairs: expected 'fitted' after fit_pairs, got 'all'")
         if pairs == "auto" and labelled and purpose == "intervals":
             _refuse_many(len(self.fitted_.pairs.X))
             pairs = "all"
@@ -242,7 +242,7 @@ def _refuse_many(n: int) -> None:
     """Raise unless all pairs of many points were asked for: work grows as n²."""
     if n > MOST_POINTS:
         raise ValueError(
-            f"pairs: wanted 'all' or 'fitted' by name for more than {MOST_POINTS} "
+            f"pairs: expected 'all' or 'fitted' by name for more than {MOST_POINTS} "
             f"points, got 'auto' with {n}: 'all' takes {n * (n - 1) // 2} pairs in "
             "every refit; of 'fitted' only ratio_interval covers"
         )

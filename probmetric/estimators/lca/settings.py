@@ -51,7 +51,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
         check_number("tol", e.tol, 0, open_low=True)
     if e.per_anchor and (lam in ("cv", "evidence") or e.pairs == "all"):
         raise ValueError(
-            "per_anchor: wanted False with pairs='all' and with regularization='cv' "
+            "per_anchor: expected False with pairs='all' and with regularization='cv' "
             "or 'evidence', got True"
         )
     return Recipe(
@@ -75,7 +75,7 @@ def _prior_mean(given: Any, p: int, d: int) -> Any:
     mean = points(given, "prior_mean")
     if mean.shape != (p, d) or np.linalg.matrix_rank(mean) < p:
         raise ValueError(
-            f"prior_mean: wanted shape ({p}, {d}) and full rank (EM never raises the "
+            f"prior_mean: expected shape ({p}, {d}) and full rank (EM never raises the "
             f"rank of W), got {mean.shape}, rank {np.linalg.matrix_rank(mean)}"
         )
     return mean

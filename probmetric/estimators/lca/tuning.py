@@ -95,7 +95,7 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
     rate = 1.0 if recipe.learning_rate is None else recipe.learning_rate
     if lam == "cv":
         raise ValueError(
-            "regularization: wanted 'auto', 'evidence' or a number for pairs, got "
+            "regularization: expected 'auto', 'evidence' or a number for pairs, got "
             "'cv', which scores neighbours by their class labels"
         )
     if recipe.per_anchor:
@@ -112,13 +112,13 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
 def _check_anchors(pairs: Pairs) -> None:
     """Raise for groups of one label, whose scale would run off to 0 or infinity."""
     if pairs.anchor is None:
-        raise ValueError("anchor: wanted a group per pair with per_anchor, got None")
+        raise ValueError("anchor: expected a group per pair with per_anchor, got None")
     same = np.bincount(pairs.anchor, pairs.y, minlength=1)
     total = np.bincount(pairs.anchor)
     bad = np.flatnonzero((same == 0) | (same == total))
     if len(bad):
         raise ValueError(
-            "anchor: wanted groups 0..G-1 that hold pairs of both labels, got one "
+            "anchor: expected groups 0..G-1 that hold pairs of both labels, got one "
             f"label or none in {bad[:5].tolist()}"
         )
 
@@ -139,7 +139,8 @@ def choose_by_folds(
     smallest = int(np.bincount(codes).min())
     if smallest < N_FOLDS:
         raise ValueError(
-            f"regularization: wanted 'auto' or a number, or {N_FOLDS} members in each "
+            f"regularization: expected 'auto' or a number, or {N_FOLDS} members in "
+            f"each "
             f"class for 'cv', got a class of {smallest}"
         )
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)

@@ -204,7 +204,7 @@ class TwoStageDrawsMixin:
     def _sampled(self) -> Posterior:
         check_is_fitted(self, "metric_")
         if isinstance(self._posterior, str):
-            raise ValueError(f"sample: wanted {self._posterior}")
+            raise ValueError(f"sample: expected {self._posterior}")
         return self._posterior
 
     def _log_scale(self, data: Any) -> Any:

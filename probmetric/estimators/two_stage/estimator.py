@@ -208,7 +208,7 @@ class TwoStageMixture(
         n, smallest = len(data.X), max(self._range)
         if n < smallest:
             raise ValueError(
-                f"n_components: wanted at most n_samples = {n}, got {smallest}"
+                f"n_components: expected at most n_samples = {n}, got {smallest}"
             )
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
         counts = self._range

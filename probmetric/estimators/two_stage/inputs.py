@@ -38,7 +38,7 @@ def check_settings(estimator: Any) -> None:
     Raises
     ------
     ValueError
-        Names the argument, what was wanted and what came.
+        Names the argument, what was expected and what came.
     """
     e, counts = estimator, component_counts(estimator)
     check_number("alpha", e.alpha, 0, 1, open_low=True)
@@ -49,7 +49,7 @@ def check_settings(estimator: Any) -> None:
     if not (e.flattening is None or e.flattening == "held-out"):
         check_number("flattening", e.flattening, 0, 1)
     if not counts:
-        raise ValueError("n_components: wanted at least one count, got none")
+        raise ValueError("n_components: expected at least one count, got none")
     for k in counts:
         check_number("n_components", k, 1, whole=True)
     check_number("database_noise", e.database_noise, 0)
@@ -59,7 +59,7 @@ def check_settings(estimator: Any) -> None:
         check_choice("prior", e.prior, ("default", "flat"))
     if e.blend is not None and len(counts) < 2:
         raise ValueError(
-            "blend: wanted a range of n_components to blend, got "
+            "blend: expected a range of n_components to blend, got "
             f"n_components={e.n_components!r}"
         )
 
@@ -74,7 +74,7 @@ def known_components(
     whole = given.shape == (n,) and given.dtype.kind in "iu"
     if not whole or given.min() < -1 or given.max() >= smallest:
         raise ValueError(
-            f"components: wanted {n} whole numbers in -1..{smallest - 1}, got "
+            f"components: expected {n} whole numbers in -1..{smallest - 1}, got "
             f"{given.dtype} of shape {given.shape}"
         )
     return given
@@ -84,7 +84,7 @@ def group_codes(groups: Any, n: int) -> Int[np.ndarray, "n"]:
     """Return each row's group as a code in 0..G-1."""
     given = np.asarray(groups)
     if given.shape != (n,):
-        raise ValueError(f"groups: wanted shape ({n},), got {given.shape}")
+        raise ValueError(f"groups: expected shape ({n},), got {given.shape}")
     return np.unique(given, return_inverse=True)[1]
 
 
@@ -94,7 +94,8 @@ def components_of_groups(known: Any, codes: Any) -> Int[np.ndarray, "G"]:
     for code, k in zip(codes, known, strict=True):
         if k >= 0 and result[code] not in (-1, k):
             raise ValueError(
-                f"components: wanted one component a group, got {result[code]} and {k} "
+                f"components: expected one component a group, got {result[code]} and "
+                f"{k} "
                 f"in group number {code}"
             )
         result[code] = max(result[code], k)

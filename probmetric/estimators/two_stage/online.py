@@ -73,14 +73,15 @@ class OnlineMixin:
         start = getattr(self, "_first", None), getattr(other, "_first", None)
         if None in start or not np.array_equal(start[0].first, start[1].first):  # pyright: ignore[reportOptionalMemberAccess]
             raise ValueError(
-                "other: wanted an estimator that began as a copy of this one after its "
+                "other: expected an estimator that began as a copy of this one after "
+                "its "
                 "first partial_fit, got one that began otherwise"
             )
         return self._advance(jax.tree.map(np.subtract, other.statistics_, start[1]))
 
     def _parameters(self) -> TwoStageParams:
         if self._single is None:
-            raise ValueError("partial_fit: wanted one model, got a blend of several")
+            raise ValueError("partial_fit: expected one model, got a blend of several")
         return self._single
 
     def _absolute(self, rows: Any) -> MixtureStats:

@@ -52,7 +52,8 @@ class PairSimilarityMixin:
         same = _labels(y, len(given))
         if not same.any():
             raise ValueError(
-                "y: wanted at least one pair of one source (1), got none: W and B are "
+                "y: expected at least one pair of one source (1), got none: W and B "
+                "are "
                 "not identified; fit single instances by fit(X)"
             )
         rows = given.reshape(-1, given.shape[2])
@@ -69,7 +70,7 @@ class PairSimilarityMixin:
         """
         check_is_fitted(self, "metric_")
         if self.metric_.blocks:
-            raise ValueError("fit_alpha: wanted one model, got a blend of several")
+            raise ValueError("fit_alpha: expected one model, got a blend of several")
         mean, scale = self._scaler
         given = (self._complete(pairs) - mean) / scale
         m = self.metric_
@@ -81,7 +82,9 @@ class PairSimilarityMixin:
         )
         end = fit_alpha(standard, given[:, 0], given[:, 1])
         if not np.isfinite(float(end.params)):
-            raise ValueError("pairs: wanted instances that differ, got equal ones only")
+            raise ValueError(
+                "pairs: expected instances that differ, got equal ones only"
+            )
         self.alpha_ = float(end.params)
         self._set([proportional(*mixture, self.alpha_)])
         self._posterior = "a model as fit left it, got one changed by fit_alpha"
@@ -112,7 +115,7 @@ class PairSimilarityMixin:
         given = _pairs(pairs, allow_nan=True)
         if given.shape[2] != self.n_features_in_:
             raise ValueError(
-                f"pairs: wanted {self.n_features_in_} features, as in fit, got "
+                f"pairs: expected {self.n_features_in_} features, as in fit, got "
                 f"{given.shape[2]}"
             )
         return given
@@ -120,17 +123,17 @@ class PairSimilarityMixin:
     def _complete(self, pairs: Any) -> Float[np.ndarray, "N 2 d"]:
         given = self._given(pairs)
         if np.isnan(given).any():
-            raise ValueError("pairs: wanted complete pairs to learn from, got NaN")
+            raise ValueError("pairs: expected complete pairs to learn from, got NaN")
         return given
 
 
 def _pairs(pairs: Any, *, allow_nan: bool = False) -> Float[np.ndarray, "N 2 d"]:
     given = real(pairs, "pairs")
     if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape:
-        raise ValueError(f"pairs: wanted shape (N, 2, d), got {given.shape}")
+        raise ValueError(f"pairs: expected shape (N, 2, d), got {given.shape}")
     bad = np.isinf(given).any() if allow_nan else not np.isfinite(given).all()
     if bad:
-        raise ValueError("pairs: wanted finite numbers, got NaN or infinity")
+        raise ValueError("pairs: expected finite numbers, got NaN or infinity")
     return given
 
 
@@ -143,7 +146,7 @@ def _labels(y: Any, n: int) -> np.ndarray:
     )
     if not valid:
         raise ValueError(
-            f"y: wanted {n} pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
+            f"y: expected {n} pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
             f"{given.tolist()[:5]} of shape {given.shape}"
         )
     return (given == 1).astype(int)

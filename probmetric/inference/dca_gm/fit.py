@@ -230,11 +230,11 @@ def fit(
     """
     if solver not in ("lbfgs", "hybrid", "hybrid_tied"):
         raise ValueError(
-            f"solver: wanted 'lbfgs', 'hybrid' or 'hybrid_tied', got {solver!r}"
+            f"solver: expected 'lbfgs', 'hybrid' or 'hybrid_tied', got {solver!r}"
         )
     if covariance not in ("class", "component"):
         raise ValueError(
-            f"covariance: wanted 'class' or 'component', got {covariance!r}"
+            f"covariance: expected 'class' or 'component', got {covariance!r}"
         )
     p = min(2, data.X.shape[1]) if n_latent is None else n_latent
     if prior is not None:

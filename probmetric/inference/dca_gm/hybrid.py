@@ -102,7 +102,7 @@ def fit_hybrid(
         Of the best iterate; ``n_evaluations`` counts values of the objective.
     """
     if max_steps < 1:
-        raise ValueError(f"max_steps: wanted at least 1, got {max_steps}")
+        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
     w = weights(data)
     X, y = jnp.asarray(data.X), jnp.asarray(data.y)
 

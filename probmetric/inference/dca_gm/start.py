@@ -45,22 +45,23 @@ def check_labelled(data: Labelled, n_latent: int) -> int:
     """
     X, w = np.asarray(data.X), _host_weights(data)
     if data.y is None:
-        raise ValueError("data: wanted labels y, got y=None")
+        raise ValueError("data: expected labels y, got y=None")
     codes = np.unique(np.asarray(data.y))
     if not np.array_equal(codes, np.arange(len(codes))):
-        raise ValueError(f"y: wanted class codes 0..C-1, all in use, got {codes}")
+        raise ValueError(f"y: expected class codes 0..C-1, all in use, got {codes}")
     if len(codes) < 2:
-        raise ValueError("y: wanted at least 2 classes, got one class")
+        raise ValueError("y: expected at least 2 classes, got one class")
     if not 1 <= n_latent <= X.shape[1]:
         raise ValueError(
-            f"n_latent: wanted between 1 and the {X.shape[1]} features, got {n_latent}"
+            f"n_latent: expected between 1 and the {X.shape[1]} features, got "
+            f"{n_latent}"
         )
     if not np.all(np.isfinite(X)):
-        raise ValueError("X: wanted finite values, got NaN or infinity")
+        raise ValueError("X: expected finite values, got NaN or infinity")
     if np.any(w < 0) or not np.all(np.isfinite(w)):
-        raise ValueError("w: wanted finite weights, none below 0")
+        raise ValueError("w: expected finite weights, none below 0")
     if np.any(np.bincount(np.asarray(data.y), w) == 0):
-        raise ValueError("w: wanted a positive total weight in every class")
+        raise ValueError("w: expected a positive total weight in every class")
     return len(codes)
 
 
@@ -82,7 +83,9 @@ def lda_rca(
     between = (share[:, None] * (means - grand)).T @ (means - grand)
     scale = np.trace(within) + np.trace(between)
     if scale == 0:
-        raise ValueError("X: wanted a feature that varies, got constant features only")
+        raise ValueError(
+            "X: expected a feature that varies, got constant features only"
+        )
     mean_variance = (np.trace(within) or scale) / X.shape[1]
     half = np.linalg.cholesky(within + ridge * mean_variance * np.eye(X.shape[1]))
 
@@ -188,7 +191,8 @@ def _counts(n_gaussians: Any, n_classes: int) -> list[int]:
     whole = np.issubdtype(given.dtype, np.integer)
     if not whole or given.size not in (1, n_classes) or np.any(given < 1):
         raise ValueError(
-            f"n_gaussians: wanted a whole number of at least 1, or one for each of the "
+            f"n_gaussians: expected a whole number of at least 1, or one for each of "
+            f"the "
             f"{n_classes} classes, got {n_gaussians!r}"
         )
     return [int(k) for k in np.broadcast_to(given, n_classes)]

@@ -114,13 +114,14 @@ def game(
     d = delta.shape[1]
     if not len(close) or not len(far):
         raise ValueError(
-            "y: wanted at least one close (1) and one far (0) pair of positive weight, "
+            "y: expected at least one close (1) and one far (0) pair of positive "
+            "weight, "
             f"got {len(close)} and {len(far)}"
         )
     zero = ~np.any(far, 1)
     if zero.any():
         raise ValueError(
-            "pairs: wanted far pairs of distinct points, got "
+            "pairs: expected far pairs of distinct points, got "
             f"{zero.sum()} with distance zero: no metric can separate them (the "
             "optimum is 0); leave them out"
         )
@@ -130,7 +131,7 @@ def game(
     if values[0] <= d * np.finfo(H.dtype).eps * values[-1]:
         rank = int(np.sum(values > d * np.finfo(H.dtype).eps * values[-1]))
         raise ValueError(
-            f"ridge: wanted close pairs that span all {d} dimensions, got a singular "
+            f"ridge: expected close pairs that span all {d} dimensions, got a singular "
             f"H of rank {rank}: some direction costs nothing, so the optimum is "
             f"infinite; set ridge > 0 (1e-6 is a usual value) or add close pairs"
         )

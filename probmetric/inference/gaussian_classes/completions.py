@@ -132,7 +132,7 @@ def complete(
         For data weights: a weighted row has no completion of which this is true.
     """
     if data.w is not None:
-        raise ValueError("data.w: wanted None with missing entries, got weights")
+        raise ValueError("data.w: expected None with missing entries, got weights")
     given = data._replace(X=jnp.asarray(data.X), y=jnp.asarray(data.y))
     options = (covariance, n_completions, warm_up, thin)
     return _complete(key, given, prior, start, *options)

@@ -89,12 +89,13 @@ def fit_mixtures(
         For a class of fewer points than components.
     """
     if data.y is None:
-        raise ValueError("data.y: wanted class codes, got None")
+        raise ValueError("data.y: expected class codes, got None")
     X, y, w = np.asarray(data.X), np.asarray(data.y), np.asarray(weights(data))
     members = np.bincount(y, minlength=n_classes)
     if members.min() < n_components:
         raise ValueError(
-            f"n_components: wanted at most {members.min()}, the points of the smallest "
+            f"n_components: expected at most {members.min()}, the points of the "
+            f"smallest "
             f"class, got {n_components}"
         )
     plain = prior.mean, prior.kappa, prior.nu, prior.Psi

@@ -96,7 +96,7 @@ def is_mean(post: ClassPosterior) -> bool:
 def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     """Sum up labelled points; a class without points has mean 0 and scatter 0."""
     if data.y is None:
-        raise ValueError("data.y: wanted class codes, got None")
+        raise ValueError("data.y: expected class codes, got None")
     member = jax.nn.one_hot(data.y, n_classes, dtype=data.X.dtype)
     member = member * weights(data)[:, None]
     n = jnp.sum(member, 0)

@@ -53,7 +53,7 @@ def predictive(post: ClassPosterior) -> ClassDensities:
         For a diagonal covariance: a product of univariate t's is not of this form.
     """
     if is_diagonal(post):
-        raise ValueError("covariance: wanted 'full' or 'tied', got 'diagonal'")
+        raise ValueError("covariance: expected 'full' or 'tied', got 'diagonal'")
     if is_mean(post):
         each = jax.vmap(predictive)(post)
         swapped = [jnp.swapaxes(a[:, :, 0], 0, 1) for a in each[1:]]

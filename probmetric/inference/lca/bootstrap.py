@@ -260,7 +260,7 @@ def bootstrap_draws(
         ("block_size", block_size),
     ):
         if size < 1:
-            raise ValueError(f"{name}: wanted at least 1, got {size}")
+            raise ValueError(f"{name}: expected at least 1, got {size}")
     folder = check_folder(checkpoint, resume)
     shared = gather(pairs, prior, learning_rate, start)
     n = np.asarray(len(pairs.X) if n_points is None else n_points)

@@ -76,7 +76,7 @@ def _rows(W: Any, log_sigma2: Any, X: Any, i: Any, j: Any) -> dict[str, Any]:
 
 def _common(params: LCAParams) -> tuple[Any, Any]:
     if jnp.ndim(params.kappa2):
-        raise ValueError("params.kappa2: wanted a common κ² of 1, got one per anchor")
+        raise ValueError("params.kappa2: expected a common κ² of 1, got one per anchor")
     return jnp.asarray(params.W), jnp.asarray(params.log_sigma2)
 
 

@@ -85,7 +85,7 @@ def draw(
         An unknown method or further argument ("laplace" has none), and as the samplers.
     """
     if method not in METHODS:
-        raise ValueError(f"method: wanted one of {list(METHODS)}, got {method!r}")
+        raise ValueError(f"method: expected one of {list(METHODS)}, got {method!r}")
     extra = dict(sampler or {})
     check_arguments(METHODS[method], method, extra, OWN)
     total = n_draws * n_chains

@@ -69,7 +69,7 @@ def _scaled(W0: Any, delta: Any, pairs: Pairs) -> tuple[Any, float]:
     median = float(np.median(squared[squared > 0])) if np.any(squared > 0) else 0.0
     if not median > 0:
         raise ValueError(
-            "pairs: wanted y = 1 pairs of distinct points to set the scale, got "
+            "pairs: expected y = 1 pairs of distinct points to set the scale, got "
             f"{int(used.sum())} such pairs, all at distance 0"
         )
     c = 1 / np.sqrt(median)
@@ -122,11 +122,11 @@ def fit(
     """
     if solver not in ("lbfgs", "squarem", "em", "full_em"):
         raise ValueError(
-            f"solver: wanted 'lbfgs', 'squarem', 'em' or 'full_em', got {solver!r}"
+            f"solver: expected 'lbfgs', 'squarem', 'em' or 'full_em', got {solver!r}"
         )
     if per_anchor and solver == "full_em":
         raise ValueError(
-            "solver: wanted 'lbfgs', 'squarem' or 'em' per anchor, got 'full_em'"
+            "solver: expected 'lbfgs', 'squarem' or 'em' per anchor, got 'full_em'"
         )
     stats = prepare(pairs, per_anchor=per_anchor)
     W = jnp.asarray(prior.mean if init is None else init.W)

@@ -139,12 +139,14 @@ def laplace(
     p, d = W.shape
     if quotient and p > d:
         raise ValueError(
-            "params: wanted at most as many components as features (W of shape (p, d) "
+            "params: expected at most as many components as features (W of shape (p, "
+            "d) "
             f"with p <= d) to quotient the rotations out, got p = {p} > d = {d}"
         )
     if W.size + 1 > MAX_PARAMETERS:
         raise ValueError(
-            f"params: wanted at most {MAX_PARAMETERS} parameters (p·d + 1) for second "
+            f"params: expected at most {MAX_PARAMETERS} parameters (p·d + 1) for "
+            f"second "
             f"derivatives, got {W.size + 1}: fit fewer components, or use the bootstrap"
         )
     H = precision(params, stats, prior, learning_rate)
@@ -168,7 +170,8 @@ def _root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
         smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
         if not smallest > len(H) * eps * largest:
             raise ValueError(
-                "params: wanted a posterior mode with positive definite precision, got "
+                "params: expected a posterior mode with positive definite precision, "
+                "got "
                 f"eigenvalues from {smallest:.3g} to {largest:.3g}: fit to convergence "
                 "(tol), or set a proper prior (lam > 0)"
             )

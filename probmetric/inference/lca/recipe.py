@@ -94,7 +94,7 @@ def _neighbors(name: str, value: int | None, most: int) -> int:
     if value is None:
         value = max(1, min(3, most))
     if value > most:
-        raise ValueError(f"{name}: wanted a whole number in [1, {most}], got {value}")
+        raise ValueError(f"{name}: expected a whole number in [1, {most}], got {value}")
     return value
 
 

@@ -87,9 +87,9 @@ def prepare(
     Runs on the host, before tracing: which pairs are rows depends on the labels.
     """
     if pairs.y is None:
-        raise ValueError("pairs.y: wanted labels in {0, 1}, got None")
+        raise ValueError("pairs.y: expected labels in {0, 1}, got None")
     if per_anchor and pairs.anchor is None:
-        raise ValueError("pairs.anchor: wanted a group per pair, got None")
+        raise ValueError("pairs.anchor: expected a group per pair, got None")
     # NumPy: this runs once a fit, and every JAX operation of a new shape compiles.
     X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
     w = np.asarray(weights(pairs), X.dtype)
@@ -123,7 +123,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     """Add the statistics of two chunks of pairs (rows held as differences)."""
     if a.i is not None or b.i is not None:
         raise ValueError(
-            "merge: wanted rows held as differences (by_points=False), got indices"
+            "merge: expected rows held as differences (by_points=False), got indices"
         )
 
     def join(u: Any, v: Any) -> Any:

@@ -104,7 +104,8 @@ def default_prior(
     constant = np.flatnonzero(~(variances > 0))
     if constant.size:
         raise ValueError(
-            f"X: wanted columns that vary, got constant column(s) {constant.tolist()}; "
+            f"X: expected columns that vary, got constant column(s) "
+            f"{constant.tolist()}; "
             "drop them or pass a prior"
         )
     scale = np.diag(variances) * floor / n_components ** (2 / d)

@@ -51,12 +51,12 @@ def check_folder(checkpoint: "str | Path | None", resume: bool) -> Path | None:
     """Return the folder; one with blocks is an error unless they are to be resumed."""
     if checkpoint is None:
         if resume:
-            raise ValueError("checkpoint: wanted a folder to resume from, got None")
+            raise ValueError("checkpoint: expected a folder to resume from, got None")
         return None
     folder = Path(checkpoint)
     if not resume and any(folder.glob("block_*.npz")):
         raise ValueError(
-            f"checkpoint: wanted an empty folder, or resume=True, got {folder} with "
+            f"checkpoint: expected an empty folder, or resume=True, got {folder} with "
             "blocks of a former run"
         )
     return folder
@@ -218,7 +218,7 @@ def read_blocks(
         found = str(last["run"])
         if found != run:
             raise ValueError(
-                f"checkpoint: wanted blocks of this run in {folder}, got those of "
+                f"checkpoint: expected blocks of this run in {folder}, got those of "
                 f"another: {_difference(found, run)}"
             )
         values, statistics = (
@@ -247,7 +247,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         json.loads(str(arrays["run"]))
     except UNREADABLE as e:
         raise ValueError(
-            f"checkpoint: wanted a whole block in {path}, got a file that cannot be "
+            f"checkpoint: expected a whole block in {path}, got a file that cannot be "
             f"read ({type(e).__name__}: {e}); move it away and resume: its draws and "
             "those after it are made again, the same as they were"
         ) from e

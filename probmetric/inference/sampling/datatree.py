@@ -107,14 +107,14 @@ def _posterior_dims(
 ) -> dict[str, list[str]]:
     unknown = [name for name in dims if name not in values]
     if unknown:
-        raise ValueError(f"dims: wanted names among {list(values)}, got {unknown}")
+        raise ValueError(f"dims: expected names among {list(values)}, got {unknown}")
     axes: dict[str, list[str]] = {}
     for name, value in values.items():
         n_axes = np.ndim(value) - 2
         if name in dims:
             if len(dims[name]) != n_axes:
                 raise ValueError(
-                    f"dims: wanted {n_axes} names for {name!r}, got {dims[name]!r}"
+                    f"dims: expected {n_axes} names for {name!r}, got {dims[name]!r}"
                 )
             axes[name] = list(dims[name])
         elif len(DIMS.get(name, ())) == n_axes > 0:
@@ -153,7 +153,7 @@ def _feature_coords(names: Sequence[str] | None, sizes: set[int]) -> dict[str, A
     )
     if sizes and sizes != {len(labels)}:
         raise ValueError(
-            f"feature_names: wanted {sorted(sizes)} names, got {len(labels)}"
+            f"feature_names: expected {sorted(sizes)} names, got {len(labels)}"
         )
     return {"feature": labels, "feature_bis": labels}
 

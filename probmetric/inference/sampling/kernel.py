@@ -146,7 +146,7 @@ def block(
     state : HMCState
         From ``init`` or a former block.
     n_draws : int, at most ``size``
-        Draws wanted; an argument, so that a last short block compiles nothing.
+        Draws expected; an argument, so that a last short block compiles nothing.
     data : pytree of arrays
         Passed to the target.
     vectorized : bool, default=False

@@ -88,7 +88,8 @@ def laplace_fit(
     result = Result(int(fit.result))
     if result is not Result.CONVERGED:
         raise ValueError(
-            f"start: wanted a position from which the mode is found, got {result.name} "
+            f"start: expected a position from which the mode is found, got "
+            f"{result.name} "
             f"after {int(fit.n_steps)} steps: {REMEDY[result]}"
         )
     mode = jax.tree.map(jnp.asarray, fit.params)
@@ -97,7 +98,8 @@ def laplace_fit(
     floor = len(eigenvalues) * jnp.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
     if not bool(eigenvalues[0] > floor):
         raise ValueError(
-            "model: wanted a posterior that curves downwards in every direction at its "
+            "model: expected a posterior that curves downwards in every direction at "
+            "its "
             f"mode, got eigenvalues of -H from {float(eigenvalues[0]):.3g} to "
             f"{float(eigenvalues[-1]):.3g}: give a proper prior, or sample with "
             "method='nuts'"
@@ -143,7 +145,7 @@ def laplace(
         Fewer than 100 draws (k-hat needs a tail); as ``laplace_fit``.
     """
     if n_draws < 100:
-        raise ValueError(f"n_draws: wanted at least 100, got {n_draws}")
+        raise ValueError(f"n_draws: expected at least 100, got {n_draws}")
     with jax.enable_x64(is_double(dtype)):
         data, start = cast(data, dtype), cast(start, dtype)
         if not isinstance(start, Gaussian):

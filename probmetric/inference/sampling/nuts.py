@@ -111,7 +111,7 @@ def nuts(
                  block_size=block_size, max_tree_depth=max_tree_depth)  # fmt: skip
     if not 0 < target_accept < 1:
         raise ValueError(
-            f"target_accept: wanted a number between 0 and 1, got {target_accept}"
+            f"target_accept: expected a number between 0 and 1, got {target_accept}"
         )
     settings = Settings(
         n_warmup,
@@ -167,7 +167,7 @@ def _check_start(state: Any) -> None:
     good &= np.all(np.isfinite(np.asarray(gradient)), -1)
     if not good.all():
         raise ValueError(
-            "start: wanted a point of finite density and gradient for every chain, "
+            "start: expected a point of finite density and gradient for every chain, "
             f"found none for {int((~good).sum())} of {good.size}: give a better start, "
             "or look for NaN and inf in the data"
         )
@@ -176,7 +176,7 @@ def _check_start(state: Any) -> None:
 def _check_sizes(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 1:
-            raise ValueError(f"{name}: wanted at least 1, got {size}")
+            raise ValueError(f"{name}: expected at least 1, got {size}")
 
 
 def _size(start: Any) -> int:

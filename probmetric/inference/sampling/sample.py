@@ -132,19 +132,21 @@ def sample(
         Divergences, high R-hat, low effective sample size, by name (NUTS).
     """
     if method not in METHODS:
-        raise ValueError(f"method: wanted one of {list(METHODS)}, got {method!r}")
+        raise ValueError(f"method: expected one of {list(METHODS)}, got {method!r}")
     options, extra = dict(options or {}), dict(sampler or {})
     check_arguments(METHODS[method], method, extra, OWN)
     if options.get("batch") is not None and method != "svi":
         raise ValueError(
-            f"options: wanted the full data under method={method!r}, got batch="
+            f"options: expected the full data under method={method!r}, got batch="
             f"{options['batch']}: it would keep one subsample for ever (use 'svi')"
         )
     plain = not isinstance(model, Target)
     if not plain and start is None:
-        raise ValueError("start: wanted a position or Gaussian for a Target, got None")
+        raise ValueError(
+            "start: expected a position or Gaussian for a Target, got None"
+        )
     if not plain and log_likelihood:
-        raise ValueError("log_likelihood: wanted False for a Target, got True")
+        raise ValueError("log_likelihood: expected False for a Target, got True")
     # A model whose data set shapes names what to do with them before tracing.
     given = getattr(model, "prepare", lambda data: data)(data)
     args = (given,) if prior is None else (given, prior)
@@ -215,7 +217,7 @@ def _warn(draws: Draws, identified: Sequence[str] | None) -> None:
     unknown = [name for name in names if name not in draws.values]
     if unknown:
         raise ValueError(
-            f"identified: wanted names among {list(draws.values)}, got {unknown}"
+            f"identified: expected names among {list(draws.values)}, got {unknown}"
         )
     warn_of_trouble({name: draws.values[name] for name in names}, draws.statistics)
 

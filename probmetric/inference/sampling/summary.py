@@ -61,7 +61,7 @@ def select(
     draws : Dataset or DataTree
         Of a DataTree, the group ``posterior`` is read.
     names : sequence of str or None
-        Variables wanted; None takes all.
+        Variables expected; None takes all.
     argument : str
         Name of the argument in error messages.
     min_chains : int, default=2
@@ -70,41 +70,42 @@ def select(
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
             raise ValueError(
-                f"{argument}: wanted a DataTree with a group 'posterior', got groups "
+                f"{argument}: expected a DataTree with a group 'posterior', got groups "
                 f"{list(draws.children)}"
             )
         draws = draws["posterior"].to_dataset()
     names = list(draws.data_vars) if names is None else list(names)
     if not names:
-        raise ValueError(f"{argument}: wanted at least one quantity, got none")
+        raise ValueError(f"{argument}: expected at least one quantity, got none")
     missing = [name for name in names if name not in draws.data_vars]
     if missing:
         raise ValueError(
-            f"{argument}: wanted the quantities {names}, got none named {missing}; "
+            f"{argument}: expected the quantities {names}, got none named {missing}; "
             f"there are {list(draws.data_vars)}"
         )
     for name in names:
         dims = draws[name].dims
         if not set(SAMPLE_DIMS) <= set(dims):
             raise ValueError(
-                f"{argument}: wanted {name!r} with dims 'chain' and 'draw', got {dims}"
+                f"{argument}: expected {name!r} with dims 'chain' and 'draw', got "
+                f"{dims}"
             )
     table = draws[names].transpose(*SAMPLE_DIMS, ...)
     n_chains, n_draws = table.sizes["chain"], table.sizes["draw"]
     if n_chains < min_chains or n_draws < 4:
         raise ValueError(
-            f"{argument}: wanted at least {min_chains} chain(s) of at least 4 draws, "
+            f"{argument}: expected at least {min_chains} chain(s) of at least 4 draws, "
             f"got {n_chains} of {n_draws}"
         )
     for name in names:
         if not np.all(np.isfinite(table[name].to_numpy())):
             raise ValueError(
-                f"{argument}: wanted finite draws, got NaN or inf in {name!r}"
+                f"{argument}: expected finite draws, got NaN or inf in {name!r}"
             )
     copies = equal_chains(table)
     if copies:
         raise ValueError(
-            f"{argument}: wanted chains that differ, got {listed(copies)} equal in "
+            f"{argument}: expected chains that differ, got {listed(copies)} equal in "
             "every draw: one key or one file was used for both, and copies prove "
             "nothing of convergence"
         )
@@ -148,7 +149,7 @@ def align(reference: xr.Dataset, draws: xr.Dataset, argument: str) -> xr.Dataset
         wanted, got = reference[name].shape[2:], draws[name].shape[2:]
         if wanted != got:
             raise ValueError(
-                f"{argument}: wanted {name!r} of shape {wanted}, got {got}"
+                f"{argument}: expected {name!r} of shape {wanted}, got {got}"
             )
     return draws[list(reference.data_vars)]
 
@@ -157,18 +158,18 @@ def flatten(values: Mapping[str, Any], table: xr.Dataset, argument: str) -> np.n
     """Stack reference values in the order of the table's entries, shape (m,)."""
     missing = [name for name in table.data_vars if name not in values]
     if missing:
-        raise ValueError(f"{argument}: wanted a value for {missing}, got none")
+        raise ValueError(f"{argument}: expected a value for {missing}, got none")
     columns: list[np.ndarray] = []
     for name, draws in table.data_vars.items():
         value = np.asarray(values[str(name)], float)
         if value.shape != draws.shape[2:]:
             raise ValueError(
-                f"{argument}: wanted {name!r} of shape {draws.shape[2:]}, got "
+                f"{argument}: expected {name!r} of shape {draws.shape[2:]}, got "
                 f"{value.shape}"
             )
         if not np.all(np.isfinite(value)):
             raise ValueError(
-                f"{argument}: wanted finite values, got NaN or inf in {name!r}"
+                f"{argument}: expected finite values, got NaN or inf in {name!r}"
             )
         columns.append(value.ravel())
     return np.concatenate(columns)

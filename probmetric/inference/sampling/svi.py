@@ -145,13 +145,13 @@ def svi(
         An unknown guide, sizes too small, or a bound that became NaN.
     """
     if guide not in GUIDES:
-        raise ValueError(f"guide: wanted one of {GUIDES}, got {guide!r}")
+        raise ValueError(f"guide: expected one of {GUIDES}, got {guide!r}")
     for name, size, least in (
         ("n_steps", n_steps, N_BLOCKS),
         ("n_draws", n_draws, 100),
     ):
         if size < least:
-            raise ValueError(f"{name}: wanted at least {least}, got {size}")
+            raise ValueError(f"{name}: expected at least {least}, got {size}")
     full_kwargs = kwargs if full_kwargs is None else full_kwargs
     with jax.enable_x64(is_double(dtype)):
         args, kwargs = cast(args, dtype), cast(kwargs, dtype)
@@ -170,7 +170,7 @@ def svi(
             state, losses = _advance(by, tree, static, size, state, data)
         if not bool(jnp.all(jnp.isfinite(losses))):
             raise ValueError(
-                "step_size: wanted one for which the evidence lower bound stays "
+                "step_size: expected one for which the evidence lower bound stays "
                 f"finite, got {step_size}: lower it, or look for NaN in the data"
             )
         params = engine.get_params(state)

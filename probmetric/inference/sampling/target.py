@@ -112,7 +112,7 @@ def cast(tree: Any, dtype: Any) -> Any:
 def is_double(dtype: str) -> bool:
     """Read the precision asked for."""
     if dtype not in ("float64", "float32"):
-        raise ValueError(f"dtype: wanted 'float64' or 'float32', got {dtype!r}")
+        raise ValueError(f"dtype: expected 'float64' or 'float32', got {dtype!r}")
     return dtype == "float64"
 
 
@@ -123,7 +123,7 @@ def check_arguments(
     allowed = signature(function).parameters.keys() - own
     if not set(given) <= allowed:
         raise ValueError(
-            f"sampler: wanted arguments of {method!r} among {sorted(allowed)}, got "
+            f"sampler: expected arguments of {method!r} among {sorted(allowed)}, got "
             f"{sorted(set(given) - allowed)}"
         )
 
@@ -219,7 +219,7 @@ def _prototype(model: Any, args: Any, kwargs: Any) -> dict[str, Any]:
             size, subsample = site["args"]
             if subsample is not None and subsample != size:
                 raise ValueError(
-                    f"model: wanted the full data in plate {name!r}, got a subsample "
+                    f"model: expected the full data in plate {name!r}, got a subsample "
                     f"of {subsample} of {size}: MCMC would keep one subsample for ever"
                     " (use method='svi')"
                 )
@@ -229,7 +229,7 @@ def _prototype(model: Any, args: Any, kwargs: Any) -> dict[str, Any]:
             observed = True
         elif site["fn"].support.is_discrete:
             raise ValueError(
-                f"model: wanted continuous latent sites, got the discrete {name!r}: "
+                f"model: expected continuous latent sites, got the discrete {name!r}: "
                 "sum it out (numpyro.distributions.MixtureSameFamily)"
             )
         else:
@@ -237,7 +237,7 @@ def _prototype(model: Any, args: Any, kwargs: Any) -> dict[str, Any]:
             position[name] = bijection.inv(site["value"])
     if not position or not observed:
         raise ValueError(
-            "model: wanted latent and observed sites, got latent "
+            "model: expected latent and observed sites, got latent "
             f"{sorted(position)} and {'some' if observed else 'no'} observed ones"
         )
     return position

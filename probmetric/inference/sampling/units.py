@@ -25,7 +25,8 @@ def no_unit(draws: xr.DataTree) -> str | None:
         shared = len(ends) - len(np.unique(ends))
         if shared:
             return (
-                f"pairs: wanted pairs that share no point, got {len(ends) // 2} pairs "
+                f"pairs: expected pairs that share no point, got {len(ends) // 2} "
+                f"pairs "
                 f"of {len(ends) - shared} points: a pair left out is known from those "
                 "it shares points with, so LOO would flatter; use held_out"
             )
@@ -34,13 +35,13 @@ def no_unit(draws: xr.DataTree) -> str | None:
     each = json.loads(rate) if isinstance(rate, str) else rate
     if not np.all(np.asarray(each) == 1):
         return (
-            "learning_rate: wanted 1, got "
+            "learning_rate: expected 1, got "
             f"{rate}: the posterior of a powered likelihood predicts no unit"
         )
     w = np.asarray(constant["w"]) if "w" in constant else np.ones(1)
     if not np.all(w == 1):
         return (
-            f"w: wanted data weights of one, got {w.min():g} to {w.max():g}: a "
+            f"w: expected data weights of one, got {w.min():g} to {w.max():g}: a "
             "weighted unit is not one unit that could be left out"
         )
     return None

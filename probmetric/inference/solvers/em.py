@@ -86,7 +86,7 @@ def run_em(
         With the objective at the returned parameters. Local optimum only.
     """
     if max_steps < 1:
-        raise ValueError(f"max_steps: wanted at least 1, got {max_steps}")
+        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
     flat, _ = ravel_pytree(params)
     tol = float(jnp.finfo(flat.dtype).eps) ** 0.5 if tol is None else tol
     return _run(step, params, data, tol, max_steps=max_steps, accelerate=accelerate)

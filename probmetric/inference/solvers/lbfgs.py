@@ -56,7 +56,7 @@ def lbfgs(
         ``n_evaluations`` counts evaluations of value and gradient. Local optimum.
     """
     if max_steps < 1:
-        raise ValueError(f"max_steps: wanted at least 1, got {max_steps}")
+        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
     # Once to the device, not at every evaluation.
     params, data = jax.tree.map(jnp.asarray, (params, data))
     flat, unravel = ravel_pytree(params)

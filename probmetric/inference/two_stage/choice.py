@@ -92,7 +92,7 @@ def blend(
     score : str, default="log_ratio"
     """
     if not models:
-        raise ValueError("models: wanted at least one, got none")
+        raise ValueError("models: expected at least one, got none")
     raw = np.zeros(len(models)) if log_pi is None else np.asarray(log_pi, float)
     weight = raw - np.logaddexp.reduce(raw)
     metrics = [to_metric(m) for m in models]

@@ -159,21 +159,21 @@ def test_independent_pairs_keep_their_own_posterior():
     assert made.source == "laplace"
     P = made.same_probability(pairs[:, 0], pairs[:, 1])
     assert np.all((P > 0) & (P < 1))
-    with pytest.raises(ValueError, match="pairs: wanted 'fitted' after fit_pairs"):
+    with pytest.raises(ValueError, match="pairs: expected 'fitted' after fit_pairs"):
         fitted.posterior_metric("prediction", pairs="all")
 
 
 BAD = {
-    "method": ({"method": "em"}, "method: wanted one of 'nuts'"),
-    "n_draws": ({"n_draws": 0}, "n_draws: wanted a whole number"),
-    "rate": ({"learning_rate": -1}, "learning_rate: wanted a number in"),
+    "method": ({"method": "em"}, "method: expected one of 'nuts'"),
+    "n_draws": ({"n_draws": 0}, "n_draws: expected a whole number"),
+    "rate": ({"learning_rate": -1}, "learning_rate: expected a number in"),
     "sampler": (
         {"method": "laplace", "sampler": {"batch": 3}},
-        r"sampler: wanted arguments of 'laplace' among \[\], got \['batch'\]",
+        r"sampler: expected arguments of 'laplace' among \[\], got \['batch'\]",
     ),
     "sampler ": (
         {"method": "bootstrap", "sampler": {"seed": 3}},
-        r"sampler: wanted .* 'resume', 'tol'\], got \['seed'\]",
+        r"sampler: expected .* 'resume', 'tol'\], got \['seed'\]",
     ),
 }
 
@@ -186,9 +186,9 @@ def test_bad_sampling_arguments_are_refused_by_name(name, fitted):
 
 
 def test_unknown_purposes_are_refused(fitted):
-    with pytest.raises(ValueError, match="purpose: wanted one of 'prediction'"):
+    with pytest.raises(ValueError, match="purpose: expected one of 'prediction'"):
         fitted.posterior_metric("plots")
-    with pytest.raises(ValueError, match="regularization: wanted one of 'auto'"):
+    with pytest.raises(ValueError, match="regularization: expected one of 'auto'"):
         fitted.posterior_metric("prediction", regularization="cv")
 
 

@@ -103,7 +103,7 @@ def test_classes_of_two_give_the_one_neighbour_they_have():
     pairs = LCA().fit(X[rows], y[rows]).fitted_.pairs
     # Each point with its one fellow (6 ordered, 3 pairs) and 3 of the 4 others.
     assert np.sum(pairs.y) in (3, 6)
-    with pytest.raises(ValueError, match=r"n_targets: wanted .* \[1, 1\], got 3"):
+    with pytest.raises(ValueError, match=r"n_targets: expected .* \[1, 1\], got 3"):
         LCA(n_targets=3).fit(X[rows], y[rows])
 
 
@@ -199,9 +199,9 @@ def test_per_anchor_scales_are_per_anchor_and_carry_no_probability(pairs):
     assert fitted.kappa2_.shape == (n_anchors,)
     assert np.all(np.isfinite(fitted.kappa2_))
     assert fitted.get_metric().link is None
-    with pytest.raises(ValueError, match="per_anchor: wanted one scale common"):
+    with pytest.raises(ValueError, match="per_anchor: expected one scale common"):
         fitted.same_probability(IRIS_X[:2][None])
-    with pytest.raises(ValueError, match="per_anchor: wanted False for draws"):
+    with pytest.raises(ValueError, match="per_anchor: expected False for draws"):
         fitted.posterior_metric("intervals")
 
 

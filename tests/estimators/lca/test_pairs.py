@@ -137,10 +137,13 @@ def test_classifying_pairs_waits_for_a_threshold():
 
 
 BAD_PAIRS = {
-    "one label": (lambda: LCA().fit_pairs(np.zeros((3, 2, 2)), [1, 1, 1]), "y: wanted"),
+    "one label": (
+        lambda: LCA().fit_pairs(np.zeros((3, 2, 2)), [1, 1, 1]),
+        "y: expected",
+    ),
     "NaN": (
         lambda: LCA().fit_pairs(np.full((2, 2, 2), np.nan), [0, 1]),
-        "pairs: wanted finite",
+        "pairs: expected finite",
     ),
     "constant": (
         lambda: LCA().fit_pairs(np.ones((3, 2, 2)), [0, 1, 1]),
@@ -148,31 +151,31 @@ BAD_PAIRS = {
     ),
     "cv": (
         lambda: LCA(regularization="cv").fit_pairs(*pair_problem()),
-        "regularization: wanted 'auto', 'evidence' or a number for pairs",
+        "regularization: expected 'auto', 'evidence' or a number for pairs",
     ),
     "no anchor": (
         lambda: LCA(per_anchor=True).fit_pairs(*pair_problem()),
-        "anchor: wanted a group per pair",
+        "anchor: expected a group per pair",
     ),
     "one-label anchor": (
         lambda: LCA(per_anchor=True).fit_pairs(
             *pair_problem(), anchor=np.arange(120) // 2
         ),
-        "anchor: wanted groups 0..G-1 that hold pairs of both labels",
+        "anchor: expected groups 0..G-1 that hold pairs of both labels",
     ),
     "index": (
         lambda: LCA().fit_pairs([[0, 1], [1, 2]], [0, 1]),
-        r"pairs: wanted shape \(N, 2, d\)",
+        r"pairs: expected shape \(N, 2, d\)",
     ),
     "few members": (
         lambda: LCA(regularization="cv").fit(
             IRIS_X[[0, 1, 2, 60, 61]], [0, 0, 0, 1, 1]
         ),
-        "regularization: wanted .* 4 members in each class",
+        "regularization: expected .* 4 members in each class",
     ),
     "per anchor all": (
         lambda: LCA(per_anchor=True, pairs="all").fit(IRIS_X, IRIS_Y),
-        "per_anchor: wanted False with pairs='all'",
+        "per_anchor: expected False with pairs='all'",
     ),
 }
 
@@ -187,11 +190,13 @@ def test_bad_pair_input_is_refused_by_name(name):
 def test_pairs_of_another_width_and_bad_strategies_are_refused():
     fitted = LCA().fit(IRIS_X, IRIS_Y)
     pairs, y = pair_problem()
-    with pytest.raises(ValueError, match="pairs: wanted 4 features, as in fit, got 3"):
+    with pytest.raises(
+        ValueError, match="pairs: expected 4 features, as in fit, got 3"
+    ):
         fitted.pair_distance(pairs)
-    with pytest.raises(ValueError, match="strategy: wanted one of 'accuracy'"):
+    with pytest.raises(ValueError, match="strategy: expected one of 'accuracy'"):
         fitted.calibrate_threshold(IRIS_X[:2][None], [1], "youden")
-    with pytest.raises(ValueError, match=re.escape("min_rate: wanted a number in")):
+    with pytest.raises(ValueError, match=re.escape("min_rate: expected a number in")):
         LCA().fit_pairs(pairs, y).calibrate_threshold(pairs, y, "max_tpr")
-    with pytest.raises(ValueError, match="threshold: wanted a number in"):
+    with pytest.raises(ValueError, match="threshold: expected a number in"):
         fitted.set_threshold(-1.0)

@@ -158,11 +158,11 @@ def test_what_cannot_be_sampled_is_refused_by_name(sources, model):
     pairs = X.reshape(60, 2, 2)
     cases += [(copy.deepcopy(model).fit_alpha(pairs), "changed by fit_alpha")]
     for fitted, message in cases:
-        with pytest.raises(ValueError, match=f"sample: wanted .*{message}"):
+        with pytest.raises(ValueError, match=f"sample: expected .*{message}"):
             fitted.sample("laplace")
-    with pytest.raises(ValueError, match="method: wanted one of 'nuts'"):
+    with pytest.raises(ValueError, match="method: expected one of 'nuts'"):
         model.sample("bootstrap")
-    with pytest.raises(ValueError, match="purpose: wanted one of"):
+    with pytest.raises(ValueError, match="purpose: expected one of"):
         model.posterior_metric("votes")
-    with pytest.raises(ValueError, match="n_draws: wanted a whole number"):
+    with pytest.raises(ValueError, match="n_draws: expected a whole number"):
         model.sample("laplace", n_draws=0)

@@ -201,7 +201,7 @@ def test_parts_add_up_and_merge(sources):
     both = copy.deepcopy(one).merge(copy.deepcopy(start).partial_fit(X[135:]))
     assert both.statistics_.mass.sum() == pytest.approx(180)
     assert both.score(X) > start.score(X) - 0.05
-    with pytest.raises(ValueError, match="other: wanted an estimator that began"):
+    with pytest.raises(ValueError, match="other: expected an estimator that began"):
         both.merge(TwoStageMixture(2).partial_fit(X[90:]))
 
 
@@ -243,17 +243,17 @@ def test_fewer_points_than_features_and_repeated_rows_are_fitted():
 
 
 BAD = [
-    (dict(alpha=0.0), {}, "alpha: wanted a number in \\(0, 1\\], got 0.0"),
-    (dict(covariance="full"), {}, "covariance: wanted one of 'free', 'proportional'"),
-    (dict(similarity="distance"), {}, "similarity: wanted one of 'log_ratio'"),
-    (dict(n_components=0), {}, "n_components: wanted a whole number"),
-    (dict(n_components=500), {}, "n_components: wanted at most n_samples"),
-    (dict(blend="flat"), {}, "blend: wanted a range of n_components"),
-    (dict(prior="none"), {}, "prior: wanted one of 'default', 'flat'"),
-    (dict(flattening=2.0), {}, "flattening: wanted a number in"),
-    (dict(database_noise=-1.0), {}, "database_noise: wanted a number in"),
-    ({}, dict(groups=np.zeros(3)), "groups: wanted shape \\(180,\\), got \\(3,\\)"),
-    ({}, dict(components=np.full(180, 4)), "components: wanted 180 whole numbers"),
+    (dict(alpha=0.0), {}, "alpha: expected a number in \\(0, 1\\], got 0.0"),
+    (dict(covariance="full"), {}, "covariance: expected one of 'free', 'proportional'"),
+    (dict(similarity="distance"), {}, "similarity: expected one of 'log_ratio'"),
+    (dict(n_components=0), {}, "n_components: expected a whole number"),
+    (dict(n_components=500), {}, "n_components: expected at most n_samples"),
+    (dict(blend="flat"), {}, "blend: expected a range of n_components"),
+    (dict(prior="none"), {}, "prior: expected one of 'default', 'flat'"),
+    (dict(flattening=2.0), {}, "flattening: expected a number in"),
+    (dict(database_noise=-1.0), {}, "database_noise: expected a number in"),
+    ({}, dict(groups=np.zeros(3)), "groups: expected shape \\(180,\\), got \\(3,\\)"),
+    ({}, dict(components=np.full(180, 4)), "components: expected 180 whole numbers"),
 ]
 
 
@@ -268,18 +268,20 @@ def test_bad_points_and_pairs_are_refused_by_name(sources, fitted):
     with pytest.raises(ValueError, match="constant columns"):
         TwoStageMixture().fit(np.column_stack([X, np.ones(180)]))
     X[:, 0] = np.nan
-    with pytest.raises(ValueError, match="X: wanted a value in every column"):
+    with pytest.raises(ValueError, match="X: expected a value in every column"):
         TwoStageMixture().fit(X)
     pairs = same_pairs(sources[0])
-    with pytest.raises(ValueError, match="y: wanted at least one pair of one source"):
+    with pytest.raises(ValueError, match="y: expected at least one pair of one source"):
         TwoStageMixture().fit_pairs(pairs, np.zeros(40))
-    with pytest.raises(ValueError, match="y: wanted 40 pair labels"):
+    with pytest.raises(ValueError, match="y: expected 40 pair labels"):
         TwoStageMixture().fit_pairs(pairs, np.arange(40))
-    with pytest.raises(ValueError, match="pairs: wanted shape"):
+    with pytest.raises(ValueError, match="pairs: expected shape"):
         TwoStageMixture().fit_pairs(pairs[:, 0])
-    with pytest.raises(ValueError, match="pairs: wanted 2 features"):
+    with pytest.raises(ValueError, match="pairs: expected 2 features"):
         fitted.pair_score(np.zeros((3, 2, 5)))
-    with pytest.raises(ValueError, match="pairs: wanted complete pairs to learn from"):
+    with pytest.raises(
+        ValueError, match="pairs: expected complete pairs to learn from"
+    ):
         copy.deepcopy(fitted).fit_alpha(np.where(pairs > 6, np.nan, pairs))
-    with pytest.raises(ValueError, match="pairs: wanted instances that differ"):
+    with pytest.raises(ValueError, match="pairs: expected instances that differ"):
         copy.deepcopy(fitted).fit_alpha(pairs[:, [0, 0]])

@@ -149,7 +149,7 @@ def test_data_weights_stand_for_repeated_points(iris, x64):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"y": None}, "wanted labels"),
+        ({"y": None}, "expected labels"),
         ({"y": np.zeros(150, int)}, "at least 2 classes"),
         ({"y": np.repeat([0, 2], 75)}, "codes 0..C-1"),
         ({"X": np.full((150, 4), np.nan)}, "finite values"),
@@ -165,7 +165,7 @@ def test_bad_data_are_refused_by_name(iris, change, message):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"n_latent": 5}, "n_latent: wanted between 1 and the 4 features, got 5"),
+        ({"n_latent": 5}, "n_latent: expected between 1 and the 4 features, got 5"),
         ({"n_latent": 0}, "n_latent"),
         ({"n_gaussians": 0}, "n_gaussians"),
         ({"n_gaussians": [1, 2]}, "n_gaussians"),
@@ -180,7 +180,7 @@ def test_bad_options_are_refused_by_name(iris, options, message):
 
 @pytest.mark.parametrize("solver", ["lbfgs", "hybrid", "hybrid_tied"])
 def test_no_steps_at_all_are_refused(iris, solver):
-    with pytest.raises(ValueError, match="max_steps: wanted at least 1, got 0"):
+    with pytest.raises(ValueError, match="max_steps: expected at least 1, got 0"):
         fit(iris, solver=solver, max_steps=0)
 
 

@@ -259,7 +259,9 @@ def test_one_far_pair_gets_the_whole_metric():
 
 
 def test_zero_far_pair_is_refused():
-    with pytest.raises(ValueError, match="pairs: wanted far pairs of distinct points"):
+    with pytest.raises(
+        ValueError, match="pairs: expected far pairs of distinct points"
+    ):
         eig_dml.fit(as_pairs(np.eye(2), [[1.0, 1.0], [0.0, 0.0]]))
 
 

@@ -48,7 +48,7 @@ def test_checkpoints_do_not_change_the_draws_and_a_stop_does_not(whole, tmp_path
     for block in blocks[1:]:
         block.unlink()
     equal(draws(checkpoint=tmp_path, resume=True), whole)
-    with pytest.raises(ValueError, match="wanted an empty folder, or resume=True"):
+    with pytest.raises(ValueError, match="expected an empty folder, or resume=True"):
         draws(checkpoint=tmp_path)
     blocks[1].write_bytes(blocks[1].read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"a whole block in .*block_00001\.npz"):
@@ -129,7 +129,7 @@ def test_a_refit_that_does_not_converge_is_an_error_that_keeps_the_blocks(tmp_pa
 
 @pytest.mark.parametrize("name", ["n_draws", "batch", "block_size"])
 def test_sizes_below_one_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name}: wanted at least 1, got 0"):
+    with pytest.raises(ValueError, match=f"{name}: expected at least 1, got 0"):
         draws(**{name: 0})
 
 

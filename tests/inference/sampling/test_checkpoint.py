@@ -166,5 +166,5 @@ def test_a_folder_with_blocks_is_not_overwritten(tmp_path):
 
 
 def test_resuming_from_nowhere_is_refused():
-    with pytest.raises(ValueError, match="checkpoint: wanted a folder"):
+    with pytest.raises(ValueError, match="checkpoint: expected a folder"):
         nuts(TARGET, DATA, resume=True, **RUN)

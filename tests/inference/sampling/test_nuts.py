@@ -153,7 +153,7 @@ def test_only_identified_quantities_are_judged():
         sample(normal_model, points(), identified=["square"], **run)
     assert all("square" in str(w.message) for w in caught)
     assert not any("mu[" in str(w.message) for w in caught)
-    with pytest.raises(ValueError, match="identified: wanted"):
+    with pytest.raises(ValueError, match="identified: expected"):
         sample(normal_model, points(), identified=["nu"], **run)
 
 

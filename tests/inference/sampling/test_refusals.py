@@ -18,7 +18,7 @@ from tests.inference.sampling.problems import GAUSSIAN, PRIOR, normal_model, poi
 
 @pytest.mark.parametrize("method", ["nuts", "laplace"])
 def test_a_subsample_is_refused_by_what_would_keep_it_for_ever(method):
-    with pytest.raises(ValueError, match="options: wanted the full data"):
+    with pytest.raises(ValueError, match="options: expected the full data"):
         sample(normal_model, points(), prior=PRIOR, seed=0, options={"batch": 5},
                method=method)  # fmt: skip
 
@@ -47,36 +47,36 @@ BAD = {
     "subsample": (lambda: sample(subsampled, X, seed=0), "model: .*'n'.*subsample"),
     "discrete": (lambda: sample(discrete, X, seed=0), "model: .*discrete 'k'"),
     "nothing": (lambda: sample(nothing_observed, X, seed=0), "model: .*observed"),
-    "method": (lambda: sample(subsampled, X, seed=0, method="gibbs"), "method: wanted"),
+    "method": (lambda: sample(subsampled, X, seed=0, method="gibbs"), "method: exp"),
     "sampler": (
         lambda: sample(subsampled, X, seed=0, sampler={"n_step": 3}),
-        "sampler: wanted arguments of 'nuts' among .*'n_step'",
+        "sampler: expected arguments of 'nuts' among .*'n_step'",
     ),
-    "start": (lambda: sample(GAUSSIAN, X, seed=0), "start: wanted"),
+    "start": (lambda: sample(GAUSSIAN, X, seed=0), "start: expected"),
     "likelihood": (
         lambda: sample(GAUSSIAN, X, seed=0, start=X, log_likelihood=True),
-        "log_likelihood: wanted",
+        "log_likelihood: expected",
     ),
-    "draws": (lambda: nuts(GAUSSIAN, X, start=X, seed=0, n_draws=0), "n_draws: wanted"),
+    "draws": (lambda: nuts(GAUSSIAN, X, start=X, seed=0, n_draws=0), "n_draws: exp"),
     "accept": (
         lambda: nuts(GAUSSIAN, X, start=X, seed=0, target_accept=1.0),
-        "target_accept: wanted",
+        "target_accept: expected",
     ),
-    "dtype": (lambda: nuts(GAUSSIAN, X, start=X, seed=0, dtype="f"), "dtype: wanted"),
+    "dtype": (lambda: nuts(GAUSSIAN, X, start=X, seed=0, dtype="f"), "dtype: expected"),
     "guide": (
         lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="svi",
                        sampler={"guide": "AutoDelta"}),
-        "guide: wanted",
+        "guide: expected",
     ),
     "names": (
         lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="laplace",
                        feature_names=["a"]),
-        "feature_names: wanted",
+        "feature_names: expected",
     ),
     "dims": (
         lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="laplace",
                        dims={"nu": ["feature"]}),
-        "dims: wanted",
+        "dims: expected",
     ),
 }  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_bad_input_is_refused_by_the_name_of_its_argument(case):
 
 def test_a_target_without_a_finite_starting_point_is_refused():
     target = Target(never_finite, lambda position, data: {"x": position})
-    with pytest.raises(ValueError, match="start: wanted a point of finite density"):
+    with pytest.raises(ValueError, match="start: expected a point of finite density"):
         nuts(target, np.zeros(()), start=X, seed=0)
 
 

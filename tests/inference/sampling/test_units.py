@@ -57,7 +57,7 @@ def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered():
 
 def test_a_tempered_likelihood_is_no_log_likelihood():
     tree = drawn(disjoint(), learning_rate=0.5)
-    stands_apart(tree, "learning_rate: wanted 1, got 0.5")
+    stands_apart(tree, "learning_rate: expected 1, got 0.5")
     M, b = (tree["posterior"][name].to_numpy() for name in ("M", "b"))
     terms = tree["pseudo_log_likelihood"]["y"]
     assert terms.dims == ("chain", "draw", "pair")
@@ -74,7 +74,7 @@ def test_pairs_that_share_a_point_have_no_log_likelihood():
 
 def test_weighted_pairs_have_no_log_likelihood():
     w = np.r_[2.0, np.ones(N - 1)]
-    stands_apart(drawn(disjoint(w=w)), "w: wanted data weights of one")
+    stands_apart(drawn(disjoint(w=w)), "w: expected data weights of one")
 
 
 def test_pairs_built_from_labels_have_no_log_likelihood():
@@ -88,7 +88,7 @@ def test_a_tempered_class_probability_is_no_log_likelihood():
     X, y = load_iris(return_X_y=True)
     model = pm.DCAGM(learning_rate=0.5).fit(X[::3], y[::3])
     tree = model.sample("laplace", n_chains=1, n_draws=100, log_likelihood=True)
-    stands_apart(tree, "learning_rate: wanted 1, got 0.5")
+    stands_apart(tree, "learning_rate: expected 1, got 0.5")
 
 
 def powered_model(points, *, learning_rate):
@@ -117,7 +117,7 @@ def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(tmp_pa
     save_draws(old, tmp_path / "old.nc")
     back = load_draws(tmp_path / "old.nc")
     np.testing.assert_array_equal(back["log_likelihood"]["y"], terms["y"])
-    with pytest.raises(ValueError, match="learning_rate: wanted 1"):
+    with pytest.raises(ValueError, match="learning_rate: expected 1"):
         pm.loo(back)
 
 
