@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from probmetric.estimators.two_stage.estimator import (
         TwoStageMixture as TwoStageMixture,
     )
+    from probmetric.evaluation.cross_validate import held_out as held_out
     from probmetric.evaluation.evaluate import evaluate as evaluate
-    from probmetric.evaluation.loo import held_out as held_out
     from probmetric.evaluation.loo import loo as loo
     from probmetric.inference.sampling.sample import sample as sample
     from probmetric.metric import ClassDistribution as ClassDistribution
@@ -102,7 +102,7 @@ _HOME = {
     "compare": "probmetric.checks.compare",
     "datasets": "probmetric.datasets",
     "evaluate": "probmetric.evaluation.evaluate",
-    "held_out": "probmetric.evaluation.loo",
+    "held_out": "probmetric.evaluation.cross_validate",
     "loo": "probmetric.evaluation.loo",
     "load_metric": "probmetric.storage.metric_file",
     "nearest": "probmetric.neighbors",
