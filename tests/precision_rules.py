@@ -10,6 +10,7 @@ MODULES = {
     "arguments": "checks arguments",
     "checks": "a check or a toy problem: run in float64 by its caller",
     "cli": "the command line: reads, prints, and calls the functions tested here",
+    "compilation": "stores compiled programs",
     "data.hash": "hashes bytes",
     "data.scaling": "NumPy only; through the estimators, tested there",
     "datasets": "reads or draws data sets with NumPy",
