@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.data.containers import Groups, Points
-from probmetric.data.scaling import fit_scaler_missing
+from probmetric.data.scaling import fit_scaler
 from probmetric.estimators._labelled import report
 from probmetric.estimators.two_stage.density import InstanceDensityMixin
 from probmetric.estimators.two_stage.draws import TwoStageDrawsMixin
@@ -181,7 +181,7 @@ class TwoStageMixture(
             ensure_min_samples=2,
             ensure_all_finite="allow-nan",
         )
-        self._scaler = fit_scaler_missing(rows, self.standardize)
+        self._scaler = fit_scaler(rows, standardize=bool(self.standardize))
         rows = (rows - self._scaler.mean) / self._scaler.scale
         known = known_components(components, len(rows), min(self._range))
         if groups is None:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import Pairs
 from probmetric.data.groups import as_groups
 from probmetric.data.inputs import real
-from probmetric.data.scaling import Scaler, fit_scaler_missing
+from probmetric.data.scaling import Scaler, fit_scaler
 from probmetric.estimators.two_stage.inputs import check_settings
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import fit_alpha
@@ -58,7 +58,7 @@ class PairSimilarityMixin:
             )
         rows = given.reshape(-1, given.shape[2])
         self.n_features_in_ = given.shape[2]
-        self._scaler = fit_scaler_missing(rows, self.standardize)
+        self._scaler = fit_scaler(rows, standardize=bool(self.standardize))
         rows = (rows - self._scaler.mean) / self._scaler.scale
         i = np.arange(0, len(rows), 2)
         return self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
