@@ -24,6 +24,7 @@ __all__ = [
     "fit_named",
     "learner_name",
     "make",
+    "model_of",
     "need_sample",
 ]
 
@@ -301,11 +302,29 @@ def learner_name(model: str) -> str:
         For an unknown name.
     """
     known = estimators()
-    by_class = {_class_name(estimator): name for name, estimator in known.items()}
-    name = by_class.get(model, model)
-    if name not in known:
-        raise ValueError(f"model: expected one of {', '.join(known)}, got {model!r}")
-    return name
+    for name, estimator in known.items():
+        if model in (name, _class_name(estimator)):
+            return name
+    raise ValueError(f"model: expected one of {', '.join(known)}, got {model!r}")
+
+
+def model_of(learner: str) -> str:
+    """Return the model of a learner: of RCA, a variant of LDA, it is "lda".
+
+    Parameters
+    ----------
+    learner : str
+        The name of a model, of an estimator of it, or of its class.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    """
+    for name, spec in MODELS.items():
+        if learner in {name, *spec.estimators(), *spec.class_names()}:
+            return name
+    raise ValueError(f"model: expected one of {', '.join(MODELS)}, got {learner!r}")
 
 
 def estimator_of(model: str) -> Any:

@@ -12,6 +12,7 @@ from probmetric.inference.lca.laplace import Laplace
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
+from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.pairs import Enrolled
 from probmetric.models.lda import LDAParams
 
@@ -22,6 +23,10 @@ SHARES = np.full((2, 24), 1.0)
 def fit_of(value):
     one = np.asarray(1)
     return Fit(np.asarray(value), np.asarray(value), np.asarray(0), one, one, None)
+
+
+def online_state(g):
+    return online.start(g.two.mixture, g.X, None)
 
 
 GENERIC = {
@@ -378,6 +383,9 @@ TWO_STAGE = {
     "inference.two_stage.proportional.proportional_m_step": lambda f, g: f(
         g.S, g.S, g.c, 2 * g.c, np.array(0.3)
     ),
+    "inference.two_stage.online.start": lambda f, g: f(g.two.mixture, g.X, None),
+    "inference.two_stage.online.add": lambda f, g: f(online_state(g), g.X),
+    "inference.two_stage.online.merge": lambda f, g: f(*[online_state(g)] * 2),
     "inference.two_stage.choice.bic": lambda f, g: f(g.two.params, g.X),
     "inference.two_stage.choice.blend": lambda f, g: f([g.two.params, g.two.params]),
     "inference.two_stage.choice.choose_components": lambda f, g: f(

@@ -67,6 +67,7 @@ REASONS = {
     "inference.sampling.target.fill_arguments": "moves arrays, computes nothing",
     "inference.sampling.target.is_double": WHOLE,
     "inference.sampling.target.model_target": STORY,
+    "inference.lda.leading": "moves arrays, computes nothing",
     "inference.sampling.target.split_arguments": "moves arrays, computes nothing",
     "inference.two_stage.draws.draw": SAMPLER,
     "inference.two_stage.draws.pointwise": SAMPLER,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from probmetric.checks.check import Check
-from probmetric.registry import MODELS
+from probmetric.registry import MODELS, estimators, learner_name, model_of
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"distributions"}
@@ -42,3 +42,16 @@ def test_every_entry_claims_something_exact(name):
 def test_an_exact_check_without_a_control_cannot_be_made():
     with pytest.raises(ValueError, match="controls: expected at least one"):
         Check("claim", "exact", lambda p: {}, lambda p: {})
+
+
+def test_every_name_of_a_learner_leads_to_its_model():
+    """A variant (RCA) and the name of a class are taken where the model's name is."""
+    for name, spec in MODELS.items():
+        own = spec.estimators()
+        for learner in {name, *own, *(estimators()[n].name for n in own)}:
+            assert model_of(learner) == name
+            assert model_of(learner_name(learner)) == name
+    assert model_of("rca") == model_of("RCA") == "lda"
+    for lookup in (model_of, learner_name):
+        with pytest.raises(ValueError, match=r"model: expected one of .*, got 'Lda'"):
+            lookup("Lda")
