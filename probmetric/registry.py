@@ -37,8 +37,17 @@ class Place(NamedTuple):
 
 
 def at(place: str) -> Any:
-    """Return the place that "module:name" writes; a field that holds it looks it up."""
-    return Place(*place.split(":"))
+    """Return the place that "module:name" writes; a field that holds it looks it up.
+
+    Raises
+    ------
+    ValueError
+        For a place without a module or without a name.
+    """
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise ValueError(f"place: expected 'module:name', got {place!r}")
+    return Place(module, name)
 
 
 def _found(value: Any) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from probmetric.checks.check import Check
-from probmetric.registry import MODELS, estimators, learner_name, model_of
+from probmetric.registry import MODELS, at, estimators, learner_name, model_of
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"distributions"}
@@ -37,6 +37,12 @@ def test_every_entry_claims_something_exact(name):
     assert exact, f"{name}: no exact check"
     names = [c.name for c in MODELS[name].checks]
     assert len(names) == len(set(names)), f"{name}: two checks of one name"
+
+
+@pytest.mark.parametrize("place", ["module", "module:", ":name"])
+def test_a_place_without_a_module_or_a_name_is_refused(place):
+    with pytest.raises(ValueError, match="place: expected 'module:name', got"):
+        at(place)
 
 
 def test_an_exact_check_without_a_control_cannot_be_made():
