@@ -1,5 +1,6 @@
 """Nothing can be forgotten: every model is registered, tested and checked."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,24 @@ def test_every_entry_claims_something_exact(name):
     assert exact, f"{name}: no exact check"
     names = [c.name for c in MODELS[name].checks]
     assert len(names) == len(set(names)), f"{name}: two checks of one name"
+
+
+def rooms_of(spec):
+    """The rooms that hold a learner, with the name that each gives its files."""
+    found = {"checks": room_of(spec), "inference": room_of(spec)}
+    found["estimators"] = spec.estimator.__module__.split(".")[2]
+    return found | ({"models": room_of(spec)} if spec.model else {})
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_entry_is_in_the_map_of_each_room(name):
+    """The docstring of a room's ``__init__`` names what the room holds."""
+    missing = [
+        f"probmetric/{room}/__init__.py: ``{own}``"
+        for room, own in rooms_of(MODELS[name]).items()
+        if f"``{own}``" not in import_module(f"probmetric.{room}").__doc__
+    ]
+    assert not missing
 
 
 @pytest.mark.parametrize("place", ["module", "module:", ":name"])
