@@ -1,12 +1,14 @@
 """Nothing can be forgotten: every model is registered, tested and checked."""
 
+import re
 from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from probmetric.checks.check import Check
-from probmetric.registry import MODELS, at, estimators, learner_name, model_of
+from probmetric.registry import MODELS, _spec, at, estimators, learner_name, model_of
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"distributions"}
@@ -62,6 +64,17 @@ def test_every_entry_is_in_the_map_of_each_room(name):
 def test_a_place_without_a_module_or_a_name_is_refused(place):
     with pytest.raises(ValueError, match="place: expected 'module:name', got"):
         at(place)
+
+
+def test_the_entry_and_the_check_of_contributing_are_made():
+    """What a reader copies is what ``_spec`` and ``Check`` take."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    check, entry = map(dedent, re.findall(r"```python\n(.*?)```", page, re.S))
+    spec = eval(f"{{{entry}}}", {"_spec": _spec})["foo"]
+    assert spec.class_names() == {"Foo"}
+    names = {"Check": Check, "by_hand": dict, "without_prior": dict}
+    exec(check, names)
+    assert [c.kind for c in names["CHECKS"]] == ["exact"]
 
 
 def test_an_exact_check_without_a_control_cannot_be_made():
