@@ -4,9 +4,16 @@
 ``k`` mixture components, ``s`` draws. Either NumPy or JAX holds the numbers.
 """
 
+from typing import TYPE_CHECKING, Any, Literal
+
 import jax
 import numpy as np
 
-__all__ = ["Array"]
+__all__ = ["Array", "Purpose"]
 
 Array = jax.Array | np.ndarray
+
+if TYPE_CHECKING:
+    Purpose = Literal["prediction", "intervals"]
+else:
+    Purpose = Any  # A wrong one is refused in words of our own.

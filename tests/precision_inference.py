@@ -43,23 +43,7 @@ GENERIC = {
     "inference.sampling.laplace.laplace_fit": lambda f, g: f(
         g.target, None, g.position
     ),
-    "inference.sampling.laplace.gaussian_draws": lambda f, g: f(
-        g.target, None, g.gaussian, seed=0, n_draws=128
-    ),
-    "inference.sampling.laplace.laplace": lambda f, g: f(
-        g.target, None, start=g.position, seed=0, n_draws=128
-    ),
-    "inference.sampling.nuts.nuts": lambda f, g: f(
-        g.target,
-        None,
-        start=g.gaussian,
-        seed=0,
-        n_chains=1,
-        n_draws=8,
-        n_warmup=8,
-        warn=False,
-        progress=False,
-    ),
+    "inference.sampling.metrics.mahalanobis": lambda f, g: f(g.S),
     "inference.sampling.target.gaussian_draw": lambda f, g: f(g.gaussian, g.position),
 }
 
@@ -122,9 +106,6 @@ LCA = {
     "inference.lca.fit.scaled_pca": lambda f, g: f(g.pairs, 1),
     "inference.lca.bootstrap.bootstrap": lambda f, g: f(
         g.few, g.lca.prior, g.lca.params, SHARES, max_steps=5
-    ),
-    "inference.lca.bootstrap.bootstrap_draws": lambda f, g: f(
-        g.few, g.lca.prior, g.lca.params, seed=0, n_draws=2, max_steps=5, progress=False
     ),
     "inference.lca.curvature.certificate": lambda f, g: f(g.lca.params, g.lca.stats),
     "inference.lca.curvature.generalised_rate": lambda f, g: f(
@@ -302,7 +283,6 @@ DCA = {
         g.dca.params, 0.1 * g.M, g.position
     ),
     "inference.dca_gm.likelihood.with_fisher": lambda f, g: f(g.dca.params, g.labelled),
-    "inference.dca_gm.draws.metrics": lambda f, g: f(g.S, 2),
     "inference.dca_gm.draws.prepare": lambda f, g: f(g.dca.params, g.dca.given),
     "inference.dca_gm.start.em_prior": lambda f, g: f(g.labelled, g.dca.A),
     "inference.dca_gm.start.lda_rca": lambda f, g: f(g.labelled, 1),

@@ -19,7 +19,7 @@ MAX_FILES = 14
 # The order in which a reader meets the rooms: each may import those on earlier lines.
 ORDER = [
     {"typing", "precision", "interrupts", "files", "files_lock", "progress"}
-    | {"arguments", "linalg_scaled", "names", "registry"},
+    | {"arguments", "linalg_scaled", "names", "provenance", "registry"},
     {"linalg", "data", "datasets"},
     {"densities"},
     {"metric"},

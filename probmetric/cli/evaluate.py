@@ -26,8 +26,8 @@ from probmetric.datasets.loading import Dataset, load
 from probmetric.evaluation.cross_validate import euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
-from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 
 __all__ = ["run"]

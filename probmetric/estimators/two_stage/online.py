@@ -36,7 +36,7 @@ class OnlineMixin:
     fit: Any
     _set: Any
     _prior: Any
-    _posterior: Any
+    _changed_by: str | None
     _online_prior: Any
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
@@ -101,5 +101,5 @@ class OnlineMixin:
         means = self._scaler.mean + p.means * self._scaler.scale
         within, between = p.within * square, p.between * square
         self._set([TwoStageParams(p.weights, means, within, between)])
-        self._posterior = "a model as fit left it, got one changed by further parts"
+        self._changed_by = "further parts"
         return self

@@ -29,7 +29,7 @@ class PairSimilarityMixin:
     _scaler: Scaler
     _fit: Any
     _set: Any
-    _posterior: Any
+    _changed_by: str | None
 
     def fit_pairs(self, pairs: Any, y: Any = None) -> Any:
         """Learn W and B from pairs known to share a source, or not.
@@ -87,7 +87,7 @@ class PairSimilarityMixin:
             )
         self.alpha_ = float(end.params)
         self._set([proportional(*mixture, self.alpha_)])
-        self._posterior = "a model as fit left it, got one changed by fit_alpha"
+        self._changed_by = "fit_alpha"
         return self
 
     def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:
