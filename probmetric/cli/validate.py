@@ -3,6 +3,7 @@
 import shlex
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def run(
 
 def _problem(from_labels: Any, data: datasets.Dataset) -> Problem:
     """Return a model's problem on labelled data, under the data's name."""
-    return from_labels(data.X, data.y)._replace(name=data.name)
+    return replace(from_labels(data.X, data.y), name=data.name)
 
 
 def _models(model: str | None, data: str | None) -> list[str]:
