@@ -97,8 +97,11 @@ class ModelSpec:
         Attributes of the estimator that the metrics need beside the draws; they are
         stored with them.
     study : callable, optional
-        ``study(data, *, quick, seed) -> Study``: sections that ``validate --data
-        --out`` adds to its report.
+        ``study(data, *, quick, seed) -> Study``: draws and tables that ``validate
+        --data --out`` adds to its folder.
+    study_sections : callable, optional
+        ``study_sections(study, data, *, seed) -> list of Section``: what its report
+        shows of them.
     """
 
     # Of the run-time types of the tests: a place is given in an object's stead.
@@ -123,6 +126,7 @@ class ModelSpec:
     metrics_of_draws: Callable[[Any], Any] | None = None
     draws_attrs: tuple[str, ...] = ()
     study: Callable[..., Any] | None = None
+    study_sections: Callable[..., Any] | None = None
 
     def __getattribute__(self, name: str) -> Any:
         """Return a field; the object itself where its place was given."""
@@ -201,6 +205,7 @@ MODELS: dict[str, ModelSpec] = {
         methods=("nuts", "laplace", "bootstrap", "svi"),
         metrics_of_draws=at(_MATRICES),
         study=at("probmetric.report.study:lca_study"),
+        study_sections=at("probmetric.report.study:lca_sections"),
     ),
     "glml": _spec(
         "glml",
