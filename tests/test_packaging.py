@@ -34,7 +34,7 @@ def test_every_module_and_data_file_is_in_the_wheel(wheel):
     package = ROOT / "probmetric"
     wanted = {
         str(path.relative_to(ROOT))
-        for pattern in ("**/*.py", "report/templates/*", "py.typed")
+        for pattern in ("**/*.py", "**/*.pyi", "report/templates/*", "py.typed")
         for path in package.glob(pattern)
     }
     shipped = set(zipfile.ZipFile(wheel).namelist())

@@ -22,7 +22,7 @@ from probmetric.arguments import check_choice
 from probmetric.data.containers import Distances
 from probmetric.data.inputs import count, pair_points
 from probmetric.data.scaling import check_sizes
-from probmetric.inference.mds import fit as mds
+from probmetric.inference import mds
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis

@@ -4,3 +4,7 @@
 ``cross_validate``   nearest neighbours on shared splits, several metrics side by side.
 ``loo``              PSIS-LOO where units are independent, held-out votes elsewhere.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

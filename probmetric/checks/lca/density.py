@@ -12,7 +12,7 @@ import numpy as np
 from numpyro.infer.util import log_density
 
 from probmetric.checks.check import Check, Problem
-from probmetric.inference.lca import fit as closed_form
+from probmetric.inference import lca as closed_form
 from probmetric.inference.lca.em import m_step, moments, reduced_step, spectrum
 from probmetric.inference.lca.latent import odds
 from probmetric.inference.lca.likelihood import log_joint, log_prior, to_params

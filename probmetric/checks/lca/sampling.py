@@ -25,7 +25,7 @@ from probmetric.checks.lca.posterior import (
     some_pairs,
 )
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca import fit as closed_form
+from probmetric.inference import lca as closed_form
 from probmetric.inference.lca.laplace import laplace as lca_laplace
 from probmetric.inference.lca.laplace import laplace_draws
 from probmetric.inference.lca.target import TARGET, start, target_data
