@@ -36,8 +36,7 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from probmetric.estimators.gaussian_classes import GaussianClasses
-from probmetric.estimators.glml import GLML
+from probmetric import GLML, GaussianClasses
 
 ONE = {"n_neighbors": 1, "votes": "count", "random_state": 0}
 

@@ -9,7 +9,7 @@ A test holds that the table in the README is the one this script writes.
 import sys
 from pathlib import Path
 
-from probmetric.registry import MODELS
+from probmetric import MODELS
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- learners: tools/readme.py -->\n", "<!-- end of learners -->\n"
