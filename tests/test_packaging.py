@@ -115,7 +115,7 @@ def test_the_readmes_example_uses_public_names_only():
     assert used <= set(probmetric.__all__)
 
 
-def test_the_readmes_links_and_pictures_exist():
+def test_the_readmes_links_and_figures_exist():
     found = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
     assert found
     assert not [path for path in found if not (ROOT / path).exists()]

@@ -32,7 +32,7 @@ from probmetric.report.run import SUMMARY, render_run, write_summary
 
 __all__ = ["run"]
 
-EUCLID = "Euclid, standardised"
+EUCLID = "Euclidean, standardised"
 
 
 class Split(NamedTuple):

@@ -137,6 +137,6 @@ def _figures(metric: Any, data: Dataset, seed: int) -> dict[str, dict[str, float
     rows = np.sort(rng.permutation(len(data.X))[:MOST])
     X, y = data.X[rows], data.y[rows]
     return {
-        "Euclid, standardised": evaluate(X, y, metric=euclid(X)),
+        "Euclidean, standardised": evaluate(X, y, metric=euclid(X)),
         "learned": evaluate(X, y, metric=metric),
     }

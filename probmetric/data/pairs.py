@@ -159,8 +159,8 @@ def impostor_pairs(
     if not sum(map(len, found.i)):
         raise ValueError(
             "labels: expected at least one impostor (a point of another class nearer "
-            f"than a point's {k} nearest of its own), got no impostors: Euclid's "
-            "distance already agrees with the labels; use nearest_pairs"
+            f"than a point's {k} nearest of its own), got no impostors: the "
+            "Euclidean distance already agrees with the labels; use nearest_pairs"
         )
     return _by_anchor(rows, found)
 

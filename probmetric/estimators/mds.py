@@ -339,11 +339,10 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
-                "metric: expected Euclid's or a Mahalanobis metric, without "
-                "correction, "
-                "for an embedding that is linear in the features; got "
-                f"metric={self.metric!r}, correction={self.correction!r}. Use Euclid's "
-                "distance on transform(X)"
+                "metric: expected the Euclidean or a Mahalanobis metric, without "
+                "correction, for an embedding that is linear in the features; got "
+                f"metric={self.metric!r}, correction={self.correction!r}. Use the "
+                "Euclidean distance on transform(X)"
             )
         return Mahalanobis(self.components_.copy())
 

@@ -30,7 +30,7 @@ class HeldOut(NamedTuple):
 
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
-    """Return Euclid's distance on standardised features; constant ones are left."""
+    """Return the Euclidean metric of standardised features; constant ones stay."""
     varying = np.flatnonzero(X.max(0) > X.min(0))
     scale = np.ones(X.shape[1])
     if len(varying):

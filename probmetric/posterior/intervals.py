@@ -47,7 +47,7 @@ def between_rows(metric: Any, A: Array, B: Array) -> Array:
 
 def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Return above / below, or refuse ratios that float64 cannot hold."""
-    with np.errstate(over="ignore"):  # Refused by name in the next line.
+    with np.errstate(over="ignore"):  # Refused in the next line.
         values = above / below
     return finite(values, "ratio_interval")
 

@@ -192,7 +192,7 @@ def _neighbor_section(
 
     results = held_out(
         {
-            "Euclid": lambda A, _: euclid(A),
+            "Euclidean": lambda A, _: euclid(A),
             "LCA, closed form": point,
             "LCA, posterior average": averaged,
         },
@@ -295,7 +295,7 @@ def lca_study(
         draws,
         [
             (f"{len(data.X)} × {data.X.shape[1]}", "points × features"),
-            (f"{accuracy['Euclid']:.1f} %", "held-out accuracy, Euclid"),
+            (f"{accuracy['Euclidean']:.1f} %", "held-out accuracy, Euclidean"),
             (f"{accuracy['LCA, closed form']:.1f} %", "held-out accuracy, LCA"),
         ],
     )

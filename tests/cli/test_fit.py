@@ -59,7 +59,7 @@ def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
     assert stored.provenance["model"] == model
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The learned metric" in page
-    assert "Pictures of the data are left out" not in page
+    assert "Figures of the data are left out" not in page
 
 
 def test_csv_parquet_and_npz_give_one_metric(data, tmp_path):
