@@ -48,7 +48,7 @@ def held_out(
     progress: bool | None = None,
     n_neighbors: int = 5,
 ) -> list[HeldOut]:
-    """Classify held-out points by soft votes under several metrics.
+    """Return, for each metric, the scores of its soft votes on held-out points.
 
     Parameters
     ----------

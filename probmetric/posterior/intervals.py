@@ -75,7 +75,7 @@ def exponent(metric: Any, A: Array, B: Array) -> Array:
 
 
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
-    """Move draws away from their mean (of logarithms where positive) by a factor."""
+    """Return draws moved from their mean (of logarithms where positive) by a factor."""
     if not inflate > 0:
         raise ValueError(f"inflate: expected a number above 0, got {inflate}")
     if inflate == 1:

@@ -243,8 +243,8 @@ def _refuse_many(n: int) -> None:
     if n > MOST_POINTS:
         raise ValueError(
             f"pairs: expected 'all' or 'fitted' for more than {MOST_POINTS} points, "
-            f"got 'auto' with {n}: 'all' takes {n * (n - 1) // 2} pairs in every refit; "
-            "of 'fitted' only ratio_interval covers"
+            f"got 'auto' with {n}: 'all' takes {n * (n - 1) // 2} pairs in every "
+            "refit; of 'fitted' only ratio_interval covers"
         )
 
 

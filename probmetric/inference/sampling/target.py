@@ -131,7 +131,7 @@ def check_arguments(
 def model_target(
     model: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Target, Any, Any]:
-    """Turn a NumPyro model and its arguments into a target.
+    """Return a NumPyro model with its arguments as a target.
 
     Parameters
     ----------
