@@ -14,6 +14,7 @@ from . import (
 )
 from .checks.check import Check as Check, Problem as Problem
 from .checks.compare import compare as compare
+from .compilation import compilation_cache as compilation_cache
 from .data.containers import (
     Distances as Distances,
     Groups as Groups,
@@ -31,8 +32,9 @@ from .estimators.lda import LDA as LDA, RCA as RCA
 from .estimators.mds import ClassicalMDS as ClassicalMDS
 from .estimators.pair_lda import PairLDA as PairLDA
 from .estimators.two_stage.estimator import TwoStageMixture as TwoStageMixture
+from .evaluation.cross_validate import held_out as held_out
 from .evaluation.evaluate import evaluate as evaluate
-from .evaluation.loo import held_out as held_out, loo as loo
+from .evaluation.loo import loo as loo
 from .inference.sampling.sample import sample as sample
 from .inference.sampling.target import (
     Draws as Draws,

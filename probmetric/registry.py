@@ -24,6 +24,7 @@ __all__ = [
     "fit_named",
     "learner_name",
     "make",
+    "model_of",
     "need_sample",
 ]
 
@@ -36,8 +37,17 @@ class Place(NamedTuple):
 
 
 def at(place: str) -> Any:
-    """Return the place that "module:name" writes; a field that holds it looks it up."""
-    return Place(*place.split(":"))
+    """Return the place that "module:name" writes; a field that holds it looks it up.
+
+    Raises
+    ------
+    ValueError
+        For a place without a module or without a name.
+    """
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise ValueError(f"place: expected 'module:name', got {place!r}")
+    return Place(module, name)
 
 
 def _found(value: Any) -> Any:
@@ -301,11 +311,29 @@ def learner_name(model: str) -> str:
         For an unknown name.
     """
     known = estimators()
-    by_class = {_class_name(estimator): name for name, estimator in known.items()}
-    name = by_class.get(model, model)
-    if name not in known:
-        raise ValueError(f"model: expected one of {', '.join(known)}, got {model!r}")
-    return name
+    for name, estimator in known.items():
+        if model in (name, _class_name(estimator)):
+            return name
+    raise ValueError(f"model: expected one of {', '.join(known)}, got {model!r}")
+
+
+def model_of(learner: str) -> str:
+    """Return the model of a learner: of RCA, a variant of LDA, it is "lda".
+
+    Parameters
+    ----------
+    learner : str
+        The name of a model, of an estimator of it, or of its class.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    """
+    for name, spec in MODELS.items():
+        if learner in {name, *spec.estimators(), *spec.class_names()}:
+            return name
+    raise ValueError(f"model: expected one of {', '.join(MODELS)}, got {learner!r}")
 
 
 def estimator_of(model: str) -> Any:

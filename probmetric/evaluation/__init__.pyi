@@ -1,3 +1,4 @@
+from .cross_validate import held_out as held_out
 from .evaluate import (
     Coverage as Coverage,
     brier_score as brier_score,
@@ -7,4 +8,4 @@ from .evaluate import (
     pair_roc_auc as pair_roc_auc,
     retrieval as retrieval,
 )
-from .loo import held_out as held_out, loo as loo
+from .loo import loo as loo

@@ -201,7 +201,7 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, expected",
+    "arguments, wanted",
     [
         (["validate"], "expected one of"),
         (["validate", "no_such"], "got 'no_such'"),

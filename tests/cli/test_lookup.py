@@ -25,7 +25,7 @@ TYPOS = {
         *("--data", "wine", "--folds", "2"),
     ),
     "learner without draws": ("a learner with draws", "sample", "lda", *WINE),
-    "registered model": ("MODEL: expected one of", "validate", "lcaa"),
+    "registered model": ("model: expected one of", "validate", "lcaa"),
     "no model": ("MODEL: expected one of", "validate"),
     "method": ("--method: expected one of", "sample", "lca", *WINE, "--method", "nut"),
     "method of another learner": (

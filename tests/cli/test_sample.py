@@ -112,7 +112,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, expected",
+    "arguments, wanted",
     [
         (["lda"], "expected a learner with draws, dca_gm, lca.*got LDA"),
         (["lca", "--method", "gibbs"], "--method: expected one of nuts"),
