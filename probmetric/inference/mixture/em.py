@@ -142,7 +142,7 @@ def recentre(
 def m_step(
     stats: MixtureStats, centre: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> MixtureParams:
-    """Maximise the expected log joint density, Eqs. (3)-(5)."""
+    """Return the parameters of highest expected log joint density, Eqs. (3)-(5)."""
     R, f = stats.mass, stats.first
     d = f.shape[1]
     if prior is None:
