@@ -12,6 +12,7 @@ from probmetric.inference.lca.laplace import Laplace
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
+from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.pairs import Enrolled
 from probmetric.models.lda import LDAParams
 
@@ -22,6 +23,10 @@ SHARES = np.full((2, 24), 1.0)
 def fit_of(value):
     one = np.asarray(1)
     return Fit(np.asarray(value), np.asarray(value), np.asarray(0), one, one, None)
+
+
+def online_state(g):
+    return online.start(g.two.mixture, g.X, None)
 
 
 GENERIC = {
@@ -40,23 +45,7 @@ GENERIC = {
     "inference.sampling.laplace.laplace_fit": lambda f, g: f(
         g.target, None, g.position
     ),
-    "inference.sampling.laplace.gaussian_draws": lambda f, g: f(
-        g.target, None, g.gaussian, seed=0, n_draws=128
-    ),
-    "inference.sampling.laplace.laplace": lambda f, g: f(
-        g.target, None, start=g.position, seed=0, n_draws=128
-    ),
-    "inference.sampling.nuts.nuts": lambda f, g: f(
-        g.target,
-        None,
-        start=g.gaussian,
-        seed=0,
-        n_chains=1,
-        n_draws=8,
-        n_warmup=8,
-        warn=False,
-        progress=False,
-    ),
+    "inference.sampling.metrics.mahalanobis": lambda f, g: f(g.S),
     "inference.sampling.target.gaussian_draw": lambda f, g: f(g.gaussian, g.position),
 }
 
@@ -119,9 +108,6 @@ LCA = {
     "inference.lca.fit.scaled_pca": lambda f, g: f(g.pairs, 1),
     "inference.lca.bootstrap.bootstrap": lambda f, g: f(
         g.few, g.lca.prior, g.lca.params, SHARES, max_steps=5
-    ),
-    "inference.lca.bootstrap.bootstrap_draws": lambda f, g: f(
-        g.few, g.lca.prior, g.lca.params, seed=0, n_draws=2, max_steps=5, progress=False
     ),
     "inference.lca.curvature.certificate": lambda f, g: f(g.lca.params, g.lca.stats),
     "inference.lca.curvature.generalised_rate": lambda f, g: f(
@@ -252,7 +238,6 @@ DCA = {
         g.dca.params, g.labelled
     ),
     "inference.dca_gm.likelihood.fix_gauge": lambda f, g: f(g.dca.params),
-    "inference.dca_gm.draws.metrics": lambda f, g: f(g.S, 2),
     "inference.dca_gm.draws.prepare": lambda f, g: f(g.dca.params, g.dca.given),
     "inference.dca_gm.start.em_prior": lambda f, g: f(g.labelled, g.dca.A),
     "inference.dca_gm.start.lda_rca": lambda f, g: f(g.labelled, 1),
@@ -304,6 +289,9 @@ TWO_STAGE = {
     "inference.two_stage.pairs.representative": lambda f, g: f(g.two.params, g.X[:3]),
     "inference.mixture.prior.default_prior": lambda f, g: f(g.X, 2),
     "inference.mixture.prior.log_prior": lambda f, g: f(g.c, g.means, g.S, g.two.prior),
+    "inference.two_stage.online.start": lambda f, g: f(g.two.mixture, g.X, None),
+    "inference.two_stage.online.add": lambda f, g: f(online_state(g), g.X),
+    "inference.two_stage.online.merge": lambda f, g: f(*[online_state(g)] * 2),
     "inference.two_stage.choice.bic": lambda f, g: f(g.two.params, g.X),
     "inference.two_stage.choice.blend": lambda f, g: f([g.two.params, g.two.params]),
     "inference.two_stage.choice.choose_components": lambda f, g: f(
