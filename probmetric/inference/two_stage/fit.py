@@ -132,7 +132,8 @@ def fit(
                 total = start.within + start.between
                 first = MixtureParams(start.weights, start.means, total)
             end = em(step, first, given)
-            return end._replace(params=proportional(*end.params, alpha))
+            c, mu, S = end.params
+            return end._replace(params=proportional(c, mu, S, alpha))
     else:
         options: Any = {"known": known, "prior": prior}
         whole = group_data(filled(data) if missing else data, **options)
