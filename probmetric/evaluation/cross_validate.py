@@ -9,7 +9,6 @@ same points, and all candidates see the same splits, so that differences are pai
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -41,7 +40,7 @@ __all__ = [
 EUCLID = "Euclid, standardised"
 """What ``euclid`` is called in tables."""
 
-type Rows = Int[np.ndarray, "m"]
+type Rows = Int[np.ndarray, "_"]
 
 
 class Stated(NamedTuple):
@@ -168,8 +167,8 @@ def held_out(
     y = classes[codes]
 
     def learner(candidate: Any) -> Callable[[Rows], Any]:
-        fresh: Callable[[], Any] = partial(clone, candidate)
-        return lambda rows: _metric(fresh().fit(rows_of(X, rows), y[rows]))
+        fresh: Callable[[Any], Any] = clone
+        return lambda rows: _metric(fresh(candidate).fit(rows_of(X, rows), y[rows]))
 
     scores = {name: np.empty(len(codes)) for name in candidates}
     learners = {name: learner(one) for name, one in candidates.items()}
