@@ -71,7 +71,6 @@ REASONS = {
     "inference.two_stage.draws.pointwise": SAMPLER,
     "inference.mixture.statistics.zero_stats": "takes its dtype as an argument",
     "data.inputs.class_codes": WHOLE,
-    "data.inputs.count": WHOLE,
     "data.inputs.pair_labels": WHOLE,
     "models.dca_gm.dca_gm": STORY,
     "models.gaussian_classes.gaussian_classes": STORY,

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from probmetric.arguments import check_within_0_1
 from probmetric.plots.style import (
     COLORS,
     adopt,
@@ -25,8 +26,7 @@ __all__ = ["eigenvalues", "metric", "rank", "trace"]
 
 def _interval(values: np.ndarray, prob: float) -> np.ndarray:
     """Return the equal-tailed interval over the leading axis, shape (2, ...)."""
-    if not 0 < prob < 1:
-        raise ValueError(f"prob: expected a number between 0 and 1, got {prob}")
+    check_within_0_1(prob=prob)
     return np.quantile(values, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
 
 

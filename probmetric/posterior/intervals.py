@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
+from probmetric.arguments import check_number, check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.precision import finite
 from probmetric.typing import Array
@@ -76,8 +77,7 @@ def exponent(metric: Any, A: Array, B: Array) -> Array:
 
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
     """Move draws away from their mean (of logarithms where positive) by a factor."""
-    if not inflate > 0:
-        raise ValueError(f"inflate: expected a number above 0, got {inflate}")
+    check_number("inflate", inflate, 0, open_low=True)
     if inflate == 1:
         return values
     if not positive:
@@ -89,8 +89,7 @@ def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
 
 def quantiles(values: np.ndarray, prob: float, method: Any = "linear") -> Interval:
     """Return equal-tailed quantiles over the leading axis."""
-    if not 0 < prob < 1:
-        raise ValueError(f"prob: expected a number between 0 and 1, got {prob}")
+    check_within_0_1(prob=prob)
     finite(values, "interval")
     tails = [(1 - prob) / 2, (1 + prob) / 2]
     return Interval(*np.quantile(values, tails, axis=0, method=method))

@@ -31,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.arguments import check_counts
 from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
 from probmetric.inference.lca.statistics import Statistics
@@ -254,13 +255,7 @@ def bootstrap_draws(
     RuntimeError
         A refit that did not converge; the blocks before it stand.
     """
-    for name, size in (
-        ("n_draws", n_draws),
-        ("batch", batch),
-        ("block_size", block_size),
-    ):
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
+    check_counts(n_draws=n_draws, batch=batch, block_size=block_size)
     folder = check_folder(checkpoint, resume)
     shared = gather(pairs, prior, learning_rate, start)
     n = np.asarray(len(pairs.X) if n_points is None else n_points)

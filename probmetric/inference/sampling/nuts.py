@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from probmetric.arguments import check_counts, check_within_0_1
 from probmetric.inference.sampling.checkpoint import (
     check_folder,
     describe,
@@ -107,12 +108,9 @@ def nuts(
     gaussian = isinstance(start, Gaussian)
     if n_warmup is None:
         n_warmup = 300 if gaussian else 1000
-    _check_sizes(n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, thin=thin,
-                 block_size=block_size, max_tree_depth=max_tree_depth)  # fmt: skip
-    if not 0 < target_accept < 1:
-        raise ValueError(
-            f"target_accept: expected a number between 0 and 1, got {target_accept}"
-        )
+    check_counts(n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, thin=thin)
+    check_counts(block_size=block_size, max_tree_depth=max_tree_depth)
+    check_within_0_1(target_accept=target_accept)
     settings = Settings(
         n_warmup,
         target_accept,
@@ -171,12 +169,6 @@ def _check_start(state: Any) -> None:
             f"found none for {int((~good).sum())} of {good.size}: give a better start, "
             "or look for NaN and inf in the data"
         )
-
-
-def _check_sizes(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
 
 
 def _size(start: Any) -> int:
