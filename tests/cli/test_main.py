@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 from probmetric import __version__
-from probmetric.cli.app import app
+from probmetric.cli import app
 from tests.cli.runs import write_data
 
 MODULES = ["probmetric", "probmetric.cli", "probmetric.cli.app"]
@@ -46,10 +46,12 @@ def test_a_module_does_the_work(module, tmp_path):
     assert json.loads((out / "summary.json").read_text())["model"] == "lda"
 
 
-@pytest.mark.parametrize("command", [c.callback for c in app.registered_commands])
-def test_the_options_of_a_command_are_the_keywords_of_its_file(command):
-    asked = set(inspect.signature(command).parameters) - {"every"}
-    run = import_module(f"probmetric.cli.{command.__name__}").run
+@pytest.mark.parametrize(
+    "name", ["validate", "fit", "sample", "neighbors", "evaluate", "report"]
+)
+def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
+    asked = set(inspect.signature(getattr(app, name)).parameters) - {"every"}
+    run = import_module(f"probmetric.cli.{name}").run
     assert set(inspect.signature(run).parameters) == asked
 
 
