@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probmetric import datasets, plots
     from probmetric.checks.compare import compare as compare
+    from probmetric.compilation import compilation_cache as compilation_cache
     from probmetric.estimators.dca_gm import DCAGM as DCAGM
     from probmetric.estimators.eig_dml import EigDML as EigDML
     from probmetric.estimators.gaussian_classes import (
@@ -66,6 +67,7 @@ __all__ = [
     "TwoStageMixture",
     "__version__",
     "compare",
+    "compilation_cache",
     "datasets",
     "evaluate",
     "held_out",
@@ -100,6 +102,7 @@ _HOME = {
     "RCA": "probmetric.estimators.lda",
     "TwoStageMixture": "probmetric.estimators.two_stage.estimator",
     "compare": "probmetric.checks.compare",
+    "compilation_cache": "probmetric.compilation",
     "datasets": "probmetric.datasets",
     "evaluate": "probmetric.evaluation.evaluate",
     "held_out": "probmetric.evaluation.cross_validate",

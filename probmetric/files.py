@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-
+from typing import Any
 
 from probmetric.interrupts import check, deferred
 

@@ -21,7 +21,7 @@ import xarray as xr
 from probmetric.checks.check import Check, Problem, judge
 from probmetric.data.containers import Labelled
 from probmetric.progress import progress_bar
-from probmetric.registry import MODELS, ModelSpec
+from probmetric.registry import MODELS, ModelSpec, model_of
 
 __all__ = ["Counts", "Judgement", "Validation", "validate"]
 
@@ -306,9 +306,7 @@ def _resolve(
     model: Any, data: Any, seed: int, quick: bool
 ) -> tuple[str, Sequence[Check], list[Problem]]:
     if isinstance(model, str):
-        if model not in MODELS:
-            raise ValueError(f"model: expected one of {sorted(MODELS)}, got {model!r}")
-        model = MODELS[model]
+        model = MODELS[model_of(model)]
     given = _problems(data)
     if not isinstance(model, ModelSpec):
         return "checks", list(model), given or [Problem("data", None, data)]

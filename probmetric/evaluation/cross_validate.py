@@ -167,8 +167,11 @@ def held_out(
     y = classes[codes]
 
     def learner(candidate: Any) -> Callable[[Rows], Any]:
-        fresh: Callable[[Any], Any] = clone
-        return lambda rows: _metric(fresh(candidate).fit(rows_of(X, rows), y[rows]))
+        def learn(rows: Rows) -> Any:
+            fresh: Any = clone(candidate)
+            return _metric(fresh.fit(rows_of(X, rows), y[rows]))
+
+        return learn
 
     scores = {name: np.empty(len(codes)) for name in candidates}
     learners = {name: learner(one) for name, one in candidates.items()}
