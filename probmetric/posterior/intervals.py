@@ -9,6 +9,7 @@ from jaxtyping import Bool
 
 from probmetric.arguments import check_number, check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.protocol import maps_of
 from probmetric.precision import finite
 from probmetric.typing import Array
 
@@ -55,7 +56,7 @@ def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 
 def is_positive(metric: Any) -> bool:
     """Say whether dissimilarities are ≥ 0 and zero between equal points."""
-    return metric.is_distance or hasattr(metric, "matrix_at")  # A squared distance.
+    return metric.is_distance or bool(maps_of(metric))  # A squared distance.
 
 
 def same(metric: Any, A: Array, B: Array) -> Array:
