@@ -40,7 +40,7 @@ __all__ = [
 EUCLID = "Euclid, standardised"
 """What ``euclid`` is called in tables."""
 
-type Rows = Int[np.ndarray, "_"]
+type Rows = Int[np.ndarray, "m"]
 
 
 class Stated(NamedTuple):
@@ -167,11 +167,11 @@ def held_out(
     y = classes[codes]
 
     def learner(candidate: Any) -> Callable[[Rows], Any]:
-        def learn(rows: Rows) -> Any:
+        def fit(rows: Rows) -> Any:
             fresh: Any = clone(candidate)
             return _metric(fresh.fit(rows_of(X, rows), y[rows]))
 
-        return learn
+        return fit
 
     scores = {name: np.empty(len(codes)) for name in candidates}
     learners = {name: learner(one) for name, one in candidates.items()}
