@@ -88,7 +88,6 @@ REASONS = {
     "inference.two_stage.draws.posterior": "float64, as the fit that it is around",
     "inference.two_stage.draws.pointwise": SAMPLER,
     "data.inputs.class_codes": WHOLE,
-    "data.inputs.count": WHOLE,
     "data.inputs.pair_labels": WHOLE,
     "models.dca_gm.dca_gm": STORY,
     "models.gaussian_classes.gaussian_classes": STORY,

@@ -31,6 +31,7 @@ import numpyro
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn
 
+from probmetric.arguments import check_counts
 from probmetric.checks.uniformity import Ranks
 from probmetric.inference.sampling.kernel import Settings, kernel
 from probmetric.inference.sampling.target import (
@@ -200,11 +201,8 @@ def sbc(
     ValueError
         Sizes below 1, or a functional called ``log_likelihood``.
     """
-    sizes = {"n_simulations": n_simulations, "n_draws": n_draws, "thin": thin,
-             "n_warmup": n_warmup, "chunk": chunk}  # fmt: skip
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
+    check_counts(n_simulations=n_simulations, n_draws=n_draws, thin=thin)
+    check_counts(n_warmup=n_warmup, chunk=chunk)
     settings = Settings(n_warmup, target_accept, dense=dense_mass, thin=thin)
     chunk = min(chunk, n_simulations)
     n_chunks = -(-n_simulations // chunk)

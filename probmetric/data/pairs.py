@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
+from probmetric.arguments import check_count
 from probmetric.data.containers import Pairs
-from probmetric.data.inputs import class_codes, count, points
+from probmetric.data.inputs import class_codes, points
 from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
 
 __all__ = [
@@ -152,9 +153,9 @@ def impostor_pairs(
     """
     rows, codes = _labelled(X, labels)
     largest = int(np.bincount(codes).max())
-    k = count("k", k, largest - 1, f"the largest class has {largest} members")
+    k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     if max_impostors is not None:
-        count("max_impostors", max_impostors, len(rows), "the number of points")
+        check_count("max_impostors", max_impostors, len(rows), "the number of points")
     found = _impostors(rows, codes, k, max_impostors)
     if not sum(map(len, found.i)):
         raise ValueError(
@@ -216,9 +217,9 @@ def nearest_pairs(
             f"(row {int(np.flatnonzero(codes == sizes.argmin())[0])})"
         )
     largest = int(sizes.max())
-    k = count("k", k, largest - 1, f"the largest class has {largest} members")
+    k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     rest = len(rows) - int(sizes.min())
-    m = count("m", m, rest, f"at most {rest} points are of another class")
+    m = check_count("m", m, rest, f"at most {rest} points are of another class")
     Z = rows if factor is None else rows @ _map(factor, rows.shape[1]).T
     found = _Anchored([], [], [], {})
     for queries, place, members, others in _class_blocks(codes):

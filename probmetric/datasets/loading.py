@@ -16,6 +16,7 @@ import pandas as pd
 import sklearn.datasets
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_counts
 from probmetric.datasets.generators import GENERATORS
 from probmetric.datasets.tables import (
     codes,
@@ -122,8 +123,7 @@ def _built_in(name: str) -> Dataset:
 
 
 def _generated(name: str, n: int, seed: int) -> Dataset:
-    if n < 1:
-        raise ValueError(f"n: expected at least 1 point, got {n}")
+    check_counts(n=n)
     X, y = GENERATORS[name](n, seed)
     classes = 3 if name == "waveform" else 2
     return Dataset(

@@ -18,9 +18,9 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.arguments import check_choice
+from probmetric.arguments import check_choice, check_count
 from probmetric.data.containers import Distances
-from probmetric.data.inputs import count, pair_points
+from probmetric.data.inputs import pair_points
 from probmetric.data.scaling import check_sizes
 from probmetric.inference import mds
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
@@ -226,7 +226,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             check_choice("correction", self.correction, ("lingoes", "cailliez"))
         rows = self._validated(X, reset=True)
         n = len(rows)
-        k = count("n_components", self.n_components, n, "the number of objects")
+        k = check_count("n_components", self.n_components, n, "the number of objects")
         for name in ("components_", "mean_"):
             vars(self).pop(name, None)
         if self.solver == "landmark":
@@ -270,7 +270,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         n = len(rows)
         m = min(n, 100 + 20 * k)
         if self.n_landmarks is not None:
-            m = count("n_landmarks", self.n_landmarks, n, "the number of objects")
+            m = check_count("n_landmarks", self.n_landmarks, n, "the number of objects")
         if self._precomputed:
             rows = check_dissimilarities(rows, square=True)
 
@@ -279,7 +279,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         first = int(check_random_state(self.random_state).randint(n))
         self.landmarks_, D = spread_out(row, first, m)
-        count(
+        check_count(
             "n_components", k, len(self.landmarks_), "the number of distinct landmarks"
         )
         check_dissimilarities(D[:, self.landmarks_], square=True)

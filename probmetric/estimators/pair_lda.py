@@ -5,9 +5,8 @@ The derivation is ``probmetric.inference.pair_lda``; this file holds no mathemat
 
 from typing import Any
 
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_choice, check_count, check_number
 from probmetric.data.containers import Labelled, Pairs
-from probmetric.data.inputs import count
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.inference import pair_lda
 from probmetric.inference.solvers.result import Fit
@@ -101,7 +100,7 @@ class PairLDA(PairLearner):
             data,
             None
             if k is None
-            else count("n_components", k, d, "the number of features"),
+            else check_count("n_components", k, d, "the number of features"),
             method=self.method,  # pyright: ignore[reportArgumentType]  checked above
             alpha=float(check_number("alpha", self.alpha, 0)),
             weighting=self.weighting,  # pyright: ignore[reportArgumentType]

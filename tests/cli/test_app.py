@@ -264,10 +264,10 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
         (["validate", "lca", "--no-such-option"], "no-such-option"),
     ],
 )
-def test_bad_arguments_exit_with_2(arguments, wanted):
+def test_bad_arguments_exit_with_2(arguments, expected):
     done = run(*arguments)
     assert done.exit_code == 2
-    assert wanted in done.output
+    assert expected in done.output
     assert "Traceback" not in done.output
 
 

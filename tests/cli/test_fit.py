@@ -137,7 +137,7 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
         (["fit", "lda", "--groups", "item"], "groups: expected a column of data.csv"),
     ],
 )
-def test_bad_arguments_say_what_was_wanted(arguments, wanted, data, tmp_path):
+def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
     out = tmp_path / "out"
     line = refused(*arguments, "--data", data["csv"], "--out", out)
     assert re.search(wanted, line), line
