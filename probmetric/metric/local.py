@@ -211,10 +211,10 @@ class LocalMahalanobis:
         """Return all squared distances as one product, shape (m, n).
 
         They are never negative: where rounding would make them so they are zero. For
-        several sets of points take ``prepare(Q)`` once, and ``distances``.
+        several sets of points take ``prepare(Q)`` once, and ``from_prepared``.
         """
         check_features(self, Q=Q, P=P)
-        return self.distances(self.prepare(Q), jnp.asarray(P))
+        return self.from_prepared(self.prepare(Q), jnp.asarray(P))
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the squared distance of v from the query u (Eq. 1)."""
