@@ -35,10 +35,15 @@ from .estimators.two_stage.estimator import TwoStageMixture as TwoStageMixture
 from .evaluation.cross_validate import held_out as held_out
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.loo import loo as loo
+from .inference.lca.bootstrap import Bootstrap as Bootstrap
+from .inference.sampling.laplace import Laplace as Laplace
+from .inference.sampling.nuts import NUTS as NUTS
 from .inference.sampling.sample import sample as sample
+from .inference.sampling.svi import SVI as SVI
 from .inference.sampling.target import (
     Draws as Draws,
     Gaussian as Gaussian,
+    Posterior as Posterior,
     Target as Target,
 )
 from .inference.solvers.result import Fit as Fit, Result as Result

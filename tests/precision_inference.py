@@ -45,23 +45,7 @@ GENERIC = {
     "inference.sampling.laplace.laplace_fit": lambda f, g: f(
         g.target, None, g.position
     ),
-    "inference.sampling.laplace.gaussian_draws": lambda f, g: f(
-        g.target, None, g.gaussian, seed=0, n_draws=128
-    ),
-    "inference.sampling.laplace.laplace": lambda f, g: f(
-        g.target, None, start=g.position, seed=0, n_draws=128
-    ),
-    "inference.sampling.nuts.nuts": lambda f, g: f(
-        g.target,
-        None,
-        start=g.gaussian,
-        seed=0,
-        n_chains=1,
-        n_draws=8,
-        n_warmup=8,
-        warn=False,
-        progress=False,
-    ),
+    "inference.sampling.metrics.mahalanobis": lambda f, g: f(g.S),
     "inference.sampling.target.gaussian_draw": lambda f, g: f(g.gaussian, g.position),
 }
 
@@ -124,9 +108,6 @@ LCA = {
     "inference.lca.fit.scaled_pca": lambda f, g: f(g.pairs, 1),
     "inference.lca.bootstrap.bootstrap": lambda f, g: f(
         g.few, g.lca.prior, g.lca.params, SHARES, max_steps=5
-    ),
-    "inference.lca.bootstrap.bootstrap_draws": lambda f, g: f(
-        g.few, g.lca.prior, g.lca.params, seed=0, n_draws=2, max_steps=5, progress=False
     ),
     "inference.lca.curvature.certificate": lambda f, g: f(g.lca.params, g.lca.stats),
     "inference.lca.curvature.generalised_rate": lambda f, g: f(
@@ -258,7 +239,6 @@ DCA = {
         g.dca.params, g.labelled
     ),
     "inference.dca_gm.likelihood.fix_gauge": lambda f, g: f(g.dca.params),
-    "inference.dca_gm.draws.metrics": lambda f, g: f(g.S, 2),
     "inference.dca_gm.draws.prepare": lambda f, g: f(g.dca.params, g.dca.given),
     "inference.dca_gm.start.em_prior": lambda f, g: f(g.labelled, g.dca.A),
     "inference.dca_gm.start.lda_rca": lambda f, g: f(g.labelled, 1),

@@ -36,6 +36,7 @@ MODULES = {
     "posterior.metric": "checks arguments",
     "precision": "the mechanism itself",
     "progress": "prints",
+    "provenance": "names versions",
     "registry": "looks objects up by name",
     "report": "writes pages",
     "storage": "reads and writes files",
@@ -43,6 +44,7 @@ MODULES = {
 }
 """Reasons by module or folder."""
 
+DRAWN = "moves draws, which are NumPy"
 SAMPLER = "a sampler: its dtype says the precision, float64 by default"
 STORY = "a NumPyro story: traced by its sampler, which chooses the precision"
 WHOLE = "takes no floating array, or gives back none"
@@ -54,26 +56,32 @@ REASONS = {
     "inference.gaussian_classes.posterior.is_diagonal": WHOLE,
     "inference.gaussian_classes.posterior.is_mean": WHOLE,
     "inference.lca.bootstrap.dirichlet_weights": "takes its dtype as an argument",
-    "inference.lca.bootstrap.gather": TRACED,
     "inference.lca.bootstrap.memory_of_a_refit": WHOLE,
     "inference.lca.bootstrap.needed_memory": WHOLE,
-    "inference.lca.bootstrap.refit": TRACED,
-    "inference.lca.curvature.prior_precision": TRACED,
     "inference.lca.draws.draw": SAMPLER,
-    "inference.lca.em.best_log_kappa2": TRACED,
+    "inference.dca_gm.draws.metrics": DRAWN,
+    "inference.lca.draws.metrics": DRAWN,
+    "inference.lca.draws.posterior": "float64, as the fit that it is around",
+    "inference.lca.recipe.on_all_pairs": "by fit_labelled, tested there",
+    "inference.lca.recipe.refitted": "by solve, tested there",
+    "inference.sampling.metrics.joined": DRAWN,
+    "inference.sampling.metrics.posterior_metric": DRAWN,
+    "inference.sampling.metrics.thinned": DRAWN,
     "inference.lca.recipe.auto_regularization": WHOLE,
     "data.padding.bucket": WHOLE,
     "inference.sampling.sample.sample": SAMPLER,
-    "inference.sampling.svi.svi": SAMPLER,
+    "inference.sampling.sample.sampler_of": WHOLE,
     "inference.sampling.svi.target_model": STORY,
     "inference.sampling.target.cast": "takes its dtype as an argument",
-    "inference.sampling.target.check_arguments": WHOLE,
+    "inference.sampling.target.counts": WHOLE,
     "inference.sampling.target.fill_arguments": "moves arrays, computes nothing",
     "inference.sampling.target.is_double": WHOLE,
     "inference.sampling.target.model_target": STORY,
     "inference.lda.leading": "moves arrays, computes nothing",
     "inference.sampling.target.split_arguments": "moves arrays, computes nothing",
     "inference.two_stage.draws.draw": SAMPLER,
+    "inference.two_stage.draws.metrics": DRAWN,
+    "inference.two_stage.draws.posterior": "float64, as the fit that it is around",
     "inference.two_stage.draws.pointwise": SAMPLER,
     "inference.mixture.statistics.zero_stats": "takes its dtype as an argument",
     "data.inputs.class_codes": WHOLE,
@@ -89,9 +97,7 @@ REASONS = {
     "models.lda.model": STORY,
     "models.distributions.normal": STORY,
     "neighbors.scan.bucket": WHOLE,
-    "neighbors.scan.distances": TRACED,
     "neighbors.scan.from_queries": TRACED,
-    "neighbors.scan.ready": TRACED,
     "neighbors.scan.ready_alone": TRACED,
     "neighbors.scan.refuse_nan": WHOLE,
     "neighbors.search.check_dimension": WHOLE,
@@ -99,6 +105,39 @@ REASONS = {
     "neighbors.votes.untuned": WHOLE,
     "data.pairs.skipped_anchors": WHOLE,
     "posterior.intervals.is_positive": WHOLE,
+}
+
+INNER = {
+    "inference.dca_gm.em": "em_step em_steps source_centres",
+    "inference.dca_gm.fit": "from_white log_prior "
+    "to_white white_coordinates white_joint",
+    "inference.dca_gm.likelihood": "gradient_A gradient_A_tied tilt with_fisher",
+    "inference.gaussian_classes.missing": "covariances_of",
+    "inference.lca.bootstrap": "gather refit",
+    "inference.lca.curvature": "precision prior_precision",
+    "inference.lca.em": "best_log_kappa2 full_step kappa_step m_step reduced_step",
+    "inference.lca.latent": "odds",
+    "inference.lca.likelihood": "log_likelihood log_prior "
+    "objective to_params to_unconstrained",
+    "inference.lca.statistics": "project scatter",
+    "inference.mixture.prior": "log_beta log_inverse_wishart",
+    "inference.solvers.lbfgs_traced": "minimise",
+    "inference.two_stage.groups": "about em_step m_step new_weights outer",
+    "inference.two_stage.pairs": "alpha_step",
+    "inference.two_stage.proportional": "best_root "
+    "em_step_proportional proportional_m_step",
+    "linalg": "log1p_squares mahalanobis_sq solve_spd",
+    "models.dca_gm": "constrain log_weight unconstrain",
+    "models.distributions": "group_moments instance_moments",
+    "models.lca": "coincidence_exponent log1mexp",
+    "neighbors.scan": "distances ready",
+}
+"""Called in compiled code or in their caller's scope only: modules and names."""
+
+REASONS |= {
+    f"{module}.{name}": TRACED
+    for module, names in INNER.items()
+    for name in names.split()
 }
 
 ALL = lambda r: r  # noqa: E731

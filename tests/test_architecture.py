@@ -27,7 +27,7 @@ ORDER = [
         "progress",
         "compilation",
     }
-    | {"arguments", "linalg_scaled", "names", "registry"},
+    | {"arguments", "linalg_scaled", "names", "provenance", "registry"},
     {"linalg", "data", "datasets"},
     {"densities"},
     {"metric"},

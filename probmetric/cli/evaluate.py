@@ -30,8 +30,8 @@ from probmetric.evaluation.cross_validate import (
     stratified_folds,
 )
 from probmetric.evaluation.evaluate import evaluate
+from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
-from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 
 __all__ = ["run"]

@@ -16,8 +16,8 @@ from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
-from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.metric_file import save_metric
 

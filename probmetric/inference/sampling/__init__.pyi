@@ -1,12 +1,13 @@
 from .datatree import to_datatree as to_datatree
-from .laplace import laplace as laplace
-from .nuts import nuts as nuts
+from .laplace import Laplace as Laplace
+from .nuts import NUTS as NUTS
 from .sample import sample as sample
 from .summary import Summary as Summary, summarise as summarise
-from .svi import svi as svi
+from .svi import SVI as SVI
 from .target import (
     Draws as Draws,
     Gaussian as Gaussian,
+    Posterior as Posterior,
     Target as Target,
     model_target as model_target,
 )
