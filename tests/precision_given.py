@@ -111,7 +111,6 @@ class Given:
             per_anchor=(per_anchor, prior, np.array(0.5), mixed),
             moments=double(lca_em.moments, params, stats),
             strong=prior._replace(lam=np.array(1e4)),
-            rows=double(lca_statistics.prepare, self.few, by_points=False),
         )
 
     @cached_property

@@ -83,7 +83,6 @@ REASONS = {
     "inference.two_stage.draws.metrics": DRAWN,
     "inference.two_stage.draws.posterior": "float64, as the fit that it is around",
     "inference.two_stage.draws.pointwise": SAMPLER,
-    "inference.mixture.statistics.zero_stats": "takes its dtype as an argument",
     "data.inputs.class_codes": WHOLE,
     "data.inputs.count": WHOLE,
     "data.inputs.pair_labels": WHOLE,
@@ -120,9 +119,11 @@ INNER = {
     "inference.lca.likelihood": "log_likelihood log_prior "
     "objective to_params to_unconstrained",
     "inference.lca.statistics": "project scatter",
+    "inference.mixture.em": "about new_weights step_of_means symmetric",
+    "inference.mixture.statistics": "chunks only_known responsibilities zero_stats",
     "inference.mixture.prior": "log_beta log_inverse_wishart",
     "inference.solvers.lbfgs_traced": "minimise",
-    "inference.two_stage.groups": "about em_step m_step new_weights outer",
+    "inference.two_stage.groups": "em_step m_step",
     "inference.two_stage.pairs": "alpha_step",
     "inference.two_stage.proportional": "best_root "
     "em_step_proportional proportional_m_step",
@@ -192,7 +193,6 @@ SHIFT_FREE = {
     "inference.two_stage.groups_missing.e_step_rows": ALL,
     "inference.two_stage.groups_missing.log_rows": ALL,
     "inference.mixture.missing.e_step_missing": ALL,
-    "inference.two_stage.pairs.alpha_log_posterior": ALL,
     "inference.two_stage.pairs.fit_alpha": lambda r: (r.params, r.objective),
     "inference.two_stage.pairs.log_joint_small_alpha": ALL,
     "inference.two_stage.pairs.representative": lambda r: (r[0], r[2]),

@@ -18,7 +18,7 @@ needs three times the seconds of its tests is "timeout".
 
 ``mutants_60.json`` also holds what is said by hand: ``equivalent`` (id: why no test can
 tell it from the program; at most a tenth), and ``moved`` (id: [function, before, after]
-where a later layout writes the same formula otherwise).
+where a later layout writes the same formula otherwise, and which of several it is).
 """
 
 import argparse
@@ -268,9 +268,10 @@ def placed(
     """Return for each mutant of the list the one of this tree that makes its change."""
     places: dict[Mutant, Mutant | None] = {}
     for mutant in stored["mutants"]:
-        if mutant.id in stored["moved"]:
+        if mutant not in present and mutant.id in stored["moved"]:
             said = tuple(stored["moved"][mutant.id])
-            same = [m for m in present if (m.function, m.before, m.after) == said]
+            here = lambda m: (m.function, m.before, m.after, m.occurrence)  # noqa: E731
+            same = [m for m in present if here(m)[: len(said)] == said]
             places[mutant] = same[0] if len(same) == 1 else None
         else:
             places[mutant] = find(mutant, present)

@@ -9,7 +9,6 @@ same points, and all candidates see the same splits, so that differences are pai
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -168,8 +167,11 @@ def held_out(
     y = classes[codes]
 
     def learner(candidate: Any) -> Callable[[Rows], Any]:
-        fresh: Callable[[], Any] = partial(clone, candidate)
-        return lambda rows: _metric(fresh().fit(rows_of(X, rows), y[rows]))
+        def fit(rows: Rows) -> Any:
+            fresh: Any = clone(candidate)
+            return _metric(fresh.fit(rows_of(X, rows), y[rows]))
+
+        return fit
 
     scores = {name: np.empty(len(codes)) for name in candidates}
     learners = {name: learner(one) for name, one in candidates.items()}
