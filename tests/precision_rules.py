@@ -56,11 +56,10 @@ REASONS = {
     "inference.gaussian_classes.posterior.is_diagonal": WHOLE,
     "inference.gaussian_classes.posterior.is_mean": WHOLE,
     "inference.lca.bootstrap.dirichlet_weights": "takes its dtype as an argument",
-    "inference.lca.bootstrap.gather": TRACED,
     "inference.lca.bootstrap.memory_of_a_refit": WHOLE,
     "inference.lca.bootstrap.needed_memory": WHOLE,
-    "inference.dca_gm.draws.metrics": DRAWN,
     "inference.lca.draws.draw": SAMPLER,
+    "inference.dca_gm.draws.metrics": DRAWN,
     "inference.lca.draws.metrics": DRAWN,
     "inference.lca.draws.posterior": "float64, as the fit that it is around",
     "inference.lca.recipe.on_all_pairs": "by fit_labelled, tested there",
@@ -68,9 +67,6 @@ REASONS = {
     "inference.sampling.metrics.joined": DRAWN,
     "inference.sampling.metrics.posterior_metric": DRAWN,
     "inference.sampling.metrics.thinned": DRAWN,
-    "inference.lca.bootstrap.refit": TRACED,
-    "inference.lca.curvature.prior_precision": TRACED,
-    "inference.lca.em.best_log_kappa2": TRACED,
     "inference.lca.recipe.auto_regularization": WHOLE,
     "data.padding.bucket": WHOLE,
     "inference.sampling.sample.sample": SAMPLER,
@@ -99,9 +95,7 @@ REASONS = {
     "models.lda.model": STORY,
     "models.distributions.normal": STORY,
     "neighbors.scan.bucket": WHOLE,
-    "neighbors.scan.distances": TRACED,
     "neighbors.scan.from_queries": TRACED,
-    "neighbors.scan.ready": TRACED,
     "neighbors.scan.ready_alone": TRACED,
     "neighbors.scan.refuse_nan": WHOLE,
     "neighbors.search.check_dimension": WHOLE,
@@ -109,6 +103,41 @@ REASONS = {
     "neighbors.votes.untuned": WHOLE,
     "data.pairs.skipped_anchors": WHOLE,
     "posterior.intervals.is_positive": WHOLE,
+}
+
+INNER = {
+    "inference.dca_gm.em": "em_step em_steps source_centres",
+    "inference.dca_gm.fit": "from_white log_prior "
+    "to_white white_coordinates white_joint",
+    "inference.dca_gm.likelihood": "gradient_A gradient_A_tied tilt with_fisher",
+    "inference.gaussian_classes.missing": "covariances_of",
+    "inference.lca.bootstrap": "gather refit",
+    "inference.lca.curvature": "precision prior_precision",
+    "inference.lca.em": "best_log_kappa2 full_step kappa_step m_step reduced_step",
+    "inference.lca.latent": "odds",
+    "inference.lca.likelihood": "log_likelihood log_prior "
+    "objective to_params to_unconstrained",
+    "inference.lca.statistics": "project scatter",
+    "inference.mixture.em": "about new_weights step_of_means symmetric",
+    "inference.mixture.statistics": "chunks only_known responsibilities zero_stats",
+    "inference.mixture.prior": "log_beta log_inverse_wishart",
+    "inference.solvers.lbfgs_traced": "minimise",
+    "inference.two_stage.groups": "em_step m_step",
+    "inference.two_stage.pairs": "alpha_step",
+    "inference.two_stage.proportional": "best_root "
+    "em_step_proportional proportional_m_step",
+    "linalg": "log1p_squares mahalanobis_sq solve_spd",
+    "models.dca_gm": "constrain log_weight unconstrain",
+    "models.distributions": "group_moments instance_moments",
+    "models.lca": "coincidence_exponent log1mexp",
+    "neighbors.scan": "distances ready",
+}
+"""Called in compiled code or in their caller's scope only: modules and names."""
+
+REASONS |= {
+    f"{module}.{name}": TRACED
+    for module, names in INNER.items()
+    for name in names.split()
 }
 
 ALL = lambda r: r  # noqa: E731

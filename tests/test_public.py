@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -84,7 +85,10 @@ def cells(path: Path) -> Iterator[str]:
 
 
 def fences(path: Path) -> Iterator[str]:
-    yield from re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
+    for block in re.findall(r" *```python\n.*?```", path.read_text(), re.S):
+        code = dedent(block).removeprefix("```python\n").removesuffix("```")
+        if "import" in code:  # Others may be parts of a statement.
+            yield code
 
 
 EXAMPLES = [

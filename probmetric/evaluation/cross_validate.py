@@ -40,7 +40,7 @@ __all__ = [
 EUCLID = "Euclidean, standardised"
 """What ``euclid`` is called in tables."""
 
-type Rows = Int[np.ndarray, "m"]
+type Rows = Int[np.ndarray, "_"]
 
 
 class Stated(NamedTuple):
