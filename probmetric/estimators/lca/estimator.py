@@ -32,10 +32,10 @@ from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
 from probmetric.inference.lca.recipe import Fitted, on_all_pairs
-from probmetric.inference.sampling.metrics import posterior_metric
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import Purpose
 

@@ -32,7 +32,6 @@ from probmetric.estimators.two_stage.inputs import (
 from probmetric.estimators.two_stage.online import OnlineMixin
 from probmetric.estimators.two_stage.pairs import PairSimilarityMixin
 from probmetric.inference.mixture.prior import default_prior
-from probmetric.inference.sampling.metrics import posterior_metric
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage.choice import (
@@ -47,6 +46,7 @@ from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import Purpose
 
