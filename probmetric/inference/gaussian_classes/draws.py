@@ -89,7 +89,8 @@ def sample(
         "covariance": factor @ np.swapaxes(factor, -1, -2),
     }
     owner = "class" if factor.shape[1] == params.mean.shape[1] else "all_classes"
-    attributes = {"completions": len(posterior.mean) if is_mean(posterior) else 1}
+    n_completions = len(posterior.mean) if is_mean(posterior) else 1
+    attributes: dict[str, Any] = {"completions": n_completions}
     if base is not None:
         shared = {
             name: np.asarray(getattr(base, name)).tolist()
