@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
@@ -24,6 +25,7 @@ from probmetric.inference.gaussian_classes.completions import (
     complete,
     evidence_prior_missing,
 )
+from probmetric.inference.gaussian_classes.draws import Exact, sample
 from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -39,7 +41,7 @@ from probmetric.linalg_scaled import no_nan
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.precision import to_numpy
 
-__all__ = ["ClassFit", "GaussianClasses", "check_points", "fit_classes"]
+__all__ = ["ClassFit", "GaussianClasses", "check_points", "draws_of", "fit_classes"]
 
 COVARIANCES = ("full", "tied", "diagonal")
 
@@ -132,6 +134,19 @@ def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
     )
 
 
+def draws_of(estimator: Any, **how: Any) -> xr.DataTree:
+    """Return draws of what ``fit_classes`` found; further arguments as ``sample``."""
+    found: ClassFit = estimator._found
+    return sample(
+        found.posterior,
+        found.scaler,
+        Labelled(found.points, found.codes),
+        names=getattr(estimator, "feature_names_in_", None),
+        arguments={"prior": found.prior, "covariance": estimator.covariance},
+        **how,
+    )
+
+
 class GaussianClasses(ClassifierMixin, BaseEstimator):
     """Bayes' classifier of one Gaussian a class, parameters integrated out.
 
@@ -212,7 +227,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n,)
         """
         seed = int(check_random_state(self.random_state).randint(2**31))
-        found = fit_classes(self, X, y, seed)
+        found = self._found = fit_classes(self, X, y, seed)
         self.classes_, self._scaler = found.classes, found.scaler
         self.prior_, self.posterior_ = found.prior, found.posterior
         self.log_evidence_ = found.log_evidence
@@ -223,6 +238,37 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         factor = scale[:, None] * mean.chol
         self.covariances_ = factor @ np.swapaxes(factor, 1, 2)
         return self
+
+    def sample(
+        self,
+        method: Exact = "exact",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw class weights, means and covariances from the posterior.
+
+        Parameters
+        ----------
+        method : {"exact"}, default="exact"
+            The posterior is a closed form: draws are independent and exact.
+        n_draws, n_chains : int, defaults 1000 and 4
+            ``n_draws * n_chains`` draws, one chain.
+        seed : int, default=0
+        progress : bool, optional
+            Without effect.
+
+        Returns
+        -------
+        DataTree
+            Posterior of weights (class), mean (class, feature) and covariance (class,
+            feature, feature_bis), in input units.
+        """
+        check_choice("method", method, ("exact",))
+        check_is_fitted(self)
+        return draws_of(self, seed=seed, n_draws=n_draws, n_chains=n_chains)
 
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
         """Return log P(class | x) with all parameters integrated out."""

@@ -32,10 +32,10 @@ from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
 from probmetric.inference.lca.recipe import Fitted, on_all_pairs
-from probmetric.inference.sampling.metrics import posterior_metric
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import Purpose
 
@@ -381,11 +381,9 @@ class LCA(PairsMixin, BaseEstimator):
         check_choice("pairs", pairs, ("auto", "fitted", "all"))
         fitted, recipe = drawable(self)
         labelled = hasattr(self, "classes_")
+        own: Any = {"pairs_independent": not labelled}
         if draws is not None:
-            own = not labelled
-            return posterior_metric(
-                draws, [metrics], purpose, n_draws=n_draws, pairs_independent=own
-            )
+            return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
         spread = labelled and purpose == "intervals"
         if method is None:
             method = "bootstrap" if spread else "laplace"
@@ -393,7 +391,8 @@ class LCA(PairsMixin, BaseEstimator):
             raise ValueError("pairs: expected 'fitted' after fit_pairs, got 'all'")
         if pairs == "auto" and spread:
             refuse_many(len(fitted.pairs.X))
-        if pairs == "all" or (pairs == "auto" and spread):
+            pairs = "all"
+        if pairs == "all":
             fitted = on_all_pairs(fitted, self._codes, recipe)
         asked: Any = {"labelled": labelled, "learning_rate": learning_rate}
         candidates: list[PosteriorMetric] = []
@@ -408,12 +407,8 @@ class LCA(PairsMixin, BaseEstimator):
                 n_chains=1,
                 progress=progress,
             )
-            source, own = drawn.attributes["method"], not labelled
-            candidates.append(
-                PosteriorMetric(
-                    metrics(drawn), purpose, source=source, pairs_independent=own
-                )
-            )
+            own["source"] = drawn.attributes["method"]
+            candidates.append(PosteriorMetric(metrics(drawn), purpose, **own))
         if len(candidates) == 1:
             return candidates[0]
         X = self.mean_ + self.fitted_.pairs.X * self.scale_
