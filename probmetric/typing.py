@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-__all__ = ["Array", "ArrayLike", "no_type_check"]
+__all__ = ["Array", "ArrayLike", "Self", "no_type_check"]
 
 Array = jax.Array | np.ndarray
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import ArrayLike
 
     def no_type_check[F](function: F) -> F:
@@ -25,4 +27,4 @@ if TYPE_CHECKING:
 else:
     from typing import no_type_check
 
-    ArrayLike = Any
+    ArrayLike = Self = Any

@@ -4,23 +4,26 @@ The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``
 default recipe ``probmetric.estimators.lca.settings``; this file holds no mathematics.
 """
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data.inputs import pairs_from_arrays
-from probmetric.data.scaling import Scaler, fit_scaler
-from probmetric.estimators._labelled import check_labelled, report
+from probmetric.data.scaling import Scaler
+from probmetric.estimators._labelled import labelled_data, pair_data, report
 from probmetric.estimators._mahalanobis import PairsMixin
+from probmetric.estimators._settings import Count, Matrix, Natural, PairSet, Positive
 from probmetric.estimators.lca.posterior import LCAPosteriorMixin
-from probmetric.estimators.lca.settings import recipe_of, standardized
+from probmetric.estimators.lca.settings import recipe_of
 from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels
+from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
+from probmetric.typing import ArrayLike, no_type_check
 
 __all__ = ["LCA"]
 
@@ -105,25 +108,26 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
     (178, 13)
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = None,
+        n_components: int | None = None,
         *,
-        pairs: Any = "nearest",
-        n_targets: Any = None,
-        n_impostors: Any = None,
-        max_impostors: Any = None,
-        regularization: Any = "auto",
-        learning_rate: Any = "auto",
-        prior_mean: Any = "auto",
-        n_refresh: Any = 1,
-        per_anchor: Any = False,
-        solver: Any = "lbfgs",
-        standardize: Any = True,
-        max_iter: Any = 500,
-        tol: Any = None,
-        preprocessor: Any = None,
-        random_state: Any = 0,
+        pairs: PairSet = "nearest",
+        n_targets: Count | None = None,
+        n_impostors: Count | None = None,
+        max_impostors: Count | None = None,
+        regularization: Positive | Literal["auto", "cv", "evidence"] = "auto",
+        learning_rate: Positive | Literal["auto"] = "auto",
+        prior_mean: Matrix | Literal["auto", "identity", "pca"] = "auto",
+        n_refresh: Natural = 1,
+        per_anchor: bool = False,
+        solver: Solver = "lbfgs",
+        standardize: bool = True,
+        max_iter: Count = 500,
+        tol: Positive | None = None,
+        preprocessor: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = 0,
     ):
         self.n_components = n_components
         self.pairs = pairs
@@ -142,13 +146,13 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
         self.preprocessor = preprocessor
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` needs labels."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> "LCA":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "LCA":
         """Learn from class labels.
 
         Parameters
@@ -157,19 +161,19 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
         y : array-like of shape (n,)
             Numbers or strings; two or more classes of two or more members.
         """
-        rows, self.classes_, codes = check_labelled(self, X, y)
-        recipe, lam = recipe_of(self, rows.shape[1])
-        names = getattr(self, "feature_names_in_", None)
-        scaler = fit_scaler(rows, names, standardize=bool(self.standardize))
-        self._codes = codes
-        Z = (rows - scaler.mean) / scaler.scale
-        fitted = fit_labels(Z, codes, recipe, lam, self.random_state)
-        for name in ("threshold_", "pair_classes_"):
-            self.__dict__.pop(name, None)
+        data, self.classes_, scaler = labelled_data(self, X, y)
+        Z, self._codes = np.asarray(data.X), np.asarray(data.y)
+        recipe, lam = recipe_of(self, Z.shape[1])
+        fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state)
         return self._store(fitted, scaler)
 
     def fit_pairs(
-        self, pairs: Any, y: Any, *, sample_weight: Any = None, anchor: Any = None
+        self,
+        pairs: ArrayLike,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        anchor: ArrayLike | None = None,
     ) -> "LCA":
         """Learn from pairs, and calibrate ``threshold_`` on them.
 
@@ -183,24 +187,17 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
         anchor : array-like of shape (N,) of integers, optional
             Needed with ``per_anchor``: the group of each pair.
         """
-        source = self._preprocessor_for(pairs)
-        given = pairs_from_arrays(pairs, y, sample_weight, X=source, anchor=anchor)
-        d = given.X.shape[1]
-        recipe, lam = recipe_of(self, d)
-        problem, scaler = standardized(given, standardize=bool(self.standardize))
-        fitted = fit_given_pairs(problem, recipe, lam)
-        for name in ("classes_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-        self.n_features_in_ = d
-        self._store(fitted, scaler)
-        return self.calibrate_threshold(pairs, y)
+        given, scaler = pair_data(self, pairs, y, sample_weight, anchor)
+        recipe, lam = recipe_of(self, self.n_features_in_)
+        fitted = fit_given_pairs(given, recipe, lam)
+        return self._store(fitted, scaler).calibrate_threshold(pairs, y)
 
     def _store(self, fitted: Fitted, scaler: Scaler) -> "LCA":
         """Map a fit back to input units."""
         report(fitted.fit, type(self).__name__)
         params = fitted.fit.params
         metric = to_metric(params)
-        self.components_ = np.asarray(metric.factor) / scaler.scale
+        self._set_map(metric.factor, scaler)
         self.sigma2_ = float(np.exp(params.log_sigma2))
         for name in ("intercept_", "kappa2_"):
             self.__dict__.pop(name, None)
@@ -208,7 +205,6 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
             self.kappa2_ = np.asarray(params.kappa2)
         else:
             self.intercept_ = float(metric.link.b)
-        self.mean_, self.scale_ = scaler
         self.regularization_ = float(fitted.prior.lam)
         self.learning_rate_ = fitted.learning_rate
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
@@ -223,7 +219,7 @@ class LCA(LCAPosteriorMixin, PairsMixin, BaseEstimator):
             link = Link(np.asarray(self.intercept_), np.asarray(0.5))
         return Mahalanobis(self.components_.copy(), link)
 
-    def same_probability(self, pairs: Any) -> Float[np.ndarray, "N"]:
+    def same_probability(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return P(same), shape (N,), of pairs as in ``pair_distance``.
 
         It is that of the fitted pair design, whose odds it carries.

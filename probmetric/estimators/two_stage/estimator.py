@@ -51,7 +51,9 @@ from probmetric.inference.two_stage.choice import (
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
 from probmetric.metric import PairSimilarity
+from probmetric.metric.pair_similarity import Score
 from probmetric.models.two_stage import (
+    Covariance,
     TwoStageParams,
     TwoStagePrior,
     proportional,
@@ -135,11 +137,9 @@ class TwoStageMixture(TwoStageDrawsMixin, DensityMixin, BaseEstimator):
         n_components: int | Sequence[int] = 1,
         *,
         alpha: Annotated[float, Number(0, 1, open_low=True)] = 0.5,
-        covariance: Literal["free", "proportional"] = "free",
+        covariance: Covariance = "free",
         prior: TwoStagePrior | Literal["default", "flat"] = "default",
-        similarity: Literal[
-            "log_ratio", "joint", "conditional", "kernel", "vq"
-        ] = "log_ratio",
+        similarity: Score = "log_ratio",
         blend: Literal["flat", "bic", "held-out"] | None = None,
         flattening: Share | Literal["held-out"] | None = None,
         database_noise: NonNegative = 1.0,
@@ -151,9 +151,9 @@ class TwoStageMixture(TwoStageDrawsMixin, DensityMixin, BaseEstimator):
     ):
         self.n_components = n_components
         self.alpha = alpha
-        self.covariance = covariance
+        self.covariance: Covariance = covariance
         self.prior = prior
-        self.similarity = similarity
+        self.similarity: Score = similarity
         self.blend = blend
         self.flattening = flattening
         self.database_noise = database_noise
@@ -291,7 +291,7 @@ class TwoStageMixture(TwoStageDrawsMixin, DensityMixin, BaseEstimator):
             data,
             n_components=k,
             prior=self._prior(np.asarray(data.X), k),
-            covariance=self.covariance,  # pyright: ignore[reportArgumentType]
+            covariance=self.covariance,
             alpha=self.alpha,
             known=known,
             n_starts=self.n_starts,
