@@ -37,8 +37,17 @@ class Place(NamedTuple):
 
 
 def at(place: str) -> Any:
-    """Return the place that "module:name" writes; a field that holds it looks it up."""
-    return Place(*place.split(":"))
+    """Return the place that "module:name" writes; a field that holds it looks it up.
+
+    Raises
+    ------
+    ValueError
+        For a place without a module or without a name.
+    """
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise ValueError(f"place: expected 'module:name', got {place!r}")
+    return Place(module, name)
 
 
 def _found(value: Any) -> Any:
@@ -93,10 +102,8 @@ class ModelSpec:
         What its ``sample`` takes as ``method``; empty where it has no draws.
     metrics_of_draws : callable, optional
         ``metrics_of_draws(draws) -> list of Metric``, one a draw, of the DataTree of
-        ``sample``; None for draws of something else.
-    draws_attrs : tuple of str
-        Attributes of the estimator that the metrics need beside the draws; they are
-        stored with them.
+        ``sample``, which carries what else they need as attributes; None for draws of
+        something else.
     study : callable, optional
         ``study(data, *, quick, seed) -> Study``: sections that ``validate --data
         --out`` adds to its report.
@@ -122,7 +129,6 @@ class ModelSpec:
     variants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     methods: tuple[str, ...] = ()
     metrics_of_draws: Callable[[Any], Any] | None = None
-    draws_attrs: tuple[str, ...] = ()
     study: Callable[..., Any] | None = None
 
     def __getattribute__(self, name: str) -> Any:
@@ -186,8 +192,6 @@ def _spec(
     return ModelSpec(name=name, summary=summary, **{**common, **more})
 
 
-_MATRICES = "probmetric.storage.draws_metrics:matrices"
-
 MODELS: dict[str, ModelSpec] = {
     "lca": _spec(
         "lca",
@@ -200,7 +204,7 @@ MODELS: dict[str, ModelSpec] = {
         problems="lca.problems",
         estimator="lca.estimator:LCA",
         methods=("nuts", "laplace", "bootstrap", "svi"),
-        metrics_of_draws=at(_MATRICES),
+        metrics_of_draws=at("probmetric.inference.lca.draws:metrics"),
         study=at("probmetric.report.study:lca_study"),
     ),
     "glml": _spec(
@@ -225,8 +229,7 @@ MODELS: dict[str, ModelSpec] = {
         problems="two_stage.problems",
         estimator="two_stage.estimator:TwoStageMixture",
         methods=("nuts", "laplace", "svi"),
-        metrics_of_draws=at("probmetric.storage.draws_metrics:similarities"),
-        draws_attrs=("similarity", "database_noise"),
+        metrics_of_draws=at("probmetric.inference.two_stage.draws:metrics"),
     ),
     "dca_gm": _spec(
         "dca_gm",
@@ -239,7 +242,7 @@ MODELS: dict[str, ModelSpec] = {
         problems="dca_gm.problems",
         estimator="dca_gm:DCAGM",
         methods=("nuts", "laplace", "svi"),
-        metrics_of_draws=at(_MATRICES),
+        metrics_of_draws=at("probmetric.inference.dca_gm.draws:metrics"),
     ),
     "lda": _spec(
         "lda",

@@ -7,12 +7,12 @@ What users pass, ``ArrayLike`` and the settings of a constructor, is for type ch
 at run time a wrong value is refused in words of our own, not by its type.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
 
-__all__ = ["Array", "ArrayLike", "Self", "no_type_check"]
+__all__ = ["Array", "ArrayLike", "Purpose", "Self", "no_type_check"]
 
 Array = jax.Array | np.ndarray
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    Purpose = Literal["prediction", "intervals"]
+
     def no_type_check[F](function: F) -> F:
         """Return a function whose annotations are not enforced at run time."""
         ...
 else:
     from typing import no_type_check
 
-    ArrayLike = Self = Any
+    ArrayLike = Purpose = Self = Any

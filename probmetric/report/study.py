@@ -17,11 +17,11 @@ from probmetric.checks.compare import distance
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.evaluation.cross_validate import (
-    HeldOut,
+    VoteScores,
     class_spread,
     euclid,
-    held_out,
     summary,
+    vote_scores,
 )
 from probmetric.models.lca import LCAParams, identified
 from probmetric.neighbors import KNeighborsClassifier
@@ -181,7 +181,7 @@ def _sampler_section(draws: xr.DataTree, trees: dict[str, xr.DataTree]) -> Secti
 
 def _neighbor_section(
     estimator: LCA, data: Dataset, *, n_splits: int, seed: int, progress: bool | None
-) -> tuple[Section, list[HeldOut]]:
+) -> tuple[Section, list[VoteScores]]:
     X, y = data.X, data.y
 
     def point(A: np.ndarray, b: np.ndarray) -> Any:
@@ -190,7 +190,7 @@ def _neighbor_section(
     def averaged(A: np.ndarray, b: np.ndarray) -> Any:
         return LCA().fit(A, b).posterior_metric("prediction", seed=seed)
 
-    results = held_out(
+    results = vote_scores(
         {
             "Euclid": lambda A, _: euclid(A),
             "LCA, closed form": point,

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from probmetric.plots.checks import agreement
-from probmetric.report.page import Picture, Report, Section, Table, versions
+from probmetric.provenance import versions
+from probmetric.report.page import Picture, Report, Section, Table
 from probmetric.validation import Validation
 
 __all__ = ["validate_page"]

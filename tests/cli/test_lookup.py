@@ -156,6 +156,5 @@ def test_every_place_of_an_entry_holds_something(model):
     fields = [getattr(spec, field) for field in spec.__dataclass_fields__]
     assert not any(isinstance(value, Place) for value in fields)
     assert spec.class_names() >= {spec.estimator.__name__}
-    assert set(spec.draws_attrs) <= set(spec.estimator().get_params())
     assert hasattr(spec.estimator, "sample") == bool(spec.methods)
     assert bool(spec.methods) == (spec.metrics_of_draws is not None)

@@ -16,8 +16,9 @@ from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.draws import TARGET_A, prepare
 from probmetric.inference.dca_gm.fit import Conditioned
-from probmetric.inference.sampling.laplace import laplace, laplace_fit
-from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.laplace import Laplace, laplace_fit
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Posterior
 
 __all__ = ["LAPLACE"]
 
@@ -53,9 +54,8 @@ def _nuts(problem: Problem) -> xr.Dataset:
     with jax.enable_x64(True):
         position, data = _prepared(problem)
         start = laplace_fit(TARGET_A, data, position)
-        return _dataset(
-            nuts(TARGET_A, data, start=start, seed=1, n_draws=1000, progress=False)
-        )
+        posterior = Posterior(TARGET_A, data, start)
+        return _dataset(NUTS().draw(posterior, seed=1, progress=False))
 
 
 def _laplace(problem: Problem, *, narrow: float = 1.0) -> xr.Dataset:
@@ -63,7 +63,7 @@ def _laplace(problem: Problem, *, narrow: float = 1.0) -> xr.Dataset:
         position, data = _prepared(problem)
         start = laplace_fit(TARGET_A, data, position)
         start = start._replace(factor=narrow * start.factor)
-        return _dataset(laplace(TARGET_A, data, start=start, seed=2, n_draws=4000))
+        return _dataset(Laplace().draw(Posterior(TARGET_A, data, start), seed=2))
 
 
 LAPLACE = Check(

@@ -30,8 +30,8 @@ from probmetric.inference.gaussian_classes.posterior import (
     statistics,
 )
 from probmetric.inference.gaussian_classes.predict import predictive
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import model_target
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Posterior, model_target
 from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
@@ -50,9 +50,8 @@ def nuts_reference(problem: Problem) -> xr.Dataset:
             gaussian_classes, args, dict(problem.options)
         )
         origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        draws = nuts(
-            target, data, start=origin, seed=1, n_draws=2500, progress=False, warn=False
-        )
+        posterior = Posterior(target, data, origin)
+        draws = NUTS().draw(posterior, seed=1, n_draws=2500, progress=False)
         X = jnp.asarray(places(problem)[:3])
         mean, chol = (jnp.asarray(draws.values[name]) for name in ("mean", "chol"))
         densities = jax.jit(jax.vmap(jax.vmap(partial(_densities, X))))(mean, chol)

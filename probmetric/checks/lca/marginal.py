@@ -19,8 +19,8 @@ from probmetric.checks.check import Check, Problem, uniform
 from probmetric.checks.sbc import model_story, sbc
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Pairs
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import Draws, cast, model_target
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Draws, Posterior, cast, model_target
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
@@ -67,16 +67,9 @@ def _sample_tiny(n_draws: int, model: Any = lca) -> xr.Dataset:
     with jax.enable_x64(True):
         target, data, shapes = model_target(model, tiny(), {})
         origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        draws = nuts(
-            target,
-            data,
-            start=origin,
-            seed=2,
-            n_draws=n_draws,
-            progress=False,
-            target_accept=0.9,
-            warn=False,
-        )
+        posterior = Posterior(target, data, origin)
+        sampler = NUTS(target_accept=0.9)
+        draws = sampler.draw(posterior, seed=2, n_draws=n_draws, progress=False)
     return _tiny_summaries(draws)
 
 

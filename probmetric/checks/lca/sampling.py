@@ -14,7 +14,7 @@ import numpy as np
 import numpyro
 import xarray as xr
 from numpyro import handlers
-from numpyro.infer import SVI, Trace_ELBO
+from numpyro.infer import Trace_ELBO
 from numpyro.infer.autoguide import AutoDelta
 from numpyro.infer.initialization import init_to_value
 
@@ -29,10 +29,10 @@ from probmetric.inference.lca import fit as closed_form
 from probmetric.inference.lca.laplace import laplace as lca_laplace
 from probmetric.inference.lca.laplace import laplace_draws
 from probmetric.inference.lca.target import TARGET, start, target_data
-from probmetric.inference.sampling.laplace import laplace
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.svi import svi
-from probmetric.inference.sampling.target import Draws, model_target
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.svi import SVI
+from probmetric.inference.sampling.target import Draws, Posterior, model_target
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
@@ -70,15 +70,9 @@ def latent_reference(problem: Problem) -> xr.Dataset:
     with jax.enable_x64(True):
         target, data, shapes = model_target(latent_at, jax.tree.map(_array, args), {})
         origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        draws = nuts(
-            target,
-            data,
-            start=origin,
-            seed=1,
-            n_draws=2500,
-            target_accept=0.98,
-            progress=False,
-        )
+        posterior = Posterior(target, data, origin)
+        sampler = NUTS(target_accept=0.98)
+        draws = sampler.draw(posterior, seed=1, n_draws=2500, progress=False)
     u = draws.values["z"] - draws.values["z_prime"]
     along = np.einsum("cspk,pk->csp", u, _directions(problem))
     columns = {
@@ -128,7 +122,9 @@ def autodelta_mode(problem: Problem) -> dict[str, Any]:
         begin = {"W": jnp.asarray(prior.mean), "log_sigma2": jnp.log(0.3)}
         guide = AutoDelta(lca, init_loc_fn=init_to_value(values=begin))
         options = {"learning_rate": problem.options["learning_rate"]}
-        run = SVI(lca, guide, numpyro.optim.Minimize(), Trace_ELBO(), **options)
+        run = numpyro.infer.SVI(
+            lca, guide, numpyro.optim.Minimize(), Trace_ELBO(), **options
+        )
         state = run.init(jax.random.key(0), pairs, prior)
         for _ in range(3):  # a restart renews BFGS's memory where it stopped early
             state, _ = run.update(state, pairs, prior)
@@ -169,14 +165,8 @@ def nuts_reference(problem: Problem) -> xr.Dataset:
     """Sample the pooled target from Laplace's start."""
     with jax.enable_x64(True):
         data = _pooled(problem)
-        draws = nuts(
-            TARGET,
-            data,
-            start=start(problem.params, data),
-            seed=3,
-            progress=False,
-            warn=False,
-        )
+        posterior = Posterior(TARGET, data, start(problem.params, data))
+        draws = NUTS().draw(posterior, seed=3, progress=False)
     return _metric_summaries(problem, draws)
 
 
@@ -188,9 +178,8 @@ def laplace_estimate(problem: Problem, spread: float = 1.0) -> xr.Dataset:
         found = found._replace(root=spread * found.root)
         params = laplace_draws(found, jax.random.key(5), 4000)
         values = jax.vmap(identified)(params)
-        khat = laplace(
-            TARGET, data, start=start(problem.params, data), seed=6, n_draws=4000
-        ).attributes["khat"]
+        posterior = Posterior(TARGET, data, start(problem.params, data))
+        khat = Laplace().draw(posterior, seed=6).attributes["khat"]
     values = {k: np.asarray(v)[None] for k, v in values.items()}
     return _metric_summaries(problem, Draws(values, {}, {"khat": khat}))
 
@@ -198,7 +187,7 @@ def laplace_estimate(problem: Problem, spread: float = 1.0) -> xr.Dataset:
 def svi_estimate(problem: Problem) -> xr.Dataset:
     """Draw from a full-rank Gaussian guide fitted to the NumPyro model."""
     with jax.enable_x64(True):
-        draws = svi(
+        draws = SVI().draw_model(
             lca,
             (problem.data, problem.prior),
             {"learning_rate": problem.options["learning_rate"]},

@@ -16,8 +16,8 @@ from probmetric.checks.sbc import Story, model_story, sbc
 from probmetric.checks.two_stage.quadrature import leading, some_pairs
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.groups import Stacks
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import Target, model_target
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Posterior, Target, model_target
 from probmetric.inference.two_stage.pairs import representative
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
 
@@ -41,15 +41,9 @@ def representatives_sampled(problem: Problem) -> xr.Dataset:
     with jax.enable_x64(True):
         target, data, shapes = model_target(explicit_at, (stacks, params), {})
         origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        draws = nuts(
-            target,
-            data,
-            start=origin,
-            seed=1,
-            n_draws=2000,
-            n_warmup=500,
-            progress=False,
-        )
+        posterior = Posterior(target, data, origin)
+        sampler = NUTS(n_warmup=500)
+        draws = sampler.draw(posterior, seed=1, n_draws=2000, progress=False)
     x = draws.values["representative_2"]
     dims = ("chain", "draw", "pair", "feature")
     square = x[..., :1] * x

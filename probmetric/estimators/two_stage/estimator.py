@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.scaling import check_sizes, fit_scaler
@@ -25,7 +27,7 @@ from probmetric.estimators._settings import (
     Share,
     check_settings,
 )
-from probmetric.estimators.two_stage.draws import TwoStageDrawsMixin
+from probmetric.estimators.two_stage.draws import to_tree
 from probmetric.estimators.two_stage.inputs import (
     component_counts,
     components_of_groups,
@@ -39,6 +41,8 @@ from probmetric.estimators.two_stage.inputs import (
 )
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
+from probmetric.inference.sampling.metrics import posterior_metric
+from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.choice import (
@@ -48,8 +52,10 @@ from probmetric.inference.two_stage.choice import (
     choose_flattening,
     flatten,
 )
+from probmetric.inference.two_stage.draws import draw, metrics
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
+from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Score
 from probmetric.models.two_stage import (
@@ -59,12 +65,13 @@ from probmetric.models.two_stage import (
     proportional,
     to_metric,
 )
-from probmetric.typing import ArrayLike, no_type_check
+from probmetric.posterior.metric import PosteriorMetric
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 __all__ = ["TwoStageMixture"]
 
 
-class TwoStageMixture(TwoStageDrawsMixin, DensityMixin, BaseEstimator):
+class TwoStageMixture(DensityMixin, BaseEstimator):
     """A normal mixture whose instances share hidden sources.
 
     A component k gives a representative x ~ N(μ_k, B_k), and a representative gives
@@ -280,7 +287,10 @@ class TwoStageMixture(TwoStageDrawsMixin, DensityMixin, BaseEstimator):
         self.alpha_ = noise_share(models[0]) if proportional else None
         prior = self._prior(X, len(best.params.weights))
         alpha = self.alpha if points else None
-        self._keep(data, prior, best.params, proportional, alpha, known)
+        share = None if alpha is None else float(alpha)
+        self._learned = Fitted(data, prior, best.params, proportional, share)
+        self._known, self._flattening = known is not None, self.flattening
+        self._changed_by: str | None = None
         vars(self).pop("online_", None)
         return self
 
@@ -412,7 +422,7 @@ class TwoStageMixture(TwoStageDrawsMixin, DensityMixin, BaseEstimator):
         """Store another mixture, or another share of noise, than the fit's."""
         self.alpha_ = alpha
         self._set([proportional(*mixture, alpha)])
-        self._posterior = f"a model as fit left it, got one changed by {by}"
+        self._changed_by = by
         return self
 
     def score_samples(self, X: ArrayLike) -> Float[np.ndarray, "n"]:
@@ -462,3 +472,117 @@ class TwoStageMixture(TwoStageDrawsMixin, DensityMixin, BaseEstimator):
         """Return the learned similarity; larger score, smaller dissimilarity."""
         check_is_fitted(self, "metric_")
         return self.metric_
+
+    def sample(
+        self,
+        method: Method = "nuts",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        log_likelihood: bool = False,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw from the posterior about the fit, given the data of the fit.
+
+        After ``fit(X)`` α stays as given; groups and pairs inform it, or W and B.
+
+        Parameters
+        ----------
+        method : sampler, or "nuts", "laplace", "svi"; default="nuts"
+            A name stands for ``NUTS()``, ``Laplace()``, ``SVI()``. NUTS is exact up
+            to Monte Carlo error, within the optimum that the fit found (others, up to
+            the names of components, it need not visit). The other two are
+            approximations and say their k-hat.
+        n_draws, n_chains : int, defaults 1000 and 4
+            All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
+        seed : int, default=0
+        log_likelihood : bool, default=False
+            Store log p of every point, or source, under every draw, for ``loo``:
+            leaving one out is what says how well k components predict. Under data
+            weights it is stored as ``pseudo_log_likelihood``.
+        progress : bool, optional
+            Default: in terminals and notebooks.
+
+        Returns
+        -------
+        DataTree
+            In input units. Group ``posterior``: mean, within_average (Σ c_k W_k),
+            covariance_total of an instance, and α where it was sampled, on which
+            R-hat is judged. Group ``components``: weights, means, within, between,
+            relabelled to the fit; where components overlap, names are forced.
+
+        Raises
+        ------
+        ValueError
+            For a flat prior, a blend, a flattened fit, known components, or a fit
+            that was changed since.
+        """
+        fitted = self._sampled()
+        size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
+        drawn = draw(fitted, method, seed=seed, **size)
+        return to_tree(
+            drawn,
+            fitted,
+            self._scaler,
+            getattr(self, "feature_names_in_", None),
+            pointwise=log_likelihood,
+            attributes=self._score(),
+        )
+
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: Method | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
+        """Return draws of the pair similarity.
+
+        Parameters
+        ----------
+        purpose : {"prediction", "intervals"}
+            One posterior serves both, as far as the model holds.
+        draws : DataTree, optional
+            Of ``sample``. Default: 4 chains of 250 draws, or more, by ``method``.
+        method : sampler, or "nuts", "laplace", "svi"; optional
+            Default: "nuts".
+        n_draws : int, optional
+            In all, evenly spaced over the chains. Default: 100.
+        seed : int, default=0
+        progress : bool, optional
+            Default: in terminals and notebooks.
+        """
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        kept = 100 if n_draws is None else n_draws
+        check_number("n_draws", kept, 1, whole=True)
+        if draws is None:
+            size: Any = {"n_draws": max(250, -(-kept // 4)), "progress": progress}
+            draws = self.sample(method or "nuts", n_chains=4, seed=seed, **size)
+        # The score is that of the estimator as it is set now.
+        draws = draws.copy()
+        draws.attrs.update(self._score())
+        return posterior_metric(
+            draws, [metrics], purpose, n_draws=kept, pairs_independent=True
+        )
+
+    def _score(self) -> dict[str, Any]:
+        return {"similarity": self.similarity, "database_noise": self.database_noise}
+
+    def _sampled(self) -> Fitted:
+        """Return what ``sample`` draws from; raise where there is none."""
+        check_is_fitted(self, "metric_")
+        fitted, flattening, changed = self._learned, self._flattening, self._changed_by
+        for expected, wrong in {
+            "a proper prior, got prior='flat'": fitted.prior is None,
+            f"one model, got blend={self.blend!r}": self._single is None,
+            f"flattening=None, got {flattening!r}": flattening is not None,
+            "components=None in fit, got known components": self._known,
+            f"a model as fit left it, got one changed by {changed}": changed,
+        }.items():
+            if wrong:
+                raise ValueError(f"sample: expected {expected}")
+        return fitted
