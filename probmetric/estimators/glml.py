@@ -119,7 +119,7 @@ def learn_metrics(
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
     """Return the metric of the densities, and one a posterior draw; input units."""
     expected, n_draws = estimator.rule == "expected_bias", int(estimator.n_draws)
-    rule: Any = "min_norm" if expected else estimator.rule
+    rule: Rule = "min_norm" if expected else estimator.rule
     drawn: list[LocalMahalanobis] = []
     with jax.enable_x64(True):
         params = _point_densities(estimator, found, seed)

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
@@ -170,7 +170,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that missing values are handled."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
