@@ -6,8 +6,7 @@ import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from probmetric.interrupts import check, deferred
 
@@ -55,7 +54,7 @@ def reason(error: BaseException) -> str:
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
+def read_npz(path: Path) -> dict[str, Any]:
     """Read every array of an NPZ file; objects, which need pickle, are an error.
 
     Raises
@@ -63,6 +62,8 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     one of UNREADABLE
         For a file that is missing, truncated, damaged, or no archive of arrays.
     """
+    import numpy as np
+
     with path.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise ValueError("not an NPZ archive, or the end is missing")

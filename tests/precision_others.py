@@ -63,7 +63,6 @@ ROOT = {
     "neighbors.scan.nearest_scanned": lambda f, g: f(
         g.gauss.local, g.X[:3], g.X, 2, None, 64
     ),
-    "neighbors.search.as_points": lambda f, g: f(g.X, "X"),
     "neighbors.search.nearest": lambda f, g: f(g.metric, g.X[:3], g.X, 2),
     "neighbors.search.found_but_own": lambda f, g: f(
         g.metric, g.X[:3], g.X, 2, np.arange(3)

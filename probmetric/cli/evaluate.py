@@ -43,7 +43,7 @@ def run(
     metric: Path | None = None,
     draws: Path | None = None,
     model: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Sequence[str] | None = None,
     label: str | None = None,
     groups: str | None = None,
     test: str | None = None,
@@ -70,7 +70,8 @@ def run(
                 check_features(points.feature_names, judged.feature_names, judged.name)
                 X = np.concatenate([X, judged.X])
                 labels = np.concatenate([labels, judged.labels])
-                splits = [tuple(np.split(np.arange(len(X)), [len(points.X)]))]
+                rows = np.arange(len(X))
+                splits = [(rows[: len(points.X)], rows[len(points.X) :])]
             if use is not None:
                 check_features(use.feature_names, points.feature_names, points.name)
             paths: dict[str, Path] = {}
@@ -108,7 +109,7 @@ def run(
             "model": model,
             "metric": None if metric is None else str(metric.resolve()),
             "draws_file": None if draws is None else str(draws.resolve()),
-            "settings": list(settings),
+            "settings": list(settings or ()),
             "neighbors": k,
             "seed": seed,
             "data": describe_data(points, label, groups),
@@ -124,7 +125,7 @@ def run(
 
 def _what(
     model: str | None,
-    settings: Sequence[str],
+    settings: Sequence[str] | None,
     metric: Path | None,
     draws: Path | None,
     max_draws: int,

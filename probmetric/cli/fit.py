@@ -43,7 +43,7 @@ def run(
     out: Path,
     label: str | None = None,
     groups: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Sequence[str] | None = None,
     seed: int = 0,
     force: bool = False,
 ) -> int:

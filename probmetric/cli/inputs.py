@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     """Return the settings that ``name=value`` words give; values are Python literals.
 
     What is no literal (``pca``) is a string; ``none``, ``true`` and ``false`` may be
@@ -45,7 +45,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     small = {"none": None, "true": True, "false": False, "inf": float("inf")}
-    for pair in pairs:
+    for pair in pairs or ():
         name, equals, text = pair.partition("=")
         if not equals or not name.strip().isidentifier() or not text.strip():
             raise ValueError(f"--set: expected name=value, got {pair!r}")

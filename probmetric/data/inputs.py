@@ -15,7 +15,6 @@ from probmetric.typing import ArrayLike
 
 __all__ = [
     "class_codes",
-    "count",
     "pair_labels",
     "pair_points",
     "pair_weights",
@@ -87,15 +86,6 @@ def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
     if not np.all(np.isfinite(values)):
         raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
     return values
-
-
-def count(name: str, value: object, largest: int, why: str) -> int:
-    """Return value as an int in 1..largest; ``why`` says what sets the limit."""
-    if not isinstance(value, (int, np.integer)) or value is True or value < 1:
-        raise ValueError(f"{name}: expected a whole number ≥ 1, got {value!r}")
-    if value > largest:
-        raise ValueError(f"{name}: expected at most {largest} ({why}), got {value}")
-    return int(value)
 
 
 def pair_labels(y: ArrayLike, n_pairs: int) -> Int[np.ndarray, "N"]:

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
+from probmetric.arguments import check_count
 from probmetric.data.containers import Pairs
-from probmetric.data.inputs import class_codes, count, points
+from probmetric.data.inputs import class_codes, points
 from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
 from probmetric.typing import ArrayLike
 
@@ -121,7 +122,7 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _An
 def impostor_pairs(
     X: ArrayLike, labels: ArrayLike, k: int, *, max_impostors: int | None = None
 ) -> Pairs:
-    """Pair each point with its k targets and with its impostors (paper, §3.2).
+    """Return pairs of each point with its k targets and its impostors (paper, §3.2).
 
     Targets of i are its first min(k, n_c - 1) neighbours of its own class by
     (squared distance, index); impostors are the points of other classes *strictly*
@@ -153,15 +154,15 @@ def impostor_pairs(
     """
     rows, codes = _labelled(X, labels)
     largest = int(np.bincount(codes).max())
-    k = count("k", k, largest - 1, f"the largest class has {largest} members")
+    k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     if max_impostors is not None:
-        count("max_impostors", max_impostors, len(rows), "the number of points")
+        check_count("max_impostors", max_impostors, len(rows), "the number of points")
     found = _impostors(rows, codes, k, max_impostors)
     if not sum(map(len, found.i)):
         raise ValueError(
             "labels: expected at least one impostor (a point of another class nearer "
-            f"than a point's {k} nearest of its own), got no impostors: Euclid's "
-            "distance already agrees with the labels; use nearest_pairs"
+            f"than a point's {k} nearest of its own), got no impostors: the "
+            "Euclidean distance already agrees with the labels; use nearest_pairs"
         )
     return _by_anchor(rows, found)
 
@@ -186,7 +187,7 @@ def nearest_pairs(
     m: int = 3,
     factor: ArrayLike | None = None,
 ) -> Pairs:
-    """Pair each point with its nearest points of its own and of the other classes.
+    """Return pairs of each point with the nearest of its own and the other classes.
 
     The default pair set of LCA: unlike ``impostor_pairs`` it drops no point, and it
     does not select other-class points for being *too* near.
@@ -221,9 +222,9 @@ def nearest_pairs(
             f"(row {int(np.flatnonzero(codes == sizes.argmin())[0])})"
         )
     largest = int(sizes.max())
-    k = count("k", k, largest - 1, f"the largest class has {largest} members")
+    k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     rest = len(rows) - int(sizes.min())
-    m = count("m", m, rest, f"at most {rest} points are of another class")
+    m = check_count("m", m, rest, f"at most {rest} points are of another class")
     Z = rows if factor is None else rows @ _map(factor, rows.shape[1]).T
     found = _Anchored([], [], [], {})
     for queries, place, members, others in _class_blocks(codes):

@@ -16,6 +16,7 @@ import pandas as pd
 import sklearn.datasets
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_counts
 from probmetric.datasets.generators import GENERATORS
 from probmetric.datasets.tables import (
     codes,
@@ -106,7 +107,7 @@ class Unlabelled(NamedTuple):
 
 
 def names() -> list[str]:
-    """List the data sets that need no file and no network."""
+    """Return the names of the data sets that need no file and no network."""
     return sorted([*BUILT_IN, *GENERATORS])
 
 
@@ -122,8 +123,7 @@ def _built_in(name: str) -> Dataset:
 
 
 def _generated(name: str, n: int, seed: int) -> Dataset:
-    if n < 1:
-        raise ValueError(f"n: expected at least 1 point, got {n}")
+    check_counts(n=n)
     X, y = GENERATORS[name](n, seed)
     classes = 3 if name == "waveform" else 2
     return Dataset(

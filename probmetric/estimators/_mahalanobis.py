@@ -55,7 +55,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
-        with np.errstate(over="ignore", invalid="ignore"):  # Refused by name below.
+        with np.errstate(over="ignore", invalid="ignore"):  # Refused below.
             images = points @ self.components_.T
         if not np.isfinite(images).all():
             raise ValueError(

@@ -200,7 +200,7 @@ class DCAGM(
     def _standardized(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
-        with np.errstate(over="ignore"):  # Refused by name where it matters.
+        with np.errstate(over="ignore"):  # Refused where it matters.
             return (points - self.mean_) / self.scale_
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:

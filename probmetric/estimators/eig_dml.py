@@ -6,7 +6,8 @@ The derivation is ``probmetric.inference.eig_dml.fit``; this file holds no mathe
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import Count, NonNegative, PairSet, Positive
-from probmetric.inference.eig_dml import fit as eig_dml
+from probmetric.inference import eig_dml
+from probmetric.inference.eig_dml.fit import Solver
 from probmetric.inference.solvers.result import Fit
 from probmetric.typing import ArrayLike, no_type_check
 
@@ -82,7 +83,7 @@ class EigDML(PairLearner):
     def __init__(
         self,
         *,
-        solver: eig_dml.Solver = "frank_wolfe",
+        solver: Solver = "frank_wolfe",
         kappa: Positive | None = None,
         ridge: NonNegative = 1e-6,
         pairs: PairSet = "nearest",
@@ -93,7 +94,7 @@ class EigDML(PairLearner):
         standardize: bool = True,
         preprocessor: ArrayLike | None = None,
     ):
-        self.solver: eig_dml.Solver = solver
+        self.solver: Solver = solver
         self.kappa = kappa
         self.ridge = ridge
         self.pairs = pairs

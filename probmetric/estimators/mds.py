@@ -19,11 +19,13 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.arguments import check_count
 from probmetric.data.containers import Distances
-from probmetric.data.inputs import count, pair_points
+from probmetric.data.inputs import pair_points
 from probmetric.data.scaling import check_sizes
 from probmetric.estimators._settings import check_settings
-from probmetric.inference.mds import fit as mds
+from probmetric.inference import mds
+from probmetric.inference.mds.fit import Correction
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -188,7 +190,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         *,
         metric: str | Dissimilarity | Callable[..., float] = "euclidean",
         metric_params: Mapping[str, Any] | None = None,
-        correction: mds.Correction = None,
+        correction: Correction = None,
         solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto",
         n_landmarks: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -196,7 +198,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_components = n_components
         self.metric = metric
         self.metric_params = metric_params
-        self.correction: mds.Correction = correction
+        self.correction: Correction = correction
         self.solver: Literal["auto", "eigh", "lanczos", "landmark"] = solver
         self.n_landmarks = n_landmarks
         self.random_state = random_state
@@ -223,7 +225,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_settings(self)
         rows = self._validated(X, reset=True)
         n = len(rows)
-        k = count("n_components", self.n_components, n, "the number of objects")
+        k = check_count("n_components", self.n_components, n, "the number of objects")
         for name in ("components_", "mean_"):
             vars(self).pop(name, None)
         if self.solver == "landmark":
@@ -268,7 +270,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         n = len(rows)
         m = min(n, 100 + 20 * k)
         if self.n_landmarks is not None:
-            m = count("n_landmarks", self.n_landmarks, n, "the number of objects")
+            m = check_count("n_landmarks", self.n_landmarks, n, "the number of objects")
         if self._precomputed:
             rows = check_dissimilarities(rows, square=True)
 
@@ -277,7 +279,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         first = int(check_random_state(self.random_state).randint(n))
         self.landmarks_, D = spread_out(row, first, m)
-        count(
+        check_count(
             "n_components", k, len(self.landmarks_), "the number of distinct landmarks"
         )
         check_dissimilarities(D[:, self.landmarks_], square=True)
@@ -337,10 +339,10 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
-                "metric: expected Euclid's or a Mahalanobis metric, without "
+                "metric: expected the Euclidean or a Mahalanobis metric, without "
                 "correction, for an embedding that is linear in the features; got "
-                f"metric={self.metric!r}, correction={self.correction!r}. Use Euclid's "
-                "distance on transform(X)"
+                f"metric={self.metric!r}, correction={self.correction!r}. Use the "
+                "Euclidean distance on transform(X)"
             )
         return Mahalanobis(self.components_.copy())
 

@@ -3,8 +3,8 @@
 The derivation is ``probmetric.inference.pair_lda``; this file holds no mathematics.
 """
 
+from probmetric.arguments import check_count
 from probmetric.data.containers import Labelled, Pairs
-from probmetric.data.inputs import count
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import Count, NonNegative, PairSet
 from probmetric.inference import pair_lda
@@ -92,7 +92,7 @@ class PairLDA(PairLearner):
     def _solve(self, data: Pairs | Labelled) -> Fit:
         d, k = data.X.shape[1], self.n_components
         if k is not None:
-            k = count("n_components", k, d, "the number of features")
+            k = check_count("n_components", k, d, "the number of features")
         return pair_lda.fit(
             data,
             k,

@@ -83,6 +83,10 @@ class LocalFisher:
         """Number of features d of the points it takes."""
         return self.A.shape[-1]
 
+    def maps(self) -> list[Array]:
+        """Return [A], the map before the squares."""
+        return [self.A]
+
     def _factor(self, X: Float[Array, "n d"]) -> Float[Array, "n c p"]:
         Y = X @ self.A.T
         return fisher_factor(*scores(Y, self.log_weight, self.mu, self.chol))

@@ -206,46 +206,34 @@ class LocalMahalanobis:
 
     @measured
     def pairwise(
-        self,
-        Q: Float[Array, "m d"],
-        P: Float[Array, "n d"],
-        *,
-        matrices: Float[Array, "m d d"] | None = None,
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances as one product, shape (m, n).
 
-        Parameters
-        ----------
-        Q, P : arrays of shape (m, d), (n, d)
-        matrices : array of shape (m, d, d), optional
-            ``frame_matrix_at(Q)``, when it is needed for several sets of points.
-
-        Returns
-        -------
-        array of shape (m, n)
-            Never negative: where rounding would make them so they are zero.
+        They are never negative: where rounding would make them so they are zero. For
+        several sets of points take ``prepare(Q)`` once, and ``from_prepared``.
         """
         check_features(self, Q=Q, P=P)
-        A = self.frame_matrix_at(Q) if matrices is None else matrices
-        Q, P = jnp.asarray(Q), jnp.asarray(P)
-        return local_pairwise(
-            A, (Q - self.centre) @ self.frame.T, (P - self.centre) @ self.frame.T
-        )
+        return self.from_prepared(self.prepare(Q), jnp.asarray(P))
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the squared distance of v from the query u (Eq. 1)."""
         check_features(self, u=u, v=v)
         return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])
 
-    def forms_at(self, Q: Float[Array, "m d"]) -> QueryForms:
+    def maps(self) -> list[Array]:
+        """Return [F], the map before the squares."""
+        return [self.frame]
+
+    def prepare(self, Q: Float[Array, "m d"]) -> QueryForms:
         """Return what the distances from the rows of Q to any points share."""
         return query_forms(self.frame_matrix_at(Q), (Q - self.centre) @ self.frame.T)
 
-    def from_forms(
-        self, forms: QueryForms, P: Float[Array, "n d"]
+    def from_prepared(
+        self, prepared: QueryForms, P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return ``pairwise(Q, P)`` given ``forms_at(Q)``."""
-        return from_forms(forms, (P - self.centre) @ self.frame.T)
+        """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
+        return from_forms(prepared, (P - self.centre) @ self.frame.T)
 
     @measured
     def refine(
@@ -254,10 +242,11 @@ class LocalMahalanobis:
         P: Float[Array, "n d"],
         idx: Int[Array, "m k"],
         *,
-        matrices: Float[Array, "m d d"] | None = None,
+        prepared: QueryForms | None = None,
     ) -> Float[Array, "m k"]:
         """Return squared distances to the points P[idx] by differences (Eq. 1)."""
-        A = self.frame_matrix_at(Q) if matrices is None else matrices
+        A = self.frame_matrix_at(Q) if prepared is None else prepared.matrices
+        A = A[: len(Q)]  # Queries may have been prepared with padding.
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         delta = (P[idx] - Q[:, None]) @ self.frame.T
         return jnp.maximum(jnp.einsum("mki,mij,mkj->mk", delta, A, delta), 0.0)

@@ -10,9 +10,14 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.linalg import psd_factor
-from probmetric.metric import Mahalanobis, Metric
-from probmetric.metric.mahalanobis import check_factor
-from probmetric.metric.protocol import Dissimilarity, check_features
+from probmetric.metric.mahalanobis import Mahalanobis, check_factor
+from probmetric.metric.protocol import (
+    Bounded,
+    Dissimilarity,
+    Metric,
+    check_features,
+    maps_of,
+)
 from probmetric.precision import measured
 from probmetric.typing import Array
 
@@ -40,6 +45,16 @@ class MeanDissimilarity:
     def n_features(self) -> int:
         """Number of features d of the points it takes."""
         return self.draws[0].n_features
+
+    def maps(self) -> list[Array]:
+        """Return the maps before the squares of all draws."""
+        return [L for draw in self.draws for L in maps_of(draw)]
+
+    def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
+        """Refuse queries that one of the draws cannot take."""
+        for draw in self.draws:
+            if isinstance(draw, Bounded):
+                draw.refuse_far(X, name)
 
     @measured
     def dissimilarity(

@@ -25,6 +25,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_number
 from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
 from probmetric.metric.protocol import check_features
@@ -145,8 +146,7 @@ class PairSimilarity:
         prior_odds: float = 1.0,
     ) -> Float[Array, "*n"]:
         """Return P(same source | Q, Y), given the odds before Q and Y were seen."""
-        if not prior_odds > 0:
-            raise ValueError(f"prior_odds: expected a number above 0, got {prior_odds}")
+        check_number("prior_odds", prior_odds, 0, open_low=True)
         return jax.nn.sigmoid(self._rows(A, B, "log_ratio") + jnp.log(prior_odds))
 
     @measured

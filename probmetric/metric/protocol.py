@@ -4,7 +4,8 @@ Every kind of this package is a ``Metric``. A class of your own needs no more th
 ``Dissimilarity`` for neighbours, votes and posteriors (with ``distance`` where it is
 one); JAX has to know it as a pytree
 (``jax.tree_util.register_dataclass``). Points with the wrong number of features are
-refused wherever the metric says how many it takes, by ``n_features``.
+refused wherever the metric says how many it takes, by ``n_features``. What the search
+can make use of is optional: ``Prepared``, ``Squared`` and ``Bounded``.
 
 JAX compares structures and shapes, not metrics: functions under ``jit`` are compiled
 once for a kind and shape.
@@ -17,7 +18,17 @@ from jaxtyping import Float
 
 from probmetric.typing import Array
 
-__all__ = ["Dissimilarity", "Metric", "MetricDraws", "check_features", "features_of"]
+__all__ = [
+    "Bounded",
+    "Dissimilarity",
+    "Metric",
+    "MetricDraws",
+    "Prepared",
+    "Squared",
+    "check_features",
+    "features_of",
+    "maps_of",
+]
 
 
 @runtime_checkable
@@ -74,6 +85,42 @@ class Metric(Dissimilarity, Protocol):
 
 
 @runtime_checkable
+class Prepared(Protocol):
+    """A metric whose queries share what need not be computed again for every point.
+
+    Where it has ``refine(Q, P, idx, prepared=None)`` too, that is given what is shared.
+    """
+
+    def prepare(self, Q: Float[Array, "m d"]) -> Any:
+        """Return what the dissimilarities from the rows of Q share."""
+        ...
+
+    def from_prepared(
+        self, prepared: Any, P: Float[Array, "n d"]
+    ) -> Float[Array, "m n"]:
+        """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
+        ...
+
+
+@runtime_checkable
+class Squared(Protocol):
+    """A metric of squared lengths of mapped differences, which float64 may not hold."""
+
+    def maps(self) -> list[Array]:
+        """Return the linear maps that are taken before squares."""
+        ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A metric that cannot be computed at every query."""
+
+    def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
+        """Raise a ValueError that names ``name`` for queries it cannot take."""
+        ...
+
+
+@runtime_checkable
 class MetricDraws(Protocol):
     """What neighbours ask of draws of a metric, such as a ``PosteriorMetric``."""
 
@@ -89,6 +136,11 @@ class MetricDraws(Protocol):
 def features_of(metric: Any) -> int | None:
     """Return the number of features a metric takes, None where it does not say."""
     return getattr(metric, "n_features", None)
+
+
+def maps_of(metric: Any) -> list[Array]:
+    """Return the maps before a metric's squares; none where it takes no squares."""
+    return metric.maps() if isinstance(metric, Squared) else []
 
 
 def check_features(metric: Any, **points: Any) -> None:

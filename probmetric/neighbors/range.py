@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 
 from probmetric.linalg_scaled import LARGEST, LOST, NOTHING, ORDINARY, squares
 from probmetric.metric import Mahalanobis
+from probmetric.metric.protocol import Bounded, maps_of
 
 __all__ = ["at_ordinary_scale", "refuse_far", "refuse_lost"]
 
@@ -61,9 +62,8 @@ def refuse_far(metric: Any, Q: Float[np.ndarray, "m d"], name: str) -> None:
                 "theirs"
             )
         return
-    for draw in getattr(metric, "draws", (metric,)):
-        if hasattr(draw, "refuse_far"):
-            draw.refuse_far(Q, name)
+    if isinstance(metric, Bounded):
+        metric.refuse_far(Q, name)
 
 
 def refuse_lost(
@@ -87,8 +87,8 @@ def refuse_lost(
             f"(largest entry {size:.3g}); rescale the points or the metric"
         )
     row, column = np.nonzero(np.abs(D) < 2.0**LOST)
-    for L in _maps(metric):
-        s, e = squares(L, Q[row], P[index[row, column]])
+    for L in maps_of(metric):
+        s, e = squares(np.asarray(L, np.float64), Q[row], P[index[row, column]])
         if np.any((s > 0) & (e < LOST)):
             raise ValueError(
                 "points: expected points whose squared distances float64 holds, got "
@@ -102,15 +102,3 @@ def refuse_lost(
             f"are all as near (largest entry {size:.3g}); rescale the points or the "
             "metric"
         )
-
-
-def _maps(metric: Any) -> list[np.ndarray]:
-    """Return the linear maps before the squares of a metric, where it has such."""
-    if hasattr(metric, "draws"):
-        return [L for draw in metric.draws for L in _maps(draw)]
-    if isinstance(metric, Mahalanobis):
-        return [np.asarray(metric.factor, np.float64)]
-    if not hasattr(metric, "matrix_at"):
-        return []
-    L = metric.frame if hasattr(metric, "frame") else metric.A
-    return [np.asarray(L, np.float64)]

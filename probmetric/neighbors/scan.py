@@ -35,7 +35,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from threadpoolctl import ThreadpoolController
 
-from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import Prepared
 from probmetric.typing import Array
 
 __all__ = [
@@ -115,21 +116,13 @@ def in_tiles(
 
 def ready(metric: Any, Q: Array) -> Any:
     """Return what all distances from the rows of Q share, or None."""
-    if isinstance(metric, Mahalanobis):
-        return Q @ metric.factor.T
-    if hasattr(metric, "forms_at"):  # Local metrics: a matrix for each query.
-        return metric.forms_at(Q)
-    return None
+    return metric.prepare(Q) if isinstance(metric, Prepared) else None
 
 
 def distances(metric: Any, Q: Array, shared: Any, P: Array) -> Array:
     """Return pairwise(Q, P), given ``shared = ready(metric, Q)``."""
-    if isinstance(metric, Mahalanobis):
-        # Row by row: fused into what uses it, the reduction runs ten times slower.
-        V = P @ metric.factor.T
-        return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), shared)
-    if hasattr(metric, "forms_at"):
-        return metric.from_forms(shared, P)
+    if isinstance(metric, Prepared):
+        return metric.from_prepared(shared, P)
     return metric.pairwise(Q, P)
 
 
@@ -182,7 +175,7 @@ def nearest_scanned(
     tile: int,
 ) -> Nearest:
     """Find neighbours by tiles; arguments as `nearest_but_own`, checked there."""
-    refine = getattr(metric, "refine", None)
+    refine = plainly = getattr(metric, "refine", None)
     limit = len(P) - (own is not None)
     own = np.full(len(Q), HIDDEN) if own is None else own
     D, found = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
@@ -191,12 +184,14 @@ def nearest_scanned(
         rows = slice(start, min(start + step, len(Q)))
         mine = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
         shared = ready_alone(metric, mine)
+        if plainly is not None and shared is not None:
+            refine = partial(plainly, prepared=shared)
         shortlist = k if refine is None else min(limit, 2 * k + 8)
         while True:
             near, index = _scan(metric, mine, shared, P, own[rows], shortlist, tile)
             if refine is None:
                 break
-            exact = np.asarray(_refined(metric, Q[rows], P, index, shared))
+            exact = np.asarray(refine(Q[rows], P, index))
             refuse_nan(np.isnan(exact).any(), Q, P)
             order = np.lexsort((index, exact))
             index = np.take_along_axis(index, order, 1)[:, :k]
@@ -238,19 +233,6 @@ def _scan(
             refuse_nan(bad, Q, P)
             kept = keep_best(kept, np.asarray(D)[: len(own)], first)
     return kept
-
-
-def _refined(
-    metric: Any,
-    Q: Float[np.ndarray, "q d"],
-    P: Float[np.ndarray, "n d"],
-    index: Int[np.ndarray, "q k"],
-    shared: Any,
-) -> Any:
-    """Call ``refine``, handing over the matrices where they are known."""
-    if hasattr(metric, "forms_at"):
-        return metric.refine(Q, P, index, matrices=shared.matrices[: len(Q)])
-    return metric.refine(Q, P, index)
 
 
 def refuse_nan(

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data.inputs import real
+from probmetric.arguments import check_counts
+from probmetric.data import inputs
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.mahalanobis import check_factor
@@ -28,7 +29,6 @@ from probmetric.typing import Array
 
 __all__ = [
     "TILE",
-    "as_points",
     "check_dimension",
     "found_but_own",
     "nearest",
@@ -95,7 +95,7 @@ def nearest(
     hold, and points far from scale 1 that are all equally near; where float64 rounds
     the dissimilarities of some points to one number these are ties.
     """
-    Q, P = as_points(queries, "queries"), as_points(points, "points")
+    Q, P = inputs.points(queries, "queries"), inputs.points(points, "points")
     if exclude_self and Q.shape != P.shape:
         raise ValueError(
             "exclude_self: expected queries that are the points themselves, got shapes "
@@ -150,8 +150,7 @@ def found_but_own(
     limit = len(P) - (own is not None)
     if not 1 <= k <= limit:
         raise ValueError(f"k: expected 1 to {limit} for {len(P)} points, got {k}")
-    if tile < 1:
-        raise ValueError(f"tile: expected at least 1, got {tile}")
+    check_counts(tile=tile)
     if Q.shape[1] != P.shape[1]:
         raise ValueError(
             f"queries: expected the points' {P.shape[1]} features, got {Q.shape[1]}"
@@ -166,16 +165,6 @@ def found_but_own(
         D, index = nearest_scanned(metric, Q, P, k, own, tile)
     refuse_lost(metric, Q, P, D, index)
     return D, index, np.zeros(D.shape, int)
-
-
-def as_points(X: Any, name: str) -> Float[np.ndarray, "n d"]:
-    """Return X as float64 of shape (n, d), or say what is wrong with it."""
-    X = real(X, name)
-    if X.ndim != 2 or X.size == 0:
-        raise ValueError(f"{name}: expected shape (n, d), none empty, got {X.shape}")
-    if not np.isfinite(X).all():
-        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
-    return X
 
 
 def check_dimension(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_counts
 from probmetric.data.inputs import real
 from probmetric.metric import LocalMahalanobis, Mahalanobis
 from probmetric.neighbors.linear import nearest_linear
@@ -104,8 +105,7 @@ def shortlist_recall(
     ValueError
         As ``nearest``, and for n_queries < 1.
     """
-    if n_queries < 1:
-        raise ValueError(f"n_queries: expected at least 1, got {n_queries}")
+    check_counts(n_queries=n_queries)
     Q, P = real(queries, "queries"), real(points, "points")
     rows = np.random.default_rng(seed).permutation(len(Q))[:n_queries]
     short = nearest_shortlisted(metric, Q[rows], P, k, None, tile, shortlist)[1]

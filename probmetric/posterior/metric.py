@@ -28,11 +28,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.arguments import check_choice
+from probmetric.data import inputs
 from probmetric.metric import Dissimilarity, Mahalanobis, Metric
 from probmetric.metric.mean import mean_metric
 from probmetric.neighbors.range import refuse_far
 from probmetric.neighbors.search import (
-    as_points,
     check_dimension,
     found_but_own,
     nearest,
@@ -319,7 +320,7 @@ class PosteriorMetric:
         return values.reshape(self.n_draws, *shape[:-1])
 
     def _points(self, **named: Any) -> tuple[np.ndarray, ...]:
-        points = tuple(as_points(X, name) for name, X in named.items())
+        points = tuple(inputs.points(X, name) for name, X in named.items())
         for name, X in zip(named, points, strict=True):
             check_dimension(self.draws[0], X, name)
         if not isinstance(self.draws[0], Mahalanobis):
@@ -341,10 +342,8 @@ MATRIX_REFUSAL = (
 
 def check_names(purpose: str, source: str) -> None:
     """Raise for unknown names."""
-    if purpose not in PURPOSES:
-        raise ValueError(f"purpose: expected one of {PURPOSES}, got {purpose!r}")
-    if source not in SOURCES:
-        raise ValueError(f"source: expected one of {SOURCES}, got {source!r}")
+    check_choice("purpose", purpose, PURPOSES)
+    check_choice("source", source, SOURCES)
 
 
 def need_intervals(name: str, purpose: str) -> None:

@@ -119,7 +119,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
         (["lca", "--set", "per_anchor=True"], "per_anchor: expected"),
     ],
 )
-def test_bad_arguments_say_what_was_wanted(arguments, wanted, data, tmp_path):
+def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
     line = refused("sample", *arguments, "--data", data, "--out", tmp_path / "out")
     assert re.search(wanted, line), line
     assert not (tmp_path / "out" / "draws.nc").exists()

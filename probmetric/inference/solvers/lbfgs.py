@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
+from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
 
@@ -55,8 +56,7 @@ def lbfgs(
     Fit
         ``n_evaluations`` counts evaluations of value and gradient. Local optimum.
     """
-    if max_steps < 1:
-        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
+    check_counts(max_steps=max_steps)
     # Once to the device, not at every evaluation.
     params, data = jax.tree.map(jnp.asarray, (params, data))
     flat, unravel = ravel_pytree(params)
