@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import numpy as np
 
-__all__ = ["Array", "ArrayLike", "Purpose", "no_type_check"]
+__all__ = ["Array", "ArrayLike", "Purpose", "Self", "no_type_check"]
 
 Array = jax.Array | np.ndarray
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import ArrayLike
 
     Purpose = Literal["prediction", "intervals"]
@@ -27,4 +29,4 @@ if TYPE_CHECKING:
 else:
     from typing import no_type_check
 
-    ArrayLike = Purpose = Any
+    ArrayLike = Purpose = Self = Any

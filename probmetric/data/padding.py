@@ -1,7 +1,5 @@
 """Rows and pairs padded to few sizes, so that data sets share compilations."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float, Shaped
 
@@ -48,7 +46,7 @@ def pad_pairs(pairs: Pairs) -> Pairs:
     zeros = np.zeros(len(label), int)
     n, d = pairs.X.shape
 
-    def join(a: Any, b: Any) -> np.ndarray:
+    def join(a: Array, b: np.ndarray) -> np.ndarray:
         return np.concatenate([np.asarray(a), b])
 
     return Pairs(

@@ -8,7 +8,7 @@ done in blocks of queries: memory is O(n d) + O(pairs) + ``BLOCK_ENTRIES``, and 
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,6 +18,7 @@ from probmetric.arguments import check_count
 from probmetric.data.containers import Pairs
 from probmetric.data.inputs import class_codes, points
 from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
+from probmetric.typing import ArrayLike
 
 __all__ = [
     "BLOCK_ENTRIES",
@@ -42,7 +43,7 @@ class _Anchored(NamedTuple):
     skipped: dict[int, str]
 
 
-def _labelled(X: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+def _labelled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     rows = points(X)
     codes = class_codes(labels)[1]
     if len(codes) != len(rows):
@@ -119,7 +120,7 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _An
 
 
 def impostor_pairs(
-    X: Any, labels: Any, k: int, *, max_impostors: int | None = None
+    X: ArrayLike, labels: ArrayLike, k: int, *, max_impostors: int | None = None
 ) -> Pairs:
     """Return pairs of each point with its k targets and its impostors (paper, §3.2).
 
@@ -166,13 +167,13 @@ def impostor_pairs(
     return _by_anchor(rows, found)
 
 
-def skipped_anchors(X: Any, labels: Any, k: int) -> dict[int, str]:
+def skipped_anchors(X: ArrayLike, labels: ArrayLike, k: int) -> dict[int, str]:
     """Return the rows that ``impostor_pairs`` leaves out, with the reason of each."""
     rows, codes = _labelled(X, labels)
     return dict(sorted(_impostors(rows, codes, k, 1).skipped.items()))
 
 
-def _map(factor: Any, d: int) -> Float[np.ndarray, "p d"]:
+def _map(factor: ArrayLike, d: int) -> Float[np.ndarray, "p d"]:
     L = points(factor, "factor")
     if L.shape[1] != d:
         raise ValueError(f"factor: expected shape (p, {d}), got {L.shape}")
@@ -180,7 +181,11 @@ def _map(factor: Any, d: int) -> Float[np.ndarray, "p d"]:
 
 
 def nearest_pairs(
-    X: Any, labels: Any, k: int = 3, m: int = 3, factor: Any = None
+    X: ArrayLike,
+    labels: ArrayLike,
+    k: int = 3,
+    m: int = 3,
+    factor: ArrayLike | None = None,
 ) -> Pairs:
     """Return pairs of each point with the nearest of its own and the other classes.
 
@@ -233,7 +238,7 @@ def nearest_pairs(
     return _by_anchor(rows, found)
 
 
-def all_pairs(X: Any, labels: Any) -> Pairs:
+def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
     """Return each of the n(n-1)/2 pairs i < j once, y=1 within a class.
 
     Raises

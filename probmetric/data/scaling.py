@@ -1,11 +1,14 @@
 """``Scaler``: centre and scale of each feature, also from data with missing entries."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from probmetric.linalg_scaled import LARGEST
+
+type Names = Sequence[str] | np.ndarray | None
 
 __all__ = ["Scaler", "check_sizes", "fit_scaler"]
 
@@ -18,7 +21,7 @@ class Scaler(NamedTuple):
 
 
 def fit_scaler(
-    X: Float[np.ndarray, "n d"], names: Any = None, *, standardize: bool = True
+    X: Float[np.ndarray, "n d"], names: Names = None, *, standardize: bool = True
 ) -> Scaler:
     """Return the features' means and standard deviations (or 0 and 1).
 
@@ -64,13 +67,13 @@ def fit_scaler(
     return Scaler(low + np.nanmean(unit, 0) * span, np.nanstd(unit, 0) * span)
 
 
-def _columns(which: np.ndarray, names: Any) -> list[Any]:
+def _columns(which: np.ndarray, names: Names) -> list[object]:
     """Return columns by their names, or by their numbers where there are none."""
     return (which if names is None else np.asarray(names)[which]).tolist()
 
 
 def check_sizes(
-    X: Float[np.ndarray, "n d"], names: Any = None, *, smallest: bool = False
+    X: Float[np.ndarray, "n d"], names: Names = None, *, smallest: bool = False
 ) -> None:
     """Refuse entries whose squares float64 does not hold; NaN is another's matter.
 

@@ -5,8 +5,18 @@ and for ``check_settings`` alike: ``Literal`` names the choices, ``Count``, ``Sh
 and the other types below the range of a number.
 """
 
+from collections.abc import Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAliasType,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import numpy as np
 
@@ -14,9 +24,11 @@ from probmetric.arguments import check_choice, check_number
 
 __all__ = [
     "Count",
+    "Matrix",
     "Natural",
     "NonNegative",
     "Number",
+    "PairSet",
     "Positive",
     "Seed",
     "Share",
@@ -38,6 +50,8 @@ Natural = Annotated[int, Number(0, whole=True)]
 NonNegative = Annotated[float, Number(0)]
 Positive = Annotated[float, Number(0, float(np.finfo(float).max), open_low=True)]
 Share = Annotated[float, Number(0, 1)]
+PairSet = Literal["nearest", "impostors", "all"]
+Matrix = np.ndarray | Sequence[Sequence[float]]
 Seed = Annotated[int, Number(0, 2**32 - 1, whole=True)]
 
 
@@ -56,11 +70,14 @@ def check_settings(estimator: Any) -> None:
         _check(name, getattr(estimator, name), hint)
 
 
-def _check(name: str, value: object, hint: object) -> None:
+def _check(name: str, value: object, hint: Any) -> None:
+    hint = hint.__value__ if isinstance(hint, TypeAliasType) else hint
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     words = tuple(w for k in kinds if get_origin(k) is Literal for w in get_args(k))
     ranges = [get_args(k)[1] for k in kinds if get_origin(k) is Annotated]
     others = [k for k in kinds if get_origin(k) not in (Literal, Annotated)]
+    if not (words or ranges):
+        return
     if isinstance(value, str) and words:
         check_choice(name, value, words)
     elif value is None and NoneType in others:
@@ -69,5 +86,5 @@ def _check(name: str, value: object, hint: object) -> None:
         return
     elif ranges:
         check_number(name, value, **ranges[0]._asdict())
-    elif words:
+    else:
         check_choice(name, value, words)

@@ -6,27 +6,23 @@ units: with x = (u - m)/s for an input u, y = (A/s) u - (A/s) m, so that in inpu
 A becomes A/s and centres move by (A/s) m.
 """
 
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
 
 import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
 from probmetric.data.padding import bucket, pad_rows
-from probmetric.data.scaling import fit_scaler
-from probmetric.estimators._labelled import check_labelled, report
+from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
+from probmetric.estimators._settings import Count, Number, Seed
 from probmetric.inference.dca_gm.draws import TARGET, TARGET_A, metrics, prepare
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit
 from probmetric.inference.dca_gm.likelihood import class_log_probability, fix_gauge
@@ -40,12 +36,13 @@ from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import Purpose
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 __all__ = ["DCAGM"]
 
 
-GLOBAL_KINDS = ("average_fisher", "subspace")
+type GlobalKind = Literal["average_fisher", "subspace"]
+Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 
 
 def _padded(data: Labelled) -> Labelled:
@@ -56,8 +53,6 @@ def _padded(data: Labelled) -> Labelled:
 
 class DCAGM(
     MahalanobisMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
     ClassifierMixin,
     BaseEstimator,
 ):
@@ -129,22 +124,21 @@ class DCAGM(
     (178, 2)
     """
 
-    preprocessor: Any = None
-
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = None,
+        n_components: int | None = None,
         *,
-        n_gaussians: Any = 3,
-        covariance: Any = "class",
-        regularization: Any = 1.0,
-        learning_rate: Any = 1.0,
-        solver: Any = "lbfgs",
-        metric: Any = "average_fisher",
-        standardize: Any = True,
-        max_iter: Any = None,
-        tol: Any = 1e-5,
-        random_state: Any = 0,
+        n_gaussians: int | Sequence[int] = 3,
+        covariance: Literal["class", "component"] = "class",
+        regularization: Ordinary = 1.0,
+        learning_rate: Ordinary = 1.0,
+        solver: Literal["lbfgs", "hybrid", "hybrid_tied"] = "lbfgs",
+        metric: GlobalKind = "average_fisher",
+        standardize: bool = True,
+        max_iter: Count | None = None,
+        tol: Ordinary = 1e-5,
+        random_state: Seed = 0,
     ):
         self.n_components = n_components
         self.n_gaussians = n_gaussians
@@ -152,13 +146,13 @@ class DCAGM(
         self.regularization = regularization
         self.learning_rate = learning_rate
         self.solver = solver
-        self.metric = metric
+        self.metric: GlobalKind = metric
         self.standardize = standardize
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> "DCAGM":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "DCAGM":
         """Learn the projection and the mixtures.
 
         Parameters
@@ -167,18 +161,14 @@ class DCAGM(
         y : array-like of shape (n,)
             Numbers or strings; at least two classes of at least two members.
         """
-        rows, self.classes_, codes = check_labelled(self, X, y)
-        self._check(rows.shape[1])
-        names = getattr(self, "feature_names_in_", None)
-        scaler = fit_scaler(rows, names, standardize=bool(self.standardize))
+        data, self.classes_, scaler = labelled_data(self, X, y)
+        d = data.X.shape[1]
+        p = min(2, d)
+        if self.n_components is not None:
+            p = int(check_number("n_components", self.n_components, 1, d, whole=True))
         self.mean_, self.scale_ = scaler
-        data = _padded(Labelled((rows - scaler.mean) / scaler.scale, codes))
+        data = _padded(data)
         with jax.enable_x64(True):
-            p = (
-                min(2, rows.shape[1])
-                if self.n_components is None
-                else self.n_components
-            )
             begin = start(
                 data,
                 p,
@@ -207,41 +197,30 @@ class DCAGM(
         self.components_ = learned.factor
         return self
 
-    def _check(self, d: int) -> None:
-        if self.n_components is not None:
-            check_number("n_components", self.n_components, 1, d, whole=True)
-        check_choice("covariance", self.covariance, ("class", "component"))
-        check_choice("solver", self.solver, ("lbfgs", "hybrid", "hybrid_tied"))
-        check_choice("metric", self.metric, GLOBAL_KINDS)
-        for name in ("regularization", "learning_rate", "tol"):
-            check_number(name, getattr(self, name), 0, 1e300, open_low=True)
-        if self.max_iter is not None:
-            check_number("max_iter", self.max_iter, 1, whole=True)
-        check_number("random_state", self.random_state, 0, 2**32 - 1, whole=True)
-
-    def _standardized(self, X: Any) -> Float[np.ndarray, "n d"]:
+    def _standardized(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
         check_is_fitted(self)
-        points = validate_data(self, X, reset=False, dtype=np.float64)
+        points = checked_rows(self, X, finite=True)
         with np.errstate(over="ignore"):  # Refused where it matters.
             return (points - self.mean_) / self.scale_
 
-    def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log p(c|x), columns in the order of ``classes_``."""
         points = self._standardized(X)
         found = np.asarray(class_log_probability(self.params_, points))
         return no_nan(found, "X", points)
 
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return p(c|x), columns in the order of ``classes_``."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class of each point."""
         best = np.argmax(self.predict_log_proba(X), 1)
         return self.classes_[best]
 
+    @no_type_check
     def get_metric(
-        self, *, kind: str | None = None
+        self, *, kind: MetricKind | Literal["nca"] | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:
         """Return a learned metric in input units, picklable.
 
@@ -265,12 +244,13 @@ class DCAGM(
                 self._data.X[rows] @ self.params_.A.T, np.asarray(self._data.y)[rows]
             )
             return Mahalanobis(inner.components_ @ self.params_.A / self.scale_)
-        return to_metric(self._in_input_units(), kind=kind)  # pyright: ignore
+        return to_metric(self._in_input_units(), kind=kind)
 
     def _in_input_units(self) -> DCAGMParams:
         A = self.params_.A / self.scale_
         return self.params_._replace(A=A, mu=self.params_.mu + A @ self.mean_)
 
+    @no_type_check
     def sample(
         self,
         method: Method = "nuts",
@@ -278,8 +258,8 @@ class DCAGM(
         n_draws: int = 1000,
         n_chains: int = 4,
         seed: int = 0,
-        queries: Any = None,
-        mixtures: str | None = None,
+        queries: ArrayLike | None = None,
+        mixtures: Literal["sampled", "fixed"] | None = None,
         log_likelihood: bool = False,
         progress: bool | None = None,
     ) -> xr.DataTree:

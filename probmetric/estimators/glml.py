@@ -6,21 +6,28 @@ it checks the options and turns class densities into metrics in input units.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice, check_number
-from probmetric.estimators._labelled import report
+from probmetric.arguments import check_choice
+from probmetric.estimators._labelled import checked_rows, report
+from probmetric.estimators._settings import (
+    Count,
+    Natural,
+    NonNegative,
+    Positive,
+    Share,
+    check_settings,
+)
 from probmetric.estimators.gaussian_classes import (
     ClassFit,
-    check_points,
     draws_of,
     fit_classes,
 )
@@ -36,30 +43,23 @@ from probmetric.inference.gaussian_classes.local_metric import (
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import draw, plug_in
 from probmetric.metric import LocalMahalanobis
-from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
+from probmetric.metric.local import Rule
+from probmetric.models.gaussian_classes import (
+    Covariance,
+    GaussianClassesParams,
+    to_metric,
+)
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import Purpose
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 __all__ = ["GLML", "check_options", "learn_metrics", "whole_rows"]
 
 
-RULES = ("min_norm", "zero_bias", "regularised", "expected_bias", "fisher")
-
-
 def check_options(estimator: Any) -> None:
-    """Raise for options, and combinations of them, that mean nothing."""
-    check_choice("rule", estimator.rule, RULES)
-    check_choice("votes", estimator.votes, ("soft", "count"))
-    check_number("n_neighbors", estimator.n_neighbors, 1, whole=True)
-    check_choice("densities", estimator.densities, ("posterior", "mle"))
-    check_number("n_components", estimator.n_components, 1, whole=True)
-    check_number("n_draws", estimator.n_draws, 0, whole=True)
-    check_number("shrinkage", estimator.shrinkage, 0, 1)
-    if estimator.gamma != "loo":
-        check_number("gamma", estimator.gamma, 0)
+    """Raise for combinations of options that mean nothing."""
     expected, n_draws = estimator.rule == "expected_bias", estimator.n_draws
     mixtures = estimator.n_components > 1
     if (estimator.densities == "mle" or mixtures) and (n_draws or expected):
@@ -127,7 +127,7 @@ def learn_metrics(
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
     """Return the metric of the densities, and one a posterior draw; input units."""
     expected, n_draws = estimator.rule == "expected_bias", int(estimator.n_draws)
-    rule: Any = "min_norm" if expected else estimator.rule
+    rule: Rule = "min_norm" if expected else estimator.rule
     drawn: list[LocalMahalanobis] = []
     with jax.enable_x64(True):
         params = _point_densities(estimator, found, seed)
@@ -229,22 +229,23 @@ class GLML(ClassifierMixin, BaseEstimator):
     (2, 4, 4)
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_neighbors: Any = 5,
+        n_neighbors: Count = 5,
         *,
-        votes: Any = "soft",
-        rule: Any = "min_norm",
-        gamma: Any = "loo",
-        densities: Any = "posterior",
-        shrinkage: Any = 0.1,
-        covariance: Any = "full",
-        n_components: Any = 1,
-        n_draws: Any = 24,
-        alpha: Any = 1.0,
-        missing: Any = "error",
-        standardize: Any = True,
-        random_state: Any = None,
+        votes: Literal["soft", "count"] = "soft",
+        rule: Rule = "min_norm",
+        gamma: NonNegative | Literal["loo"] = "loo",
+        densities: Literal["posterior", "mle"] = "posterior",
+        shrinkage: Share = 0.1,
+        covariance: Covariance = "full",
+        n_components: Count = 1,
+        n_draws: Natural = 24,
+        alpha: Positive = 1.0,
+        missing: Literal["error", "integrate"] = "error",
+        standardize: bool = True,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.n_neighbors = n_neighbors
         self.votes = votes
@@ -260,13 +261,13 @@ class GLML(ClassifierMixin, BaseEstimator):
         self.standardize = standardize
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` accepts NaN where it is integrated out."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags
 
-    def fit(self, X: Any, y: Any) -> "GLML":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "GLML":
         """Learn the class Gaussians, their metrics, and keep the training points.
 
         Parameters
@@ -274,6 +275,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
         """
+        check_settings(self)
         check_options(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
         found = self._found = fit_classes(self, X, y, seed)
@@ -292,19 +294,21 @@ class GLML(ClassifierMixin, BaseEstimator):
         ).fit(points, found.classes[codes])
         return self
 
-    def _choose(self, points: Any, codes: Any) -> tuple[float, np.ndarray | None]:
+    def _choose(
+        self, points: Float[np.ndarray, "m d"], codes: Int[np.ndarray, "m"]
+    ) -> tuple[float, np.ndarray | None]:
         if not isinstance(self.gamma, str):
             return float(self.gamma), None
         metrics = self.draws_[:TUNING_DRAWS] or [self.metric_]
         return choose_gamma(metrics, points, codes, int(self.n_neighbors))
 
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return class probabilities from neighbours' votes, averaged over draws."""
         check_is_fitted(self)
-        points = check_points(self, X, integrate=False)
+        points = checked_rows(self, X, finite=True)
         return self.classifier_.predict_proba(points)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class, the first in sorted order of equals."""
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
@@ -314,7 +318,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.metric_
 
-    def local_metric(self, X: Any) -> Float[np.ndarray, "n d d"]:
+    def local_metric(self, X: ArrayLike) -> Float[np.ndarray, "n d d"]:
         """Return the matrix at each row of X, in input units.
 
         Parameters
@@ -322,16 +326,16 @@ class GLML(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n, d)
         """
         check_is_fitted(self)
-        points = check_points(self, X, integrate=False)
+        points = checked_rows(self, X, finite=True)
         return np.asarray(self.metric_.matrix_at(points))
 
-    def local_metric_summary(self, X: Any) -> LogEuclidean:
+    def local_metric_summary(self, X: ArrayLike) -> LogEuclidean:
         """Return the log-Euclidean mean matrix over draws and their spread.
 
         The spread √(E ‖log A - E log A‖²) is taken in the whitened frame, where it
         does not depend on units; 0.7 is a factor of two along one direction.
         """
-        points = check_points(self, X, integrate=False)
+        points = checked_rows(self, X, finite=True)
         if not self._draws():
             raise ValueError("n_draws: expected at least 1 for a spread, got 0")
         A = np.stack([metric.frame_matrix_at(points) for metric in self.draws_])

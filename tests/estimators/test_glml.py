@@ -174,7 +174,7 @@ def test_classes_of_one_distribution_are_no_problem():
     [
         ({"rule": "best"}, "rule: expected one of"),
         ({"gamma": -1.0}, "gamma: expected a number"),
-        ({"gamma": "cv"}, "gamma: expected a number"),
+        ({"gamma": "cv"}, "gamma: expected one of 'loo'"),
         ({"densities": "mle"}, "n_draws: expected 0"),
         ({"rule": "expected_bias", "n_draws": 0}, "n_draws: expected at least 2"),
         ({"n_draws": -1}, "n_draws: expected a whole number"),

@@ -4,19 +4,20 @@ The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``
 default recipe ``probmetric.estimators.lca.settings``; this file holds no mathematics.
 """
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.inputs import pairs_from_arrays
-from probmetric.data.scaling import Scaler, fit_scaler
-from probmetric.estimators._labelled import check_labelled, report
+from probmetric.data.scaling import Scaler
+from probmetric.estimators._labelled import labelled_data, pair_data, report
 from probmetric.estimators._mahalanobis import PairsMixin
+from probmetric.estimators._settings import Count, Matrix, Natural, PairSet, Positive
 from probmetric.estimators.lca.posterior import (
     N_DRAWS,
     best_for_votes,
@@ -27,17 +28,18 @@ from probmetric.estimators.lca.posterior import (
     refuse_many,
     to_tree,
 )
-from probmetric.estimators.lca.settings import recipe_of, standardized
+from probmetric.estimators.lca.settings import recipe_of
 from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
+from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted, on_all_pairs
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import Purpose
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 __all__ = ["LCA"]
 
@@ -122,25 +124,26 @@ class LCA(PairsMixin, BaseEstimator):
     (178, 13)
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = None,
+        n_components: int | None = None,
         *,
-        pairs: Any = "nearest",
-        n_targets: Any = None,
-        n_impostors: Any = None,
-        max_impostors: Any = None,
-        regularization: Any = "auto",
-        learning_rate: Any = "auto",
-        prior_mean: Any = "auto",
-        n_refresh: Any = 1,
-        per_anchor: Any = False,
-        solver: Any = "lbfgs",
-        standardize: Any = True,
-        max_iter: Any = 500,
-        tol: Any = None,
-        preprocessor: Any = None,
-        random_state: Any = 0,
+        pairs: PairSet = "nearest",
+        n_targets: Count | None = None,
+        n_impostors: Count | None = None,
+        max_impostors: Count | None = None,
+        regularization: Positive | Literal["auto", "cv", "evidence"] = "auto",
+        learning_rate: Positive | Literal["auto"] = "auto",
+        prior_mean: Matrix | Literal["auto", "identity", "pca"] = "auto",
+        n_refresh: Natural = 1,
+        per_anchor: bool = False,
+        solver: Solver = "lbfgs",
+        standardize: bool = True,
+        max_iter: Count = 500,
+        tol: Positive | None = None,
+        preprocessor: ArrayLike | None = None,
+        random_state: int | np.random.RandomState | None = 0,
     ):
         self.n_components = n_components
         self.pairs = pairs
@@ -159,13 +162,13 @@ class LCA(PairsMixin, BaseEstimator):
         self.preprocessor = preprocessor
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` needs labels."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> "LCA":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "LCA":
         """Learn from class labels.
 
         Parameters
@@ -174,19 +177,19 @@ class LCA(PairsMixin, BaseEstimator):
         y : array-like of shape (n,)
             Numbers or strings; two or more classes of two or more members.
         """
-        rows, self.classes_, codes = check_labelled(self, X, y)
-        recipe, lam = recipe_of(self, rows.shape[1])
-        names = getattr(self, "feature_names_in_", None)
-        scaler = fit_scaler(rows, names, standardize=bool(self.standardize))
-        self._codes = codes
-        Z = (rows - scaler.mean) / scaler.scale
-        fitted = fit_labels(Z, codes, recipe, lam, self.random_state)
-        for name in ("threshold_", "pair_classes_"):
-            self.__dict__.pop(name, None)
+        data, self.classes_, scaler = labelled_data(self, X, y)
+        Z, self._codes = np.asarray(data.X), np.asarray(data.y)
+        recipe, lam = recipe_of(self, Z.shape[1])
+        fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state)
         return self._store(fitted, scaler)
 
     def fit_pairs(
-        self, pairs: Any, y: Any, *, sample_weight: Any = None, anchor: Any = None
+        self,
+        pairs: ArrayLike,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        anchor: ArrayLike | None = None,
     ) -> "LCA":
         """Learn from pairs, and calibrate ``threshold_`` on them.
 
@@ -200,24 +203,17 @@ class LCA(PairsMixin, BaseEstimator):
         anchor : array-like of shape (N,) of integers, optional
             Needed with ``per_anchor``: the group of each pair.
         """
-        source = self._preprocessor_for(pairs)
-        given = pairs_from_arrays(pairs, y, sample_weight, X=source, anchor=anchor)
-        d = given.X.shape[1]
-        recipe, lam = recipe_of(self, d)
-        problem, scaler = standardized(given, standardize=bool(self.standardize))
-        fitted = fit_given_pairs(problem, recipe, lam)
-        for name in ("classes_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-        self.n_features_in_ = d
-        self._store(fitted, scaler)
-        return self.calibrate_threshold(pairs, y)
+        given, scaler = pair_data(self, pairs, y, sample_weight, anchor)
+        recipe, lam = recipe_of(self, given.X.shape[1])
+        fitted = fit_given_pairs(given, recipe, lam)
+        return self._store(fitted, scaler).calibrate_threshold(pairs, y)
 
     def _store(self, fitted: Fitted, scaler: Scaler) -> "LCA":
         """Map a fit back to input units."""
         report(fitted.fit, type(self).__name__)
         params = fitted.fit.params
         metric = to_metric(params)
-        self.components_ = np.asarray(metric.factor) / scaler.scale
+        self._set_map(metric.factor, scaler)
         self.sigma2_ = float(np.exp(params.log_sigma2))
         for name in ("intercept_", "kappa2_"):
             self.__dict__.pop(name, None)
@@ -225,7 +221,6 @@ class LCA(PairsMixin, BaseEstimator):
             self.kappa2_ = np.asarray(params.kappa2)
         else:
             self.intercept_ = float(metric.link.b)
-        self.mean_, self.scale_ = scaler
         self.regularization_ = float(fitted.prior.lam)
         self.learning_rate_ = fitted.learning_rate
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
@@ -240,7 +235,7 @@ class LCA(PairsMixin, BaseEstimator):
             link = Link(np.asarray(self.intercept_), np.asarray(0.5))
         return Mahalanobis(self.components_.copy(), link)
 
-    def same_probability(self, pairs: Any) -> Float[np.ndarray, "N"]:
+    def same_probability(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return P(same), shape (N,), of pairs as in ``pair_distance``.
 
         It is that of the fitted pair design, whose odds it carries.
@@ -326,6 +321,7 @@ class LCA(PairsMixin, BaseEstimator):
         scaler = Scaler(self.mean_, self.scale_)
         return to_tree(drawn, mode, scaler, names, pointwise=log_likelihood)
 
+    @no_type_check
     def posterior_metric(
         self,
         purpose: Purpose,
@@ -334,9 +330,9 @@ class LCA(PairsMixin, BaseEstimator):
         method: LCAMethod | None = None,
         n_draws: int | None = None,
         seed: int = 0,
-        pairs: str = "auto",
-        learning_rate: int | float | str = "auto",
-        regularization: int | float | str = "auto",
+        pairs: Literal["auto", "fitted", "all"] = "auto",
+        learning_rate: float | Literal["auto"] = "auto",
+        regularization: float | Literal["auto"] = "auto",
         progress: bool | None = None,
     ) -> PosteriorMetric:
         """Return draws of the metric for one purpose; there is no default.
@@ -394,10 +390,16 @@ class LCA(PairsMixin, BaseEstimator):
             pairs = "all"
         if pairs == "all":
             fitted = on_all_pairs(fitted, self._codes, recipe)
-        asked: Any = {"labelled": labelled, "learning_rate": learning_rate}
         candidates: list[PosteriorMetric] = []
         for lam in lams_for(regularization, purpose, labelled=labelled):
-            mode = for_purpose(fitted, recipe, purpose, lam=lam, **asked)
+            mode = for_purpose(
+                fitted,
+                recipe,
+                purpose,
+                lam=lam,
+                labelled=labelled,
+                learning_rate=learning_rate,
+            )
             drawn = draw(
                 mode,
                 method,

@@ -37,6 +37,7 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.typing import Array
 
 __all__ = [
     "Choice",
@@ -73,7 +74,7 @@ def fit_labels(
     codes: Int[np.ndarray, "n"],
     recipe: Recipe,
     lam: float | str,
-    random_state: Any = 0,
+    random_state: int | np.random.RandomState | None = 0,
 ) -> Fitted:
     """Fit labelled, standardised points with λ chosen as asked."""
     if lam == "auto":
@@ -127,7 +128,7 @@ def choose_by_folds(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     recipe: Recipe,
-    random_state: Any = 0,
+    random_state: int | np.random.RandomState | None = 0,
 ) -> list[Choice]:
     """Score every setting on held-out folds; return them best first.
 
@@ -170,7 +171,7 @@ def _score_fold(
 ) -> dict[tuple[float, int], np.ndarray]:
     """Return held-out accuracy at each k, for each (λ, refreshes)."""
 
-    def score(W: Any) -> np.ndarray:
+    def score(W: Array) -> np.ndarray:
         return accuracies(X @ W.T, codes, X_test @ W.T, y_test)
 
     pairs = build(X, codes, recipe)

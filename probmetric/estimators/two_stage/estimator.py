@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
@@ -56,7 +56,9 @@ from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
+from probmetric.metric.pair_similarity import Score
 from probmetric.models.two_stage import (
+    Covariance,
     TwoStageParams,
     TwoStagePrior,
     proportional,
@@ -142,11 +144,9 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         n_components: int | Sequence[int] = 1,
         *,
         alpha: Annotated[float, Number(0, 1, open_low=True)] = 0.5,
-        covariance: Literal["free", "proportional"] = "free",
+        covariance: Covariance = "free",
         prior: TwoStagePrior | Literal["default", "flat"] = "default",
-        similarity: Literal[
-            "log_ratio", "joint", "conditional", "kernel", "vq"
-        ] = "log_ratio",
+        similarity: Score = "log_ratio",
         blend: Literal["flat", "bic", "held-out"] | None = None,
         flattening: Share | Literal["held-out"] | None = None,
         database_noise: NonNegative = 1.0,
@@ -158,9 +158,9 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     ):
         self.n_components = n_components
         self.alpha = alpha
-        self.covariance = covariance
+        self.covariance: Covariance = covariance
         self.prior = prior
-        self.similarity = similarity
+        self.similarity: Score = similarity
         self.blend = blend
         self.flattening = flattening
         self.database_noise = database_noise
@@ -170,7 +170,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that missing values are handled."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -301,7 +301,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             data,
             n_components=k,
             prior=self._prior(np.asarray(data.X), k),
-            covariance=self.covariance,  # pyright: ignore[reportArgumentType]
+            covariance=self.covariance,
             alpha=self.alpha,
             known=known,
             n_starts=self.n_starts,
