@@ -24,7 +24,7 @@ from sklearn.datasets import load_breast_cancer
 
 from probmetric import LCA
 from probmetric.data.padding import pad_pairs
-from probmetric.estimators.lca.draws import problem_at
+from probmetric.estimators.lca.posterior import drawable, refit
 from probmetric.inference.lca.bootstrap import (
     bootstrap,
     dirichlet_weights,
@@ -64,7 +64,9 @@ def weights_of(problem, padded, seed, draws):
 
 def single_refits(problem, padded, weights):
     """Refit under each row by the bootstrap's solver, one call each."""
-    found = [bootstrap(padded, problem.prior, problem.params, u[None]) for u in weights]
+    found = [
+        bootstrap(padded, problem.prior, problem.fit.params, u[None]) for u in weights
+    ]
     return sum(int(fit.n_evaluations[0]) for fit in found)
 
 
@@ -74,7 +76,7 @@ def single_fits(problem, padded, weights):
         fit(
             padded._replace(w=padded.w * u[padded.i] * u[padded.j]),
             problem.prior,
-            init=problem.params,
+            init=problem.fit.params,
         )
         for u in weights
     ]
@@ -84,7 +86,7 @@ def single_fits(problem, padded, weights):
 def measure(n_draws: int, rounds: int) -> str:
     """Return the report."""
     fitted = LCA().fit(*load_breast_cancer(return_X_y=True))
-    problem = problem_at(fitted, fitted.fitted_.pairs, 1.0, None)
+    problem = refit(*drawable(fitted), learning_rate=1.0)
     padded = pad_pairs(problem.pairs)
     own, same, default = Clock(), Clock(), Clock()
     each, compiled = n_draws // rounds, 0
@@ -106,7 +108,7 @@ def measure(n_draws: int, rounds: int) -> str:
             with default:
                 evaluations[1] += single_fits(problem, padded, few)
         memory = {
-            batch: needed_memory(padded, problem.prior, problem.params, batch=batch)
+            batch: needed_memory(padded, problem.prior, problem.fit.params, batch=batch)
             for batch in (1, 10)
         }
     total, count = rounds * each, rounds * len(few)

@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 
 import probmetric as pm
-from probmetric.estimators.lca.posterior import LOO_GRID, on_all_pairs, problem_for
+from probmetric.estimators.lca.posterior import LOO_GRID, drawable, for_purpose
 from probmetric.models.lca import to_metric
 
 BUILT_IN = ("wine", "iris", "breast_cancer", "digits")
@@ -78,13 +78,13 @@ def split(y, n, seed):
     return train, rest[:N_TEST]
 
 
-def jittered(problem, draws, seed):
+def jittered(params, scale, draws, seed):
     """Return isotropic perturbations of the mode, of the draws' mean trace."""
-    mode = np.asarray(to_metric(problem.params).factor)
-    mean = draws.mean_metric().factor * problem.scale
+    mode = np.asarray(to_metric(params).factor)
+    mean = draws.mean_metric().factor * scale
     excess = max(0.0, np.sum(mean**2) - np.sum(mode**2))
     noise = np.random.default_rng(seed).normal(size=(N_DRAWS, *mode.shape))
-    made = (mode + noise * np.sqrt(excess / mode.size)) / problem.scale
+    made = (mode + noise * np.sqrt(excess / mode.size)) / scale
     return pm.PosteriorMetric([pm.Mahalanobis(L) for L in made], "prediction")
 
 
@@ -115,10 +115,9 @@ def cell(name, n, seed, X, y):
     weak = lca.posterior_metric("prediction", regularization=WEAKER)
     yield from knn("λ = 0.1", weak, WEAKER)
     for scheme in ("fitted", "all"):
-        base = lca if scheme == "fitted" else on_all_pairs(lca)
         tried = {}
         for lam in LOO_GRID:
-            draws = base.posterior_metric("prediction", regularization=lam)
+            draws = lca.posterior_metric("prediction", pairs=scheme, regularization=lam)
             near = pm.KNeighborsClassifier(draws).fit(A, a)
             tried[lam] = near.loo_scores_.max(), near, draws
         lam = max(tried, key=lambda v: tried[v][0])
@@ -127,8 +126,9 @@ def cell(name, n, seed, X, y):
         yield from knn(scheme, draws, lam, ("count",))
         yield from knn(f"E[M] {scheme}", draws.mean_metric(), lam)
         if scheme == "fitted":
-            problem = problem_for(base, "prediction", lam)
-            yield from knn("jitter", jittered(problem, draws, seed), lam)
+            mode = for_purpose(*drawable(lca), "prediction", labelled=True, lam=lam)
+            made = jittered(mode.fit.params, lca.scale_, draws, seed)
+            yield from knn("jitter", made, lam)
 
 
 def against(rows, method, base, figure, votes="soft", base_votes="soft"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probmetric import datasets, plots
     from probmetric.checks.compare import compare as compare
+    from probmetric.compilation import compilation_cache as compilation_cache
     from probmetric.estimators.dca_gm import DCAGM as DCAGM
     from probmetric.estimators.eig_dml import EigDML as EigDML
     from probmetric.estimators.gaussian_classes import (
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from probmetric.estimators.two_stage.estimator import (
         TwoStageMixture as TwoStageMixture,
     )
+    from probmetric.evaluation.cross_validate import held_out as held_out
     from probmetric.evaluation.evaluate import evaluate as evaluate
-    from probmetric.evaluation.loo import held_out as held_out
     from probmetric.evaluation.loo import loo as loo
     from probmetric.inference.sampling.sample import sample as sample
     from probmetric.metric import ClassDistribution as ClassDistribution
@@ -66,6 +67,7 @@ __all__ = [
     "TwoStageMixture",
     "__version__",
     "compare",
+    "compilation_cache",
     "datasets",
     "evaluate",
     "held_out",
@@ -100,9 +102,10 @@ _HOME = {
     "RCA": "probmetric.estimators.lda",
     "TwoStageMixture": "probmetric.estimators.two_stage.estimator",
     "compare": "probmetric.checks.compare",
+    "compilation_cache": "probmetric.compilation",
     "datasets": "probmetric.datasets",
     "evaluate": "probmetric.evaluation.evaluate",
-    "held_out": "probmetric.evaluation.loo",
+    "held_out": "probmetric.evaluation.cross_validate",
     "loo": "probmetric.evaluation.loo",
     "load_metric": "probmetric.storage.metric_file",
     "nearest": "probmetric.neighbors",

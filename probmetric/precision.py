@@ -71,7 +71,9 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap as ``numpy_in_numpy_out``, and refuse results that float64 cannot hold.
 
-    For methods of metrics: NumPy results hold no NaN or infinity.
+    For methods of metrics: NumPy results hold no NaN or infinity, and points of whole
+    numbers are taken as floats, as differences of uint8 are modulo 256. An argument
+    named ``idx`` holds indices of points.
 
     Raises
     ------
@@ -87,11 +89,16 @@ def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
-    inner = numpy_in_numpy_out(function)
+    inner: Any = numpy_in_numpy_out(function)
+    names = list(signature(function).parameters)
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        result = inner(*args, **kwargs)
+        given: Any = zip(names, args, strict=False)
+        result: R = inner(
+            *(_in_floats(*argument) for argument in given),
+            **{name: _in_floats(name, value) for name, value in kwargs.items()},
+        )
         if isinstance(result, (np.ndarray, np.floating)):
             values = np.asarray(result)
             given = jax.tree.leaves((args[1:], kwargs))
@@ -100,6 +107,14 @@ def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P
         return result
 
     return wrapper
+
+
+def _in_floats(name: str, value: Any) -> Any:
+    """Return an array of whole numbers or truth values as floats, unless of indices."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind not in ("i", "u", "b") or name == "idx" or np.ndim(value) == 0:
+        return value
+    return value.astype(float)
 
 
 def finite(result: np.ndarray, name: str, *given: Any) -> np.ndarray:

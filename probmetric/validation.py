@@ -19,11 +19,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from probmetric.arguments import check_choice
 from probmetric.checks.check import Check, Problem, judge
 from probmetric.data.containers import Labelled
 from probmetric.progress import progress_bar
-from probmetric.registry import MODELS, ModelSpec
+from probmetric.registry import MODELS, ModelSpec, model_of
 
 __all__ = ["COLUMNS", "Counts", "Judgement", "Validation", "validate"]
 
@@ -298,8 +297,7 @@ def _resolve(
     model: str | ModelSpec | Sequence[Check], data: Any, seed: int, quick: bool
 ) -> tuple[str, Sequence[Check], list[Problem[Any]]]:
     if isinstance(model, str):
-        check_choice("model", model, tuple(sorted(MODELS)))
-        model = MODELS[model]
+        model = MODELS[model_of(model)]
     given = list(data) if isinstance(data, list | tuple) else [data]
     # A container of arrays is a tuple too; only a sequence of problems is one.
     known = bool(given) and all(isinstance(item, Problem) for item in given)

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 from pathlib import Path
 
 import jax
@@ -9,6 +10,10 @@ import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook("probmetric", "beartype.beartype")
+
+# Commands of the tests leave the cache of who runs them alone, and that of JAX, which
+# the Makefile sets up, as it is.
+os.environ["PROBMETRIC_CACHE"] = "off"
 
 GOLDEN = Path(__file__).parent / "golden"
 MAPS = Path("/proc/self/maps")

@@ -10,6 +10,7 @@ MODULES = {
     "arguments": "checks arguments",
     "checks": "a check or a toy problem: run in float64 by its caller",
     "cli": "the command line: reads, prints, and calls the functions tested here",
+    "compilation": "stores compiled programs",
     "data.hash": "hashes bytes",
     "data.scaling": "NumPy only; through the estimators, tested there",
     "datasets": "reads or draws data sets with NumPy",
@@ -35,6 +36,7 @@ MODULES = {
     "posterior.metric": "checks arguments",
     "precision": "the mechanism itself",
     "progress": "prints",
+    "provenance": "names versions",
     "registry": "looks objects up by name",
     "report": "writes pages",
     "storage": "reads and writes files",
@@ -42,6 +44,7 @@ MODULES = {
 }
 """Reasons by module or folder."""
 
+DRAWN = "moves draws, which are NumPy"
 SAMPLER = "a sampler: its dtype says the precision, float64 by default"
 STORY = "a NumPyro story: traced by its sampler, which chooses the precision"
 WHOLE = "takes no floating array, or gives back none"
@@ -55,19 +58,30 @@ REASONS = {
     "inference.lca.bootstrap.dirichlet_weights": "takes its dtype as an argument",
     "inference.lca.bootstrap.memory_of_a_refit": WHOLE,
     "inference.lca.bootstrap.needed_memory": WHOLE,
+    "inference.dca_gm.draws.metrics": DRAWN,
     "inference.lca.draws.draw": SAMPLER,
+    "inference.lca.draws.metrics": DRAWN,
+    "inference.lca.draws.posterior": "float64, as the fit that it is around",
+    "inference.lca.recipe.on_all_pairs": "by fit_labelled, tested there",
+    "inference.lca.recipe.refitted": "by solve, tested there",
+    "inference.sampling.metrics.joined": DRAWN,
+    "inference.sampling.metrics.posterior_metric": DRAWN,
+    "inference.sampling.metrics.thinned": DRAWN,
     "inference.lca.recipe.auto_regularization": WHOLE,
     "data.padding.bucket": WHOLE,
     "inference.sampling.sample.sample": SAMPLER,
-    "inference.sampling.svi.svi": SAMPLER,
+    "inference.sampling.sample.sampler_of": WHOLE,
     "inference.sampling.svi.target_model": STORY,
     "inference.sampling.target.cast": "takes its dtype as an argument",
-    "inference.sampling.target.check_arguments": WHOLE,
+    "inference.sampling.target.counts": WHOLE,
     "inference.sampling.target.fill_arguments": "moves arrays, computes nothing",
     "inference.sampling.target.is_double": WHOLE,
     "inference.sampling.target.model_target": STORY,
+    "inference.lda.leading": "moves arrays, computes nothing",
     "inference.sampling.target.split_arguments": "moves arrays, computes nothing",
     "inference.two_stage.draws.draw": SAMPLER,
+    "inference.two_stage.draws.metrics": DRAWN,
+    "inference.two_stage.draws.posterior": "float64, as the fit that it is around",
     "inference.two_stage.draws.pointwise": SAMPLER,
     "inference.mixture.statistics.zero_stats": "takes its dtype as an argument",
     "data.inputs.class_codes": WHOLE,

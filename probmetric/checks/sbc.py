@@ -179,7 +179,7 @@ def sbc(
     n_warmup : int, default=200
         Iterations thrown away.
     target_accept, dense_mass : optional
-        As in ``nuts``.
+        As in ``NUTS``.
     chunk : int, default=50
         Simulations a compiled call.
     dtype : {"float64", "float32"}, default="float64"

@@ -9,8 +9,8 @@ import xarray as xr
 from numpyro.infer.util import log_density
 
 from probmetric.checks.check import Values
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import Draws, model_target
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Draws, Posterior, model_target
 from probmetric.inference.solvers.em import run_em
 
 __all__ = ["as_dataset", "density_of", "largest_fall", "sampled"]
@@ -31,13 +31,17 @@ def sampled(
     model: Callable[..., None],
     args: tuple[Any, ...],
     options: Mapping[str, Any] | None = None,
-    **settings: Any,
+    *,
+    seed: int,
+    n_draws: int,
+    sampler: NUTS = NUTS(),  # noqa: B008
 ) -> Draws:
     """Sample a NumPyro model by NUTS, told nothing of where its posterior lies."""
     with jax.enable_x64(True):
         target, data, shapes = model_target(model, args, dict(options or {}))
         origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        return nuts(target, data, start=origin, progress=False, warn=False, **settings)
+        posterior = Posterior(target, data, origin)
+        return sampler.draw(posterior, seed=seed, n_draws=n_draws, progress=False)
 
 
 def as_dataset(

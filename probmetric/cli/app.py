@@ -407,6 +407,26 @@ def report(
     raise typer.Exit(exit_code(lambda: run(folder=folder, force=force)))
 
 
+@app.command()
+def cache(
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Remove the compiled programs.")
+    ] = False,
+) -> None:
+    """Show where compiled programs are kept (PROBMETRIC_CACHE sets it), how many."""
+    from probmetric.compilation import cache_folder, clear_cache, stored_programs
+
+    folder = cache_folder()
+    if folder is None:
+        typer.echo("Disabled by PROBMETRIC_CACHE: each command compiles for itself")
+        return
+    number, size = stored_programs()
+    if clear:
+        clear_cache()
+    did = "Removed" if clear else "Holds"
+    typer.echo(f"{folder}\n{did} {number} programs, {size / 1e6:.1f} MB")
+
+
 def main() -> None:
     """Run the command line."""
     run_command(lambda: app(prog_name="probmetric"))

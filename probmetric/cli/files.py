@@ -1,14 +1,16 @@
 """Files, errors and warnings of every command."""
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import typer
 
+from probmetric.compilation import compilation_cache
 from probmetric.files import reason
 from probmetric.files import replacing as replacing
 from probmetric.files_lock import LOCK, locked
@@ -61,7 +63,8 @@ def exit_code(
         What an interrupt, or a disk that is full, leaves behind.
     """
     try:
-        with noticed():
+        # Where JAX is not loaded by now there is nothing to compile.
+        with noticed(), compilation_cache() if "jax" in sys.modules else nullcontext():
             return work()
     except BadInput as error:
         typer.echo(f"probmetric: {error}", err=True)

@@ -13,11 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
 from probmetric.cli.inputs import describe_data, labelled, parse_settings
 from probmetric.datasets.loading import Dataset
-from probmetric.evaluation.cross_validate import euclid
+from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
-from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.metric_file import save_metric
 
@@ -137,6 +137,6 @@ def _figures(metric: Any, data: Dataset, seed: int) -> dict[str, dict[str, float
     rows = np.sort(rng.permutation(len(data.X))[:MOST])
     X, y = data.X[rows], data.y[rows]
     return {
-        "Euclid, standardised": evaluate(X, y, metric=euclid(X)),
+        EUCLID: evaluate(X, y, metric=euclid(X)),
         "learned": evaluate(X, y, metric=metric),
     }

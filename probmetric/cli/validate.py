@@ -14,8 +14,8 @@ from probmetric.checks.check import Problem
 from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
 from probmetric.cli.inputs import describe_data, labelled
 from probmetric.datasets.loading import Dataset
+from probmetric.provenance import versions
 from probmetric.registry import MODELS
-from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.report.study import Study
 from probmetric.report.validate import described

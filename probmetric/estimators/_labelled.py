@@ -15,8 +15,9 @@ from sklearn.utils.validation import validate_data
 
 from probmetric.data.inputs import class_codes
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
+from probmetric.typing import ArrayLike
 
-__all__ = ["check_labelled", "report"]
+__all__ = ["check_labelled", "checked_rows", "report"]
 
 
 def _check_numeric(X: Any) -> None:
@@ -74,6 +75,24 @@ def check_labelled(
             f"{classes[alone[:5]].tolist()}"
         )
     return points, classes, codes
+
+
+def checked_rows(
+    estimator: Any, X: ArrayLike, *, reset: bool = False, finite: bool = False
+) -> Float[np.ndarray, "n d"]:
+    """Return points as float64, with as many features as in ``fit``, or to fit.
+
+    NaN passes unless ``finite``.
+    """
+    validate: Any = validate_data  # its stubs know only the default strings
+    return validate(
+        estimator,
+        X,
+        reset=reset,
+        dtype=np.float64,
+        ensure_min_samples=2 if reset else 1,
+        ensure_all_finite=True if finite else "allow-nan",
+    )
 
 
 def report(fit: Fit, name: str) -> None:

@@ -4,9 +4,6 @@ The model is ``probmetric.models.dca_gm``, the fit
 ``probmetric.inference.dca_gm.fit``; this file holds no mathematics but the change of
 units: with x = (u - m)/s for an input u, y = (A/s) u - (A/s) m, so that in input units
 A becomes A/s and centres move by (A/s) m.
-
-``DCAGMDrawsMixin`` gives draws of a fitted one: J and class probabilities, and metrics
-under J.
 """
 
 from typing import Any, get_args
@@ -34,142 +31,18 @@ from probmetric.inference.dca_gm.draws import TARGET, TARGET_A, metrics, prepare
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit
 from probmetric.inference.dca_gm.likelihood import class_log_probability, fix_gauge
 from probmetric.inference.dca_gm.start import start
-from probmetric.inference.sampling.sample import sample
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.metrics import posterior_metric
+from probmetric.inference.sampling.sample import Method, sample, sampler_of
 from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
-from probmetric.inference.solvers.result import Fit
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
-from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, MetricKind, to_metric
+from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
+from probmetric.typing import Purpose
 
-__all__ = ["DCAGM", "DCAGMDrawsMixin"]
-
-
-class DCAGMDrawsMixin:
-    """``sample`` and ``posterior_metric``."""
-
-    _data: Labelled
-    _standardized: Any
-    fit_: Fit
-    learning_rate: float
-    params_: DCAGMParams
-    prior_: DCAGMPrior
-    scale_: np.ndarray
-
-    def sample(
-        self,
-        method: str = "nuts",
-        *,
-        queries: Any = None,
-        mixtures: str | None = None,
-        log_likelihood: bool = False,
-        seed: int = 0,
-        n_chains: int = 4,
-        n_draws: int = 1000,
-        n_warmup: int | None = None,
-        sampler: dict[str, Any] | None = None,
-        progress: bool | None = None,
-    ) -> xr.DataTree:
-        """Sample the posterior; report J (input units) and class probabilities.
-
-        Parameters
-        ----------
-        method : {"nuts", "laplace", "svi"}, default="nuts"
-        queries : array-like of shape (m, d), optional
-            Points at which to report p(c|x). Default: the training points.
-        mixtures : {"sampled", "fixed"}, optional
-            Whether θ is sampled with A or held at its mode. Default: fixed for
-            "laplace", which is far off otherwise; sampled for the others.
-        log_likelihood : bool, default=False
-            Store log p(c|x) of every training point under every draw, for ``loo``;
-            without ``queries``. Under a learning rate other than one it is stored as
-            ``pseudo_log_likelihood``, times the rate.
-        seed, n_chains, n_draws, n_warmup, sampler, progress
-            As in ``probmetric.sample``.
-
-        Returns
-        -------
-        DataTree
-            Posterior ``J``, ``class_probability`` and ``log_likelihood``, which are
-            identified; A and the mixtures are not, and are left out.
-        """
-        check_choice("method", method, ("nuts", "laplace", "svi"))
-        check_is_fitted(self)
-        if mixtures is None:
-            mixtures = "fixed" if method == "laplace" else "sampled"
-        check_choice("mixtures", mixtures, ("sampled", "fixed"))
-        if log_likelihood and queries is not None:
-            raise ValueError(
-                "queries: expected none with log_likelihood, which is that of the "
-                f"training points, got {np.shape(queries)}"
-            )
-        fixed = mixtures == "fixed"
-        if queries is None:
-            at = self._data.X[np.asarray(self._data.w) > 0]
-        else:
-            at = self._standardized(queries)
-        given = Conditioned(self._data, self.prior_, self.learning_rate)
-        with jax.enable_x64(True):
-            start, data = prepare(
-                self.fit_.params, given, queries=at, scale=self.scale_
-            )
-            tree = sample(
-                TARGET_A if fixed else TARGET,
-                data,
-                method=method,  # pyright: ignore
-                seed=seed,
-                start=start.A if fixed else start,
-                n_chains=n_chains,
-                n_draws=n_draws,
-                n_warmup=n_warmup,
-                sampler=sampler,
-                progress=progress,
-            )
-        # A target's data carry η among its arrays; here it gets its name.
-        tree.attrs["learning_rate"] = float(self.learning_rate)
-        return self._with_pointwise(tree) if log_likelihood else tree
-
-    def _with_pointwise(self, tree: xr.DataTree) -> xr.DataTree:
-        y = np.asarray(self._data.y)[np.asarray(self._data.w) > 0]
-        P = tree["posterior"]["class_probability"].to_numpy()
-        own = float(self.learning_rate) * np.log(P[:, :, np.arange(len(y)), y])
-        group = xr.Dataset({"y": (("chain", "draw", "point"), own)})
-        tree[LIKELIHOOD] = xr.DataTree(group)
-        return set_apart(tree)
-
-    def posterior_metric(
-        self,
-        purpose: str,
-        *,
-        draws: xr.DataTree | None = None,
-        n_metrics: int = 200,
-        seed: int = 0,
-    ) -> PosteriorMetric:
-        """Return draws of the metric under J.
-
-        Parameters
-        ----------
-        purpose : {"prediction", "intervals"}
-        draws : DataTree, optional
-            Of ``sample``. Default: Laplace's approximation for A given the mixtures.
-        n_metrics : int, default=200
-            Draws to keep, evenly spaced.
-        seed : int, default=0
-            Where no draws are given.
-        """
-        check_is_fitted(self)
-        if draws is None:
-            draws = self.sample("laplace", seed=seed, n_chains=1, n_draws=n_metrics)
-        J = draws["posterior"]["J"].to_numpy()
-        J = J.reshape(-1, *J.shape[2:])
-        keep = np.linspace(0, len(J) - 1, min(n_metrics, len(J))).astype(int)
-        return PosteriorMetric(
-            metrics(J[keep], len(self.params_.A)),
-            purpose,
-            pairs_independent=self.learning_rate == 1,
-            source=draws.attrs.get("method", "nuts"),
-        )
+__all__ = ["DCAGM"]
 
 
 GLOBAL_KINDS = ("average_fisher", "subspace")
@@ -182,7 +55,6 @@ def _padded(data: Labelled) -> Labelled:
 
 
 class DCAGM(
-    DCAGMDrawsMixin,
     MahalanobisMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
@@ -398,3 +270,117 @@ class DCAGM(
     def _in_input_units(self) -> DCAGMParams:
         A = self.params_.A / self.scale_
         return self.params_._replace(A=A, mu=self.params_.mu + A @ self.mean_)
+
+    def sample(
+        self,
+        method: Method = "nuts",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        queries: Any = None,
+        mixtures: str | None = None,
+        log_likelihood: bool = False,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Sample the posterior; report J (input units) and class probabilities.
+
+        Parameters
+        ----------
+        method : sampler, or "nuts", "laplace", "svi"; default="nuts"
+            A name stands for ``NUTS()``, ``Laplace()``, ``SVI()``.
+        n_draws, n_chains : int, defaults 1000 and 4
+            All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
+        seed : int, default=0
+        queries : array-like of shape (m, d), optional
+            Points at which to report p(c|x). Default: the training points.
+        mixtures : {"sampled", "fixed"}, optional
+            Whether θ is sampled with A or held at its mode. Default: fixed for
+            "laplace", which is far off otherwise; sampled for the others.
+        log_likelihood : bool, default=False
+            Store log p(c|x) of every training point under every draw, for ``loo``;
+            without ``queries``. Under a learning rate other than one it is stored as
+            ``pseudo_log_likelihood``, times the rate.
+        progress : bool, optional
+            Default: in terminals and notebooks.
+
+        Returns
+        -------
+        DataTree
+            Posterior ``J``, ``class_probability`` and ``log_likelihood``, which are
+            identified; A and the mixtures are not, and are left out.
+        """
+        sampler = sampler_of(method)
+        check_is_fitted(self)
+        if mixtures is None:
+            mixtures = "fixed" if isinstance(sampler, Laplace) else "sampled"
+        check_choice("mixtures", mixtures, ("sampled", "fixed"))
+        if log_likelihood and queries is not None:
+            raise ValueError(
+                "queries: expected none with log_likelihood, which is that of the "
+                f"training points, got {np.shape(queries)}"
+            )
+        real = np.asarray(self._data.w) > 0
+        at = self._data.X[real] if queries is None else self._standardized(queries)
+        given = Conditioned(self._data, self.prior_, self.learning_rate)
+        with jax.enable_x64(True):
+            start, data = prepare(
+                self.fit_.params, given, queries=at, scale=self.scale_
+            )
+            fixed = mixtures == "fixed"
+            tree = sample(
+                TARGET_A if fixed else TARGET,
+                data,
+                method=sampler,
+                seed=seed,
+                start=start.A if fixed else start,
+                n_chains=n_chains,
+                n_draws=n_draws,
+                progress=progress,
+            )
+        # A target's data carry η among its arrays; here it gets its name.
+        tree.attrs["learning_rate"] = float(self.learning_rate)
+        tree.attrs["n_components"] = len(self.params_.A)
+        if not log_likelihood:
+            return tree
+        y = np.asarray(self._data.y)[real]
+        P = tree["posterior"]["class_probability"].to_numpy()
+        own = float(self.learning_rate) * np.log(P[:, :, np.arange(len(y)), y])
+        group = xr.Dataset({"y": (("chain", "draw", "point"), own)})
+        tree[LIKELIHOOD] = xr.DataTree(group)
+        return set_apart(tree)
+
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: Method | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
+        """Return draws of the metric under J.
+
+        Parameters
+        ----------
+        purpose : {"prediction", "intervals"}
+        draws : DataTree, optional
+            Of ``sample``. Default: one chain by ``method``.
+        method : sampler, or "laplace", "nuts", "svi"; optional
+            Default: "laplace", for A given the mixtures.
+        n_draws : int, optional
+            In all, evenly spaced over chains joined. Default: 200.
+        seed : int, default=0
+        progress : bool, optional
+            Default: in terminals and notebooks.
+        """
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        kept = 200 if n_draws is None else n_draws
+        if draws is None:
+            run: Any = {"n_draws": kept, "n_chains": 1, "progress": progress}
+            draws = self.sample(method or "laplace", seed=seed, **run)
+        own = self.learning_rate == 1
+        return posterior_metric(
+            draws, [metrics], purpose, n_draws=kept, pairs_independent=own
+        )

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import class_codes
-from probmetric.data.scaling import Scaler, check_sizes, fit_scaler
+from probmetric.data.scaling import Scaler, fit_scaler
 from probmetric.estimators._labelled import report
 from probmetric.inference.gaussian_classes.completions import (
     START_TOL,
@@ -99,7 +99,8 @@ def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
     points, labels = checked
     check_classification_targets(labels)
     classes, codes = class_codes(labels)
-    scaler = _scaler(estimator, points)
+    names = getattr(estimator, "feature_names_in_", None)
+    scaler = fit_scaler(points, names, standardize=bool(estimator.standardize))
     data = Labelled((points - scaler.mean) / scaler.scale, codes)
     options: Any = {"covariance": estimator.covariance}
     alpha = float(estimator.alpha)
@@ -129,26 +130,6 @@ def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
     return ClassFit(
         points, data, classes, codes, scaler, stats, prior, post, float(evidence)
     )
-
-
-def _scaler(estimator: Any, points: np.ndarray) -> Scaler:
-    """Centre and scale by the entries that are there."""
-    names = getattr(estimator, "feature_names_in_", None)
-    standardize, seen = bool(estimator.standardize), ~np.isnan(points)
-    if seen.all():
-        return fit_scaler(points, names, standardize=standardize)
-    empty = np.flatnonzero(~seen.any(0))
-    if len(empty):
-        which = empty if names is None else names[empty]
-        raise ValueError(
-            f"X: expected columns with entries, got none in {which.tolist()}"
-        )
-    check_sizes(points, names)
-    filled = np.where(seen, points, np.nanmean(points, 0))
-    scaler = fit_scaler(filled, names, standardize=standardize)
-    # Entries at the mean add nothing to the squares, and count in their number.
-    share = seen.mean(0) if standardize else 1.0
-    return scaler._replace(scale=scaler.scale / np.sqrt(share))
 
 
 class GaussianClasses(ClassifierMixin, BaseEstimator):

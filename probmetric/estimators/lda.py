@@ -163,10 +163,9 @@ class LDA(_TiedClasses):
         k = self.n_components
         if k is not None:
             k = int(check_number("n_components", k, 1, whole=True))
-        params = lda.fit(data, prior, k).params
-        moments = params.weights, params.mean, params.within
-        every, _ = lda.discriminants(*moments, len(params.weights) - 1)
-        between = np.sum(every)
+        params = lda.fit(data, prior).params
+        between = np.sum(params.eigenvalues)
+        params = params if k is None else lda.leading(params, k)
         # Means of standardised points are equal up to n roundings, λ is their square.
         if between <= (len(data.X) * np.finfo(float).eps) ** 2:
             raise ValueError("y: expected classes whose means differ, got equal means")

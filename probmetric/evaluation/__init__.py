@@ -1,6 +1,6 @@
 """Scores on held-out data, and model choice.
 
 ``evaluate``         calibration error (1), retrieval (2), AUC of pairs.
-``cross_validate``   nearest neighbours on shared splits, several metrics side by side.
-``loo``              PSIS-LOO where units are independent, held-out votes elsewhere.
+``cross_validate``   votes of neighbours on points held out: ``held_out`` for learners.
+``loo``              PSIS-LOO, where units are independent.
 """

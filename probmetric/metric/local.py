@@ -176,8 +176,8 @@ class LocalMahalanobis:
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
             raise ValueError(
-                f"{name}: wanted queries within 1e75 of the centre in the coordinates "
-                f"of the frame, got a largest entry of {np.abs(X).max():.3g}"
+                f"{name}: expected queries within 1e75 of the centre in coordinates of "
+                f"the frame, got a largest entry of {np.abs(X).max():.3g}"
             )
 
     @measured

@@ -28,7 +28,6 @@ from probmetric.densities.gaussian import (
     log_normal_seen,
     restricted,
 )
-from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
@@ -37,8 +36,6 @@ __all__ = [
     "ClassNormal",
     "Observed",
     "Weighted",
-    "group_moments",
-    "instance_moments",
     "normal",
 ]
 
@@ -239,7 +236,6 @@ class ClassNormal(dist.Distribution):
         return each(value, y)
 
 
-@numpy_in_numpy_out
 def group_moments(params: Any, n: int) -> tuple[Any, Any]:
     """Return mean (k, n·d) and covariance of n instances given the component."""
     ones, eye = jnp.ones((n, n)), jnp.eye(n)
@@ -249,7 +245,6 @@ def group_moments(params: Any, n: int) -> tuple[Any, Any]:
     return jnp.tile(params.means, (1, n)), cov
 
 
-@numpy_in_numpy_out
 def instance_moments(
     x: Float[Array, "... d"], within: Float[Array, "k d d"], n: int
 ) -> tuple[Any, Any]:

@@ -1,7 +1,8 @@
 """Dissimilarities out of float64's range, of kinds that are not one linear map.
 
 What is refused here would otherwise be a wrong order without a word: infinities that
-tie, squares that became 0, and queries at which a local matrix cannot be computed.
+tie, squares that became 0, points so small or large that a density is the same number
+at all of them, and queries at which a local matrix cannot be computed.
 """
 
 from typing import Any
@@ -72,7 +73,7 @@ def refuse_lost(
     D: Float[np.ndarray, "m k"],
     index: Int[np.ndarray, "m k"],
 ) -> None:
-    """Refuse infinite dissimilarities, and squares that lost terms.
+    """Refuse infinite dissimilarities, squares that lost terms, and ties of all points.
 
     Raises
     ------
@@ -94,12 +95,21 @@ def refuse_lost(
                 f"neighbours closer than 1e-120 (largest entry {size:.3g}); rescale "
                 "the points or the metric"
             )
+    ordinary = 2.0**-ORDINARY < size < 2.0**ORDINARY
+    if not ordinary and (D == D[:, :1]).all() and (P[index] != Q[:, None]).any():
+        raise ValueError(
+            "points: expected points that the metric tells apart, got neighbours that "
+            f"are all as near (largest entry {size:.3g}); rescale the points or the "
+            "metric"
+        )
 
 
 def _maps(metric: Any) -> list[np.ndarray]:
     """Return the linear maps before the squares of a metric, where it has such."""
     if hasattr(metric, "draws"):
         return [L for draw in metric.draws for L in _maps(draw)]
+    if isinstance(metric, Mahalanobis):
+        return [np.asarray(metric.factor, np.float64)]
     if not hasattr(metric, "matrix_at"):
         return []
     L = metric.frame if hasattr(metric, "frame") else metric.A

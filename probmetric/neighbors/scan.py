@@ -96,8 +96,6 @@ def _compared(kept: Kept, D: Float[np.ndarray, "q p"], first: int) -> Kept:
     return np.take_along_axis(values, order, 1), np.take_along_axis(columns, order, 1)
 
 
-NAN = "metric: expected a dissimilarity for every query and point, got NaN"
-
 type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 
 
@@ -199,7 +197,7 @@ def nearest_scanned(
             if refine is None:
                 break
             exact = np.asarray(_refined(metric, Q[rows], P, index, shared))
-            refuse_nan(exact)
+            refuse_nan(np.isnan(exact).any(), Q, P)
             order = np.lexsort((index, exact))
             index = np.take_along_axis(index, order, 1)[:, :k]
             off = np.zeros_like(exact)  # Equal infinities are no discrepancy.
@@ -237,8 +235,7 @@ def _scan(
             D, bad = ahead
             if first + side < n_tiles * side:
                 ahead = start_tile(first + side)  # Runs while this one is sorted in.
-            if bad:
-                raise ValueError(NAN)
+            refuse_nan(bad, Q, P)
             kept = keep_best(kept, np.asarray(D)[: len(own)], first)
     return kept
 
@@ -256,7 +253,15 @@ def _refined(
     return metric.refine(Q, P, index)
 
 
-def refuse_nan(D: Float[np.ndarray, "*any"]) -> None:
-    """Raise where a metric gave NaN: it has no place in an order."""
-    if np.isnan(D).any():
-        raise ValueError(NAN)
+def refuse_nan(
+    bad: bool | np.bool_ | Bool[Array, ""],
+    Q: Float[np.ndarray, "m d"],
+    P: Float[np.ndarray, "n d"],
+) -> None:
+    """Raise where a metric gave a NaN, which has no place in an order."""
+    if bad:
+        size = max(np.abs(Q).max(), np.abs(P).max())
+        raise ValueError(
+            "metric: expected a dissimilarity for every query and point, got NaN "
+            f"(largest entry {size:.3g}); rescale the points or the metric"
+        )

@@ -91,7 +91,9 @@ def nearest(
     Notes
     -----
     Under Mahalanobis kinds the scale of features and metric is free: neighbours are
-    those of the same data at scale 1. Other kinds refuse what they cannot tell apart.
+    those of the same data at scale 1. Other kinds refuse squares that float64 does not
+    hold, and points far from scale 1 that are all equally near; where float64 rounds
+    the dissimilarities of some points to one number these are ties.
     """
     Q, P = as_points(queries, "queries"), as_points(points, "points")
     if exclude_self and Q.shape != P.shape:

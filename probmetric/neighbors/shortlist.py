@@ -63,7 +63,7 @@ def nearest_shortlisted(
     for start in range(0, len(Q), step):
         rows = slice(start, start + step)
         exact = np.asarray(metric.refine(Q[rows], P, found[rows]))
-        refuse_nan(exact)
+        refuse_nan(np.isnan(exact).any(), Q, P)
         order = np.lexsort((found[rows], exact))[:, :k]
         D[rows] = np.take_along_axis(exact, order, 1)
         near[rows] = np.take_along_axis(found[rows], order, 1)

@@ -158,7 +158,7 @@ def soft_votes(
             )
             parts.append(np.asarray(votes))
     votes = np.concatenate(parts, 1)[:, : len(Q), :n_classes]
-    refuse_nan(votes)
+    refuse_nan(np.isnan(votes).any(), Q, X)
     return votes
 
 

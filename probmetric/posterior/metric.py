@@ -45,6 +45,7 @@ from probmetric.typing import Array
 
 __all__ = [
     "MATRIX_REFUSAL",
+    "SOURCES",
     "PosteriorMetric",
     "check_names",
     "need_intervals",

@@ -9,7 +9,6 @@ loaded again, provenance.
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +33,6 @@ __all__ = [
     "read_table",
     "render",
     "settings_section",
-    "versions",
 ]
 
 
@@ -157,12 +155,6 @@ def render(report: Report) -> str:
     ]
     template = environment.get_template("report.html.j2")
     return template.render(report={**report._asdict(), "sections": sections})
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a result depends on."""
-    names = ("probmetric", "jax", "numpyro", "arviz", "scikit-learn", "numpy")
-    return {name: version(name) for name in names}
 
 
 def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:

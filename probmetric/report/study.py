@@ -21,11 +21,11 @@ from probmetric.checks.compare import distance
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.evaluation.cross_validate import (
-    HeldOut,
+    VoteScores,
     class_spread,
     euclid,
-    held_out,
     summary,
+    vote_scores,
 )
 from probmetric.models.lca import LCAParams, identified
 from probmetric.neighbors import KNeighborsClassifier
@@ -178,7 +178,7 @@ def _sampler_section(draws: xr.DataTree, distances: pd.DataFrame) -> Section:
     )
 
 
-def _held_out(data: Dataset, n_splits: int, seed: int) -> list[HeldOut]:
+def _scores(data: Dataset, n_splits: int, seed: int) -> list[VoteScores]:
     """Return scores of neighbours on held-out points, Euclid first."""
     learners = {
         "Euclid": lambda X, _: euclid(X),
@@ -187,7 +187,7 @@ def _held_out(data: Dataset, n_splits: int, seed: int) -> list[HeldOut]:
             LCA().fit(X, y).posterior_metric("prediction", seed=seed)
         ),
     }
-    return held_out(learners, data.X, data.y, n_splits=n_splits, seed=seed)
+    return vote_scores(learners, data.X, data.y, n_splits=n_splits, seed=seed)
 
 
 def _neighbor_section(data: Dataset, scores: pd.DataFrame, seed: int) -> Section:
@@ -260,7 +260,7 @@ def lca_study(data: Dataset, *, quick: bool, seed: int) -> Study:
         for method in ("nuts", "laplace", "svi")
     }
     draws = trees.pop("nuts")
-    results = _held_out(data, n_splits, seed)
+    results = _scores(data, n_splits, seed)
     accuracy = {r.name: f"{100 * float(r.correct.mean()):.1f} %" for r in results}
     return Study(
         draws,

@@ -101,7 +101,8 @@ def test_of_two_samplers_at_one_checkpoint_the_second_exits_with_2(
     assert done[0].returncode == 2, done[0].stderr
     (line,) = done[0].stderr.strip().splitlines()
     assert "--checkpoint: expected a folder that no other run is writing to" in line
-    assert json.loads((tmp_path / "ck" / "run.json").read_text())["seed"] == 1
+    with np.load(next((tmp_path / "ck").glob("block_*.npz"))) as block:
+        assert json.loads(str(block["run"]))["seed"] == 1
     assert not list((tmp_path / "b").iterdir())
     assert not (tmp_path / "ck" / LOCK).exists()
 

@@ -104,7 +104,7 @@ def test_whole_rows_need_no_completions():
 def test_a_column_without_entries_is_refused():
     X, y, _, _ = halves()
     empty = np.where(np.arange(4) == 1, np.nan, X)
-    with pytest.raises(ValueError, match=r"columns with entries, got none in \[1\]"):
+    with pytest.raises(ValueError, match=r"value in every column, got none in \[1\]"):
         GaussianClasses(missing="integrate").fit(empty, y)
 
 

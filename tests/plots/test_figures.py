@@ -71,7 +71,7 @@ def texts(figure):
 
 
 def assert_drawn(figure, *wanted):
-    """A figure that is not blank and says what is wanted."""
+    """A figure that is not blank and says what is expected."""
     assert isinstance(figure, Figure)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()

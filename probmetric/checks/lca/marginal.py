@@ -22,6 +22,7 @@ from probmetric.checks.sbc import model_story, sbc
 from probmetric.checks.sides import as_dataset, sampled
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Pairs
+from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import cast, model_target
 from probmetric.models.lca import (
     Coincidence,
@@ -57,7 +58,8 @@ def sample_tiny(
     """Sample M, b and P(same) of four pairs of the tiny problem."""
     del problem
     pairs, _ = tiny()
-    draws = sampled(model, tiny(), seed=2, n_draws=n_draws, target_accept=0.9)
+    sampler = NUTS(target_accept=0.9)
+    draws = sampled(model, tiny(), seed=2, n_draws=n_draws, sampler=sampler)
     M, b = draws.values["M"], draws.values["b"]
     delta = pairs.X[pairs.i[:4]] - pairs.X[pairs.j[:4]]
     same = np.exp(-(b[..., None] + 0.5 * np.einsum("pk,cskl,pl->csp", delta, M, delta)))

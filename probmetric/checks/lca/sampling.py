@@ -17,7 +17,7 @@ import numpy as np
 import numpyro
 import xarray as xr
 from numpyro import handlers
-from numpyro.infer import SVI, Trace_ELBO
+from numpyro.infer import Trace_ELBO
 from numpyro.infer.autoguide import AutoDelta
 from numpyro.infer.initialization import init_to_value
 
@@ -35,10 +35,10 @@ from probmetric.data.containers import Pairs
 from probmetric.inference.lca.laplace import laplace as lca_laplace
 from probmetric.inference.lca.laplace import laplace_draws
 from probmetric.inference.lca.target import TARGET, start, target_data
-from probmetric.inference.sampling.laplace import laplace
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.svi import svi
-from probmetric.inference.sampling.target import Draws
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.svi import SVI
+from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.models.lca import LCAParams, LCAPrior, identified, lca
 
 __all__ = ["CHECKS"]
@@ -66,7 +66,8 @@ def latent_reference(problem: Problem[Pairs]) -> xr.Dataset:
     """Sample z and z' of six pairs, labels alternating, at fixed parameters."""
     W, log_sigma2 = (np.asarray(a) for a in problem.params[:2])
     args = (_alternating(problem), problem.prior, W, log_sigma2)
-    draws = sampled(latent_at, args, seed=1, n_draws=2500, target_accept=0.98)
+    sampler = NUTS(target_accept=0.98)
+    draws = sampled(latent_at, args, seed=1, n_draws=2500, sampler=sampler)
     u = draws.values["z"] - draws.values["z_prime"]
     along = np.einsum("cspk,pk->csp", u, _directions(problem))
     return as_dataset(
@@ -106,7 +107,7 @@ def autodelta_mode(problem: Problem[Pairs]) -> Values:
         begin = {"W": jnp.asarray(prior.mean), "log_sigma2": jnp.log(0.3)}
         guide = AutoDelta(lca, init_loc_fn=init_to_value(values=begin))
         optimizer, elbo = numpyro.optim.Minimize(), Trace_ELBO()
-        run = SVI(lca, guide, optimizer, elbo, **problem.options)
+        run = numpyro.infer.SVI(lca, guide, optimizer, elbo, **problem.options)
         state = run.init(jax.random.key(0), pairs, prior)
         for _ in range(3):  # a restart renews BFGS's memory where it stopped early
             state, _ = run.update(state, pairs, prior)
@@ -129,28 +130,27 @@ def _metric_summaries(problem: Problem[Pairs], draws: Draws) -> xr.Dataset:
     return as_dataset(values, draws.attributes)
 
 
-def _pooled(problem: Problem[Pairs]) -> tuple[Any, Any]:
-    """Return the pooled target's data, and Laplace's start."""
+def _pooled(problem: Problem[Pairs]) -> Posterior:
+    """Return the pooled target, with Laplace's start."""
     data = target_data(problem.data, problem.prior, problem.options["learning_rate"])
-    return data, start(problem.params, data)
+    return Posterior(TARGET, data, start(problem.params, data))
 
 
 def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
     """Sample the pooled target from Laplace's start."""
     with jax.enable_x64(True):
-        data, begin = _pooled(problem)
-        draws = nuts(TARGET, data, start=begin, seed=3, progress=False, warn=False)
+        draws = NUTS().draw(_pooled(problem), seed=3, progress=False)
     return _metric_summaries(problem, draws)
 
 
 def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset:
     """Draw from Laplace's Gaussian with the rotation quotiented out."""
     with jax.enable_x64(True):
-        data, begin = _pooled(problem)
-        found = lca_laplace(problem.params, *data)
+        posterior = _pooled(problem)
+        found = lca_laplace(problem.params, *posterior.data)
         found = found._replace(root=spread * found.root)
         values = jax.vmap(identified)(laplace_draws(found, jax.random.key(5), 4000))
-        plain = laplace(TARGET, data, start=begin, seed=6, n_draws=4000)
+        plain = Laplace().draw(posterior, seed=6)
     values = {k: np.asarray(v)[None] for k, v in values.items()}
     return _metric_summaries(problem, plain._replace(values=values))
 
@@ -159,7 +159,9 @@ def svi_estimate(problem: Problem[Pairs]) -> xr.Dataset:
     """Draw from a full-rank Gaussian guide fitted to the NumPyro model."""
     args, options = (problem.data, problem.prior), dict(problem.options)
     with jax.enable_x64(True):
-        draws = svi(lca, args, options, seed=7, n_draws=4000, progress=False)
+        draws = SVI().draw_model(
+            lca, args, options, seed=7, n_draws=4000, progress=False
+        )
     return _metric_summaries(problem, draws)
 
 

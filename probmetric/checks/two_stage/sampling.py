@@ -17,6 +17,7 @@ from probmetric.checks.two_stage.quadrature import leading, some_pairs
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Groups
 from probmetric.data.groups import Stacks
+from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Target
 from probmetric.inference.two_stage.pairs import representative
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
@@ -39,7 +40,8 @@ def representatives_sampled(problem: Problem[Groups]) -> xr.Dataset:
     pairs = np.stack(some_pairs(problem), 1)
     stacks = Stacks((pairs,), (np.ones(len(pairs)),))
     args = stacks, params
-    draws = sampled(explicit_at, args, seed=1, n_draws=2000, n_warmup=500)
+    sampler = NUTS(n_warmup=500)
+    draws = sampled(explicit_at, args, seed=1, n_draws=2000, sampler=sampler)
     x = draws.values["representative_2"]
     return as_dataset({"x": x, "x₁ x": x[..., :1] * x})
 

@@ -51,10 +51,6 @@ __all__ = [
     "class_log_probability",
     "conditional_log_likelihood",
     "fix_gauge",
-    "gradient_A",
-    "gradient_A_tied",
-    "tilt",
-    "with_fisher",
 ]
 
 
@@ -80,7 +76,6 @@ def _own(values: Float[Array, "n c *p"], data: Labelled) -> Float[Array, "n *p"]
     return values[jnp.arange(len(data.X)), jnp.asarray(data.y)]
 
 
-@numpy_in_numpy_out
 def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
     """Return ∂L/∂A of Eq. (1), (μ, Σ, α, β) held fixed."""
     X = jnp.asarray(data.X)
@@ -89,7 +84,6 @@ def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
     return (weights(data)[:, None] * V).T @ X
 
 
-@numpy_in_numpy_out
 def gradient_A_tied(
     params: DCAGMParams, mu_prime: Float[Array, "c k d"], data: Labelled
 ) -> Float[Array, "p d"]:
@@ -131,7 +125,6 @@ def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     )
 
 
-@numpy_in_numpy_out
 def tilt(
     params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
 ) -> DCAGMParams:
@@ -161,7 +154,6 @@ def tilt(
     )
 
 
-@numpy_in_numpy_out
 def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
     """Fill in ``fisher``, the weighted average of J_y over the points of ``data``."""
     theta = (log_weight(params), params.mu, params.chol)

@@ -57,7 +57,6 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
-    "covariances_of",
     "expected_statistics",
     "fill_with_means",
     "fit_missing",
@@ -80,7 +79,6 @@ def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
     return data._replace(X=np.where(seen, X, means[y]))
 
 
-@numpy_in_numpy_out
 def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
     """Return Σ of every class, repeated where the classes share it."""
     S = params.chol @ jnp.swapaxes(params.chol, -1, -2)

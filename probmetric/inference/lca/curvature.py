@@ -35,7 +35,6 @@ __all__ = [
     "gradient",
     "hessian",
     "log_evidence",
-    "precision",
 ]
 
 
@@ -120,7 +119,6 @@ def prior_precision(prior: LCAPrior, shape: tuple[int, ...]) -> Float[Array, "q"
     return jnp.append(on_W, 1 / jnp.asarray(prior.log_sigma2_scale) ** 2)
 
 
-@numpy_in_numpy_out
 def precision(
     params: LCAParams,
     stats: Statistics,

@@ -50,11 +50,7 @@ from probmetric.typing import Array
 
 __all__ = [
     "Moments",
-    "full_step",
-    "kappa_step",
-    "m_step",
     "moments",
-    "reduced_step",
     "spectrum",
 ]
 
@@ -146,7 +142,6 @@ def _log_sigma2(A: Any, B: Any, loc: Any, precision: Any) -> Any:
     return jnp.where(precision > 0, found, flat)
 
 
-@numpy_in_numpy_out
 def m_step(
     params: LCAParams,
     found: Moments,
@@ -204,19 +199,16 @@ def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any,
     return {"W": W, "log_sigma2": log_sigma2}, value
 
 
-@numpy_in_numpy_out
 def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Advance the reduced EM by one step, for ``run_em``."""
     return _step(unconstrained, data, full=False)
 
 
-@numpy_in_numpy_out
 def full_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Advance the seed's EM, corrected, by one step, for ``run_em``."""
     return _step(unconstrained, data, full=True)
 
 
-@numpy_in_numpy_out
 def kappa_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Advance ECME with a κ² per anchor: W by reduced EM, then κ² by line search.
 

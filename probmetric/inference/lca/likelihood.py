@@ -31,15 +31,9 @@ from probmetric.typing import Array
 
 __all__ = [
     "log_joint",
-    "log_likelihood",
-    "log_prior",
-    "objective",
-    "to_params",
-    "to_unconstrained",
 ]
 
 
-@numpy_in_numpy_out
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     """Return the log likelihood of pair labels (Eq. 2), natural log."""
     W, p = params.W, params.W.shape[0]
@@ -56,7 +50,6 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     return jnp.sum(stats.w * rows) - stats.n_same * pooled - quadratic
 
 
-@numpy_in_numpy_out
 def log_prior(
     params: LCAParams, prior: LCAPrior, *, scaled: bool = False
 ) -> Float[Array, ""]:
@@ -94,14 +87,12 @@ def log_joint(
     return learning_rate * likelihood + log_prior(params, prior)
 
 
-@numpy_in_numpy_out
 def objective(unconstrained: dict[str, Any], data: Any) -> Any:
     """Return the log joint density from unconstrained values, for optimisers."""
     stats, prior, learning_rate = data[:3]
     return log_joint(to_params(unconstrained), stats, prior, learning_rate)
 
 
-@numpy_in_numpy_out
 def to_params(unconstrained: dict[str, Any]) -> LCAParams:
     """Map {W, log_sigma2} or, per anchor, {W, log_kappa2} to parameters."""
     W = unconstrained["W"]

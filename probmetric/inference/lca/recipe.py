@@ -29,8 +29,10 @@ __all__ = [
     "auto_regularization",
     "build",
     "fit_labelled",
+    "on_all_pairs",
     "prior_for",
     "rate_for",
+    "refitted",
     "solve",
 ]
 
@@ -165,3 +167,32 @@ def fit_labelled(
         fit = solve(pairs, prior, recipe, rate, fit.params)
         steps += int(fit.n_steps)
     return Fitted(fit, pairs, prior, rate, n_refresh, max(1, steps))
+
+
+def refitted(
+    fitted: Fitted,
+    recipe: Recipe,
+    *,
+    learning_rate: float | None = None,
+    lam: float | None = None,
+) -> Fitted:
+    """Return the mode at another learning rate or λ; None leaves that of the fit.
+
+    The pairs stay, and the prior but for λ. Where nothing changes it is ``fitted``.
+    """
+    rate = fitted.learning_rate if learning_rate is None else learning_rate
+    prior = fitted.prior
+    if lam is not None:
+        prior = prior._replace(lam=np.asarray(lam))
+    if rate == fitted.learning_rate and float(prior.lam) == float(fitted.prior.lam):
+        return fitted
+    fit = solve(fitted.pairs, prior, recipe, rate, fitted.fit.params)
+    return fitted._replace(fit=fit, prior=prior, learning_rate=rate)
+
+
+def on_all_pairs(fitted: Fitted, codes: np.ndarray, recipe: Recipe) -> Fitted:
+    """Return the fit, prior included, that ``pairs="all"`` gives at the same λ."""
+    if recipe.pairs == "all":
+        return fitted
+    recipe, lam = recipe._replace(pairs="all"), float(fitted.prior.lam)
+    return fit_labelled(np.asarray(fitted.pairs.X), codes, recipe, lam)

@@ -25,7 +25,11 @@ from probmetric.data.containers import Pairs, weights
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["Statistics", "merge", "prepare", "project", "scatter"]
+__all__ = [
+    "Statistics",
+    "merge",
+    "prepare",
+]
 
 
 class Statistics(NamedTuple):
@@ -150,7 +154,6 @@ def project(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r p"]:
     return Z if stats.i is None else Z[stats.i] - Z[stats.j]
 
 
-@numpy_in_numpy_out
 def scatter(C: Float[Array, "r p"], stats: Statistics) -> Float[Array, "p d"]:
     """Return Σ c δᵀ over the rows, the adjoint of ``project``: 2·m·p·d flops."""
     if stats.i is None:

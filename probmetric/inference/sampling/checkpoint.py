@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from probmetric.files import UNREADABLE, read_npz, replacing
 from probmetric.files_lock import locked
 from probmetric.interrupts import check, noticed
 from probmetric.progress import progress_bar
+from probmetric.provenance import versions
 
 __all__ = ["check_folder", "describe", "plan_blocks", "run_blocks"]
 
@@ -42,8 +42,7 @@ def describe(data: Any, **run: Any) -> str:
         What else makes the run, under the name that the error will give it.
     """
     hashes = {k: data_hash(v)[:16] for k, v in data_variables(data).items()}
-    versions = {name: version(name) for name in PACKAGES}
-    whole = {**run, "version of": versions, "data": hashes}
+    whole = {**run, "version of": versions(*PACKAGES), "data": hashes}
     return json.dumps(whole, sort_keys=True)
 
 

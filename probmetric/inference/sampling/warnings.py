@@ -35,8 +35,10 @@ def warn_of_trouble(
     values : mapping of str to array of shape (n_chains, n_draws, ...)
         The reported functionals.
     statistics : mapping of str to array of shape (n_chains, n_draws)
-        With ``diverging``.
+        With ``diverging``; empty of independent draws, of which nothing is said.
     """
+    if not statistics:
+        return
     diverging = np.asarray(statistics["diverging"])
     if diverging.any():
         _warn(

@@ -22,10 +22,11 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.inference.solvers.result import Result
-from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["Minimum", "minimise"]
+__all__ = [
+    "Minimum",
+]
 
 MEMORY = 12
 SUFFICIENT = 1e-4
@@ -79,7 +80,6 @@ def _direction(state: _State) -> Any:
     return -r
 
 
-@numpy_in_numpy_out
 def minimise(
     value_and_gradient: Callable[[Any], tuple[Any, Any]],
     start: Float[Array, "q"],

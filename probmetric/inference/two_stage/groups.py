@@ -46,14 +46,9 @@ from probmetric.typing import Array
 
 __all__ = [
     "GroupData",
-    "about",
     "e_step",
-    "em_step",
     "group_data",
     "log_groups",
-    "m_step",
-    "new_weights",
-    "outer",
 ]
 
 
@@ -171,13 +166,11 @@ def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
     return GroupStats(data.w @ log_x, *sums)
 
 
-@numpy_in_numpy_out
 def outer(a: Any, b: Any) -> Any:
     """Return a_k b_kᵀ for every component."""
     return jnp.einsum("ki,kj->kij", a, b)
 
 
-@numpy_in_numpy_out
 def about(stats: GroupStats, delta: Any) -> Any:
     """Return B̃ about means moved by delta."""
     cross = outer(delta, stats.first)
@@ -185,7 +178,6 @@ def about(stats: GroupStats, delta: Any) -> Any:
     return stats.between - cross - jnp.swapaxes(cross, 1, 2) + square
 
 
-@numpy_in_numpy_out
 def new_weights(stats: GroupStats, prior: TwoStagePrior | None) -> Any:
     """Return c ∝ R + a - 1."""
     a = 1.0 if prior is None else prior.concentration
@@ -193,7 +185,6 @@ def new_weights(stats: GroupStats, prior: TwoStagePrior | None) -> Any:
     return raw / jnp.sum(raw)
 
 
-@numpy_in_numpy_out
 def m_step(
     stats: GroupStats, means: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> TwoStageParams:
@@ -214,7 +205,6 @@ def m_step(
     return TwoStageParams(new_weights(stats, prior), means + delta, *sym)
 
 
-@numpy_in_numpy_out
 def em_step(
     params: TwoStageParams, data: GroupData | GroupRows
 ) -> tuple[TwoStageParams, Any]:

@@ -51,7 +51,6 @@ __all__ = [
     "Enrolled",
     "Representative",
     "alpha_log_posterior",
-    "alpha_step",
     "enrol",
     "fit_alpha",
     "log_joint_small_alpha",
@@ -163,7 +162,6 @@ def _root(n: Any, A: Any, C: Any) -> Any:
     return jnp.where(A - 2 * C > 0, alpha, jnp.nan)
 
 
-@numpy_in_numpy_out
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Any, Any]:
     """Return the next α, Eq. (3), and the log likelihood of the given one.
 

@@ -37,18 +37,13 @@ from probmetric.inference.two_stage.groups import (
 from probmetric.inference.two_stage.groups_missing import GroupRows
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
-from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
     "ProportionalParams",
-    "best_root",
-    "em_step_proportional",
-    "proportional_m_step",
 ]
 
 
-@numpy_in_numpy_out
 def best_root(
     cubic: Float[Array, "4"],
     low: float,
@@ -124,7 +119,6 @@ def _traces(S: Any, A: Any) -> Any:
     return jnp.sum(jax.vmap(lambda S, A: jnp.trace(solve_spd(S, A)))(S, A))
 
 
-@numpy_in_numpy_out
 def proportional_m_step(
     between: Float[Array, "k d d"],
     within: Float[Array, "k d d"],
@@ -174,7 +168,6 @@ def proportional_m_step(
     return jax.lax.fori_loop(0, sweeps, sweep, start)
 
 
-@numpy_in_numpy_out
 def em_step_proportional(
     params: ProportionalParams, data: GroupData | GroupRows
 ) -> tuple[ProportionalParams, Any]:

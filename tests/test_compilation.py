@@ -1,0 +1,201 @@
+"""Compiled programs on disk: where, for whom, and what can go wrong."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from probmetric import compilation
+from probmetric.compilation import cache_folder, compilation_cache, stored_programs
+from tests.cli.runs import run
+
+NEW = """
+import json, os, warnings
+import jax, jax.numpy as jnp
+from probmetric.compilation import compilation_cache
+seen = []
+jax.monitoring.register_event_listener(lambda name, **_: seen.append(name))
+warnings.simplefilter(os.environ.get("ON_WARNING", "error"))
+with compilation_cache() as folder:
+    value = float(jax.jit(lambda x: jnp.sin(x).sum())(jnp.arange(5.0)))
+print(json.dumps([value, seen.count("/jax/compilation_cache/cache_hits"),
+                  seen.count("/jax/compilation_cache/cache_misses")]))
+"""
+
+
+def start(**environment):
+    """Start a process that compiles two programs."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX", "XDG"))}
+    return subprocess.Popen(
+        [sys.executable, "-c", NEW],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**kept, **environment},
+        text=True,
+    )
+
+
+def told(process):
+    """Return value, hits and misses that a process prints, and no other word."""
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return json.loads(out)
+
+
+def programs(folder):
+    """Return the files below a folder."""
+    return sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Leave the variables that name folders to the test; JAX without a cache."""
+    for name in ("PROBMETRIC_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield monkeypatch
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_the_folder_is_where_a_platform_keeps_such_files(alone, tmp_path):
+    alone.setenv("HOME", str(tmp_path))
+    alone.setattr(sys, "platform", "linux")
+    assert cache_folder() == tmp_path / ".cache" / "probmetric"
+    alone.setenv("XDG_CACHE_HOME", "not/absolute")
+    assert cache_folder() == tmp_path / ".cache" / "probmetric"
+    alone.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "probmetric"
+    alone.setattr(sys, "platform", "darwin")
+    assert cache_folder() == tmp_path / "Library" / "Caches" / "probmetric"
+    alone.setattr(sys, "platform", "win32")
+    alone.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert cache_folder() == tmp_path / "local" / "probmetric"
+
+
+@pytest.mark.parametrize("word", ["", "0", "off", "OFF"])
+def test_a_variable_disables_it(alone, word):
+    alone.setenv("PROBMETRIC_CACHE", word)
+    assert cache_folder() is None
+    with compilation_cache() as folder:
+        assert folder is None
+        assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    first = told(start(PROBMETRIC_CACHE=str(tmp_path)))
+    second = told(start(PROBMETRIC_CACHE=str(tmp_path)))
+    assert first[0] == second[0]
+    assert first[1] == 0
+    assert first[2] > 0
+    assert second[1:] == [first[2], 0]
+    assert len(programs(tmp_path)) == first[2]
+
+
+def test_processes_that_share_it_leave_whole_programs_alone(tmp_path):
+    running = [start(PROBMETRIC_CACHE=str(tmp_path)) for _ in range(2)]
+    number = {told(process)[2] for process in running}.pop()
+    assert len(programs(tmp_path)) == number
+    assert told(start(PROBMETRIC_CACHE=str(tmp_path)))[1] == number
+
+
+def test_other_versions_and_processors_have_folders_of_their_own(alone, tmp_path):
+    own = compilation._subfolder()
+    alone.setattr(compilation, "version", lambda name: "0.0")
+    assert compilation._subfolder() != own
+    alone.undo()
+    (tmp_path / "cpuinfo").write_text("flags : sse2")
+    alone.setattr(compilation, "PROCESSOR", tmp_path / "cpuinfo")
+    assert compilation._subfolder() != own
+
+
+def test_a_folder_that_cannot_be_used_is_no_obstacle(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    assert told(start(PROBMETRIC_CACHE=str(tmp_path / "file")))[1] == 0
+    with pytest.raises(OSError), compilation_cache(tmp_path / "file"):
+        pass
+
+
+def test_a_spoilt_program_is_compiled_again(tmp_path):
+    first = told(start(PROBMETRIC_CACHE=str(tmp_path)))
+    for path in programs(tmp_path):
+        path.write_bytes(path.read_bytes()[:50])
+    again = told(start(PROBMETRIC_CACHE=str(tmp_path), ON_WARNING="ignore"))
+    assert again[0] == first[0]
+
+
+def test_after_the_block_jax_is_as_before(alone, tmp_path):
+    def options():
+        names = ("jax_compilation_cache_dir", *compilation.STORE_ALL)
+        return [getattr(jax.config, name) for name in names]
+
+    before = options()
+    with compilation_cache(tmp_path):
+        jax.jit(lambda x: x + 3)(jnp.ones(7))
+        assert options() != before
+    assert options() == before
+    number = len(programs(tmp_path))
+    jax.jit(lambda x: x + 4)(jnp.ones(7))
+    assert len(programs(tmp_path)) == number > 0
+
+
+def test_an_interrupted_block_stores_nothing(alone, tmp_path):
+    def compile_and(error):
+        with compilation_cache(tmp_path):
+            jax.jit(lambda x: x + 5)(jnp.ones(7))
+            raise error
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_and(KeyboardInterrupt)
+    assert not programs(tmp_path)
+    with pytest.raises(ValueError, match="of the work"):
+        compile_and(ValueError("of the work"))
+    assert programs(tmp_path)
+    assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_cache_set_up_in_jax_is_left_as_it_is(alone, tmp_path):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    with compilation_cache() as folder:
+        assert folder is None
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path)
+
+
+def test_what_a_killed_process_left_is_removed_in_time(alone, tmp_path):
+    with compilation_cache(tmp_path) as folder:
+        pass
+    old, new = (folder / f"{compilation.WORKING}{age}" for age in ("old", "new"))
+    for left in (old, new):
+        left.mkdir()
+    os.utime(old, (0, 0))
+    with compilation_cache(tmp_path):
+        pass
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_the_command_shows_the_cache_and_empties_it(alone, tmp_path):
+    alone.setenv("PROBMETRIC_CACHE", str(tmp_path))
+    (tmp_path / "mine.txt").write_text("of the user")
+    with compilation_cache():
+        jax.jit(lambda x: x + 6)(jnp.ones(7))
+    number, size = stored_programs()
+    assert number > 0
+    assert size > 0
+    assert f"{tmp_path}\nHolds {number} programs" in run("cache").stdout
+    assert f"Removed {number} programs" in run("cache", "--clear").stdout
+    assert stored_programs() == (0, 0)
+    assert programs(tmp_path) == [tmp_path / "mine.txt"]
+    alone.setenv("PROBMETRIC_CACHE", "off")
+    assert "Disabled" in run("cache").stdout
+
+
+def test_commands_use_it(alone, tmp_path):
+    alone.setenv("PROBMETRIC_CACHE", str(tmp_path / "cache"))
+    done = run("fit", "lca", "--data", "wine", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert stored_programs()[0] > 0
