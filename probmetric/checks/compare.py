@@ -32,6 +32,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
+from probmetric.arguments import check_number
 from probmetric.inference.sampling.summary import (
     align,
     entry_names,
@@ -40,15 +41,7 @@ from probmetric.inference.sampling.summary import (
     summarise,
 )
 
-__all__ = [
-    "check_level",
-    "check_positive",
-    "compare",
-    "distance",
-    "entry_table",
-    "holm",
-    "overall",
-]
+__all__ = ["compare", "distance", "entry_table", "holm", "overall"]
 
 
 def holm(p: np.ndarray) -> np.ndarray:
@@ -69,17 +62,10 @@ def overall(verdicts: Any) -> str:
     return next((v for v in order if v in present), "inconclusive")
 
 
-def check_level(name: str, level: float | int) -> None:
+def _check_level(name: str, level: float | int) -> None:
     """Raise for a probability outside (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(f"{name}: expected a number between 0 and 1, got {level!r}")
-
-
-def check_positive(**numbers: float | int) -> None:
-    """Raise for a number that is not above zero, naming it."""
-    for name, number in numbers.items():
-        if not number > 0:
-            raise ValueError(f"{name}: expected a number > 0, got {number!r}")
 
 
 def compare(
@@ -148,9 +134,10 @@ def compare(
     >>> compare({"a": 0.5}, draws).attrs["verdict"]
     'disagree'
     """
-    check_level("alpha", alpha)
-    check_level("power", power)
-    check_positive(tol=tol, rhat_max=rhat_max, ess_min=ess_min)
+    _check_level("alpha", alpha)
+    _check_level("power", power)
+    for name, number in (("tol", tol), ("rhat_max", rhat_max), ("ess_min", ess_min)):
+        check_number(name, number, 0, open_low=True)
     if isinstance(reference, xr.Dataset | xr.DataTree):
         if reference_mcse is not None:
             raise ValueError(
