@@ -24,14 +24,10 @@ from probmetric.data.containers import Labelled
 from probmetric.progress import progress_bar
 from probmetric.registry import MODELS, ModelSpec, model_of
 
-__all__ = ["COLUMNS", "Counts", "Judgement", "Validation", "validate"]
+__all__ = ["Counts", "Judgement", "Validation", "validate"]
 
 
 FAILED = ("disagree", "outside")
-
-
-COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
-"""Numbers of an entry in the table of ``judge``."""
 
 
 class Judgement(NamedTuple):

@@ -9,6 +9,7 @@ them accordingly and returns one table for all.
 reference      estimate    verdict
 =============  ==========  ====================================================
 values         values      largest error against ``rtol`` and ``atol``
+``zero``       values      the same, against zeros
 values, draws  the other   ``compare``: z, Holm, power
 draws          draws       ``compare``, with the Monte Carlo error of both
 ``uniform``    ranks       ``uniformity`` of the ranks
@@ -27,7 +28,19 @@ from probmetric.checks.compare import compare
 from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.checks.values import compare_values, within_bound
 
-__all__ = ["Check", "Problem", "Side", "Values", "judge", "uniform", "zero"]
+__all__ = [
+    "COLUMNS",
+    "Check",
+    "Problem",
+    "Side",
+    "Values",
+    "judge",
+    "uniform",
+    "zero",
+]
+
+COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
+"""Numbers of an entry in the table of ``judge``."""
 
 type Values = Mapping[str, Any]
 """Arrays, or numbers, by name."""
@@ -223,10 +236,9 @@ def judge(
     if reference is None:
         reference = check.reference(problem)
     table = _compare(check, reference, claim(problem))
-    columns = ("reference", "estimate", "error", "z", "detectable", "khat")
-    empty = {name: ("entry", np.full(table.sizes["entry"], np.nan)) for name in columns}
-    result = table.assign({k: v for k, v in empty.items() if k not in table})
-    result = result[[*columns, "verdict"]]
+    nothing = ("entry", np.full(table.sizes["entry"], np.nan))
+    result = table[["verdict"]].assign({k: table.get(k, nothing) for k in COLUMNS})
+    result = result[[*COLUMNS, "verdict"]]
     result.attrs = {
         "check": check.name,
         "kind": check.kind,

@@ -108,6 +108,5 @@ CHECKS = (
         reference=lambda p: {"<H, M>": float(len(p.params.S))},
         estimate=lambda p: _constraint(p, _matrix(p)),
         controls=_S_as_M(_constraint),
-        rtol=1e-9,
     ),
 )

@@ -104,7 +104,6 @@ CHECKS = (
         controls={
             "orthonormal directions (erratum P5)": lambda p: _spread(_orthonormal(p))
         },
-        rtol=1e-9,
     ),
     Check(
         "the covariance is the posterior mean of the tied Gaussian model",
@@ -112,6 +111,5 @@ CHECKS = (
         reference=_posterior_covariance,
         estimate=lambda p: {"Sigma_W": p.params.within},
         controls={"prior left out": _covariance_without_prior},
-        rtol=1e-9,
     ),
 )

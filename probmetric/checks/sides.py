@@ -31,17 +31,16 @@ def sampled(
     model: Callable[..., None],
     args: tuple[Any, ...],
     options: Mapping[str, Any] | None = None,
-    sampler: NUTS | None = None,
     *,
     seed: int,
-    n_draws: int = 1000,
+    n_draws: int,
+    sampler: NUTS = NUTS(),  # noqa: B008
 ) -> Draws:
     """Sample a NumPyro model by NUTS, told nothing of where its posterior lies."""
     with jax.enable_x64(True):
         target, data, shapes = model_target(model, args, dict(options or {}))
         origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
         posterior = Posterior(target, data, origin)
-        sampler = sampler or NUTS()
         return sampler.draw(posterior, seed=seed, n_draws=n_draws, progress=False)
 
 

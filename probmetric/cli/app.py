@@ -132,7 +132,7 @@ def validate(
     label: Label = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for report.html, agreement.csv and draws.nc."),
+        typer.Option(help="Folder for the report, its tables and draws."),
     ] = None,
     force: Force = False,
     quick: Annotated[

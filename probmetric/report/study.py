@@ -178,7 +178,7 @@ def _sampler_section(draws: xr.DataTree, distances: pd.DataFrame) -> Section:
     )
 
 
-def _held_out(data: Dataset, n_splits: int, seed: int) -> list[VoteScores]:
+def _scores(data: Dataset, n_splits: int, seed: int) -> list[VoteScores]:
     """Return scores of neighbours on held-out points, the Euclidean first."""
     learners = {
         "Euclidean": lambda X, _: euclid(X),
@@ -260,7 +260,7 @@ def lca_study(data: Dataset, *, quick: bool, seed: int) -> Study:
         for method in ("nuts", "laplace", "svi")
     }
     draws = trees.pop("nuts")
-    results = _held_out(data, n_splits, seed)
+    results = _scores(data, n_splits, seed)
     accuracy = {r.name: f"{100 * float(r.correct.mean()):.1f} %" for r in results}
     return Study(
         draws,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from probmetric.checks.check import COLUMNS
 from probmetric.checks.compare import entry_table
 from probmetric.plots.checks import agreement
 from probmetric.registry import MODELS
@@ -20,7 +21,7 @@ from probmetric.report.page import (
 )
 from probmetric.report.study import Study
 from probmetric.storage.draws_file import load_draws
-from probmetric.validation import COLUMNS, Judgement, Validation
+from probmetric.validation import Judgement, Validation
 
 __all__ = ["described", "validate_page"]
 
@@ -130,27 +131,24 @@ def _verdict_words(found: Validation) -> tuple[str, str, str]:
 
 def _check_section(found: Validation) -> Section:
     """Tell what was checked, with the z of everything that was compared by draws."""
-    summary = found.summary()
-    shown = summary.rename(
-        columns={"largest_error": "largest error", "largest_z": "largest |z|"}
+    shown = (
+        found.summary()
+        .rename(columns={"largest_error": "largest error", "largest_z": "largest |z|"})
+        .drop(columns=["model"] if found.broken else ["model", "control"])
+        .round({"seconds": 1})
     )
-    dropped = ["model", *([] if found.broken else ["control"])]
     pictures: list[Picture] = []
     for judgement in found.judgements:
         table = judgement.table
         # Only compare's own tables state the limits that z was judged by.
         compared = {"z_crit", "tol", "alpha"} <= table.attrs.keys()
         if compared and table.attrs["kind"] == "exact" and not table.attrs["control"]:
-            figure = agreement(
-                table, title=f"{table.attrs['check']} ({judgement.problem})"
+            title = f"{table.attrs['check']} ({judgement.problem})"
+            caption = (
+                "Left: difference in Monte Carlo errors, inside the band where the two "
+                "agree. Right: the shift this run would have found."
             )
-            pictures.append(
-                Picture(
-                    figure,
-                    "Left: difference in Monte Carlo errors, inside the band where the "
-                    "two agree. Right: the shift this run would have found.",
-                )
-            )
+            pictures.append(Picture(agreement(table, title=title), caption))
     return Section(
         "Closed forms against independent references",
         [
@@ -160,10 +158,7 @@ def _check_section(found: Validation) -> Section:
         ],
         pictures,
         [
-            Table(
-                shown.drop(columns=dropped).round({"seconds": 1}),
-                "Every check, by claim",
-            ),
+            Table(shown, "Every check, by claim"),
             Table(_entries(found), "Every entry of every check", folded=True),
         ],
     )

@@ -6,7 +6,6 @@ standard deviations, and of its log standard deviations, is held to a bound.
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,19 +19,19 @@ from probmetric.inference.dca_gm.draws import TARGET_A, prepare
 from probmetric.inference.dca_gm.fit import Conditioned
 from probmetric.inference.sampling.laplace import Laplace, laplace_fit
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import Draws, Gaussian, Posterior
+from probmetric.inference.sampling.target import Draws, Posterior
 
 __all__ = ["CHECKS"]
 
 N_QUERIES = 5
 
 
-def _prepared(problem: Problem[Labelled]) -> tuple[Any, Gaussian]:
-    """Return the data of the target, and Laplace's approximation."""
+def _posterior(problem: Problem[Labelled]) -> Posterior:
+    """Return the posterior of A, with its Laplace approximation as the start."""
     given = Conditioned(problem.data, problem.prior)
     queries = jnp.asarray(problem.data.X[:N_QUERIES])
     position, asked = prepare(problem.params, given, queries=queries)
-    return asked, laplace_fit(TARGET_A, asked, position.A)
+    return Posterior(TARGET_A, asked, laplace_fit(TARGET_A, asked, position.A))
 
 
 def _summaries(draws: Draws) -> xr.Dataset:
@@ -49,16 +48,14 @@ def _summaries(draws: Draws) -> xr.Dataset:
 
 def _nuts(problem: Problem[Labelled]) -> xr.Dataset:
     with jax.enable_x64(True):
-        data, start = _prepared(problem)
-        posterior = Posterior(TARGET_A, data, start)
-        return _summaries(NUTS().draw(posterior, seed=1, progress=False))
+        return _summaries(NUTS().draw(_posterior(problem), seed=1, progress=False))
 
 
 def _laplace(problem: Problem[Labelled], narrow: float = 1.0) -> xr.Dataset:
     with jax.enable_x64(True):
-        data, start = _prepared(problem)
-        start = start._replace(factor=narrow * start.factor)
-        return _summaries(Laplace().draw(Posterior(TARGET_A, data, start), seed=2))
+        found = _posterior(problem)
+        start = found.start._replace(factor=narrow * found.start.factor)
+        return _summaries(Laplace().draw(found._replace(start=start), seed=2))
 
 
 CHECKS = (

@@ -139,7 +139,6 @@ CHECKS = (
             "y=1 pairs forgotten in the normaliser": partial(_pooled, n_same=0.0),
             "another prior width": partial(_pooled, lam=1.01),
         },
-        rtol=1e-9,
         layer="gradient",
     ),
     Check(

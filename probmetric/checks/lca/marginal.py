@@ -58,9 +58,8 @@ def sample_tiny(
     """Sample M, b and P(same) of four pairs of the tiny problem."""
     del problem
     pairs, _ = tiny()
-    draws = sampled(
-        model, tiny(), None, NUTS(target_accept=0.9), seed=2, n_draws=n_draws
-    )
+    sampler = NUTS(target_accept=0.9)
+    draws = sampled(model, tiny(), seed=2, n_draws=n_draws, sampler=sampler)
     M, b = draws.values["M"], draws.values["b"]
     delta = pairs.X[pairs.i[:4]] - pairs.X[pairs.j[:4]]
     same = np.exp(-(b[..., None] + 0.5 * np.einsum("pk,cskl,pl->csp", delta, M, delta)))

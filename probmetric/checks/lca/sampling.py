@@ -66,9 +66,8 @@ def latent_reference(problem: Problem[Pairs]) -> xr.Dataset:
     """Sample z and z' of six pairs, labels alternating, at fixed parameters."""
     W, log_sigma2 = (np.asarray(a) for a in problem.params[:2])
     args = (_alternating(problem), problem.prior, W, log_sigma2)
-    draws = sampled(
-        latent_at, args, None, NUTS(target_accept=0.98), seed=1, n_draws=2500
-    )
+    sampler = NUTS(target_accept=0.98)
+    draws = sampled(latent_at, args, seed=1, n_draws=2500, sampler=sampler)
     u = draws.values["z"] - draws.values["z_prime"]
     along = np.einsum("cspk,pk->csp", u, _directions(problem))
     return as_dataset(
@@ -131,28 +130,27 @@ def _metric_summaries(problem: Problem[Pairs], draws: Draws) -> xr.Dataset:
     return as_dataset(values, draws.attributes)
 
 
-def _pooled(problem: Problem[Pairs]) -> tuple[Any, Any]:
-    """Return the pooled target's data, and Laplace's start."""
+def _pooled(problem: Problem[Pairs]) -> Posterior:
+    """Return the pooled target, with Laplace's start."""
     data = target_data(problem.data, problem.prior, problem.options["learning_rate"])
-    return data, start(problem.params, data)
+    return Posterior(TARGET, data, start(problem.params, data))
 
 
 def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
     """Sample the pooled target from Laplace's start."""
     with jax.enable_x64(True):
-        data, begin = _pooled(problem)
-        draws = NUTS().draw(Posterior(TARGET, data, begin), seed=3, progress=False)
+        draws = NUTS().draw(_pooled(problem), seed=3, progress=False)
     return _metric_summaries(problem, draws)
 
 
 def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset:
     """Draw from Laplace's Gaussian with the rotation quotiented out."""
     with jax.enable_x64(True):
-        data, begin = _pooled(problem)
-        found = lca_laplace(problem.params, *data)
+        posterior = _pooled(problem)
+        found = lca_laplace(problem.params, *posterior.data)
         found = found._replace(root=spread * found.root)
         values = jax.vmap(identified)(laplace_draws(found, jax.random.key(5), 4000))
-        plain = Laplace().draw(Posterior(TARGET, data, begin), seed=6)
+        plain = Laplace().draw(posterior, seed=6)
     values = {k: np.asarray(v)[None] for k, v in values.items()}
     return _metric_summaries(problem, plain._replace(values=values))
 

@@ -167,6 +167,5 @@ CHECKS = (
         climb,
         {"posterior covariance dropped": partial(climb, step=step_without_spread)},
         atol=1e-11,
-        layer="algebra",
     ),
 )

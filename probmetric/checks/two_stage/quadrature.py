@@ -129,7 +129,6 @@ CHECKS = (
             "the printed constant (erratum Y3)": printed_constant,
             "posterior for one instance": one_instance,
         },
-        rtol=1e-9,
         layer="quadrature",
     ),
 )

@@ -40,7 +40,8 @@ def representatives_sampled(problem: Problem[Groups]) -> xr.Dataset:
     pairs = np.stack(some_pairs(problem), 1)
     stacks = Stacks((pairs,), (np.ones(len(pairs)),))
     args = stacks, params
-    draws = sampled(explicit_at, args, None, NUTS(n_warmup=500), seed=1, n_draws=2000)
+    sampler = NUTS(n_warmup=500)
+    draws = sampled(explicit_at, args, seed=1, n_draws=2000, sampler=sampler)
     x = draws.values["representative_2"]
     return as_dataset({"x": x, "x₁ x": x[..., :1] * x})
 

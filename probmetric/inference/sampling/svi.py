@@ -258,7 +258,7 @@ class SVI:
             "n_steps": size * N_BLOCKS,
             "step_size": self.step_size,
             "khat": float(khat),
-            "elbo": -float(jnp.mean(losses)),
+            "elbo": -float(np.asarray(losses).mean()),
         }
         return Draws(values, {}, attributes)
 
