@@ -174,7 +174,7 @@ def nearest_scanned(
     own: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> Nearest:
-    """Find neighbours by tiles; arguments as `nearest_but_own`, checked there."""
+    """Find neighbours by tiles; arguments as `found_but_own`, checked there."""
     refine = plainly = getattr(metric, "refine", None)
     limit = len(P) - (own is not None)
     own = np.full(len(Q), HIDDEN) if own is None else own
