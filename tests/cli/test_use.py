@@ -171,7 +171,7 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
     assert found.keys() == wanted.keys()
     np.testing.assert_allclose(list(found.values()), list(wanted.values()), rtol=1e-9)
     frame = pd.read_csv(tmp_path / "run" / "evaluation.csv")
-    assert frame["method"].tolist() == ["Euclid, standardised", "metric.npz"]
+    assert frame["method"].tolist() == ["Euclidean, standardised", "metric.npz"]
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
     own = stated[stated["method"] == "metric.npz"]
     assert (own["truth"] == own["predicted"]).mean() == pytest.approx(
@@ -249,7 +249,7 @@ def test_evaluate_says_what_was_wanted(arguments, expected, work):
     assert expected in line, line
 
 
-def test_report_writes_the_page_anew_and_asks_before_it_does(work, tmp_path):
+def test_report_writes_the_page_again_and_asks_before_it_does(work, tmp_path):
     out = tmp_path / "run"
     done = run("fit", "lda", "--data", work / "data.csv", "--out", out)
     assert done.exit_code == 0
