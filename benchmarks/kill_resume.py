@@ -27,8 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probmetric.inference.lca.bootstrap import Bootstrap
-from probmetric.inference.sampling.nuts import NUTS
+from probmetric import NUTS, Bootstrap
 
 SAMPLERS = {
     "nuts": (NUTS(n_warmup=100, block_size=5), dict(n_draws=600, n_chains=2)),

@@ -212,7 +212,7 @@ def validate(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Validation:
-    """Judge every claim made about a model.
+    """Return the judgement of every claim made about a model.
 
     Parameters
     ----------

@@ -140,7 +140,6 @@ LCA = {
     "inference.lca.recipe.prior_for": lambda f, g: f(g.pairs, RECIPE, 1.0),
     "inference.lca.recipe.rate_for": lambda f, g: f(g.pairs, RECIPE),
     "inference.lca.recipe.solve": lambda f, g: f(g.pairs, g.lca.prior, RECIPE, 1.0),
-    "inference.lca.statistics.merge": lambda f, g: f(g.lca.rows, g.lca.rows),
     "inference.lca.statistics.prepare": lambda f, g: f(g.pairs),
     "inference.lca.target.position": lambda f, g: f(g.lca.params),
     "inference.lca.target.start": lambda f, g: f(
@@ -282,9 +281,6 @@ TWO_STAGE = {
     ),
     "inference.mixture.missing.e_step_missing": lambda f, g: f(
         g.two.mixture, g.holes, g.w
-    ),
-    "inference.two_stage.pairs.alpha_log_posterior": lambda f, g: f(
-        g.two.mixture, *g.same, np.array([0.2, 0.4])
     ),
     "inference.two_stage.pairs.fit_alpha": lambda f, g: f(g.two.mixture, *g.same),
     "inference.two_stage.pairs.log_joint_small_alpha": lambda f, g: f(

@@ -45,7 +45,7 @@ __all__ = ["compare", "distance", "entry_table", "holm", "overall"]
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method; NaN (no test) stays NaN and does not count."""
+    """Return p-values adjusted by Holm's method; NaN (no test) does not count."""
     p = np.asarray(p, float)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested])]
@@ -73,7 +73,7 @@ def compare(
     rhat_max: float = 1.01,
     ess_min: float | int = 1000,
 ) -> xr.Dataset:
-    """Judge a reference against posterior draws, entry by entry.
+    """Return a table that judges a reference against posterior draws by entry.
 
     Parameters
     ----------

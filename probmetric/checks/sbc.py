@@ -159,7 +159,7 @@ def sbc(
     dtype: str = "float64",
     progress: bool | None = None,
 ) -> Ranks:
-    """Rank true values among the draws of NUTS, over simulated worlds.
+    """Return the ranks of true values among draws of NUTS, over simulated worlds.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def model_story(
     options: Mapping[str, Any] | None = None,
     dtype: str = "float64",
 ) -> tuple[Target, Story, Any]:
-    """Turn a NumPyro model into what ``sbc`` takes.
+    """Return a NumPyro model as the ``Story`` that ``sbc`` takes.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Ranks(NamedTuple):
 def uniformity(
     ranks: Ranks, *, alpha: float = 0.01, power: float = 0.9, tol: float | int = 0.3
 ) -> xr.Dataset:
-    """Test the ranks of every quantity for uniformity.
+    """Return a table of tests that the ranks of each quantity are uniform.
 
     Parameters
     ----------

@@ -37,10 +37,10 @@ __all__ = [
     "vote_scores",
 ]
 
-EUCLID = "Euclid, standardised"
+EUCLID = "Euclidean, standardised"
 """What ``euclid`` is called in tables."""
 
-type Rows = Int[np.ndarray, "m"]
+type Rows = Int[np.ndarray, "_"]
 
 
 class Stated(NamedTuple):
@@ -214,7 +214,7 @@ def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
 
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
-    """Return Euclid's distance on standardised features; constant ones are left."""
+    """Return the Euclidean metric of standardised features; constant ones stay."""
     varying = np.flatnonzero(X.max(0) > X.min(0))
     scale = np.ones(X.shape[1])
     if len(varying):
@@ -241,7 +241,7 @@ def vote_scores(
     progress: bool | None = None,
     n_neighbors: int = 5,
 ) -> list[VoteScores]:
-    """Score soft votes under several metrics on points held out at random.
+    """Return, for each metric, the scores of its soft votes on held-out points.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labelled, weights
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.models.gaussian_classes import NIWPrior
@@ -80,8 +80,8 @@ def class_moments(
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
     """Return π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2)."""
     X = np.asarray(data.X)
-    n, d = X.shape
-    w = np.ones(n, X.dtype) if data.w is None else np.asarray(data.w)
+    d = X.shape[1]
+    w = np.asarray(weights(data))
     y = np.asarray(data.y)
     member = (y == np.arange(y.max() + 1)[:, None]).astype(X.dtype) * w
     size = member.sum(1)

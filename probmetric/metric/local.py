@@ -206,31 +206,15 @@ class LocalMahalanobis:
 
     @measured
     def pairwise(
-        self,
-        Q: Float[Array, "m d"],
-        P: Float[Array, "n d"],
-        *,
-        matrices: Float[Array, "m d d"] | None = None,
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances as one product, shape (m, n).
 
-        Parameters
-        ----------
-        Q, P : arrays of shape (m, d), (n, d)
-        matrices : array of shape (m, d, d), optional
-            ``frame_matrix_at(Q)``, when it is needed for several sets of points.
-
-        Returns
-        -------
-        array of shape (m, n)
-            Never negative: where rounding would make them so they are zero.
+        They are never negative: where rounding would make them so they are zero. For
+        several sets of points take ``prepare(Q)`` once, and ``from_prepared``.
         """
         check_features(self, Q=Q, P=P)
-        A = self.frame_matrix_at(Q) if matrices is None else matrices
-        Q, P = jnp.asarray(Q), jnp.asarray(P)
-        return local_pairwise(
-            A, (Q - self.centre) @ self.frame.T, (P - self.centre) @ self.frame.T
-        )
+        return self.from_prepared(self.prepare(Q), jnp.asarray(P))
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the squared distance of v from the query u (Eq. 1)."""

@@ -91,7 +91,7 @@ class Mahalanobis:
 
     @measured
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
-        """Map points so that Euclid's distance between images is this distance."""
+        """Map points: the Euclidean distance of images is this distance of points."""
         check_features(self, X=X)
         return jnp.asarray(X) @ check_factor(self.factor).T
 

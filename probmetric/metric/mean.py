@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.linalg import psd_factor
-from probmetric.metric import Mahalanobis, Metric
-from probmetric.metric.mahalanobis import check_factor
+from probmetric.metric.mahalanobis import Mahalanobis, check_factor
 from probmetric.metric.protocol import (
     Bounded,
     Dissimilarity,
+    Metric,
     check_features,
     maps_of,
 )

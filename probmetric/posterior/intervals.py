@@ -49,7 +49,7 @@ def between_rows(metric: Any, A: Array, B: Array) -> Array:
 
 def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Return above / below, or refuse ratios that float64 cannot hold."""
-    with np.errstate(over="ignore"):  # Refused by name in the next line.
+    with np.errstate(over="ignore"):  # Refused in the next line.
         values = above / below
     return finite(values, "ratio_interval")
 
@@ -77,7 +77,7 @@ def exponent(metric: Any, A: Array, B: Array) -> Array:
 
 
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
-    """Move draws away from their mean (of logarithms where positive) by a factor."""
+    """Return draws moved from their mean (of logarithms where positive) by a factor."""
     check_number("inflate", inflate, 0, open_low=True)
     if inflate == 1:
         return values

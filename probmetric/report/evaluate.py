@@ -43,9 +43,9 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         summary,
         title=f"{name} on {data}",
         lead=f"Nearest neighbours among {data}, judged on {held} held out.",
-        headline=f"{own['accuracy']:.1%} right, Euclid {base['accuracy']:.1%}",
+        headline=f"{own['accuracy']:.1%} right, Euclidean {base['accuracy']:.1%}",
         explanation=f"Soft votes of neighbours, bandwidth by leave-one-out; log loss "
-        f"{own['log_loss']:.3f}, Euclid {base['log_loss']:.3f}.",
+        f"{own['log_loss']:.3f}, Euclidean {base['log_loss']:.3f}.",
         sections=[_table(figures, split), _calibration(stated)],
         cards=[
             (f"{own['log_loss']:.3f}", "log loss (lower is better)"),

@@ -161,7 +161,7 @@ def render(report: Report) -> str:
 def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
     """Load a run's data where they still are, or say in words why not."""
     said = summary["data"]
-    lead = "Pictures of the data are left out: "
+    lead = "Figures of the data are left out: "
     try:
         data = datasets.load(
             said["source"], label=said["label"], groups=said.get("groups")

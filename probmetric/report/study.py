@@ -179,9 +179,9 @@ def _sampler_section(draws: xr.DataTree, distances: pd.DataFrame) -> Section:
 
 
 def _held_out(data: Dataset, n_splits: int, seed: int) -> list[VoteScores]:
-    """Return scores of neighbours on held-out points, Euclid first."""
+    """Return scores of neighbours on held-out points, the Euclidean first."""
     learners = {
-        "Euclid": lambda X, _: euclid(X),
+        "Euclidean": lambda X, _: euclid(X),
         "LCA, closed form": lambda X, y: LCA().fit(X, y).get_metric(),
         "LCA, posterior average": lambda X, y: (
             LCA().fit(X, y).posterior_metric("prediction", seed=seed)
@@ -267,7 +267,7 @@ def lca_study(data: Dataset, *, quick: bool, seed: int) -> Study:
         {"approximations": approximations(draws, trees), "neighbors": summary(results)},
         [
             (f"{len(data.X)} × {data.X.shape[1]}", "points × features"),
-            (accuracy["Euclid"], "held-out accuracy, Euclid"),
+            (accuracy["Euclidean"], "held-out accuracy, Euclidean"),
             (accuracy["LCA, closed form"], "held-out accuracy, LCA"),
         ],
     )

@@ -50,17 +50,13 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     return jnp.sum(stats.w * rows) - stats.n_same * pooled - quadratic
 
 
-def log_prior(
-    params: LCAParams, prior: LCAPrior, *, scaled: bool = False
-) -> Float[Array, ""]:
+def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     """Return the log prior density of (W, log σ²), zero for flat parts.
 
-    With a κ per anchor σ² is fixed and only W has a prior. ``scaled`` measures the
-    prior of W against the noise: W | σ² ~ N(W₀, σ²/λ), whatever c.
+    With a κ per anchor σ² is fixed and only W has a prior.
     """
     W = params.W
-    scale2 = jnp.exp(params.log_sigma2) if scaled else jnp.asarray(prior.c) ** 2
-    precision = prior.lam / scale2
+    precision = prior.lam / jnp.asarray(prior.c) ** 2
     flat = precision == 0
     safe = jnp.where(flat, 1.0, precision)
     constant = 0.5 * W.size * jnp.log(safe / (2 * jnp.pi))

@@ -14,7 +14,7 @@ from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.two_stage.draws import draw, pointwise
 from probmetric.inference.two_stage.fit import fit
-from probmetric.inference.two_stage.pairs import alpha_log_posterior
+from probmetric.inference.two_stage.pairs import _alpha_data, alpha_step
 from probmetric.inference.two_stage.target import TARGET, Fitted, pack, position
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
@@ -121,7 +121,9 @@ def test_laplace_of_alpha_has_the_moments_of_its_exact_posterior():
     alpha = draw(given, "laplace", seed=0).values["alpha"].ravel()
     p, grid = end.params, np.linspace(0.1, 0.4, 301)
     mixture = MixtureParams(p.weights, p.means, p.within + p.between)
-    log_p = alpha_log_posterior(mixture, x[::2], x[1::2], grid, prior=(2.0, 2.0))
+    pairs = _alpha_data(mixture, x[::2], x[1::2], np.ones(400))
+    log_p = jax.vmap(lambda a: alpha_step(a, pairs)[1])(grid)
+    log_p = log_p + np.log(grid * (1 - grid))
     density = np.exp(log_p - logsumexp(log_p))
     density = density / trapezoid(density, grid)
     mean = trapezoid(grid * density, grid)
