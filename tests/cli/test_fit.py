@@ -124,7 +124,7 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
         (["fit", "nope"], "model: expected one of dca_gm.*got 'nope'"),
         (["fit", "lda", "--set", "n_components"], "--set: expected name=value"),
