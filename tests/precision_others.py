@@ -67,9 +67,6 @@ ROOT = {
     "neighbors.search.found_but_own": lambda f, g: f(
         g.metric, g.X[:3], g.X, 2, np.arange(3)
     ),
-    "neighbors.search.nearest_but_own": lambda f, g: f(
-        g.metric, g.X[:3], g.X, 2, np.arange(3)
-    ),
     "neighbors.shortlist.nearest_shortlisted": lambda f, g: f(
         g.gauss.local, g.X[:3], g.X, 2, None, 64, 8
     ),

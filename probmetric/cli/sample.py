@@ -73,7 +73,7 @@ def run(
     out: Path,
     label: str | None = None,
     groups: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Sequence[str] | None = None,
     method: str = "nuts",
     draws: int | None = None,
     chains: int | None = None,

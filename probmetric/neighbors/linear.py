@@ -57,7 +57,7 @@ def nearest_linear(
     own: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
-    """Find neighbours by (1) and (2); arguments as `nearest_but_own`, checked there.
+    """Find neighbours by (1) and (2); arguments as `found_but_own`, checked there.
 
     Returns
     -------

@@ -174,8 +174,7 @@ def nearest_scanned(
     own: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> Nearest:
-    """Find neighbours by tiles; arguments as `nearest_but_own`, checked there."""
-    refine = plainly = getattr(metric, "refine", None)
+    """Find neighbours by tiles; arguments as `found_but_own`, checked there."""
     limit = len(P) - (own is not None)
     own = np.full(len(Q), HIDDEN) if own is None else own
     D, found = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
@@ -184,8 +183,7 @@ def nearest_scanned(
         rows = slice(start, min(start + step, len(Q)))
         mine = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
         shared = ready_alone(metric, mine)
-        if plainly is not None and shared is not None:
-            refine = partial(plainly, prepared=shared)
+        refine = _refine_of(metric, shared)
         shortlist = k if refine is None else min(limit, 2 * k + 8)
         while True:
             near, index = _scan(metric, mine, shared, P, own[rows], shortlist, tile)
@@ -204,6 +202,14 @@ def nearest_scanned(
             shortlist = min(limit, 2 * shortlist)
         D[rows], found[rows] = near, index
     return D, found
+
+
+def _refine_of(metric: Any, shared: Any) -> Callable[..., Any] | None:
+    """Return a metric's ``refine``, given what its queries share; None without one."""
+    refine = getattr(metric, "refine", None)
+    if refine is None or shared is None:
+        return refine
+    return partial(refine, prepared=shared)
 
 
 def _scan(

@@ -32,7 +32,6 @@ __all__ = [
     "check_dimension",
     "found_but_own",
     "nearest",
-    "nearest_but_own",
 ]
 
 TILE = 1024
@@ -101,28 +100,7 @@ def nearest(
             "exclude_self: expected queries that are the points themselves, got shapes "
             f"{Q.shape} and {P.shape}"
         )
-    return nearest_but_own(
-        metric,
-        Q,
-        P,
-        k,
-        np.arange(len(Q)) if exclude_self else None,
-        shortlist=shortlist,
-        tile=tile,
-    )
-
-
-def nearest_but_own(
-    metric: Any,
-    Q: Float[np.ndarray, "m d"],
-    P: Float[np.ndarray, "n d"],
-    k: int,
-    own: Int[np.ndarray, "m"] | None,
-    *,
-    shortlist: int | None = None,
-    tile: int = TILE,
-) -> Nearest:
-    """Find neighbours where query i must not find point ``own[i]``; see `nearest`."""
+    own = np.arange(len(Q)) if exclude_self else None
     D, index, e = found_but_own(metric, Q, P, k, own, shortlist=shortlist, tile=tile)
     return represented(D, e, "points", "dissimilarities"), index
 
@@ -137,10 +115,10 @@ def found_but_own(
     shortlist: int | None = None,
     tile: int = TILE,
 ) -> Found:
-    """Find neighbours as `nearest_but_own`, with D · 2**exponents for dissimilarities.
+    """Find neighbours where query i must not find point ``own[i]``; see `nearest`.
 
-    For who asks only who is near, or for distances, which float64 holds where it does
-    not hold their squares.
+    Dissimilarities are D · 2**exponents: orders and distances are right also where
+    float64 does not hold the squares.
     """
     if isinstance(metric, MetricDraws):
         raise ValueError(

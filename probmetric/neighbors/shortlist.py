@@ -39,7 +39,7 @@ def nearest_shortlisted(
 ) -> Nearest:
     """Find k among the ``shortlist`` nearest under the base metric.
 
-    Other arguments as `nearest_but_own`, checked there.
+    Other arguments as `found_but_own`, checked there.
 
     Raises
     ------

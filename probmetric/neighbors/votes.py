@@ -50,7 +50,7 @@ from jaxtyping import Float, Int
 
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.neighbors.scan import bucket, from_queries, in_tiles, refuse_nan
-from probmetric.neighbors.search import found_but_own, nearest_but_own
+from probmetric.neighbors.search import found_but_own, nearest
 from probmetric.typing import Array
 
 __all__ = [
@@ -77,7 +77,7 @@ def neighborhood_scale(
     """Return s of Eq. (2), positive, from each point's k nearest others."""
     if len(X) == 1:
         return 1.0
-    D, _ = nearest_but_own(metric, X, X, min(k, len(X) - 1), np.arange(len(X)))
+    D, _ = nearest(metric, X, X, min(k, len(X) - 1), exclude_self=True)
     reach = D[:, -1]
     if not (metric.is_distance or _zero_is_nearest(metric, X, D)):
         reach = reach - D[:, 0]

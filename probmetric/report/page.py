@@ -22,6 +22,7 @@ from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
 from probmetric.files import UNREADABLE, reason
+from probmetric.registry import MODELS
 
 __all__ = [
     "Picture",
@@ -192,13 +193,19 @@ def page(
     summary: Mapping[str, Any],
     *,
     title: str,
-    lead: str,
     headline: str,
     explanation: str,
     sections: list[Section],
     cards: list[tuple[str, str]],
+    lead: str | None = None,
 ) -> Report:
-    """Return a run's page; a note of the run turns its banner from blue to amber."""
+    """Return a run's page; a note of the run turns its banner from blue to amber.
+
+    The lead is by default what the registry says of the learner.
+    """
+    if lead is None:
+        known = MODELS.get(summary["model"])
+        lead = str(summary["estimator"]) if known is None else known.summary
     notes = [str(note) for note in summary.get("notes", [])]
     if notes:
         sections = [Section("What the run said", notes), *sections]

@@ -45,14 +45,12 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     draws = load_draws(folder / "draws.nc")
     data, lacking = data_again(summary)
     total = summary["chains"] * summary["draws"]
-    known = MODELS.get(summary["model"])
     shown = _with_names(draws, summary["data"]["features"], data)
     trouble, cards = _statistics(draws, summary["method"])
     return page(
         summary,
         title=f"{summary['model']} on {Path(summary['data']['source']).name}, by "
         f"{summary['method']}",
-        lead=summary["estimator"] if known is None else known.summary,
         headline=f"{total:,} draws in {summary['seconds']:.1f} s",
         explanation=MEANING[summary["method"]]
         + " They stand in draws.nc: “probmetric neighbors --draws” uses them, ArviZ "

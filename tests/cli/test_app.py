@@ -251,7 +251,7 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
         (["validate"], "expected one of"),
         (["validate", "no_such"], "got 'no_such'"),

@@ -124,7 +124,7 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
         (["fit", "nope"], "model: expected one of dca_gm.*got 'nope'"),
         (["fit", "lda", "--set", "n_components"], "--set: expected name=value"),
@@ -140,7 +140,7 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
 def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
     out = tmp_path / "out"
     line = refused(*arguments, "--data", data["csv"], "--out", out)
-    assert re.search(wanted, line), line
+    assert re.search(expected, line), line
     assert not (out / "metric.npz").exists()
 
 

@@ -109,7 +109,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
         (["lda"], "expected a learner with draws, dca_gm, glml, lca.*got LDA"),
         (["lca", "--method", "gibbs"], "--method: expected one of nuts"),
@@ -121,7 +121,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
 )
 def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
     line = refused("sample", *arguments, "--data", data, "--out", tmp_path / "out")
-    assert re.search(wanted, line), line
+    assert re.search(expected, line), line
     assert not (tmp_path / "out" / "draws.nc").exists()
 
 

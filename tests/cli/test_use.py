@@ -102,7 +102,7 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
         (["--metric", "M", "--draws", "D"], "expected one of the two, got both"),
         ([], "expected one of the two, got neither"),
@@ -223,7 +223,7 @@ def test_draws_are_evaluated_by_averaged_votes(work):
 
 
 @pytest.mark.parametrize(
-    "arguments, wanted",
+    "arguments, expected",
     [
         (["--metric", "M"], "--test, --folds: expected one of the two, got neither"),
         (["--metric", "M", "--folds", "2", "--test", "data.csv"], "got both"),
