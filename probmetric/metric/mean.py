@@ -12,8 +12,7 @@ from jaxtyping import Float
 from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis, Metric
 from probmetric.metric.mahalanobis import check_factor
-from probmetric.metric.protocol import Dissimilarity, check_features
-from probmetric.precision import measured
+from probmetric.metric.protocol import Dissimilarity, check_features, measured
 from probmetric.typing import Array
 
 __all__ = ["MeanDissimilarity", "mean_metric"]
@@ -46,7 +45,6 @@ class MeanDissimilarity:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the mean dissimilarities of the rows of Y from one query."""
-        check_features(self, q=q, Y=Y)
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -54,7 +52,6 @@ class MeanDissimilarity:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return the mean dissimilarities, shape (m, n), one draw at a time."""
-        check_features(self, Q=Q, P=P)
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         structure = jax.tree.structure(self.draws[0])
         every = [jax.tree.leaves(draw) for draw in self.draws]

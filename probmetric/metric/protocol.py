@@ -10,14 +10,27 @@ JAX compares structures and shapes, not metrics: functions under ``jit`` are com
 once for a kind and shape.
 """
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["Dissimilarity", "Metric", "MetricDraws", "check_features", "features_of"]
+__all__ = [
+    "Dissimilarity",
+    "Metric",
+    "MetricDraws",
+    "check_features",
+    "features_of",
+    "log_measured",
+    "measured",
+]
 
 
 @runtime_checkable
@@ -109,3 +122,55 @@ def check_features(metric: Any, **points: Any) -> None:
                 f"{name}: expected {wanted} features as the metric has, got "
                 f"{shape[-1] if shape else 'a single number'}"
             )
+
+
+def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a metric's method as ``numpy_in_numpy_out``, and check what comes and goes.
+
+    Its positional arguments are points, whose number of features has to fit
+    (``check_features``), but for ``idx``, indices of points. Points of whole numbers
+    are taken as floats, as differences of uint8 are modulo 256. NumPy results hold no
+    NaN or infinity.
+
+    Raises
+    ------
+    ValueError
+        Naming the first argument that does not fit; or the method and the largest
+        number that came in, for results that float64 cannot hold.
+    """
+    return _refusing(function, infinite=False)
+
+
+def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap as ``measured``; results are logarithms, so that -inf is one of them."""
+    return _refusing(function, infinite=True)
+
+
+def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
+    inner: Any = numpy_in_numpy_out(function)
+    names = list(signature(function).parameters)
+    optional = {"idx", *(getattr(function, "__kwdefaults__", None) or ())}
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        metric, *values = args
+        given: Any = dict(zip(names[1:], values, strict=False)) | kwargs
+        points = {name: X for name, X in given.items() if name not in optional}
+        check_features(metric, **points)
+        given = {name: _in_floats(name, value) for name, value in given.items()}
+        result: R = inner(metric, **given)
+        if isinstance(result, (np.ndarray, np.floating)):
+            values = np.asarray(result)
+            if not infinite or np.isnan(values).any():
+                finite(values, function.__name__, *jax.tree.leaves(given))
+        return result
+
+    return wrapper
+
+
+def _in_floats(name: str, value: Any) -> Any:
+    """Return an array of whole numbers or truth values as floats, unless of indices."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind not in ("i", "u", "b") or name == "idx" or np.ndim(value) == 0:
+        return value
+    return value.astype(float)
