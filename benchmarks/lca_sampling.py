@@ -16,11 +16,9 @@ import jax
 import numpy as np
 import xarray as xr
 
-from probmetric.data.containers import Pairs
-from probmetric.inference.lca.fit import fit
-from probmetric.inference.lca.target import TARGET, start, target_data
-from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import Posterior, model_target
+from probmetric.data import Pairs
+from probmetric.inference.lca import TARGET, fit, start, target_data
+from probmetric.inference.sampling import NUTS, Posterior, model_target
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
 
 

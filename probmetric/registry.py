@@ -105,8 +105,11 @@ class ModelSpec:
         ``sample``, which carries what else they need as attributes; None for draws of
         something else.
     study : callable, optional
-        ``study(data, *, quick, seed) -> Study``: sections that ``validate --data
-        --out`` adds to its report.
+        ``study(data, *, quick, seed) -> Study``: draws and tables that ``validate
+        --data --out`` adds to its folder.
+    study_sections : callable, optional
+        ``study_sections(study, data, *, seed) -> list of Section``: what its report
+        shows of them.
     """
 
     # Of the run-time types of the tests: a place is given in an object's stead.
@@ -130,6 +133,7 @@ class ModelSpec:
     methods: tuple[str, ...] = ()
     metrics_of_draws: Callable[[Any], Any] | None = None
     study: Callable[..., Any] | None = None
+    study_sections: Callable[..., Any] | None = None
 
     def __getattribute__(self, name: str) -> Any:
         """Return a field; the object itself where its place was given."""
@@ -206,6 +210,7 @@ MODELS: dict[str, ModelSpec] = {
         methods=("nuts", "laplace", "bootstrap", "svi"),
         metrics_of_draws=at("probmetric.inference.lca.draws:metrics"),
         study=at("probmetric.report.study:lca_study"),
+        study_sections=at("probmetric.report.study:lca_sections"),
     ),
     "glml": _spec(
         "glml",
@@ -238,7 +243,7 @@ MODELS: dict[str, ModelSpec] = {
         params="DCAGMParams",
         story="models.dca_gm",
         model="dca_gm",
-        checks="dca_gm.density",
+        checks="dca_gm",
         problems="dca_gm.problems",
         estimator="dca_gm:DCAGM",
         methods=("nuts", "laplace", "svi"),

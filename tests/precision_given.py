@@ -10,17 +10,16 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
-from probmetric.data.containers import Groups, Labelled, Pairs, Points
+from probmetric.data.containers import Distances, Groups, Labelled, Pairs, Points
 from probmetric.data.pairs import all_pairs
 from probmetric.densities.classes import ClassDensities
 from probmetric.densities.pair import PairModel
+from probmetric.inference import dca_gm, mds
 from probmetric.inference.dca_gm import em as dca_gm_em
-from probmetric.inference.dca_gm import fit as dca_gm
 from probmetric.inference.dca_gm.hybrid import Penalty
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lca import em as lca_em
 from probmetric.inference.lca import statistics as lca_statistics
-from probmetric.inference.mds import fit as mds
 from probmetric.inference.mixture import em as two_stage
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
@@ -207,7 +206,7 @@ class Given:
     def distances(self):
         """Distances between all points, squared too, and their embedding."""
         D2 = ((self.X[:, None] - self.X) ** 2).sum(-1)
-        data = mds.Distances(np.sqrt(D2))
+        data = Distances(np.sqrt(D2))
         return SimpleNamespace(
             D=data.D, squared=D2, data=data, params=mds.fit(data, 2).params
         )

@@ -2,7 +2,7 @@
 
     python -m tools.mutants draw --compare FOLDER    draw, and write mutants_60.json
     python -m tools.mutants run                      test each mutant of the list
-    python -m tools.mutants run --only ID            one of them, anew
+    python -m tools.mutants run --only ID            one of them, again
     python -m tools.mutants report --report FILE     the table, as Markdown
 
 ``--root FOLDER`` takes another checkout, with its own tests (``git worktree add
@@ -288,7 +288,7 @@ def results(checkout: Checkout) -> dict[str, dict[str, Any]]:
 
 
 def run(checkout: Checkout, only: str | None, jobs: int, guess: bool) -> None:
-    """Try the mutants that have no result yet, or one anew; one JSON line each.
+    """Try the mutants that have no result yet, or one again; one JSON line each.
 
     A guess at the tests keeps only what it kills.
     """
@@ -404,7 +404,7 @@ def main() -> None:
     parser.add_argument("--compare", type=Path, help="draw from what both have")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--number", type=int, default=NUMBER)
-    parser.add_argument("--only", metavar="ID", help="run this mutant, anew")
+    parser.add_argument("--only", metavar="ID", help="run this mutant, again")
     parser.add_argument(
         "--guess", action="store_true", help="without the whole map; keep only kills"
     )

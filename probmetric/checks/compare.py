@@ -25,7 +25,7 @@ Vehtari et al., "Rank-normalization, folding, and localization: an improved R-ha
 Bayesian Analysis 2021.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,19 @@ from probmetric.inference.sampling.summary import (
     summarise,
 )
 
-__all__ = ["check_level", "check_positive", "compare", "distance", "holm", "overall"]
+__all__ = [
+    "check_level",
+    "check_positive",
+    "compare",
+    "distance",
+    "entry_table",
+    "holm",
+    "overall",
+]
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method; NaN (no test) stays NaN and does not count."""
+    """Return p-values adjusted by Holm's method; NaN (no test) does not count."""
     p = np.asarray(p, float)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested])]
@@ -85,7 +93,7 @@ def compare(
     rhat_max: float = 1.01,
     ess_min: float | int = 1000,
 ) -> xr.Dataset:
-    """Judge a reference against posterior draws, entry by entry.
+    """Return a table that judges a reference against posterior draws by entry.
 
     Parameters
     ----------
@@ -189,28 +197,22 @@ def compare(
         ["agree", "disagree", "inconclusive", "disagree", "agree"],
         "inconclusive",
     )
-    columns = {
-        "reference": values,
-        "estimate": ours.estimate,
-        "sd": ours.sd,
-        "mcse": mcse,
-        "ess": ours.ess,
-        "rhat": ours.rhat,
-        "z": z,
-        "p_holm": p_holm,
-        "detectable": np.where(constant, 0.0, detectable),
-        "verdict": verdict,
-    }
-    result = _table(columns, entry_names(table))
-    result.attrs = {
-        "alpha": alpha,
-        "power": power,
-        "tol": tol,
-        "m": m,
-        "z_crit": z_crit,
-        "verdict": overall(verdict),
-    }
-    return result
+    return entry_table(
+        {
+            "reference": values,
+            "estimate": ours.estimate,
+            "sd": ours.sd,
+            "mcse": mcse,
+            "ess": ours.ess,
+            "rhat": ours.rhat,
+            "z": z,
+            "p_holm": p_holm,
+            "detectable": np.where(constant, 0.0, detectable),
+            "verdict": verdict,
+        },
+        entry_names(table),
+        {"alpha": alpha, "power": power, "tol": tol, "m": m, "z_crit": z_crit},
+    )
 
 
 def distance(
@@ -259,7 +261,7 @@ def distance(
         "log_sd_ratio_mcse": log_ratio_mcse,
     }
     columns = {name: np.where(equal, 0.0, column) for name, column in columns.items()}
-    return _table(
+    return entry_table(
         {
             "reference": theirs.estimate,
             "estimate": ours.estimate,
@@ -272,8 +274,17 @@ def distance(
     )
 
 
-def _table(columns: Mapping[str, np.ndarray], entries: list[str]) -> xr.Dataset:
-    return xr.Dataset(
-        {name: ("entry", column) for name, column in columns.items()},
-        {"entry": entries},
+def entry_table(
+    columns: Mapping[str, Any],
+    entries: Sequence[str],
+    attrs: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """Return columns over ``entry``, with the worst of their verdicts as attribute."""
+    table = xr.Dataset(
+        {name: ("entry", np.asarray(column)) for name, column in columns.items()},
+        {"entry": list(entries)},
+        attrs,
     )
+    if "verdict" in columns:
+        table.attrs["verdict"] = overall(columns["verdict"])
+    return table

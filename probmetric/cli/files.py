@@ -32,7 +32,7 @@ FILES = {
     "fit": ("metric.npz", "summary.json", "report.html"),
     "sample": ("draws.nc", "summary.json", "report.html"),
     "evaluate": ("evaluation.csv", "predictions.csv", "summary.json", "report.html"),
-    "validate": ("report.html", "agreement.csv"),
+    "validate": ("agreement.csv", "summary.json", "report.html"),
 }
 """Files that each command writes; ``validate`` adds its draws where it has any."""
 

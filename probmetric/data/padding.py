@@ -37,7 +37,7 @@ def host_weights(pairs: Pairs) -> Float[np.ndarray, "N"]:
 
 
 def pad_pairs(pairs: Pairs) -> Pairs:
-    """Add points at the origin and pairs of weight zero, up to bucket sizes.
+    """Return pairs padded to bucket sizes by points at 0 and pairs of weight 0.
 
     The numbers of points, of y=1 pairs and of y=0 pairs are each padded, since each
     is a shape inside the closed forms. Padding pairs join point 0 with itself.

@@ -120,7 +120,7 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _An
 def impostor_pairs(
     X: Any, labels: Any, k: int, *, max_impostors: int | None = None
 ) -> Pairs:
-    """Pair each point with its k targets and with its impostors (paper, §3.2).
+    """Return pairs of each point with its k targets and its impostors (paper, §3.2).
 
     Targets of i are its first min(k, n_c - 1) neighbours of its own class by
     (squared distance, index); impostors are the points of other classes *strictly*
@@ -159,8 +159,8 @@ def impostor_pairs(
     if not sum(map(len, found.i)):
         raise ValueError(
             "labels: expected at least one impostor (a point of another class nearer "
-            f"than a point's {k} nearest of its own), got no impostors: Euclid's "
-            "distance already agrees with the labels; use nearest_pairs"
+            f"than a point's {k} nearest of its own), got no impostors: the "
+            "Euclidean distance already agrees with the labels; use nearest_pairs"
         )
     return _by_anchor(rows, found)
 
@@ -181,7 +181,7 @@ def _map(factor: Any, d: int) -> Float[np.ndarray, "p d"]:
 def nearest_pairs(
     X: Any, labels: Any, k: int = 3, m: int = 3, factor: Any = None
 ) -> Pairs:
-    """Pair each point with its nearest points of its own and of the other classes.
+    """Return pairs of each point with the nearest of its own and the other classes.
 
     The default pair set of LCA: unlike ``impostor_pairs`` it drops no point, and it
     does not select other-class points for being *too* near.

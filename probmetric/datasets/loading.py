@@ -106,7 +106,7 @@ class Unlabelled(NamedTuple):
 
 
 def names() -> list[str]:
-    """List the data sets that need no file and no network."""
+    """Return the names of the data sets that need no file and no network."""
     return sorted([*BUILT_IN, *GENERATORS])
 
 

@@ -21,7 +21,7 @@ __all__ = ["check_labelled", "checked_rows", "report"]
 
 
 def _check_numeric(X: Any) -> None:
-    """Raise for columns that hold no numbers, by name where there is one."""
+    """Raise for columns that hold no numbers, and name those that have names."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         bad = [
             f"{name!r} ({dtype})"

@@ -49,7 +49,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # Refused by name below.
+        with np.errstate(over="ignore", invalid="ignore"):  # Refused below.
             images = points @ self.components_.T
         if not np.isfinite(images).all():
             raise ValueError(

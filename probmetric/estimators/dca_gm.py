@@ -222,7 +222,7 @@ class DCAGM(
     def _standardized(self, X: Any) -> Float[np.ndarray, "n d"]:
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=np.float64)
-        with np.errstate(over="ignore"):  # Refused by name where it matters.
+        with np.errstate(over="ignore"):  # Refused where it matters.
             return (points - self.mean_) / self.scale_
 
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:

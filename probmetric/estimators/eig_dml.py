@@ -8,7 +8,7 @@ from typing import Any
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
-from probmetric.inference.eig_dml import fit as eig_dml
+from probmetric.inference import eig_dml
 from probmetric.inference.solvers.result import Fit
 
 __all__ = ["EigDML"]

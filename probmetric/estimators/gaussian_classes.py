@@ -229,7 +229,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         integrate = self.missing == "integrate"
         points = check_points(self, X, integrate=integrate)
-        with np.errstate(over="ignore"):  # Refused by name below.
+        with np.errstate(over="ignore"):  # Refused below.
             Z = (points - self._scaler.mean) / self._scaler.scale
         partly = integrate and bool(np.isnan(Z).any())
         with jax.enable_x64(True):

@@ -22,7 +22,7 @@ from probmetric.arguments import check_choice
 from probmetric.data.containers import Distances
 from probmetric.data.inputs import count, pair_points
 from probmetric.data.scaling import check_sizes
-from probmetric.inference.mds import fit as mds
+from probmetric.inference import mds
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -339,11 +339,10 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
-                "metric: expected Euclid's or a Mahalanobis metric, without "
-                "correction, "
-                "for an embedding that is linear in the features; got "
-                f"metric={self.metric!r}, correction={self.correction!r}. Use Euclid's "
-                "distance on transform(X)"
+                "metric: expected the Euclidean or a Mahalanobis metric, without "
+                "correction, for an embedding that is linear in the features; got "
+                f"metric={self.metric!r}, correction={self.correction!r}. Use the "
+                "Euclidean distance on transform(X)"
             )
         return Mahalanobis(self.components_.copy())
 

@@ -4,3 +4,7 @@
 ``cross_validate``   votes of neighbours on points held out: ``held_out`` for learners.
 ``loo``              PSIS-LOO, where units are independent.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

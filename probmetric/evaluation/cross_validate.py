@@ -9,7 +9,6 @@ same points, and all candidates see the same splits, so that differences are pai
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -38,7 +37,7 @@ __all__ = [
     "vote_scores",
 ]
 
-EUCLID = "Euclid, standardised"
+EUCLID = "Euclidean, standardised"
 """What ``euclid`` is called in tables."""
 
 type Rows = Int[np.ndarray, "m"]
@@ -168,8 +167,11 @@ def held_out(
     y = classes[codes]
 
     def learner(candidate: Any) -> Callable[[Rows], Any]:
-        fresh: Callable[[], Any] = partial(clone, candidate)
-        return lambda rows: _metric(fresh().fit(rows_of(X, rows), y[rows]))
+        def fit(rows: Rows) -> Any:
+            fresh: Any = clone(candidate)
+            return _metric(fresh.fit(rows_of(X, rows), y[rows]))
+
+        return fit
 
     scores = {name: np.empty(len(codes)) for name in candidates}
     learners = {name: learner(one) for name, one in candidates.items()}
@@ -212,7 +214,7 @@ def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
 
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
-    """Return Euclid's distance on standardised features; constant ones are left."""
+    """Return the Euclidean metric of standardised features; constant ones stay."""
     varying = np.flatnonzero(X.max(0) > X.min(0))
     scale = np.ones(X.shape[1])
     if len(varying):
@@ -239,7 +241,7 @@ def vote_scores(
     progress: bool | None = None,
     n_neighbors: int = 5,
 ) -> list[VoteScores]:
-    """Score soft votes under several metrics on points held out at random.
+    """Return, for each metric, the scores of its soft votes on held-out points.
 
     Parameters
     ----------

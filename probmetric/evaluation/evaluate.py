@@ -225,7 +225,7 @@ class Coverage(NamedTuple):
 
 
 def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
-    """Count how often lower ≤ truth ≤ upper; shapes as the interval's."""
+    """Return how often lower ≤ truth ≤ upper; shapes as the interval's."""
     truth = np.asarray(truth)
     if truth.shape != np.shape(interval.lower):
         raise ValueError(

@@ -18,7 +18,7 @@ __all__ = ["loo"]
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
-    """Estimate the expected log predictive density of a unit left out (PSIS-LOO).
+    """Return the expected log predictive density of a unit left out (PSIS-LOO).
 
     Parameters
     ----------

@@ -193,7 +193,7 @@ def fit(
     alpha: float | int = 0.01,
     weighting: Weighting = "log",
 ) -> Fit:
-    """Learn a metric from pairs in closed form (Eqs. 1-4).
+    """Return a metric learned from pairs in closed form (Eqs. 1-4).
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class Mahalanobis:
 
     @measured
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
-        """Map points so that Euclid's distance between images is this distance."""
+        """Map points: the Euclidean distance of images is this distance of points."""
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured

@@ -10,9 +10,13 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.linalg import psd_factor
-from probmetric.metric import Mahalanobis, Metric
-from probmetric.metric.mahalanobis import check_factor
-from probmetric.metric.protocol import Dissimilarity, check_features, measured
+from probmetric.metric.mahalanobis import Mahalanobis, check_factor
+from probmetric.metric.protocol import (
+    Dissimilarity,
+    Metric,
+    check_features,
+    measured,
+)
 from probmetric.typing import Array
 
 __all__ = ["MeanDissimilarity", "mean_metric"]

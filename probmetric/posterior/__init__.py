@@ -6,7 +6,6 @@
 ``stack``       draws stacked for ``vmap``, and taken apart again.
 """
 
-from probmetric.posterior.intervals import Interval as Interval
-from probmetric.posterior.metric import PosteriorMetric as PosteriorMetric
+import lazy_loader
 
-__all__ = ["Interval", "PosteriorMetric"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

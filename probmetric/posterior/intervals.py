@@ -47,7 +47,7 @@ def between_rows(metric: Any, A: Array, B: Array) -> Array:
 
 def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Return above / below, or refuse ratios that float64 cannot hold."""
-    with np.errstate(over="ignore"):  # Refused by name in the next line.
+    with np.errstate(over="ignore"):  # Refused in the next line.
         values = above / below
     return finite(values, "ratio_interval")
 
@@ -75,7 +75,7 @@ def exponent(metric: Any, A: Array, B: Array) -> Array:
 
 
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
-    """Move draws away from their mean (of logarithms where positive) by a factor."""
+    """Return draws moved from their mean (of logarithms where positive) by a factor."""
     if not inflate > 0:
         raise ValueError(f"inflate: expected a number above 0, got {inflate}")
     if inflate == 1:

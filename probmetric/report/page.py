@@ -9,6 +9,7 @@ loaded again, provenance.
 import base64
 import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from probmetric.data.containers import Labelled
 from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
+from probmetric.files import UNREADABLE, reason
 
 __all__ = [
     "Picture",
@@ -28,6 +30,7 @@ __all__ = [
     "Table",
     "data_again",
     "page",
+    "read_table",
     "render",
     "settings_section",
 ]
@@ -157,7 +160,7 @@ def render(report: Report) -> str:
 def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
     """Load a run's data where they still are, or say in words why not."""
     said = summary["data"]
-    lead = "Pictures of the data are left out: "
+    lead = "Figures of the data are left out: "
     try:
         data = datasets.load(
             said["source"], label=said["label"], groups=said.get("groups")
@@ -167,6 +170,22 @@ def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
     if data_hash(Labelled(data.X, data.y)) != said["hash"]:
         return None, f"{lead}{said['source']} holds other data than the run had."
     return data, ""
+
+
+def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:
+    """Read a CSV table of a run's folder.
+
+    Raises
+    ------
+    ValueError
+        For a file that is missing or damaged.
+    """
+    try:
+        return pd.read_csv(folder / name, **options)
+    except UNREADABLE as error:
+        raise ValueError(
+            f"DIR: expected a readable {name} in {str(folder)!r} ({reason(error)})"
+        ) from error
 
 
 def page(

@@ -59,7 +59,7 @@ def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
     assert stored.provenance["model"] == model
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The learned metric" in page
-    assert "Pictures of the data are left out" not in page
+    assert "Figures of the data are left out" not in page
 
 
 def test_csv_parquet_and_npz_give_one_metric(data, tmp_path):
@@ -124,7 +124,7 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments, expected",
+    "arguments, wanted",
     [
         (["fit", "nope"], "model: expected one of dca_gm.*got 'nope'"),
         (["fit", "lda", "--set", "n_components"], "--set: expected name=value"),

@@ -102,7 +102,7 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
 
 
 @pytest.mark.parametrize(
-    "arguments, expected",
+    "arguments, wanted",
     [
         (["--metric", "M", "--draws", "D"], "expected one of the two, got both"),
         ([], "expected one of the two, got neither"),
@@ -171,7 +171,7 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
     assert found.keys() == wanted.keys()
     np.testing.assert_allclose(list(found.values()), list(wanted.values()), rtol=1e-9)
     frame = pd.read_csv(tmp_path / "run" / "evaluation.csv")
-    assert frame["method"].tolist() == ["Euclid, standardised", "metric.npz"]
+    assert frame["method"].tolist() == ["Euclidean, standardised", "metric.npz"]
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
     own = stated[stated["method"] == "metric.npz"]
     assert (own["truth"] == own["predicted"]).mean() == pytest.approx(
@@ -223,7 +223,7 @@ def test_draws_are_evaluated_by_averaged_votes(work):
 
 
 @pytest.mark.parametrize(
-    "arguments, expected",
+    "arguments, wanted",
     [
         (["--metric", "M"], "--test, --folds: expected one of the two, got neither"),
         (["--metric", "M", "--folds", "2", "--test", "data.csv"], "got both"),
@@ -249,7 +249,7 @@ def test_evaluate_says_what_was_wanted(arguments, wanted, work):
     assert wanted in line, line
 
 
-def test_report_writes_the_page_anew_and_asks_before_it_does(work, tmp_path):
+def test_report_writes_the_page_again_and_asks_before_it_does(work, tmp_path):
     out = tmp_path / "run"
     done = run("fit", "lda", "--data", work / "data.csv", "--out", out)
     assert done.exit_code == 0

@@ -137,9 +137,9 @@ def refuse_many(n: int) -> None:
     """Raise unless all pairs of many points were asked for: work grows as n²."""
     if n > MOST_POINTS:
         raise ValueError(
-            f"pairs: expected 'all' or 'fitted' by name for more than {MOST_POINTS} "
-            f"points, got 'auto' with {n}: 'all' takes {n * (n - 1) // 2} pairs in "
-            "every refit; of 'fitted' only ratio_interval covers"
+            f"pairs: expected 'all' or 'fitted' for more than {MOST_POINTS} points, "
+            f"got 'auto' with {n}: 'all' takes {n * (n - 1) // 2} pairs in every "
+            "refit; of 'fitted' only ratio_interval covers"
         )
 
 

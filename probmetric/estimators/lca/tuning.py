@@ -22,7 +22,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
-from probmetric.inference.lca import fit as lca
+from probmetric.inference import lca
 from probmetric.inference.lca import likelihood
 from probmetric.inference.lca.curvature import log_evidence
 from probmetric.inference.lca.recipe import (

@@ -87,7 +87,7 @@ class Game(NamedTuple):
 def game(
     data: Pairs, *, kappa: float | int | None = None, ridge: float | int = 0.0
 ) -> Game:
-    """Whiten the far pairs by the close ones (Eq. 2).
+    """Return the game: far pairs whitened by the close ones (Eq. 2).
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def fit(
     max_steps: int = 100_000,
     tol: float | int | None = None,
 ) -> Fit:
-    """Maximise the smallest far distance (Eq. 1), with a certificate (Eq. 5).
+    """Return the metric of largest smallest far distance (Eq. 1), certified (Eq. 5).
 
     Parameters
     ----------

@@ -19,3 +19,7 @@ In reading order:
                    choice of γ (5). The matrices at a point are in ``metric.glml``,
                    densities with derivatives in ``densities.classes``.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -62,7 +62,7 @@ def evidence_prior_missing(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Choose the prior by evidence where entries are missing.
+    """Return the prior of highest evidence where entries are missing.
 
     The evidence of what was seen has no closed form. The prior is that of the expected
     statistics at the mode under a first prior, which is that of rows filled with class

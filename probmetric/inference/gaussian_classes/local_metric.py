@@ -156,7 +156,7 @@ class LogEuclidean(NamedTuple):
 
 @numpy_in_numpy_out
 def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
-    """Summarise draws of positive definite matrices; the mean keeps |A| = 1.
+    """Return log-Euclidean mean and spread of matrices; the mean keeps |A| = 1.
 
     The ordinary mean of matrices of determinant one has a larger determinant.
     """
@@ -224,7 +224,7 @@ def choose_gamma(
     gammas: Sequence[float] = GAMMAS,
     max_points: int = 500,
 ) -> tuple[float, Float[np.ndarray, "g"]]:
-    """Choose γ of Eq. (5) by leave-one-out over a grid.
+    """Return the γ of Eq. (5) that leave-one-out prefers on a grid, and the scores.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ __all__ = [
 
 
 def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
-    """Put the class's mean of a feature, else the feature's, where an entry is missing.
+    """Return X with missing entries at the class's mean, else the feature's.
 
     Where EM starts; it makes covariances too small to be of other use.
     """

@@ -94,7 +94,7 @@ def is_mean(post: ClassPosterior) -> bool:
 
 @numpy_in_numpy_out
 def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
-    """Sum up labelled points; a class without points has mean 0 and scatter 0."""
+    """Return counts, means and scatters by class, zeros where it has no points."""
     if data.y is None:
         raise ValueError("data.y: expected class codes, got None")
     member = jax.nn.one_hot(data.y, n_classes, dtype=data.X.dtype)

@@ -45,7 +45,7 @@ def evidence_prior(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Choose the prior (1) by its evidence.
+    """Return the prior (1) of highest evidence.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ def bootstrap(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Fit:
-    """Refit LCA under each row of unit weights.
+    """Return the refits of LCA under each row of unit weights.
 
     Parameters
     ----------

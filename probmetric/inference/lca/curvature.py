@@ -132,7 +132,7 @@ def precision(
 
 @numpy_in_numpy_out
 def certificate(params: LCAParams, stats: Statistics) -> Certificate:
-    """Certify a maximum-likelihood fit at p = d as the global optimum.
+    """Return the certificate that a maximum-likelihood fit at p = d is the global one.
 
     Both entries are of the order of the square root of the fit's relative gap at
     the optimum. With p < d a positive ``largest`` says only that a higher rank would
@@ -200,7 +200,7 @@ def log_evidence(
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    """Approximate the log evidence of λ up to a constant, for choosing λ.
+    """Return the approximate log evidence of λ up to a constant, for choosing λ.
 
     Laplace's approximation with the (W, W) block of ``learning_rate`` · I replaced by
     its Kronecker form A ⊗ B, A = Σ wν ggᵀ/(τ⁴ Σwν), B = Σ wν δδᵀ:

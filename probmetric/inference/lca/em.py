@@ -112,7 +112,7 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
 
 @numpy_in_numpy_out
 def spectrum(scatter_matrix: Float[Array, "d d"]) -> tuple[Any, Any]:
-    """Decompose S or T once: eigenvalues (d,), eigenvectors (d, d)."""
+    """Return the eigenvalues (d,) and eigenvectors (d, d) of S or T."""
     return jnp.linalg.eigh(scatter_matrix)
 
 
@@ -200,7 +200,7 @@ def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any,
 
 
 def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
-    """Advance the reduced EM by one step, for ``run_em``."""
+    """Return the state after one step of the reduced EM, for ``run_em``."""
     return _step(unconstrained, data, full=False)
 
 

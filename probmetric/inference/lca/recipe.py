@@ -19,7 +19,7 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
-from probmetric.inference.lca import fit as lca
+from probmetric.inference.lca.fit import fit, scaled_identity, scaled_pca
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
 
@@ -108,9 +108,9 @@ def prior_for(pairs: Pairs, recipe: Recipe, lam: float) -> LCAPrior:
         # c is the scale of W₀: the c of cI, and of c times orthonormal rows.
         W0, c = mean, float(np.linalg.norm(mean) / np.sqrt(p))
     elif mean == "identity" or (mean == "auto" and p == d):
-        W0, c = lca.scaled_identity(pairs, p)
+        W0, c = scaled_identity(pairs, p)
     else:
-        W0, c = lca.scaled_pca(pairs, p)
+        W0, c = scaled_pca(pairs, p)
     return LCAPrior(mean=np.asarray(W0, float), c=np.asarray(c), lam=np.asarray(lam))
 
 
@@ -130,7 +130,7 @@ def solve(
 ) -> Fit:
     """Fit one problem in float64, on shapes padded to buckets."""
     with jax.enable_x64(True):
-        return lca.fit(
+        return fit(
             pad_pairs(pairs),
             prior,
             init=init,

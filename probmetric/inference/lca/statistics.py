@@ -65,7 +65,7 @@ class Statistics(NamedTuple):
 def prepare(
     pairs: Pairs, *, per_anchor: bool = False, by_points: bool | None = None
 ) -> Statistics:
-    """Gather the statistics of labelled pairs.
+    """Return the statistics of labelled pairs.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ def recentre(
 def m_step(
     stats: MixtureStats, centre: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> MixtureParams:
-    """Maximise the expected log joint density, Eqs. (3)-(5)."""
+    """Return the parameters of highest expected log joint density, Eqs. (3)-(5)."""
     R, d = stats.mass, centre.shape[1]
     delta, pull = step_of_means(R, stats.first, centre, prior)
     second = about(R, stats.first, stats.second, delta) + pull

@@ -16,3 +16,7 @@ In reading order:
 ``summary``      mean, sd, Monte Carlo error, R-hat and effective size by entry.
 ``warnings``     divergences, high R-hat and low effective size.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -30,7 +30,7 @@ def to_datatree(
     log_likelihood: Mapping[str, Any] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> xr.DataTree:
-    """Build a DataTree of draws.
+    """Return draws as a DataTree.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ def counts(n_draws: Any, n_chains: Any) -> tuple[int, int]:
 def model_target(
     model: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Target, Any, Any]:
-    """Turn a NumPyro model and its arguments into a target.
+    """Return a NumPyro model with its arguments as a target.
 
     Parameters
     ----------

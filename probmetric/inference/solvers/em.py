@@ -60,7 +60,7 @@ def run_em(
     tol: Any | None = None,
     accelerate: bool = False,
 ) -> Fit:
-    """Iterate an EM step to its fixed point.
+    """Return the outcome of iterating an EM step to its fixed point.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def minimise(
     max_steps: int,
     tol: Any,
 ) -> Minimum:
-    """Minimise a smooth function from a point of finite value; traceable.
+    """Return a minimum of a smooth function from a point of finite value; traceable.
 
     Parameters
     ----------

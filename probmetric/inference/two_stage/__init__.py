@@ -19,3 +19,7 @@ In reading order:
 ``target``           the log joint density for samplers (1).
 ``draws``            draws by every method; relabelling for display (1).
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -190,7 +190,7 @@ def fit_alpha(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Estimate α by maximum likelihood from same-source pairs, (c, μ, Σ) fixed.
+    """Return α of maximum likelihood from same-source pairs, (c, μ, Σ) fixed.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class Enrolled(NamedTuple):
 
 @numpy_in_numpy_out
 def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
-    """Condense each group of instances to what Eq. (4) needs, in order of codes."""
+    """Return what Eq. (4) needs of each group of instances, in order of codes."""
     data = group_data(groups)
     data = jax.tree.map(jnp.asarray, data)
     log_p = log_groups(params, data)

@@ -7,10 +7,10 @@ from scipy import stats
 
 from probmetric.data.containers import Pairs
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.lca import bootstrap as lca_bootstrap_draws
 from probmetric.inference.lca.bootstrap import (
     Bootstrap,
     dirichlet_weights,
+    memory_of_a_refit,
     needed_memory,
 )
 from probmetric.inference.lca.target import TARGET
@@ -124,7 +124,7 @@ def test_a_second_run_through_the_estimator_compiles_nothing():
 
 def test_memory_is_bounded_by_the_batch():
     one, eight = (needed_memory(PAIRS, PRIOR, START, batch=b) for b in (1, 8))
-    a_refit = lca_bootstrap_draws.memory_of_a_refit(N, len(X), D, D, 1000)
+    a_refit = memory_of_a_refit(N, len(X), D, D, 1000)
     assert one <= a_refit
     assert one < eight <= 8 * a_refit
 
