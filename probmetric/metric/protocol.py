@@ -148,15 +148,14 @@ def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
 def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
     inner: Any = numpy_in_numpy_out(function)
-    names = list(signature(function).parameters)
-    optional = {"idx", *(getattr(function, "__kwdefaults__", None) or ())}
+    _, *takes = signature(function).parameters.values()
+    points = {p.name for p in takes if p.kind is not p.KEYWORD_ONLY} - {"idx"}
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         metric, *values = args
-        given: Any = dict(zip(names[1:], values, strict=False)) | kwargs
-        points = {name: X for name, X in given.items() if name not in optional}
-        check_features(metric, **points)
+        given: Any = dict(zip((p.name for p in takes), values, strict=False)) | kwargs
+        check_features(metric, **{n: X for n, X in given.items() if n in points})
         given = {name: _in_floats(name, value) for name, value in given.items()}
         result: R = inner(metric, **given)
         if isinstance(result, (np.ndarray, np.floating)):
