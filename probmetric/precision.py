@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-__all__ = ["finite", "log_measured", "measured", "numpy_in_numpy_out", "to_numpy"]
+__all__ = ["finite", "numpy_in_numpy_out", "to_numpy"]
 
 
 def to_numpy(tree: Any) -> Any:
@@ -66,55 +66,6 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         return result if keep else to_numpy(result)
 
     return wrapper
-
-
-def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap as ``numpy_in_numpy_out``, and refuse results that float64 cannot hold.
-
-    For methods of metrics: NumPy results hold no NaN or infinity, and points of whole
-    numbers are taken as floats, as differences of uint8 are modulo 256. An argument
-    named ``idx`` holds indices of points.
-
-    Raises
-    ------
-    ValueError
-        Naming the method and the largest number that came in.
-    """
-    return _refusing(function, infinite=False)
-
-
-def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap as ``measured``; results are logarithms, so that -inf is one of them."""
-    return _refusing(function, infinite=True)
-
-
-def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
-    inner: Any = numpy_in_numpy_out(function)
-    names = list(signature(function).parameters)
-
-    @wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        given: Any = zip(names, args, strict=False)
-        result: R = inner(
-            *(_in_floats(*argument) for argument in given),
-            **{name: _in_floats(name, value) for name, value in kwargs.items()},
-        )
-        if isinstance(result, (np.ndarray, np.floating)):
-            values = np.asarray(result)
-            given = jax.tree.leaves((args[1:], kwargs))
-            if not infinite or np.isnan(values).any():
-                finite(values, function.__name__, *given)
-        return result
-
-    return wrapper
-
-
-def _in_floats(name: str, value: Any) -> Any:
-    """Return an array of whole numbers or truth values as floats, unless of indices."""
-    kind = getattr(getattr(value, "dtype", None), "kind", None)
-    if kind not in ("i", "u", "b") or name == "idx" or np.ndim(value) == 0:
-        return value
-    return value.astype(float)
 
 
 def finite(result: np.ndarray, name: str, *given: Any) -> np.ndarray:

@@ -20,8 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
-from probmetric.metric.protocol import check_features
-from probmetric.precision import measured
+from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
 
 __all__ = ["LocalFisher", "fisher_factor", "mean_fisher"]
@@ -94,7 +93,6 @@ class LocalFisher:
     @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return J(x_i) of Eq. (3), shape (n, d, d)."""
-        check_features(self, X=X)
         rows = self._factor(jnp.asarray(X)) @ self.A
         return jnp.swapaxes(rows, 1, 2) @ rows
 
@@ -103,7 +101,6 @@ class LocalFisher:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the squared distances of one query q to the rows of Y, under J(q)."""
-        check_features(self, q=q, Y=Y)
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -111,7 +108,6 @@ class LocalFisher:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances, each row under its query; memory m · n · c."""
-        check_features(self, Q=Q, P=P)
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
 

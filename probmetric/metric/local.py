@@ -39,8 +39,7 @@ from probmetric.densities.classes import (
 )
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
-from probmetric.metric.protocol import check_features
-from probmetric.precision import measured
+from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
 
 __all__ = [
@@ -183,7 +182,6 @@ class LocalMahalanobis:
     @measured
     def frame_matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return A(z) of each row, in frame coordinates, |A| = 1; shape (n, d, d)."""
-        check_features(self, X=X)
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
         return _frame_matrices(self, jnp.asarray(X))
@@ -199,7 +197,6 @@ class LocalMahalanobis:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return squared distances of one query to the rows of Y (Eq. 1)."""
-        check_features(self, q=q, Y=Y)
         A = self.frame_matrix_at(q[None])[0]
         delta = (jnp.asarray(Y) - q) @ self.frame.T
         return jnp.maximum(jnp.einsum("ni,ij,nj->n", delta, A, delta), 0.0)
@@ -213,7 +210,6 @@ class LocalMahalanobis:
         They are never negative: where rounding would make them so they are zero. For
         several sets of points take ``prepare(Q)`` once, and ``from_prepared``.
         """
-        check_features(self, Q=Q, P=P)
         return self.from_prepared(self.prepare(Q), jnp.asarray(P))
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.metric.protocol import check_features
-from probmetric.precision import measured
+from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
 
 __all__ = ["Link", "Mahalanobis", "check_factor"]
@@ -92,7 +91,6 @@ class Mahalanobis:
     @measured
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
         """Map points: the Euclidean distance of images is this distance of points."""
-        check_features(self, X=X)
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
@@ -100,7 +98,6 @@ class Mahalanobis:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the squared distances of one query q to the rows of Y."""
-        check_features(self, q=q, Y=Y)
         # Differences first: ‖Lx‖² + ‖Ly‖² - 2·dot cancels for close points.
         return jnp.sum(_image_of_difference(self.factor, Y, q) ** 2, -1)
 
@@ -109,7 +106,6 @@ class Mahalanobis:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances, shape (m, n); memory m · n · p."""
-        check_features(self, Q=Q, P=P)
         # Images of float16 points under a float32 factor would be of float32 only.
         L = jnp.asarray(check_factor(self.factor), jnp.result_type(self.factor, Q, P))
         Z, V = jnp.asarray(Q) @ L.T, jnp.asarray(P) @ L.T
@@ -136,7 +132,6 @@ class Mahalanobis:
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return the distances (not squared) between matching rows of A and B."""
-        check_features(self, A=A, B=B)
         delta = _image_of_difference(self.factor, A, B)
         # By a power of two, which rounds nothing: squares of 1e200 are no numbers.
         top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
@@ -166,7 +161,6 @@ class Mahalanobis:
         ValueError
             When the metric carries no link.
         """
-        check_features(self, A=A, B=B)
         if self.link is None:
             raise ValueError(
                 "link: expected a metric whose model defines P(same), got link=None"

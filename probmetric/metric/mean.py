@@ -17,8 +17,8 @@ from probmetric.metric.protocol import (
     Metric,
     check_features,
     maps_of,
+    measured,
 )
-from probmetric.precision import measured
 from probmetric.typing import Array
 
 __all__ = ["MeanDissimilarity", "mean_metric"]
@@ -61,7 +61,6 @@ class MeanDissimilarity:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the mean dissimilarities of the rows of Y from one query."""
-        check_features(self, q=q, Y=Y)
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -69,7 +68,6 @@ class MeanDissimilarity:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return the mean dissimilarities, shape (m, n), one draw at a time."""
-        check_features(self, Q=Q, P=P)
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         structure = jax.tree.structure(self.draws[0])
         every = [jax.tree.leaves(draw) for draw in self.draws]

@@ -11,11 +11,16 @@ JAX compares structures and shapes, not metrics: functions under ``jit`` are com
 once for a kind and shape.
 """
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
 __all__ = [
@@ -27,7 +32,9 @@ __all__ = [
     "Squared",
     "check_features",
     "features_of",
+    "log_measured",
     "maps_of",
+    "measured",
 ]
 
 
@@ -161,3 +168,54 @@ def check_features(metric: Any, **points: Any) -> None:
                 f"{name}: expected {wanted} features as the metric has, got "
                 f"{shape[-1] if shape else 'a single number'}"
             )
+
+
+def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a metric's method as ``numpy_in_numpy_out``, and check what comes and goes.
+
+    Its positional arguments are points, whose number of features has to fit
+    (``check_features``), but for ``idx``, indices of points. Points of whole numbers
+    are taken as floats, as differences of uint8 are modulo 256. NumPy results hold no
+    NaN or infinity.
+
+    Raises
+    ------
+    ValueError
+        Naming the first argument that does not fit; or the method and the largest
+        number that came in, for results that float64 cannot hold.
+    """
+    return _refusing(function, infinite=False)
+
+
+def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap as ``measured``; results are logarithms, so that -inf is one of them."""
+    return _refusing(function, infinite=True)
+
+
+def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
+    inner: Any = numpy_in_numpy_out(function)
+    _, *takes = signature(function).parameters.values()
+    points = {p.name for p in takes if p.kind is not p.KEYWORD_ONLY} - {"idx"}
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        metric, *values = args
+        given: Any = dict(zip((p.name for p in takes), values, strict=False)) | kwargs
+        check_features(metric, **{n: X for n, X in given.items() if n in points})
+        given = {name: _in_floats(name, value) for name, value in given.items()}
+        result: R = inner(metric, **given)
+        if isinstance(result, (np.ndarray, np.floating)):
+            values = np.asarray(result)
+            if not infinite or np.isnan(values).any():
+                finite(values, function.__name__, *jax.tree.leaves(given))
+        return result
+
+    return wrapper
+
+
+def _in_floats(name: str, value: Any) -> Any:
+    """Return an array of whole numbers or truth values as floats, unless of indices."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind not in ("i", "u", "b") or name == "idx" or np.ndim(value) == 0:
+        return value
+    return value.astype(float)

@@ -4,7 +4,7 @@ The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``
 default recipe ``probmetric.estimators.lca.settings``; this file holds no mathematics.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr

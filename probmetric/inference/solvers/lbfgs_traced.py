@@ -4,7 +4,8 @@
 nor a loop over fits can hold. Here all is traced: the two-loop recursion over the last
 ``MEMORY`` steps, and halving until the objective falls by a fraction of what its slope
 promises. Wolfe's second condition is not sought; a step whose gradient change is not
-positive along it is not remembered.
+positive along it is not remembered. JAX itself has no traced solver of limited memory
+that it asks to rely on, and neither optax nor optimistix is needed otherwise.
 
 It stops on the estimated gap gᵀHg/2, with H the current inverse Hessian: for a log
 density that is the number of nats left to gain.
