@@ -29,7 +29,7 @@ from probmetric.inference.two_stage import groups as two_stage_groups
 from probmetric.inference.two_stage.groups_missing import group_rows
 from probmetric.inference.two_stage.pairs import AlphaData
 from probmetric.inference.two_stage.proportional import ProportionalParams
-from probmetric.inference.two_stage.target import Posterior, pack
+from probmetric.inference.two_stage.target import Fitted, pack
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.metric.glml import Spectrum
 from probmetric.models.dca_gm import DCAGMParams, unconstrain
@@ -125,7 +125,7 @@ class Given:
         groups = double(two_stage_groups.group_data, self.groups, prior=prior)
         holes = Groups(self.holes, self.groups.group)
         q, y = (np.stack([A - m for m in self.means]) for A in self.same)
-        posterior = Posterior(self.groups, prior, params, False, None)
+        posterior = Fitted(self.groups, prior, params, False, None)
         return SimpleNamespace(
             prior=prior,
             params=params,
