@@ -222,6 +222,8 @@ MODELS: dict[str, ModelSpec] = {
         checks="gaussian_classes",
         problems="gaussian_classes.problems",
         estimator="glml:GLML",
+        methods=("exact",),
+        metrics_of_draws=at("probmetric.inference.gaussian_classes.draws:metrics"),
     ),
     "two_stage": _spec(
         "two_stage",

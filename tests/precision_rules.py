@@ -58,6 +58,8 @@ REASONS = {
     "inference.lca.bootstrap.dirichlet_weights": "takes its dtype as an argument",
     "inference.lca.bootstrap.memory_of_a_refit": WHOLE,
     "inference.lca.bootstrap.needed_memory": WHOLE,
+    "inference.gaussian_classes.draws.metrics": DRAWN,
+    "inference.gaussian_classes.draws.sample": "float64; draws by posterior.draw",
     "inference.lca.draws.draw": SAMPLER,
     "inference.dca_gm.draws.metrics": DRAWN,
     "inference.lca.draws.metrics": DRAWN,
@@ -65,8 +67,6 @@ REASONS = {
     "inference.lca.recipe.on_all_pairs": "by fit_labelled, tested there",
     "inference.lca.recipe.refitted": "by solve, tested there",
     "inference.sampling.metrics.joined": DRAWN,
-    "inference.sampling.metrics.posterior_metric": DRAWN,
-    "inference.sampling.metrics.thinned": DRAWN,
     "inference.lca.recipe.auto_regularization": WHOLE,
     "data.padding.bucket": WHOLE,
     "inference.sampling.sample.sample": SAMPLER,
@@ -102,6 +102,8 @@ REASONS = {
     "neighbors.table.neighbor_table": "a data frame of what nearest returns",
     "neighbors.votes.untuned": WHOLE,
     "data.pairs.skipped_anchors": WHOLE,
+    "posterior.draws.posterior_metric": DRAWN,
+    "posterior.draws.thinned": DRAWN,
     "posterior.intervals.is_positive": WHOLE,
 }
 

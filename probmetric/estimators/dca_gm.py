@@ -28,12 +28,12 @@ from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit
 from probmetric.inference.dca_gm.likelihood import class_log_probability, fix_gauge
 from probmetric.inference.dca_gm.start import start
 from probmetric.inference.sampling.laplace import Laplace
-from probmetric.inference.sampling.metrics import posterior_metric
 from probmetric.inference.sampling.sample import Method, sample, sampler_of
 from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
 from probmetric.typing import ArrayLike, Purpose, no_type_check

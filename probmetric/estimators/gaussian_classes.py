@@ -8,12 +8,14 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.arguments import check_choice
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import class_codes
 from probmetric.data.scaling import Scaler, fit_scaler
@@ -24,6 +26,7 @@ from probmetric.inference.gaussian_classes.completions import (
     complete,
     evidence_prior_missing,
 )
+from probmetric.inference.gaussian_classes.draws import Exact, sample
 from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -40,7 +43,7 @@ from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import to_numpy
 from probmetric.typing import ArrayLike, no_type_check
 
-__all__ = ["ClassFit", "GaussianClasses", "fit_classes"]
+__all__ = ["ClassFit", "GaussianClasses", "draws_of", "fit_classes"]
 
 
 class ClassFit(NamedTuple):
@@ -116,6 +119,19 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
     evidence = np.nan if stats is None else log_evidence(stats, prior, **options)
     return ClassFit(
         points, data, classes, codes, scaler, stats, prior, post, float(evidence)
+    )
+
+
+def draws_of(estimator: Any, **how: Any) -> xr.DataTree:
+    """Return draws of what ``fit_classes`` found; further arguments as ``sample``."""
+    found: ClassFit = estimator._found
+    return sample(
+        found.posterior,
+        found.scaler,
+        Labelled(found.points, found.codes),
+        names=getattr(estimator, "feature_names_in_", None),
+        arguments={"prior": found.prior, "covariance": estimator.covariance},
+        **how,
     )
 
 
@@ -200,7 +216,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n,)
         """
         seed = int(check_random_state(self.random_state).randint(2**31))
-        found = fit_classes(self, X, y, seed)
+        found = self._found = fit_classes(self, X, y, seed)
         self.classes_, self._scaler = found.classes, found.scaler
         self.prior_, self.posterior_ = found.prior, found.posterior
         self.log_evidence_ = found.log_evidence
@@ -211,6 +227,37 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         factor = scale[:, None] * mean.chol
         self.covariances_ = factor @ np.swapaxes(factor, 1, 2)
         return self
+
+    def sample(
+        self,
+        method: Exact = "exact",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw class weights, means and covariances from the posterior.
+
+        Parameters
+        ----------
+        method : {"exact"}, default="exact"
+            The posterior is a closed form: draws are independent and exact.
+        n_draws, n_chains : int, defaults 1000 and 4
+            ``n_draws * n_chains`` draws, one chain.
+        seed : int, default=0
+        progress : bool, optional
+            Without effect.
+
+        Returns
+        -------
+        DataTree
+            Posterior of weights (class), mean (class, feature) and covariance (class,
+            feature, feature_bis), in input units.
+        """
+        check_choice("method", method, ("exact",))
+        check_is_fitted(self)
+        return draws_of(self, seed=seed, n_draws=n_draws, n_chains=n_chains)
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log P(class | x) with all parameters integrated out."""

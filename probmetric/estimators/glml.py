@@ -10,11 +10,13 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.arguments import check_choice
 from probmetric.estimators._labelled import checked_rows, report
 from probmetric.estimators._settings import (
     Count,
@@ -24,7 +26,8 @@ from probmetric.estimators._settings import (
     Share,
     check_settings,
 )
-from probmetric.estimators.gaussian_classes import ClassFit, fit_classes
+from probmetric.estimators.gaussian_classes import ClassFit, draws_of, fit_classes
+from probmetric.inference.gaussian_classes.draws import Exact, metrics
 from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,
     choose_gamma,
@@ -43,9 +46,10 @@ from probmetric.models.gaussian_classes import (
     to_metric,
 )
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, no_type_check
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 __all__ = ["GLML", "check_options", "learn_metrics", "whole_rows"]
 
@@ -270,7 +274,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         check_settings(self)
         check_options(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        found = fit_classes(self, X, y, seed)
+        found = self._found = fit_classes(self, X, y, seed)
         points, codes = whole_rows(found)
         self.classes_ = found.classes
         self.prior_, self.posterior_ = found.prior, found.posterior
@@ -339,7 +343,61 @@ class GLML(ClassifierMixin, BaseEstimator):
         found, F = log_euclidean(A), self.metric_.frame
         return found._replace(mean=np.einsum("ai,nab,bj->nij", F, found.mean, F))
 
-    def posterior_metric(self, purpose: str) -> PosteriorMetric:
+    def sample(
+        self,
+        method: Exact = "exact",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw the class Gaussians from their posterior.
+
+        Parameters
+        ----------
+        method : {"exact"}, default="exact"
+            The posterior is a closed form: draws are independent and exact.
+        n_draws, n_chains : int, defaults 1000 and 4
+            ``n_draws * n_chains`` draws, one chain.
+        seed : int, default=0
+        progress : bool, optional
+            Without effect.
+
+        Returns
+        -------
+        DataTree
+            Posterior of weights (class), mean (class, feature) and covariance (class,
+            feature, feature_bis), in input units.
+
+        Raises
+        ------
+        ValueError
+            Where the metric is not of one Gaussian a class, or already an expectation
+            over draws (rule "expected_bias").
+        """
+        check_choice("method", method, ("exact",))
+        check_is_fitted(self, "metric_")
+        one = self.densities == "posterior" and self.n_components == 1
+        if not one or self.rule == "expected_bias":
+            raise ValueError(
+                "n_draws: expected none where the metric has no draws (densities="
+                f"{self.densities!r}, n_components={self.n_components}, "
+                f"rule={self.rule!r}), got {n_draws}"
+            )
+        size: Any = {"n_draws": n_draws, "n_chains": n_chains}
+        return draws_of(self, base=self.metric_, seed=seed, **size)
+
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: Exact | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
         """Return the posterior over local metrics.
 
         The labelled points are taken as independent draws from the model, so that
@@ -348,11 +406,35 @@ class GLML(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
+        draws : DataTree, optional
+            Of ``sample``.
+        method : {"exact"}, optional
+        n_draws : int, optional
+            In all. Default: the draws of the fit, ``draws_``, as many as it made;
+            of ``draws``, all.
+        seed : int, default=0
+            Of draws other than those of the fit.
+        progress : bool, optional
+            Without effect.
+
+        Raises
+        ------
+        ValueError
+            Where there are no draws: see ``sample``; by default also where the fit
+            made none.
         """
-        if not self._draws():
-            raise ValueError("n_draws: expected at least 1 for a posterior, got 0")
-        return PosteriorMetric(
-            self.draws_, purpose, pairs_independent=True, source="exact"
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        if draws is None and n_draws is None:
+            if not self._draws():
+                raise ValueError("n_draws: expected at least 1 for a posterior, got 0")
+            return PosteriorMetric(
+                self.draws_, purpose, pairs_independent=True, source="exact"
+            )
+        if draws is None:
+            size: Any = {"n_draws": n_draws, "n_chains": 1}
+            draws = self.sample(method or "exact", seed=seed, **size)
+        return posterior_metric(
+            draws, [metrics], purpose, n_draws=n_draws, pairs_independent=True
         )
 
     def _draws(self) -> list[LocalMahalanobis]:

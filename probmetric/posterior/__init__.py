@@ -2,6 +2,7 @@
 
 ``metric``      ``PosteriorMetric``: the only class with a draw axis; it raises for
                 questions that its draws do not answer.
+``draws``       draws of ``sample`` as one.
 ``intervals``   functions of one draw, and intervals of their values.
 ``stack``       draws stacked for ``vmap``, and taken apart again.
 """

@@ -42,7 +42,7 @@ from probmetric.posterior import intervals as asked
 from probmetric.posterior.intervals import Interval, quantiles, spread
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
-from probmetric.typing import Array
+from probmetric.typing import Array, Purpose
 
 __all__ = [
     "MATRIX_REFUSAL",
@@ -80,7 +80,7 @@ class PosteriorMetric:
     def __init__(
         self,
         draws: Any,
-        purpose: str,
+        purpose: Purpose,
         *,
         pairs_independent: bool = False,
         source: str = "laplace",

@@ -28,6 +28,7 @@ __all__ = ["sample_page"]
 MEANING = {
     "nuts": "Draws of the model's posterior, exact up to Monte Carlo error.",
     "laplace": "A Gaussian at the posterior's mode: an approximation, with its k-hat.",
+    "exact": "Independent draws of the model's posterior, a closed form.",
     "svi": "A variational guide: an approximation, with its k-hat.",
     "bootstrap": "Refits under random weights of the points: how the fit would differ "
     "under new data.",

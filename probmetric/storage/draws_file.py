@@ -9,7 +9,7 @@ from typing import Any
 import xarray as xr
 
 from probmetric.files import UNREADABLE, reason, replacing
-from probmetric.inference.sampling.metrics import posterior_metric
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
 from probmetric.typing import Purpose

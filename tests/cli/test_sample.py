@@ -111,7 +111,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
 @pytest.mark.parametrize(
     "arguments, wanted",
     [
-        (["lda"], "expected a learner with draws, dca_gm, lca.*got LDA"),
+        (["lda"], "expected a learner with draws, dca_gm, glml, lca.*got LDA"),
         (["lca", "--method", "gibbs"], "--method: expected one of nuts"),
         (["lca", "--resume"], "--resume: expected --checkpoint DIR"),
         (["lca", "--method", "svi", "--checkpoint", "x"], "--checkpoint: expected"),

@@ -4,7 +4,7 @@ The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``
 default recipe ``probmetric.estimators.lca.settings``; this file holds no mathematics.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -34,10 +34,10 @@ from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
 from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted, on_all_pairs
-from probmetric.inference.sampling.metrics import posterior_metric
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, no_type_check
 
@@ -377,11 +377,9 @@ class LCA(PairsMixin, BaseEstimator):
         check_choice("pairs", pairs, ("auto", "fitted", "all"))
         fitted, recipe = drawable(self)
         labelled = hasattr(self, "classes_")
+        own: dict[str, Any] = {"pairs_independent": not labelled}
         if draws is not None:
-            own = not labelled
-            return posterior_metric(
-                draws, [metrics], purpose, n_draws=n_draws, pairs_independent=own
-            )
+            return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
         spread = labelled and purpose == "intervals"
         if method is None:
             method = "bootstrap" if spread else "laplace"
@@ -389,7 +387,8 @@ class LCA(PairsMixin, BaseEstimator):
             raise ValueError("pairs: expected 'fitted' after fit_pairs, got 'all'")
         if pairs == "auto" and spread:
             refuse_many(len(fitted.pairs.X))
-        if pairs == "all" or (pairs == "auto" and spread):
+            pairs = "all"
+        if pairs == "all":
             fitted = on_all_pairs(fitted, self._codes, recipe)
         candidates: list[PosteriorMetric] = []
         for lam in lams_for(regularization, purpose, labelled=labelled):
@@ -410,12 +409,8 @@ class LCA(PairsMixin, BaseEstimator):
                 n_chains=1,
                 progress=progress,
             )
-            source, own = drawn.attributes["method"], not labelled
-            candidates.append(
-                PosteriorMetric(
-                    metrics(drawn), purpose, source=source, pairs_independent=own
-                )
-            )
+            own["source"] = drawn.attributes["method"]
+            candidates.append(PosteriorMetric(metrics(drawn), purpose, **own))
         if len(candidates) == 1:
             return candidates[0]
         X = self.mean_ + self.fitted_.pairs.X * self.scale_

@@ -41,7 +41,6 @@ from probmetric.estimators.two_stage.inputs import (
 )
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.sampling.metrics import posterior_metric
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import online
@@ -65,6 +64,7 @@ from probmetric.models.two_stage import (
     proportional,
     to_metric,
 )
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, no_type_check
 
