@@ -26,11 +26,7 @@ from probmetric.estimators._settings import (
     Share,
     check_settings,
 )
-from probmetric.estimators.gaussian_classes import (
-    ClassFit,
-    draws_of,
-    fit_classes,
-)
+from probmetric.estimators.gaussian_classes import ClassFit, draws_of, fit_classes
 from probmetric.inference.gaussian_classes.draws import Exact, metrics
 from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,

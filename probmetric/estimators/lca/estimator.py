@@ -377,7 +377,7 @@ class LCA(PairsMixin, BaseEstimator):
         check_choice("pairs", pairs, ("auto", "fitted", "all"))
         fitted, recipe = drawable(self)
         labelled = hasattr(self, "classes_")
-        own: Any = {"pairs_independent": not labelled}
+        own: dict[str, Any] = {"pairs_independent": not labelled}
         if draws is not None:
             return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
         spread = labelled and purpose == "intervals"
