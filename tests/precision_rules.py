@@ -19,7 +19,6 @@ MODULES = {
     "evaluation.cross_validate": "scores of neighbours, by the functions tested here",
     "evaluation.loo": "labels and log probabilities by NumPy and xarray",
     "files": "reads and writes files",
-    "files_lock": "holds folders",
     "inference.sampling.checkpoint": "reads and writes files",
     "inference.sampling.datatree": "labels draws, NumPy and xarray only",
     "inference.sampling.kernel": "inside a sampler's own scope",

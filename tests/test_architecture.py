@@ -23,7 +23,6 @@ ORDER = [
         "precision",
         "interrupts",
         "files",
-        "files_lock",
         "progress",
         "compilation",
     }

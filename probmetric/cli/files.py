@@ -11,9 +11,8 @@ from tempfile import TemporaryDirectory
 import typer
 
 from probmetric.compilation import compilation_cache
-from probmetric.files import reason
+from probmetric.files import LOCK, locked, reason
 from probmetric.files import replacing as replacing
-from probmetric.files_lock import LOCK, locked
 from probmetric.interrupts import check, deferred, noticed
 
 __all__ = [

@@ -18,7 +18,7 @@ from probmetric.cli.files import FILES, bad_input, claim, noted, together, write
 from probmetric.cli.fit import Learned, learn, source_of, troubled
 from probmetric.cli.inputs import labelled, parse_settings
 from probmetric.datasets.loading import Dataset
-from probmetric.files_lock import locked
+from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.registry import MODELS, make

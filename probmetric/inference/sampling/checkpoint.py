@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from probmetric.data.hash import data_hash, data_variables
-from probmetric.files import UNREADABLE, read_npz, replacing
-from probmetric.files_lock import locked
+from probmetric.files import UNREADABLE, locked, read_npz, replacing
 from probmetric.interrupts import check, noticed
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
