@@ -4,14 +4,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "check_choice",
-    "check_count",
-    "check_counts",
-    "check_number",
-    "check_within_0_1",
-]
-
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raise for a string that is not among the allowed ones."""

@@ -23,8 +23,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-__all__ = ["cache_folder", "clear_cache", "compilation_cache", "stored_programs"]
-
 VARIABLE = "PROBMETRIC_CACHE"
 OFF = ("", "0", "off")
 PROCESSOR = Path("/proc/cpuinfo")

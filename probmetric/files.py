@@ -18,8 +18,6 @@ from typing import Any
 
 from probmetric.interrupts import check, deferred
 
-__all__ = ["LOCK", "UNREADABLE", "locked", "read_npz", "reason", "replacing"]
-
 # What readers raise when the bytes are not what the name says. RuntimeError: a zip
 # flag that asks for a password; SyntaxError: the header of an array.
 UNREADABLE = (

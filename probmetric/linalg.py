@@ -12,12 +12,6 @@ from jaxtyping import Float
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "logdet_chol",
-    "psd_factor",
-    "row_signs",
-]
-
 
 def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:
     """Return the sign, 1 or -1, that makes each row's largest entry positive.

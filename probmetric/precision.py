@@ -18,8 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-__all__ = ["finite", "numpy_in_numpy_out", "to_numpy"]
-
 
 def to_numpy(tree: Any) -> Any:
     """Copy every JAX array of a tree to NumPy; leave all else as it is."""

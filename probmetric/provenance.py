@@ -2,8 +2,6 @@
 
 from importlib.metadata import version
 
-__all__ = ["versions"]
-
 PACKAGES = ("probmetric", "jax", "numpyro", "arviz", "scikit-learn", "numpy")
 
 

@@ -13,21 +13,6 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, ClassVar, NamedTuple
 
-__all__ = [
-    "MODELS",
-    "ModelSpec",
-    "Place",
-    "at",
-    "check_method",
-    "estimator_of",
-    "estimators",
-    "fit_named",
-    "learner_name",
-    "make",
-    "model_of",
-    "need_sample",
-]
-
 
 class Place(NamedTuple):
     """Where an object is found: a module, and its name there."""

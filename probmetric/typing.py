@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import numpy as np
 
-__all__ = ["Array", "ArrayLike", "Purpose", "Self", "no_type_check"]
-
 Array = jax.Array | np.ndarray
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Self as Self
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike as ArrayLike
 
     Purpose = Literal["prediction", "intervals"]
 
@@ -27,6 +25,6 @@ if TYPE_CHECKING:
         """Return a function whose annotations are not enforced at run time."""
         ...
 else:
-    from typing import no_type_check
+    from typing import no_type_check as no_type_check
 
     ArrayLike = Purpose = Self = Any

@@ -24,9 +24,6 @@ from probmetric.data.containers import Labelled
 from probmetric.progress import progress_bar
 from probmetric.registry import MODELS, ModelSpec, model_of
 
-__all__ = ["Counts", "Judgement", "Validation", "validate"]
-
-
 FAILED = ("disagree", "outside")
 
 

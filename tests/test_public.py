@@ -190,3 +190,10 @@ def test_a_misspelt_name_is_an_error_that_suggests_the_name():
     assert "AttributeError" in done.stderr
     assert "probmetric" in done.stderr
     assert "Did you mean: 'LCAClassifier'?" in done.stderr
+
+
+def test_only_rooms_list_names():
+    """What is public of a file is said in the stub of its room, once."""
+    listing = re.compile(r"^__all__\b", re.M)
+    files = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    assert not [str(path) for path in files if listing.search(path.read_text())]

@@ -28,17 +28,6 @@ from probmetric.checks.compare import compare
 from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.checks.values import compare_values, within_bound
 
-__all__ = [
-    "COLUMNS",
-    "Check",
-    "Problem",
-    "Side",
-    "Values",
-    "judge",
-    "uniform",
-    "zero",
-]
-
 COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
 """Numbers of an entry in the table of ``judge``."""
 

@@ -41,8 +41,6 @@ from probmetric.inference.sampling.summary import (
     summarise,
 )
 
-__all__ = ["compare", "distance", "entry_table", "holm", "overall"]
-
 
 def holm(p: np.ndarray) -> np.ndarray:
     """Return p-values adjusted by Holm's method; NaN (no test) does not count."""

@@ -12,8 +12,6 @@ from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.eig_dml.fit import fit
 from probmetric.inference.solvers.result import Fit
 
-__all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]
-
 TOL = 1e-7
 
 invariants = OF_PAIRS

@@ -14,8 +14,6 @@ from probmetric.inference.lda import class_moments, fit, shrinkage_prior
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import NIWPrior
 
-__all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]
-
 invariants = OF_CLASSES
 
 

@@ -11,8 +11,6 @@ from probmetric.data.containers import Distances
 from probmetric.inference.mds.fit import embed_new, fit
 from probmetric.inference.solvers.result import Fit
 
-__all__ = ["CHECKS", "fit_problem", "from_labels", "toy"]
-
 
 def toy(seed: int) -> Problem[Distances]:
     """Distances of 40 points in three dimensions, off the origin."""

@@ -11,8 +11,6 @@ from probmetric.data.pairs import all_pairs
 from probmetric.inference.pair_lda import fit, second_moments
 from probmetric.inference.solvers.result import Fit
 
-__all__ = ["CHECKS", "fit_problem", "from_labels", "invariants", "toy"]
-
 ALPHA = 0.01
 
 invariants = OF_PAIRS

@@ -17,17 +17,6 @@ from probmetric.data.containers import Data, Groups, Labelled, Pairs, weights
 from probmetric.inference.solvers.result import Fit
 from probmetric.precision import to_numpy
 
-__all__ = [
-    "OF_CLASSES",
-    "OF_PAIRS",
-    "fitted",
-    "permuted",
-    "renamed",
-    "standardised",
-    "swapped",
-    "translated",
-]
-
 type Rows = Labelled | Pairs | Groups
 
 

@@ -44,8 +44,6 @@ from probmetric.inference.sampling.target import (
 )
 from probmetric.progress import progress_bar
 
-__all__ = ["LOG_LIKELIHOOD", "Story", "model_story", "sample_sites", "sbc"]
-
 LOG_LIKELIHOOD = "log_likelihood"
 
 

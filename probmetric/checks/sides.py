@@ -13,8 +13,6 @@ from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Draws, Posterior, model_target
 from probmetric.inference.solvers.em import run_em
 
-__all__ = ["as_dataset", "density_of", "largest_fall", "sampled"]
-
 
 def density_of(
     model: Callable[..., None], args: tuple[Any, ...], options: Mapping[str, Any]

@@ -29,8 +29,6 @@ from scipy import stats
 
 from probmetric.checks.compare import entry_table, holm
 
-__all__ = ["Ranks", "uniformity"]
-
 N_BINS = 10
 
 

@@ -8,8 +8,6 @@ import xarray as xr
 
 from probmetric.checks.compare import distance, entry_table
 
-__all__ = ["compare_values", "within_bound"]
-
 ESS_MIN = 400
 """Reference draws that a distance needs: its Monte Carlo error is then 0.05 sd."""
 

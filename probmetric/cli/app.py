@@ -28,8 +28,6 @@ from probmetric.registry import (
     need_sample,
 )
 
-__all__ = ["app", "main"]
-
 VALIDATED = (
     "Exit code: 0 all agree; 1 something disagrees, leaves its bound or is "
     "inconclusive; 2 unusable input."

@@ -34,8 +34,6 @@ from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
 from probmetric.report.run import SUMMARY, render_run, write_summary
 
-__all__ = ["run"]
-
 
 def run(
     *,

@@ -15,19 +15,6 @@ from probmetric.files import LOCK, locked, reason
 from probmetric.files import replacing as replacing
 from probmetric.interrupts import check, deferred, noticed
 
-__all__ = [
-    "FILES",
-    "WHOLE",
-    "BadInput",
-    "bad_input",
-    "check_new",
-    "claim",
-    "exit_code",
-    "noted",
-    "together",
-    "write_text",
-]
-
 FILES = {
     "fit": ("metric.npz", "summary.json", "report.html"),
     "sample": ("draws.nc", "summary.json", "report.html"),

@@ -21,8 +21,6 @@ from probmetric.registry import fit_named, make
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.metric_file import save_metric
 
-__all__ = ["Learned", "learn", "run", "source_of", "troubled"]
-
 MOST = 3000
 """Points that the figures on training points are taken from, at most."""
 

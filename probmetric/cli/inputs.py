@@ -20,17 +20,6 @@ from probmetric.datasets import loading as datasets
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
 
-__all__ = [
-    "Given",
-    "check_features",
-    "check_labelled",
-    "describe_data",
-    "given",
-    "labelled",
-    "note",
-    "parse_settings",
-]
-
 
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     """Return the settings that ``name=value`` words give; values are Python literals.

@@ -10,8 +10,6 @@ from probmetric.cli.files import BadInput, bad_input
 from probmetric.names import check_source
 from probmetric.registry import MODELS, model_of
 
-__all__ = ["first", "load_checks", "model_name", "run_folder", "source"]
-
 
 @contextmanager
 def first() -> Generator[None]:

@@ -25,14 +25,6 @@ from probmetric.registry import MODELS, make
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.draws_file import save_draws
 
-__all__ = [
-    "IN_BLOCKS",
-    "kept",
-    "run",
-    "sampler_for",
-]
-
-
 IN_BLOCKS: dict[str, Any] = {"nuts": NUTS, "bootstrap": Bootstrap}
 """Samplers that take long enough to be kept block by block."""
 

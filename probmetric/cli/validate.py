@@ -22,8 +22,6 @@ from probmetric.report.validate import described
 from probmetric.storage.draws_file import save_draws
 from probmetric.validation import Validation, validate
 
-__all__ = ["run"]
-
 
 def run(
     *,

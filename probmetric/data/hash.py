@@ -5,8 +5,6 @@ import hashlib
 import jax
 import numpy as np
 
-__all__ = ["data_hash", "data_variables"]
-
 
 def data_variables(data: object) -> dict[str, np.ndarray]:
     """Name the arrays of a data argument; typed keys and None are left out."""

@@ -13,16 +13,6 @@ from jaxtyping import Float, Int
 from probmetric.data.containers import Pairs
 from probmetric.typing import ArrayLike
 
-__all__ = [
-    "class_codes",
-    "pair_labels",
-    "pair_points",
-    "pair_weights",
-    "pairs_from_arrays",
-    "points",
-    "real",
-]
-
 
 def class_codes(
     labels: ArrayLike, name: str = "labels"

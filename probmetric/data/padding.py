@@ -6,8 +6,6 @@ from jaxtyping import Float, Shaped
 from probmetric.data.containers import Pairs
 from probmetric.typing import Array
 
-__all__ = ["bucket", "host_weights", "pad_pairs", "pad_rows"]
-
 
 def bucket(n: int) -> int:
     """Return the padded size of n rows: few sizes, so that folds share compilations.

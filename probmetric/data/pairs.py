@@ -20,14 +20,6 @@ from probmetric.data.inputs import class_codes, points
 from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
 from probmetric.typing import ArrayLike
 
-__all__ = [
-    "BLOCK_ENTRIES",
-    "all_pairs",
-    "impostor_pairs",
-    "nearest_pairs",
-    "skipped_anchors",
-]
-
 BLOCK_ENTRIES = 1 << 21
 """Entries of the largest block of distances held at a time (16 MiB in float64)."""
 

@@ -10,8 +10,6 @@ from probmetric.linalg_scaled import LARGEST
 
 type Names = Sequence[str] | np.ndarray | None
 
-__all__ = ["Scaler", "check_sizes", "fit_scaler"]
-
 
 class Scaler(NamedTuple):
     """Centre and scale of each feature: standardised x is (x - mean) / scale."""

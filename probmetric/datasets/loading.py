@@ -26,8 +26,6 @@ from probmetric.datasets.tables import (
 )
 from probmetric.names import STORED, existing
 
-__all__ = ["Dataset", "Unlabelled", "fetch", "load", "load_points", "names"]
-
 
 def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
     """Return a data set by name or number as a frame whose last column is ``label``.

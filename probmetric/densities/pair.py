@@ -47,15 +47,6 @@ from probmetric.densities.gaussian import (
 from probmetric.linalg import logdet_chol
 from probmetric.typing import Array
 
-__all__ = [
-    "PairModel",
-    "Regression",
-    "log_components",
-    "log_pair_components",
-    "log_two_sources",
-    "regression",
-]
-
 
 class PairModel(NamedTuple):
     """log c (k,), μ (k, d), B (k, d, d), W of queries and W' of database elements."""

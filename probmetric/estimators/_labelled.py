@@ -20,8 +20,6 @@ from probmetric.estimators._settings import check_settings
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.typing import ArrayLike
 
-__all__ = ["check_labelled", "checked_rows", "labelled_data", "pair_data", "report"]
-
 
 def _check_numeric(X: Any) -> None:
     """Raise for columns that hold no numbers, and name those that have names."""

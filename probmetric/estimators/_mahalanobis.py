@@ -22,8 +22,6 @@ from probmetric.estimators._labelled import checked_rows
 from probmetric.linalg_scaled import distances
 from probmetric.typing import Array, ArrayLike, Self, no_type_check
 
-__all__ = ["MahalanobisMixin", "PairsMixin"]
-
 STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 
 

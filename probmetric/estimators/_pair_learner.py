@@ -20,8 +20,6 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.typing import ArrayLike, Self
 
-__all__ = ["PairLearner"]
-
 
 class PairLearner(PairsMixin, BaseEstimator, ABC):
     """A Mahalanobis metric from class labels (``fit``) or pairs (``fit_pairs``)."""

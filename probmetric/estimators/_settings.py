@@ -22,19 +22,6 @@ import numpy as np
 
 from probmetric.arguments import check_choice, check_number
 
-__all__ = [
-    "Count",
-    "Matrix",
-    "Natural",
-    "NonNegative",
-    "Number",
-    "PairSet",
-    "Positive",
-    "Seed",
-    "Share",
-    "check_settings",
-]
-
 
 class Number(NamedTuple):
     """The range [low, high] of a number, or (low, high] with ``open_low``."""

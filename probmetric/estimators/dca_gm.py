@@ -38,9 +38,6 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
 from probmetric.typing import ArrayLike, Purpose, no_type_check
 
-__all__ = ["DCAGM"]
-
-
 type GlobalKind = Literal["average_fisher", "subspace"]
 Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 

@@ -11,8 +11,6 @@ from probmetric.inference.eig_dml.fit import Solver
 from probmetric.inference.solvers.result import Fit
 from probmetric.typing import ArrayLike, no_type_check
 
-__all__ = ["EigDML"]
-
 
 class EigDML(PairLearner):
     """Distance metric learning with eigenvalue optimisation (Ying and Li).

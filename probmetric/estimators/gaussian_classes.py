@@ -43,8 +43,6 @@ from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import to_numpy
 from probmetric.typing import ArrayLike, no_type_check
 
-__all__ = ["ClassFit", "GaussianClasses", "draws_of", "fit_classes"]
-
 
 class ClassFit(NamedTuple):
     """What both estimators of Gaussian classes learn, in scaled units.

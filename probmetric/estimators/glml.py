@@ -51,8 +51,6 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
 from probmetric.typing import ArrayLike, Purpose, no_type_check
 
-__all__ = ["GLML", "check_options", "learn_metrics", "whole_rows"]
-
 
 def check_options(estimator: Any) -> None:
     """Raise for combinations of options that mean nothing."""

@@ -20,8 +20,6 @@ from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.typing import ArrayLike, Self, no_type_check
 
-__all__ = ["LDA", "RCA"]
-
 
 class _TiedClasses(PairsMixin, BaseEstimator, ABC):
     """What LDA and RCA share: Gaussian classes around one covariance Σ_W."""

@@ -31,9 +31,6 @@ from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.typing import ArrayLike, no_type_check
 
-__all__ = ["ClassicalMDS", "check_dissimilarities", "dissimilarities"]
-
-
 LIMIT = 2.0**240
 """About 1.8e72: fourth powers of dissimilarities are summed."""
 

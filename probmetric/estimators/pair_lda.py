@@ -11,8 +11,6 @@ from probmetric.inference import pair_lda
 from probmetric.inference.solvers.result import Fit
 from probmetric.typing import ArrayLike, no_type_check
 
-__all__ = ["PairLDA"]
-
 
 class PairLDA(PairLearner):
     """Linear discriminant analysis of pairs: far pairs wide, close pairs narrow.

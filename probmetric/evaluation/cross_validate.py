@@ -24,19 +24,6 @@ from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.progress import progress_bar
 
-__all__ = [
-    "EUCLID",
-    "Stated",
-    "VoteScores",
-    "class_spread",
-    "cross_validate",
-    "euclid",
-    "held_out",
-    "stratified_folds",
-    "summary",
-    "vote_scores",
-]
-
 EUCLID = "Euclidean, standardised"
 """What ``euclid`` is called in tables."""
 

@@ -40,16 +40,6 @@ from probmetric.posterior.intervals import Interval, between_rows
 from probmetric.posterior.stack import over_draws
 from probmetric.typing import Array
 
-__all__ = [
-    "Coverage",
-    "brier_score",
-    "calibration_error",
-    "coverage",
-    "evaluate",
-    "pair_roc_auc",
-    "retrieval",
-]
-
 QUERY_TILE = 512
 PAIR_TILE = 8192
 

@@ -14,8 +14,6 @@ import xarray as xr
 
 from probmetric.inference.sampling.units import LIKELIHOOD, PSEUDO, no_unit
 
-__all__ = ["loo"]
-
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     """Return the expected log predictive density of a unit left out (PSIS-LOO).

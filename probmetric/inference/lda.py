@@ -46,15 +46,6 @@ from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.models.lda import LDAParams
 from probmetric.typing import Array
 
-__all__ = [
-    "class_moments",
-    "discriminants",
-    "fit",
-    "leading",
-    "shrinkage_prior",
-    "whitening",
-]
-
 
 def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
     """Return the prior of Eq. (3): Σ has prior mean ``target``, worth s points.

@@ -44,16 +44,6 @@ from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
-__all__ = [
-    "Method",
-    "PairLDAParams",
-    "Weighting",
-    "alpha_min",
-    "fit",
-    "second_moments",
-    "to_metric",
-]
-
 
 def second_moments(
     data: Pairs | Labelled,

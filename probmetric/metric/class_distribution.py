@@ -26,16 +26,6 @@ from probmetric.densities.gaussian import log_peak
 from probmetric.metric.protocol import check_features, log_measured, measured
 from probmetric.typing import Array
 
-__all__ = [
-    "ClassDistribution",
-    "class_log_joint",
-    "component_log_joint",
-    "hellinger_squared",
-    "jensen_shannon",
-    "pooled_covariance",
-    "scores",
-]
-
 
 def _whiten(
     Y: Float[Array, "n p"], mu: Float[Array, "c k p"], chol: Float[Array, "c _k p p"]

@@ -23,8 +23,6 @@ from probmetric.metric.class_distribution import scores
 from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
 
-__all__ = ["LocalFisher", "fisher_factor", "mean_fisher"]
-
 
 def fisher_factor(
     log_p: Float[Array, "n c"], m: Float[Array, "n c p"]

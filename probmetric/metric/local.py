@@ -42,18 +42,6 @@ from probmetric.metric.glml import expected_bias
 from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
 
-__all__ = [
-    "TILE",
-    "LocalMahalanobis",
-    "QueryForms",
-    "Rule",
-    "from_forms",
-    "local_metric",
-    "local_pairwise",
-    "query_forms",
-]
-
-
 TILE = 1024
 """Points taken at a time: 4.5 MB of features at D = 32, float64."""
 

@@ -11,8 +11,6 @@ from jaxtyping import Float
 from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
 
-__all__ = ["Link", "Mahalanobis", "check_factor"]
-
 
 class Link(NamedTuple):
     """P(same | D) = exp(-(b + scale · D)) for a squared distance D.

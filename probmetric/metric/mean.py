@@ -21,8 +21,6 @@ from probmetric.metric.protocol import (
 )
 from probmetric.typing import Array
 
-__all__ = ["MeanDissimilarity", "mean_metric"]
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)

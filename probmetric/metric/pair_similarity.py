@@ -31,8 +31,6 @@ from probmetric.metric import pair_tiles as tiles
 from probmetric.metric.protocol import check_features, log_measured, measured
 from probmetric.typing import Array
 
-__all__ = ["SCORES", "PairSimilarity"]
-
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
 SCORES = ("log_ratio", "joint", "conditional", "kernel", "vq")
 

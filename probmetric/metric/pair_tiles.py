@@ -25,14 +25,6 @@ from probmetric.densities.pair import (
 )
 from probmetric.typing import Array
 
-__all__ = [
-    "marginal",
-    "matching",
-    "pairwise",
-    "pairwise_missing",
-    "responsibilities",
-]
-
 TILE = 512
 """Rows and columns of a tile."""
 GROUP = 8

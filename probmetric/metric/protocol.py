@@ -23,20 +23,6 @@ from jaxtyping import Float
 from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Bounded",
-    "Dissimilarity",
-    "Metric",
-    "MetricDraws",
-    "Prepared",
-    "Squared",
-    "check_features",
-    "features_of",
-    "log_measured",
-    "maps_of",
-    "measured",
-]
-
 
 @runtime_checkable
 class Dissimilarity(Protocol):

@@ -48,16 +48,6 @@ from probmetric.models.distributions import ClassLabel
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "DCAGMParams",
-    "DCAGMPrior",
-    "DCAGMSites",
-    "MetricKind",
-    "dca_gm",
-    "simulate",
-    "to_metric",
-]
-
 MetricKind = Literal[
     "average_fisher", "subspace", "local_fisher", "hellinger", "jensen_shannon"
 ]

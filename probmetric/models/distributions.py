@@ -30,15 +30,6 @@ from probmetric.densities.gaussian import (
 )
 from probmetric.typing import Array
 
-__all__ = [
-    "PARTLY_REAL",
-    "ClassLabel",
-    "ClassNormal",
-    "Observed",
-    "Weighted",
-    "normal",
-]
-
 
 class ClassLabel(dist.Distribution):
     """The class of a point, given log p(c), a data weight and a learning rate.

@@ -35,16 +35,6 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Coincidence",
-    "LCAParams",
-    "LCAPrior",
-    "identified",
-    "lca",
-    "simulate",
-    "to_metric",
-]
-
 LOG_SIGMA2_LOC = -1.2039728043259361
 """log 0.3: prior location of log σ² (σ² is measured against κ² = 1)."""
 

@@ -32,8 +32,6 @@ from probmetric.neighbors.votes import (
     untuned,
 )
 
-__all__ = ["KNeighborsClassifier", "check_arguments", "common_type", "draws_of", "grid"]
-
 
 def check_arguments(classifier: Any, n: int) -> None:
     """Say which argument is wrong, what was expected and what came."""

@@ -32,8 +32,6 @@ from sklearn.neighbors import NearestNeighbors
 from probmetric.linalg_scaled import LOST, balanced, squares
 from probmetric.metric import Mahalanobis
 
-__all__ = ["nearest_linear"]
-
 MAX_TREE_DIMENSION = 15
 """Where scikit-learn's own "auto" rule goes from trees to brute force."""
 

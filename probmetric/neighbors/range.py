@@ -14,8 +14,6 @@ from probmetric.linalg_scaled import LARGEST, LOST, NOTHING, ORDINARY, squares
 from probmetric.metric import Mahalanobis
 from probmetric.metric.protocol import Bounded, maps_of
 
-__all__ = ["at_ordinary_scale", "refuse_far", "refuse_lost"]
-
 
 def at_ordinary_scale(
     metrics: list[Any], X: Float[np.ndarray, "n d"]

@@ -39,19 +39,6 @@ from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import Prepared
 from probmetric.typing import Array
 
-__all__ = [
-    "HIDDEN",
-    "bucket",
-    "empty",
-    "from_queries",
-    "in_tiles",
-    "keep_best",
-    "nearest_scanned",
-    "ready_alone",
-    "refuse_nan",
-]
-
-
 HIDDEN = np.iinfo(np.int32).max
 """The index that stands for "not a point": padding, or the query itself."""
 

@@ -27,13 +27,6 @@ from probmetric.neighbors.scan import nearest_scanned
 from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.typing import Array
 
-__all__ = [
-    "TILE",
-    "check_dimension",
-    "found_but_own",
-    "nearest",
-]
-
 TILE = 1024
 """Side of a tile: 3 · 1024² numbers are 25 MB, well inside a laptop's memory."""
 

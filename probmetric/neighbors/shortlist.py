@@ -23,8 +23,6 @@ from probmetric.neighbors.linear import nearest_linear
 from probmetric.neighbors.scan import nearest_scanned, refuse_nan
 from probmetric.typing import Array
 
-__all__ = ["nearest_shortlisted", "shortlist_recall"]
-
 type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 
 

@@ -11,8 +11,6 @@ from probmetric.metric.protocol import MetricDraws, check_features
 from probmetric.neighbors.search import nearest
 from probmetric.typing import Array
 
-__all__ = ["neighbor_table"]
-
 
 def neighbor_table(
     metric: Any,

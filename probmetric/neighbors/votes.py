@@ -53,20 +53,6 @@ from probmetric.neighbors.scan import bucket, from_queries, in_tiles, refuse_nan
 from probmetric.neighbors.search import found_but_own, nearest
 from probmetric.typing import Array
 
-__all__ = [
-    "BANDWIDTHS",
-    "PRIOR_WEIGHTS",
-    "Tuned",
-    "count_votes",
-    "leave_one_out",
-    "mix_prior",
-    "neighborhood_scale",
-    "soft_votes",
-    "stack",
-    "untuned",
-]
-
-
 VOTE_TILE = 512
 """Side of a tile: (6 + 4) · 512² numbers are 21 MB."""
 

@@ -21,8 +21,6 @@ from probmetric.plots.style import (
     styled,
 )
 
-__all__ = ["eigenvalues", "metric", "rank", "trace"]
-
 
 def _interval(values: np.ndarray, prob: float) -> np.ndarray:
     """Return the equal-tailed interval over the leading axis, shape (2, ...)."""

@@ -10,8 +10,6 @@ from probmetric.plots.style import COLORS, blank, heatmap, matrix_side, styled
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws
 
-__all__ = ["matrix", "pair_histogram"]
-
 MOST_PAIRS = 20_000
 
 

@@ -9,12 +9,6 @@ from matplotlib.figure import Figure
 from probmetric.neighbors.search import nearest
 from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
 
-__all__ = [
-    "class_probabilities",
-    "embedding",
-    "neighbor_probabilities",
-]
-
 
 def _plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first two principal components (n, 2) and their shares of variance."""

@@ -15,21 +15,6 @@ from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-__all__ = [
-    "COLORS",
-    "adopt",
-    "blank",
-    "class_names",
-    "feature_scale",
-    "heatmap",
-    "matrix_side",
-    "metric_of",
-    "names_of",
-    "posterior",
-    "stacked",
-    "styled",
-]
-
 # Okabe and Ito's eight colours, told apart with every kind of colour vision.
 COLORS = (
     "#0072B2",

@@ -10,8 +10,6 @@ from probmetric.arguments import check_number
 from probmetric.posterior.metric import SOURCES, PosteriorMetric
 from probmetric.typing import Purpose
 
-__all__ = ["posterior_metric", "thinned"]
-
 SAMPLE_DIMS = ("chain", "draw")
 
 

@@ -13,18 +13,6 @@ from probmetric.metric.protocol import maps_of
 from probmetric.precision import finite
 from probmetric.typing import Array
 
-__all__ = [
-    "Interval",
-    "between_rows",
-    "exponent",
-    "is_positive",
-    "pairwise",
-    "quantiles",
-    "ratio",
-    "same",
-    "spread",
-]
-
 
 class Interval(NamedTuple):
     """Equal-tailed limits, lower ≤ upper, of the shape of the question."""

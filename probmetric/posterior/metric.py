@@ -44,15 +44,6 @@ from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
 from probmetric.typing import Array, Purpose
 
-__all__ = [
-    "MATRIX_REFUSAL",
-    "SOURCES",
-    "PosteriorMetric",
-    "check_names",
-    "need_intervals",
-    "need_meaningful_link",
-]
-
 
 @jax.tree_util.register_pytree_node_class
 class PosteriorMetric:

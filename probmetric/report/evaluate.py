@@ -10,8 +10,6 @@ import pandas as pd
 from probmetric import plots
 from probmetric.report.page import Picture, Report, Section, Table, page, read_table
 
-__all__ = ["evaluate_page"]
-
 WORDS = {
     "accuracy": "accuracy ↑",
     "log_loss": "log loss ↓",

@@ -22,8 +22,6 @@ from probmetric.report.page import (
 )
 from probmetric.storage.metric_file import load_metric
 
-__all__ = ["fit_page"]
-
 FIGURES = {
     "precision_at_1": "nearest is of its class",
     "r_precision": "R-precision",

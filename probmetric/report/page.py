@@ -24,19 +24,6 @@ from probmetric.datasets.loading import Dataset
 from probmetric.files import UNREADABLE, reason
 from probmetric.registry import MODELS
 
-__all__ = [
-    "Picture",
-    "Report",
-    "Section",
-    "Table",
-    "data_again",
-    "page",
-    "read_table",
-    "render",
-    "settings_section",
-]
-
-
 TAGS = {"agree", "disagree", "inconclusive", "within", "outside", "rejected", "missed"}
 DPI = 160
 

@@ -21,9 +21,6 @@ from probmetric.report.page import render
 from probmetric.report.sample import sample_page
 from probmetric.report.validate import validate_page
 
-__all__ = ["SUMMARY", "read_summary", "render_run", "write_summary"]
-
-
 SUMMARY = "summary.json"
 FORMAT = "probmetric-run"
 VERSION = 1

@@ -23,8 +23,6 @@ from probmetric.report.page import (
 )
 from probmetric.storage.draws_file import load_draws, posterior_of
 
-__all__ = ["sample_page"]
-
 MEANING = {
     "nuts": "Draws of the model's posterior, exact up to Monte Carlo error.",
     "laplace": "A Gaussian at the posterior's mode: an approximation, with its k-hat.",

@@ -31,8 +31,6 @@ from probmetric.models.lca import LCAParams, identified
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.report.page import Picture, Section, Table
 
-__all__ = ["Study", "lca_sections", "lca_study"]
-
 # Reported draws of NUTS a chain, splits of the neighbour table; full and quick.
 SIZES = {False: (1000, 10), True: (600, 5)}
 

@@ -23,8 +23,6 @@ from probmetric.report.study import Study
 from probmetric.storage.draws_file import load_draws
 from probmetric.validation import Judgement, Validation
 
-__all__ = ["described", "validate_page"]
-
 TABLE = "agreement.csv"
 
 

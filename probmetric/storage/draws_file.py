@@ -14,8 +14,6 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
 from probmetric.typing import Purpose
 
-__all__ = ["draws_feature_names", "load_draws", "posterior_of", "save_draws"]
-
 
 def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
     """Write a DataTree as NetCDF, whole or not at all; one that stands is replaced."""

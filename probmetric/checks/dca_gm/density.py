@@ -35,8 +35,6 @@ from probmetric.models.dca_gm import (
     unconstrain,
 )
 
-__all__ = ["CHECKS"]
-
 RATE = 0.7
 
 

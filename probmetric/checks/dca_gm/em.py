@@ -12,8 +12,6 @@ from probmetric.checks.dca_gm.problems import split
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
 
-__all__ = ["CHECKS"]
-
 PRIOR = EMPrior(rho=0.1)
 
 

@@ -16,8 +16,6 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.models.dca_gm import DCAGMParams, simulate
 from probmetric.precision import to_numpy
 
-__all__ = ["fit_problem", "from_labels", "invariants", "split", "toy"]
-
 
 def toy(seed: int) -> Problem[Labelled]:
     """Simulate 120 points in d = 3 whose class follows from p = 2, and fit them.

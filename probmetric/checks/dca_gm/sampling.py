@@ -21,8 +21,6 @@ from probmetric.inference.sampling.laplace import Laplace, laplace_fit
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Draws, Posterior
 
-__all__ = ["CHECKS"]
-
 N_QUERIES = 5
 
 

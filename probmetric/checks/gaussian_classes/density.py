@@ -36,8 +36,6 @@ from probmetric.inference.gaussian_classes.predict import predictive
 from probmetric.metric.glml import bias_matrix
 from probmetric.models.gaussian_classes import NIWPrior, to_densities
 
-__all__ = ["CHECKS", "places", "some_posterior"]
-
 
 def some_posterior(
     problem: Problem[Labelled], nu: float = 0.0, shrink: bool = True

@@ -13,8 +13,6 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior, simulate
 from probmetric.precision import to_numpy
 
-__all__ = ["fit_problem", "from_labels", "invariants", "toy"]
-
 N_COMPONENTS = 3
 """Principal components kept of a data set: NUTS has c · d(d + 3)/2 unknowns."""
 

@@ -38,8 +38,6 @@ from probmetric.models.gaussian_classes import (
     to_densities,
 )
 
-__all__ = ["CHECKS"]
-
 
 def nuts_reference(problem: Problem[Labelled]) -> xr.Dataset:
     """Sample the NumPyro model: precision, log |Σ|, means, and p_c(x | θ) at 3 x."""

@@ -22,8 +22,6 @@ from probmetric.inference.lca.likelihood import log_joint, log_prior, to_params
 from probmetric.inference.lca.statistics import prepare, project
 from probmetric.models.lca import coincidence_exponent, lca
 
-__all__ = ["CHECKS"]
-
 type Sites = dict[str, Any]
 
 

@@ -33,8 +33,6 @@ from probmetric.models.lca import (
     lca,
 )
 
-__all__ = ["CHECKS"]
-
 
 def tiny() -> tuple[Pairs, LCAPrior]:
     """Return 12 pairs in d = 2: small enough to sample the latent form well."""

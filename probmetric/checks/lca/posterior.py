@@ -14,15 +14,6 @@ from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca.latent import odds, pair_posterior
 from probmetric.models.lca import coincidence_exponent, log1mexp
 
-__all__ = [
-    "CHECKS",
-    "N_PAIRS",
-    "differences",
-    "posterior_estimate",
-    "posterior_with_a_flipped_sign",
-    "some_pairs",
-]
-
 N_PAIRS = 6
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(200)
 

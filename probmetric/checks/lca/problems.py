@@ -17,8 +17,6 @@ from probmetric.inference.lca.recipe import (
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
-__all__ = ["fit_problem", "from_labels", "invariants", "toy"]
-
 
 def toy(seed: int) -> Problem[Pairs]:
     """Simulate 60 points in d = 2 with 200 random pairs, and fit them at p = 2.

@@ -41,8 +41,6 @@ from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.models.lca import LCAParams, LCAPrior, identified, lca
 
-__all__ = ["CHECKS"]
-
 N_DISTANCES = 8
 
 

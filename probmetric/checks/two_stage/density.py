@@ -17,8 +17,6 @@ from probmetric.inference.two_stage.groups import e_step, em_step, group_data, m
 from probmetric.inference.two_stage.groups_missing import filled, group_rows
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
-__all__ = ["CHECKS"]
-
 FEW = 3
 """Instances of a source in the check of missing entries."""
 

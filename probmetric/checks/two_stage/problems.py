@@ -18,8 +18,6 @@ from probmetric.inference.two_stage.fit import fit
 from probmetric.models.two_stage import TwoStageParams, simulate
 from probmetric.precision import to_numpy
 
-__all__ = ["fit_problem", "from_labels", "invariants", "toy"]
-
 
 def toy(seed: int) -> Problem[Groups]:
     """Simulate 40 sources of 1 to 3 instances from two components in d = 2."""

@@ -15,8 +15,6 @@ from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import log_joint_small_alpha, representative
 from probmetric.models.two_stage import TwoStageParams, to_metric
 
-__all__ = ["CHECKS", "leading", "some_pairs"]
-
 N_PAIRS = 4
 REACH = 9.0
 """The grid ends 9 standard deviations of B from μ_k and the points: 1e-18 beyond."""

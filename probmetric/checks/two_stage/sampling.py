@@ -22,8 +22,6 @@ from probmetric.inference.sampling.target import Target
 from probmetric.inference.two_stage.pairs import representative
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
 
-__all__ = ["CHECKS"]
-
 N_WORLDS = 280
 """Finds a common shift of 0.3 posterior sd among five quantities."""
 

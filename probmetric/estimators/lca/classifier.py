@@ -32,8 +32,6 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
 from probmetric.typing import ArrayLike, no_type_check
 
-__all__ = ["LCAClassifier"]
-
 
 class LCAClassifier(ClassifierMixin, BaseEstimator):
     """Classify by coincidence with the class means, each under a metric of its own.

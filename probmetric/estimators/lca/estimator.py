@@ -41,8 +41,6 @@ from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, no_type_check
 
-__all__ = ["LCA"]
-
 
 class LCA(PairsMixin, BaseEstimator):
     """Latent Coincidence Analysis: a distance under which classes are apart.

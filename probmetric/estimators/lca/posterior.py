@@ -46,16 +46,6 @@ from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.metric import PosteriorMetric
 
-__all__ = [
-    "best_for_votes",
-    "drawable",
-    "for_purpose",
-    "lams_for",
-    "refit",
-    "refuse_many",
-    "to_tree",
-]
-
 LOO_GRID = (1.0, 10.0, 100.0)
 """λ tried for prediction: prior sd from c to c/10 an entry."""
 

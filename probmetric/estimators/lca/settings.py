@@ -13,8 +13,6 @@ from probmetric.data.inputs import points
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.typing import ArrayLike
 
-__all__ = ["n_rows", "recipe_of"]
-
 
 def n_rows(n_components: int | None, d: int) -> int:
     """Return the number of rows of a map of d features, d by default."""

@@ -39,14 +39,6 @@ from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.typing import Array
 
-__all__ = [
-    "Choice",
-    "choose_by_evidence",
-    "choose_by_folds",
-    "fit_given_pairs",
-    "fit_labels",
-]
-
 GRID = (30.0, 10.0, 3.0, 1.0)
 """λ from the strongest prior down: each fit starts where the one before ended."""
 

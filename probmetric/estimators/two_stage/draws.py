@@ -20,8 +20,6 @@ from probmetric.inference.two_stage.draws import pointwise as log_likelihood
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
-__all__ = ["to_tree"]
-
 AXES = {
     "weights": ("component",),
     "means": ("component", "feature"),

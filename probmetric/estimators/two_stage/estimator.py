@@ -68,8 +68,6 @@ from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, no_type_check
 
-__all__ = ["TwoStageMixture"]
-
 
 class TwoStageMixture(DensityMixin, BaseEstimator):
     """A normal mixture whose instances share hidden sources.

@@ -13,18 +13,6 @@ from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams
 from probmetric.typing import ArrayLike
 
-__all__ = [
-    "component_counts",
-    "components_of_groups",
-    "group_codes",
-    "known_components",
-    "noise_share",
-    "pair_array",
-    "same_source",
-    "to_input_units",
-    "with_database_noise",
-]
-
 
 def component_counts(estimator: Any) -> tuple[int, ...]:
     """Return the range of component counts, one count being a range of one.

@@ -50,8 +50,6 @@ from probmetric.models.dca_gm import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["TARGET", "TARGET_A", "Asked", "metrics", "prepare"]
-
 
 class Asked(NamedTuple):
     """The data of the targets: the posterior, where to report p(c|x), input units.

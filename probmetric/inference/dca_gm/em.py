@@ -30,12 +30,6 @@ from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "EMData",
-    "EMPrior",
-    "own_shares",
-]
-
 EMPTY = 1e-8
 """A component that owns less than this many points is empty."""
 

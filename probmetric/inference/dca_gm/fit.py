@@ -42,14 +42,6 @@ from probmetric.models.dca_gm import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Conditioned",
-    "White",
-    "default_prior",
-    "fit",
-    "log_joint",
-]
-
 
 class Conditioned(NamedTuple):
     """What the log joint density is conditioned on."""

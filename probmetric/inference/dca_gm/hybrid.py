@@ -37,8 +37,6 @@ from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["Penalty", "fit_hybrid"]
-
 ARMIJO, HALVINGS, STALL = 1e-4, 40, 5
 
 

@@ -46,13 +46,6 @@ from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "apply_gauge",
-    "class_log_probability",
-    "conditional_log_likelihood",
-    "fix_gauge",
-]
-
 
 @numpy_in_numpy_out
 def class_log_probability(

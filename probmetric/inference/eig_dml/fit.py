@@ -47,8 +47,6 @@ from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
-__all__ = ["EigDMLParams", "Game", "back_transform", "fit", "game", "to_metric"]
-
 type Solver = Literal["frank_wolfe", "pdhg"]
 
 

@@ -46,8 +46,6 @@ from probmetric.models.gaussian_classes import (
 )
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["START_TOL", "complete", "evidence_prior_missing"]
-
 START_TOL = 1e-4
 """Relative gap to the mode that is close enough to choose a prior or start a chain."""
 

@@ -31,8 +31,6 @@ from probmetric.models.gaussian_classes import (
 )
 from probmetric.precision import to_numpy
 
-__all__ = ["Exact", "metrics", "sample"]
-
 if TYPE_CHECKING:
     Exact = Literal["exact"]
 else:

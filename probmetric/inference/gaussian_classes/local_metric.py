@@ -63,18 +63,6 @@ from probmetric.models.gaussian_classes import GaussianClassesParams, to_densiti
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "GAMMAS",
-    "LogEuclidean",
-    "choose_gamma",
-    "drawn_metrics",
-    "error_expansion",
-    "expected_bias_metric",
-    "expected_squared_reach",
-    "log_euclidean",
-    "student_metric",
-]
-
 
 @numpy_in_numpy_out
 def student_metric(

@@ -56,13 +56,6 @@ from probmetric.models.gaussian_classes import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "expected_statistics",
-    "fill_with_means",
-    "fit_missing",
-    "log_joint",
-]
-
 
 def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
     """Return X with missing entries at the class's mean, else the feature's.

@@ -44,20 +44,6 @@ from probmetric.models.gaussian_classes import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "ClassPosterior",
-    "ClassStatistics",
-    "draw",
-    "is_diagonal",
-    "is_mean",
-    "log_evidence",
-    "mode",
-    "plug_in",
-    "posterior",
-    "posterior_mean",
-    "statistics",
-]
-
 
 class ClassStatistics(NamedTuple):
     """n (c,), mean (c, d) and scatter about it (c, d, d) of every class."""

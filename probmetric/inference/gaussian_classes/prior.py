@@ -23,9 +23,6 @@ from probmetric.inference.gaussian_classes.posterior import (
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["EXCESS", "KAPPA", "SHRINKAGE", "evidence_prior"]
-
-
 EXCESS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Grid of ν₀ - D - 1: how alike the classes' covariances are, in points."""
 

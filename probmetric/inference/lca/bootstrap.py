@@ -56,15 +56,6 @@ from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Bootstrap",
-    "Shared",
-    "bootstrap",
-    "dirichlet_weights",
-    "memory_of_a_refit",
-    "needed_memory",
-]
-
 
 def dirichlet_weights(
     key: Any, n: Any, size: int, dtype: Any = float

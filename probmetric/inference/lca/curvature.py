@@ -28,15 +28,6 @@ from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Certificate",
-    "certificate",
-    "generalised_rate",
-    "gradient",
-    "hessian",
-    "log_evidence",
-]
-
 
 class Certificate(NamedTuple):
     """Evidence of a global optimum; both entries vanish there, up to rounding.

@@ -32,15 +32,6 @@ from probmetric.models.lca import Coincidence
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "LCA_SAMPLERS",
-    "LCAMethod",
-    "draw",
-    "log_likelihood",
-    "metrics",
-    "posterior",
-]
-
 LCA_SAMPLERS = (*SAMPLERS, Bootstrap)
 
 if TYPE_CHECKING:

@@ -48,12 +48,6 @@ from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Moments",
-    "moments",
-    "spectrum",
-]
-
 
 class Moments(NamedTuple):
     """What the M-step needs of the E-step; every entry is a sum over pairs."""

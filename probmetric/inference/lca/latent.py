@@ -25,8 +25,6 @@ from probmetric.models.lca import coincidence_exponent
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["PairPosterior", "pair_posterior"]
-
 
 class PairPosterior(NamedTuple):
     """Moments of (z, z') given y, one entry a pair.

@@ -29,10 +29,6 @@ from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "log_joint",
-]
-
 
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     """Return the log likelihood of pair labels (Eq. 2), natural log."""

@@ -23,19 +23,6 @@ from probmetric.inference.lca.fit import fit, scaled_identity, scaled_pca
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
 
-__all__ = [
-    "Fitted",
-    "Recipe",
-    "auto_regularization",
-    "build",
-    "fit_labelled",
-    "on_all_pairs",
-    "prior_for",
-    "rate_for",
-    "refitted",
-    "solve",
-]
-
 
 class Recipe(NamedTuple):
     """The settings of ``LCA`` that a fit needs, validated."""

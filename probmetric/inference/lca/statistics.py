@@ -21,11 +21,6 @@ from jaxtyping import Bool, Float, Int
 from probmetric.data.containers import Pairs, weights
 from probmetric.typing import Array
 
-__all__ = [
-    "Statistics",
-    "prepare",
-]
-
 
 class Statistics(NamedTuple):
     """Pooled pairs and remaining rows of a pair data set.

@@ -43,16 +43,6 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
-__all__ = [
-    "MDSParams",
-    "additive_constant",
-    "corrected_squares",
-    "embed_new",
-    "fit",
-    "linear_map",
-    "to_metric",
-]
-
 type Correction = Literal["lingoes", "cailliez"] | None
 
 

@@ -47,15 +47,6 @@ from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "MixtureData",
-    "e_step",
-    "em_step",
-    "em_step_missing",
-    "m_step",
-    "recentre",
-]
-
 CHUNK = 2048
 """Rows whitened at a time: k · d · CHUNK numbers, so that they stay in cache."""
 

@@ -30,8 +30,6 @@ from probmetric.inference.mixture.statistics import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["e_step_missing"]
-
 CHUNK = 128
 """Rows at a time: CHUNK · k · d² numbers of work memory."""
 

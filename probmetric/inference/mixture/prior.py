@@ -20,8 +20,6 @@ from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["default_prior", "log_prior"]
-
 
 def log_inverse_wishart(
     S: Float[Array, "d d"], df: Any, scale: Float[Array, "d d"]

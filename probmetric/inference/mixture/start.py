@@ -21,8 +21,6 @@ from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.typing import Array
 
-__all__ = ["best_of", "mixture_data", "start_mixture"]
-
 
 def mixture_data(
     X: Array,

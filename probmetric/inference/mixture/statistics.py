@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 
 from probmetric.typing import Array
 
-__all__ = ["GroupStats", "MixtureParams", "MixtureStats"]
-
 
 class MixtureParams(NamedTuple):
     """Weights c (k,), means μ (k, d), covariances S = B + W (k, d, d)."""

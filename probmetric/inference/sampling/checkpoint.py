@@ -24,8 +24,6 @@ from probmetric.interrupts import check, noticed
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 
-__all__ = ["check_folder", "describe", "plan_blocks", "run_blocks"]
-
 LOGGER = logging.getLogger("probmetric")
 PACKAGES = ("probmetric", "jax", "numpyro", "numpy")
 

@@ -14,8 +14,6 @@ from probmetric.inference.sampling.target import Draws
 from probmetric.inference.sampling.units import set_apart
 from probmetric.provenance import versions
 
-__all__ = ["provenance", "to_datatree"]
-
 DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
 """Axes of the quantities that go by these names everywhere in the package."""
 

@@ -35,8 +35,6 @@ from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["Laplace", "laplace_fit", "pareto_khat"]
-
 
 @partial(jax.jit, static_argnames="target")
 def _hessian(target: Target, mode: Any, data: Any) -> Any:

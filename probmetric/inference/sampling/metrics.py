@@ -16,8 +16,6 @@ from probmetric.inference.sampling.target import Draws
 from probmetric.linalg import psd_factor
 from probmetric.metric import Link, Mahalanobis
 
-__all__ = ["joined", "mahalanobis"]
-
 SAMPLE_DIMS = ("chain", "draw")
 
 

@@ -25,8 +25,6 @@ from probmetric.inference.sampling.target import (
     is_double,
 )
 
-__all__ = ["NUTS"]
-
 
 @dataclass(frozen=True)
 class NUTS:

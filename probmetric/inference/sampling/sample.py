@@ -32,9 +32,6 @@ from probmetric.inference.sampling.target import (
 )
 from probmetric.inference.sampling.warnings import warn_of_trouble
 
-__all__ = ["SAMPLERS", "Method", "sample", "sampler_of"]
-
-
 SAMPLERS = (NUTS, SVI, Laplace)
 
 if TYPE_CHECKING:

@@ -11,17 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-__all__ = [
-    "Summary",
-    "align",
-    "entry_names",
-    "equal_chains",
-    "flatten",
-    "listed",
-    "select",
-    "summarise",
-]
-
 SAMPLE_DIMS = ("chain", "draw")
 
 MOVES = 20

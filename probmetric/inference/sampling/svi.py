@@ -35,8 +35,6 @@ from probmetric.inference.sampling.target import (
 )
 from probmetric.progress import progress_bar
 
-__all__ = ["GUIDES", "SVI", "target_model"]
-
 GUIDES = (
     "AutoBNAFNormal",
     "AutoDiagonalNormal",

@@ -24,20 +24,6 @@ from probmetric.arguments import check_number
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Draws",
-    "Gaussian",
-    "Posterior",
-    "Target",
-    "cast",
-    "counts",
-    "fill_arguments",
-    "gaussian_draw",
-    "is_double",
-    "model_target",
-    "split_arguments",
-]
-
 
 class Target(NamedTuple):
     """A posterior, as two module-level pure functions (static for compilation).

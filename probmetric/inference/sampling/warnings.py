@@ -14,8 +14,6 @@ from probmetric.inference.sampling.summary import (
     summarise,
 )
 
-__all__ = ["SamplingWarning", "warn_of_trouble"]
-
 RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
 """Effective draws a chain below which R-hat and errors are themselves unreliable."""

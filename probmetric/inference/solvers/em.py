@@ -34,8 +34,6 @@ from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["run_em"]
-
 ROUNDING = 1e3
 """A fall of the objective by fewer than ROUNDING · eps · |objective| is rounding."""
 

@@ -14,8 +14,6 @@ from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["lbfgs"]
-
 
 @partial(jax.jit, static_argnames="objective")
 def _value_and_gradient(

@@ -25,10 +25,6 @@ from jaxtyping import Float
 from probmetric.inference.solvers.result import Result
 from probmetric.typing import Array
 
-__all__ = [
-    "Minimum",
-]
-
 MEMORY = 12
 SUFFICIENT = 1e-4
 """Fraction of the promised fall that a step must give."""

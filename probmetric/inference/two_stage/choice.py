@@ -28,15 +28,6 @@ from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Choice",
-    "bic",
-    "blend",
-    "choose_components",
-    "choose_flattening",
-    "flatten",
-]
-
 
 @numpy_in_numpy_out
 def flatten(params: TwoStageParams, s: Float[Array, "k"] | float) -> TwoStageParams:

@@ -37,8 +37,6 @@ from probmetric.inference.two_stage.target import (
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, to_metric
 
-__all__ = ["draw", "metrics", "pointwise", "posterior", "relabel"]
-
 
 def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
     """Permute the components of every draw to those of a reference, by Eq. (1).

@@ -35,8 +35,6 @@ from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportio
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["fit", "start_groups"]
-
 
 def start_groups(
     data: GroupData, n_components: int, *, alpha: float = 0.5, seed: int = 0

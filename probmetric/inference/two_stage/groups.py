@@ -52,13 +52,6 @@ from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "GroupData",
-    "e_step",
-    "group_data",
-    "log_groups",
-]
-
 
 class GroupData(NamedTuple):
     """Groups for EM; ``residual`` holds only points of groups of two and more."""

@@ -48,8 +48,6 @@ from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["GroupRows", "e_step_rows", "filled", "group_rows", "log_rows"]
-
 
 class GroupRows(NamedTuple):
     """Groups for EM by their rows: X (n, d) with NaN, owner (n,), sizes, weights."""

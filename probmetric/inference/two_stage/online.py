@@ -23,8 +23,6 @@ from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["State", "add", "merge", "start"]
-
 _e_step = numpy_in_numpy_out(jax.jit(e_step))
 
 

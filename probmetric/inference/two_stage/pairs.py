@@ -46,17 +46,6 @@ from probmetric.models.two_stage import TwoStageParams, to_metric
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "AlphaData",
-    "Enrolled",
-    "Representative",
-    "enrol",
-    "fit_alpha",
-    "log_joint_small_alpha",
-    "representative",
-    "score_enrolled",
-]
-
 
 @numpy_in_numpy_out
 def log_joint_small_alpha(

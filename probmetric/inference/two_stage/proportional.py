@@ -39,10 +39,6 @@ from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
 from probmetric.typing import Array
 
-__all__ = [
-    "ProportionalParams",
-]
-
 
 def best_root(
     cubic: Float[Array, "4"],

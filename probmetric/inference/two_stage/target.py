@@ -42,8 +42,6 @@ from probmetric.models.two_stage import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["TARGET", "Fitted", "log_units", "pack", "position"]
-
 _POSITIVE: Any = biject_to(constraints.positive_definite)
 _BIJECTIONS: dict[str, Any] = {
     "weights": biject_to(constraints.simplex),
