@@ -33,12 +33,30 @@ def check_number(
     if not inside or not (number < high if open_high else number <= high):
         what = "a whole number" if whole else "a number"
         either = "" if word is None else f"{word!r} or "
-        ends = "(" if open_low else "[", ")" if open_high else "]"
-        raise ValueError(
-            f"{name}: expected {either}{what} in {ends[0]}{low:g}, {high:g}{ends[1]}, "
-            f"got {value!r}"
-        )
+        ends = interval(low, high, whole, open_low, open_high)
+        raise ValueError(f"{name}: expected {either}{what} in {ends}, got {value!r}")
     return value
+
+
+def interval(
+    low: int | float,
+    high: int | float = np.inf,
+    whole: bool = False,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> str:
+    """Write a range of numbers; one up to the largest float, or of whole ones, is open.
+
+    Examples
+    --------
+    >>> interval(1, whole=True), interval(0, 1, open_low=True)
+    ('[1, inf)', '(0, 1]')
+    """
+    largest = float(np.finfo(float).max)
+    if high == largest or (whole and high == np.inf):
+        high, open_high = np.inf, True
+    ends = "(" if open_low else "[", ")" if open_high else "]"
+    return f"{ends[0]}{low:g}, {high:g}{ends[1]}"
 
 
 def check_counts(**sizes: Any) -> None:

@@ -23,6 +23,7 @@ from probmetric.checks.check import Check, Problem, judge
 from probmetric.data.containers import Labelled
 from probmetric.progress import progress_bar
 from probmetric.registry import MODELS, ModelSpec, model_of
+from probmetric.typing import no_type_check
 
 FAILED = ("disagree", "outside")
 
@@ -196,6 +197,7 @@ def _largest(column: np.ndarray) -> float:
     return float(np.abs(finite).max()) if len(finite) else float("nan")
 
 
+@no_type_check
 def validate(
     model: str | ModelSpec | Sequence[Check],
     data: Any = None,
@@ -235,10 +237,12 @@ def validate(
     ------
     ValueError
         An unknown name, labelled data for a model that does not take them, no checks.
+    TypeError
+        A model that is none of these, such as an estimator.
 
     Examples
     --------
-    >>> from probmetric.checks.check import Check
+    >>> from probmetric import Check
     >>> check = Check(
     ...     "the mean of 1, 2, 3 is 2",
     ...     "exact",
@@ -286,11 +290,19 @@ def _judge(
         began = time.perf_counter()
 
 
+@no_type_check
 def _resolve(
     model: str | ModelSpec | Sequence[Check], data: Any, seed: int, quick: bool
 ) -> tuple[str, Sequence[Check], list[Problem[Any]]]:
     if isinstance(model, str):
         model = MODELS[model_of(model)]
+    if not isinstance(model, ModelSpec) and not (
+        isinstance(model, Sequence) and all(isinstance(one, Check) for one in model)
+    ):
+        raise TypeError(
+            "model: expected a registered name, a ModelSpec or a sequence of Check, "
+            f"got {type(model).__name__}"
+        )
     given = list(data) if isinstance(data, list | tuple) else [data]
     # A container of arrays is a tuple too; only a sequence of problems is one.
     known = bool(given) and all(isinstance(item, Problem) for item in given)

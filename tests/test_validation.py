@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from probmetric import LCA
 from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Labelled, Points
 from probmetric.metric import Mahalanobis
@@ -150,6 +151,12 @@ def test_data_may_be_problems_or_labelled():
 def test_a_bar_names_the_check(capfd):
     validate([MEAN], DATA, progress=True)
     assert "validate checks" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("model", [LCA(), [LCA()], MEAN, None])
+def test_what_is_no_model_is_refused_by_its_type(model):
+    with pytest.raises(TypeError, match=f"model: .*, got {type(model).__name__}$"):
+        validate(model, DATA)
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,22 @@ draws          draws       approximate: ``distance`` in posterior sd, k-hat
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.checks.compare import compare
 from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.checks.values import compare_values, within_bound
+from probmetric.typing import no_type_check
 
 COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
 """Numbers of an entry in the table of ``judge``."""
+
+type Kind = Literal["exact", "approximate"]
+type Layer = Literal["algebra", "quadrature", "gradient", "sampling", "sbc"]
 
 type Values = Mapping[str, Any]
 """Arrays, or numbers, by name."""
@@ -88,6 +93,7 @@ def zero(problem: Problem[Any]) -> None:
     del problem
 
 
+@no_type_check
 @dataclass(frozen=True)
 class Check:
     """One claim about one model: two computations that must meet, and wrong ones.
@@ -130,7 +136,8 @@ class Check:
     Raises
     ------
     ValueError
-        An exact check without controls, an approximate one without a bound.
+        A kind or layer that is none of these, a number outside its range, an exact
+        check without controls, an approximate one without a bound.
 
     Notes
     -----
@@ -157,7 +164,7 @@ class Check:
     """
 
     name: str
-    kind: Literal["exact", "approximate"]
+    kind: Kind
     reference: Callable[[Problem[Any]], Side | None]
     estimate: Callable[[Problem[Any]], Side]
     controls: Mapping[str, Callable[[Problem[Any]], Side]] = field(default_factory=dict)
@@ -166,11 +173,19 @@ class Check:
     bound: float | None = None
     tol: float = 0.1
     ess_min: float | int = 1000
-    layer: Literal["algebra", "quadrature", "gradient", "sampling", "sbc"] = "algebra"
+    layer: Layer = "algebra"
     slow: bool = False
 
     def __post_init__(self) -> None:
-        """Raise for an exact check that cannot fail."""
+        """Raise for settings that mean nothing, and for a check that cannot fail."""
+        check_choice("kind", self.kind, get_args(Kind.__value__))
+        check_choice("layer", self.layer, get_args(Layer.__value__))
+        for name in ("rtol", "atol"):
+            check_number(name, getattr(self, name), 0)
+        for name in ("tol", "ess_min"):
+            check_number(name, getattr(self, name), 0, open_low=True)
+        if self.bound is not None:
+            check_number("bound", self.bound, 0, open_low=True)
         if self.kind == "exact" and not self.controls:
             raise ValueError(
                 f"controls: expected at least one wrong claim for the exact check "

@@ -20,7 +20,7 @@ from typing import (
 
 import numpy as np
 
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_choice, check_number, interval
 
 
 class Number(NamedTuple):
@@ -30,6 +30,10 @@ class Number(NamedTuple):
     high: float = np.inf
     whole: bool = False
     open_low: bool = False
+
+    def __repr__(self) -> str:
+        """Write the range as help() shows it: ``whole [1, inf)``."""
+        return f"{'whole ' if self.whole else ''}{interval(*self)}"
 
 
 Count = Annotated[int, Number(1, whole=True)]

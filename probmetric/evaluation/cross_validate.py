@@ -23,6 +23,7 @@ from probmetric.data.scaling import fit_scaler
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.progress import progress_bar
+from probmetric.typing import no_type_check
 
 EUCLID = "Euclidean, standardised"
 """What ``euclid`` is called in tables."""
@@ -102,6 +103,7 @@ def rows_of(X: Any, rows: Rows) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
 
 
+@no_type_check
 def held_out(
     candidates: Mapping[str, Any],
     X: Any,
@@ -141,7 +143,14 @@ def held_out(
     ------
     ValueError
         No candidates; one that learns no metric; a class smaller than ``n_folds``.
+    TypeError
+        Candidates without names.
     """
+    if not isinstance(candidates, Mapping):
+        raise TypeError(
+            "candidates: expected a mapping of names to learners, got "
+            f"{type(candidates).__name__}"
+        )
     if not candidates:
         raise ValueError("candidates: expected at least one, got none")
     lacking = [name for name, one in candidates.items() if not _learns_a_metric(one)]

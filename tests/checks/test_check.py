@@ -171,6 +171,26 @@ def test_an_exact_check_without_a_control_cannot_be_made():
         Check("c", "exact", uniform, uniform)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"kind": "exakt"},
+        {"kind": None},
+        {"layer": "guess"},
+        {"rtol": -1e-9},
+        {"atol": np.nan},
+        {"atol": "0"},
+        {"tol": 0.0},
+        {"ess_min": -1},
+        {"bound": 0.0},
+    ],
+)
+def test_a_setting_that_means_nothing_is_refused_by_name(setting):
+    given = {"kind": "exact", "controls": {"wrong": uniform}, **setting}
+    with pytest.raises(ValueError, match=f"{next(iter(setting))}: expected"):
+        Check("c", reference=uniform, estimate=uniform, **given)
+
+
 def test_an_unknown_control_is_refused():
     with pytest.raises(ValueError, match="control: expected one of"):
         judge(exact({"a": 1.0}, {"a": 1.0}), PROBLEM, control="other")

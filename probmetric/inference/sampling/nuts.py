@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from probmetric.arguments import check_number
+from probmetric.arguments import check_number, check_within_0_1
 from probmetric.inference.sampling.checkpoint import (
     check_folder,
     describe,
@@ -24,8 +24,10 @@ from probmetric.inference.sampling.target import (
     counts,
     is_double,
 )
+from probmetric.typing import no_type_check
 
 
+@no_type_check
 @dataclass(frozen=True)
 class NUTS:
     """The No-U-Turn sampler: exact up to Monte Carlo error.
@@ -47,8 +49,8 @@ class NUTS:
     block_size : int, default=100
         Draws a compiled call, and a file of the checkpoint.
     vectorized : bool, default=False
-        Chains side by side. On a CPU one after the other was faster by a third to a
-        half, as no chain waits for the longest tree.
+        Chains side by side. On a CPU one after the other was faster when tried, as
+        no chain waits for the longest tree.
     checkpoint : path, optional
         Folder in which every finished block is kept, one file each.
     resume : bool, default=False
@@ -82,11 +84,7 @@ class NUTS:
             check_number("n_warmup", self.n_warmup, 1, whole=True)
         for name in ("max_tree_depth", "thin", "block_size"):
             check_number(name, getattr(self, name), 1, whole=True)
-        if not 0 < self.target_accept < 1:
-            raise ValueError(
-                "target_accept: expected a number between 0 and 1, got "
-                f"{self.target_accept}"
-            )
+        check_within_0_1(target_accept=self.target_accept)
 
     def draw(
         self,

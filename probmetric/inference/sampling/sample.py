@@ -16,7 +16,6 @@ import numpyro
 import xarray as xr
 from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
 
-from probmetric.arguments import check_choice
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
@@ -57,7 +56,12 @@ def sampler_of(method: Any, kinds: tuple[type, ...] = SAMPLERS) -> Any:
     if isinstance(method, kinds):
         return method
     known = {kind.__name__.lower(): kind for kind in kinds}
-    check_choice("method", method, tuple(known))
+    if not isinstance(method, str) or method not in known:
+        made = ", ".join(f"{kind.__name__}(...)" for kind in kinds)
+        raise ValueError(
+            f"method: expected one of {', '.join(map(repr, known))}, or {made}, got "
+            f"{method!r}"
+        )
     return known[method]()
 
 
@@ -140,6 +144,17 @@ def sample(
     -----
     SamplingWarning
         Divergences, high R-hat, low effective sample size, by name (NUTS).
+
+    Examples
+    --------
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
+    >>> def model(data):
+    ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+    ...     numpyro.sample("x", dist.Normal(mu, 1), obs=data)
+    >>> x = np.array([1.0, 2.0, 3.0])
+    >>> draws = sample(model, x, method="laplace", n_draws=200, n_chains=1)
+    >>> draws["posterior"]["mu"].shape
+    (1, 200)
     """
     sampler = sampler_of(method)
     options = dict(options or {})

@@ -47,6 +47,10 @@ def never_finite(position, data):
 
 X = np.zeros(3)
 AT_X = Posterior(GAUSSIAN, X, X)
+SAMPLER = (
+    r"method: expected one of 'nuts', 'svi', 'laplace', "
+    r"or NUTS\(...\), SVI\(...\), Laplace\(...\),"
+)
 BAD = {
     "subsample": (lambda: sample(subsampled, X, seed=0), "model: .*'n'.*subsample"),
     "discrete": (lambda: sample(discrete, X, seed=0), "model: .*discrete 'k'"),
@@ -54,8 +58,10 @@ BAD = {
     "method": (lambda: sample(subsampled, X, seed=0, method="gibbs"), "method: exp"),
     "another sampler": (
         lambda: sample(subsampled, X, seed=0, method=Bootstrap()),
-        r"method: expected one of 'nuts', 'svi', 'laplace', got Bootstrap\(",
+        SAMPLER + r" got Bootstrap\(",
     ),
+    "a class": (lambda: sample(subsampled, X, method=NUTS), SAMPLER + " got <class"),
+    "settings": (lambda: sample(subsampled, X, method={"nuts": 1}), SAMPLER + " got {"),
     "start": (lambda: sample(GAUSSIAN, X, seed=0), "start: expected"),
     "likelihood": (
         lambda: sample(GAUSSIAN, X, seed=0, start=X, log_likelihood=True),
@@ -66,6 +72,8 @@ BAD = {
     "tail": (lambda: SVI().draw(AT_X, seed=0, n_draws=9), "n_draws: .*100.*got 36"),
     "dtype": (lambda: NUTS().draw(AT_X, seed=0, dtype="f"), "dtype: expected"),
     "accept": (lambda: NUTS(target_accept=1.0), "target_accept: expected"),
+    "accept high": (lambda: NUTS(target_accept="high"), "target_accept: .*got 'high'"),
+    "accept None": (lambda: NUTS(target_accept=None), "target_accept: .*got None"),
     "warm-up": (lambda: NUTS(n_warmup=0), "n_warmup: expected"),
     "thin": (lambda: NUTS(thin=0), "thin: expected a whole number"),
     "guide": (lambda: SVI(guide="AutoDelta"), "guide: expected"),
