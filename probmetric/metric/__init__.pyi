@@ -4,4 +4,10 @@ from .local import LocalMahalanobis as LocalMahalanobis, local_metric as local_m
 from .mahalanobis import Link as Link, Mahalanobis as Mahalanobis
 from .mean import MeanDissimilarity as MeanDissimilarity, mean_metric as mean_metric
 from .pair_similarity import PairSimilarity as PairSimilarity
-from .protocol import Dissimilarity as Dissimilarity, Metric as Metric
+from .protocol import (
+    Bounded as Bounded,
+    Dissimilarity as Dissimilarity,
+    Metric as Metric,
+    Prepared as Prepared,
+    Squared as Squared,
+)
