@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
-from probmetric.data.padding import bucket, pad_rows
+from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import fit_scaler
 from probmetric.estimators._labelled import check_labelled, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
@@ -175,12 +175,6 @@ class DCAGMDrawsMixin:
 GLOBAL_KINDS = ("average_fisher", "subspace")
 
 
-def _padded(data: Labelled) -> Labelled:
-    """Add points of weight zero up to a bucket's size: folds share compilations."""
-    parts = data.X, np.asarray(data.y), np.ones(len(data.X))
-    return Labelled(*(pad_rows(a, bucket(len(data.X))) for a in parts))
-
-
 class DCAGM(
     DCAGMDrawsMixin,
     MahalanobisMixin,
@@ -300,7 +294,7 @@ class DCAGM(
         names = getattr(self, "feature_names_in_", None)
         scaler = fit_scaler(rows, names, standardize=bool(self.standardize))
         self.mean_, self.scale_ = scaler
-        data = _padded(Labelled((rows - scaler.mean) / scaler.scale, codes))
+        data = pad_labelled(Labelled((rows - scaler.mean) / scaler.scale, codes))
         with jax.enable_x64(True):
             p = (
                 min(2, rows.shape[1])
@@ -324,8 +318,7 @@ class DCAGM(
                 max_steps=self.max_iter,
                 tol=float(self.tol),
             )
-            params = fix_gauge(jax.tree.map(jax.numpy.asarray, found.params))
-            self.params_ = to_numpy(params)
+            self.params_ = to_numpy(fix_gauge(found.params))
         self.fit_, self.prior_ = to_numpy(found), to_numpy(prior)
         if self.solver == "lbfgs":
             report(self.fit_, type(self).__name__)

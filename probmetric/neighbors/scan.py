@@ -35,6 +35,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from threadpoolctl import ThreadpoolController
 
+from probmetric.data.padding import pad_rows
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.typing import Array
 
@@ -198,7 +199,7 @@ def nearest_scanned(
             near, index = _scan(metric, mine, shared, P, own[rows], shortlist, tile)
             if refine is None:
                 break
-            exact = np.asarray(_refined(metric, Q[rows], P, index, shared))
+            exact = _refined(metric, mine, P, index, shared, tile)
             refuse_nan(exact)
             order = np.lexsort((index, exact))
             index = np.take_along_axis(index, order, 1)[:, :k]
@@ -245,14 +246,23 @@ def _scan(
 
 def _refined(
     metric: Any,
-    Q: Float[np.ndarray, "q d"],
+    Q: Float[np.ndarray, "p d"],
     P: Float[np.ndarray, "n d"],
     index: Int[np.ndarray, "q k"],
     shared: Any,
-) -> Any:
-    """Call ``refine``, handing over the matrices where they are known."""
+    tile: int,
+) -> Float[np.ndarray, "q k"]:
+    """Call ``refine`` at padded shapes, with the matrices where they are known."""
+    candidates = pad_rows(index, len(Q))
+    points = in_tiles(P, bucket(len(P), tile)).reshape(-1, P.shape[1])
+    with jax.enable_x64(True):
+        return np.asarray(_refine(metric, Q, points, candidates, shared))[: len(index)]
+
+
+@jax.jit
+def _refine(metric: Any, Q: Array, P: Array, index: Array, shared: Any) -> Array:
     if hasattr(metric, "forms_at"):
-        return metric.refine(Q, P, index, matrices=shared.matrices[: len(Q)])
+        return metric.refine(Q, P, index, matrices=shared.matrices)
     return metric.refine(Q, P, index)
 
 

@@ -162,6 +162,7 @@ def tilt(
 
 
 @numpy_in_numpy_out
+@jax.jit
 def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
     """Fill in ``fisher``, the weighted average of J_y over the points of ``data``."""
     theta = (log_weight(params), params.mu, params.chol)
@@ -170,6 +171,7 @@ def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     """Choose the gauge: pooled Σ = I, then axes by falling share of E[J_y].
 

@@ -93,6 +93,7 @@ def is_mean(post: ClassPosterior) -> bool:
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="n_classes")
 def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     """Sum up labelled points; a class without points has mean 0 and scatter 0."""
     if data.y is None:
@@ -107,6 +108,7 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="covariance")
 def posterior(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> ClassPosterior:
@@ -145,6 +147,7 @@ def _log_normaliser(nu: Any, log_det: Any, d: int) -> Any:
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="covariance")
 def log_evidence(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> Float[Array, ""]:
@@ -168,6 +171,7 @@ def log_evidence(
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="n_draws")
 def draw(key: Any, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
     """Draw parameters from the posterior, exactly and independently (Eq. 4).
 
@@ -220,6 +224,7 @@ def _with_covariance(post: ClassPosterior, divisor: Any) -> Any:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
     """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1."""
     if is_mean(post):
@@ -233,6 +238,7 @@ def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def mode(post: ClassPosterior) -> GaussianClassesParams:
     """Return the mode of the posterior density in (weights, μ, Σ), for α + n > 1."""
     c, d = post.mean.shape
@@ -245,8 +251,9 @@ def mode(post: ClassPosterior) -> GaussianClassesParams:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def plug_in(
-    stats: ClassStatistics, *, shrinkage: float | int = 0.0
+    stats: ClassStatistics, *, shrinkage: Float[Array, ""] | float | int = 0.0
 ) -> GaussianClassesParams:
     """Return maximum likelihood with Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I, a in [0, 1].
 
