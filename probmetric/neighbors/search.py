@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.compilation import bound_programs
 from probmetric.data.inputs import real
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -145,6 +146,7 @@ def found_but_own(
             "metric: expected a single metric, got a posterior: use its "
             "neighbor_probability, or nearest under a draw or under mean_metric()"
         )
+    bound_programs()
     limit = len(P) - (own is not None)
     if not 1 <= k <= limit:
         raise ValueError(f"k: expected 1 to {limit} for {len(P)} points, got {k}")
