@@ -84,10 +84,10 @@ peers: $(STAMP) $(PEERS)/.installed ## compare with peers; DATA=FOLDER SEEDS=5
 wheel: $(STAMP) ## build dist/*.tar.gz and, from it, dist/*.whl
 	$(PY) -m build --no-isolation --outdir dist .
 
-readme: $(STAMP) ## write the README's table of learners anew; ARGS=pictures redraws
+readme: $(STAMP) ## write the README's table of learners; ARGS=figures redraws docs/*.png
 	$(PY) tools/readme.py $(ARGS)
 
-lock: ## write requirements.lock anew from the newest versions
+lock: ## write requirements.lock again, from the newest versions
 	@python=$$(sh tools/find_python.sh) && "$$python" tools/lock.py requirements.lock
 
 clean: ## remove everything that is built

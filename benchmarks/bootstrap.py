@@ -17,22 +17,34 @@ program says that it needs beside its arguments and its result.
 import argparse
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from probmetric import LCA
-from probmetric.data.padding import pad_pairs
-from probmetric.estimators.lca.draws import problem_at
-from probmetric.inference.lca.bootstrap import (
-    bootstrap,
-    dirichlet_weights,
-    needed_memory,
-)
-from probmetric.inference.lca.fit import fit
+from probmetric.data import Pairs, pad_pairs
+from probmetric.inference.lca import bootstrap, dirichlet_weights, fit, needed_memory
+from probmetric.models.lca import LCAParams, LCAPrior
 
 COMPILED = []
+
+
+class Problem(NamedTuple):
+    """Pairs in standardised units, the prior, and the mode at η = 1."""
+
+    pairs: Pairs
+    prior: LCAPrior
+    params: LCAParams
+
+
+def problem_of(fitted):
+    """Return the problem of a fitted LCA."""
+    found = fitted.fitted_
+    with jax.enable_x64(True):
+        mode = fit(pad_pairs(found.pairs), found.prior, init=found.fit.params)
+    return Problem(found.pairs, found.prior, mode.params)
 
 
 def listen(event: str, seconds: float, **_: object) -> None:
@@ -64,7 +76,9 @@ def weights_of(problem, padded, seed, draws):
 
 def single_refits(problem, padded, weights):
     """Refit under each row by the bootstrap's solver, one call each."""
-    found = [bootstrap(padded, problem.prior, problem.params, u[None]) for u in weights]
+    found = [
+        bootstrap(padded, problem.prior, problem.fit.params, u[None]) for u in weights
+    ]
     return sum(int(fit.n_evaluations[0]) for fit in found)
 
 
@@ -74,7 +88,7 @@ def single_fits(problem, padded, weights):
         fit(
             padded._replace(w=padded.w * u[padded.i] * u[padded.j]),
             problem.prior,
-            init=problem.params,
+            init=problem.fit.params,
         )
         for u in weights
     ]
@@ -84,7 +98,7 @@ def single_fits(problem, padded, weights):
 def measure(n_draws: int, rounds: int) -> str:
     """Return the report."""
     fitted = LCA().fit(*load_breast_cancer(return_X_y=True))
-    problem = problem_at(fitted, fitted.fitted_.pairs, 1.0, None)
+    problem = problem_of(fitted)
     padded = pad_pairs(problem.pairs)
     own, same, default = Clock(), Clock(), Clock()
     each, compiled = n_draws // rounds, 0
@@ -106,7 +120,7 @@ def measure(n_draws: int, rounds: int) -> str:
             with default:
                 evaluations[1] += single_fits(problem, padded, few)
         memory = {
-            batch: needed_memory(padded, problem.prior, problem.params, batch=batch)
+            batch: needed_memory(padded, problem.prior, problem.fit.params, batch=batch)
             for batch in (1, 10)
         }
     total, count = rounds * each, rounds * len(few)

@@ -23,8 +23,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 import probmetric as pm
-from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm.start import lda_rca
+from probmetric.inference.dca_gm import lda_rca
 
 METHODS = ("LDA", "LDA+RCA", "NCA", "DCA-GM", "DCA-GM classifier", "LCA")
 
@@ -35,7 +34,7 @@ def maps(X, y, seed):
     rank = min(2, len(np.unique(y)) - 1)
     V = directions.fit(X, y).scalings_[:, :rank]
     yield "LDA", (V / np.linalg.norm(V, axis=0)).T
-    yield "LDA+RCA", lda_rca(Labelled(X, y), 2)
+    yield "LDA+RCA", lda_rca(pm.Labelled(X, y), 2)
     nca = NeighborhoodComponentsAnalysis(n_components=2, random_state=seed)
     yield "NCA", nca.fit(X, y).components_
     yield "LCA", pm.LCA(n_components=2).fit(X, y).components_

@@ -21,11 +21,15 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 import probmetric as pm
-from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm.em import EMPrior
-from probmetric.inference.dca_gm.fit import Conditioned, default_prior, log_joint
-from probmetric.inference.dca_gm.hybrid import Penalty, fit_hybrid
-from probmetric.inference.dca_gm.start import start
+from probmetric.inference.dca_gm import (
+    Conditioned,
+    EMPrior,
+    Penalty,
+    default_prior,
+    fit_hybrid,
+    log_joint,
+    start,
+)
 from probmetric.models.dca_gm import unconstrain
 
 
@@ -54,8 +58,8 @@ def per_iteration(n):
     """Return seconds per gradient of the joint objective and per hybrid iteration."""
     X, y = simulate(n)
     with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, Labelled(X, y))
-        begin = jax.tree.map(jnp.asarray, start(Labelled(X, y), 2))
+        data = jax.tree.map(jnp.asarray, pm.Labelled(X, y))
+        begin = jax.tree.map(jnp.asarray, start(pm.Labelled(X, y), 2))
         given = Conditioned(data, default_prior(begin, data))
         sites = unconstrain(begin)
         gradient = jax.jit(jax.value_and_grad(log_joint))

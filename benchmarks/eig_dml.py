@@ -14,9 +14,8 @@ import time
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
-from probmetric.data.containers import Pairs
-from probmetric.data.pairs import all_pairs, nearest_pairs
-from probmetric.inference.eig_dml.fit import fit
+from probmetric.data import Pairs, all_pairs, nearest_pairs
+from probmetric.inference.eig_dml import fit
 
 GOALS = (("frank_wolfe", 1e-1), ("frank_wolfe", 1e-2), ("pdhg", 1e-2), ("pdhg", 1e-6))
 

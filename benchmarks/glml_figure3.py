@@ -18,7 +18,7 @@ DIR`` those that are there are columns too, over as many realisations as have a 
 Without them LMNN and ITML are left out, and that is said.
 
 Prints the tables; writes one plot a panel and glml_figure3.json to ``--out``, of which
-rows that are not run anew stay, so that panels and methods may be run one by one.
+rows that are not run again stay, so that panels and methods may be run one by one.
 """
 
 import argparse
@@ -36,8 +36,7 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from probmetric.estimators.gaussian_classes import GaussianClasses
-from probmetric.estimators.glml import GLML
+from probmetric import GLML, GaussianClasses
 
 ONE = {"n_neighbors": 1, "votes": "count", "random_state": 0}
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
-from probmetric.estimators.gaussian_classes import GaussianClasses
-from probmetric.estimators.glml import GLML
+from probmetric import GLML, GaussianClasses
 
 MORE = ("ionosphere", "balance_scale", "waveform", "image_segmentation")
 MODELS = {

@@ -14,6 +14,7 @@ unfinished file left, and no lock held.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -118,10 +119,7 @@ def run(command: str, out: Path, cache: Path, seed: int, moment: float | None) -
 
 def whole(command: str, out: Path, seeds: set[int]) -> str:
     """Return what is wrong with a folder, or nothing."""
-    from probmetric.files import read_npz
-    from probmetric.files_lock import locked
-    from probmetric.storage.draws_file import load_draws
-    from probmetric.storage.metric_file import read_metric
+    from probmetric.storage import load_draws, read_metric
 
     said = json.loads((out / "summary.json").read_text())
     if command == "fit":
@@ -133,14 +131,16 @@ def whole(command: str, out: Path, seeds: set[int]) -> str:
     if not (out / "report.html").read_text().rstrip().endswith("</html>"):
         return "half a report"
     for block in out.rglob("block_*.npz"):
-        read_npz(block)
+        with np.load(block) as arrays:
+            dict(arrays)
     parts = [path.name for path in out.rglob("*") if ".part" in path.name]
     if parts:
         return f"left behind: {', '.join(parts)}"
     folders = [out, *(path for path in out.iterdir() if path.is_dir())]
-    for folder in folders:
-        with locked(folder, "a lock"):
-            pass
+    for lock in (folder / ".probmetric.lock" for folder in folders):
+        if lock.exists():
+            with lock.open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return ""
 
 

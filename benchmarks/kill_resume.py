@@ -21,16 +21,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from probmetric import NUTS, Bootstrap
+
 SAMPLERS = {
-    "nuts": dict(n_draws=600, n_chains=2,
-                 sampler={"n_warmup": 100, "block_size": 5, "warn": False}),
-    "bootstrap": dict(n_draws=420, n_chains=1, sampler={"block_size": 3}),
-}  # fmt: skip
+    "nuts": (NUTS(n_warmup=100, block_size=5), dict(n_draws=600, n_chains=2)),
+    "bootstrap": (Bootstrap(block_size=3), dict(n_draws=420, n_chains=1)),
+}
 N_BLOCKS = 140
 """Of either, warm-up included."""
 
@@ -62,14 +64,11 @@ def child(method: str, out: str, folder: str | None) -> None:
     from probmetric import LCA
 
     logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
-    settings = SAMPLERS[method]
-    sampler = dict(settings["sampler"])
+    sampler, size = SAMPLERS[method]
     if folder is not None:
-        sampler |= {"checkpoint": folder, "resume": True}
+        sampler = replace(sampler, checkpoint=folder, resume=True)
     fitted = LCA(n_components=2).fit(*load_iris(return_X_y=True))
-    tree = fitted.sample(
-        method, seed=1, progress=False, **{**settings, "sampler": sampler}
-    )
+    tree = fitted.sample(sampler, seed=1, progress=False, **size)
     np.savez(out, **{k: v.to_numpy() for k, v in tree["posterior"].data_vars.items()})
 
 

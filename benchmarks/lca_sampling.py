@@ -16,11 +16,9 @@ import jax
 import numpy as np
 import xarray as xr
 
-from probmetric.data.containers import Pairs
-from probmetric.inference.lca.fit import fit
-from probmetric.inference.lca.target import TARGET, start, target_data
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import model_target
+from probmetric.data import Pairs
+from probmetric.inference.lca import TARGET, fit, start, target_data
+from probmetric.inference.sampling import NUTS, Posterior, model_target
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
 
 
@@ -53,31 +51,35 @@ def summary(name, run, n_draws):
     return per_gradient
 
 
+def draw(posterior, n):
+    """Draw by the default sampler."""
+    return NUTS().draw(posterior, seed=0, n_draws=n, progress=False)
+
+
 def main():
     """Print the table and the ratio."""
     with jax.enable_x64(True):
         pairs, prior = problem()
         data = target_data(pairs, prior, 1.0)
         laplace = start(fit(pairs, prior, tol=1e-9).params, data)
-        common = {"progress": False, "warn": False}
         heads = ("form", "grad/draw", "R-hat", "ESS min", "ESS/1k grad", "ESS/s")
         print("{:<28}{:>10}{:>9}{:>9}{:>12}{:>10}".format(*heads))
         best = summary(
             "marginal, pooled, Laplace",
-            lambda n: nuts(TARGET, data, start=laplace, seed=0, n_draws=n, **common),
+            lambda n: draw(Posterior(TARGET, data, laplace), n),
             1000,
         )
         origin = jax.tree.map(np.zeros_like, laplace.mean)
         summary(
             "marginal, pooled, no start",
-            lambda n: nuts(TARGET, data, start=origin, seed=0, n_draws=n, **common),
+            lambda n: draw(Posterior(TARGET, data, origin), n),
             1000,
         )
         target, arrays, shapes = model_target(lca, (pairs, prior), {"latent": True})
         origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
         latent = summary(
             "latent z, z' sampled",
-            lambda n: nuts(target, arrays, start=origin, seed=0, n_draws=n, **common),
+            lambda n: draw(Posterior(target, arrays, origin), n),
             500,
         )
         print(f"marginal / latent, effective draws per gradient: {best / latent:.0f} ×")

@@ -16,10 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.data.containers import Pairs
-from probmetric.inference.lca import fit as lca
-from probmetric.inference.lca.em import reduced_step, spectrum
-from probmetric.inference.lca.statistics import prepare
+from probmetric.data import Pairs
+from probmetric.inference import lca
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
 PROBLEMS = [(400, 5, 2, 0.65, 3), (600, 8, 3, 0.1, 3), (400, 5, 2, 0.098, 405)]
@@ -88,14 +86,14 @@ def floor(N=100_000, d=64, p=10):
         lambda: jax.block_until_ready((project(W, delta), scatter(C, delta)))
     )
     print(f"two products, {N} rows, d = {d}, p = {p}: {1e3 * products:.2f} ms")
-    step = jax.jit(reduced_step)
+    step = jax.jit(lca.reduced_step)
     flat = LCAPrior(np.zeros((p, d)), lam=0.0, log_sigma2_scale=np.inf)
     X = np.concatenate([np.asarray(delta), np.zeros((N, d))])
     for share in (0.0, 0.5, 0.9):
         y = (np.arange(N) < share * N).astype(int)
         pairs = Pairs(X, np.arange(N), np.arange(N) + N, y)
-        stats = prepare(pairs, by_points=False)
-        data = jax.tree.map(jnp.asarray, (stats, flat, 1.0, spectrum(stats.T)))
+        stats = lca.prepare(pairs, by_points=False)
+        data = jax.tree.map(jnp.asarray, (stats, flat, 1.0, lca.spectrum(stats.T)))
         state = {"W": W, "log_sigma2": jnp.asarray(-1.0)}
         seconds = median_seconds(
             lambda s=state, d=data: jax.block_until_ready(step(s, d))

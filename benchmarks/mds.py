@@ -16,7 +16,7 @@ import time
 import numpy as np
 from sklearn.manifold import ClassicalMDS as SklearnClassicalMDS
 
-from probmetric.estimators.mds import ClassicalMDS
+from probmetric import ClassicalMDS
 
 
 def seconds(estimator, X):

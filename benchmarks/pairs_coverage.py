@@ -21,10 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import probmetric as pm
-from probmetric.checks.sbc import model_story, sbc
-from probmetric.checks.uniformity import uniformity
-from probmetric.data.containers import Pairs
-from probmetric.inference.sampling.target import Target
+from probmetric.checks import model_story, sbc, uniformity
 from probmetric.models.lca import LCAParams, LCAPrior, identified, lca
 
 N_PAIRS, N_DRAWS = 30, 99
@@ -55,11 +52,11 @@ def functionals(position, data):
 def ranks(n_fits, learning_rate, seed):
     """Rank true values among draws at a learning rate, over simulated fits."""
     i = np.arange(N_PAIRS)
-    pairs = Pairs(POINTS.reshape(-1, 2), 2 * i, 2 * i + 1, None)
+    pairs = pm.Pairs(POINTS.reshape(-1, 2), 2 * i, 2 * i + 1, None)
     target, story, data = model_story(
         lca, pairs, observe, prior=PRIOR, options={"learning_rate": learning_rate}
     )
-    own = Target(target.log_density, functionals)
+    own = pm.Target(target.log_density, functionals)
     sizes = {"n_simulations": n_fits, "n_draws": N_DRAWS, "thin": 5, "n_warmup": 200}
     return sbc(own, story, data, seed=seed, **sizes)
 

@@ -38,7 +38,7 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 import probmetric as pm
-from probmetric.evaluation.evaluate import calibration_error
+from probmetric.evaluation import calibration_error
 
 # Given classes, features and the seed. Their metrics vote, and where they have
 # probabilities of their own, those stand beside. GLML's own are the votes.

@@ -39,7 +39,7 @@ from posterior_coverage_report import (
 )
 
 import probmetric as pm
-from probmetric.posterior.intervals import spread
+from probmetric.posterior import spread
 
 N_LARGE = 2  # n = 120 on the first two sets
 OUT = Path("out/posterior_coverage.json")

@@ -30,12 +30,14 @@ import argparse
 import json
 from pathlib import Path
 
+import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 import probmetric as pm
-from probmetric.estimators.lca.posterior import LOO_GRID, on_all_pairs, problem_for
+from probmetric.data import pad_pairs
+from probmetric.inference.lca import fit, generalised_rate
 from probmetric.models.lca import to_metric
 
 BUILT_IN = ("wine", "iris", "breast_cancer", "digits")
@@ -48,6 +50,7 @@ HEAD = (
     "the methods are. ± is the standard error with the data sets as units.",
 )
 N_TEST, N_DRAWS, WEAKER = 300, 32, 0.1
+LOO_GRID = (1.0, 10.0, 100.0)  # λ that posterior_metric tries for prediction
 
 
 def load(name, folder):
@@ -78,13 +81,27 @@ def split(y, n, seed):
     return train, rest[:N_TEST]
 
 
-def jittered(problem, draws, seed):
+def mode_for_prediction(lca, lam):
+    """Return the factor of the mode under λ at the rate η_G, in standardised units."""
+    pairs, start = lca.fitted_.pairs, lca.fitted_.fit.params
+    prior = lca.fitted_.prior._replace(lam=np.asarray(lam))
+    w = np.ones(len(pairs.i)) if pairs.w is None else pairs.w
+    rate = len(pairs.X) / float(np.sum(w))
+    with jax.enable_x64(True):
+        padded = pad_pairs(pairs)
+        found = fit(padded, prior, init=start, learning_rate=rate).params
+        rate = generalised_rate(found, pairs, prior, rate)
+        found = fit(padded, prior, init=start, learning_rate=float(rate)).params
+    return np.asarray(to_metric(found).factor)
+
+
+def jittered(lca, lam, draws, seed):
     """Return isotropic perturbations of the mode, of the draws' mean trace."""
-    mode = np.asarray(to_metric(problem.params).factor)
-    mean = draws.mean_metric().factor * problem.scale
+    mode = mode_for_prediction(lca, lam)
+    mean = draws.mean_metric().factor * lca.scale_
     excess = max(0.0, np.sum(mean**2) - np.sum(mode**2))
     noise = np.random.default_rng(seed).normal(size=(N_DRAWS, *mode.shape))
-    made = (mode + noise * np.sqrt(excess / mode.size)) / problem.scale
+    made = (mode + noise * np.sqrt(excess / mode.size)) / lca.scale_
     return pm.PosteriorMetric([pm.Mahalanobis(L) for L in made], "prediction")
 
 
@@ -115,10 +132,9 @@ def cell(name, n, seed, X, y):
     weak = lca.posterior_metric("prediction", regularization=WEAKER)
     yield from knn("λ = 0.1", weak, WEAKER)
     for scheme in ("fitted", "all"):
-        base = lca if scheme == "fitted" else on_all_pairs(lca)
         tried = {}
         for lam in LOO_GRID:
-            draws = base.posterior_metric("prediction", regularization=lam)
+            draws = lca.posterior_metric("prediction", pairs=scheme, regularization=lam)
             near = pm.KNeighborsClassifier(draws).fit(A, a)
             tried[lam] = near.loo_scores_.max(), near, draws
         lam = max(tried, key=lambda v: tried[v][0])
@@ -127,8 +143,7 @@ def cell(name, n, seed, X, y):
         yield from knn(scheme, draws, lam, ("count",))
         yield from knn(f"E[M] {scheme}", draws.mean_metric(), lam)
         if scheme == "fitted":
-            problem = problem_for(base, "prediction", lam)
-            yield from knn("jitter", jittered(problem, draws, seed), lam)
+            yield from knn("jitter", jittered(lca, lam, draws, seed), lam)
 
 
 def against(rows, method, base, figure, votes="soft", base_votes="soft"):

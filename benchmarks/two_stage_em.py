@@ -18,9 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.mixture import GaussianMixture
 
-from probmetric.inference.mixture.em import em_step
-from probmetric.inference.mixture.start import mixture_data
-from probmetric.inference.mixture.statistics import MixtureParams
+from probmetric.inference.mixture import MixtureParams, em_step, mixture_data
 
 STEPS = 5
 

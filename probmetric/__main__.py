@@ -2,7 +2,5 @@
 
 from probmetric.cli.__main__ import main
 
-__all__ = ["main"]
-
 if __name__ == "__main__":
     main()

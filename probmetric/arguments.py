@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_choice", "check_number"]
-
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raise for a string that is not among the allowed ones."""
@@ -22,12 +20,42 @@ def check_number(
     *,
     whole: bool = False,
     open_low: bool = False,
+    open_high: bool = False,
+    word: str | None = None,
 ) -> Any:
-    """Return a number in [low, high], or in (low, high] with ``open_low``."""
+    """Return a number in [low, high], without an end that is open, or the ``word``."""
+    if word is not None and isinstance(value, str) and value == word:
+        return value
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     valid = isinstance(value, kinds) and not isinstance(value, (bool, np.bool_))
-    if not valid or not low <= value <= high or (open_low and value == low):
+    number: Any = value
+    inside = valid and (low < number if open_low else low <= number)
+    if not inside or not (number < high if open_high else number <= high):
         what = "a whole number" if whole else "a number"
-        limits = f"{'(' if open_low else '['}{low:g}, {high:g}]"
-        raise ValueError(f"{name}: expected {what} in {limits}, got {value!r}")
+        either = "" if word is None else f"{word!r} or "
+        ends = "(" if open_low else "[", ")" if open_high else "]"
+        raise ValueError(
+            f"{name}: expected {either}{what} in {ends[0]}{low:g}, {high:g}{ends[1]}, "
+            f"got {value!r}"
+        )
     return value
+
+
+def check_counts(**sizes: Any) -> None:
+    """Raise for what is no whole number of at least 1, naming it."""
+    for name, size in sizes.items():
+        check_number(name, size, 1, whole=True)
+
+
+def check_count(name: str, value: Any, largest: int, why: str) -> int:
+    """Return a whole number from 1 to largest; ``why`` says what sets the limit."""
+    check_counts(**{name: value})
+    if value > largest:
+        raise ValueError(f"{name}: expected at most {largest} ({why}), got {value}")
+    return int(value)
+
+
+def check_within_0_1(**shares: Any) -> None:
+    """Raise for what is no number between 0 and 1, both excluded, naming it."""
+    for name, share in shares.items():
+        check_number(name, share, 0, 1, open_low=True, open_high=True)

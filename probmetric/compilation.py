@@ -28,14 +28,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-__all__ = [
-    "bound_programs",
-    "cache_folder",
-    "clear_cache",
-    "compilation_cache",
-    "stored_programs",
-]
-
 VARIABLE = "PROBMETRIC_CACHE"
 OFF = ("", "0", "off")
 PROCESSOR = Path("/proc/cpuinfo")

@@ -15,8 +15,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-__all__ = ["check", "deferred", "noticed", "run_command"]
-
 AGAIN = 0.02
 """Seconds until a KeyboardInterrupt that Python dropped is raised again."""
 

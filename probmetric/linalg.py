@@ -12,15 +12,6 @@ from jaxtyping import Float
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "log1p_squares",
-    "logdet_chol",
-    "mahalanobis_sq",
-    "psd_factor",
-    "row_signs",
-    "solve_spd",
-]
-
 
 def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:
     """Return the sign, 1 or -1, that makes each row's largest entry positive.
@@ -31,7 +22,6 @@ def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:
     return (1 - 2 * (peak < 0)).astype(rows.dtype)[:, None]
 
 
-@numpy_in_numpy_out
 def solve_spd(
     A: Float[Array, "d d"], B: Float[Array, "d ..."]
 ) -> Float[Array, "d ..."]:
@@ -45,7 +35,6 @@ def logdet_chol(L: Float[Array, "*batch d d"]) -> Float[Array, "*batch"]:
     return 2 * jnp.sum(jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)), -1)
 
 
-@numpy_in_numpy_out
 def mahalanobis_sq(
     L: Float[Array, "d d"], delta: Float[Array, "*n d"]
 ) -> Float[Array, "*n"]:
@@ -55,7 +44,6 @@ def mahalanobis_sq(
     return jnp.sum(whitened**2, 0).reshape(delta.shape[:-1])
 
 
-@numpy_in_numpy_out
 def log1p_squares(
     white: Float[Array, "*n d"], eta: Float[Array, "*#n"]
 ) -> Float[Array, "*n"]:

@@ -9,19 +9,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = [
-    "LARGEST",
-    "LOST",
-    "NOTHING",
-    "ORDINARY",
-    "balanced",
-    "distances",
-    "no_nan",
-    "represented",
-    "roots",
-    "squares",
-]
-
 LARGEST = 2.0**500
 """About 3.3e150: squares of such numbers, and sums of many, are finite."""
 LOST = -800

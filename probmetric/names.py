@@ -5,8 +5,6 @@ They are looked up before pandas and scikit-learn are loaded.
 
 from pathlib import Path
 
-__all__ = ["ENDINGS", "GENERATED", "STORED", "check_source", "existing"]
-
 STORED = ("breast_cancer", "digits", "iris", "wine")
 GENERATED = ("ringnorm", "twonorm", "waveform")
 ENDINGS = (".csv", ".npz", ".parquet")

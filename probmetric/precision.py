@@ -20,8 +20,6 @@ from jax.core import Tracer
 
 from probmetric.compilation import bound_programs
 
-__all__ = ["finite", "log_measured", "measured", "numpy_in_numpy_out", "to_numpy"]
-
 
 def to_numpy(tree: Any) -> Any:
     """Copy every JAX array of a tree to NumPy; leave all else as it is."""
@@ -67,40 +65,6 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs) if double else result
         keep = any(isinstance(leaf, jax.Array) and not _is_key(leaf) for leaf in leaves)
         return result if keep else to_numpy(result)
-
-    return wrapper
-
-
-def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap as ``numpy_in_numpy_out``, and refuse results that float64 cannot hold.
-
-    For methods of metrics: NumPy results hold no NaN or infinity.
-
-    Raises
-    ------
-    ValueError
-        Naming the method and the largest number that came in.
-    """
-    return _refusing(function, infinite=False)
-
-
-def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap as ``measured``; results are logarithms, so that -inf is one of them."""
-    return _refusing(function, infinite=True)
-
-
-def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
-    inner = numpy_in_numpy_out(function)
-
-    @wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        result = inner(*args, **kwargs)
-        if isinstance(result, (np.ndarray, np.floating)):
-            values = np.asarray(result)
-            given = jax.tree.leaves((args[1:], kwargs))
-            if not infinite or np.isnan(values).any():
-                finite(values, function.__name__, *given)
-        return result
 
     return wrapper
 

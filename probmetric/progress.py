@@ -4,8 +4,6 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["progress_bar"]
-
 
 def progress_bar(items: Iterable[Any], label: str, show: bool | None) -> Any:
     """Wrap an iterable in a progress bar where someone may be watching.

@@ -13,20 +13,6 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, ClassVar, NamedTuple
 
-__all__ = [
-    "MODELS",
-    "ModelSpec",
-    "Place",
-    "at",
-    "check_method",
-    "estimator_of",
-    "estimators",
-    "fit_named",
-    "learner_name",
-    "make",
-    "need_sample",
-]
-
 
 class Place(NamedTuple):
     """Where an object is found: a module, and its name there."""
@@ -36,8 +22,17 @@ class Place(NamedTuple):
 
 
 def at(place: str) -> Any:
-    """Return the place that "module:name" writes; a field that holds it looks it up."""
-    return Place(*place.split(":"))
+    """Return the place that "module:name" writes; a field that holds it looks it up.
+
+    Raises
+    ------
+    ValueError
+        For a place without a module or without a name.
+    """
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise ValueError(f"place: expected 'module:name', got {place!r}")
+    return Place(module, name)
 
 
 def _found(value: Any) -> Any:
@@ -92,13 +87,14 @@ class ModelSpec:
         What its ``sample`` takes as ``method``; empty where it has no draws.
     metrics_of_draws : callable, optional
         ``metrics_of_draws(draws) -> list of Metric``, one a draw, of the DataTree of
-        ``sample``; None for draws of something else.
-    draws_attrs : tuple of str
-        Attributes of the estimator that the metrics need beside the draws; they are
-        stored with them.
+        ``sample``, which carries what else they need as attributes; None for draws of
+        something else.
     study : callable, optional
-        ``study(data, *, quick, seed) -> Study``: sections that ``validate --data
-        --out`` adds to its report.
+        ``study(data, *, quick, seed) -> Study``: draws and tables that ``validate
+        --data --out`` adds to its folder.
+    study_sections : callable, optional
+        ``study_sections(study, data, *, seed) -> list of Section``: what its report
+        shows of them.
     """
 
     # Of the run-time types of the tests: a place is given in an object's stead.
@@ -121,8 +117,8 @@ class ModelSpec:
     variants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     methods: tuple[str, ...] = ()
     metrics_of_draws: Callable[[Any], Any] | None = None
-    draws_attrs: tuple[str, ...] = ()
     study: Callable[..., Any] | None = None
+    study_sections: Callable[..., Any] | None = None
 
     def __getattribute__(self, name: str) -> Any:
         """Return a field; the object itself where its place was given."""
@@ -185,8 +181,6 @@ def _spec(
     return ModelSpec(name=name, summary=summary, **{**common, **more})
 
 
-_MATRICES = "probmetric.storage.draws_metrics:matrices"
-
 MODELS: dict[str, ModelSpec] = {
     "lca": _spec(
         "lca",
@@ -199,8 +193,9 @@ MODELS: dict[str, ModelSpec] = {
         problems="lca.problems",
         estimator="lca.estimator:LCA",
         methods=("nuts", "laplace", "bootstrap", "svi"),
-        metrics_of_draws=at(_MATRICES),
+        metrics_of_draws=at("probmetric.inference.lca.draws:metrics"),
         study=at("probmetric.report.study:lca_study"),
+        study_sections=at("probmetric.report.study:lca_sections"),
     ),
     "glml": _spec(
         "glml",
@@ -212,6 +207,8 @@ MODELS: dict[str, ModelSpec] = {
         checks="gaussian_classes",
         problems="gaussian_classes.problems",
         estimator="glml:GLML",
+        methods=("exact",),
+        metrics_of_draws=at("probmetric.inference.gaussian_classes.draws:metrics"),
     ),
     "two_stage": _spec(
         "two_stage",
@@ -224,8 +221,7 @@ MODELS: dict[str, ModelSpec] = {
         problems="two_stage.problems",
         estimator="two_stage.estimator:TwoStageMixture",
         methods=("nuts", "laplace", "svi"),
-        metrics_of_draws=at("probmetric.storage.draws_metrics:similarities"),
-        draws_attrs=("similarity", "database_noise"),
+        metrics_of_draws=at("probmetric.inference.two_stage.draws:metrics"),
     ),
     "dca_gm": _spec(
         "dca_gm",
@@ -234,11 +230,11 @@ MODELS: dict[str, ModelSpec] = {
         params="DCAGMParams",
         story="models.dca_gm",
         model="dca_gm",
-        checks="dca_gm.density",
+        checks="dca_gm",
         problems="dca_gm.problems",
         estimator="dca_gm:DCAGM",
         methods=("nuts", "laplace", "svi"),
-        metrics_of_draws=at(_MATRICES),
+        metrics_of_draws=at("probmetric.inference.dca_gm.draws:metrics"),
     ),
     "lda": _spec(
         "lda",
@@ -301,11 +297,29 @@ def learner_name(model: str) -> str:
         For an unknown name.
     """
     known = estimators()
-    by_class = {_class_name(estimator): name for name, estimator in known.items()}
-    name = by_class.get(model, model)
-    if name not in known:
-        raise ValueError(f"model: expected one of {', '.join(known)}, got {model!r}")
-    return name
+    for name, estimator in known.items():
+        if model in (name, _class_name(estimator)):
+            return name
+    raise ValueError(f"model: expected one of {', '.join(known)}, got {model!r}")
+
+
+def model_of(learner: str) -> str:
+    """Return the model of a learner: of RCA, a variant of LDA, it is "lda".
+
+    Parameters
+    ----------
+    learner : str
+        The name of a model, of an estimator of it, or of its class.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    """
+    for name, spec in MODELS.items():
+        if learner in {name, *spec.estimators(), *spec.class_names()}:
+            return name
+    raise ValueError(f"model: expected one of {', '.join(MODELS)}, got {learner!r}")
 
 
 def estimator_of(model: str) -> Any:

@@ -2,11 +2,29 @@
 
 ``n`` points, ``d`` features, ``p`` latent dimensions, ``N`` pairs, ``c`` classes,
 ``k`` mixture components, ``s`` draws. Either NumPy or JAX holds the numbers.
+
+What users pass, ``ArrayLike`` and the settings of a constructor, is for type checkers:
+at run time a wrong value is refused in words of our own, not by its type.
 """
+
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
 
-__all__ = ["Array"]
-
 Array = jax.Array | np.ndarray
+
+if TYPE_CHECKING:
+    from typing import Self as Self
+
+    from numpy.typing import ArrayLike as ArrayLike
+
+    Purpose = Literal["prediction", "intervals"]
+
+    def no_type_check[F](function: F) -> F:
+        """Return a function whose annotations are not enforced at run time."""
+        ...
+else:
+    from typing import no_type_check as no_type_check
+
+    ArrayLike = Purpose = Self = Any

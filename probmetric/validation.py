@@ -9,6 +9,7 @@ It returns a ``Validation``: counts, one line, an exit code, and tables.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,10 +22,7 @@ import xarray as xr
 from probmetric.checks.check import Check, Problem, judge
 from probmetric.data.containers import Labelled
 from probmetric.progress import progress_bar
-from probmetric.registry import MODELS, ModelSpec
-
-__all__ = ["Counts", "Judgement", "Validation", "validate"]
-
+from probmetric.registry import MODELS, ModelSpec, model_of
 
 FAILED = ("disagree", "outside")
 
@@ -44,6 +42,12 @@ class Judgement(NamedTuple):
         if self.table.attrs["control"]:
             return "rejected" if verdict in FAILED else "missed"
         return verdict
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What was judged: model, problem, check, kind, layer and control."""
+        attrs = {k: self.table.attrs[k] for k in ("check", "kind", "layer", "control")}
+        return {"model": self.model, "problem": self.problem, **attrs}
 
 
 class Counts(NamedTuple):
@@ -81,21 +85,12 @@ class Validation:
     @property
     def counts(self) -> Counts:
         """Count claims by kind and verdict."""
-        controls = [j for j in self.judgements if j.table.attrs["control"]]
-        claims = [j for j in self.judgements if not j.table.attrs["control"]]
-        kinds = [str(j.table.attrs["kind"]) for j in claims]
-        verdicts = [j.verdict for j in claims]
-        return Counts(
-            exact=kinds.count("exact"),
-            agree=verdicts.count("agree"),
-            disagree=verdicts.count("disagree"),
-            approximate=kinds.count("approximate"),
-            within=verdicts.count("within"),
-            outside=verdicts.count("outside"),
-            inconclusive=verdicts.count("inconclusive"),
-            controls=len(controls),
-            rejected=[j.verdict for j in controls].count("rejected"),
+        words = Counter(j.verdict for j in self.judgements)
+        words.update(
+            "controls" if j.names["control"] else j.names["kind"]
+            for j in self.judgements
         )
+        return Counts(*(words[name] for name in Counts._fields))
 
     @property
     def verdict(self) -> str:
@@ -131,18 +126,12 @@ class Validation:
         control's verdict is that of the comparison ("disagree" where rejected).
         """
         frames = [
-            j.table.to_dataframe()
-            .reset_index()
-            .assign(
-                model=j.model,
-                problem=j.problem,
-                **{k: j.table.attrs[k] for k in ("check", "kind", "layer", "control")},
-            )
+            j.table.to_dataframe().reset_index().assign(**j.names)
             for j in self.judgements
         ]
         if not frames:
             return pd.DataFrame()
-        first = ["model", "problem", "check", "kind", "layer", "control", "entry"]
+        first = [*self.judgements[0].names, "entry"]
         whole = pd.concat(frames, ignore_index=True)
         rest = [name for name in whole.columns if name not in first]
         return whole.reindex(columns=first + rest)
@@ -152,12 +141,7 @@ class Validation:
         return pd.DataFrame(
             [
                 {
-                    "model": j.model,
-                    "problem": j.problem,
-                    "check": j.table.attrs["check"],
-                    "kind": j.table.attrs["kind"],
-                    "layer": j.table.attrs["layer"],
-                    "control": j.table.attrs["control"],
+                    **j.names,
                     "entries": j.table.sizes["entry"],
                     "largest_error": _largest(j.table["error"].to_numpy()),
                     "largest_z": _largest(j.table["z"].to_numpy()),
@@ -213,7 +197,7 @@ def _largest(column: np.ndarray) -> float:
 
 
 def validate(
-    model: "str | ModelSpec | Sequence[Check]",
+    model: str | ModelSpec | Sequence[Check],
     data: Any = None,
     *,
     quick: bool = False,
@@ -221,7 +205,7 @@ def validate(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Validation:
-    """Judge every claim made about a model.
+    """Return the judgement of every claim made about a model.
 
     Parameters
     ----------
@@ -288,7 +272,7 @@ def validate(
 
 
 def _judge(
-    name: str, problem: Problem, check: Check, broken: bool, shared: dict[Any, Any]
+    name: str, problem: Problem[Any], check: Check, broken: bool, shared: dict[Any, Any]
 ) -> Iterator[Judgement]:
     """Judge the claim, or every negative control against one reference."""
     began = time.perf_counter()
@@ -303,16 +287,16 @@ def _judge(
 
 
 def _resolve(
-    model: Any, data: Any, seed: int, quick: bool
-) -> tuple[str, Sequence[Check], list[Problem]]:
+    model: str | ModelSpec | Sequence[Check], data: Any, seed: int, quick: bool
+) -> tuple[str, Sequence[Check], list[Problem[Any]]]:
     if isinstance(model, str):
-        if model not in MODELS:
-            raise ValueError(f"model: expected one of {sorted(MODELS)}, got {model!r}")
-        model = MODELS[model]
-    given = _problems(data)
+        model = MODELS[model_of(model)]
+    given = list(data) if isinstance(data, list | tuple) else [data]
+    # A container of arrays is a tuple too; only a sequence of problems is one.
+    known = bool(given) and all(isinstance(item, Problem) for item in given)
     if not isinstance(model, ModelSpec):
-        return "checks", list(model), given or [Problem("data", None, data)]
-    if given:
+        return "checks", list(model), given if known else [Problem("data", None, data)]
+    if known:
         return model.name, model.checks, given
     if data is None:
         seeds = (seed,) if quick else (seed, seed + 1)
@@ -321,13 +305,3 @@ def _resolve(
         takes = "a Problem" if model.from_labels is None else "a Problem or Labelled"
         raise ValueError(f"data: expected {takes} for {model.name!r}, got {type(data)}")
     return model.name, model.checks, [model.from_labels(data.X, data.y)]
-
-
-def _problems(data: Any) -> list[Problem]:
-    if isinstance(data, Problem):
-        return [data]
-    # A container of arrays is a tuple too; only a sequence of problems is one.
-    several = isinstance(data, list | tuple) and len(data) > 0
-    if several and all(isinstance(item, Problem) for item in data):
-        return list(data)
-    return []

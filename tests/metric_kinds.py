@@ -1,6 +1,6 @@
 """One small metric of every kind, on three features, for tests that hold for all."""
 
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -18,6 +18,7 @@ from probmetric.metric import (
     Mahalanobis,
     PairSimilarity,
 )
+from probmetric.metric.mean import MeanDissimilarity
 
 D = 3
 
@@ -69,7 +70,12 @@ BUILDERS = {
     "LocalFisher": lambda rng: LocalFisher(*_class_parts(rng)),
 }
 
-NAMES = sorted(name for name in kinds.__all__ if is_dataclass(getattr(kinds, name)))
+# MeanDissimilarity is made of metrics of another kind; tests/metric/test_protocol.py.
+NAMES = sorted(
+    name
+    for name in set(kinds.__all__) - {"MeanDissimilarity"}
+    if is_dataclass(getattr(kinds, name))
+)
 
 
 def build(name, seed=0):
@@ -77,6 +83,23 @@ def build(name, seed=0):
     if name not in BUILDERS:
         raise KeyError(f"tests/metric_kinds.py builds no {name}: add it to BUILDERS")
     return BUILDERS[name](np.random.default_rng(seed))
+
+
+def in_units(metric, scale):
+    """Return the same metric for points times a scale."""
+    if isinstance(metric, MeanDissimilarity):
+        return MeanDissimilarity(tuple(in_units(m, scale) for m in metric.draws))
+    if isinstance(metric, Mahalanobis):
+        return replace(metric, factor=metric.factor / scale)
+    if isinstance(metric, LocalMahalanobis):
+        return metric.rescaled(np.full(D, scale), np.zeros(D))
+    if isinstance(metric, PairSimilarity):
+        with np.errstate(over="ignore"):
+            parts = {"means": metric.means * scale}
+            for name in ("between", "noise"):
+                parts[name] = getattr(metric, name) * scale * scale
+        return replace(metric, **parts)
+    return replace(metric, A=metric.A / scale)
 
 
 def largest_intermediate(function, *args):

@@ -10,17 +10,16 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
-from probmetric.data.containers import Groups, Labelled, Pairs, Points
+from probmetric.data.containers import Distances, Groups, Labelled, Pairs, Points
 from probmetric.data.pairs import all_pairs
 from probmetric.densities.classes import ClassDensities
 from probmetric.densities.pair import PairModel
+from probmetric.inference import dca_gm, mds
 from probmetric.inference.dca_gm import em as dca_gm_em
-from probmetric.inference.dca_gm import fit as dca_gm
 from probmetric.inference.dca_gm.hybrid import Penalty
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lca import em as lca_em
 from probmetric.inference.lca import statistics as lca_statistics
-from probmetric.inference.mds import fit as mds
 from probmetric.inference.mixture import em as two_stage
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
@@ -29,7 +28,7 @@ from probmetric.inference.two_stage import groups as two_stage_groups
 from probmetric.inference.two_stage.groups_missing import group_rows
 from probmetric.inference.two_stage.pairs import AlphaData
 from probmetric.inference.two_stage.proportional import ProportionalParams
-from probmetric.inference.two_stage.target import Posterior, pack
+from probmetric.inference.two_stage.target import Fitted, pack
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
 from probmetric.metric.glml import Spectrum
 from probmetric.models.dca_gm import DCAGMParams, unconstrain
@@ -112,7 +111,6 @@ class Given:
             per_anchor=(per_anchor, prior, np.array(0.5), mixed),
             moments=double(lca_em.moments, params, stats),
             strong=prior._replace(lam=np.array(1e4)),
-            rows=double(lca_statistics.prepare, self.few, by_points=False),
         )
 
     @cached_property
@@ -125,7 +123,7 @@ class Given:
         groups = double(two_stage_groups.group_data, self.groups, prior=prior)
         holes = Groups(self.holes, self.groups.group)
         q, y = (np.stack([A - m for m in self.means]) for A in self.same)
-        posterior = Posterior(self.groups, prior, params, False, None)
+        posterior = Fitted(self.groups, prior, params, False, None)
         return SimpleNamespace(
             prior=prior,
             params=params,
@@ -208,7 +206,7 @@ class Given:
     def distances(self):
         """Distances between all points, squared too, and their embedding."""
         D2 = ((self.X[:, None] - self.X) ** 2).sum(-1)
-        data = mds.Distances(np.sqrt(D2))
+        data = Distances(np.sqrt(D2))
         return SimpleNamespace(
             D=data.D, squared=D2, data=data, params=mds.fit(data, 2).params
         )

@@ -12,6 +12,7 @@ from probmetric.inference.lca.laplace import Laplace
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
+from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.pairs import Enrolled
 from probmetric.models.lda import LDAParams
 
@@ -24,15 +25,16 @@ def fit_of(value):
     return Fit(np.asarray(value), np.asarray(value), np.asarray(0), one, one, None)
 
 
+def online_state(g):
+    return online.start(g.two.mixture, g.X, None)
+
+
 GENERIC = {
     "inference.solvers.em.run_em": lambda f, g: f(
         g.halve, g.position, None, max_steps=9
     ),
     "inference.solvers.lbfgs.lbfgs": lambda f, g: f(
         g.square, g.position, None, max_steps=9
-    ),
-    "inference.solvers.lbfgs_traced.minimise": lambda f, g: f(
-        lambda x: (0.5 * (x @ x), x), g.position, max_steps=5, tol=1e-6
     ),
     "data.padding.host_weights": lambda f, g: f(g.few),
     "data.padding.pad_pairs": lambda f, g: f(g.few),
@@ -43,23 +45,7 @@ GENERIC = {
     "inference.sampling.laplace.laplace_fit": lambda f, g: f(
         g.target, None, g.position
     ),
-    "inference.sampling.laplace.gaussian_draws": lambda f, g: f(
-        g.target, None, g.gaussian, seed=0, n_draws=128
-    ),
-    "inference.sampling.laplace.laplace": lambda f, g: f(
-        g.target, None, start=g.position, seed=0, n_draws=128
-    ),
-    "inference.sampling.nuts.nuts": lambda f, g: f(
-        g.target,
-        None,
-        start=g.gaussian,
-        seed=0,
-        n_chains=1,
-        n_draws=8,
-        n_warmup=8,
-        warn=False,
-        progress=False,
-    ),
+    "inference.sampling.metrics.mahalanobis": lambda f, g: f(g.S),
     "inference.sampling.target.gaussian_draw": lambda f, g: f(g.gaussian, g.position),
 }
 
@@ -123,9 +109,6 @@ LCA = {
     "inference.lca.bootstrap.bootstrap": lambda f, g: f(
         g.few, g.lca.prior, g.lca.params, SHARES, max_steps=5
     ),
-    "inference.lca.bootstrap.bootstrap_draws": lambda f, g: f(
-        g.few, g.lca.prior, g.lca.params, seed=0, n_draws=2, max_steps=5, progress=False
-    ),
     "inference.lca.curvature.certificate": lambda f, g: f(g.lca.params, g.lca.stats),
     "inference.lca.curvature.generalised_rate": lambda f, g: f(
         g.lca.params, g.pairs, g.lca.prior, 0.5
@@ -135,24 +118,7 @@ LCA = {
     "inference.lca.curvature.log_evidence": lambda f, g: f(
         g.lca.params, g.pairs, -9.0, g.lca.prior, 0.5
     ),
-    "inference.lca.curvature.precision": lambda f, g: f(
-        g.lca.params, g.lca.stats, g.lca.prior, 0.5
-    ),
-    "inference.lca.em.full_step": lambda f, g: f(g.lca.free, g.lca.em),
-    "inference.lca.em.kappa_step": lambda f, g: f(
-        {"W": g.lca.params.W, "log_kappa2": np.zeros(3)}, g.lca.per_anchor
-    ),
-    "inference.lca.em.m_step": lambda f, g: f(
-        g.lca.params,
-        g.lca.moments,
-        g.lca.stats,
-        g.lca.prior,
-        0.5,
-        g.lca.mixed,
-        full=False,
-    ),
     "inference.lca.em.moments": lambda f, g: f(g.lca.params, g.lca.stats),
-    "inference.lca.em.reduced_step": lambda f, g: f(g.lca.free, g.lca.em),
     "inference.lca.em.spectrum": lambda f, g: f(g.lca.stats.T),
     "inference.lca.laplace.laplace": lambda f, g: f(
         g.lca.params, g.lca.stats, g.lca.strong
@@ -163,17 +129,9 @@ LCA = {
     "inference.lca.likelihood.log_joint": lambda f, g: f(
         g.lca.params, g.lca.stats, g.lca.prior
     ),
-    "inference.lca.likelihood.log_likelihood": lambda f, g: f(
-        g.lca.params, g.lca.stats
-    ),
-    "inference.lca.likelihood.log_prior": lambda f, g: f(g.lca.params, g.lca.prior),
-    "inference.lca.likelihood.objective": lambda f, g: f(g.lca.free, g.lca.data),
-    "inference.lca.likelihood.to_params": lambda f, g: f(g.lca.free),
-    "inference.lca.likelihood.to_unconstrained": lambda f, g: f(g.lca.params),
     "inference.lca.draws.log_likelihood": lambda f, g: f(
         g.S[:, None], g.c[:, None], g.few, 0.5
     ),
-    "inference.lca.latent.odds": lambda f, g: f(g.w),
     "inference.lca.latent.pair_posterior": lambda f, g: f(
         *g.same, g.y[:12], g.M, np.array(0.5)
     ),
@@ -182,12 +140,7 @@ LCA = {
     "inference.lca.recipe.prior_for": lambda f, g: f(g.pairs, RECIPE, 1.0),
     "inference.lca.recipe.rate_for": lambda f, g: f(g.pairs, RECIPE),
     "inference.lca.recipe.solve": lambda f, g: f(g.pairs, g.lca.prior, RECIPE, 1.0),
-    "inference.lca.statistics.merge": lambda f, g: f(g.lca.rows, g.lca.rows),
     "inference.lca.statistics.prepare": lambda f, g: f(g.pairs),
-    "inference.lca.statistics.project": lambda f, g: f(g.M, g.lca.stats),
-    "inference.lca.statistics.scatter": lambda f, g: f(
-        np.ones((len(g.lca.stats.same), 2)), g.lca.stats
-    ),
     "inference.lca.target.position": lambda f, g: f(g.lca.params),
     "inference.lca.target.start": lambda f, g: f(
         g.lca.params, (g.lca.stats, g.lca.strong, np.array(1.0))
@@ -244,7 +197,6 @@ GAUSSIAN = {
     "inference.gaussian_classes.local_metric.student_metric": lambda f, g: f(
         g.gauss.post
     ),
-    "inference.gaussian_classes.missing.covariances_of": lambda f, g: f(g.gauss.params),
     "inference.gaussian_classes.missing.expected_statistics": lambda f, g: f(
         g.gauss.params, g.partly
     ),
@@ -277,16 +229,8 @@ DCA = {
     "inference.dca_gm.fit.fit": lambda f, g: f(
         g.labelled, n_latent=1, n_gaussians=1, max_steps=9
     ),
-    "inference.dca_gm.fit.from_white": lambda f, g: f(g.dca.sites, g.dca.white),
     "inference.dca_gm.fit.log_joint": lambda f, g: f(g.dca.sites, g.dca.given),
-    "inference.dca_gm.fit.log_prior": lambda f, g: f(g.dca.sites, g.dca.prior),
-    "inference.dca_gm.fit.to_white": lambda f, g: f(g.dca.sites, g.dca.white),
-    "inference.dca_gm.fit.white_coordinates": lambda f, g: f(g.dca.given),
-    "inference.dca_gm.fit.white_joint": lambda f, g: f(g.dca.sites, g.dca.white),
-    "inference.dca_gm.em.em_step": lambda f, g: f(g.dca.params, g.dca.em),
-    "inference.dca_gm.em.em_steps": lambda f, g: f(g.dca.params, g.dca.em, 2),
     "inference.dca_gm.em.own_shares": lambda f, g: f(g.dca.params, g.dca.Y, g.y),
-    "inference.dca_gm.em.source_centres": lambda f, g: f(g.dca.params, g.X, g.y, g.w),
     "inference.dca_gm.hybrid.fit_hybrid": lambda f, g: f(
         g.dca.params, g.labelled, g.dca.penalty, EMPrior(), max_steps=2, n_em=1
     ),
@@ -298,15 +242,6 @@ DCA = {
         g.dca.params, g.labelled
     ),
     "inference.dca_gm.likelihood.fix_gauge": lambda f, g: f(g.dca.params),
-    "inference.dca_gm.likelihood.gradient_A": lambda f, g: f(g.dca.params, g.labelled),
-    "inference.dca_gm.likelihood.gradient_A_tied": lambda f, g: f(
-        g.dca.params, g.means[:, None], g.labelled
-    ),
-    "inference.dca_gm.likelihood.tilt": lambda f, g: f(
-        g.dca.params, 0.1 * g.M, g.position
-    ),
-    "inference.dca_gm.likelihood.with_fisher": lambda f, g: f(g.dca.params, g.labelled),
-    "inference.dca_gm.draws.metrics": lambda f, g: f(g.S, 2),
     "inference.dca_gm.draws.prepare": lambda f, g: f(g.dca.params, g.dca.given),
     "inference.dca_gm.start.em_prior": lambda f, g: f(g.labelled, g.dca.A),
     "inference.dca_gm.start.lda_rca": lambda f, g: f(g.labelled, 1),
@@ -325,9 +260,6 @@ TWO_STAGE = {
     "inference.mixture.em.recentre": lambda f, g: f(
         g.two.stats, g.means, g.means + 0.5
     ),
-    "inference.two_stage.proportional.best_root": lambda f, g: f(
-        np.array([1.0, 0.0, -0.25, 0.0]), 0.0, 1.0, lambda t: -((t - 0.5) ** 2)
-    ),
     "inference.two_stage.draws.relabel": lambda f, g: f(g.two.draws, g.two.params),
     "inference.two_stage.pairs.enrol": lambda f, g: f(g.two.params, g.groups),
     "inference.two_stage.pairs.score_enrolled": lambda f, g: f(
@@ -340,18 +272,9 @@ TWO_STAGE = {
     "inference.mixture.start.mixture_data": lambda f, g: f(g.X),
     "inference.two_stage.fit.start_groups": lambda f, g: f(g.two.groups, 2),
     "inference.mixture.start.start_mixture": lambda f, g: f(g.X, g.w, 2),
-    "inference.two_stage.groups.about": lambda f, g: f(g.two.group_stats, g.S[0]),
     "inference.two_stage.groups.e_step": lambda f, g: f(g.two.params, g.two.groups),
-    "inference.two_stage.groups.em_step": lambda f, g: f(g.two.params, g.two.groups),
     "inference.two_stage.groups.group_data": lambda f, g: f(g.groups),
     "inference.two_stage.groups.log_groups": lambda f, g: f(g.two.params, g.two.groups),
-    "inference.two_stage.groups.m_step": lambda f, g: f(
-        g.two.group_stats, g.means, g.two.prior
-    ),
-    "inference.two_stage.groups.new_weights": lambda f, g: f(
-        g.two.group_stats, g.two.prior
-    ),
-    "inference.two_stage.groups.outer": lambda f, g: f(g.M, g.M),
     "inference.two_stage.groups_missing.e_step_rows": lambda f, g: f(
         g.two.params, g.two.rows
     ),
@@ -363,25 +286,16 @@ TWO_STAGE = {
     "inference.mixture.missing.e_step_missing": lambda f, g: f(
         g.two.mixture, g.holes, g.w
     ),
-    "inference.two_stage.pairs.alpha_log_posterior": lambda f, g: f(
-        g.two.mixture, *g.same, np.array([0.2, 0.4])
-    ),
-    "inference.two_stage.pairs.alpha_step": lambda f, g: f(np.array(0.3), g.two.alpha),
     "inference.two_stage.pairs.fit_alpha": lambda f, g: f(g.two.mixture, *g.same),
     "inference.two_stage.pairs.log_joint_small_alpha": lambda f, g: f(
         g.two.mixture, 0.1, *g.same
     ),
     "inference.two_stage.pairs.representative": lambda f, g: f(g.two.params, g.X[:3]),
     "inference.mixture.prior.default_prior": lambda f, g: f(g.X, 2),
-    "inference.mixture.prior.log_beta": lambda f, g: f(np.array(0.3), g.two.prior),
-    "inference.mixture.prior.log_inverse_wishart": lambda f, g: f(g.M, 5.0, g.M),
     "inference.mixture.prior.log_prior": lambda f, g: f(g.c, g.means, g.S, g.two.prior),
-    "inference.two_stage.proportional.em_step_proportional": lambda f, g: f(
-        g.two.tied, g.two.groups
-    ),
-    "inference.two_stage.proportional.proportional_m_step": lambda f, g: f(
-        g.S, g.S, g.c, 2 * g.c, np.array(0.3)
-    ),
+    "inference.two_stage.online.start": lambda f, g: f(g.two.mixture, g.X, None),
+    "inference.two_stage.online.add": lambda f, g: f(online_state(g), g.X),
+    "inference.two_stage.online.merge": lambda f, g: f(*[online_state(g)] * 2),
     "inference.two_stage.choice.bic": lambda f, g: f(g.two.params, g.X),
     "inference.two_stage.choice.blend": lambda f, g: f([g.two.params, g.two.params]),
     "inference.two_stage.choice.choose_components": lambda f, g: f(

@@ -13,10 +13,7 @@ VOTES = np.full((1, 24, 2), 0.5)
 
 
 MODELS = {
-    "models.dca_gm.constrain": lambda f, g: f(g.dca.sites, g.dca.prior.present),
-    "models.dca_gm.log_weight": lambda f, g: f(g.dca.params),
     "models.dca_gm.to_metric": lambda f, g: f(g.dca.params, g.X),
-    "models.dca_gm.unconstrain": lambda f, g: f(g.dca.params),
     "models.dca_gm.simulate": lambda f, g: f(g.key, g.dca.params, g.labelled),
     "models.lca.simulate": lambda f, g: f(g.key, g.lca.params, g.few),
     "models.gaussian_classes.simulate": lambda f, g: f(
@@ -27,11 +24,7 @@ MODELS = {
     "models.lda.simulate": lambda f, g: f(
         g.key, LDAParams(g.M, g.c, g.means, g.M, g.c), g.labelled
     ),
-    "models.lca.coincidence_exponent": lambda f, g: f(
-        g.w, np.array(0.5), np.array(1.0), 2
-    ),
     "models.lca.identified": lambda f, g: f(g.lca.params),
-    "models.lca.log1mexp": lambda f, g: f(g.w),
     "models.lca.to_metric": lambda f, g: f(g.lca.params),
     "models.two_stage.invariant": lambda f, g: f(g.two.params),
     "models.two_stage.proportional": lambda f, g: f(*g.two.mixture, np.array(0.3)),
@@ -39,8 +32,6 @@ MODELS = {
     "models.two_stage.to_metric": lambda f, g: f(g.two.params),
     "data.groups.as_groups": lambda f, g: f(g.points),
     "data.groups.stack": lambda f, g: f(g.groups),
-    "models.distributions.group_moments": lambda f, g: f(g.two.params, 2),
-    "models.distributions.instance_moments": lambda f, g: f(g.x, g.S, 2),
 }
 
 ROOT = {
@@ -59,12 +50,9 @@ ROOT = {
     ),
     "data.inputs.points": lambda f, g: f(g.X),
     "data.inputs.real": lambda f, g: f(g.X, "X"),
-    "linalg.log1p_squares": lambda f, g: f(g.X, np.array([3.0])),
     "linalg.logdet_chol": lambda f, g: f(g.L),
-    "linalg.mahalanobis_sq": lambda f, g: f(g.L[0], g.X),
     "linalg.psd_factor": lambda f, g: f(g.M),
     "linalg.row_signs": lambda f, g: f(g.M),
-    "linalg.solve_spd": lambda f, g: f(g.M, g.S[1]),
     "neighbors.scan.empty": lambda f, g: f(2, 1),
     "neighbors.scan.keep_best": lambda f, g: f(
         (np.full((2, 1), np.nan), np.zeros((2, 1), int)), CLASSES, 0
@@ -76,12 +64,8 @@ ROOT = {
     "neighbors.scan.nearest_scanned": lambda f, g: f(
         g.gauss.local, g.X[:3], g.X, 2, None, 64
     ),
-    "neighbors.search.as_points": lambda f, g: f(g.X, "X"),
     "neighbors.search.nearest": lambda f, g: f(g.metric, g.X[:3], g.X, 2),
     "neighbors.search.found_but_own": lambda f, g: f(
-        g.metric, g.X[:3], g.X, 2, np.arange(3)
-    ),
-    "neighbors.search.nearest_but_own": lambda f, g: f(
         g.metric, g.X[:3], g.X, 2, np.arange(3)
     ),
     "neighbors.shortlist.nearest_shortlisted": lambda f, g: f(

@@ -19,7 +19,6 @@ MODULES = {
     "evaluation.cross_validate": "scores of neighbours, by the functions tested here",
     "evaluation.loo": "labels and log probabilities by NumPy and xarray",
     "files": "reads and writes files",
-    "files_lock": "holds folders",
     "inference.sampling.checkpoint": "reads and writes files",
     "inference.sampling.datatree": "labels draws, NumPy and xarray only",
     "inference.sampling.kernel": "inside a sampler's own scope",
@@ -36,6 +35,7 @@ MODULES = {
     "posterior.metric": "checks arguments",
     "precision": "the mechanism itself",
     "progress": "prints",
+    "provenance": "names versions",
     "registry": "looks objects up by name",
     "report": "writes pages",
     "storage": "reads and writes files",
@@ -43,6 +43,7 @@ MODULES = {
 }
 """Reasons by module or folder."""
 
+DRAWN = "moves draws, which are NumPy"
 SAMPLER = "a sampler: its dtype says the precision, float64 by default"
 STORY = "a NumPyro story: traced by its sampler, which chooses the precision"
 WHOLE = "takes no floating array, or gives back none"
@@ -56,23 +57,32 @@ REASONS = {
     "inference.lca.bootstrap.dirichlet_weights": "takes its dtype as an argument",
     "inference.lca.bootstrap.memory_of_a_refit": WHOLE,
     "inference.lca.bootstrap.needed_memory": WHOLE,
+    "inference.gaussian_classes.draws.metrics": DRAWN,
+    "inference.gaussian_classes.draws.sample": "float64; draws by posterior.draw",
     "inference.lca.draws.draw": SAMPLER,
+    "inference.dca_gm.draws.metrics": DRAWN,
+    "inference.lca.draws.metrics": DRAWN,
+    "inference.lca.draws.posterior": "float64, as the fit that it is around",
+    "inference.lca.recipe.on_all_pairs": "by fit_labelled, tested there",
+    "inference.lca.recipe.refitted": "by solve, tested there",
+    "inference.sampling.metrics.joined": DRAWN,
     "inference.lca.recipe.auto_regularization": WHOLE,
     "data.padding.bucket": WHOLE,
     "inference.sampling.sample.sample": SAMPLER,
-    "inference.sampling.svi.svi": SAMPLER,
+    "inference.sampling.sample.sampler_of": WHOLE,
     "inference.sampling.svi.target_model": STORY,
     "inference.sampling.target.cast": "takes its dtype as an argument",
-    "inference.sampling.target.check_arguments": WHOLE,
+    "inference.sampling.target.counts": WHOLE,
     "inference.sampling.target.fill_arguments": "moves arrays, computes nothing",
     "inference.sampling.target.is_double": WHOLE,
     "inference.sampling.target.model_target": STORY,
+    "inference.lda.leading": "moves arrays, computes nothing",
     "inference.sampling.target.split_arguments": "moves arrays, computes nothing",
     "inference.two_stage.draws.draw": SAMPLER,
+    "inference.two_stage.draws.metrics": DRAWN,
+    "inference.two_stage.draws.posterior": "float64, as the fit that it is around",
     "inference.two_stage.draws.pointwise": SAMPLER,
-    "inference.mixture.statistics.zero_stats": "takes its dtype as an argument",
     "data.inputs.class_codes": WHOLE,
-    "data.inputs.count": WHOLE,
     "data.inputs.pair_labels": WHOLE,
     "models.dca_gm.dca_gm": STORY,
     "models.gaussian_classes.gaussian_classes": STORY,
@@ -91,7 +101,44 @@ REASONS = {
     "neighbors.table.neighbor_table": "a data frame of what nearest returns",
     "neighbors.votes.untuned": WHOLE,
     "data.pairs.skipped_anchors": WHOLE,
+    "posterior.draws.posterior_metric": DRAWN,
+    "posterior.draws.thinned": DRAWN,
     "posterior.intervals.is_positive": WHOLE,
+}
+
+INNER = {
+    "inference.dca_gm.em": "em_step em_steps source_centres",
+    "inference.dca_gm.fit": "from_white log_prior "
+    "to_white white_coordinates white_joint",
+    "inference.dca_gm.likelihood": "gradient_A gradient_A_tied tilt with_fisher",
+    "inference.gaussian_classes.missing": "covariances_of",
+    "inference.lca.bootstrap": "gather refit",
+    "inference.lca.curvature": "precision prior_precision",
+    "inference.lca.em": "best_log_kappa2 full_step kappa_step m_step reduced_step",
+    "inference.lca.latent": "odds",
+    "inference.lca.likelihood": "log_likelihood log_prior "
+    "objective to_params to_unconstrained",
+    "inference.lca.statistics": "project scatter",
+    "inference.mixture.em": "about new_weights step_of_means symmetric",
+    "inference.mixture.statistics": "chunks only_known responsibilities zero_stats",
+    "inference.mixture.prior": "log_beta log_inverse_wishart",
+    "inference.solvers.lbfgs_traced": "minimise",
+    "inference.two_stage.groups": "em_step m_step",
+    "inference.two_stage.pairs": "alpha_step",
+    "inference.two_stage.proportional": "best_root "
+    "em_step_proportional proportional_m_step",
+    "linalg": "log1p_squares mahalanobis_sq solve_spd",
+    "models.dca_gm": "constrain log_weight unconstrain",
+    "models.distributions": "group_moments instance_moments",
+    "models.lca": "coincidence_exponent log1mexp",
+    "neighbors.scan": "distances ready",
+}
+"""Called in compiled code or in their caller's scope only: modules and names."""
+
+REASONS |= {
+    f"{module}.{name}": TRACED
+    for module, names in INNER.items()
+    for name in names.split()
 }
 
 ALL = lambda r: r  # noqa: E731
@@ -146,7 +193,6 @@ SHIFT_FREE = {
     "inference.two_stage.groups_missing.e_step_rows": ALL,
     "inference.two_stage.groups_missing.log_rows": ALL,
     "inference.mixture.missing.e_step_missing": ALL,
-    "inference.two_stage.pairs.alpha_log_posterior": ALL,
     "inference.two_stage.pairs.fit_alpha": lambda r: (r.params, r.objective),
     "inference.two_stage.pairs.log_joint_small_alpha": ALL,
     "inference.two_stage.pairs.representative": lambda r: (r[0], r[2]),
@@ -168,9 +214,9 @@ SHIFT_FREE = {
 
 
 def public_functions():
-    """Return every function of an ``__all__`` by name, those of private files left out.
+    """Return every function by name that a file defines without an underscore.
 
-    A file whose name begins with an underscore is reached through the classes that the
+    A file whose own name begins with one is reached through the classes that the
     package exports, whose methods are tested.
     """
     found = {}
@@ -178,10 +224,10 @@ def public_functions():
         if "._" in module.name:
             continue
         loaded = import_module(module.name)
-        for name in getattr(loaded, "__all__", ()):
-            value = getattr(loaded, name)
+        for name, value in vars(loaded).items():
             own = getattr(value, "__module__", "") == module.name
-            if own and callable(value) and not inspect.isclass(value):
+            function = callable(value) and not inspect.isclass(value)
+            if own and function and not name.startswith("_"):
                 found[f"{module.name.removeprefix('probmetric.')}.{name}"] = value
     return found
 

@@ -18,9 +18,9 @@ from sklearn.base import BaseEstimator
 import probmetric as pm
 from probmetric.checks.check import Check, Problem
 from probmetric.data.containers import Labelled
+from probmetric.inference.sampling.metrics import joined
 from probmetric.registry import MODELS, ModelSpec
 from probmetric.storage.draws_file import load_draws, posterior_of
-from probmetric.storage.draws_metrics import joined
 from tests.cli.runs import refused, run, table, write_data
 
 pytestmark = pytest.mark.filterwarnings("always")
@@ -89,7 +89,7 @@ class ClassMeans(BaseEstimator):
     def get_metric(self):
         return to_metric(MeansParams(self.weights_))
 
-    def sample(self, method, *, n_draws, n_chains, seed, sampler=None):
+    def sample(self, method, *, n_draws, n_chains, seed):
         rng = np.random.default_rng(seed)
         drawn = np.empty((n_chains, n_draws, len(self.weights_)))
         for place in np.ndindex(n_chains, n_draws):
@@ -97,15 +97,16 @@ class ClassMeans(BaseEstimator):
             drawn[place] = learn(
                 Labelled(self.data_.X[rows], self.data_.y[rows])
             ).weights
-        return az.from_dict({"posterior": {"log_weight": np.log(drawn)}})
+        tree = az.from_dict({"posterior": {"log_weight": np.log(drawn)}})
+        tree.attrs["power"] = self.power
+        return tree
 
 
 def metrics_of_draws(draws):
-    posterior = draws["posterior"].to_dataset()
-    if "log_weight" not in posterior:
+    values = joined(draws)
+    if "log_weight" not in values:
         return None
-    power = float(draws.attrs["power"])
-    weights = np.exp(joined(posterior, "log_weight")) ** power
+    weights = np.exp(values["log_weight"]) ** float(draws.attrs["power"])
     return [to_metric(MeansParams(w)) for w in weights]
 
 
@@ -134,7 +135,6 @@ SPEC = ModelSpec(
     estimator=ClassMeans,
     methods=("bootstrap",),
     metrics_of_draws=metrics_of_draws,
-    draws_attrs=("power",),
 )
 
 

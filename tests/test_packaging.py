@@ -34,7 +34,7 @@ def test_every_module_and_data_file_is_in_the_wheel(wheel):
     package = ROOT / "probmetric"
     wanted = {
         str(path.relative_to(ROOT))
-        for pattern in ("**/*.py", "report/templates/*", "py.typed")
+        for pattern in ("**/*.py", "**/*.pyi", "report/templates/*", "py.typed")
         for path in package.glob(pattern)
     }
     shipped = set(zipfile.ZipFile(wheel).namelist())
@@ -115,7 +115,7 @@ def test_the_readmes_example_uses_public_names_only():
     assert used <= set(probmetric.__all__)
 
 
-def test_the_readmes_links_and_pictures_exist():
+def test_the_readmes_links_and_figures_exist():
     found = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
     assert found
     assert not [path for path in found if not (ROOT / path).exists()]

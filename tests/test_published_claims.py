@@ -49,7 +49,7 @@ def test_the_literal_recipe_of_lca_is_told_as_measured(page):
     assert len(rows) == 11
     above = [name for name, row in rows.items() if row["paper"] > row["euclid"]]
     text = said(page)
-    wanted = f"{means['paper']:.1f} % against Euclid's {means['euclid'] + 1e-9:.1f} %"
+    wanted = f"{means['paper']:.1f} % against {means['euclid'] + 1e-9:.1f} %"
     assert wanted in text
     assert re.search(rf"above it on {len(above)} of (11 sets|them)", text)
     assert "not reproduced" in text

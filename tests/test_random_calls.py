@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import exact_neighbours as exact
 import random_calls as tool
 from random_inputs import Call
+from random_learners import LEARNERS
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(20, 3))
@@ -45,6 +46,12 @@ def test_sixty_random_calls_answer_rightly_or_refuse():
     kinds = [o.kind for o in outcomes.values()]
     assert kinds.count("finite") >= 15
     assert kinds.count("refused") >= 10
+
+
+def test_every_learner_is_called():
+    known = {name for spec in pm.MODELS.values() for name in spec.class_names()}
+    forgotten = sorted(known - LEARNERS.keys())
+    assert not forgotten, "add a line for each to LEARNERS of tools/random_learners.py"
 
 
 def test_a_call_depends_on_seed_and_number_alone():

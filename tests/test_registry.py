@@ -1,11 +1,14 @@
 """Nothing can be forgotten: every model is registered, tested and checked."""
 
+import re
+from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from probmetric.checks.check import Check
-from probmetric.registry import MODELS
+from probmetric.registry import MODELS, _spec, at, estimators, learner_name, model_of
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"distributions"}
@@ -39,6 +42,54 @@ def test_every_entry_claims_something_exact(name):
     assert len(names) == len(set(names)), f"{name}: two checks of one name"
 
 
+def rooms_of(spec):
+    """The rooms that hold a learner, with the name that each gives its files."""
+    found = {"checks": room_of(spec), "inference": room_of(spec)}
+    found["estimators"] = spec.estimator.__module__.split(".")[2]
+    return found | ({"models": room_of(spec)} if spec.model else {})
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_every_entry_is_in_the_map_of_each_room(name):
+    """The docstring of a room's ``__init__`` names what the room holds."""
+    missing = [
+        f"probmetric/{room}/__init__.py: ``{own}``"
+        for room, own in rooms_of(MODELS[name]).items()
+        if f"``{own}``" not in import_module(f"probmetric.{room}").__doc__
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("place", ["module", "module:", ":name"])
+def test_a_place_without_a_module_or_a_name_is_refused(place):
+    with pytest.raises(ValueError, match="place: expected 'module:name', got"):
+        at(place)
+
+
+def test_the_entry_and_the_check_of_contributing_are_made():
+    """What a reader copies is what ``_spec`` and ``Check`` take."""
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    check, entry = map(dedent, re.findall(r"```python\n(.*?)```", page, re.S))
+    spec = eval(f"{{{entry}}}", {"_spec": _spec})["foo"]
+    assert spec.class_names() == {"Foo"}
+    names = {"Check": Check, "by_hand": dict, "without_prior": dict}
+    exec(check, names)
+    assert [c.kind for c in names["CHECKS"]] == ["exact"]
+
+
 def test_an_exact_check_without_a_control_cannot_be_made():
     with pytest.raises(ValueError, match="controls: expected at least one"):
         Check("claim", "exact", lambda p: {}, lambda p: {})
+
+
+def test_every_name_of_a_learner_leads_to_its_model():
+    """A variant (RCA) and the name of a class are taken where the model's name is."""
+    for name, spec in MODELS.items():
+        own = spec.estimators()
+        for learner in {name, *own, *(estimators()[n].name for n in own)}:
+            assert model_of(learner) == name
+            assert model_of(learner_name(learner)) == name
+    assert model_of("rca") == model_of("RCA") == "lda"
+    for lookup in (model_of, learner_name):
+        with pytest.raises(ValueError, match=r"model: expected one of .*, got 'Lda'"):
+            lookup("Lda")

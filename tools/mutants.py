@@ -2,7 +2,7 @@
 
     python -m tools.mutants draw --compare FOLDER    draw, and write mutants_60.json
     python -m tools.mutants run                      test each mutant of the list
-    python -m tools.mutants run --only ID            one of them, anew
+    python -m tools.mutants run --only ID            one of them, again
     python -m tools.mutants report --report FILE     the table, as Markdown
 
 ``--root FOLDER`` takes another checkout, with its own tests (``git worktree add
@@ -18,7 +18,7 @@ needs three times the seconds of its tests is "timeout".
 
 ``mutants_60.json`` also holds what is said by hand: ``equivalent`` (id: why no test can
 tell it from the program; at most a tenth), and ``moved`` (id: [function, before, after]
-where a later layout writes the same formula otherwise).
+where a later layout writes the same formula otherwise, and which of several it is).
 """
 
 import argparse
@@ -268,9 +268,10 @@ def placed(
     """Return for each mutant of the list the one of this tree that makes its change."""
     places: dict[Mutant, Mutant | None] = {}
     for mutant in stored["mutants"]:
-        if mutant.id in stored["moved"]:
+        if mutant not in present and mutant.id in stored["moved"]:
             said = tuple(stored["moved"][mutant.id])
-            same = [m for m in present if (m.function, m.before, m.after) == said]
+            here = lambda m: (m.function, m.before, m.after, m.occurrence)  # noqa: E731
+            same = [m for m in present if here(m)[: len(said)] == said]
             places[mutant] = same[0] if len(same) == 1 else None
         else:
             places[mutant] = find(mutant, present)
@@ -287,7 +288,7 @@ def results(checkout: Checkout) -> dict[str, dict[str, Any]]:
 
 
 def run(checkout: Checkout, only: str | None, jobs: int, guess: bool) -> None:
-    """Try the mutants that have no result yet, or one anew; one JSON line each.
+    """Try the mutants that have no result yet, or one again; one JSON line each.
 
     A guess at the tests keeps only what it kills.
     """
@@ -403,7 +404,7 @@ def main() -> None:
     parser.add_argument("--compare", type=Path, help="draw from what both have")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--number", type=int, default=NUMBER)
-    parser.add_argument("--only", metavar="ID", help="run this mutant, anew")
+    parser.add_argument("--only", metavar="ID", help="run this mutant, again")
     parser.add_argument(
         "--guess", action="store_true", help="without the whole map; keep only kills"
     )

@@ -21,7 +21,7 @@ from random_inputs import (
 from random_learners import fitted
 
 import probmetric as pm
-from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
+from probmetric.data import all_pairs, impostor_pairs, nearest_pairs
 from probmetric.metric import ClassDistribution, Link, LocalFisher, PairSimilarity
 
 

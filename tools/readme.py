@@ -1,7 +1,7 @@
-"""Write the generated parts of the README: the table of learners and the pictures.
+"""Write the generated parts of the README: the table of learners and the figures.
 
     python tools/readme.py            rewrite the table (from the registry)
-    python tools/readme.py pictures   redraw docs/*.png as well
+    python tools/readme.py figures    redraw docs/*.png as well
 
 A test holds that the table in the README is the one this script writes.
 """
@@ -9,7 +9,7 @@ A test holds that the table in the README is the one this script writes.
 import sys
 from pathlib import Path
 
-from probmetric.registry import MODELS
+from probmetric import MODELS
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- learners: tools/readme.py -->\n", "<!-- end of learners -->\n"
@@ -34,13 +34,13 @@ def learners() -> str:
 
 
 def with_table(text: str) -> str:
-    """Return the README's text with the table of learners written anew."""
+    """Return the README's text with the table of learners written again."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return before + BEGIN + learners() + END + after
 
 
-def pictures() -> None:
+def figures() -> None:
     """Draw what the README shows: Wine under LCA."""
     import probmetric as pm
 
@@ -63,5 +63,5 @@ def pictures() -> None:
 if __name__ == "__main__":
     readme = ROOT / "README.md"
     readme.write_text(with_table(readme.read_text()))
-    if "pictures" in sys.argv[1:]:
-        pictures()
+    if "figures" in sys.argv[1:]:
+        figures()

@@ -14,3 +14,7 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
 ``eig_dml``, ``lda``, ``mds``, ``pair_lda``
                  a file each.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

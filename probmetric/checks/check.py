@@ -9,85 +9,158 @@ them accordingly and returns one table for all.
 reference      estimate    verdict
 =============  ==========  ====================================================
 values         values      largest error against ``rtol`` and ``atol``
+``zero``       values      the same, against zeros
 values, draws  the other   ``compare``: z, Holm, power
 draws          draws       ``compare``, with the Monte Carlo error of both
-anything       ranks       ``uniformity`` of the ranks
+``uniform``    ranks       ``uniformity`` of the ranks
 draws          draws       approximate: ``distance`` in posterior sd, k-hat
 =============  ==========  ====================================================
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
-from probmetric.checks.uniformity import Ranks
-from probmetric.data.containers import Data
+from probmetric.checks.compare import compare
+from probmetric.checks.uniformity import Ranks, uniformity
+from probmetric.checks.values import compare_values, within_bound
 
-__all__ = ["Check", "Problem", "judge", "uniform"]
+COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
+"""Numbers of an entry in the table of ``judge``."""
+
+type Values = Mapping[str, Any]
+"""Arrays, or numbers, by name."""
+
+type Side = Values | xr.Dataset | xr.DataTree | Ranks
+"""What a check compares: values, draws or ranks."""
 
 
-class Problem(NamedTuple):
-    """Something to check on: parameters, data and whatever else the model needs.
+@dataclass(frozen=True, eq=False)
+class Problem[D]:
+    """Something to check on: data, parameters and whatever else the model needs.
 
-    ``params`` is a fitted or a true value of the model's ``Params``; ``prior`` the
-    model's prior; ``options`` static settings (learning rate, sizes) by name.
+    Generic in its data: ``Problem[Pairs]`` holds ``Pairs``.
+
+    Parameters
+    ----------
+    name : str
+        In reports and tables.
+    params : any
+        A fitted or a true value of the model's ``Params``; None where the checks
+        need none.
+    data : pytree of arrays
+        A container of ``probmetric.data``, or anything that your own checks read.
+    prior : any, optional
+        The model's prior.
+    options : mapping of str, optional
+        Static settings (learning rate, sizes) by name.
+
+    Notes
+    -----
+    Nothing is validated: a check gets the problem as it is. Two problems are equal
+    only if they are one; ``dataclasses.replace`` makes another one of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> problem = Problem("three points", None, np.array([1.0, 2.0, 3.0]))
+    >>> problem.data.mean(), problem.options
+    (np.float64(2.0), {})
     """
 
     name: str
     params: Any
-    data: Data
+    data: D
     prior: Any = None
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def uniform(problem: Problem) -> None:
+def uniform(problem: Problem[Any]) -> None:
     """Stand as the reference of a calibration check: ranks are to be uniform."""
+    del problem
+
+
+def zero(problem: Problem[Any]) -> None:
+    """Stand as the reference of a claim that all values of the estimate are zero."""
     del problem
 
 
 @dataclass(frozen=True)
 class Check:
-    """One claim about one model.
+    """One claim about one model: two computations that must meet, and wrong ones.
 
     Parameters
     ----------
     name : str
         The claim, as a sentence fragment: "posterior of (z, z') is exact".
-    kind : "exact" or "approximate"
+    kind : {"exact", "approximate"}
         Exact claims must *agree*; approximate ones are reported as a distance from
         the reference with the bound they keep, and are never called agreement.
     reference : callable
         ``reference(problem) -> values, draws or ranks``, independent of the code
-        under test.
+        under test. ``zero`` stands for zeros under every name of the estimate,
+        ``uniform`` for the distribution of ranks.
     estimate : callable
-        ``estimate(problem)``: what the package claims.
-    controls : mapping of str to callable
-        Wrong claims, each of which ``judge`` must reject. An exact check needs one.
-    rtol, atol : float
-        Tolerances between values and values (relative to the largest entry of the
-        reference, and absolute); ignored where draws are compared.
-    bound : float, optional
+        ``estimate(problem)``: what is claimed. *Values* are arrays by name, *draws*
+        a Dataset or DataTree with dims chain and draw, *ranks* what ``sbc`` returns.
+    controls : mapping of str to callable, optional
+        Wrong claims by name, each of which ``judge`` must reject. An exact check
+        needs one.
+    rtol : float >= 0, default=1e-9
+        Tolerance between values and values, relative to the largest entry of the
+        reference under each name; ignored where draws are compared.
+    atol : float >= 0, default=0.0
+        Absolute tolerance, added to that.
+    bound : float > 0, optional
         For approximate checks: largest allowed distance of a mean in posterior sd,
         and of a log standard deviation; between values and values, the largest
         error relative to the largest entry of the reference.
-    tol : float
+    tol : float > 0, default=0.1
         Shift worth finding where draws are compared, in posterior sd.
-    ess_min : float
+    ess_min : float > 0, default=1000
         Effective sample size from which draws count.
-    layer : str
-        "algebra", "quadrature", "gradient", "sampling" or "sbc": cost, in that order.
-    slow : bool
-        Left out of ``--quick``.
+    layer : {"algebra", "quadrature", "gradient", "sampling", "sbc"}
+        What the reference rests on, and so its cost, in that order.
+    slow : bool, default=False
+        Left out of ``validate(quick=True)``.
+
+    Raises
+    ------
+    ValueError
+        An exact check without controls, an approximate one without a bound.
+
+    Notes
+    -----
+    A check that agrees proves the claim on the problems it was judged on, to its
+    tolerance; that it could have failed is proved by its controls.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> check = Check(
+    ...     "the variance is the mean square less the squared mean",
+    ...     "exact",
+    ...     reference=lambda problem: {"variance": problem.data.var()},
+    ...     estimate=lambda problem: {
+    ...         "variance": np.mean(problem.data**2) - problem.data.mean() ** 2
+    ...     },
+    ...     controls={"over n - 1": lambda p: {"variance": p.data.var(ddof=1)}},
+    ... )
+    >>> problem = Problem("three points", None, np.array([1.0, 2.0, 3.0]))
+    >>> judge(check, problem).attrs["verdict"]
+    'agree'
+    >>> judge(check, problem, control="over n - 1").attrs["verdict"]
+    'disagree'
     """
 
     name: str
     kind: Literal["exact", "approximate"]
-    reference: Callable[[Problem], Any]
-    estimate: Callable[[Problem], Any]
-    controls: Mapping[str, Callable[[Problem], Any]] = field(default_factory=dict)
+    reference: Callable[[Problem[Any]], Side | None]
+    estimate: Callable[[Problem[Any]], Side]
+    controls: Mapping[str, Callable[[Problem[Any]], Side]] = field(default_factory=dict)
     rtol: float = 1e-9
     atol: float = 0.0
     bound: float | None = None
@@ -109,10 +182,10 @@ class Check:
 
 def judge(
     check: Check,
-    problem: Problem,
+    problem: Problem[Any],
     *,
     control: str | None = None,
-    reference: Any = None,
+    reference: Side | None = None,
 ) -> xr.Dataset:
     """Evaluate both sides of a check and compare them.
 
@@ -152,10 +225,9 @@ def judge(
     if reference is None:
         reference = check.reference(problem)
     table = _compare(check, reference, claim(problem))
-    columns = ("reference", "estimate", "error", "z", "detectable", "khat")
-    empty = {name: ("entry", np.full(table.sizes["entry"], np.nan)) for name in columns}
-    result = table.assign({k: v for k, v in empty.items() if k not in table})
-    result = result[[*columns, "verdict"]]
+    nothing = ("entry", np.full(table.sizes["entry"], np.nan))
+    result = table[["verdict"]].assign({k: table.get(k, nothing) for k in COLUMNS})
+    result = result[[*COLUMNS, "verdict"]]
     result.attrs = {
         "check": check.name,
         "kind": check.kind,
@@ -170,35 +242,28 @@ def judge(
 
 def _compare(check: Check, reference: Any, estimate: Any) -> xr.Dataset:
     """Choose the comparison by what the two sides are."""
-    # The statistics come with SciPy and ArviZ, which a registry need not load.
-    from probmetric.checks.compare import compare
-    from probmetric.checks.uniformity import uniformity
-    from probmetric.checks.values import compare_values, within_bound
-
     if isinstance(estimate, Ranks):
         return uniformity(estimate)
-    draws = [
+    if check.reference is zero:
+        reference = {name: np.zeros(np.shape(v)) for name, v in estimate.items()}
+    drawn = [
         isinstance(side, xr.Dataset | xr.DataTree) for side in (reference, estimate)
     ]
-    if check.bound is not None and check.kind == "approximate":
-        if all(draws):
+    if check.kind == "approximate" and check.bound is not None:
+        if all(drawn):
             return within_bound(reference, estimate, check.bound)
-        if not any(draws):
+        if not any(drawn):
+            words = "within", "outside"
             return compare_values(
-                reference,
-                estimate,
-                rtol=check.bound,
-                atol=0.0,
-                words=("within", "outside"),
+                reference, estimate, rtol=check.bound, atol=0.0, words=words
             )
         raise ValueError(
             f"check {check.name!r}: expected draws on both sides, or values on both, "
-            f"of "
-            f"an approximate claim, got {type(reference)} and {type(estimate)}"
+            f"of an approximate claim, got {type(reference)} and {type(estimate)}"
         )
-    if not any(draws):
+    if not any(drawn):
         return compare_values(reference, estimate, rtol=check.rtol, atol=check.atol)
-    if draws[1]:
+    if drawn[1]:
         return compare(reference, estimate, tol=check.tol, ess_min=check.ess_min)
     table = compare(estimate, reference, tol=check.tol, ess_min=check.ess_min)
     swapped = table.rename(reference="estimate", estimate="reference")

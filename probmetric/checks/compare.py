@@ -25,13 +25,14 @@ Vehtari et al., "Rank-normalization, folding, and localization: an improved R-ha
 Bayesian Analysis 2021.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from scipy import stats
 
+from probmetric.arguments import check_number, check_within_0_1
 from probmetric.inference.sampling.summary import (
     align,
     entry_names,
@@ -40,11 +41,9 @@ from probmetric.inference.sampling.summary import (
     summarise,
 )
 
-__all__ = ["check_level", "check_positive", "compare", "distance", "holm", "overall"]
-
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method; NaN (no test) stays NaN and does not count."""
+    """Return p-values adjusted by Holm's method; NaN (no test) does not count."""
     p = np.asarray(p, float)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested])]
@@ -61,19 +60,6 @@ def overall(verdicts: Any) -> str:
     return next((v for v in order if v in present), "inconclusive")
 
 
-def check_level(name: str, level: float | int) -> None:
-    """Raise for a probability outside (0, 1)."""
-    if not 0 < level < 1:
-        raise ValueError(f"{name}: expected a number between 0 and 1, got {level!r}")
-
-
-def check_positive(**numbers: float | int) -> None:
-    """Raise for a number that is not above zero, naming it."""
-    for name, number in numbers.items():
-        if not number > 0:
-            raise ValueError(f"{name}: expected a number > 0, got {number!r}")
-
-
 def compare(
     reference: "Mapping[str, Any] | xr.Dataset | xr.DataTree",
     draws: "xr.Dataset | xr.DataTree",
@@ -85,7 +71,7 @@ def compare(
     rhat_max: float = 1.01,
     ess_min: float | int = 1000,
 ) -> xr.Dataset:
-    """Judge a reference against posterior draws, entry by entry.
+    """Return a table that judges a reference against posterior draws by entry.
 
     Parameters
     ----------
@@ -140,9 +126,9 @@ def compare(
     >>> compare({"a": 0.5}, draws).attrs["verdict"]
     'disagree'
     """
-    check_level("alpha", alpha)
-    check_level("power", power)
-    check_positive(tol=tol, rhat_max=rhat_max, ess_min=ess_min)
+    check_within_0_1(alpha=alpha, power=power)
+    for name, limit in {"tol": tol, "rhat_max": rhat_max, "ess_min": ess_min}.items():
+        check_number(name, limit, 0, open_low=True)
     if isinstance(reference, xr.Dataset | xr.DataTree):
         if reference_mcse is not None:
             raise ValueError(
@@ -189,28 +175,22 @@ def compare(
         ["agree", "disagree", "inconclusive", "disagree", "agree"],
         "inconclusive",
     )
-    columns = {
-        "reference": values,
-        "estimate": ours.estimate,
-        "sd": ours.sd,
-        "mcse": mcse,
-        "ess": ours.ess,
-        "rhat": ours.rhat,
-        "z": z,
-        "p_holm": p_holm,
-        "detectable": np.where(constant, 0.0, detectable),
-        "verdict": verdict,
-    }
-    result = _table(columns, entry_names(table))
-    result.attrs = {
-        "alpha": alpha,
-        "power": power,
-        "tol": tol,
-        "m": m,
-        "z_crit": z_crit,
-        "verdict": overall(verdict),
-    }
-    return result
+    return entry_table(
+        {
+            "reference": values,
+            "estimate": ours.estimate,
+            "sd": ours.sd,
+            "mcse": mcse,
+            "ess": ours.ess,
+            "rhat": ours.rhat,
+            "z": z,
+            "p_holm": p_holm,
+            "detectable": np.where(constant, 0.0, detectable),
+            "verdict": verdict,
+        },
+        entry_names(table),
+        {"alpha": alpha, "power": power, "tol": tol, "m": m, "z_crit": z_crit},
+    )
 
 
 def distance(
@@ -259,7 +239,7 @@ def distance(
         "log_sd_ratio_mcse": log_ratio_mcse,
     }
     columns = {name: np.where(equal, 0.0, column) for name, column in columns.items()}
-    return _table(
+    return entry_table(
         {
             "reference": theirs.estimate,
             "estimate": ours.estimate,
@@ -272,8 +252,17 @@ def distance(
     )
 
 
-def _table(columns: Mapping[str, np.ndarray], entries: list[str]) -> xr.Dataset:
-    return xr.Dataset(
-        {name: ("entry", column) for name, column in columns.items()},
-        {"entry": entries},
+def entry_table(
+    columns: Mapping[str, Any],
+    entries: Sequence[str],
+    attrs: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """Return columns over ``entry``, with the worst of their verdicts as attribute."""
+    table = xr.Dataset(
+        {name: ("entry", np.asarray(column)) for name, column in columns.items()},
+        {"entry": list(entries)},
+        attrs,
     )
+    if "verdict" in columns:
+        table.attrs["verdict"] = overall(columns["verdict"])
+    return table

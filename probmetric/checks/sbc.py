@@ -31,7 +31,7 @@ import numpyro
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn
 
-from probmetric.checks.tally import count, nothing, settle
+from probmetric.arguments import check_counts
 from probmetric.checks.uniformity import Ranks
 from probmetric.inference.sampling.kernel import Settings, kernel
 from probmetric.inference.sampling.target import (
@@ -43,8 +43,6 @@ from probmetric.inference.sampling.target import (
     split_arguments,
 )
 from probmetric.progress import progress_bar
-
-__all__ = ["LOG_LIKELIHOOD", "Story", "model_story", "sample_sites", "sbc"]
 
 LOG_LIKELIHOOD = "log_likelihood"
 
@@ -65,6 +63,44 @@ class Story(NamedTuple):
 
     simulate: Callable[[Any, Any], tuple[Any, Any]]
     log_likelihood: Callable[[Any, Any], Any]
+
+
+class _Tally(NamedTuple):
+    """Of the draws of a quantity: how many lie below and at the truth, and the ends."""
+
+    below: Any
+    equal: Any
+    low: Any
+    high: Any
+
+
+def _nothing(truth: Any) -> _Tally:
+    """Return the tally of no draws."""
+    zero, value = jnp.zeros(jnp.shape(truth), int), jnp.asarray(truth, float)
+    return _Tally(
+        zero, zero, jnp.full_like(value, jnp.inf), jnp.full_like(value, -jnp.inf)
+    )
+
+
+def _count(value: Any, truth: Any, tally: _Tally) -> _Tally:
+    """Add a draw."""
+    return _Tally(
+        tally.below + (value < truth),
+        tally.equal + (value == truth),
+        jnp.minimum(tally.low, value),
+        jnp.maximum(tally.high, value),
+    )
+
+
+def _settle(split: Any, truth: Any, tally: _Tally) -> tuple[Any, Any, Any]:
+    """Return the rank, whether draws were one number, and whether it was the truth."""
+    # In single precision the product can round up to equal + 1.
+    share = jnp.floor(split * (tally.equal + 1)).astype(int)
+    rank = tally.below + jnp.minimum(share, tally.equal)
+    # As ``compare``: a thousand roundings.
+    rounding = 1e3 * jnp.finfo(tally.low.dtype).eps * jnp.abs(truth)
+    right = jnp.abs(tally.low - truth) <= rounding
+    return rank, tally.low == tally.high, right
 
 
 def _quantities(target: Target, story: Story, position: Any, data: Any) -> Any:
@@ -94,13 +130,13 @@ def _ranks(
             state, tally = carry
             state = jax.lax.fori_loop(0, settings.thin, advance, state)
             value = _quantities(target, story, state.z, simulated)
-            return (state, jax.tree.map(count, value, target_value, tally)), None
+            return (state, jax.tree.map(_count, value, target_value, tally)), None
 
         state = jax.lax.fori_loop(0, settings.n_warmup, advance, state)
-        tally = jax.tree.map(nothing, target_value)
+        tally = jax.tree.map(_nothing, target_value)
         tally = jax.lax.scan(draw, (state, tally), None, length=n_draws)[0][1]
         split = jax.random.uniform(jax.random.fold_in(key, 3))
-        return jax.tree.map(partial(settle, split), target_value, tally)
+        return jax.tree.map(partial(_settle, split), target_value, tally)
 
     return jax.lax.map(one, keys)
 
@@ -121,7 +157,7 @@ def sbc(
     dtype: str = "float64",
     progress: bool | None = None,
 ) -> Ranks:
-    """Rank true values among the draws of NUTS, over simulated worlds.
+    """Return the ranks of true values among draws of NUTS, over simulated worlds.
 
     Parameters
     ----------
@@ -142,7 +178,7 @@ def sbc(
     n_warmup : int, default=200
         Iterations thrown away.
     target_accept, dense_mass : optional
-        As in ``nuts``.
+        As in ``NUTS``.
     chunk : int, default=50
         Simulations a compiled call.
     dtype : {"float64", "float32"}, default="float64"
@@ -163,11 +199,8 @@ def sbc(
     ValueError
         Sizes below 1, or a functional called ``log_likelihood``.
     """
-    sizes = {"n_simulations": n_simulations, "n_draws": n_draws, "thin": thin,
-             "n_warmup": n_warmup, "chunk": chunk}  # fmt: skip
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
+    check_counts(n_simulations=n_simulations, n_draws=n_draws, thin=thin)
+    check_counts(n_warmup=n_warmup, chunk=chunk)
     settings = Settings(n_warmup, target_accept, dense=dense_mass, thin=thin)
     chunk = min(chunk, n_simulations)
     n_chunks = -(-n_simulations // chunk)
@@ -212,7 +245,7 @@ def model_story(
     options: Mapping[str, Any] | None = None,
     dtype: str = "float64",
 ) -> tuple[Target, Story, Any]:
-    """Turn a NumPyro model into what ``sbc`` takes.
+    """Return a NumPyro model as the ``Story`` that ``sbc`` takes.
 
     Parameters
     ----------
@@ -255,9 +288,14 @@ def sample_sites(
     The truth of a simulated world. It must not come from the sampler under test: a
     fault that prior and posterior draws share cancels in the ranks.
     """
+    return {name: s["value"] for name, s in _traced(model, key, args, kwargs).items()}
+
+
+def _traced(model: Any, key: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Run a model; return its sample sites."""
     seeded = numpyro.handlers.seed(model, key)
     trace = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
-    return {k: s["value"] for k, s in trace.items() if s["type"] == "sample"}
+    return {name: s for name, s in trace.items() if s["type"] == "sample"}
 
 
 @lru_cache(maxsize=64)
@@ -266,9 +304,8 @@ def _cached_story(model: Any, observe: Any, worlds: Any, latent: Any) -> Story:
 
     def simulate(key: Any, data: Any) -> tuple[Any, Any]:
         args, kwargs = fill_arguments(tree, static, data)
-        seeded = numpyro.handlers.seed(model, key)
-        trace = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
-        sites = {k: s["value"] for k, s in trace.items() if s["type"] == "sample"}
+        trace = _traced(model, key, args, kwargs)
+        sites = {name: site["value"] for name, site in trace.items()}
         position = {
             name: biject_to(trace[name]["fn"].support).inv(sites[name])
             for name in latent

@@ -27,9 +27,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from probmetric.checks.compare import holm, overall
-
-__all__ = ["Ranks", "uniformity"]
+from probmetric.checks.compare import entry_table, holm
 
 N_BINS = 10
 
@@ -57,7 +55,7 @@ class Ranks(NamedTuple):
 def uniformity(
     ranks: Ranks, *, alpha: float = 0.01, power: float = 0.9, tol: float | int = 0.3
 ) -> xr.Dataset:
-    """Test the ranks of every quantity for uniformity.
+    """Return a table of tests that the ranks of each quantity are uniform.
 
     Parameters
     ----------
@@ -116,29 +114,24 @@ def uniformity(
     )
     blank = np.full(len(names), np.nan)
     found = np.concatenate([np.full(len(names), detectable), blank])
-    result = xr.Dataset(
+    return entry_table(
         {
-            "reference": ("entry", np.repeat([0.5, n_bins - 1.0], len(names))),
-            "estimate": ("entry", np.concatenate([mean, chi2])),
-            "z": ("entry", np.where(fixed, np.nan, np.concatenate([z, blank]))),
-            "p_holm": ("entry", p_holm),
-            "detectable": ("entry", np.where(fixed, 0.0, found)),
-            "verdict": ("entry", verdict),
+            "reference": np.repeat([0.5, n_bins - 1.0], len(names)),
+            "estimate": np.concatenate([mean, chi2]),
+            "z": np.where(fixed, np.nan, np.concatenate([z, blank])),
+            "p_holm": p_holm,
+            "detectable": np.where(fixed, 0.0, found),
+            "verdict": verdict,
         },
+        [f"{what} of {q}" for what in ("mean rank", "shape of ranks") for q in names],
         {
-            "entry": [f"mean rank of {name}" for name in names]
-            + [f"shape of ranks of {name}" for name in names]
+            "alpha": alpha,
+            "power": power,
+            "tol": tol,
+            "m": m,
+            "n_simulations": n_simulations,
         },
     )
-    result.attrs = {
-        "alpha": alpha,
-        "power": power,
-        "tol": tol,
-        "m": m,
-        "n_simulations": n_simulations,
-        "verdict": overall(verdict),
-    }
-    return result
 
 
 def _checked(name: str, ranks: Ranks) -> np.ndarray:

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from probmetric.checks.compare import distance, overall
-
-__all__ = ["compare_values", "within_bound"]
+from probmetric.checks.compare import distance, entry_table
 
 ESS_MIN = 400
 """Reference draws that a distance needs: its Monte Carlo error is then 0.05 sd."""
@@ -77,15 +75,8 @@ def compare_values(
             )
         )
     names = ("reference", "estimate", "error", "verdict")
-    table = xr.Dataset(
-        {
-            name: ("entry", np.array(column))
-            for name, column in zip(names, zip(*rows, strict=True), strict=True)
-        },
-        {"entry": list(reference)},
-    )
-    table.attrs["verdict"] = overall(table["verdict"])
-    return table
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    return entry_table(dict(columns), list(reference))
 
 
 def within_bound(
@@ -114,33 +105,21 @@ def within_bound(
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)
     # A constant has no R-hat and no effective size; its distance is 0 or infinite.
-    usable = usable.to_numpy() | (table["sd"].to_numpy() == 0)
-    parts: list[xr.Dataset] = []
-    for label, name in (("mean of", "shift"), ("log sd of", "log_sd_ratio")):
-        error = table[name].to_numpy()
-        mcse = table[f"{name}_mcse"].to_numpy()
-        size = np.abs(error)
-        verdict = np.select(
-            [
-                usable & (size + 3 * mcse <= bound),
-                usable & ((size - 3 * mcse > bound) | np.isinf(size)),
-            ],
-            ["within", "outside"],
-            "inconclusive",
-        )
-        parts.append(
-            xr.Dataset(
-                {
-                    "reference": ("entry", table["reference"].to_numpy()),
-                    "estimate": ("entry", table["estimate"].to_numpy()),
-                    "error": ("entry", error),
-                    "verdict": ("entry", verdict),
-                },
-                {"entry": [f"{label} {entry}" for entry in table["entry"].to_numpy()]},
-            )
-        )
-    result = xr.concat(parts, "entry")
-    khat = float(draws.attrs.get("khat", np.nan))
-    result["khat"] = ("entry", np.full(result.sizes["entry"], khat))
-    result.attrs["verdict"] = overall(result["verdict"])
-    return result
+    usable = np.tile(usable | (table["sd"] == 0), 2)
+    error = np.concatenate([table["shift"], table["log_sd_ratio"]])
+    mcse = np.concatenate([table["shift_mcse"], table["log_sd_ratio_mcse"]])
+    size = np.abs(error)
+    within = usable & (size + 3 * mcse <= bound)
+    outside = usable & ((size - 3 * mcse > bound) | np.isinf(size))
+    verdict = np.select([within, outside], ["within", "outside"], "inconclusive")
+    entries = table["entry"].to_numpy()
+    return entry_table(
+        {
+            "reference": np.tile(table["reference"], 2),
+            "estimate": np.tile(table["estimate"], 2),
+            "error": error,
+            "khat": np.full(len(error), float(draws.attrs.get("khat", np.nan))),
+            "verdict": verdict,
+        },
+        [f"{label} of {entry}" for label in ("mean", "log sd") for entry in entries],
+    )

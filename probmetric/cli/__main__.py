@@ -2,8 +2,6 @@
 
 from probmetric.interrupts import run_command
 
-__all__ = ["main"]
-
 
 def _command() -> None:
     from probmetric.cli.app import app  # Here, so that an interrupt of it is noticed.

@@ -1,7 +1,7 @@
 """The command line: options and help of every command. Nothing heavy is loaded here.
 
 A command looks up names (learner, data set, method) and files that exist, then loads
-what it needs and calls ``run`` of its own file with keywords.
+what it needs and calls ``run`` of its own file with its options as keywords.
 
 Exit codes: 0, done, and for ``validate`` every exact claim agrees and every
 approximation keeps its bound; 1, something disagrees or is inconclusive, or a fit or
@@ -10,16 +10,23 @@ be used or a file not be written (one sentence on standard error says why); 130,
 interrupted.
 """
 
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from probmetric import __version__
+from probmetric.cli.files import FILES, WHOLE, check_new, exit_code
+from probmetric.cli.lookup import first, load_checks, model_name, run_folder, source
 from probmetric.interrupts import run_command
-from probmetric.registry import estimators
-
-__all__ = ["app", "main"]
+from probmetric.registry import (
+    check_method,
+    estimator_of,
+    estimators,
+    learner_name,
+    need_sample,
+)
 
 VALIDATED = (
     "Exit code: 0 all agree; 1 something disagrees, leaves its bound or is "
@@ -100,6 +107,15 @@ def root(
     """Distances learned from data as probability models."""
 
 
+def _leave(command: str, asked: dict[str, Any], *, kept: str = WHOLE) -> NoReturn:
+    """Call ``run`` of a command's file with what was asked; leave with its exit code.
+
+    Imports end before the work, which tells what an interrupt leaves behind.
+    """
+    run = import_module(f"probmetric.cli.{command}").run
+    raise typer.Exit(exit_code(lambda: run(**asked), kept=kept))
+
+
 @app.command(epilog=VALIDATED)
 def validate(
     model: Annotated[
@@ -114,7 +130,7 @@ def validate(
     label: Label = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for report.html, agreement.csv and draws.nc."),
+        typer.Option(help="Folder for the report, its tables and draws."),
     ] = None,
     force: Force = False,
     quick: Annotated[
@@ -130,31 +146,14 @@ def validate(
     seed: Seed = 0,
 ) -> None:
     """Check closed forms against sampling and other independent references."""
-    from probmetric.cli.files import FILES, check_new, exit_code
-    from probmetric.cli.lookup import first, load_checks, model_name, source
-
+    asked = dict(locals())
     with first():
-        model = model_name(model, every)
+        asked["model"] = model = model_name(model, asked.pop("every"))
         source(data)
         if model is not None and out is not None:
             check_new(out, FILES["validate"], force=force)
-    from probmetric.cli.validate import run
-
     load_checks(model)
-    raise typer.Exit(
-        exit_code(
-            lambda: run(
-                model=model,
-                data=data,
-                label=label,
-                out=out,
-                force=force,
-                quick=quick,
-                broken=broken,
-                seed=seed,
-            )
-        )
-    )
+    _leave("validate", asked)
 
 
 @app.command(epilog=LEARNED)
@@ -169,31 +168,13 @@ def fit(
     force: Force = False,
 ) -> None:
     """Learn a metric: metric.npz, summary.json and report.html."""
-    from probmetric.cli.files import FILES, check_new, exit_code
-    from probmetric.cli.lookup import first, source
-    from probmetric.registry import estimator_of, learner_name
-
+    asked = dict(locals())
     with first():
-        model = learner_name(model)
+        asked["model"] = model = learner_name(model)
         source(data)
         check_new(out, FILES["fit"], force=force)
-    from probmetric.cli.fit import run
-
-    estimator_of(model)  # Imports end before the work, which tells what it leaves.
-    raise typer.Exit(
-        exit_code(
-            lambda: run(
-                model=model,
-                data=data,
-                label=label,
-                groups=groups,
-                out=out,
-                settings=settings or (),
-                seed=seed,
-                force=force,
-            )
-        )
-    )
+    estimator_of(model)
+    _leave("fit", asked)
 
 
 @app.command(epilog=LEARNED)
@@ -233,44 +214,17 @@ def sample(
     force: Force = False,
 ) -> None:
     """Draw from a posterior over metrics: draws.nc, summary.json and report.html."""
-    from probmetric.cli.files import FILES, check_new, exit_code
-    from probmetric.cli.lookup import first, source
-    from probmetric.registry import (
-        check_method,
-        estimator_of,
-        learner_name,
-        need_sample,
-    )
-
+    asked = dict(locals())
     with first():
-        model = learner_name(model)
+        asked["model"] = model = learner_name(model)
         need_sample(model)
         check_method(model, method)
         source(data)
         check_new(out, FILES["sample"], force=force)
-    from probmetric.cli.sample import kept, run
-
     estimator_of(model)
-    raise typer.Exit(
-        exit_code(
-            lambda: run(
-                model=model,
-                data=data,
-                label=label,
-                groups=groups,
-                out=out,
-                settings=settings or (),
-                method=method,
-                draws=draws,
-                chains=chains,
-                checkpoint=checkpoint,
-                resume=resume,
-                seed=seed,
-                force=force,
-            ),
-            kept=kept(checkpoint),
-        )
-    )
+    from probmetric.cli.sample import kept
+
+    _leave("sample", asked, kept=kept(checkpoint))
 
 
 @app.command(epilog=USED)
@@ -294,31 +248,13 @@ def neighbors(
     force: Force = False,
 ) -> None:
     """Find nearest neighbours; with draws, how probable each of them is."""
-    from probmetric.cli.files import check_new, exit_code
-    from probmetric.cli.lookup import first, source
-
+    asked = dict(locals())
     with first():
         if out is not None:
             check_new(out.parent, (out.name,), force=force)
         source(data)
         source(queries)
-    from probmetric.cli.neighbors import run
-
-    raise typer.Exit(
-        exit_code(
-            lambda: run(
-                metric=metric,
-                draws=draws,
-                data=data,
-                queries=queries,
-                label=label,
-                k=k,
-                out=out,
-                max_draws=max_draws,
-                force=force,
-            )
-        )
-    )
+    _leave("neighbors", asked)
 
 
 @app.command(epilog=USED)
@@ -354,40 +290,16 @@ def evaluate(
     force: Force = False,
 ) -> None:
     """Judge a metric, draws or a learner by neighbours on points held out."""
-    from probmetric.cli.files import FILES, check_new, exit_code
-    from probmetric.cli.lookup import first, source
-    from probmetric.registry import estimator_of, learner_name
-
+    asked = dict(locals())
     with first():
-        model = None if model is None else learner_name(model)
+        asked["model"] = model = None if model is None else learner_name(model)
         source(data)
         source(test)
         if out is not None:
             check_new(out, FILES["evaluate"], force=force)
-    from probmetric.cli.evaluate import run
-
     if model is not None:
         estimator_of(model)
-    raise typer.Exit(
-        exit_code(
-            lambda: run(
-                metric=metric,
-                draws=draws,
-                model=model,
-                settings=settings or (),
-                data=data,
-                label=label,
-                groups=groups,
-                test=test,
-                folds=folds,
-                k=k,
-                max_draws=max_draws,
-                out=out,
-                seed=seed,
-                force=force,
-            )
-        )
-    )
+    _leave("evaluate", asked)
 
 
 @app.command(epilog=USED)
@@ -396,15 +308,11 @@ def report(
     force: Force = False,
 ) -> None:
     """Write report.html again from what the folder of a run holds."""
-    from probmetric.cli.files import check_new, exit_code
-    from probmetric.cli.lookup import first, run_folder
-
+    asked = dict(locals())
     with first():
         run_folder(folder)
         check_new(folder, ("report.html",), force=force)
-    from probmetric.cli.report import run
-
-    raise typer.Exit(exit_code(lambda: run(folder=folder, force=force)))
+    _leave("report", asked)
 
 
 @app.command()

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import typer
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedKFold
 
 from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
 from probmetric.cli.inputs import (
@@ -23,24 +22,17 @@ from probmetric.cli.inputs import (
     parse_settings,
 )
 from probmetric.datasets.loading import Dataset, load
-from probmetric.evaluation.cross_validate import euclid
+from probmetric.evaluation.cross_validate import (
+    EUCLID,
+    Stated,
+    cross_validate,
+    euclid,
+    stratified_folds,
+)
 from probmetric.evaluation.evaluate import evaluate
-from probmetric.neighbors import KNeighborsClassifier
+from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
-from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
-
-__all__ = ["run"]
-
-EUCLID = "Euclid, standardised"
-
-
-class Split(NamedTuple):
-    """Data to learn from, and data held out with the numbers of their rows."""
-
-    train: Dataset
-    test: Dataset
-    rows: np.ndarray
 
 
 def run(
@@ -49,7 +41,7 @@ def run(
     metric: Path | None = None,
     draws: Path | None = None,
     model: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Sequence[str] | None = None,
     label: str | None = None,
     groups: str | None = None,
     test: str | None = None,
@@ -68,35 +60,44 @@ def run(
             if (test is None) == (folds is None):
                 got = "neither" if test is None else "both"
                 raise ValueError(f"--test, --folds: expected one of the two, got {got}")
+            X, labels, judged = points.X, points.labels, points
             if folds is not None:
-                splits = _folds(points, folds, seed)
+                splits = stratified_folds(points.y, folds, seed, "--folds")
             else:
-                splits = [_split(points, load(str(test), label=label, groups=groups))]
+                judged = load(str(test), label=label, groups=groups)
+                check_features(points.feature_names, judged.feature_names, judged.name)
+                X = np.concatenate([X, judged.X])
+                labels = np.concatenate([labels, judged.labels])
+                rows = np.arange(len(X))
+                splits = [(rows[: len(points.X)], rows[len(points.X) :])]
             if use is not None:
                 check_features(use.feature_names, points.feature_names, points.name)
             paths: dict[str, Path] = {}
             if out is not None:
                 claimed = claim(out, FILES["evaluate"], force=force)
                 paths = held.enter_context(claimed)
-            judged = points if folds is not None else splits[0].test
             remarks = [] if use is None else _if_seen(use, judged)
         for remark in remarks:
             note(remark)
+
+        def learned(rows: np.ndarray) -> Any:
+            if use is not None:
+                return use.metric
+            return fit_named(clone(learner), _rows(points, rows)).get_metric()
+
         name = use.name if use is not None else str(model)
+        metrics = {EUCLID: lambda rows: euclid(points.X[rows]), name: learned}
         figures: list[dict[str, Any]] = []
         predictions: list[pd.DataFrame] = []
         with noted() as seen, bad_input():
-            for number, split in enumerate(splits):
-                for method in (EUCLID, name):
-                    if method == EUCLID:
-                        learned: Any = euclid(split.train.X)
-                    elif use is not None:
-                        learned = use.metric
-                    else:
-                        learned = fit_named(clone(learner), split.train).get_metric()
-                    found, stated = _judge(learned, split, k, seed)
-                    figures.append({"method": method, "split": number, **found})
-                    predictions.append(stated.assign(method=method, split=number))
+            for stated in cross_validate(metrics, X, labels, splits, n_neighbors=k):
+                own, which = stated.rows, {"method": stated.name, "split": stated.split}
+                scores = evaluate(
+                    X[own], labels[own], classifier=stated.classifier, seed=seed
+                )
+                figures.append({**which, **scores})
+                first = 0 if test is None else len(points.X)
+                predictions.append(_frame(stated, labels, first).assign(**which))
         table = pd.DataFrame(figures)
         means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
         typer.echo(means.T.to_string(float_format=lambda value: f"{value:.4f}"))
@@ -106,7 +107,7 @@ def run(
             "model": model,
             "metric": None if metric is None else str(metric.resolve()),
             "draws_file": None if draws is None else str(draws.resolve()),
-            "settings": list(settings),
+            "settings": list(settings or ()),
             "neighbors": k,
             "seed": seed,
             "data": describe_data(points, label, groups),
@@ -122,7 +123,7 @@ def run(
 
 def _what(
     model: str | None,
-    settings: Sequence[str],
+    settings: Sequence[str] | None,
     metric: Path | None,
     draws: Path | None,
     max_draws: int,
@@ -137,27 +138,6 @@ def _what(
     if metric is not None or draws is not None:
         raise ValueError("--model: expected neither --metric nor --draws with it")
     return make(model, parsed, seed=seed), None
-
-
-def _split(data: Dataset, held: Dataset) -> Split:
-    """Return data to learn from with others, of the same features, held out."""
-    check_features(data.feature_names, held.feature_names, held.name)
-    return Split(data, held, np.arange(len(held.X)))
-
-
-def _folds(data: Dataset, folds: int, seed: int) -> list[Split]:
-    """Return one split for each fold."""
-    smallest = int(np.bincount(data.y).min())
-    if not 2 <= folds <= smallest:
-        raise ValueError(
-            f"--folds: expected 2 to {smallest}, the size of the smallest class, got "
-            f"{folds}"
-        )
-    parts = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    return [
-        Split(_rows(data, train), _rows(data, test), test)
-        for train, test in parts.split(data.X, data.y)
-    ]
 
 
 def _rows(data: Dataset, rows: np.ndarray) -> Dataset:
@@ -175,21 +155,14 @@ def _if_seen(use: Given, held: Dataset) -> list[str]:
     ]
 
 
-def _judge(
-    learned: Any, split: Split, k: int, seed: int
-) -> tuple[dict[str, float], pd.DataFrame]:
-    """Return figures on the points held out, and what was stated of each."""
-    classifier = KNeighborsClassifier(learned, k)
-    classifier.fit(split.train.X, split.train.labels)
-    X, labels = split.test.X, split.test.labels
-    figures = evaluate(X, labels, classifier=classifier, seed=seed)
-    stated = classifier.predict_proba(X)
-    classes = [str(name) for name in classifier.classes_]
-    frame = pd.DataFrame(stated, columns=pd.Index([f"P({c})" for c in classes]))
-    frame.insert(0, "predicted", np.asarray(classes)[stated.argmax(1)])
-    frame.insert(0, "truth", labels)
-    frame.insert(0, "row", split.rows)
-    return figures, frame
+def _frame(stated: Stated, labels: np.ndarray, first: int) -> pd.DataFrame:
+    """Return what was stated of each point, with its row counted from ``first``."""
+    classes = [str(name) for name in stated.classifier.classes_]
+    frame = pd.DataFrame(stated.P, columns=pd.Index([f"P({c})" for c in classes]))
+    frame.insert(0, "predicted", np.asarray(classes)[stated.P.argmax(1)])
+    frame.insert(0, "truth", labels[stated.rows])
+    frame.insert(0, "row", stated.rows - first)
+    return frame
 
 
 def _write(

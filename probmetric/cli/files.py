@@ -11,30 +11,20 @@ from tempfile import TemporaryDirectory
 import typer
 
 from probmetric.compilation import compilation_cache
-from probmetric.files import reason
+from probmetric.files import LOCK, locked, reason
 from probmetric.files import replacing as replacing
-from probmetric.files_lock import LOCK, locked
 from probmetric.interrupts import check, deferred, noticed
-
-__all__ = [
-    "FILES",
-    "BadInput",
-    "bad_input",
-    "check_new",
-    "claim",
-    "exit_code",
-    "noted",
-    "together",
-    "write_text",
-]
 
 FILES = {
     "fit": ("metric.npz", "summary.json", "report.html"),
     "sample": ("draws.nc", "summary.json", "report.html"),
     "evaluate": ("evaluation.csv", "predictions.csv", "summary.json", "report.html"),
-    "validate": ("report.html", "agreement.csv"),
+    "validate": ("agreement.csv", "summary.json", "report.html"),
 }
 """Files that each command writes; ``validate`` adds its draws where it has any."""
+
+WHOLE = "files that stand are whole"
+"""What an interrupted or failed run leaves behind."""
 
 
 class BadInput(Exception):
@@ -50,9 +40,7 @@ def bad_input() -> Generator[None]:
         raise BadInput(" ".join(str(error).split())) from error
 
 
-def exit_code(
-    work: Callable[[], int], *, kept: str = "files that stand are whole"
-) -> int:
+def exit_code(work: Callable[[], int], *, kept: str = WHOLE) -> int:
     """Do a command's work; return its exit code, or 1, 2 or 130 with a sentence.
 
     Parameters

@@ -13,15 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
 from probmetric.cli.inputs import describe_data, labelled, parse_settings
 from probmetric.datasets.loading import Dataset
-from probmetric.evaluation.cross_validate import euclid
+from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
-from probmetric.report.page import versions
 from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.metric_file import save_metric
-
-__all__ = ["Learned", "learn", "run", "source_of", "troubled"]
 
 MOST = 3000
 """Points that the figures on training points are taken from, at most."""
@@ -43,7 +41,7 @@ def run(
     out: Path,
     label: str | None = None,
     groups: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Sequence[str] | None = None,
     seed: int = 0,
     force: bool = False,
 ) -> int:
@@ -137,6 +135,6 @@ def _figures(metric: Any, data: Dataset, seed: int) -> dict[str, dict[str, float
     rows = np.sort(rng.permutation(len(data.X))[:MOST])
     X, y = data.X[rows], data.y[rows]
     return {
-        "Euclid, standardised": evaluate(X, y, metric=euclid(X)),
+        EUCLID: evaluate(X, y, metric=euclid(X)),
         "learned": evaluate(X, y, metric=metric),
     }

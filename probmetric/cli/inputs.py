@@ -20,19 +20,8 @@ from probmetric.datasets import loading as datasets
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
 
-__all__ = [
-    "Given",
-    "check_features",
-    "check_labelled",
-    "describe_data",
-    "given",
-    "labelled",
-    "note",
-    "parse_settings",
-]
 
-
-def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     """Return the settings that ``name=value`` words give; values are Python literals.
 
     What is no literal (``pca``) is a string; ``none``, ``true`` and ``false`` may be
@@ -45,7 +34,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     small = {"none": None, "true": True, "false": False, "inf": float("inf")}
-    for pair in pairs:
+    for pair in pairs or ():
         name, equals, text = pair.partition("=")
         if not equals or not name.strip().isidentifier() or not text.strip():
             raise ValueError(f"--set: expected name=value, got {pair!r}")

@@ -8,9 +8,7 @@ import typer
 
 from probmetric.cli.files import BadInput, bad_input
 from probmetric.names import check_source
-from probmetric.registry import MODELS
-
-__all__ = ["first", "load_checks", "model_name", "run_folder", "source"]
+from probmetric.registry import MODELS, model_of
 
 
 @contextmanager
@@ -42,13 +40,10 @@ def model_name(model: str | None, every: bool) -> str | None:
         if model is not None:
             raise ValueError(f"MODEL: expected none beside --all, got {model!r}")
         return None
-    known = ", ".join(sorted(MODELS))
-    if model is not None:
-        for name, spec in MODELS.items():
-            if model == name or model in spec.class_names():
-                return name
-    got = "none" if model is None else repr(model)
-    raise ValueError(f"MODEL: expected one of {known}, or --all, got {got}")
+    if model is None:
+        known = ", ".join(MODELS)
+        raise ValueError(f"MODEL: expected one of {known}, or --all, got none")
+    return model_of(model)
 
 
 def load_checks(model: str | None) -> int:

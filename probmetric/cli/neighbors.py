@@ -11,8 +11,6 @@ from probmetric.datasets.loading import Unlabelled, load_points
 from probmetric.files import replacing
 from probmetric.neighbors.table import neighbor_table
 
-__all__ = ["run"]
-
 
 def run(
     *,

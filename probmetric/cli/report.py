@@ -8,8 +8,6 @@ import typer
 from probmetric.cli.files import bad_input, claim, write_text
 from probmetric.report.run import render_run
 
-__all__ = ["run"]
-
 
 def run(*, folder: Path, force: bool) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""

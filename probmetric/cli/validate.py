@@ -3,6 +3,7 @@
 import shlex
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,16 @@ import numpy as np
 import typer
 
 from probmetric.checks.check import Problem
-from probmetric.cli.files import FILES, bad_input, claim, noted, together
-from probmetric.cli.inputs import labelled
-from probmetric.datasets import loading as datasets
-from probmetric.files import replacing
+from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
+from probmetric.cli.inputs import describe_data, labelled
+from probmetric.datasets.loading import Dataset
+from probmetric.provenance import versions
 from probmetric.registry import MODELS
-from probmetric.report.page import render
-from probmetric.report.validate import validate_page
+from probmetric.report.run import SUMMARY, render_run, write_summary
+from probmetric.report.study import Study
+from probmetric.report.validate import described
+from probmetric.storage.draws_file import save_draws
 from probmetric.validation import Validation, validate
-
-__all__ = ["run"]
 
 
 def run(
@@ -43,36 +44,32 @@ def run(
     with ExitStack() as held:
         with bad_input():
             names = _models(model, data)
-            points, problems = None, dict.fromkeys(names)
-            if data is not None:
-                points = labelled(data, label)
-                problems = {
-                    name: _problem(MODELS[name].from_labels, points) for name in names
-                }
-            elif label is not None:
+            if data is None and label is not None:
                 raise ValueError("--label: expected --data with it, got none")
-            paths: dict[str, dict[str, Path]] = {name: {} for name in names}
-            table: list[Path] = []
-            studied = {
-                name
-                for name in names
-                if MODELS[name].study is not None
-                and not (points is None or out is None or broken)
-            }
+            points = None if data is None else labelled(data, label)
+            problems = {name: _problem(name, points) for name in names}
+            folders: dict[str, Path] = {}
+            studied: set[str] = set()
             if out is not None:
-                for name in names:
-                    folder = out / name if model is None else out
-                    files = FILES["validate"] + (("draws.nc",) * (name in studied))
-                    claimed = claim(folder, files, force=force)
-                    paths[name] = held.enter_context(claimed)
+                folders = {name: out / name if model is None else out for name in names}
+            if points is not None and not broken:
+                studied = {name for name in folders if MODELS[name].study is not None}
+            for name, folder in folders.items():
+                files = FILES["validate"] + ("draws.nc",) * (name in studied)
+                held.enter_context(claim(folder, files, force=force))
             if out is not None and model is None:
-                claimed = claim(out, ("validation.csv",), force=force)
-                table = list(held.enter_context(claimed).values())
+                held.enter_context(claim(out, ("validation.csv",), force=force))
+        source: dict[str, Any] = {
+            "where": "simulated problems" if points is None else points.name,
+            "seed": seed,
+            "data": None if points is None else describe_data(points, label),
+            "asked": shlex.join(["probmetric", *sys.argv[1:]]),
+            "versions": versions(),
+        }
         with noted():
             found: list[Validation] = []
             for name in names:
-                where = "simulated problems" if points is None else points.name
-                typer.echo(f"Checking {name} on {where} ...")
+                typer.echo(f"Checking {name} on {source['where']} ...")
                 one = validate(
                     name, problems[name], quick=quick, break_=broken, seed=seed
                 )
@@ -80,11 +77,12 @@ def run(
                 _print_summary(one)
                 study = None
                 if name in studied:
-                    typer.echo(f"Sampling and using {name} on {where} ...")
+                    typer.echo(f"Sampling and using {name} on {source['where']} ...")
                     make_study: Any = MODELS[name].study
                     study = make_study(points, quick=quick, seed=seed)
-                if paths[name]:
-                    _write(name, where, one, study, seed, paths[name])
+                if name in folders:
+                    head = {"model": name, "lead": MODELS[name].summary, **source}
+                    _write(folders[name], one, study, head)
                 else:
                     typer.echo(str(one))
         if model is not None:
@@ -92,58 +90,47 @@ def run(
         judged = tuple(j for each in found for j in each.judgements)
         whole = Validation("all", judged, broken)
         typer.echo(whole.by_model().to_string(index=False, float_format="%.0f"))
-        for path in table:
-            with replacing(path) as part:
-                whole.summary().to_csv(part, index=False)
-            typer.echo(f"Wrote {path}")
+        if out is not None:
+            write_text(out / "validation.csv", whole.summary().to_csv(index=False))
+            typer.echo(f"Wrote {out / 'validation.csv'}")
         typer.echo(str(whole))
         return whole.exit_code
 
 
-def _problem(from_labels: Any, data: datasets.Dataset) -> Problem:
+def _problem(name: str, data: Dataset | None) -> Problem[Any] | None:
     """Return a model's problem on labelled data, under the data's name."""
-    return from_labels(data.X, data.y)._replace(name=data.name)
+    if data is None:
+        return None
+    from_labels: Any = MODELS[name].from_labels
+    return replace(from_labels(data.X, data.y), name=data.name)
 
 
 def _models(model: str | None, data: str | None) -> list[str]:
     """Return the models to validate: one, or all that take the data."""
+    able = [n for n in sorted(MODELS) if not data or MODELS[n].from_labels is not None]
     if model is None:
-        return [
-            name
-            for name in sorted(MODELS)
-            if data is None or MODELS[name].from_labels is not None
-        ]
-    if data is not None and MODELS[model].from_labels is None:
+        return able
+    if model not in able:
         raise ValueError(f"--data: expected none for {model!r}, got {data!r}")
     return [model]
 
 
 def _write(
-    name: str,
-    where: str,
-    found: Validation,
-    study: Any,
-    seed: int,
-    paths: dict[str, Path],
+    folder: Path, found: Validation, study: Study | None, summary: dict[str, Any]
 ) -> None:
-    """Write the files of one model to a folder that is held; print its last line."""
-    command = shlex.join(["probmetric", *sys.argv[1:]])
-    report = validate_page(
-        found,
-        study,
-        title=f"{name} on {where}",
-        lead=MODELS[name].summary,
-        seed=seed,
-        command=command,
-    )
-    page = render(report)  # Before the block: an interrupt waits for its end.
-    with together(paths["report.html"].parent) as part:
+    """Write the files of one model to a folder that is held, the report last."""
+    with together(folder) as part:
         found.to_dataframe().to_csv(part / "agreement.csv", index=False)
         if study is not None:
-            study.draws.to_netcdf(part / "draws.nc", engine="h5netcdf")
-        (part / "report.html").write_text(page, encoding="utf-8")
-    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
-    typer.echo(f"Look at {paths['report.html']} | {found}")
+            save_draws(study.draws, part / "draws.nc")
+        write_summary(
+            part / SUMMARY, "validate", {**summary, **described(found, study)}
+        )
+        written = sorted(path.name for path in part.iterdir())
+    write_text(folder / "report.html", render_run(folder))
+    files = [*written, "report.html"]
+    typer.echo(f"Wrote {', '.join(str(folder / name) for name in files)}")
+    typer.echo(f"Look at {folder / 'report.html'} | {found}")
 
 
 def _print_summary(found: Validation) -> None:

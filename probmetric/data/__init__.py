@@ -10,10 +10,6 @@
 ``hash``         a data set as named arrays, and its SHA-256.
 """
 
-from probmetric.data.containers import Distances as Distances
-from probmetric.data.containers import Groups as Groups
-from probmetric.data.containers import Labelled as Labelled
-from probmetric.data.containers import Pairs as Pairs
-from probmetric.data.containers import Points as Points
+import lazy_loader
 
-__all__ = ["Distances", "Groups", "Labelled", "Pairs", "Points"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

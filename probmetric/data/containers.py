@@ -13,16 +13,6 @@ from jaxtyping import Float, Int
 
 from probmetric.typing import Array
 
-__all__ = [
-    "Data",
-    "Distances",
-    "Groups",
-    "Labelled",
-    "Pairs",
-    "Points",
-    "weights",
-]
-
 
 class Points(NamedTuple):
     """Unlabelled observations: X (n, d), data weights w (n,) or None."""

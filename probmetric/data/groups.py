@@ -9,8 +9,6 @@ from jaxtyping import Bool, Float
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.typing import Array
 
-__all__ = ["Stacks", "as_groups", "stack"]
-
 
 class Stacks(NamedTuple):
     """Groups sorted by size: ``X[b]`` (G_b, n_b, d) and group weights ``w[b]`` (G_b,).

@@ -1,15 +1,12 @@
 """A data set as named arrays, and the SHA-256 of these."""
 
 import hashlib
-from typing import Any
 
 import jax
 import numpy as np
 
-__all__ = ["data_hash", "data_variables"]
 
-
-def data_variables(data: Any) -> dict[str, np.ndarray]:
+def data_variables(data: object) -> dict[str, np.ndarray]:
     """Name the arrays of a data argument; typed keys and None are left out."""
     if data is None:
         return {}
@@ -22,7 +19,7 @@ def data_variables(data: Any) -> dict[str, np.ndarray]:
     }
 
 
-def data_hash(data: Any) -> str:
+def data_hash(data: object) -> str:
     """Return a SHA-256 of names, types, shapes and bytes of the data's arrays."""
     digest = hashlib.sha256()
     for name, array in data_variables(data).items():

@@ -6,27 +6,16 @@ Nothing is repaired here: no row is dropped, no value is imputed.
 """
 
 from numbers import Number
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
-
-__all__ = [
-    "class_codes",
-    "count",
-    "pair_labels",
-    "pair_points",
-    "pair_weights",
-    "pairs_from_arrays",
-    "points",
-    "real",
-]
+from probmetric.typing import ArrayLike
 
 
 def class_codes(
-    labels: Any, name: str = "labels"
+    labels: ArrayLike, name: str = "labels"
 ) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
     """Return the sorted classes and each label's code in 0..C-1.
 
@@ -63,7 +52,7 @@ def class_codes(
     return classes, codes
 
 
-def real(X: Any, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
+def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
     """Return X as float64, or refuse what is no array of real numbers.
 
     Complex numbers are refused also where the imaginary parts are zero.
@@ -77,7 +66,7 @@ def real(X: Any, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
         raise ValueError(f"{name}: expected {what}, got {error}") from error
 
 
-def points(X: Any, name: str = "X") -> Float[np.ndarray, "n d"]:
+def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
     """Return X as float64 (n, d), or say what is wrong with it."""
     values = real(X, name)
     if values.ndim != 2 or 0 in values.shape:
@@ -89,16 +78,7 @@ def points(X: Any, name: str = "X") -> Float[np.ndarray, "n d"]:
     return values
 
 
-def count(name: str, value: Any, largest: int, why: str) -> int:
-    """Return value as an int in 1..largest; ``why`` says what sets the limit."""
-    if not isinstance(value, (int, np.integer)) or value is True or value < 1:
-        raise ValueError(f"{name}: expected a whole number ≥ 1, got {value!r}")
-    if value > largest:
-        raise ValueError(f"{name}: expected at most {largest} ({why}), got {value}")
-    return int(value)
-
-
-def pair_labels(y: Any, n_pairs: int) -> Int[np.ndarray, "N"]:
+def pair_labels(y: ArrayLike, n_pairs: int) -> Int[np.ndarray, "N"]:
     """Return pair labels as 0 (different) and 1 (same) from {0, 1} or {-1, +1}.
 
     Raises
@@ -123,7 +103,9 @@ def pair_labels(y: Any, n_pairs: int) -> Int[np.ndarray, "N"]:
     return (labels == 1).astype(int)
 
 
-def pair_weights(w: Any, same: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"] | None:
+def pair_weights(
+    w: ArrayLike | None, same: Int[np.ndarray, "N"]
+) -> Float[np.ndarray, "N"] | None:
     """Return data weights of pairs as float64, or None where none were given.
 
     Raises
@@ -148,7 +130,7 @@ def pair_weights(w: Any, same: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"] |
 
 
 def pair_points(
-    pairs: Any, X: Any = None
+    pairs: ArrayLike, X: ArrayLike | None = None
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
     """Return points and the two indices of each pair, from either form of pairs."""
     try:
@@ -177,7 +159,12 @@ def pair_points(
 
 
 def pairs_from_arrays(
-    pairs: Any, y: Any, w: Any = None, *, X: Any = None, anchor: Any = None
+    pairs: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike | None = None,
+    *,
+    X: ArrayLike | None = None,
+    anchor: ArrayLike | None = None,
 ) -> Pairs:
     """Take pairs as users hold them.
 

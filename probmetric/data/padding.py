@@ -1,14 +1,10 @@
 """Rows and pairs padded to few sizes, so that data sets share compilations."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.typing import Array
-
-__all__ = ["bucket", "host_weights", "pad_labelled", "pad_pairs", "pad_rows"]
 
 
 def bucket(n: int) -> int:
@@ -44,7 +40,7 @@ def pad_labelled(data: Labelled) -> Labelled:
 
 
 def pad_pairs(pairs: Pairs) -> Pairs:
-    """Add points at the origin and pairs of weight zero, up to bucket sizes.
+    """Return pairs padded to bucket sizes by points at 0 and pairs of weight 0.
 
     The numbers of points, of y=1 pairs and of y=0 pairs are each padded, since each
     is a shape inside the closed forms. Padding pairs join point 0 with itself.
@@ -55,7 +51,7 @@ def pad_pairs(pairs: Pairs) -> Pairs:
     zeros = np.zeros(len(label), int)
     n, d = pairs.X.shape
 
-    def join(a: Any, b: Any) -> np.ndarray:
+    def join(a: Array, b: np.ndarray) -> np.ndarray:
         return np.concatenate([np.asarray(a), b])
 
     return Pairs(

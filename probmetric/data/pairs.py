@@ -8,23 +8,17 @@ done in blocks of queries: memory is O(n d) + O(pairs) + ``BLOCK_ENTRIES``, and 
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
+from probmetric.arguments import check_count
 from probmetric.data.containers import Pairs
-from probmetric.data.inputs import class_codes, count, points
+from probmetric.data.inputs import class_codes, points
 from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
-
-__all__ = [
-    "BLOCK_ENTRIES",
-    "all_pairs",
-    "impostor_pairs",
-    "nearest_pairs",
-    "skipped_anchors",
-]
+from probmetric.typing import ArrayLike
 
 BLOCK_ENTRIES = 1 << 21
 """Entries of the largest block of distances held at a time (16 MiB in float64)."""
@@ -41,7 +35,7 @@ class _Anchored(NamedTuple):
     skipped: dict[int, str]
 
 
-def _labelled(X: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+def _labelled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     rows = points(X)
     codes = class_codes(labels)[1]
     if len(codes) != len(rows):
@@ -118,9 +112,9 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _An
 
 
 def impostor_pairs(
-    X: Any, labels: Any, k: int, *, max_impostors: int | None = None
+    X: ArrayLike, labels: ArrayLike, k: int, *, max_impostors: int | None = None
 ) -> Pairs:
-    """Pair each point with its k targets and with its impostors (paper, §3.2).
+    """Return pairs of each point with its k targets and its impostors (paper, §3.2).
 
     Targets of i are its first min(k, n_c - 1) neighbours of its own class by
     (squared distance, index); impostors are the points of other classes *strictly*
@@ -152,26 +146,26 @@ def impostor_pairs(
     """
     rows, codes = _labelled(X, labels)
     largest = int(np.bincount(codes).max())
-    k = count("k", k, largest - 1, f"the largest class has {largest} members")
+    k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     if max_impostors is not None:
-        count("max_impostors", max_impostors, len(rows), "the number of points")
+        check_count("max_impostors", max_impostors, len(rows), "the number of points")
     found = _impostors(rows, codes, k, max_impostors)
     if not sum(map(len, found.i)):
         raise ValueError(
             "labels: expected at least one impostor (a point of another class nearer "
-            f"than a point's {k} nearest of its own), got no impostors: Euclid's "
-            "distance already agrees with the labels; use nearest_pairs"
+            f"than a point's {k} nearest of its own), got no impostors: the "
+            "Euclidean distance already agrees with the labels; use nearest_pairs"
         )
     return _by_anchor(rows, found)
 
 
-def skipped_anchors(X: Any, labels: Any, k: int) -> dict[int, str]:
+def skipped_anchors(X: ArrayLike, labels: ArrayLike, k: int) -> dict[int, str]:
     """Return the rows that ``impostor_pairs`` leaves out, with the reason of each."""
     rows, codes = _labelled(X, labels)
     return dict(sorted(_impostors(rows, codes, k, 1).skipped.items()))
 
 
-def _map(factor: Any, d: int) -> Float[np.ndarray, "p d"]:
+def _map(factor: ArrayLike, d: int) -> Float[np.ndarray, "p d"]:
     L = points(factor, "factor")
     if L.shape[1] != d:
         raise ValueError(f"factor: expected shape (p, {d}), got {L.shape}")
@@ -179,9 +173,13 @@ def _map(factor: Any, d: int) -> Float[np.ndarray, "p d"]:
 
 
 def nearest_pairs(
-    X: Any, labels: Any, k: int = 3, m: int = 3, factor: Any = None
+    X: ArrayLike,
+    labels: ArrayLike,
+    k: int = 3,
+    m: int = 3,
+    factor: ArrayLike | None = None,
 ) -> Pairs:
-    """Pair each point with its nearest points of its own and of the other classes.
+    """Return pairs of each point with the nearest of its own and the other classes.
 
     The default pair set of LCA: unlike ``impostor_pairs`` it drops no point, and it
     does not select other-class points for being *too* near.
@@ -216,9 +214,9 @@ def nearest_pairs(
             f"(row {int(np.flatnonzero(codes == sizes.argmin())[0])})"
         )
     largest = int(sizes.max())
-    k = count("k", k, largest - 1, f"the largest class has {largest} members")
+    k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     rest = len(rows) - int(sizes.min())
-    m = count("m", m, rest, f"at most {rest} points are of another class")
+    m = check_count("m", m, rest, f"at most {rest} points are of another class")
     Z = rows if factor is None else rows @ _map(factor, rows.shape[1]).T
     found = _Anchored([], [], [], {})
     for queries, place, members, others in _class_blocks(codes):
@@ -232,7 +230,7 @@ def nearest_pairs(
     return _by_anchor(rows, found)
 
 
-def all_pairs(X: Any, labels: Any) -> Pairs:
+def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
     """Return each of the n(n-1)/2 pairs i < j once, y=1 within a class.
 
     Raises

@@ -6,10 +6,6 @@
 ``generators``  waveform, twonorm and ringnorm, with their Bayes errors.
 """
 
-from probmetric.datasets.loading import Dataset as Dataset
-from probmetric.datasets.loading import Unlabelled as Unlabelled
-from probmetric.datasets.loading import load as load
-from probmetric.datasets.loading import load_points as load_points
-from probmetric.datasets.loading import names as names
+import lazy_loader
 
-__all__ = ["Dataset", "Unlabelled", "load", "load_points", "names"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

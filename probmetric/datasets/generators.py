@@ -17,8 +17,6 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["GENERATORS", "ringnorm", "twonorm", "waveform"]
-
 type Drawn = tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]
 
 _D = 20

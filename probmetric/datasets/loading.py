@@ -16,6 +16,7 @@ import pandas as pd
 import sklearn.datasets
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_counts
 from probmetric.datasets.generators import GENERATORS
 from probmetric.datasets.tables import (
     codes,
@@ -24,8 +25,6 @@ from probmetric.datasets.tables import (
     split_label,
 )
 from probmetric.names import STORED, existing
-
-__all__ = ["Dataset", "Unlabelled", "fetch", "load", "load_points", "names"]
 
 
 def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
@@ -106,7 +105,7 @@ class Unlabelled(NamedTuple):
 
 
 def names() -> list[str]:
-    """List the data sets that need no file and no network."""
+    """Return the names of the data sets that need no file and no network."""
     return sorted([*BUILT_IN, *GENERATORS])
 
 
@@ -122,8 +121,7 @@ def _built_in(name: str) -> Dataset:
 
 
 def _generated(name: str, n: int, seed: int) -> Dataset:
-    if n < 1:
-        raise ValueError(f"n: expected at least 1 point, got {n}")
+    check_counts(n=n)
     X, y = GENERATORS[name](n, seed)
     classes = 3 if name == "waveform" else 2
     return Dataset(

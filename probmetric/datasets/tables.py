@@ -13,17 +13,6 @@ import pandas as pd
 
 from probmetric.files import UNREADABLE, read_npz, reason
 
-__all__ = [
-    "READERS",
-    "Table",
-    "codes",
-    "read_content",
-    "read_file",
-    "read_points",
-    "split_arrays",
-    "split_label",
-]
-
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """Read a CSV; a first line of numbers is data, not names."""

@@ -7,3 +7,7 @@
 ``pair``      one and two observations under the two-stage mixture: marginal (1), joint
               (2), joint by regression (3). Used by ``metric.pair_similarity``.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -35,16 +35,6 @@ from probmetric.densities.gaussian import LOG_2PI
 from probmetric.linalg import log1p_squares, logdet_chol
 from probmetric.typing import Array
 
-__all__ = [
-    "ClassDensities",
-    "class_hessians",
-    "class_log_densities",
-    "class_scores",
-    "log_posterior",
-    "log_student",
-    "through_map",
-]
-
 
 class ClassDensities(NamedTuple):
     """Mixtures of k normal or Student-t components for each of c classes.

@@ -15,15 +15,6 @@ from jaxtyping import Bool, Float, Int
 from probmetric.linalg import logdet_chol, mahalanobis_sq
 from probmetric.typing import Array
 
-__all__ = [
-    "LOG_2PI",
-    "chol_seen",
-    "log_normal",
-    "log_normal_seen",
-    "log_peak",
-    "restricted",
-]
-
 LOG_2PI = 1.8378770664093453
 
 

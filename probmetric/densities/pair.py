@@ -47,18 +47,6 @@ from probmetric.densities.gaussian import (
 from probmetric.linalg import logdet_chol
 from probmetric.typing import Array
 
-__all__ = [
-    "PairModel",
-    "Regression",
-    "blocks_logsumexp",
-    "log_components",
-    "log_components_missing",
-    "log_pair_components",
-    "log_pair_components_missing",
-    "log_two_sources",
-    "regression",
-]
-
 
 class PairModel(NamedTuple):
     """log c (k,), μ (k, d), B (k, d, d), W of queries and W' of database elements."""
@@ -70,37 +58,39 @@ class PairModel(NamedTuple):
     noise_other: Float[Array, "k d d"]
 
 
-def _over_components(function: Any) -> Any:
-    return jax.vmap(function, in_axes=(0, 0, 0, 0, 0))
-
-
 def log_components(
-    model: PairModel, x: Float[Array, "d"], *, other: bool = False
-) -> Float[Array, "k"]:
-    """Return log c_k N(x; μ_k, S_k) for every component, Eq. (1).
+    model: PairModel, X: Float[Array, "n d"], *, other: bool, missing: bool
+) -> Float[Array, "n k"]:
+    """Return log c_k N(x; μ_k, S_k) of every row and component, Eq. (1).
 
-    ``other=True`` takes x as a database element, with its own instance noise.
+    ``other`` takes rows as database elements, with their own instance noise;
+    ``missing`` integrates NaN entries out.
     """
-    noise = model.noise_other if other else model.noise
-    each = jax.vmap(lambda m, S: log_normal(jnp.linalg.cholesky(S), x - m))
-    return model.log_weights + each(model.means, model.between + noise)
+    S = model.between + (model.noise_other if other else model.noise)
 
+    def one(x: Any, mean: Any, S: Any) -> Any:
+        if missing:
+            return log_normal_seen(x, mean, S)
+        return log_normal(jnp.linalg.cholesky(S), x - mean)
 
-def log_components_missing(
-    model: PairModel, x: Float[Array, "d"], *, other: bool = False
-) -> Float[Array, "k"]:
-    """Return what ``log_components`` does, with NaN entries of x integrated out."""
-    noise = model.noise_other if other else model.noise
-    each = jax.vmap(lambda m, S: log_normal_seen(x, m, S))
-    return model.log_weights + each(model.means, model.between + noise)
+    each = jax.vmap(one, (None, 0, 0))
+    return jax.vmap(lambda x: model.log_weights + each(x, model.means, S))(X)
 
 
 def log_pair_components(
-    model: PairModel, q: Float[Array, "d"], y: Float[Array, "d"]
-) -> Float[Array, "k"]:
-    """Return log Pr(Q, Y, k) for one pair, by the mean-difference form, Eq. (2)."""
+    model: PairModel, A: Float[Array, "n d"], B: Float[Array, "n d"], *, missing: bool
+) -> Float[Array, "n k"]:
+    """Return log Pr(Q, Y, k) of matching rows, by the mean-difference form, Eq. (2).
 
-    def one(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+    ``missing`` integrates NaN entries out, from the 2d × 2d covariance of (Q, Y),
+    which cancels where W is much smaller than B: relative error about eps · ‖B‖/‖W‖.
+    """
+
+    def one(q: Any, y: Any, log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+        if missing:
+            joint = jnp.block([[B + W, B], [B, B + W2]])
+            both = jnp.concatenate([q, y])
+            return log_c + log_normal_seen(both, jnp.tile(mean, 2), joint)
         total = jnp.linalg.cholesky(W + W2)
         share = cho_solve((total, True), W2).T  # W' (W + W')⁻¹
         parallel = share @ W
@@ -109,24 +99,8 @@ def log_pair_components(
         of_middle = log_normal(jnp.linalg.cholesky(spread), middle)
         return log_c + log_normal(total, q - y) + of_middle
 
-    return _over_components(one)(*model)
-
-
-def log_pair_components_missing(
-    model: PairModel, q: Float[Array, "d"], y: Float[Array, "d"]
-) -> Float[Array, "k"]:
-    """Return log Pr(Q, Y, k) for one pair with NaN entries integrated out.
-
-    From the 2d × 2d covariance of (Q, Y), which cancels where W is much smaller
-    than B: relative error about eps · ‖B‖/‖W‖.
-    """
-
-    def one(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
-        joint = jnp.block([[B + W, B], [B, B + W2]])
-        both = jnp.concatenate([q, y])
-        return log_c + log_normal_seen(both, jnp.tile(mean, 2), joint)
-
-    return _over_components(one)(*model)
+    each = jax.vmap(one, (None, None, 0, 0, 0, 0, 0))
+    return jax.vmap(lambda q, y: each(q, y, *model))(A, B)
 
 
 class Regression(NamedTuple):
@@ -170,7 +144,7 @@ def regression(
         def full(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
             return pack(log_c, mean, B + W2, B, lambda H: W + H @ W2, 2 * len(mean))
 
-        return _over_components(full)(*model)
+        return jax.vmap(full)(*model)
 
     n_seen = jnp.sum(seen_q) + jnp.sum(seen_y)
 
@@ -181,7 +155,7 @@ def regression(
         # The value in a missing coordinate must not count.
         return reg._replace(T=reg.T * seen_q, TH=reg.TH * seen_y, U=reg.U * seen_y)
 
-    return _over_components(partial)(*model)
+    return jax.vmap(partial)(*model)
 
 
 def blocks_logsumexp(

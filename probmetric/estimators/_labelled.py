@@ -1,4 +1,4 @@
-"""Labelled points checked before a fit, and its outcome reported after it.
+"""Labelled points and pairs checked before a fit, and its outcome reported after it.
 
 All of it runs on the host, once a fit. What passes is float64, finite, of known
 shape; what does not is a ``ValueError`` that says what was expected and what came.
@@ -13,14 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from probmetric.data.inputs import class_codes
+from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.inputs import class_codes, pairs_from_arrays
+from probmetric.data.scaling import Scaler, fit_scaler
+from probmetric.estimators._settings import check_settings
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
-
-__all__ = ["check_labelled", "report"]
+from probmetric.typing import ArrayLike
 
 
 def _check_numeric(X: Any) -> None:
-    """Raise for columns that hold no numbers, by name where there is one."""
+    """Raise for columns that hold no numbers, and name those that have names."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         bad = [
             f"{name!r} ({dtype})"
@@ -46,7 +48,7 @@ def _holds_numbers(column: np.ndarray) -> bool:
 
 
 def check_labelled(
-    estimator: Any, X: Any, y: Any
+    estimator: Any, X: ArrayLike, y: ArrayLike
 ) -> tuple[Float[np.ndarray, "n d"], np.ndarray, Int[np.ndarray, "n"]]:
     """Return X as float64, the sorted classes and the class codes of y.
 
@@ -74,6 +76,68 @@ def check_labelled(
             f"{classes[alone[:5]].tolist()}"
         )
     return points, classes, codes
+
+
+def labelled_data(
+    estimator: Any, X: ArrayLike, y: ArrayLike
+) -> tuple[Labelled, np.ndarray, Scaler]:
+    """Check settings, points and labels; return points standardised, and the classes.
+
+    Sets what ``check_labelled`` sets, and forgets the threshold of an earlier fit.
+    """
+    points, classes, codes = check_labelled(estimator, X, y)
+    check_settings(estimator)
+    names = getattr(estimator, "feature_names_in_", None)
+    scaler = fit_scaler(points, names, standardize=bool(estimator.standardize))
+    for name in ("threshold_", "pair_classes_"):
+        vars(estimator).pop(name, None)
+    return Labelled((points - scaler.mean) / scaler.scale, codes), classes, scaler
+
+
+def pair_data(
+    estimator: Any,
+    pairs: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike | None,
+    anchor: ArrayLike | None = None,
+) -> tuple[Pairs, Scaler]:
+    """Check settings and users' pairs; return them standardised.
+
+    Points that no pair refers to are left out, and the others count as often as pairs
+    use them: both forms of pairs give the same fit. Sets ``n_features_in_``, and
+    forgets the classes and names that an earlier fit was given.
+    """
+    check_settings(estimator)
+    source = estimator.preprocessor if np.ndim(pairs) == 2 else None
+    given = pairs_from_arrays(pairs, y, w, X=source, anchor=anchor)
+    X = np.asarray(given.X)
+    estimator.n_features_in_ = X.shape[1]
+    for name in ("classes_", "feature_names_in_"):
+        vars(estimator).pop(name, None)
+    ends = np.concatenate([X[given.i], X[given.j]])
+    scaler = fit_scaler(ends, standardize=bool(estimator.standardize))
+    used, place = np.unique(np.append(given.i, given.j), return_inverse=True)
+    i, j = np.split(place, 2)
+    Z = (X[used] - scaler.mean) / scaler.scale
+    return given._replace(X=Z, i=i, j=j), scaler
+
+
+def checked_rows(
+    estimator: Any, X: ArrayLike, *, reset: bool = False, finite: bool = False
+) -> Float[np.ndarray, "n d"]:
+    """Return points as float64, with as many features as in ``fit``, or to fit.
+
+    NaN passes unless ``finite``.
+    """
+    validate: Any = validate_data  # its stubs know only the default strings
+    return validate(
+        estimator,
+        X,
+        reset=reset,
+        dtype=np.float64,
+        ensure_min_samples=2 if reset else 1,
+        ensure_all_finite=True if finite else "allow-nan",
+    )
 
 
 def report(fit: Fit, name: str) -> None:

@@ -6,20 +6,21 @@ methods that need a threshold exist once there is one: after ``fit_pairs``,
 ``calibrate_threshold`` or ``set_threshold``.
 """
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import pair_labels, pair_points
+from probmetric.data.scaling import Scaler
+from probmetric.estimators._labelled import checked_rows
 from probmetric.linalg_scaled import distances
-
-__all__ = ["MahalanobisMixin", "PairsMixin"]
+from probmetric.typing import Array, ArrayLike, Self, no_type_check
 
 STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 
@@ -27,15 +28,18 @@ STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Transform points and measure pairs with ``components_``."""
 
-    components_: Float[np.ndarray, "p d"]
-    n_features_in_: int
-    preprocessor: Any
+    preprocessor: ArrayLike | None = None
+
+    def _set_map(self, factor: Float[Array, "p d"], scaler: Scaler) -> None:
+        """Store the map of standardised features, in input units."""
+        self.components_ = np.asarray(factor) / scaler.scale
+        self.mean_, self.scale_ = scaler
 
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def transform(self, X: Any) -> Float[np.ndarray, "n p"]:
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "n p"]:
         """Map points so that the Euclidean distance of images is the learned one.
 
         Parameters
@@ -48,8 +52,8 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             ``X @ components_.T``.
         """
         check_is_fitted(self)
-        points = validate_data(self, X, reset=False, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # Refused by name below.
+        points = checked_rows(self, X, finite=True)
+        with np.errstate(over="ignore", invalid="ignore"):  # Refused below.
             images = points @ self.components_.T
         if not np.isfinite(images).all():
             raise ValueError(
@@ -63,7 +67,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_is_fitted(self)
         return self.components_.T @ self.components_
 
-    def pair_distance(self, pairs: Any) -> Float[np.ndarray, "N"]:
+    def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return the learned distance of each pair, not squared.
 
         Parameters
@@ -76,28 +80,25 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         return distances(self.components_, *self._ends(pairs), "pairs")
 
-    def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:
+    def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return minus the distance of each pair: higher is more similar."""
         return -self.pair_distance(pairs)
 
     def _ends(
-        self, pairs: Any
+        self, pairs: ArrayLike
     ) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
         check_is_fitted(self)
-        points, i, j = pair_points(pairs, self._preprocessor_for(pairs))
-        if points.shape[1] != self.n_features_in_:
+        source = self.preprocessor if np.ndim(pairs) == 2 else None
+        points, i, j = pair_points(pairs, source)
+        d = self.components_.shape[1]
+        if points.shape[1] != d:
             raise ValueError(
-                f"pairs: expected {self.n_features_in_} features, as in fit, got "
-                f"{points.shape[1]}"
+                f"pairs: expected {d} features, as in fit, got {points.shape[1]}"
             )
         return points[i], points[j]
 
-    def _preprocessor_for(self, pairs: Any) -> Any:
-        """Return what integer pairs index, None for pairs of points."""
-        return self.preprocessor if np.ndim(pairs) == 2 else None
 
-
-def _has_threshold(estimator: Any) -> bool:
+def _has_threshold(estimator: object) -> bool:
     """Tell whether pairs can be classified yet; say how to get there if not."""
     if not hasattr(estimator, "threshold_"):
         raise AttributeError(
@@ -110,16 +111,13 @@ def _has_threshold(estimator: Any) -> bool:
 class PairsMixin(MahalanobisMixin):
     """Classify pairs as same or different by a threshold on their distance."""
 
-    threshold_: float
-    pair_classes_: np.ndarray
-
     @available_if(_has_threshold)
-    def decision_function(self, pairs: Any) -> Float[np.ndarray, "N"]:
+    def decision_function(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return minus the distance of each pair, as metric-learn does."""
         return self.pair_score(pairs)
 
     @available_if(_has_threshold)
-    def predict(self, pairs: Any) -> np.ndarray:
+    def predict(self, pairs: ArrayLike) -> np.ndarray:
         """Return 1 where the distance is at most ``threshold_``, else the low label.
 
         The low label is -1, or 0 if the labels seen last were 0/1 (``pair_classes_``).
@@ -128,12 +126,12 @@ class PairsMixin(MahalanobisMixin):
         return self.pair_classes_[same.astype(int)]
 
     @available_if(_has_threshold)
-    def score(self, pairs: Any, y: Any) -> float:
+    def score(self, pairs: ArrayLike, y: ArrayLike) -> float:
         """Return the area under the ROC curve of ``decision_function`` on pairs."""
         scores = self.pair_score(pairs)
         return float(roc_auc_score(pair_labels(y, len(scores)), scores))
 
-    def set_threshold(self, threshold: int | float) -> Any:
+    def set_threshold(self, threshold: int | float) -> Self:
         """Call pairs same at a distance of at most ``threshold``."""
         check_is_fitted(self, "components_")
         self.threshold_ = float(check_number("threshold", threshold, 0))
@@ -141,15 +139,16 @@ class PairsMixin(MahalanobisMixin):
             self.pair_classes_ = np.array([-1, 1])
         return self
 
+    @no_type_check
     def calibrate_threshold(
         self,
-        pairs_valid: Any,
-        y_valid: Any,
-        strategy: str = "accuracy",
+        pairs_valid: ArrayLike,
+        y_valid: ArrayLike,
+        strategy: Literal["accuracy", "f_beta", "max_tpr", "max_tnr"] = "accuracy",
         *,
         min_rate: int | float | None = None,
         beta: int | float = 1.0,
-    ) -> Any:
+    ) -> Self:
         """Choose ``threshold_`` on validation pairs.
 
         Parameters

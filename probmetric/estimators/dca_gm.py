@@ -4,182 +4,45 @@ The model is ``probmetric.models.dca_gm``, the fit
 ``probmetric.inference.dca_gm.fit``; this file holds no mathematics but the change of
 units: with x = (u - m)/s for an input u, y = (A/s) u - (A/s) m, so that in input units
 A becomes A/s and centres move by (A/s) m.
-
-``DCAGMDrawsMixin`` gives draws of a fitted one: J and class probabilities, and metrics
-under J.
 """
 
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, get_args
 
 import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.containers import Labelled
 from probmetric.data.padding import pad_labelled
-from probmetric.data.scaling import fit_scaler
-from probmetric.estimators._labelled import check_labelled, report
+from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
+from probmetric.estimators._settings import Count, Number, Seed
 from probmetric.inference.dca_gm.draws import TARGET, TARGET_A, metrics, prepare
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit
 from probmetric.inference.dca_gm.likelihood import class_log_probability, fix_gauge
 from probmetric.inference.dca_gm.start import start
-from probmetric.inference.sampling.sample import sample
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.sample import Method, sample, sampler_of
 from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
-from probmetric.inference.solvers.result import Fit
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
-from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, MetricKind, to_metric
+from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
-__all__ = ["DCAGM", "DCAGMDrawsMixin"]
-
-
-class DCAGMDrawsMixin:
-    """``sample`` and ``posterior_metric``."""
-
-    _data: Labelled
-    _standardized: Any
-    fit_: Fit
-    learning_rate: float
-    params_: DCAGMParams
-    prior_: DCAGMPrior
-    scale_: np.ndarray
-
-    def sample(
-        self,
-        method: str = "nuts",
-        *,
-        queries: Any = None,
-        mixtures: str | None = None,
-        log_likelihood: bool = False,
-        seed: int = 0,
-        n_chains: int = 4,
-        n_draws: int = 1000,
-        n_warmup: int | None = None,
-        sampler: dict[str, Any] | None = None,
-        progress: bool | None = None,
-    ) -> xr.DataTree:
-        """Sample the posterior; report J (input units) and class probabilities.
-
-        Parameters
-        ----------
-        method : {"nuts", "laplace", "svi"}, default="nuts"
-        queries : array-like of shape (m, d), optional
-            Points at which to report p(c|x). Default: the training points.
-        mixtures : {"sampled", "fixed"}, optional
-            Whether θ is sampled with A or held at its mode. Default: fixed for
-            "laplace", which is far off otherwise; sampled for the others.
-        log_likelihood : bool, default=False
-            Store log p(c|x) of every training point under every draw, for ``loo``;
-            without ``queries``. Under a learning rate other than one it is stored as
-            ``pseudo_log_likelihood``, times the rate.
-        seed, n_chains, n_draws, n_warmup, sampler, progress
-            As in ``probmetric.sample``.
-
-        Returns
-        -------
-        DataTree
-            Posterior ``J``, ``class_probability`` and ``log_likelihood``, which are
-            identified; A and the mixtures are not, and are left out.
-        """
-        check_choice("method", method, ("nuts", "laplace", "svi"))
-        check_is_fitted(self)
-        if mixtures is None:
-            mixtures = "fixed" if method == "laplace" else "sampled"
-        check_choice("mixtures", mixtures, ("sampled", "fixed"))
-        if log_likelihood and queries is not None:
-            raise ValueError(
-                "queries: expected none with log_likelihood, which is that of the "
-                f"training points, got {np.shape(queries)}"
-            )
-        fixed = mixtures == "fixed"
-        if queries is None:
-            at = self._data.X[np.asarray(self._data.w) > 0]
-        else:
-            at = self._standardized(queries)
-        given = Conditioned(self._data, self.prior_, self.learning_rate)
-        with jax.enable_x64(True):
-            start, data = prepare(
-                self.fit_.params, given, queries=at, scale=self.scale_
-            )
-            tree = sample(
-                TARGET_A if fixed else TARGET,
-                data,
-                method=method,  # pyright: ignore
-                seed=seed,
-                start=start.A if fixed else start,
-                n_chains=n_chains,
-                n_draws=n_draws,
-                n_warmup=n_warmup,
-                sampler=sampler,
-                progress=progress,
-            )
-        # A target's data carry η among its arrays; here it gets its name.
-        tree.attrs["learning_rate"] = float(self.learning_rate)
-        return self._with_pointwise(tree) if log_likelihood else tree
-
-    def _with_pointwise(self, tree: xr.DataTree) -> xr.DataTree:
-        y = np.asarray(self._data.y)[np.asarray(self._data.w) > 0]
-        P = tree["posterior"]["class_probability"].to_numpy()
-        own = float(self.learning_rate) * np.log(P[:, :, np.arange(len(y)), y])
-        group = xr.Dataset({"y": (("chain", "draw", "point"), own)})
-        tree[LIKELIHOOD] = xr.DataTree(group)
-        return set_apart(tree)
-
-    def posterior_metric(
-        self,
-        purpose: str,
-        *,
-        draws: xr.DataTree | None = None,
-        n_metrics: int = 200,
-        seed: int = 0,
-    ) -> PosteriorMetric:
-        """Return draws of the metric under J.
-
-        Parameters
-        ----------
-        purpose : {"prediction", "intervals"}
-        draws : DataTree, optional
-            Of ``sample``. Default: Laplace's approximation for A given the mixtures.
-        n_metrics : int, default=200
-            Draws to keep, evenly spaced.
-        seed : int, default=0
-            Where no draws are given.
-        """
-        check_is_fitted(self)
-        if draws is None:
-            draws = self.sample("laplace", seed=seed, n_chains=1, n_draws=n_metrics)
-        J = draws["posterior"]["J"].to_numpy()
-        J = J.reshape(-1, *J.shape[2:])
-        keep = np.linspace(0, len(J) - 1, min(n_metrics, len(J))).astype(int)
-        return PosteriorMetric(
-            metrics(J[keep], len(self.params_.A)),
-            purpose,
-            pairs_independent=self.learning_rate == 1,
-            source=draws.attrs.get("method", "nuts"),
-        )
-
-
-GLOBAL_KINDS = ("average_fisher", "subspace")
+type GlobalKind = Literal["average_fisher", "subspace"]
+Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 
 
 class DCAGM(
-    DCAGMDrawsMixin,
     MahalanobisMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
     ClassifierMixin,
     BaseEstimator,
 ):
@@ -251,22 +114,21 @@ class DCAGM(
     (178, 2)
     """
 
-    preprocessor: Any = None
-
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = None,
+        n_components: int | None = None,
         *,
-        n_gaussians: Any = 3,
-        covariance: Any = "class",
-        regularization: Any = 1.0,
-        learning_rate: Any = 1.0,
-        solver: Any = "lbfgs",
-        metric: Any = "average_fisher",
-        standardize: Any = True,
-        max_iter: Any = None,
-        tol: Any = 1e-5,
-        random_state: Any = 0,
+        n_gaussians: int | Sequence[int] = 3,
+        covariance: Literal["class", "component"] = "class",
+        regularization: Ordinary = 1.0,
+        learning_rate: Ordinary = 1.0,
+        solver: Literal["lbfgs", "hybrid", "hybrid_tied"] = "lbfgs",
+        metric: GlobalKind = "average_fisher",
+        standardize: bool = True,
+        max_iter: Count | None = None,
+        tol: Ordinary = 1e-5,
+        random_state: Seed = 0,
     ):
         self.n_components = n_components
         self.n_gaussians = n_gaussians
@@ -274,13 +136,13 @@ class DCAGM(
         self.regularization = regularization
         self.learning_rate = learning_rate
         self.solver = solver
-        self.metric = metric
+        self.metric: GlobalKind = metric
         self.standardize = standardize
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> "DCAGM":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "DCAGM":
         """Learn the projection and the mixtures.
 
         Parameters
@@ -289,18 +151,14 @@ class DCAGM(
         y : array-like of shape (n,)
             Numbers or strings; at least two classes of at least two members.
         """
-        rows, self.classes_, codes = check_labelled(self, X, y)
-        self._check(rows.shape[1])
-        names = getattr(self, "feature_names_in_", None)
-        scaler = fit_scaler(rows, names, standardize=bool(self.standardize))
+        data, self.classes_, scaler = labelled_data(self, X, y)
+        d = data.X.shape[1]
+        p = min(2, d)
+        if self.n_components is not None:
+            p = int(check_number("n_components", self.n_components, 1, d, whole=True))
         self.mean_, self.scale_ = scaler
-        data = pad_labelled(Labelled((rows - scaler.mean) / scaler.scale, codes))
+        data = pad_labelled(data)
         with jax.enable_x64(True):
-            p = (
-                min(2, rows.shape[1])
-                if self.n_components is None
-                else self.n_components
-            )
             begin = start(
                 data,
                 p,
@@ -328,41 +186,30 @@ class DCAGM(
         self.components_ = learned.factor
         return self
 
-    def _check(self, d: int) -> None:
-        if self.n_components is not None:
-            check_number("n_components", self.n_components, 1, d, whole=True)
-        check_choice("covariance", self.covariance, ("class", "component"))
-        check_choice("solver", self.solver, ("lbfgs", "hybrid", "hybrid_tied"))
-        check_choice("metric", self.metric, GLOBAL_KINDS)
-        for name in ("regularization", "learning_rate", "tol"):
-            check_number(name, getattr(self, name), 0, 1e300, open_low=True)
-        if self.max_iter is not None:
-            check_number("max_iter", self.max_iter, 1, whole=True)
-        check_number("random_state", self.random_state, 0, 2**32 - 1, whole=True)
-
-    def _standardized(self, X: Any) -> Float[np.ndarray, "n d"]:
+    def _standardized(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
         check_is_fitted(self)
-        points = validate_data(self, X, reset=False, dtype=np.float64)
-        with np.errstate(over="ignore"):  # Refused by name where it matters.
+        points = checked_rows(self, X, finite=True)
+        with np.errstate(over="ignore"):  # Refused where it matters.
             return (points - self.mean_) / self.scale_
 
-    def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log p(c|x), columns in the order of ``classes_``."""
         points = self._standardized(X)
         found = np.asarray(class_log_probability(self.params_, points))
         return no_nan(found, "X", points)
 
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return p(c|x), columns in the order of ``classes_``."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class of each point."""
         best = np.argmax(self.predict_log_proba(X), 1)
         return self.classes_[best]
 
+    @no_type_check
     def get_metric(
-        self, *, kind: str | None = None
+        self, *, kind: MetricKind | Literal["nca"] | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:
         """Return a learned metric in input units, picklable.
 
@@ -386,8 +233,123 @@ class DCAGM(
                 self._data.X[rows] @ self.params_.A.T, np.asarray(self._data.y)[rows]
             )
             return Mahalanobis(inner.components_ @ self.params_.A / self.scale_)
-        return to_metric(self._in_input_units(), kind=kind)  # pyright: ignore
+        return to_metric(self._in_input_units(), kind=kind)
 
     def _in_input_units(self) -> DCAGMParams:
         A = self.params_.A / self.scale_
         return self.params_._replace(A=A, mu=self.params_.mu + A @ self.mean_)
+
+    @no_type_check
+    def sample(
+        self,
+        method: Method = "nuts",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        queries: ArrayLike | None = None,
+        mixtures: Literal["sampled", "fixed"] | None = None,
+        log_likelihood: bool = False,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Sample the posterior; report J (input units) and class probabilities.
+
+        Parameters
+        ----------
+        method : sampler, or "nuts", "laplace", "svi"; default="nuts"
+            A name stands for ``NUTS()``, ``Laplace()``, ``SVI()``.
+        n_draws, n_chains : int, defaults 1000 and 4
+            All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
+        seed : int, default=0
+        queries : array-like of shape (m, d), optional
+            Points at which to report p(c|x). Default: the training points.
+        mixtures : {"sampled", "fixed"}, optional
+            Whether θ is sampled with A or held at its mode. Default: fixed for
+            "laplace", which is far off otherwise; sampled for the others.
+        log_likelihood : bool, default=False
+            Store log p(c|x) of every training point under every draw, for ``loo``;
+            without ``queries``. Under a learning rate other than one it is stored as
+            ``pseudo_log_likelihood``, times the rate.
+        progress : bool, optional
+            Default: in terminals and notebooks.
+
+        Returns
+        -------
+        DataTree
+            Posterior ``J``, ``class_probability`` and ``log_likelihood``, which are
+            identified; A and the mixtures are not, and are left out.
+        """
+        sampler = sampler_of(method)
+        check_is_fitted(self)
+        if mixtures is None:
+            mixtures = "fixed" if isinstance(sampler, Laplace) else "sampled"
+        check_choice("mixtures", mixtures, ("sampled", "fixed"))
+        if log_likelihood and queries is not None:
+            raise ValueError(
+                "queries: expected none with log_likelihood, which is that of the "
+                f"training points, got {np.shape(queries)}"
+            )
+        real = np.asarray(self._data.w) > 0
+        at = self._data.X[real] if queries is None else self._standardized(queries)
+        given = Conditioned(self._data, self.prior_, self.learning_rate)
+        with jax.enable_x64(True):
+            start, data = prepare(
+                self.fit_.params, given, queries=at, scale=self.scale_
+            )
+            fixed = mixtures == "fixed"
+            tree = sample(
+                TARGET_A if fixed else TARGET,
+                data,
+                method=sampler,
+                seed=seed,
+                start=start.A if fixed else start,
+                n_chains=n_chains,
+                n_draws=n_draws,
+                progress=progress,
+            )
+        # A target's data carry η among its arrays; here it gets its name.
+        tree.attrs["learning_rate"] = float(self.learning_rate)
+        tree.attrs["n_components"] = len(self.params_.A)
+        if not log_likelihood:
+            return tree
+        y = np.asarray(self._data.y)[real]
+        P = tree["posterior"]["class_probability"].to_numpy()
+        own = float(self.learning_rate) * np.log(P[:, :, np.arange(len(y)), y])
+        group = xr.Dataset({"y": (("chain", "draw", "point"), own)})
+        tree[LIKELIHOOD] = xr.DataTree(group)
+        return set_apart(tree)
+
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: Method | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
+        """Return draws of the metric under J.
+
+        Parameters
+        ----------
+        purpose : {"prediction", "intervals"}
+        draws : DataTree, optional
+            Of ``sample``. Default: one chain by ``method``.
+        method : sampler, or "laplace", "nuts", "svi"; optional
+            Default: "laplace", for A given the mixtures.
+        n_draws : int, optional
+            In all, evenly spaced over chains joined. Default: 200.
+        seed : int, default=0
+        progress : bool, optional
+            Default: in terminals and notebooks.
+        """
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        kept = 200 if n_draws is None else n_draws
+        if draws is None:
+            run: Any = {"n_draws": kept, "n_chains": 1, "progress": progress}
+            draws = self.sample(method or "laplace", seed=seed, **run)
+        own = self.learning_rate == 1
+        return posterior_metric(
+            draws, [metrics], purpose, n_draws=kept, pairs_independent=own
+        )

@@ -3,17 +3,13 @@
 The derivation is ``probmetric.inference.eig_dml.fit``; this file holds no mathematics.
 """
 
-from typing import Any
-
-from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
-from probmetric.inference.eig_dml import fit as eig_dml
+from probmetric.estimators._settings import Count, NonNegative, PairSet, Positive
+from probmetric.inference import eig_dml
+from probmetric.inference.eig_dml.fit import Solver
 from probmetric.inference.solvers.result import Fit
-
-__all__ = ["EigDML"]
-
-SOLVERS = ("frank_wolfe", "pdhg")
+from probmetric.typing import ArrayLike, no_type_check
 
 
 class EigDML(PairLearner):
@@ -81,21 +77,22 @@ class EigDML(PairLearner):
     True
     """
 
+    @no_type_check
     def __init__(
         self,
         *,
-        solver: Any = "frank_wolfe",
-        kappa: Any = None,
-        ridge: Any = 1e-6,
-        pairs: Any = "nearest",
-        n_targets: Any = 3,
-        n_impostors: Any = 3,
-        tol: Any = None,
-        max_iter: Any = 100_000,
-        standardize: Any = True,
-        preprocessor: Any = None,
+        solver: Solver = "frank_wolfe",
+        kappa: Positive | None = None,
+        ridge: NonNegative = 1e-6,
+        pairs: PairSet = "nearest",
+        n_targets: Count = 3,
+        n_impostors: Count = 3,
+        tol: Positive | None = None,
+        max_iter: Count = 100_000,
+        standardize: bool = True,
+        preprocessor: ArrayLike | None = None,
     ):
-        self.solver = solver
+        self.solver: Solver = solver
         self.kappa = kappa
         self.ridge = ridge
         self.pairs = pairs
@@ -107,20 +104,13 @@ class EigDML(PairLearner):
         self.preprocessor = preprocessor
 
     def _solve(self, data: Pairs) -> Fit:
-        check_choice("solver", self.solver, SOLVERS)
-        optional = {
-            name: None
-            if value is None
-            else float(check_number(name, value, 0, open_low=True))
-            for name, value in (("kappa", self.kappa), ("tol", self.tol))
-        }
         return eig_dml.fit(
             data,
-            kappa=optional["kappa"],
-            tol=optional["tol"],
-            ridge=float(check_number("ridge", self.ridge, 0)),
-            solver=self.solver,  # pyright: ignore[reportArgumentType]  checked above
-            max_steps=int(check_number("max_iter", self.max_iter, 1, whole=True)),
+            kappa=None if self.kappa is None else float(self.kappa),
+            tol=None if self.tol is None else float(self.tol),
+            ridge=float(self.ridge),
+            solver=self.solver,
+            max_steps=int(self.max_iter),
         )
 
     def _solve_labels(self, data: Labelled) -> Fit:

@@ -4,27 +4,30 @@ The model is ``probmetric.models.gaussian_classes``, the closed forms
 ``probmetric.inference.gaussian_classes.posterior``; this file holds no mathematics.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_choice
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import class_codes
 from probmetric.data.padding import pad_labelled
-from probmetric.data.scaling import Scaler, check_sizes, fit_scaler
-from probmetric.estimators._labelled import report
+from probmetric.data.scaling import Scaler, fit_scaler
+from probmetric.estimators._labelled import checked_rows, report
+from probmetric.estimators._settings import Positive, check_settings
 from probmetric.inference.gaussian_classes.completions import (
     START_TOL,
     complete,
     evidence_prior_missing,
 )
+from probmetric.inference.gaussian_classes.draws import Exact, sample
 from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -34,12 +37,9 @@ from probmetric.inference.gaussian_classes.posterior import (
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn
 from probmetric.linalg_scaled import no_nan
-from probmetric.models.gaussian_classes import NIWPrior
+from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import to_numpy
-
-__all__ = ["ClassFit", "GaussianClasses", "check_points", "fit_classes"]
-
-COVARIANCES = ("full", "tied", "diagonal")
+from probmetric.typing import ArrayLike, no_type_check
 
 
 class ClassFit(NamedTuple):
@@ -60,17 +60,7 @@ class ClassFit(NamedTuple):
     log_evidence: float
 
 
-def check_points(estimator: Any, X: Any, *, integrate: bool) -> np.ndarray:
-    """Return queries as float64; NaN passes only where it is integrated out."""
-    finite = "allow-nan" if integrate else True
-    return np.asarray(
-        validate_data(
-            estimator, X, reset=False, dtype=np.float64, ensure_all_finite=finite
-        )
-    )
-
-
-def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
+def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassFit:
     """Validate, scale, choose the prior by evidence, and take the posterior.
 
     Exact for whole rows; a mean over completions, drawn with ``seed``, where entries
@@ -82,11 +72,10 @@ def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
         On NaN that is not to be integrated out, one class, columns that are constant or
         empty, or points that are all equal within their classes.
     """
-    check_choice("covariance", estimator.covariance, COVARIANCES)
-    check_choice("missing", estimator.missing, ("error", "integrate"))
-    check_number("alpha", estimator.alpha, 0, open_low=True)
+    check_settings(estimator)
     integrate = estimator.missing == "integrate"
-    checked: Any = validate_data(
+    validate: Any = validate_data  # its stubs know only the default strings
+    points, labels = validate(
         estimator,
         X,
         y,
@@ -94,10 +83,10 @@ def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
         ensure_min_samples=2,
         ensure_all_finite="allow-nan" if integrate else True,
     )
-    points, labels = checked
     check_classification_targets(labels)
     classes, codes = class_codes(labels)
-    scaler = _scaler(estimator, points)
+    names = getattr(estimator, "feature_names_in_", None)
+    scaler = fit_scaler(points, names, standardize=bool(estimator.standardize))
     data = Labelled((points - scaler.mean) / scaler.scale, codes)
     options: Any = {"covariance": estimator.covariance}
     alpha = float(estimator.alpha)
@@ -128,24 +117,17 @@ def fit_classes(estimator: Any, X: Any, y: Any, seed: int) -> ClassFit:
     )
 
 
-def _scaler(estimator: Any, points: np.ndarray) -> Scaler:
-    """Centre and scale by the entries that are there."""
-    names = getattr(estimator, "feature_names_in_", None)
-    standardize, seen = bool(estimator.standardize), ~np.isnan(points)
-    if seen.all():
-        return fit_scaler(points, names, standardize=standardize)
-    empty = np.flatnonzero(~seen.any(0))
-    if len(empty):
-        which = empty if names is None else names[empty]
-        raise ValueError(
-            f"X: expected columns with entries, got none in {which.tolist()}"
-        )
-    check_sizes(points, names)
-    filled = np.where(seen, points, np.nanmean(points, 0))
-    scaler = fit_scaler(filled, names, standardize=standardize)
-    # Entries at the mean add nothing to the squares, and count in their number.
-    share = seen.mean(0) if standardize else 1.0
-    return scaler._replace(scale=scaler.scale / np.sqrt(share))
+def draws_of(estimator: Any, **how: Any) -> xr.DataTree:
+    """Return draws of what ``fit_classes`` found; further arguments as ``sample``."""
+    found: ClassFit = estimator._found
+    return sample(
+        found.posterior,
+        found.scaler,
+        Labelled(found.points, found.codes),
+        names=getattr(estimator, "feature_names_in_", None),
+        arguments={"prior": found.prior, "covariance": estimator.covariance},
+        **how,
+    )
 
 
 class GaussianClasses(ClassifierMixin, BaseEstimator):
@@ -197,14 +179,15 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     [0, 0, 0]
     """
 
+    @no_type_check
     def __init__(
         self,
         *,
-        covariance: Any = "full",
-        alpha: Any = 1.0,
-        missing: Any = "error",
-        standardize: Any = True,
-        random_state: Any = None,
+        covariance: Covariance = "full",
+        alpha: Positive = 1.0,
+        missing: Literal["error", "integrate"] = "error",
+        standardize: bool = True,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.covariance = covariance
         self.alpha = alpha
@@ -212,13 +195,13 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         self.standardize = standardize
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that NaN is accepted where it is integrated out."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags
 
-    def fit(self, X: Any, y: Any) -> "GaussianClasses":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "GaussianClasses":
         """Take the posterior of labelled points, exact for whole rows.
 
         Parameters
@@ -228,7 +211,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n,)
         """
         seed = int(check_random_state(self.random_state).randint(2**31))
-        found = fit_classes(self, X, y, seed)
+        found = self._found = fit_classes(self, X, y, seed)
         self.classes_, self._scaler = found.classes, found.scaler
         self.prior_, self.posterior_ = found.prior, found.posterior
         self.log_evidence_ = found.log_evidence
@@ -240,23 +223,54 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         self.covariances_ = factor @ np.swapaxes(factor, 1, 2)
         return self
 
-    def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def sample(
+        self,
+        method: Exact = "exact",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw class weights, means and covariances from the posterior.
+
+        Parameters
+        ----------
+        method : {"exact"}, default="exact"
+            The posterior is a closed form: draws are independent and exact.
+        n_draws, n_chains : int, defaults 1000 and 4
+            ``n_draws * n_chains`` draws, one chain.
+        seed : int, default=0
+        progress : bool, optional
+            Without effect.
+
+        Returns
+        -------
+        DataTree
+            Posterior of weights (class), mean (class, feature) and covariance (class,
+            feature, feature_bis), in input units.
+        """
+        check_choice("method", method, ("exact",))
+        check_is_fitted(self)
+        return draws_of(self, seed=seed, n_draws=n_draws, n_chains=n_chains)
+
+    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log P(class | x) with all parameters integrated out."""
         check_is_fitted(self)
         integrate = self.missing == "integrate"
-        points = check_points(self, X, integrate=integrate)
-        with np.errstate(over="ignore"):  # Refused by name below.
+        points = checked_rows(self, X, finite=not integrate)
+        with np.errstate(over="ignore"):  # Refused below.
             Z = (points - self._scaler.mean) / self._scaler.scale
         partly = integrate and bool(np.isnan(Z).any())
         with jax.enable_x64(True):
             found = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))
         return no_nan(found, "X", points)
 
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return P(class | x)."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class, the first in sorted order of equals."""
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]

@@ -6,17 +6,27 @@ it checks the options and turns class densities into metrics in input units.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice, check_number
-from probmetric.estimators._labelled import report
-from probmetric.estimators.gaussian_classes import ClassFit, check_points, fit_classes
+from probmetric.arguments import check_choice
+from probmetric.estimators._labelled import checked_rows, report
+from probmetric.estimators._settings import (
+    Count,
+    Natural,
+    NonNegative,
+    Positive,
+    Share,
+    check_settings,
+)
+from probmetric.estimators.gaussian_classes import ClassFit, draws_of, fit_classes
+from probmetric.inference.gaussian_classes.draws import Exact, metrics
 from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,
     choose_gamma,
@@ -26,28 +36,21 @@ from probmetric.inference.gaussian_classes.local_metric import (
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
 from probmetric.metric import LocalMahalanobis
-from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
+from probmetric.metric.local import Rule
+from probmetric.models.gaussian_classes import (
+    Covariance,
+    GaussianClassesParams,
+    to_metric,
+)
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-
-__all__ = ["GLML", "check_options", "learn_metrics", "whole_rows"]
-
-
-RULES = ("min_norm", "zero_bias", "regularised", "expected_bias", "fisher")
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 
 def check_options(estimator: Any) -> None:
-    """Raise for options, and combinations of them, that mean nothing."""
-    check_choice("rule", estimator.rule, RULES)
-    check_choice("votes", estimator.votes, ("soft", "count"))
-    check_number("n_neighbors", estimator.n_neighbors, 1, whole=True)
-    check_choice("densities", estimator.densities, ("posterior", "mle"))
-    check_number("n_components", estimator.n_components, 1, whole=True)
-    check_number("n_draws", estimator.n_draws, 0, whole=True)
-    check_number("shrinkage", estimator.shrinkage, 0, 1)
-    if estimator.gamma != "loo":
-        check_number("gamma", estimator.gamma, 0)
+    """Raise for combinations of options that mean nothing."""
     expected, n_draws = estimator.rule == "expected_bias", estimator.n_draws
     mixtures = estimator.n_components > 1
     if (estimator.densities == "mle" or mixtures) and (n_draws or expected):
@@ -210,22 +213,23 @@ class GLML(ClassifierMixin, BaseEstimator):
     (2, 4, 4)
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_neighbors: Any = 5,
+        n_neighbors: Count = 5,
         *,
-        votes: Any = "soft",
-        rule: Any = "min_norm",
-        gamma: Any = "loo",
-        densities: Any = "posterior",
-        shrinkage: Any = 0.1,
-        covariance: Any = "full",
-        n_components: Any = 1,
-        n_draws: Any = 24,
-        alpha: Any = 1.0,
-        missing: Any = "error",
-        standardize: Any = True,
-        random_state: Any = None,
+        votes: Literal["soft", "count"] = "soft",
+        rule: Rule = "min_norm",
+        gamma: NonNegative | Literal["loo"] = "loo",
+        densities: Literal["posterior", "mle"] = "posterior",
+        shrinkage: Share = 0.1,
+        covariance: Covariance = "full",
+        n_components: Count = 1,
+        n_draws: Natural = 24,
+        alpha: Positive = 1.0,
+        missing: Literal["error", "integrate"] = "error",
+        standardize: bool = True,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.n_neighbors = n_neighbors
         self.votes = votes
@@ -241,13 +245,13 @@ class GLML(ClassifierMixin, BaseEstimator):
         self.standardize = standardize
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` accepts NaN where it is integrated out."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags
 
-    def fit(self, X: Any, y: Any) -> "GLML":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "GLML":
         """Learn the class Gaussians, their metrics, and keep the training points.
 
         Parameters
@@ -255,9 +259,10 @@ class GLML(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
         """
+        check_settings(self)
         check_options(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        found = fit_classes(self, X, y, seed)
+        found = self._found = fit_classes(self, X, y, seed)
         points, codes = whole_rows(found)
         self.classes_ = found.classes
         self.prior_, self.posterior_ = found.prior, found.posterior
@@ -273,19 +278,21 @@ class GLML(ClassifierMixin, BaseEstimator):
         ).fit(points, found.classes[codes])
         return self
 
-    def _choose(self, points: Any, codes: Any) -> tuple[float, np.ndarray | None]:
+    def _choose(
+        self, points: Float[np.ndarray, "m d"], codes: Int[np.ndarray, "m"]
+    ) -> tuple[float, np.ndarray | None]:
         if not isinstance(self.gamma, str):
             return float(self.gamma), None
         metrics = self.draws_[:TUNING_DRAWS] or [self.metric_]
         return choose_gamma(metrics, points, codes, int(self.n_neighbors))
 
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return class probabilities from neighbours' votes, averaged over draws."""
         check_is_fitted(self)
-        points = check_points(self, X, integrate=False)
+        points = checked_rows(self, X, finite=True)
         return self.classifier_.predict_proba(points)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class, the first in sorted order of equals."""
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
@@ -295,7 +302,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.metric_
 
-    def local_metric(self, X: Any) -> Float[np.ndarray, "n d d"]:
+    def local_metric(self, X: ArrayLike) -> Float[np.ndarray, "n d d"]:
         """Return the matrix at each row of X, in input units.
 
         Parameters
@@ -303,16 +310,16 @@ class GLML(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n, d)
         """
         check_is_fitted(self)
-        points = check_points(self, X, integrate=False)
+        points = checked_rows(self, X, finite=True)
         return np.asarray(self.metric_.matrix_at(points))
 
-    def local_metric_summary(self, X: Any) -> LogEuclidean:
+    def local_metric_summary(self, X: ArrayLike) -> LogEuclidean:
         """Return the log-Euclidean mean matrix over draws and their spread.
 
         The spread √(E ‖log A - E log A‖²) is taken in the whitened frame, where it
         does not depend on units; 0.7 is a factor of two along one direction.
         """
-        points = check_points(self, X, integrate=False)
+        points = checked_rows(self, X, finite=True)
         if not self._draws():
             raise ValueError("n_draws: expected at least 1 for a spread, got 0")
         A = np.stack([metric.frame_matrix_at(points) for metric in self.draws_])
@@ -324,7 +331,61 @@ class GLML(ClassifierMixin, BaseEstimator):
         found, F = log_euclidean(A), self.metric_.frame
         return found._replace(mean=np.einsum("ai,nab,bj->nij", F, found.mean, F))
 
-    def posterior_metric(self, purpose: str) -> PosteriorMetric:
+    def sample(
+        self,
+        method: Exact = "exact",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw the class Gaussians from their posterior.
+
+        Parameters
+        ----------
+        method : {"exact"}, default="exact"
+            The posterior is a closed form: draws are independent and exact.
+        n_draws, n_chains : int, defaults 1000 and 4
+            ``n_draws * n_chains`` draws, one chain.
+        seed : int, default=0
+        progress : bool, optional
+            Without effect.
+
+        Returns
+        -------
+        DataTree
+            Posterior of weights (class), mean (class, feature) and covariance (class,
+            feature, feature_bis), in input units.
+
+        Raises
+        ------
+        ValueError
+            Where the metric is not of one Gaussian a class, or already an expectation
+            over draws (rule "expected_bias").
+        """
+        check_choice("method", method, ("exact",))
+        check_is_fitted(self, "metric_")
+        one = self.densities == "posterior" and self.n_components == 1
+        if not one or self.rule == "expected_bias":
+            raise ValueError(
+                "n_draws: expected none where the metric has no draws (densities="
+                f"{self.densities!r}, n_components={self.n_components}, "
+                f"rule={self.rule!r}), got {n_draws}"
+            )
+        size: Any = {"n_draws": n_draws, "n_chains": n_chains}
+        return draws_of(self, base=self.metric_, seed=seed, **size)
+
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: Exact | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
         """Return the posterior over local metrics.
 
         The labelled points are taken as independent draws from the model, so that
@@ -333,11 +394,35 @@ class GLML(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
+        draws : DataTree, optional
+            Of ``sample``.
+        method : {"exact"}, optional
+        n_draws : int, optional
+            In all. Default: the draws of the fit, ``draws_``, as many as it made;
+            of ``draws``, all.
+        seed : int, default=0
+            Of draws other than those of the fit.
+        progress : bool, optional
+            Without effect.
+
+        Raises
+        ------
+        ValueError
+            Where there are no draws: see ``sample``; by default also where the fit
+            made none.
         """
-        if not self._draws():
-            raise ValueError("n_draws: expected at least 1 for a posterior, got 0")
-        return PosteriorMetric(
-            self.draws_, purpose, pairs_independent=True, source="exact"
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        if draws is None and n_draws is None:
+            if not self._draws():
+                raise ValueError("n_draws: expected at least 1 for a posterior, got 0")
+            return PosteriorMetric(
+                self.draws_, purpose, pairs_independent=True, source="exact"
+            )
+        if draws is None:
+            size: Any = {"n_draws": n_draws, "n_chains": 1}
+            draws = self.sample(method or "exact", seed=seed, **size)
+        return posterior_metric(
+            draws, [metrics], purpose, n_draws=n_draws, pairs_independent=True
         )
 
     def _draws(self) -> list[LocalMahalanobis]:

@@ -4,53 +4,40 @@ The derivation is ``probmetric.inference.lda``; this file holds no mathematics.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_number
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import points
-from probmetric.data.scaling import fit_scaler
-from probmetric.estimators._labelled import check_labelled
+from probmetric.estimators._labelled import labelled_data
 from probmetric.estimators._mahalanobis import PairsMixin
+from probmetric.estimators._settings import Count, NonNegative
 from probmetric.inference import lda
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
+from probmetric.typing import ArrayLike, Self, no_type_check
 
-__all__ = ["LDA", "RCA"]
 
-
-class _TiedClasses(
-    PairsMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-    ABC,
-):
+class _TiedClasses(PairsMixin, BaseEstimator, ABC):
     """What LDA and RCA share: Gaussian classes around one covariance Σ_W."""
 
     prior_strength: float
-    prior_covariance: Any
-    standardize: bool
+    prior_covariance: ArrayLike | None
 
     @abstractmethod
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
         """Fit standardised points; the factor is in standardised units."""
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` needs labels."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from class (or chunk) labels.
 
         Parameters
@@ -59,32 +46,25 @@ class _TiedClasses(
         y : array-like of shape (n,)
             Numbers or strings; at least two classes of at least two members.
         """
-        rows, self.classes_, codes = check_labelled(self, X, y)
-        names = getattr(self, "feature_names_in_", None)
-        mean, scale = fit_scaler(rows, names, standardize=bool(self.standardize))
-        data = Labelled((rows - mean) / scale, codes)
+        data, self.classes_, scaler = labelled_data(self, X, y)
+        mean, scale = scaler
         params = self._learn(data, self._prior(scale))
-        for name in ("threshold_", "pair_classes_"):
-            vars(self).pop(name, None)
-        self.components_ = np.asarray(params.factor) / scale
+        self._set_map(params.factor, scaler)
         self.means_ = np.asarray(params.mean) * scale + mean
         self.covariance_ = np.asarray(params.within) * np.outer(scale, scale)
         self.priors_ = np.asarray(params.weights)
-        self.mean_, self.scale_ = mean, scale
         return self
 
     def _prior(self, scale: np.ndarray) -> NIWPrior:
         """Return the prior of Σ_W in standardised units."""
-        strength = float(check_number("prior_strength", self.prior_strength, 0))
-        d = len(scale)
+        strength, d = float(self.prior_strength), len(scale)
         if self.prior_covariance is None:
             return lda.shrinkage_prior(np.eye(d), strength)
         T = points(self.prior_covariance, "prior_covariance")
         if T.shape != (d, d) or not np.allclose(T, T.T):
             raise ValueError(
                 f"prior_covariance: expected a symmetric matrix of shape ({d}, {d}), "
-                f"got "
-                f"shape {T.shape}"
+                f"got shape {T.shape}"
             )
         T = T / np.outer(scale, scale)
         if np.linalg.eigvalsh(T)[0] <= 0:
@@ -144,14 +124,15 @@ class LDA(_TiedClasses):
     (178, 2)
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = None,
+        n_components: Count | None = None,
         *,
-        prior_strength: Any = 1.0,
-        prior_covariance: Any = None,
-        standardize: Any = True,
-        preprocessor: Any = None,
+        prior_strength: NonNegative = 1.0,
+        prior_covariance: ArrayLike | None = None,
+        standardize: bool = True,
+        preprocessor: ArrayLike | None = None,
     ):
         self.n_components = n_components
         self.prior_strength = prior_strength
@@ -160,13 +141,9 @@ class LDA(_TiedClasses):
         self.preprocessor = preprocessor
 
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
-        k = self.n_components
-        if k is not None:
-            k = int(check_number("n_components", k, 1, whole=True))
-        params = lda.fit(data, prior, k).params
-        moments = params.weights, params.mean, params.within
-        every, _ = lda.discriminants(*moments, len(params.weights) - 1)
-        between = np.sum(every)
+        params, k = lda.fit(data, prior).params, self.n_components
+        between = np.sum(params.eigenvalues)
+        params = params if k is None else lda.leading(params, int(k))
         # Means of standardised points are equal up to n roundings, λ is their square.
         if between <= (len(data.X) * np.finfo(float).eps) ** 2:
             raise ValueError("y: expected classes whose means differ, got equal means")
@@ -204,13 +181,14 @@ class RCA(_TiedClasses):
     n_features_in_, feature_names_in_
     """
 
+    @no_type_check
     def __init__(
         self,
         *,
-        prior_strength: Any = 1.0,
-        prior_covariance: Any = None,
-        standardize: Any = True,
-        preprocessor: Any = None,
+        prior_strength: NonNegative = 1.0,
+        prior_covariance: ArrayLike | None = None,
+        standardize: bool = True,
+        preprocessor: ArrayLike | None = None,
     ):
         self.prior_strength = prior_strength
         self.prior_covariance = prior_covariance

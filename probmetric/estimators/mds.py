@@ -4,7 +4,8 @@ The derivation is ``probmetric.inference.mds.fit``; this file holds no mathemati
 dissimilarities are made from features, or checked as given.
 """
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -15,20 +16,20 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.metrics import pairwise_distances
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from probmetric.arguments import check_choice
+from probmetric.arguments import check_count
 from probmetric.data.containers import Distances
-from probmetric.data.inputs import count, pair_points
+from probmetric.data.inputs import pair_points
 from probmetric.data.scaling import check_sizes
-from probmetric.inference.mds import fit as mds
+from probmetric.estimators._settings import check_settings
+from probmetric.inference import mds
+from probmetric.inference.mds.fit import Correction
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
-
-__all__ = ["ClassicalMDS", "check_dissimilarities", "dissimilarities"]
-
+from probmetric.typing import ArrayLike, no_type_check
 
 LIMIT = 2.0**240
 """About 1.8e72: fourth powers of dissimilarities are summed."""
@@ -38,7 +39,7 @@ def dissimilarities(
     A: Float[np.ndarray, "m d"],
     B: Float[np.ndarray, "n d"],
     metric: Any,
-    params: dict[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> Float[np.ndarray, "m n"]:
     """Return the distances (not squared) between rows, shape (m, n).
 
@@ -88,8 +89,7 @@ def check_dissimilarities(
     if missing:
         raise ValueError(
             f"D: expected every dissimilarity, got {missing} missing (NaN) of "
-            f"{D.size}; "
-            "fill them in first (shortest paths are one way)"
+            f"{D.size}; fill them in first (shortest paths are one way)"
         )
     if not np.all(np.isfinite(D)):
         raise ValueError("D: expected finite dissimilarities, got infinity")
@@ -124,9 +124,6 @@ def check_dissimilarities(
     symmetric = (D + D.T) / 2
     np.fill_diagonal(symmetric, 0)
     return symmetric
-
-
-SOLVERS = ("auto", "eigh", "lanczos", "landmark")
 
 
 class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -183,26 +180,27 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     (3, 1)
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = 2,
+        n_components: int = 2,
         *,
-        metric: Any = "euclidean",
-        metric_params: Any = None,
-        correction: Any = None,
-        solver: Any = "auto",
-        n_landmarks: Any = None,
-        random_state: Any = None,
+        metric: str | Dissimilarity | Callable[..., float] = "euclidean",
+        metric_params: Mapping[str, Any] | None = None,
+        correction: Correction = None,
+        solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto",
+        n_landmarks: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.n_components = n_components
         self.metric = metric
         self.metric_params = metric_params
-        self.correction = correction
-        self.solver = solver
+        self.correction: Correction = correction
+        self.solver: Literal["auto", "eigh", "lanczos", "landmark"] = solver
         self.n_landmarks = n_landmarks
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say when X is a matrix of dissimilarities."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._precomputed
@@ -216,17 +214,15 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _n_features_out(self) -> int:
         return self.embedding_.shape[1]
 
-    def fit(self, X: Any, y: Any = None) -> "ClassicalMDS":
+    def fit(self, X: ArrayLike, y: object = None) -> "ClassicalMDS":
         """Embed objects.
 
         X is (n, d), or (n, n) dissimilarities if "precomputed"; y is ignored.
         """
-        check_choice("solver", self.solver, SOLVERS)
-        if self.correction is not None:
-            check_choice("correction", self.correction, ("lingoes", "cailliez"))
+        check_settings(self)
         rows = self._validated(X, reset=True)
         n = len(rows)
-        k = count("n_components", self.n_components, n, "the number of objects")
+        k = check_count("n_components", self.n_components, n, "the number of objects")
         for name in ("components_", "mean_"):
             vars(self).pop(name, None)
         if self.solver == "landmark":
@@ -249,9 +245,10 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self._make_linear(rows)
         return self
 
-    def _validated(self, X: Any, *, reset: bool) -> np.ndarray:
+    def _validated(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         """Return X as float64; missing dissimilarities are reported by their own."""
-        checked: Any = validate_data(
+        validate: Any = validate_data  # its stubs know only the default strings
+        checked = validate(
             self,
             X,
             reset=reset,
@@ -270,7 +267,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         n = len(rows)
         m = min(n, 100 + 20 * k)
         if self.n_landmarks is not None:
-            m = count("n_landmarks", self.n_landmarks, n, "the number of objects")
+            m = check_count("n_landmarks", self.n_landmarks, n, "the number of objects")
         if self._precomputed:
             rows = check_dissimilarities(rows, square=True)
 
@@ -279,7 +276,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         first = int(check_random_state(self.random_state).randint(n))
         self.landmarks_, D = spread_out(row, first, m)
-        count(
+        check_count(
             "n_components", k, len(self.landmarks_), "the number of distinct landmarks"
         )
         check_dissimilarities(D[:, self.landmarks_], square=True)
@@ -301,12 +298,12 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             self.components_ = mds.linear_map(self._params, references) @ L
 
     def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, X: Any, y: Any = None
+        self, X: ArrayLike, y: object = None
     ) -> Float[np.ndarray, "n k"]:
         """Embed objects and return ``embedding_``; see ``fit``."""
         return np.asarray(self.fit(X).embedding_)
 
-    def transform(self, X: Any) -> Float[np.ndarray, "m k"]:
+    def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
         """Place objects at their dissimilarities from those of ``fit`` (Gower).
 
         X is (m, d), or (m, n) dissimilarities with ``metric="precomputed"``; returns
@@ -322,7 +319,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         S = mds.corrected_squares(D, self.constant_, self.correction)
         return np.asarray(mds.embed_new(self._params, S))
 
-    def pair_distance(self, pairs: Any) -> Float[np.ndarray, "N"]:
+    def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return the distance of each pair (N, 2, d) in the embedding."""
         points, i, j = pair_points(pairs)
         Z = self.transform(points)
@@ -330,7 +327,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             return distances(self.components_, points[i], points[j], "pairs")
         return distances(np.eye(Z.shape[1]), Z[i], Z[j], "pairs")
 
-    def pair_score(self, pairs: Any) -> Float[np.ndarray, "N"]:
+    def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return minus the distance of each pair: higher is more similar."""
         return -self.pair_distance(pairs)
 
@@ -339,11 +336,10 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
-                "metric: expected Euclid's or a Mahalanobis metric, without "
-                "correction, "
-                "for an embedding that is linear in the features; got "
-                f"metric={self.metric!r}, correction={self.correction!r}. Use Euclid's "
-                "distance on transform(X)"
+                "metric: expected the Euclidean or a Mahalanobis metric, without "
+                "correction, for an embedding that is linear in the features; got "
+                f"metric={self.metric!r}, correction={self.correction!r}. Use the "
+                "Euclidean distance on transform(X)"
             )
         return Mahalanobis(self.components_.copy())
 

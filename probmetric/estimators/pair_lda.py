@@ -3,19 +3,13 @@
 The derivation is ``probmetric.inference.pair_lda``; this file holds no mathematics.
 """
 
-from typing import Any
-
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_count
 from probmetric.data.containers import Labelled, Pairs
-from probmetric.data.inputs import count
 from probmetric.estimators._pair_learner import PairLearner
+from probmetric.estimators._settings import Count, NonNegative, PairSet
 from probmetric.inference import pair_lda
 from probmetric.inference.solvers.result import Fit
-
-__all__ = ["PairLDA"]
-
-METHODS = ("generalized", "kissme", "rca", "notes")
-WEIGHTINGS = ("log", "excess", "one")
+from probmetric.typing import ArrayLike, no_type_check
 
 
 class PairLDA(PairLearner):
@@ -69,23 +63,24 @@ class PairLDA(PairLearner):
     (178, 2)
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = None,
+        n_components: int | None = None,
         *,
-        method: Any = "generalized",
-        alpha: Any = 0.01,
-        weighting: Any = "log",
-        pairs: Any = "all",
-        n_targets: Any = 3,
-        n_impostors: Any = 3,
-        standardize: Any = True,
-        preprocessor: Any = None,
+        method: pair_lda.Method = "generalized",
+        alpha: NonNegative = 0.01,
+        weighting: pair_lda.Weighting = "log",
+        pairs: PairSet = "all",
+        n_targets: Count = 3,
+        n_impostors: Count = 3,
+        standardize: bool = True,
+        preprocessor: ArrayLike | None = None,
     ):
         self.n_components = n_components
-        self.method = method
+        self.method: pair_lda.Method = method
         self.alpha = alpha
-        self.weighting = weighting
+        self.weighting: pair_lda.Weighting = weighting
         self.pairs = pairs
         self.n_targets = n_targets
         self.n_impostors = n_impostors
@@ -93,18 +88,15 @@ class PairLDA(PairLearner):
         self.preprocessor = preprocessor
 
     def _solve(self, data: Pairs | Labelled) -> Fit:
-        check_choice("method", self.method, METHODS)
-        check_choice("weighting", self.weighting, WEIGHTINGS)
-        d = data.X.shape[1]
-        k = self.n_components
+        d, k = data.X.shape[1], self.n_components
+        if k is not None:
+            k = check_count("n_components", k, d, "the number of features")
         return pair_lda.fit(
             data,
-            None
-            if k is None
-            else count("n_components", k, d, "the number of features"),
-            method=self.method,  # pyright: ignore[reportArgumentType]  checked above
-            alpha=float(check_number("alpha", self.alpha, 0)),
-            weighting=self.weighting,  # pyright: ignore[reportArgumentType]
+            k,
+            method=self.method,
+            alpha=float(self.alpha),
+            weighting=self.weighting,
         )
 
     def _solve_labels(self, data: Labelled) -> Fit:

@@ -1,6 +1,10 @@
 """Scores on held-out data, and model choice.
 
 ``evaluate``         calibration error (1), retrieval (2), AUC of pairs.
-``cross_validate``   nearest neighbours on shared splits, several metrics side by side.
-``loo``              PSIS-LOO where units are independent, held-out votes elsewhere.
+``cross_validate``   votes of neighbours on points held out: ``held_out`` for learners.
+``loo``              PSIS-LOO, where units are independent.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,36 +1,207 @@
-"""Scores of nearest neighbours on points held out, under several metrics.
+"""Votes of nearest neighbours on points held out, under several metrics.
 
-Every split is stratified, standardises on its training part alone, and is shared by
-all rows of the table, so that differences are paired.
+A metric is learned from the training part of a split alone, its votes are those of the
+same points, and all candidates see the same splits, so that differences are paired:
+``cross_validate``. What is made of the stated probabilities:
+
+``held_out``       learners, compared by their log scores over folds;
+``vote_scores``    metrics, each split by itself, and ``summary``, their table.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
-from sklearn.model_selection import StratifiedShuffleSplit
+from jaxtyping import Float, Int
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
+from probmetric.data.inputs import class_codes
 from probmetric.data.scaling import fit_scaler
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.progress import progress_bar
 
-__all__ = ["HeldOut", "class_spread", "euclid", "held_out", "summary"]
+EUCLID = "Euclidean, standardised"
+"""What ``euclid`` is called in tables."""
+
+type Rows = Int[np.ndarray, "_"]
 
 
-class HeldOut(NamedTuple):
-    """Class probabilities of held-out points under one metric, split by split."""
+class Stated(NamedTuple):
+    """What votes under one metric state of the points held out of one split."""
 
     name: str
-    correct: Float[np.ndarray, "splits m"]
-    log_score: Float[np.ndarray, "splits m"]
-    brier: Float[np.ndarray, "splits m"]
+    split: int
+    rows: Rows
+    classifier: KNeighborsClassifier
+    P: Float[np.ndarray, "m c"]
+
+    def of_truth(self, y: np.ndarray) -> tuple[Rows, Float[np.ndarray, "m"]]:
+        """Return the codes of the true classes, and the probabilities of these."""
+        codes = np.searchsorted(self.classifier.classes_, y[self.rows])
+        return codes, self.P[np.arange(len(codes)), codes]
+
+
+def cross_validate(
+    metrics: Mapping[str, Callable[[Rows], Any]],
+    X: Any,
+    y: np.ndarray,
+    splits: Iterable[tuple[Rows, Rows]],
+    *,
+    n_neighbors: int = 5,
+) -> Generator[Stated]:
+    """Classify the points held out of each split by soft votes under each metric.
+
+    Parameters
+    ----------
+    metrics : mapping of str to callable
+        ``name -> learn(rows) -> Metric or PosteriorMetric``, of the training rows.
+    X : array or DataFrame of shape (n, d)
+    y : array of shape (n,)
+    splits : iterable of (training rows, rows held out)
+    n_neighbors : int, default 5
+
+    Yields
+    ------
+    Stated
+        Split by split, in the order of ``metrics``.
+    """
+    for number, (train, test) in enumerate(splits):
+        for name, learn in metrics.items():
+            classifier = KNeighborsClassifier(learn(train), n_neighbors)
+            classifier.fit(rows_of(X, train), y[train])
+            P = classifier.predict_proba(rows_of(X, test))
+            yield Stated(name, number, test, classifier, P)
+
+
+def stratified_folds(
+    codes: Int[np.ndarray, "n"], n_folds: int, seed: int, name: str = "n_folds"
+) -> list[tuple[Rows, Rows]]:
+    """Return stratified folds as (training rows, rows held out).
+
+    Raises
+    ------
+    ValueError
+        Naming ``name``, for more folds than the smallest class has points.
+    """
+    smallest = int(np.bincount(codes).min())
+    if not 2 <= n_folds <= smallest:
+        raise ValueError(
+            f"{name}: expected 2 to {smallest}, the size of the smallest class, got "
+            f"{n_folds}"
+        )
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    return list(folds.split(codes, codes))
+
+
+def rows_of(X: Any, rows: Rows) -> Any:
+    """Return rows of an array or of a DataFrame."""
+    return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+
+
+def held_out(
+    candidates: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    *,
+    n_neighbors: int = 5,
+    n_folds: int = 5,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Compare learners by the log score of soft votes on points left out.
+
+    In each of ``n_folds`` stratified folds a candidate is fitted on the rest, and its
+    ``posterior_metric("prediction")``, or ``get_metric()`` where it has none, drives
+    a ``KNeighborsClassifier`` of the same points: votes are averaged over draws.
+
+    Parameters
+    ----------
+    candidates : mapping of str to estimator
+        Unfitted, of labelled points, with ``get_metric``; they are cloned.
+    X : array-like of shape (n, d)
+    y : array-like of shape (n,)
+    n_neighbors : int, default=5
+    n_folds : int, default=5
+        At most the size of the smallest class.
+    seed : int, default=0
+        Of the folds, which all candidates share.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by candidate, best first: ``elpd``, the sum of log scores over points;
+        ``se`` of it; ``elpd_diff`` to the best, ≥ 0, and ``dse``, its standard error
+        over points. Points of one fold share a fit, so that both errors are somewhat
+        too small.
+
+    Raises
+    ------
+    ValueError
+        No candidates; one that learns no metric; a class smaller than ``n_folds``.
+    """
+    if not candidates:
+        raise ValueError("candidates: expected at least one, got none")
+    lacking = [name for name, one in candidates.items() if not _learns_a_metric(one)]
+    if lacking:
+        raise ValueError(
+            "candidates: expected learners of one metric (get_metric()), got "
+            f"{', '.join(lacking)}"
+        )
+    classes, codes = class_codes(y)
+    y = classes[codes]
+
+    def learner(candidate: Any) -> Callable[[Rows], Any]:
+        def fit(rows: Rows) -> Any:
+            fresh: Any = clone(candidate)
+            return _metric(fresh.fit(rows_of(X, rows), y[rows]))
+
+        return fit
+
+    scores = {name: np.empty(len(codes)) for name in candidates}
+    learners = {name: learner(one) for name, one in candidates.items()}
+    folds = stratified_folds(codes, n_folds, seed)
+    for stated in cross_validate(learners, X, y, folds, n_neighbors=n_neighbors):
+        scores[stated.name][stated.rows] = np.log(stated.of_truth(y)[1])
+    return _table(scores)
+
+
+def _learns_a_metric(candidate: Any) -> bool:
+    """Say whether ``get_metric()`` needs no argument, such as a class."""
+    make = getattr(candidate, "get_metric", None)
+    return make is not None and all(
+        own.default is not own.empty for own in signature(make).parameters.values()
+    )
+
+
+def _metric(fitted: Any) -> Any:
+    """Return draws for prediction where the learner can make them by itself."""
+    make = getattr(fitted, "posterior_metric", None)
+    if make is None or next(iter(signature(make).parameters)) != "purpose":
+        return fitted.get_metric()
+    return make("prediction")
+
+
+def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
+    order = sorted(scores, key=lambda name: -scores[name].sum())
+    best = scores[order[0]]
+    n = len(best)
+    rows = [
+        {
+            "elpd": scores[name].sum(),
+            "se": np.sqrt(n) * scores[name].std(ddof=1),
+            "elpd_diff": (best - scores[name]).sum(),
+            "dse": np.sqrt(n) * (best - scores[name]).std(ddof=1),
+        }
+        for name in order
+    ]
+    return pd.DataFrame(rows, index=pd.Index(order, name="candidate"))
 
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
-    """Return Euclid's distance on standardised features; constant ones are left."""
+    """Return the Euclidean metric of standardised features; constant ones stay."""
     varying = np.flatnonzero(X.max(0) > X.min(0))
     scale = np.ones(X.shape[1])
     if len(varying):
@@ -38,7 +209,16 @@ def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
     return Mahalanobis(np.diag(1 / scale))
 
 
-def held_out(
+class VoteScores(NamedTuple):
+    """Scores of the points held out under one metric, split by split."""
+
+    name: str
+    correct: Float[np.ndarray, "splits m"]
+    log_score: Float[np.ndarray, "splits m"]
+    brier: Float[np.ndarray, "splits m"]
+
+
+def vote_scores(
     metrics: Mapping[str, Callable[[np.ndarray, np.ndarray], Any]],
     X: Float[np.ndarray, "n d"],
     y: np.ndarray,
@@ -47,8 +227,8 @@ def held_out(
     seed: int,
     progress: bool | None = None,
     n_neighbors: int = 5,
-) -> list[HeldOut]:
-    """Classify held-out points by soft votes under several metrics.
+) -> list[VoteScores]:
+    """Return, for each metric, the scores of its soft votes on held-out points.
 
     Parameters
     ----------
@@ -66,34 +246,28 @@ def held_out(
 
     Returns
     -------
-    list of HeldOut, one for each metric
+    list of VoteScores, one for each metric
     """
+
+    def learner(fit: Callable[..., Any]) -> Callable[[Rows], Any]:
+        return lambda rows: fit(X[rows], y[rows])
+
+    learners = {name: learner(fit) for name, fit in metrics.items()}
     splitter = StratifiedShuffleSplit(n_splits, test_size=0.3, random_state=seed)
-    rows: dict[str, list[tuple[np.ndarray, ...]]] = {name: [] for name in metrics}
-    splits = list(splitter.split(X, y))
-    for train, test in progress_bar(splits, "held-out neighbours", progress):
-        for name, fit in metrics.items():
-            learned = fit(X[train], y[train])
-            classifier = KNeighborsClassifier(learned, n_neighbors)
-            classifier.fit(X[train], y[train])
-            stated = classifier.predict_proba(X[test])
-            truth = np.searchsorted(classifier.classes_, y[test])
-            own = stated[np.arange(len(test)), truth]
-            hit = np.eye(stated.shape[1])[truth]
-            rows[name].append(
-                (
-                    (stated.argmax(1) == truth).astype(float),
-                    np.log(own),
-                    np.sum((stated - hit) ** 2, 1),
-                )
-            )
+    splits = progress_bar(list(splitter.split(X, y)), "held-out neighbours", progress)
+    found: dict[str, list[Any]] = {name: [] for name in metrics}
+    for stated in cross_validate(learners, X, y, splits, n_neighbors=n_neighbors):
+        (truth, own), P = stated.of_truth(y), stated.P
+        brier = np.sum((P - np.eye(P.shape[1])[truth]) ** 2, 1)
+        right = (P.argmax(1) == truth).astype(float)
+        found[stated.name].append((right, np.log(own), brier))
     return [
-        HeldOut(name, *(np.stack(column) for column in zip(*found, strict=True)))
-        for name, found in rows.items()
+        VoteScores(name, *(np.stack(column) for column in zip(*rows, strict=True)))
+        for name, rows in found.items()
     ]
 
 
-def summary(results: list[HeldOut]) -> pd.DataFrame:
+def summary(results: list[VoteScores]) -> pd.DataFrame:
     """Return one row a metric: error, log score and Brier score over splits.
 
     The paired column is the difference of the log score from the first row, with the

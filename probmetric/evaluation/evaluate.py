@@ -32,21 +32,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
+from probmetric.arguments import check_counts
+from probmetric.data import inputs
 from probmetric.metric.protocol import MetricDraws
-from probmetric.neighbors.search import as_points, found_but_own
+from probmetric.neighbors.search import found_but_own
 from probmetric.posterior.intervals import Interval, between_rows
 from probmetric.posterior.stack import over_draws
 from probmetric.typing import Array
-
-__all__ = [
-    "Coverage",
-    "brier_score",
-    "calibration_error",
-    "coverage",
-    "evaluate",
-    "pair_roc_auc",
-    "retrieval",
-]
 
 QUERY_TILE = 512
 PAIR_TILE = 8192
@@ -92,7 +84,7 @@ def evaluate(
         When there is neither; for labels that the classifier does not know; where no
         class has two points.
     """
-    given, X, y = X, as_points(X, "X"), np.asarray(y)
+    given, X, y = X, inputs.points(X), np.asarray(y)
     if y.shape != (len(X),):
         raise ValueError(f"y: expected shape ({len(X)},) as X has rows, got {y.shape}")
     if metric is None:
@@ -137,8 +129,7 @@ def calibration_error(
     codes: Int[Array, "m"], P: Float[Array, "m c"], *, n_bins: int = 15
 ) -> float:
     """Return the expected calibration error (1), in [0, 1]."""
-    if n_bins < 1:
-        raise ValueError(f"n_bins: expected at least 1, got {n_bins}")
+    check_counts(n_bins=n_bins)
     confidence, right = P.max(1), P.argmax(1) == codes
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     gap = np.bincount(bins, right, n_bins) - np.bincount(bins, confidence, n_bins)
@@ -185,8 +176,7 @@ def pair_roc_auc(
 
     Both orders of a pair are scored where the metric is not symmetric.
     """
-    if max_pairs < 1:
-        raise ValueError(f"max_pairs: expected at least 1, got {max_pairs}")
+    check_counts(max_pairs=max_pairs)
     n = len(X)
     total = n * (n - 1) // 2
     if total <= max_pairs:
@@ -225,7 +215,7 @@ class Coverage(NamedTuple):
 
 
 def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
-    """Count how often lower ≤ truth ≤ upper; shapes as the interval's."""
+    """Return how often lower ≤ truth ≤ upper; shapes as the interval's."""
     truth = np.asarray(truth)
     if truth.shape != np.shape(interval.lower):
         raise ValueError(

@@ -15,3 +15,7 @@ A file has the same name in every folder: ``statistics`` (sums of the data),
 Equations are numbered within a file, Eq. (n); those of another file are cited as
 "Eq. (n) of ``room.file``", those of a paper as "Eq. (n) of seed 00x".
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

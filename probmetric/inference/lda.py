@@ -39,14 +39,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from probmetric.data.containers import Labelled
+from probmetric.data.containers import Labelled, weights
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.models.lda import LDAParams
 from probmetric.typing import Array
-
-__all__ = ["class_moments", "discriminants", "fit", "shrinkage_prior", "whitening"]
 
 
 def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
@@ -73,8 +71,8 @@ def class_moments(
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
     """Return π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2)."""
     X = np.asarray(data.X)
-    n, d = X.shape
-    w = np.ones(n, X.dtype) if data.w is None else np.asarray(data.w)
+    d = X.shape[1]
+    w = np.asarray(weights(data))
     y = np.asarray(data.y)
     member = (y == np.arange(y.max() + 1)[:, None]).astype(X.dtype) * w
     size = member.sum(1)
@@ -174,18 +172,29 @@ def fit(
     ValueError
         When k is too large, a class is empty, or Σ_W is singular.
     """
-    d = np.asarray(data.X).shape[1]
     if prior is None:
-        prior = shrinkage_prior(np.eye(d, dtype=np.asarray(data.X).dtype), 0.0)
+        X = np.asarray(data.X)
+        prior = shrinkage_prior(np.eye(X.shape[1], dtype=X.dtype), 0.0)
     pi, mean, within = class_moments(data, prior)
-    most = min(len(pi) - 1, d)
-    k = most if n_components is None else n_components
+    most = min(len(pi) - 1, len(within))
+    values, factor = discriminants(pi, mean, within, most)
+    every = LDAParams(factor, values, mean, within, pi)
+    params = every if n_components is None else leading(every, n_components)
+    return Fit.closed(params, params.eigenvalues.sum())
+
+
+def leading(params: LDAParams, k: int) -> LDAParams:
+    """Return the k leading directions of a fit that has all min(C - 1, d).
+
+    Raises
+    ------
+    ValueError
+        When k is not 1 to that number.
+    """
+    (c, d), most = params.mean.shape, len(params.factor)
     if not 1 <= k <= most:
         raise ValueError(
-            f"n_components: expected 1 to min(C - 1, d) = {most} (C = {len(pi)} "
-            f"classes, "
+            f"n_components: expected 1 to min(C - 1, d) = {most} (C = {c} classes, "
             f"d = {d} features), got {k}"
         )
-    values, factor = discriminants(pi, mean, within, k)
-    params = LDAParams(factor, values, mean, within, pi)
-    return Fit.closed(params, values.sum())
+    return params._replace(factor=params.factor[:k], eigenvalues=params.eigenvalues[:k])

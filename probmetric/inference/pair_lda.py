@@ -38,21 +38,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, eigh
 
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labelled, Pairs, weights
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
-
-__all__ = [
-    "Method",
-    "PairLDAParams",
-    "Weighting",
-    "alpha_min",
-    "fit",
-    "second_moments",
-    "to_metric",
-]
 
 
 def second_moments(
@@ -70,16 +60,14 @@ def second_moments(
         When there is no close or no far pair of positive weight.
     """
     X = np.asarray(data.X)
-    y = np.asarray(data.y)
+    y, w = np.asarray(data.y), np.asarray(weights(data))
     if isinstance(data, Labelled):
-        w = np.ones(len(X), X.dtype) if data.w is None else np.asarray(data.w)
         sums = [_all_pairs(X[y == c], w[y == c]) for c in np.unique(y)]
         everything = _all_pairs(X, w)
         close, near = np.sum([s[0] for s in sums], 0), sum(s[1] for s in sums)
         far, apart = everything[0] - close, everything[1] - near
     else:
         delta = X[np.asarray(data.i)] - X[np.asarray(data.j)]
-        w = np.ones(len(delta), X.dtype) if data.w is None else np.asarray(data.w)
         near, apart = float(w[y == 1].sum()), float(w[y != 1].sum())
         close = (delta[y == 1] * w[y == 1, None]).T @ delta[y == 1]
         far = (delta[y != 1] * w[y != 1, None]).T @ delta[y != 1]
@@ -195,7 +183,7 @@ def fit(
     alpha: float | int = 0.01,
     weighting: Weighting = "log",
 ) -> Fit:
-    """Learn a metric from pairs in closed form (Eqs. 1-4).
+    """Return a metric learned from pairs in closed form (Eqs. 1-4).
 
     Parameters
     ----------

@@ -16,22 +16,6 @@ inequality for its ``distance``) and ``symmetric`` are static.
 ``mean``                 the metric of mean dissimilarity over draws.
 """
 
-from probmetric.metric.class_distribution import ClassDistribution as ClassDistribution
-from probmetric.metric.fisher import LocalFisher as LocalFisher
-from probmetric.metric.local import LocalMahalanobis as LocalMahalanobis
-from probmetric.metric.mahalanobis import Link as Link
-from probmetric.metric.mahalanobis import Mahalanobis as Mahalanobis
-from probmetric.metric.pair_similarity import PairSimilarity as PairSimilarity
-from probmetric.metric.protocol import Dissimilarity as Dissimilarity
-from probmetric.metric.protocol import Metric as Metric
+import lazy_loader
 
-__all__ = [
-    "ClassDistribution",
-    "Dissimilarity",
-    "Link",
-    "LocalFisher",
-    "LocalMahalanobis",
-    "Mahalanobis",
-    "Metric",
-    "PairSimilarity",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -20,11 +20,8 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
-from probmetric.metric.protocol import check_features
-from probmetric.precision import measured
+from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
-
-__all__ = ["LocalFisher", "fisher_factor", "mean_fisher"]
 
 
 def fisher_factor(
@@ -83,6 +80,10 @@ class LocalFisher:
         """Number of features d of the points it takes."""
         return self.A.shape[-1]
 
+    def maps(self) -> list[Array]:
+        """Return [A], the map before the squares."""
+        return [self.A]
+
     def _factor(self, X: Float[Array, "n d"]) -> Float[Array, "n c p"]:
         Y = X @ self.A.T
         return fisher_factor(*scores(Y, self.log_weight, self.mu, self.chol))
@@ -90,7 +91,6 @@ class LocalFisher:
     @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return J(x_i) of Eq. (3), shape (n, d, d)."""
-        check_features(self, X=X)
         rows = self._factor(jnp.asarray(X)) @ self.A
         return jnp.swapaxes(rows, 1, 2) @ rows
 
@@ -99,7 +99,6 @@ class LocalFisher:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the squared distances of one query q to the rows of Y, under J(q)."""
-        check_features(self, q=q, Y=Y)
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -107,7 +106,6 @@ class LocalFisher:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances, each row under its query; memory m · n · c."""
-        check_features(self, Q=Q, P=P)
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
 

@@ -65,22 +65,6 @@ from jaxtyping import Float
 
 from probmetric.typing import Array
 
-__all__ = [
-    "MAX_MULTIPLIER",
-    "Spectrum",
-    "bias_matrix",
-    "compose",
-    "expected_bias",
-    "fisher_matrix",
-    "log_inverse",
-    "min_norm",
-    "regularised",
-    "unit_determinant",
-    "with_base",
-    "zero_bias",
-]
-
-
 MAX_MULTIPLIER = 100.0
 """τ_max of Eq. (5): the condition number of A stays below about τ_max² = 10⁴."""
 

@@ -39,21 +39,8 @@ from probmetric.densities.classes import (
 )
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
-from probmetric.metric.protocol import check_features
-from probmetric.precision import measured
+from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
-
-__all__ = [
-    "TILE",
-    "LocalMahalanobis",
-    "QueryForms",
-    "Rule",
-    "from_forms",
-    "local_metric",
-    "local_pairwise",
-    "query_forms",
-]
-
 
 TILE = 1024
 """Points taken at a time: 4.5 MB of features at D = 32, float64."""
@@ -176,14 +163,13 @@ class LocalMahalanobis:
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
             raise ValueError(
-                f"{name}: wanted queries within 1e75 of the centre in the coordinates "
-                f"of the frame, got a largest entry of {np.abs(X).max():.3g}"
+                f"{name}: expected queries within 1e75 of the centre in coordinates of "
+                f"the frame, got a largest entry of {np.abs(X).max():.3g}"
             )
 
     @measured
     def frame_matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return A(z) of each row, in frame coordinates, |A| = 1; shape (n, d, d)."""
-        check_features(self, X=X)
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
         return _frame_matrices(self, jnp.asarray(X))
@@ -199,53 +185,39 @@ class LocalMahalanobis:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return squared distances of one query to the rows of Y (Eq. 1)."""
-        check_features(self, q=q, Y=Y)
         A = self.frame_matrix_at(q[None])[0]
         delta = (jnp.asarray(Y) - q) @ self.frame.T
         return jnp.maximum(jnp.einsum("ni,ij,nj->n", delta, A, delta), 0.0)
 
     @measured
     def pairwise(
-        self,
-        Q: Float[Array, "m d"],
-        P: Float[Array, "n d"],
-        *,
-        matrices: Float[Array, "m d d"] | None = None,
+        self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return all squared distances as one product, shape (m, n).
 
-        Parameters
-        ----------
-        Q, P : arrays of shape (m, d), (n, d)
-        matrices : array of shape (m, d, d), optional
-            ``frame_matrix_at(Q)``, when it is needed for several sets of points.
-
-        Returns
-        -------
-        array of shape (m, n)
-            Never negative: where rounding would make them so they are zero.
+        They are never negative: where rounding would make them so they are zero. For
+        several sets of points take ``prepare(Q)`` once, and ``from_prepared``.
         """
-        check_features(self, Q=Q, P=P)
-        A = self.frame_matrix_at(Q) if matrices is None else matrices
-        Q, P = jnp.asarray(Q), jnp.asarray(P)
-        return local_pairwise(
-            A, (Q - self.centre) @ self.frame.T, (P - self.centre) @ self.frame.T
-        )
+        return self.from_prepared(self.prepare(Q), jnp.asarray(P))
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the squared distance of v from the query u (Eq. 1)."""
         check_features(self, u=u, v=v)
         return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])
 
-    def forms_at(self, Q: Float[Array, "m d"]) -> QueryForms:
+    def maps(self) -> list[Array]:
+        """Return [F], the map before the squares."""
+        return [self.frame]
+
+    def prepare(self, Q: Float[Array, "m d"]) -> QueryForms:
         """Return what the distances from the rows of Q to any points share."""
         return query_forms(self.frame_matrix_at(Q), (Q - self.centre) @ self.frame.T)
 
-    def from_forms(
-        self, forms: QueryForms, P: Float[Array, "n d"]
+    def from_prepared(
+        self, prepared: QueryForms, P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return ``pairwise(Q, P)`` given ``forms_at(Q)``."""
-        return from_forms(forms, (P - self.centre) @ self.frame.T)
+        """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
+        return from_forms(prepared, (P - self.centre) @ self.frame.T)
 
     @measured
     def refine(
@@ -254,10 +226,11 @@ class LocalMahalanobis:
         P: Float[Array, "n d"],
         idx: Int[Array, "m k"],
         *,
-        matrices: Float[Array, "m d d"] | None = None,
+        prepared: QueryForms | None = None,
     ) -> Float[Array, "m k"]:
         """Return squared distances to the points P[idx] by differences (Eq. 1)."""
-        A = self.frame_matrix_at(Q) if matrices is None else matrices
+        A = self.frame_matrix_at(Q) if prepared is None else prepared.matrices
+        A = A[: len(Q)]  # Queries may have been prepared with padding.
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         delta = (P[idx] - Q[:, None]) @ self.frame.T
         return jnp.maximum(jnp.einsum("mki,mij,mkj->mk", delta, A, delta), 0.0)

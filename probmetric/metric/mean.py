@@ -10,13 +10,16 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.linalg import psd_factor
-from probmetric.metric import Mahalanobis, Metric
-from probmetric.metric.mahalanobis import check_factor
-from probmetric.metric.protocol import Dissimilarity, check_features
-from probmetric.precision import measured
+from probmetric.metric.mahalanobis import Mahalanobis, check_factor
+from probmetric.metric.protocol import (
+    Bounded,
+    Dissimilarity,
+    Metric,
+    check_features,
+    maps_of,
+    measured,
+)
 from probmetric.typing import Array
-
-__all__ = ["MeanDissimilarity", "mean_metric"]
 
 
 @jax.tree_util.register_dataclass
@@ -41,12 +44,21 @@ class MeanDissimilarity:
         """Number of features d of the points it takes."""
         return self.draws[0].n_features
 
+    def maps(self) -> list[Array]:
+        """Return the maps before the squares of all draws."""
+        return [L for draw in self.draws for L in maps_of(draw)]
+
+    def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
+        """Refuse queries that one of the draws cannot take."""
+        for draw in self.draws:
+            if isinstance(draw, Bounded):
+                draw.refuse_far(X, name)
+
     @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return the mean dissimilarities of the rows of Y from one query."""
-        check_features(self, q=q, Y=Y)
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
@@ -54,7 +66,6 @@ class MeanDissimilarity:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return the mean dissimilarities, shape (m, n), one draw at a time."""
-        check_features(self, Q=Q, P=P)
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         structure = jax.tree.structure(self.draws[0])
         every = [jax.tree.leaves(draw) for draw in self.draws]

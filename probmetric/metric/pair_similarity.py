@@ -25,13 +25,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_number
 from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
-from probmetric.metric.protocol import check_features
-from probmetric.precision import log_measured, measured
+from probmetric.metric.protocol import check_features, log_measured, measured
 from probmetric.typing import Array
-
-__all__ = ["SCORES", "PairSimilarity"]
 
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
 SCORES = ("log_ratio", "joint", "conditional", "kernel", "vq")
@@ -87,7 +85,6 @@ class PairSimilarity:
         self, X: Float[Array, "*n d"], *, other: bool = False
     ) -> Float[Array, "*n"]:
         """Return log Pr(x) of every row; ``other`` takes them as database elements."""
-        check_features(self, X=X)
         rows = jnp.asarray(X)
         flat, missing = rows.reshape(-1, rows.shape[-1]), _has_missing(X)
         log_p = tiles.marginal(self._model, flat, other=other, missing=missing)
@@ -96,7 +93,6 @@ class PairSimilarity:
     @log_measured
     def log_responsibilities(self, X: Float[Array, "n d"]) -> Float[Array, "n k"]:
         """Return log P(k | x) of every row."""
-        check_features(self, X=X)
         return tiles.responsibilities(
             self._model, jnp.asarray(X), missing=_has_missing(X)
         )
@@ -145,8 +141,7 @@ class PairSimilarity:
         prior_odds: float = 1.0,
     ) -> Float[Array, "*n"]:
         """Return P(same source | Q, Y), given the odds before Q and Y were seen."""
-        if not prior_odds > 0:
-            raise ValueError(f"prior_odds: expected a number above 0, got {prior_odds}")
+        check_number("prior_odds", prior_odds, 0, open_low=True)
         return jax.nn.sigmoid(self._rows(A, B, "log_ratio") + jnp.log(prior_odds))
 
     @measured
@@ -154,7 +149,6 @@ class PairSimilarity:
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return minus the scores of one query with the rows of Y (difference form)."""
-        check_features(self, q=q, Y=Y)
         return -self._rows(jnp.broadcast_to(q, Y.shape), Y, self.score)
 
     @measured
@@ -167,7 +161,6 @@ class PairSimilarity:
         numbers a row, and some ten tiles of 256 by 256. Loses eps · ‖S‖/‖W‖
         (absolute) by cancellation; ``refine`` does not.
         """
-        check_features(self, Q=Q, P=P)
         args = self._model, self.score, self.blocks
         if _has_missing(Q) or _has_missing(P):
             return tiles.pairwise_missing(*args, np.asarray(Q), np.asarray(P))
@@ -201,7 +194,6 @@ class PairSimilarity:
         )
 
     def _rows(self, A: Any, B: Any, score: str) -> Any:
-        check_features(self, A=A, B=B)
         missing = _has_missing(A) or _has_missing(B)
         a, b = jnp.asarray(A), jnp.asarray(B)
         flat = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])

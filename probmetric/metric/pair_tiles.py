@@ -19,21 +19,11 @@ from probmetric.densities.pair import (
     PairModel,
     Regression,
     log_components,
-    log_components_missing,
     log_pair_components,
-    log_pair_components_missing,
     log_two_sources,
     regression,
 )
 from probmetric.typing import Array
-
-__all__ = [
-    "marginal",
-    "matching",
-    "pairwise",
-    "pairwise_missing",
-    "responsibilities",
-]
 
 TILE = 512
 """Rows and columns of a tile."""
@@ -100,22 +90,12 @@ def _shifted(F: Any, G: Any) -> Any:
     return top + jnp.log(total)
 
 
-def _single(model: PairModel, X: Any, other: bool, missing: bool) -> Any:
-    one = log_components_missing if missing else log_components
-    return jax.vmap(lambda x: one(model, x, other=other))(X)
-
-
-def _pair(model: PairModel, A: Any, B: Any, missing: bool) -> Any:
-    one = log_pair_components_missing if missing else log_pair_components
-    return jax.vmap(lambda q, y: one(model, q, y))(A, B)
-
-
 @partial(jax.jit, static_argnames=("other", "missing"))
 def marginal(
     model: PairModel, X: Float[Array, "n d"], *, other: bool, missing: bool
 ) -> Float[Array, "n"]:
     """Return log Pr(x) of every row."""
-    return logsumexp(_single(model, X, other, missing), -1)
+    return logsumexp(log_components(model, X, other=other, missing=missing), -1)
 
 
 @partial(jax.jit, static_argnames="missing")
@@ -123,7 +103,9 @@ def responsibilities(
     model: PairModel, X: Float[Array, "n d"], *, missing: bool
 ) -> Float[Array, "n k"]:
     """Return log P(k | x) of every row."""
-    return jax.nn.log_softmax(_single(model, X, False, missing), -1)
+    return jax.nn.log_softmax(
+        log_components(model, X, other=False, missing=missing), -1
+    )
 
 
 @partial(jax.jit, static_argnames=("score", "blocks", "missing"))
@@ -137,20 +119,20 @@ def matching(
     missing: bool,
 ) -> Float[Array, "n"]:
     """Return the scores of matching rows, by the mean-difference form."""
-    pair = _pair(model, A, B, missing)
+    pair = log_pair_components(model, A, B, missing=missing)
     joint = logsumexp(pair, -1)
     if score == "joint":
         return joint
     if score == "kernel":
-        own = [logsumexp(_pair(model, X, X, missing), -1) for X in (A, B)]
+        own = [_log_self(model, X, missing) for X in (A, B)]
         return joint - (own[0] + own[1]) / 2
-    of_y = _single(model, B, True, missing)
+    of_y = log_components(model, B, other=True, missing=missing)
     if score == "vq":
         best = jnp.argmax(of_y, -1)[:, None]
         joint = jnp.take_along_axis(pair, best, -1)[:, 0]
     if score in ("conditional", "vq"):
         return joint - logsumexp(of_y, -1)
-    of_q = _single(model, A, False, missing)
+    of_q = log_components(model, A, other=False, missing=missing)
     return joint - log_two_sources(model.log_weights, of_q, of_y, blocks)
 
 
@@ -171,7 +153,7 @@ def pairwise(
 
     def terms(X: Any, seen: Any, other: bool) -> Any:
         rows = X if seen is None else jnp.where(seen, X, jnp.nan)
-        return _single(model, rows, other, seen is not None)
+        return log_components(model, rows, other=other, missing=seen is not None)
 
     of_q, of_y = jnp.zeros(len(Q), Q.dtype), jnp.zeros(len(P), Q.dtype)
     best = apart_q = apart_y = None
@@ -199,10 +181,15 @@ def pairwise(
     return _tiled(one, (F, apart_q), (G, apart_y, best), tile)
 
 
+def _log_self(model: PairModel, X: Any, missing: bool) -> Any:
+    """Return log Pr(x, x) of every row, x twice from one source."""
+    return logsumexp(log_pair_components(model, X, X, missing=missing), -1)
+
+
 def _half_self(model: PairModel, X: Any, seen: Any) -> Any:
-    """Return ½ log Pr(x, x) of every row, x twice from one source."""
+    """Return ½ log Pr(x, x) of what is seen of every row."""
     rows = X if seen is None else jnp.where(seen, X, jnp.nan)
-    return logsumexp(_pair(model, rows, rows, seen is not None), -1) / 2
+    return _log_self(model, rows, seen is not None) / 2
 
 
 def _tiled(function: Any, rows: Any, columns: Any, tile: int) -> Any:

@@ -4,20 +4,24 @@ Every kind of this package is a ``Metric``. A class of your own needs no more th
 ``Dissimilarity`` for neighbours, votes and posteriors (with ``distance`` where it is
 one); JAX has to know it as a pytree
 (``jax.tree_util.register_dataclass``). Points with the wrong number of features are
-refused wherever the metric says how many it takes, by ``n_features``.
+refused wherever the metric says how many it takes, by ``n_features``. What the search
+can make use of is optional: ``Prepared``, ``Squared`` and ``Bounded``.
 
 JAX compares structures and shapes, not metrics: functions under ``jit`` are compiled
 once for a kind and shape.
 """
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = ["Dissimilarity", "Metric", "MetricDraws", "check_features", "features_of"]
 
 
 @runtime_checkable
@@ -74,6 +78,42 @@ class Metric(Dissimilarity, Protocol):
 
 
 @runtime_checkable
+class Prepared(Protocol):
+    """A metric whose queries share what need not be computed again for every point.
+
+    Where it has ``refine(Q, P, idx, prepared=None)`` too, that is given what is shared.
+    """
+
+    def prepare(self, Q: Float[Array, "m d"]) -> Any:
+        """Return what the dissimilarities from the rows of Q share."""
+        ...
+
+    def from_prepared(
+        self, prepared: Any, P: Float[Array, "n d"]
+    ) -> Float[Array, "m n"]:
+        """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
+        ...
+
+
+@runtime_checkable
+class Squared(Protocol):
+    """A metric of squared lengths of mapped differences, which float64 may not hold."""
+
+    def maps(self) -> list[Array]:
+        """Return the linear maps that are taken before squares."""
+        ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A metric that cannot be computed at every query."""
+
+    def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
+        """Raise a ValueError that names ``name`` for queries it cannot take."""
+        ...
+
+
+@runtime_checkable
 class MetricDraws(Protocol):
     """What neighbours ask of draws of a metric, such as a ``PosteriorMetric``."""
 
@@ -89,6 +129,11 @@ class MetricDraws(Protocol):
 def features_of(metric: Any) -> int | None:
     """Return the number of features a metric takes, None where it does not say."""
     return getattr(metric, "n_features", None)
+
+
+def maps_of(metric: Any) -> list[Array]:
+    """Return the maps before a metric's squares; none where it takes no squares."""
+    return metric.maps() if isinstance(metric, Squared) else []
 
 
 def check_features(metric: Any, **points: Any) -> None:
@@ -109,3 +154,54 @@ def check_features(metric: Any, **points: Any) -> None:
                 f"{name}: expected {wanted} features as the metric has, got "
                 f"{shape[-1] if shape else 'a single number'}"
             )
+
+
+def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a metric's method as ``numpy_in_numpy_out``, and check what comes and goes.
+
+    Its positional arguments are points, whose number of features has to fit
+    (``check_features``), but for ``idx``, indices of points. Points of whole numbers
+    are taken as floats, as differences of uint8 are modulo 256. NumPy results hold no
+    NaN or infinity.
+
+    Raises
+    ------
+    ValueError
+        Naming the first argument that does not fit; or the method and the largest
+        number that came in, for results that float64 cannot hold.
+    """
+    return _refusing(function, infinite=False)
+
+
+def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap as ``measured``; results are logarithms, so that -inf is one of them."""
+    return _refusing(function, infinite=True)
+
+
+def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
+    inner: Any = numpy_in_numpy_out(function)
+    _, *takes = signature(function).parameters.values()
+    points = {p.name for p in takes if p.kind is not p.KEYWORD_ONLY} - {"idx"}
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        metric, *values = args
+        given: Any = dict(zip((p.name for p in takes), values, strict=False)) | kwargs
+        check_features(metric, **{n: X for n, X in given.items() if n in points})
+        given = {name: _in_floats(name, value) for name, value in given.items()}
+        result: R = inner(metric, **given)
+        if isinstance(result, (np.ndarray, np.floating)):
+            values = np.asarray(result)
+            if not infinite or np.isnan(values).any():
+                finite(values, function.__name__, *jax.tree.leaves(given))
+        return result
+
+    return wrapper
+
+
+def _in_floats(name: str, value: Any) -> Any:
+    """Return an array of whole numbers or truth values as floats, unless of indices."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if kind not in ("i", "u", "b") or name == "idx" or np.ndim(value) == 0:
+        return value
+    return value.astype(float)

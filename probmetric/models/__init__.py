@@ -11,3 +11,7 @@ Every file has ``Params`` and ``Prior`` tuples, a NumPyro model, ``simulate`` an
 ``distributions``      the observations' NumPyro distributions: weights, learning rate,
                        missing entries.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -48,19 +48,6 @@ from probmetric.models.distributions import ClassLabel
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "DCAGMParams",
-    "DCAGMPrior",
-    "DCAGMSites",
-    "MetricKind",
-    "constrain",
-    "dca_gm",
-    "log_weight",
-    "simulate",
-    "to_metric",
-    "unconstrain",
-]
-
 MetricKind = Literal[
     "average_fisher", "subspace", "local_fisher", "hellinger", "jensen_shannon"
 ]
@@ -114,7 +101,6 @@ def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
     return params.log_alpha[:, None] + params.log_beta
 
 
-@numpy_in_numpy_out
 def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     """Map the real sites to parameters."""
     p = sites.mu.shape[-1]
@@ -129,7 +115,6 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     )
 
 
-@numpy_in_numpy_out
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
     """Map parameters to sites; logits are centred, their prior's best shift."""
     i, j = jnp.tril_indices(params.mu.shape[-1], -1)

@@ -40,20 +40,6 @@ from probmetric.models.distributions import ClassLabel, ClassNormal
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Covariance",
-    "GaussianClassesParams",
-    "LKJPrior",
-    "NIWPrior",
-    "gaussian_classes",
-    "gaussian_mixture_classes",
-    "sample_covariances",
-    "simulate",
-    "to_densities",
-    "to_metric",
-]
-
-
 type Covariance = Literal["full", "tied", "diagonal"]
 
 

@@ -35,18 +35,6 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Coincidence",
-    "LCAParams",
-    "LCAPrior",
-    "coincidence_exponent",
-    "identified",
-    "lca",
-    "log1mexp",
-    "simulate",
-    "to_metric",
-]
-
 LOG_SIGMA2_LOC = -1.2039728043259361
 """log 0.3: prior location of log σ² (σ² is measured against κ² = 1)."""
 
@@ -74,7 +62,6 @@ class LCAPrior(NamedTuple):
     log_sigma2_scale: Float[Array, ""] | float = 1.0
 
 
-@numpy_in_numpy_out
 def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     """Return log(1 - e^{-t}) for t > 0, with finite gradients on both branches.
 
@@ -87,7 +74,6 @@ def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     return jnp.where(t < ln2, near, far)
 
 
-@numpy_in_numpy_out
 def coincidence_exponent(
     squared: Float[Array, "..."] | float,
     sigma2: Float[Array, "..."] | float,

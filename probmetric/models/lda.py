@@ -17,8 +17,6 @@ from probmetric.models.gaussian_classes import gaussian_classes as story
 from probmetric.models.gaussian_classes import simulate as simulate_classes
 from probmetric.typing import Array
 
-__all__ = ["LDAParams", "model", "simulate", "to_metric"]
-
 
 class LDAParams(NamedTuple):
     """The classes and the directions that tell them apart.

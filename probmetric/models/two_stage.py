@@ -48,16 +48,6 @@ from probmetric.models.distributions import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "TwoStageParams",
-    "TwoStagePrior",
-    "invariant",
-    "proportional",
-    "simulate",
-    "to_metric",
-    "two_stage",
-]
-
 type Covariance = Literal["free", "proportional"]
 
 

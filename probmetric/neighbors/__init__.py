@@ -13,8 +13,6 @@ metric or averaged over the draws of a posterior.
 ``table``        neighbours as a data frame.
 """
 
-from probmetric.neighbors.classifier import KNeighborsClassifier as KNeighborsClassifier
-from probmetric.neighbors.search import nearest as nearest
-from probmetric.neighbors.shortlist import shortlist_recall as shortlist_recall
+import lazy_loader
 
-__all__ = ["KNeighborsClassifier", "nearest", "shortlist_recall"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

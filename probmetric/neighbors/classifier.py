@@ -6,6 +6,7 @@ near) and ``neighbors.votes`` (how they vote). A posterior is any
 the argument.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.linalg_scaled import roots
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import MetricDraws
@@ -30,28 +32,21 @@ from probmetric.neighbors.votes import (
     untuned,
 )
 
-__all__ = ["KNeighborsClassifier", "check_arguments", "common_type", "draws_of", "grid"]
-
 
 def check_arguments(classifier: Any, n: int) -> None:
     """Say which argument is wrong, what was expected and what came."""
-    if classifier.votes not in PRIOR_WEIGHTS:
-        raise ValueError(f"votes: expected 'soft' or 'count', got {classifier.votes!r}")
-    k = classifier.n_neighbors
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(f"n_neighbors: expected a whole number from 1, got {k!r}")
+    check_choice("votes", classifier.votes, tuple(PRIOR_WEIGHTS))
+    k = check_number("n_neighbors", classifier.n_neighbors, 1, whole=True)
     if classifier.votes == "count" and k > n:
         raise ValueError(
             f"n_neighbors: expected at most the number of samples, {n} samples "
             f"(n_samples = {n}), got {k}"
         )
-    _number("bandwidth", classifier.bandwidth, 0.0, np.inf, open_left=True)
-    most = 1.0 if classifier.votes == "soft" else np.inf
-    _number("prior_weight", classifier.prior_weight, 0.0, most)
-    if not 0 <= classifier.reject_below <= 1:
-        raise ValueError(
-            f"reject_below: expected a probability, got {classifier.reject_below!r}"
-        )
+    tuned = partial(check_number, open_high=True, word="loo")
+    tuned("bandwidth", classifier.bandwidth, 0, open_low=True)
+    most = 1 if classifier.votes == "soft" else np.inf
+    tuned("prior_weight", classifier.prior_weight, 0, most)
+    check_number("reject_below", classifier.reject_below, 0, 1)
     if classifier.reject_below > 0:
         common_type(classifier.classes_, classifier.reject_label)
 
@@ -71,22 +66,6 @@ def draws_of(metric: Any) -> list[Dissimilarity]:
 def grid(value: str | float, default: tuple[float, ...]) -> tuple[float, ...]:
     """Return the values to try: the default under "loo", else the one given."""
     return default if isinstance(value, str) else (float(value),)
-
-
-def _number(
-    name: str, value: Any, least: float, most: float, *, open_left: bool = False
-) -> None:
-    """Raise for what is neither "loo" nor a number in [least, most)."""
-    if isinstance(value, str):
-        fits = value == "loo"
-    else:
-        fits = (least < value if open_left else least <= value) and value < most
-    if not fits:
-        left = "(" if open_left else "["
-        raise ValueError(
-            f"{name}: expected 'loo' or a number in {left}{least}, {most}), got "
-            f"{value!r}"
-        )
 
 
 def common_type(classes: np.ndarray, label: Any) -> np.dtype:
@@ -315,10 +294,7 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         -------
         scipy.sparse.csr_matrix of shape (m, n)
         """
-        if mode not in ("connectivity", "distance"):
-            raise ValueError(
-                f"mode: expected 'connectivity' or 'distance', got {mode!r}"
-            )
+        check_choice("mode", mode, ("connectivity", "distance"))
         D, index = self.kneighbors(X, n_neighbors)
         values = D.ravel() if mode == "distance" else np.ones(index.size)
         starts = np.arange(0, index.size + 1, index.shape[1])

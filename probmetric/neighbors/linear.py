@@ -32,8 +32,6 @@ from sklearn.neighbors import NearestNeighbors
 from probmetric.linalg_scaled import LOST, balanced, squares
 from probmetric.metric import Mahalanobis
 
-__all__ = ["nearest_linear"]
-
 MAX_TREE_DIMENSION = 15
 """Where scikit-learn's own "auto" rule goes from trees to brute force."""
 
@@ -57,7 +55,7 @@ def nearest_linear(
     own: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
-    """Find neighbours by (1) and (2); arguments as `nearest_but_own`, checked there.
+    """Find neighbours by (1) and (2); arguments as `found_but_own`, checked there.
 
     Returns
     -------

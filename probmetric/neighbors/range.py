@@ -1,7 +1,8 @@
 """Dissimilarities out of float64's range, of kinds that are not one linear map.
 
 What is refused here would otherwise be a wrong order without a word: infinities that
-tie, squares that became 0, and queries at which a local matrix cannot be computed.
+tie, squares that became 0, points so small or large that a density is the same number
+at all of them, and queries at which a local matrix cannot be computed.
 """
 
 from typing import Any
@@ -11,8 +12,7 @@ from jaxtyping import Float, Int
 
 from probmetric.linalg_scaled import LARGEST, LOST, NOTHING, ORDINARY, squares
 from probmetric.metric import Mahalanobis
-
-__all__ = ["at_ordinary_scale", "refuse_far", "refuse_lost"]
+from probmetric.metric.protocol import Bounded, maps_of
 
 
 def at_ordinary_scale(
@@ -60,9 +60,8 @@ def refuse_far(metric: Any, Q: Float[np.ndarray, "m d"], name: str) -> None:
                 "theirs"
             )
         return
-    for draw in getattr(metric, "draws", (metric,)):
-        if hasattr(draw, "refuse_far"):
-            draw.refuse_far(Q, name)
+    if isinstance(metric, Bounded):
+        metric.refuse_far(Q, name)
 
 
 def refuse_lost(
@@ -72,7 +71,7 @@ def refuse_lost(
     D: Float[np.ndarray, "m k"],
     index: Int[np.ndarray, "m k"],
 ) -> None:
-    """Refuse infinite dissimilarities, and squares that lost terms.
+    """Refuse infinite dissimilarities, squares that lost terms, and ties of all points.
 
     Raises
     ------
@@ -86,21 +85,18 @@ def refuse_lost(
             f"(largest entry {size:.3g}); rescale the points or the metric"
         )
     row, column = np.nonzero(np.abs(D) < 2.0**LOST)
-    for L in _maps(metric):
-        s, e = squares(L, Q[row], P[index[row, column]])
+    for L in maps_of(metric):
+        s, e = squares(np.asarray(L, np.float64), Q[row], P[index[row, column]])
         if np.any((s > 0) & (e < LOST)):
             raise ValueError(
                 "points: expected points whose squared distances float64 holds, got "
                 f"neighbours closer than 1e-120 (largest entry {size:.3g}); rescale "
                 "the points or the metric"
             )
-
-
-def _maps(metric: Any) -> list[np.ndarray]:
-    """Return the linear maps before the squares of a metric, where it has such."""
-    if hasattr(metric, "draws"):
-        return [L for draw in metric.draws for L in _maps(draw)]
-    if not hasattr(metric, "matrix_at"):
-        return []
-    L = metric.frame if hasattr(metric, "frame") else metric.A
-    return [np.asarray(L, np.float64)]
+    ordinary = 2.0**-ORDINARY < size < 2.0**ORDINARY
+    if not ordinary and (D == D[:, :1]).all() and (P[index] != Q[:, None]).any():
+        raise ValueError(
+            "points: expected points that the metric tells apart, got neighbours that "
+            f"are all as near (largest entry {size:.3g}); rescale the points or the "
+            "metric"
+        )

@@ -36,21 +36,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from threadpoolctl import ThreadpoolController
 
 from probmetric.data.padding import pad_rows
-from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import Prepared
 from probmetric.typing import Array
-
-__all__ = [
-    "HIDDEN",
-    "bucket",
-    "empty",
-    "from_queries",
-    "in_tiles",
-    "keep_best",
-    "nearest_scanned",
-    "ready_alone",
-    "refuse_nan",
-]
-
 
 HIDDEN = np.iinfo(np.int32).max
 """The index that stands for "not a point": padding, or the query itself."""
@@ -97,8 +85,6 @@ def _compared(kept: Kept, D: Float[np.ndarray, "q p"], first: int) -> Kept:
     return np.take_along_axis(values, order, 1), np.take_along_axis(columns, order, 1)
 
 
-NAN = "metric: expected a dissimilarity for every query and point, got NaN"
-
 type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 
 
@@ -118,21 +104,13 @@ def in_tiles(
 
 def ready(metric: Any, Q: Array) -> Any:
     """Return what all distances from the rows of Q share, or None."""
-    if isinstance(metric, Mahalanobis):
-        return Q @ metric.factor.T
-    if hasattr(metric, "forms_at"):  # Local metrics: a matrix for each query.
-        return metric.forms_at(Q)
-    return None
+    return metric.prepare(Q) if isinstance(metric, Prepared) else None
 
 
 def distances(metric: Any, Q: Array, shared: Any, P: Array) -> Array:
     """Return pairwise(Q, P), given ``shared = ready(metric, Q)``."""
-    if isinstance(metric, Mahalanobis):
-        # Row by row: fused into what uses it, the reduction runs ten times slower.
-        V = P @ metric.factor.T
-        return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), shared)
-    if hasattr(metric, "forms_at"):
-        return metric.from_forms(shared, P)
+    if isinstance(metric, Prepared):
+        return metric.from_prepared(shared, P)
     return metric.pairwise(Q, P)
 
 
@@ -184,8 +162,7 @@ def nearest_scanned(
     own: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> Nearest:
-    """Find neighbours by tiles; arguments as `nearest_but_own`, checked there."""
-    refine = getattr(metric, "refine", None)
+    """Find neighbours by tiles; arguments as `found_but_own`, checked there."""
     limit = len(P) - (own is not None)
     own = np.full(len(Q), HIDDEN) if own is None else own
     D, found = np.empty((len(Q), k)), np.empty((len(Q), k), np.intp)
@@ -194,13 +171,14 @@ def nearest_scanned(
         rows = slice(start, min(start + step, len(Q)))
         mine = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
         shared = ready_alone(metric, mine)
-        shortlist = k if refine is None else min(limit, 2 * k + 8)
+        refines = hasattr(metric, "refine")
+        shortlist = min(limit, 2 * k + 8) if refines else k
         while True:
             near, index = _scan(metric, mine, shared, P, own[rows], shortlist, tile)
-            if refine is None:
+            if not refines:
                 break
-            exact = _refined(metric, mine, P, index, shared, tile)
-            refuse_nan(exact)
+            exact = _refined(metric, mine, P, index, shared)
+            refuse_nan(np.isnan(exact).any(), Q, P)
             order = np.lexsort((index, exact))
             index = np.take_along_axis(index, order, 1)[:, :k]
             off = np.zeros_like(exact)  # Equal infinities are no discrepancy.
@@ -212,6 +190,27 @@ def nearest_scanned(
             shortlist = min(limit, 2 * shortlist)
         D[rows], found[rows] = near, index
     return D, found
+
+
+def _refined(
+    metric: Any,
+    Q: Float[np.ndarray, "p d"],
+    P: Float[np.ndarray, "n d"],
+    index: Int[np.ndarray, "q k"],
+    shared: Any,
+) -> Float[np.ndarray, "q k"]:
+    """Call ``refine`` at padded shapes, with no points but the candidates."""
+    index, q = pad_rows(index, len(Q)), len(index)
+    candidates = np.arange(index.size).reshape(index.shape)
+    with jax.enable_x64(True):
+        exact = _refine(metric, Q, P[index.ravel()], candidates, shared)
+    return np.asarray(exact)[:q]
+
+
+@jax.jit
+def _refine(metric: Any, Q: Array, P: Array, index: Array, shared: Any) -> Array:
+    prepared = {} if shared is None else {"prepared": shared}
+    return metric.refine(Q, P, index, **prepared)
 
 
 def _scan(
@@ -238,35 +237,20 @@ def _scan(
             D, bad = ahead
             if first + side < n_tiles * side:
                 ahead = start_tile(first + side)  # Runs while this one is sorted in.
-            if bad:
-                raise ValueError(NAN)
+            refuse_nan(bad, Q, P)
             kept = keep_best(kept, np.asarray(D)[: len(own)], first)
     return kept
 
 
-def _refined(
-    metric: Any,
-    Q: Float[np.ndarray, "p d"],
+def refuse_nan(
+    bad: bool | np.bool_ | Bool[Array, ""],
+    Q: Float[np.ndarray, "m d"],
     P: Float[np.ndarray, "n d"],
-    index: Int[np.ndarray, "q k"],
-    shared: Any,
-    tile: int,
-) -> Float[np.ndarray, "q k"]:
-    """Call ``refine`` at padded shapes, with the matrices where they are known."""
-    candidates = pad_rows(index, len(Q))
-    points = in_tiles(P, bucket(len(P), tile)).reshape(-1, P.shape[1])
-    with jax.enable_x64(True):
-        return np.asarray(_refine(metric, Q, points, candidates, shared))[: len(index)]
-
-
-@jax.jit
-def _refine(metric: Any, Q: Array, P: Array, index: Array, shared: Any) -> Array:
-    if hasattr(metric, "forms_at"):
-        return metric.refine(Q, P, index, matrices=shared.matrices)
-    return metric.refine(Q, P, index)
-
-
-def refuse_nan(D: Float[np.ndarray, "*any"]) -> None:
-    """Raise where a metric gave NaN: it has no place in an order."""
-    if np.isnan(D).any():
-        raise ValueError(NAN)
+) -> None:
+    """Raise where a metric gave a NaN, which has no place in an order."""
+    if bad:
+        size = max(np.abs(Q).max(), np.abs(P).max())
+        raise ValueError(
+            "metric: expected a dissimilarity for every query and point, got NaN "
+            f"(largest entry {size:.3g}); rescale the points or the metric"
+        )

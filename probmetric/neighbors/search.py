@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_counts
 from probmetric.compilation import bound_programs
-from probmetric.data.inputs import real
+from probmetric.data import inputs
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.mahalanobis import check_factor
@@ -26,15 +27,6 @@ from probmetric.neighbors.range import refuse_far, refuse_lost
 from probmetric.neighbors.scan import nearest_scanned
 from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.typing import Array
-
-__all__ = [
-    "TILE",
-    "as_points",
-    "check_dimension",
-    "found_but_own",
-    "nearest",
-    "nearest_but_own",
-]
 
 TILE = 1024
 """Side of a tile: 3 · 1024² numbers are 25 MB, well inside a laptop's memory."""
@@ -92,36 +84,17 @@ def nearest(
     Notes
     -----
     Under Mahalanobis kinds the scale of features and metric is free: neighbours are
-    those of the same data at scale 1. Other kinds refuse what they cannot tell apart.
+    those of the same data at scale 1. Other kinds refuse squares that float64 does not
+    hold, and points far from scale 1 that are all equally near; where float64 rounds
+    the dissimilarities of some points to one number these are ties.
     """
-    Q, P = as_points(queries, "queries"), as_points(points, "points")
+    Q, P = inputs.points(queries, "queries"), inputs.points(points, "points")
     if exclude_self and Q.shape != P.shape:
         raise ValueError(
             "exclude_self: expected queries that are the points themselves, got shapes "
             f"{Q.shape} and {P.shape}"
         )
-    return nearest_but_own(
-        metric,
-        Q,
-        P,
-        k,
-        np.arange(len(Q)) if exclude_self else None,
-        shortlist=shortlist,
-        tile=tile,
-    )
-
-
-def nearest_but_own(
-    metric: Any,
-    Q: Float[np.ndarray, "m d"],
-    P: Float[np.ndarray, "n d"],
-    k: int,
-    own: Int[np.ndarray, "m"] | None,
-    *,
-    shortlist: int | None = None,
-    tile: int = TILE,
-) -> Nearest:
-    """Find neighbours where query i must not find point ``own[i]``; see `nearest`."""
+    own = np.arange(len(Q)) if exclude_self else None
     D, index, e = found_but_own(metric, Q, P, k, own, shortlist=shortlist, tile=tile)
     return represented(D, e, "points", "dissimilarities"), index
 
@@ -136,10 +109,10 @@ def found_but_own(
     shortlist: int | None = None,
     tile: int = TILE,
 ) -> Found:
-    """Find neighbours as `nearest_but_own`, with D · 2**exponents for dissimilarities.
+    """Find neighbours where query i must not find point ``own[i]``; see `nearest`.
 
-    For who asks only who is near, or for distances, which float64 holds where it does
-    not hold their squares.
+    Dissimilarities are D · 2**exponents: orders and distances are right also where
+    float64 does not hold the squares.
     """
     if isinstance(metric, MetricDraws):
         raise ValueError(
@@ -150,8 +123,7 @@ def found_but_own(
     limit = len(P) - (own is not None)
     if not 1 <= k <= limit:
         raise ValueError(f"k: expected 1 to {limit} for {len(P)} points, got {k}")
-    if tile < 1:
-        raise ValueError(f"tile: expected at least 1, got {tile}")
+    check_counts(tile=tile)
     if Q.shape[1] != P.shape[1]:
         raise ValueError(
             f"queries: expected the points' {P.shape[1]} features, got {Q.shape[1]}"
@@ -166,16 +138,6 @@ def found_but_own(
         D, index = nearest_scanned(metric, Q, P, k, own, tile)
     refuse_lost(metric, Q, P, D, index)
     return D, index, np.zeros(D.shape, int)
-
-
-def as_points(X: Any, name: str) -> Float[np.ndarray, "n d"]:
-    """Return X as float64 of shape (n, d), or say what is wrong with it."""
-    X = real(X, name)
-    if X.ndim != 2 or X.size == 0:
-        raise ValueError(f"{name}: expected shape (n, d), none empty, got {X.shape}")
-    if not np.isfinite(X).all():
-        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
-    return X
 
 
 def check_dimension(

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.arguments import check_counts
 from probmetric.data.inputs import real
 from probmetric.metric import LocalMahalanobis, Mahalanobis
 from probmetric.neighbors.linear import nearest_linear
 from probmetric.neighbors.scan import nearest_scanned, refuse_nan
 from probmetric.typing import Array
-
-__all__ = ["nearest_shortlisted", "shortlist_recall"]
 
 type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 
@@ -38,7 +37,7 @@ def nearest_shortlisted(
 ) -> Nearest:
     """Find k among the ``shortlist`` nearest under the base metric.
 
-    Other arguments as `nearest_but_own`, checked there.
+    Other arguments as `found_but_own`, checked there.
 
     Raises
     ------
@@ -63,7 +62,7 @@ def nearest_shortlisted(
     for start in range(0, len(Q), step):
         rows = slice(start, start + step)
         exact = np.asarray(metric.refine(Q[rows], P, found[rows]))
-        refuse_nan(exact)
+        refuse_nan(np.isnan(exact).any(), Q, P)
         order = np.lexsort((found[rows], exact))[:, :k]
         D[rows] = np.take_along_axis(exact, order, 1)
         near[rows] = np.take_along_axis(found[rows], order, 1)
@@ -104,8 +103,7 @@ def shortlist_recall(
     ValueError
         As ``nearest``, and for n_queries < 1.
     """
-    if n_queries < 1:
-        raise ValueError(f"n_queries: expected at least 1, got {n_queries}")
+    check_counts(n_queries=n_queries)
     Q, P = real(queries, "queries"), real(points, "points")
     rows = np.random.default_rng(seed).permutation(len(Q))[:n_queries]
     short = nearest_shortlisted(metric, Q[rows], P, k, None, tile, shortlist)[1]

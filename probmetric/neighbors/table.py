@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from probmetric.data import inputs
 from probmetric.metric.protocol import MetricDraws, check_features
-from probmetric.neighbors.search import as_points, nearest
+from probmetric.neighbors.search import nearest
 from probmetric.typing import Array
-
-__all__ = ["neighbor_table"]
 
 
 def neighbor_table(
@@ -50,9 +49,9 @@ def neighbor_table(
     ValueError
         As ``nearest``.
     """
-    P = as_points(points, "points")
+    P = inputs.points(points, "points")
     check_features(metric, points=P)
-    Q = P if queries is None else as_points(queries, "queries")
+    Q = P if queries is None else inputs.points(queries, "queries")
     own = queries is None
     draws = isinstance(metric, MetricDraws)
     single = metric.mean_metric() if draws else metric

@@ -50,22 +50,8 @@ from jaxtyping import Float, Int
 
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.neighbors.scan import bucket, from_queries, in_tiles, refuse_nan
-from probmetric.neighbors.search import found_but_own, nearest_but_own
+from probmetric.neighbors.search import found_but_own, nearest
 from probmetric.typing import Array
-
-__all__ = [
-    "BANDWIDTHS",
-    "PRIOR_WEIGHTS",
-    "Tuned",
-    "count_votes",
-    "leave_one_out",
-    "mix_prior",
-    "neighborhood_scale",
-    "soft_votes",
-    "stack",
-    "untuned",
-]
-
 
 VOTE_TILE = 512
 """Side of a tile: (6 + 4) · 512² numbers are 21 MB."""
@@ -77,7 +63,7 @@ def neighborhood_scale(
     """Return s of Eq. (2), positive, from each point's k nearest others."""
     if len(X) == 1:
         return 1.0
-    D, _ = nearest_but_own(metric, X, X, min(k, len(X) - 1), np.arange(len(X)))
+    D, _ = nearest(metric, X, X, min(k, len(X) - 1), exclude_self=True)
     reach = D[:, -1]
     if not (metric.is_distance or _zero_is_nearest(metric, X, D)):
         reach = reach - D[:, 0]
@@ -161,7 +147,7 @@ def soft_votes(
             )
             parts.append(np.asarray(votes))
     votes = np.concatenate(parts, 1)[:, : len(Q), :n_classes]
-    refuse_nan(votes)
+    refuse_nan(np.isnan(votes).any(), Q, X)
     return votes
 
 

@@ -11,8 +11,6 @@ from scipy.stats import binomtest
 from probmetric.data.containers import Pairs
 from probmetric.plots.style import COLORS, blank, posterior, stacked, styled
 
-__all__ = ["agreement", "calibration", "predictive_check"]
-
 VERDICT_COLORS = {"agree": COLORS[0], "disagree": COLORS[5], "inconclusive": COLORS[6]}
 VERDICT_MARKERS = {"agree": "o", "disagree": "X", "inconclusive": "s"}
 

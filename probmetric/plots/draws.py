@@ -7,24 +7,24 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from probmetric.arguments import check_within_0_1
 from probmetric.plots.style import (
     COLORS,
     adopt,
     blank,
     feature_scale,
+    heatmap,
+    matrix_side,
     names_of,
     posterior,
     stacked,
     styled,
 )
 
-__all__ = ["eigenvalues", "metric", "rank", "trace"]
-
 
 def _interval(values: np.ndarray, prob: float) -> np.ndarray:
     """Return the equal-tailed interval over the leading axis, shape (2, ...)."""
-    if not 0 < prob < 1:
-        raise ValueError(f"prob: expected a number between 0 and 1, got {prob}")
+    check_within_0_1(prob=prob)
     return np.quantile(values, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
 
 
@@ -49,27 +49,13 @@ def metric(draws: Any, *, prob: float = 0.9) -> Figure:
     scale, unit = feature_scale(draws, M.shape[-1])
     values, names = stacked(M) * np.outer(scale, scale), names_of(M)
     low, high = _interval(values, prob)
-    mean, width, d = values.mean(0), high - low, len(names)
-    side = float(np.clip(0.34 * d + 1.6, 4.6, 9.0))
+    side = matrix_side(len(names))
     figure, axes = blank(1, 2, size=(2 * side + 1.2, side + 0.4))
-    limit = np.abs(mean).max()
-    panels = (
-        (mean, "RdBu_r", -limit, limit, f"Posterior mean of the metric, {unit}"),
-        (width, "viridis", 0, width.max(), f"Width of the {prob:.0%} interval"),
-    )
-    for axis, (matrix, colors, vmin, vmax, title) in zip(axes[0], panels, strict=True):
-        image = axis.imshow(matrix, cmap=colors, vmin=vmin, vmax=vmax)
-        figure.colorbar(image, ax=axis, shrink=0.8)
-        axis.set_title(title)
-        axis.spines[:].set_visible(False)
-        if d <= 40:
-            size = 9 if d <= 16 else 6
-            axis.set_xticks(range(d), names, rotation=90, fontsize=size)
-            shown = names if axis is axes[0, 0] else []
-            axis.set_yticks(range(len(shown)), shown, fontsize=size)
-        else:
-            axis.set_xlabel("feature")
-            axis.set_ylabel("feature")
+    title = f"Posterior mean of the metric, {unit}"
+    heatmap(axes[0, 0], values.mean(0), names, title, width=False)
+    title = f"Width of the {prob:.0%} interval"
+    heatmap(axes[0, 1], high - low, names, title, width=True)
+    axes[0, 1].set_yticks([])  # Those of the left.
     rows, columns = np.nonzero((low > 0) | (high < 0))
     axes[0, 0].scatter(columns, rows, s=9, color="black")
     axes[0, 0].set_xlabel(f"dot: the {prob:.0%} interval excludes 0")

@@ -6,11 +6,9 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from probmetric.plots.style import COLORS, blank, styled
+from probmetric.plots.style import COLORS, blank, heatmap, matrix_side, styled
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws
-
-__all__ = ["matrix", "pair_histogram"]
 
 MOST_PAIRS = 20_000
 
@@ -32,24 +30,14 @@ def matrix(
     names : tuple of d str
     """
     values = M * np.outer(scale, scale)
-    d, limit = len(values), float(np.abs(values).max())
-    side = float(np.clip(0.34 * d + 1.6, 4.6, 9.0))
+    side = matrix_side(len(values))
     figure, axes = blank(
         1, 2, size=(side + 4.4, side), gridspec_kw={"width_ratios": [side, 3.2]}
     )
     left, right = axes[0]
-    image = left.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit)
-    figure.colorbar(image, ax=left, shrink=0.8)
-    left.set_title("The metric's matrix, per sd of each feature")
-    left.spines[:].set_visible(False)
-    if d <= 40:
-        size = 9 if d <= 16 else 6
-        left.set_xticks(range(d), names, rotation=90, fontsize=size)
-        left.set_yticks(range(d), names, fontsize=size)
-    else:
-        left.set_xlabel("feature")
-        left.set_ylabel("feature")
-    share = np.linalg.eigvalsh(values)[::-1][: min(d, 20)] / np.trace(values)
+    title = "The metric's matrix, per sd of each feature"
+    heatmap(left, values, names, title, width=False)
+    share = np.linalg.eigvalsh(values)[::-1][:20] / np.trace(values)
     right.barh(np.arange(len(share)) + 1, np.maximum(share, 0), color=COLORS[0])
     right.invert_yaxis()
     right.set_yticks(np.arange(len(share)) + 1)

@@ -8,8 +8,6 @@ from matplotlib.patches import Ellipse
 
 from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
 
-__all__ = ["local_ellipses"]
-
 
 @styled
 def local_ellipses(

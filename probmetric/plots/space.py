@@ -9,12 +9,6 @@ from matplotlib.figure import Figure
 from probmetric.neighbors.search import nearest
 from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
 
-__all__ = [
-    "class_probabilities",
-    "embedding",
-    "neighbor_probabilities",
-]
-
 
 def _plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first two principal components (n, 2) and their shares of variance."""
@@ -172,7 +166,7 @@ def neighbor_probabilities(
     Parameters
     ----------
     posterior : PosteriorMetric
-        Draws of a metric, in ``metrics()``.
+        Draws of a metric.
     query : array of shape (d,)
     points : array of shape (n, d)
     k : int
@@ -191,12 +185,8 @@ def neighbor_probabilities(
         The whisker is the binomial standard error of a share of draws.
     """
     query, points = np.asarray(query, float), np.asarray(points, float)
-    draws = posterior.metrics()
-    found = np.zeros(len(points))
-    for draw in draws:
-        _, index = nearest(draw, query[None], points, k)
-        found[index[0]] += 1
-    share = found / len(draws)
+    n_draws = posterior.n_draws
+    share = posterior.neighbor_probability(query[None], points, k)[0]
     order = np.argsort(-share, kind="stable")[: min(top, int(np.sum(share > 0)))]
     given = [str(j) for j in range(len(points))] if names is None else list(names)
     colors, labels = [COLORS[0]] * len(order), None
@@ -205,7 +195,7 @@ def neighbor_probabilities(
         colors = [COLORS[codes[j] % len(COLORS)] for j in order]
     figure, axes = blank(size=(6.2, 1.3 + 0.27 * len(order)))
     axis, rows = axes[0, 0], np.arange(len(order))
-    error = np.sqrt(share * (1 - share) / len(draws))[order]
+    error = np.sqrt(share * (1 - share) / n_draws)[order]
     axis.barh(
         rows, share[order], color=colors, xerr=error, ecolor="#555555", height=0.7
     )
@@ -213,7 +203,9 @@ def neighbor_probabilities(
     axis.set_ylabel("point")
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
-    axis.set_xlabel(f"probability of being among the {k} nearest ({len(draws)} draws)")
+    axis.set_xlabel(
+        f"probability of being among the {k} nearest ({posterior.n_draws} draws)"
+    )
     axis.set_title("Neighbours of one query")
     if labels is not None:
         for c, name in enumerate(labels):

@@ -4,7 +4,7 @@ Figures are made without pyplot's global list, so that none is shown twice in a
 notebook or kept in memory after its use; every plot returns its figure.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -14,16 +14,6 @@ import xarray as xr
 from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-
-__all__ = [
-    "COLORS",
-    "blank",
-    "class_names",
-    "names_of",
-    "posterior",
-    "stacked",
-    "styled",
-]
 
 # Okabe and Ito's eight colours, told apart with every kind of colour vision.
 COLORS = (
@@ -78,6 +68,34 @@ def adopt(figure: Figure) -> Figure:
     return figure
 
 
+def matrix_side(d: int) -> float:
+    """Return the side of a heat map of d features, in inches."""
+    return float(np.clip(0.34 * d + 1.6, 4.6, 9.0))
+
+
+def heatmap(
+    axis: Any, values: np.ndarray, names: Sequence[str], title: str, *, width: bool
+) -> None:
+    """Draw a matrix (d, d): from zero for widths, else red and blue about zero.
+
+    Features are named where there is room for names, up to 40.
+    """
+    limit = float(np.abs(values).max())
+    colors, low = ("viridis", 0.0) if width else ("RdBu_r", -limit)
+    image = axis.imshow(values, cmap=colors, vmin=low, vmax=limit)
+    axis.figure.colorbar(image, ax=axis, shrink=0.8)
+    axis.set_title(title)
+    axis.spines[:].set_visible(False)
+    d = len(names)
+    if d <= 40:
+        size = 9 if d <= 16 else 6
+        axis.set_xticks(range(d), names, rotation=90, fontsize=size)
+        axis.set_yticks(range(d), names, fontsize=size)
+    else:
+        axis.set_xlabel("feature")
+        axis.set_ylabel("feature")
+
+
 def metric_of(learned: Any) -> Any:
     """Return the metric of an estimator, or the metric itself."""
     return learned.get_metric() if hasattr(learned, "get_metric") else learned
@@ -89,7 +107,7 @@ def posterior(draws: Any, *names: str) -> xr.Dataset:
     Raises
     ------
     ValueError
-        When there are no draws of a expected variable.
+        When there are no draws of an expected variable.
     """
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:

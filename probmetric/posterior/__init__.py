@@ -2,11 +2,11 @@
 
 ``metric``      ``PosteriorMetric``: the only class with a draw axis; it raises for
                 questions that its draws do not answer.
+``draws``       draws of ``sample`` as one.
 ``intervals``   functions of one draw, and intervals of their values.
 ``stack``       draws stacked for ``vmap``, and taken apart again.
 """
 
-from probmetric.posterior.intervals import Interval as Interval
-from probmetric.posterior.metric import PosteriorMetric as PosteriorMetric
+import lazy_loader
 
-__all__ = ["Interval", "PosteriorMetric"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

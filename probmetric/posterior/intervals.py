@@ -7,21 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
+from probmetric.arguments import check_number, check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.protocol import maps_of
 from probmetric.precision import finite
 from probmetric.typing import Array
-
-__all__ = [
-    "Interval",
-    "between_rows",
-    "exponent",
-    "is_positive",
-    "pairwise",
-    "quantiles",
-    "ratio",
-    "same",
-    "spread",
-]
 
 
 class Interval(NamedTuple):
@@ -47,14 +37,14 @@ def between_rows(metric: Any, A: Array, B: Array) -> Array:
 
 def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Return above / below, or refuse ratios that float64 cannot hold."""
-    with np.errstate(over="ignore"):  # Refused by name in the next line.
+    with np.errstate(over="ignore"):  # Refused in the next line.
         values = above / below
     return finite(values, "ratio_interval")
 
 
 def is_positive(metric: Any) -> bool:
     """Say whether dissimilarities are ≥ 0 and zero between equal points."""
-    return metric.is_distance or hasattr(metric, "matrix_at")  # A squared distance.
+    return metric.is_distance or bool(maps_of(metric))  # A squared distance.
 
 
 def same(metric: Any, A: Array, B: Array) -> Array:
@@ -75,9 +65,8 @@ def exponent(metric: Any, A: Array, B: Array) -> Array:
 
 
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
-    """Move draws away from their mean (of logarithms where positive) by a factor."""
-    if not inflate > 0:
-        raise ValueError(f"inflate: expected a number above 0, got {inflate}")
+    """Return draws moved from their mean (of logarithms where positive) by a factor."""
+    check_number("inflate", inflate, 0, open_low=True)
     if inflate == 1:
         return values
     if not positive:
@@ -89,8 +78,7 @@ def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
 
 def quantiles(values: np.ndarray, prob: float, method: Any = "linear") -> Interval:
     """Return equal-tailed quantiles over the leading axis."""
-    if not 0 < prob < 1:
-        raise ValueError(f"prob: expected a number between 0 and 1, got {prob}")
+    check_within_0_1(prob=prob)
     finite(values, "interval")
     tails = [(1 - prob) / 2, (1 + prob) / 2]
     return Interval(*np.quantile(values, tails, axis=0, method=method))

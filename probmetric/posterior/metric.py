@@ -28,11 +28,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.arguments import check_choice
+from probmetric.data import inputs
 from probmetric.metric import Dissimilarity, Mahalanobis, Metric
 from probmetric.metric.mean import mean_metric
 from probmetric.neighbors.range import refuse_far
 from probmetric.neighbors.search import (
-    as_points,
     check_dimension,
     found_but_own,
     nearest,
@@ -41,15 +42,7 @@ from probmetric.posterior import intervals as asked
 from probmetric.posterior.intervals import Interval, quantiles, spread
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
-from probmetric.typing import Array
-
-__all__ = [
-    "MATRIX_REFUSAL",
-    "PosteriorMetric",
-    "check_names",
-    "need_intervals",
-    "need_meaningful_link",
-]
+from probmetric.typing import Array, Purpose
 
 
 @jax.tree_util.register_pytree_node_class
@@ -78,7 +71,7 @@ class PosteriorMetric:
     def __init__(
         self,
         draws: Any,
-        purpose: str,
+        purpose: Purpose,
         *,
         pairs_independent: bool = False,
         source: str = "laplace",
@@ -318,7 +311,7 @@ class PosteriorMetric:
         return values.reshape(self.n_draws, *shape[:-1])
 
     def _points(self, **named: Any) -> tuple[np.ndarray, ...]:
-        points = tuple(as_points(X, name) for name, X in named.items())
+        points = tuple(inputs.points(X, name) for name, X in named.items())
         for name, X in zip(named, points, strict=True):
             check_dimension(self.draws[0], X, name)
         if not isinstance(self.draws[0], Mahalanobis):
@@ -340,10 +333,8 @@ MATRIX_REFUSAL = (
 
 def check_names(purpose: str, source: str) -> None:
     """Raise for unknown names."""
-    if purpose not in PURPOSES:
-        raise ValueError(f"purpose: expected one of {PURPOSES}, got {purpose!r}")
-    if source not in SOURCES:
-        raise ValueError(f"source: expected one of {SOURCES}, got {source!r}")
+    check_choice("purpose", purpose, PURPOSES)
+    check_choice("source", source, SOURCES)
 
 
 def need_intervals(name: str, purpose: str) -> None:

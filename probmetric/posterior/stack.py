@@ -15,8 +15,6 @@ from probmetric.metric import Dissimilarity
 from probmetric.neighbors.votes import stack
 from probmetric.typing import Array
 
-__all__ = ["DRAW_TILE", "over_draws", "unstack"]
-
 DRAW_TILE = 16
 """Draws computed at a time."""
 

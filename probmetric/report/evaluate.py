@@ -8,10 +8,7 @@ import numpy as np
 import pandas as pd
 
 from probmetric import plots
-from probmetric.files import UNREADABLE, reason
-from probmetric.report.page import Picture, Report, Section, Table, page
-
-__all__ = ["evaluate_page"]
+from probmetric.report.page import Picture, Report, Section, Table, page, read_table
 
 WORDS = {
     "accuracy": "accuracy ↑",
@@ -31,8 +28,9 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     names = list(figures)
     name = names[-1]
     base, own = figures[names[0]], figures[name]
-    split = _read(folder, "evaluation.csv")
-    stated = _read(folder, "predictions.csv")
+    split = read_table(folder, "evaluation.csv")
+    words = {"truth": str, "predicted": str}
+    stated = read_table(folder, "predictions.csv", dtype=words)
     held = (
         f"{summary['folds']} stratified folds"
         if summary["folds"]
@@ -43,24 +41,15 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         summary,
         title=f"{name} on {data}",
         lead=f"Nearest neighbours among {data}, judged on {held} held out.",
-        headline=f"{own['accuracy']:.1%} right, Euclid {base['accuracy']:.1%}",
+        headline=f"{own['accuracy']:.1%} right, Euclidean {base['accuracy']:.1%}",
         explanation=f"Soft votes of neighbours, bandwidth by leave-one-out; log loss "
-        f"{own['log_loss']:.3f}, Euclid {base['log_loss']:.3f}.",
+        f"{own['log_loss']:.3f}, Euclidean {base['log_loss']:.3f}.",
         sections=[_table(figures, split), _calibration(stated)],
         cards=[
             (f"{own['log_loss']:.3f}", "log loss (lower is better)"),
             (f"{own['ece']:.3f}", "calibration error"),
         ],
     )
-
-
-def _read(folder: Path, name: str) -> pd.DataFrame:
-    try:
-        return pd.read_csv(folder / name, dtype={"truth": str, "predicted": str})
-    except UNREADABLE as error:
-        raise ValueError(
-            f"DIR: expected a readable {name} in {str(folder)!r} ({reason(error)})"
-        ) from error
 
 
 def _table(figures: Mapping[str, Any], split: pd.DataFrame) -> Section:

@@ -11,7 +11,6 @@ from probmetric import plots
 from probmetric.datasets.loading import Dataset
 from probmetric.metric import Mahalanobis
 from probmetric.plots import fit as plots_fit
-from probmetric.registry import MODELS
 from probmetric.report.page import (
     Picture,
     Report,
@@ -22,8 +21,6 @@ from probmetric.report.page import (
     settings_section,
 )
 from probmetric.storage.metric_file import load_metric
-
-__all__ = ["fit_page"]
 
 FIGURES = {
     "precision_at_1": "nearest is of its class",
@@ -41,12 +38,10 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     data, lacking = data_again(summary)
     kind = type(metric).__name__
     d = len(summary["data"]["features"])
-    known = MODELS.get(summary["model"])
     learned = summary["training"]["learned"]
     return page(
         summary,
         title=f"{summary['model']} on {Path(summary['data']['source']).name}",
-        lead=summary["estimator"] if known is None else known.summary,
         headline=f"{kind} learned in {summary['seconds']:.1f} s",
         explanation=f"How far one point of {d} features is from another; smaller is "
         f"closer. It stands in metric.npz: probmetric.load_metric reads it, "

@@ -9,7 +9,7 @@ loaded again, provenance.
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,19 +21,8 @@ from probmetric.data.containers import Labelled
 from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
-
-__all__ = [
-    "Picture",
-    "Report",
-    "Section",
-    "Table",
-    "data_again",
-    "page",
-    "render",
-    "settings_section",
-    "versions",
-]
-
+from probmetric.files import UNREADABLE, reason
+from probmetric.registry import MODELS
 
 TAGS = {"agree", "disagree", "inconclusive", "within", "outside", "rejected", "missed"}
 DPI = 160
@@ -156,16 +145,10 @@ def render(report: Report) -> str:
     return template.render(report={**report._asdict(), "sections": sections})
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that a result depends on."""
-    names = ("probmetric", "jax", "numpyro", "arviz", "scikit-learn", "numpy")
-    return {name: version(name) for name in names}
-
-
 def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
     """Load a run's data where they still are, or say in words why not."""
     said = summary["data"]
-    lead = "Pictures of the data are left out: "
+    lead = "Figures of the data are left out: "
     try:
         data = datasets.load(
             said["source"], label=said["label"], groups=said.get("groups")
@@ -177,17 +160,39 @@ def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
     return data, ""
 
 
+def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:
+    """Read a CSV table of a run's folder.
+
+    Raises
+    ------
+    ValueError
+        For a file that is missing or damaged.
+    """
+    try:
+        return pd.read_csv(folder / name, **options)
+    except UNREADABLE as error:
+        raise ValueError(
+            f"DIR: expected a readable {name} in {str(folder)!r} ({reason(error)})"
+        ) from error
+
+
 def page(
     summary: Mapping[str, Any],
     *,
     title: str,
-    lead: str,
     headline: str,
     explanation: str,
     sections: list[Section],
     cards: list[tuple[str, str]],
+    lead: str | None = None,
 ) -> Report:
-    """Return a run's page; a note of the run turns its banner from blue to amber."""
+    """Return a run's page; a note of the run turns its banner from blue to amber.
+
+    The lead is by default what the registry says of the learner.
+    """
+    if lead is None:
+        known = MODELS.get(summary["model"])
+        lead = str(summary["estimator"]) if known is None else known.summary
     notes = [str(note) for note in summary.get("notes", [])]
     if notes:
         sections = [Section("What the run said", notes), *sections]

@@ -19,9 +19,7 @@ from probmetric.report.evaluate import evaluate_page
 from probmetric.report.fit import fit_page
 from probmetric.report.page import render
 from probmetric.report.sample import sample_page
-
-__all__ = ["SUMMARY", "read_summary", "render_run", "write_summary"]
-
+from probmetric.report.validate import validate_page
 
 SUMMARY = "summary.json"
 FORMAT = "probmetric-run"
@@ -35,7 +33,7 @@ def write_summary(path: Path, command: str, content: Mapping[str, Any]) -> None:
     ----------
     path : Path
     command : str
-        ``fit``, ``sample`` or ``evaluate``.
+        ``fit``, ``sample``, ``evaluate`` or ``validate``.
     content : mapping
         Numbers, strings, lists and mappings; arrays become lists.
     """
@@ -61,8 +59,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
     path = folder / SUMMARY
     if not path.is_file():
         raise ValueError(
-            f"DIR: expected the folder of a fit, sample or evaluate run, got "
-            f"{str(folder)!r} without {SUMMARY}"
+            f"DIR: expected the folder of a fit, sample, evaluate or validate run, "
+            f"got {str(folder)!r} without {SUMMARY}"
         )
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -103,6 +101,7 @@ PAGES: dict[str, Any] = {
     "fit": fit_page,
     "sample": sample_page,
     "evaluate": evaluate_page,
+    "validate": validate_page,
 }
 
 
@@ -112,7 +111,7 @@ def render_run(folder: "str | Path") -> str:
     Parameters
     ----------
     folder : str or Path
-        What ``probmetric fit``, ``sample`` or ``evaluate`` wrote.
+        What ``probmetric fit``, ``sample``, ``evaluate`` or ``validate`` wrote.
 
     Returns
     -------

@@ -23,11 +23,10 @@ from probmetric.report.page import (
 )
 from probmetric.storage.draws_file import load_draws, posterior_of
 
-__all__ = ["sample_page"]
-
 MEANING = {
     "nuts": "Draws of the model's posterior, exact up to Monte Carlo error.",
     "laplace": "A Gaussian at the posterior's mode: an approximation, with its k-hat.",
+    "exact": "Independent draws of the model's posterior, a closed form.",
     "svi": "A variational guide: an approximation, with its k-hat.",
     "bootstrap": "Refits under random weights of the points: how the fit would differ "
     "under new data.",
@@ -44,14 +43,12 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     draws = load_draws(folder / "draws.nc")
     data, lacking = data_again(summary)
     total = summary["chains"] * summary["draws"]
-    known = MODELS.get(summary["model"])
     shown = _with_names(draws, summary["data"]["features"], data)
     trouble, cards = _statistics(draws, summary["method"])
     return page(
         summary,
         title=f"{summary['model']} on {Path(summary['data']['source']).name}, by "
         f"{summary['method']}",
-        lead=summary["estimator"] if known is None else known.summary,
         headline=f"{total:,} draws in {summary['seconds']:.1f} s",
         explanation=MEANING[summary["method"]]
         + " They stand in draws.nc: “probmetric neighbors --draws” uses them, ArviZ "

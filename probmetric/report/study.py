@@ -3,8 +3,12 @@
 A study is the learner's whole life on one data set: the closed form, its posterior by
 three methods, how far the approximations are from NUTS, whether the model would have
 produced the labels, and what the metric is worth to nearest neighbours held out.
+
+``lca_study`` does what takes long, once; ``lca_sections`` draws the figures from what
+was kept of it, and from the data.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,28 +21,26 @@ from probmetric.checks.compare import distance
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.evaluation.cross_validate import (
-    HeldOut,
+    VoteScores,
     class_spread,
     euclid,
-    held_out,
     summary,
+    vote_scores,
 )
 from probmetric.models.lca import LCAParams, identified
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.report.page import Picture, Section, Table
-
-__all__ = ["Study", "lca_study"]
 
 # Reported draws of NUTS a chain, splits of the neighbour table; full and quick.
 SIZES = {False: (1000, 10), True: (600, 5)}
 
 
 class Study(NamedTuple):
-    """Sections of the report, and the draws they stand on."""
+    """What a run keeps of a study: draws, tables by name, and cards (figure, name)."""
 
-    sections: list[Section]
     draws: xr.DataTree
-    cards: list[tuple[str, str]]
+    tables: Mapping[str, pd.DataFrame]
+    cards: Sequence[tuple[str, str]]
 
 
 def prior_draws(estimator: LCA, n_draws: int, seed: int) -> xr.Dataset:
@@ -151,7 +153,7 @@ def _predictive_section(estimator: LCA, draws: xr.DataTree, seed: int) -> Sectio
     )
 
 
-def _sampler_section(draws: xr.DataTree, trees: dict[str, xr.DataTree]) -> Section:
+def _sampler_section(draws: xr.DataTree, distances: pd.DataFrame) -> Section:
     stats = draws["sample_stats"].to_dataset()
     diverging = int(stats["diverging"].sum())
     steps = float(stats["num_steps"].mean())
@@ -170,58 +172,39 @@ def _sampler_section(draws: xr.DataTree, trees: dict[str, xr.DataTree]) -> Secti
             ),
             Picture(plots.trace(draws), "Densities and traces of the same, by chain."),
         ],
+        [Table(distances, "Approximations against NUTS, over all entries of M and b")],
+    )
+
+
+def _scores(data: Dataset, n_splits: int, seed: int) -> list[VoteScores]:
+    """Return scores of neighbours on held-out points, the Euclidean first."""
+    learners = {
+        "Euclidean": lambda X, _: euclid(X),
+        "LCA, closed form": lambda X, y: LCA().fit(X, y).get_metric(),
+        "LCA, posterior average": lambda X, y: (
+            LCA().fit(X, y).posterior_metric("prediction", seed=seed)
+        ),
+    }
+    return vote_scores(learners, data.X, data.y, n_splits=n_splits, seed=seed)
+
+
+def _neighbor_section(data: Dataset, scores: pd.DataFrame, seed: int) -> Section:
+    return Section(
+        "Neighbours, on points held out",
+        [
+            "Soft votes of neighbours on 30 % held-out points, bandwidths chosen "
+            "by leave-one-out on the training part. The posterior average averages "
+            "the votes of draws, never distances: the mean squared distance is the "
+            "distance under the mean metric."
+        ],
+        _query_pictures(data, seed),
         [
             Table(
-                approximations(draws, trees),
-                "Approximations against NUTS, over all entries of M and b",
+                scores,
+                "Stratified splits, the same for every row; log score: higher is "
+                "better, Brier score: lower is better",
             )
         ],
-    )
-
-
-def _neighbor_section(
-    estimator: LCA, data: Dataset, *, n_splits: int, seed: int, progress: bool | None
-) -> tuple[Section, list[HeldOut]]:
-    X, y = data.X, data.y
-
-    def point(A: np.ndarray, b: np.ndarray) -> Any:
-        return LCA().fit(A, b).get_metric()
-
-    def averaged(A: np.ndarray, b: np.ndarray) -> Any:
-        return LCA().fit(A, b).posterior_metric("prediction", seed=seed)
-
-    results = held_out(
-        {
-            "Euclid": lambda A, _: euclid(A),
-            "LCA, closed form": point,
-            "LCA, posterior average": averaged,
-        },
-        X,
-        y,
-        n_splits=n_splits,
-        seed=seed,
-        progress=progress,
-    )
-    pictures = _query_pictures(data, seed)
-    return (
-        Section(
-            "Neighbours, on points held out",
-            [
-                "Soft votes of neighbours on 30 % held-out points, bandwidths chosen "
-                "by leave-one-out on the training part. The posterior average averages "
-                "the votes of draws, never distances: the mean squared distance is the "
-                "distance under the mean metric."
-            ],
-            pictures,
-            [
-                Table(
-                    summary(results),
-                    f"{n_splits} stratified splits, the same for every row; log score: "
-                    "higher is better, Brier score: lower is better",
-                )
-            ],
-        ),
-        results,
     )
 
 
@@ -258,9 +241,7 @@ def _query_pictures(data: Dataset, seed: int) -> list[Picture]:
     ]
 
 
-def lca_study(
-    data: Dataset, *, quick: bool, seed: int, progress: bool | None = None
-) -> Study:
+def lca_study(data: Dataset, *, quick: bool, seed: int) -> Study:
     """Fit, sample and use LCA on one data set.
 
     Parameters
@@ -269,33 +250,33 @@ def lca_study(
     quick : bool
         Fewer draws and splits.
     seed : int
-    progress : bool, optional
-        Default: in terminals and notebooks.
     """
     n_draws, n_splits = SIZES[quick]
     estimator = LCA().fit(data.frame, data.y)
     trees = {
-        method: estimator.sample(
-            method, n_draws=n_draws, n_chains=4, seed=seed, progress=progress
-        )
+        method: estimator.sample(method, n_draws=n_draws, n_chains=4, seed=seed)
         for method in ("nuts", "laplace", "svi")
     }
     draws = trees.pop("nuts")
-    neighbors, results = _neighbor_section(
-        estimator, data, n_splits=n_splits, seed=seed, progress=progress
-    )
-    accuracy = {r.name: 100 * float(r.correct.mean()) for r in results}
+    results = _scores(data, n_splits, seed)
+    accuracy = {r.name: f"{100 * float(r.correct.mean()):.1f} %" for r in results}
     return Study(
-        [
-            _metric_section(estimator, draws, data),
-            _predictive_section(estimator, draws, seed),
-            neighbors,
-            _sampler_section(draws, trees),
-        ],
         draws,
+        {"approximations": approximations(draws, trees), "neighbors": summary(results)},
         [
             (f"{len(data.X)} × {data.X.shape[1]}", "points × features"),
-            (f"{accuracy['Euclid']:.1f} %", "held-out accuracy, Euclid"),
-            (f"{accuracy['LCA, closed form']:.1f} %", "held-out accuracy, LCA"),
+            (accuracy["Euclidean"], "held-out accuracy, Euclidean"),
+            (accuracy["LCA, closed form"], "held-out accuracy, LCA"),
         ],
     )
+
+
+def lca_sections(study: Study, data: Dataset, *, seed: int) -> list[Section]:
+    """Return the sections of a study's report; LCA is fitted again for its figures."""
+    estimator = LCA().fit(data.frame, data.y)
+    return [
+        _metric_section(estimator, study.draws, data),
+        _predictive_section(estimator, study.draws, seed),
+        _neighbor_section(data, study.tables["neighbors"], seed),
+        _sampler_section(study.draws, study.tables["approximations"]),
+    ]

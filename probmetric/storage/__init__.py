@@ -4,3 +4,7 @@
 ``draws_file``    draws as NetCDF, and the metrics that they stand for.
 ``draws_metrics`` those metrics, by what was drawn.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,17 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from probmetric.files import UNREADABLE, reason, replacing
+from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
-from probmetric.storage.draws_metrics import joined
-
-__all__ = ["draws_feature_names", "load_draws", "posterior_of", "save_draws"]
-
-SOURCES = ("nuts", "laplace", "svi", "bootstrap")
+from probmetric.typing import Purpose
 
 
 def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
@@ -67,7 +63,7 @@ def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
 
 
 def posterior_of(
-    draws: xr.DataTree, *, purpose: str = "prediction", max_draws: int | None = None
+    draws: xr.DataTree, *, purpose: Purpose = "prediction", max_draws: int | None = None
 ) -> PosteriorMetric:
     """Return draws as metrics.
 
@@ -88,21 +84,8 @@ def posterior_of(
     ValueError
         For draws of something else.
     """
-    if max_draws is not None and max_draws < 1:
-        raise ValueError(f"max_draws: expected at least 1, got {max_draws}")
-    if max_draws is not None:
-        draws = _thinned(draws, max_draws)
-    method = str(draws.attrs.get("method", "nuts"))
-    source = method if method in SOURCES else "nuts"
-    for metrics_of in _readers(draws.attrs.get("learner")):
-        metrics = metrics_of(draws)
-        if metrics is not None:
-            return PosteriorMetric(metrics, purpose, source=source)
-    names = sorted(str(name) for name in draws["posterior"].to_dataset())
-    raise ValueError(
-        "draws: expected a posterior of a metric (M, J, or a two-stage mixture), got "
-        f"{', '.join(names)}"
-    )
+    readers = _readers(draws.attrs.get("learner"))
+    return posterior_metric(draws, readers, purpose, n_draws=max_draws)
 
 
 def _readers(learner: Any) -> list[Callable[[xr.DataTree], Any]]:
@@ -111,24 +94,3 @@ def _readers(learner: Any) -> list[Callable[[xr.DataTree], Any]]:
     # In the order of the registry, each once.
     found = [spec.metrics_of_draws for spec in known if spec.metrics_of_draws]
     return list(dict.fromkeys(found))
-
-
-def _thinned(draws: xr.DataTree, n: int) -> xr.DataTree:
-    """Return n draws, evenly spaced over chains joined, as one chain."""
-    groups: dict[str, xr.Dataset] = {}
-    for name, node in draws.children.items():
-        group = node.to_dataset()
-        if not {"chain", "draw"} <= set(group.sizes):
-            continue
-        total = group.sizes["chain"] * group.sizes["draw"]
-        keep = np.linspace(0, total - 1, min(n, total)).astype(int)
-        kept: dict[str, Any] = {}
-        for key, value in group.items():
-            if {"chain", "draw"} <= set(value.dims):
-                axes = [axis for axis in value.dims if axis not in ("chain", "draw")]
-                values = joined(group, str(key))[keep][None]
-                kept[str(key)] = (("chain", "draw", *axes), values)
-        groups[name] = xr.Dataset(kept)
-    found = xr.DataTree.from_dict(groups)
-    found.attrs.update(draws.attrs)
-    return found

@@ -32,17 +32,6 @@ from probmetric.metric import (
 from probmetric.metric.mean import MeanDissimilarity
 from probmetric.posterior.metric import PosteriorMetric
 
-__all__ = [
-    "KINDS",
-    "Stored",
-    "describe",
-    "load_metric",
-    "read_metric",
-    "rebuild",
-    "save_metric",
-]
-
-
 KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (

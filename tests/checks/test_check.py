@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from probmetric.checks.check import Check, Problem, judge, uniform
+from probmetric.checks.check import Check, Problem, judge, uniform, zero
 from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.data.containers import Points
 
@@ -56,6 +56,21 @@ def test_values_report_where_they_differ_most():
 def test_a_value_that_is_not_finite_never_agrees(bad):
     check = exact({"a": np.ones(2)}, {"a": np.array([1.0, bad])}, rtol=1.0)
     assert judge(check, PROBLEM).attrs["verdict"] == "disagree"
+
+
+@pytest.mark.parametrize(
+    "values, word",
+    [
+        ({"a": np.zeros(2), "b": 1e-9}, "agree"),
+        ({"a": np.zeros(2), "b": 1e-7}, "disagree"),
+        ({"a": np.array([0.0, np.nan])}, "disagree"),
+    ],
+)
+def test_a_claim_of_zero_holds_for_every_name_of_the_estimate(values, word):
+    wrong = {"wrong": constant({"a": 1.0})}
+    check = Check("claim", "exact", zero, constant(values), wrong, atol=1e-8)
+    assert judge(check, PROBLEM).attrs["verdict"] == word
+    assert judge(check, PROBLEM, control="wrong").attrs["verdict"] == "disagree"
 
 
 def test_equal_infinities_agree():

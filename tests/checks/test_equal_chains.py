@@ -7,8 +7,9 @@ import pytest
 import xarray as xr
 
 from probmetric.checks.compare import compare, distance
-from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.summary import MOVES, equal_chains
+from probmetric.inference.sampling.target import Posterior
 from probmetric.inference.sampling.warnings import SamplingWarning, warn_of_trouble
 from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
 
@@ -95,8 +96,8 @@ def test_indicators_of_a_rare_event_are_not_taken_for_equal_chains():
 
 
 def test_every_chain_of_nuts_has_a_key_of_its_own(x64):
-    run = dict(start=POSITION, seed=3, n_draws=30, n_warmup=60, warn=False)
-    draws = nuts(GAUSSIAN, gaussian_data(), **run).values["a"]
+    posterior = Posterior(GAUSSIAN, gaussian_data(), POSITION)
+    draws = NUTS(n_warmup=60).draw(posterior, seed=3, n_draws=30).values["a"]
     for one in range(4):
         for other in range(one):
             # Continuous quantities: not one draw in common, by probability one.

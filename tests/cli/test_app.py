@@ -21,7 +21,7 @@ from probmetric.cli import validate as cli_validate
 from probmetric.cli.app import app
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.registry import MODELS
-from probmetric.report.page import Section
+from probmetric.report.page import Section, Table
 from probmetric.report.study import Study
 
 
@@ -88,9 +88,15 @@ def quick_checks(monkeypatch):
 
     def study(data, *, quick, seed):
         tree = xr.DataTree.from_dict({"posterior": sampled(seed)})
-        return Study([Section("Fake section", ["text"])], tree, [("1", "card")])
+        table = pd.DataFrame({"method": ["a", "b"], "k-hat": [0.1 + seed, np.nan]})
+        return Study(tree, {"fake": table}, [("1", "card")])
+
+    def sections(study, data, *, seed):
+        text = [f"{len(data.X)} points, {study.draws['posterior'].sizes['draw']} draws"]
+        return [Section("Fake section", text, [], [Table(study.tables["fake"], "")])]
 
     monkeypatch.setattr("probmetric.report.study.lca_study", study)
+    monkeypatch.setattr("probmetric.report.study.lca_sections", sections)
     use()
     return use
 
@@ -146,11 +152,12 @@ def test_wrong_formulas_exit_with_1_and_are_named(quick_checks):
     assert "3 of 3 wrong claims rejected" in done.output
 
 
-def test_the_three_files_are_written_and_can_be_read(quick_checks, tmp_path):
+def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     done = run("validate", "lca", "--data", "iris", "--out", tmp_path / "a/b")
     assert done.exit_code == 0, done.output
     files = {path.name: path for path in (tmp_path / "a/b").iterdir()}
-    assert set(files) == {"agreement.csv", "draws.nc", "report.html"}
+    wanted = {"agreement.csv", "draws.nc", "report.html", "summary.json"}
+    assert set(files) == wanted
     table = pd.read_csv(files["agreement.csv"])
     assert set(table["verdict"]) == {"agree", "within"}
     assert table["problem"].unique() == ["iris"]
@@ -159,10 +166,53 @@ def test_the_three_files_are_written_and_can_be_read(quick_checks, tmp_path):
     tree.close()
     page = files["report.html"].read_text()
     assert "Fake section" in page
+    assert "150 points, 3000 draws" in page
     assert "3 of 3 exact claims agree" in page
     last = done.output.strip().splitlines()[-1]
     assert "report.html" in last
     assert "agree" in last
+
+
+@pytest.mark.parametrize("words", [(), ("--break",), ("--data", "iris")])
+def test_the_page_of_a_validation_is_made_again_from_its_folder(
+    quick_checks, tmp_path, words
+):
+    run("validate", "lca", "--out", tmp_path, *words)
+    page = (tmp_path / "report.html").read_text()
+    (tmp_path / "report.html").unlink()
+    done = run("report", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "report.html").read_text() == page
+
+
+def test_the_page_of_a_learners_own_checks_is_made_again(tmp_path):
+    done = run("validate", "pair_lda", "--quick", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "report.html").read_text()
+    assert "2 of 2 exact claims agree" in page
+    assert run("report", tmp_path, "--force").exit_code == 0
+    assert (tmp_path / "report.html").read_text() == page
+
+
+def test_a_page_made_again_says_when_the_data_are_gone(quick_checks, tmp_path):
+    data = tmp_path / "points.csv"
+    rows = [f"{k},{k % 3},{k % 2}" for k in range(20)]
+    data.write_text("\n".join(["a,b,y", *rows]))
+    run("validate", "lca", "--data", data, "--out", tmp_path / "run")
+    data.unlink()
+    assert run("report", tmp_path / "run", "--force").exit_code == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Pictures of the data are left out" in page
+    assert "3 of 3 exact claims agree" in page
+
+
+@pytest.mark.parametrize("name", ["agreement.csv", "summary.json", "draws.nc"])
+def test_a_validation_without_one_of_its_files_is_refused(quick_checks, tmp_path, name):
+    run("validate", "lca", "--data", "iris", "--out", tmp_path)
+    (tmp_path / name).unlink()
+    done = run("report", tmp_path, "--force")
+    assert done.exit_code == 2, done.output
+    assert name in done.output.replace("\n", "")
 
 
 def test_files_that_exist_are_kept_without_force(quick_checks, tmp_path):
@@ -214,10 +264,10 @@ def test_bad_data_exit_with_2_and_one_sentence(tmp_path):
         (["validate", "lca", "--no-such-option"], "no-such-option"),
     ],
 )
-def test_bad_arguments_exit_with_2(arguments, wanted):
+def test_bad_arguments_exit_with_2(arguments, expected):
     done = run(*arguments)
     assert done.exit_code == 2
-    assert wanted in done.output
+    assert expected in done.output
     assert "Traceback" not in done.output
 
 

@@ -59,7 +59,7 @@ def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
     assert stored.provenance["model"] == model
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The learned metric" in page
-    assert "Pictures of the data are left out" not in page
+    assert "Figures of the data are left out" not in page
 
 
 def test_csv_parquet_and_npz_give_one_metric(data, tmp_path):
@@ -137,10 +137,10 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
         (["fit", "lda", "--groups", "item"], "groups: expected a column of data.csv"),
     ],
 )
-def test_bad_arguments_say_what_was_wanted(arguments, wanted, data, tmp_path):
+def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
     out = tmp_path / "out"
     line = refused(*arguments, "--data", data["csv"], "--out", out)
-    assert re.search(wanted, line), line
+    assert re.search(expected, line), line
     assert not (out / "metric.npz").exists()
 
 

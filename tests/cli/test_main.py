@@ -1,12 +1,15 @@
 """``python -m probmetric`` and ``python -m probmetric.cli`` are the command."""
 
+import inspect
 import json
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
 from probmetric import __version__
+from probmetric.cli import app
 from tests.cli.runs import write_data
 
 MODULES = ["probmetric", "probmetric.cli", "probmetric.cli.app"]
@@ -41,6 +44,15 @@ def test_a_module_does_the_work(module, tmp_path):
     done = run_module(module, "fit", "lda", "--data", data, "--out", out)
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "summary.json").read_text())["model"] == "lda"
+
+
+@pytest.mark.parametrize(
+    "name", ["validate", "fit", "sample", "neighbors", "evaluate", "report"]
+)
+def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
+    asked = set(inspect.signature(getattr(app, name)).parameters) - {"every"}
+    run = import_module(f"probmetric.cli.{name}").run
+    assert set(inspect.signature(run).parameters) == asked
 
 
 def test_a_module_checks_what_validate_checks(tmp_path):

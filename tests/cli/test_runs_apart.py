@@ -10,11 +10,11 @@ import threading
 import numpy as np
 import pytest
 
-from probmetric import files_lock
+from probmetric import files
 from probmetric.cli import fit as cli_fit
 from probmetric.cli import sample as cli_sample
 from probmetric.cli.files import FILES, claim, together
-from probmetric.files_lock import LOCK, locked
+from probmetric.files import LOCK, locked
 from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 from tests.cli.runs import no_debris, refused, run, write_data
 
@@ -22,7 +22,7 @@ COMMAND = (sys.executable, "-c", "from probmetric.cli.app import main; main()")
 HOLD = """
 import sys
 from pathlib import Path
-from probmetric.files_lock import locked
+from probmetric.files import locked
 with locked(Path(sys.argv[1]), "x"):
     print("held", flush=True)
     sys.stdin.read()
@@ -101,7 +101,8 @@ def test_of_two_samplers_at_one_checkpoint_the_second_exits_with_2(
     assert done[0].returncode == 2, done[0].stderr
     (line,) = done[0].stderr.strip().splitlines()
     assert "--checkpoint: expected a folder that no other run is writing to" in line
-    assert json.loads((tmp_path / "ck" / "run.json").read_text())["seed"] == 1
+    with np.load(next((tmp_path / "ck").glob("block_*.npz"))) as block:
+        assert json.loads(str(block["run"]))["seed"] == 1
     assert not list((tmp_path / "b").iterdir())
     assert not (tmp_path / "ck" / LOCK).exists()
 
@@ -189,7 +190,7 @@ def test_the_thread_that_holds_a_folder_may_take_it_again(tmp_path):
 
 def test_a_lock_that_another_run_deleted_is_made_again(tmp_path, monkeypatch):
     """The other run ends between our opening of its file and our locking of it."""
-    take, calls = files_lock._take, []
+    take, calls = files._take, []
 
     def late(file):
         if not calls:
@@ -197,7 +198,7 @@ def test_a_lock_that_another_run_deleted_is_made_again(tmp_path, monkeypatch):
         calls.append(file)
         take(file)
 
-    monkeypatch.setattr(files_lock, "_take", late)
+    monkeypatch.setattr(files, "_take", late)
     with locked(tmp_path, "x"):
         assert len(calls) == 2
         assert (tmp_path / LOCK).exists()
@@ -209,7 +210,7 @@ def test_a_folder_in_which_nothing_can_be_locked_is_refused_by_name(
     def no_locks(file):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(files_lock, "_take", no_locks)
+    monkeypatch.setattr(files, "_take", no_locks)
     with (
         pytest.raises(ValueError, match=r"--out: expected .* can be locked.*No locks"),
         claim(tmp_path, ("a",), force=False),

@@ -119,7 +119,7 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         (["--metric", "M", "--label", "nope"], "label: expected a column"),
     ],
 )
-def test_neighbors_says_what_was_wanted(arguments, wanted, work):
+def test_neighbors_says_what_was_wanted(arguments, expected, work):
     points = table(4)[NAMES]
     points.rename(columns={"width": "depth"}).to_csv(work / "other.csv", index=False)
     points[NAMES[::-1]].to_csv(work / "turned.csv", index=False)
@@ -129,7 +129,7 @@ def test_neighbors_says_what_was_wanted(arguments, wanted, work):
         known.get(word, work / word if "." in word else word) for word in arguments
     ]
     line = refused("neighbors", *words, "--data", work / "data.csv")
-    assert wanted in line
+    assert expected in line
 
 
 def test_a_table_that_exists_is_kept_also_when_the_disk_is_full(
@@ -171,7 +171,7 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
     assert found.keys() == wanted.keys()
     np.testing.assert_allclose(list(found.values()), list(wanted.values()), rtol=1e-9)
     frame = pd.read_csv(tmp_path / "run" / "evaluation.csv")
-    assert frame["method"].tolist() == ["Euclid, standardised", "metric.npz"]
+    assert frame["method"].tolist() == ["Euclidean, standardised", "metric.npz"]
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
     own = stated[stated["method"] == "metric.npz"]
     assert (own["truth"] == own["predicted"]).mean() == pytest.approx(
@@ -236,7 +236,7 @@ def test_draws_are_evaluated_by_averaged_votes(work):
         (["--metric", "M", "--folds", "2", "--label", "x"], "label: expected a column"),
     ],
 )
-def test_evaluate_says_what_was_wanted(arguments, wanted, work):
+def test_evaluate_says_what_was_wanted(arguments, expected, work):
     third = table(6).drop(columns="item").assign(kind=list("abcabc"))
     third.to_csv(work / "third.csv", index=False)
     swapped = table(6).drop(columns="item").rename(columns={"width": "depth"})
@@ -246,10 +246,10 @@ def test_evaluate_says_what_was_wanted(arguments, wanted, work):
         for word in arguments
     ]
     line = refused("evaluate", *words, "--data", work / "data.csv")
-    assert wanted in line, line
+    assert expected in line, line
 
 
-def test_report_writes_the_page_anew_and_asks_before_it_does(work, tmp_path):
+def test_report_writes_the_page_again_and_asks_before_it_does(work, tmp_path):
     out = tmp_path / "run"
     done = run("fit", "lda", "--data", work / "data.csv", "--out", out)
     assert done.exit_code == 0

@@ -57,7 +57,7 @@ def test_bad_labelled_input_is_refused_by_name(name):
 BAD_CALLS = {
     "k too large": (lambda: nearest_pairs(X4, Y4, 2), r"k: expected at most 1 .*got 2"),
     "m too large": (lambda: nearest_pairs(X4, Y4, 1, 3), r"m: expected at most 2"),
-    "k zero": (lambda: nearest_pairs(X4, Y4, 0), r"k: expected a whole number ≥ 1"),
+    "k zero": (lambda: nearest_pairs(X4, Y4, 0), r"k: expected a whole number"),
     "k bool": (lambda: impostor_pairs(X4, Y4, True), r"k: expected a whole number"),
     "impostor k": (lambda: impostor_pairs(X4, Y4, 2), r"k: expected at most 1"),
     "none": (lambda: impostor_pairs(X4, Y4, 1), r"labels: expected at least one imp"),

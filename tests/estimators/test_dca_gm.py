@@ -95,7 +95,7 @@ def test_laplace_draws_become_a_posterior_over_metrics(iris, fitted):
     np.testing.assert_allclose(
         posterior["class_probability"].to_numpy().sum(-1), 1, rtol=1e-10
     )
-    metric = fitted.posterior_metric("intervals", draws=draws, n_metrics=50)
+    metric = fitted.posterior_metric("intervals", draws=draws, n_draws=50)
     found = metric.interval(X[0], X[60], prob=0.9)
     assert 0 < found.lower < found.upper
 

@@ -104,7 +104,7 @@ def test_whole_rows_need_no_completions():
 def test_a_column_without_entries_is_refused():
     X, y, _, _ = halves()
     empty = np.where(np.arange(4) == 1, np.nan, X)
-    with pytest.raises(ValueError, match=r"columns with entries, got none in \[1\]"):
+    with pytest.raises(ValueError, match=r"value in every column, got none in \[1\]"):
         GaussianClasses(missing="integrate").fit(empty, y)
 
 
@@ -153,3 +153,24 @@ def test_the_evidence_prefers_the_covariance_that_made_the_data():
         for c in ("full", "tied", "diagonal")
     }
     assert found["full"] > max(found["tied"], found["diagonal"]) + 5
+
+
+@pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
+def test_draws_scatter_about_the_posterior_means_in_input_units(covariance):
+    X, y = load_iris(return_X_y=True)
+    X = X * [1.0, 100.0, 0.01, 1.0]
+    model = GaussianClasses(covariance=covariance).fit(X, y)
+    drawn = model.sample(n_draws=500, seed=0)["posterior"]
+    assert drawn.sizes["chain"] == 1
+    assert drawn.sizes["draw"] == 2000
+    for name, fitted in (
+        ("weights", model.class_prior_),
+        ("mean", model.means_),
+        ("covariance", model.covariances_),
+    ):
+        values = drawn[name].to_numpy()[0]
+        # Five standard errors of the mean of 2000 independent draws.
+        limit = 5 * values.std(0) / np.sqrt(2000) + 1e-9 * np.abs(fitted)
+        assert np.all(np.abs(values.mean(0) - fitted) <= limit), name
+    with pytest.raises(ValueError, match="method: expected one of 'exact'"):
+        model.sample("nuts")

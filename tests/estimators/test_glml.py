@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probmetric.estimators.glml import GLML
 from probmetric.metric import LocalMahalanobis
+from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
 
 
 @pytest.mark.slow
@@ -173,7 +174,7 @@ def test_classes_of_one_distribution_are_no_problem():
     [
         ({"rule": "best"}, "rule: expected one of"),
         ({"gamma": -1.0}, "gamma: expected a number"),
-        ({"gamma": "cv"}, "gamma: expected a number"),
+        ({"gamma": "cv"}, "gamma: expected one of 'loo'"),
         ({"densities": "mle"}, "n_draws: expected 0"),
         ({"rule": "expected_bias", "n_draws": 0}, "n_draws: expected at least 2"),
         ({"n_draws": -1}, "n_draws: expected a whole number"),
@@ -275,3 +276,29 @@ def test_no_draws_no_posterior():
     model = GLML(n_draws=0, gamma=0.0).fit(X, y)
     with pytest.raises(ValueError, match="n_draws: expected at least 1"):
         model.posterior_metric("intervals")
+
+
+def test_draws_stand_for_the_metrics_that_the_fit_averages(fitted, tmp_path):
+    X_new = halves()[2][:4]
+    seed = int(np.random.RandomState(0).randint(2**31))
+    drawn = fitted.sample(n_draws=4, n_chains=1, seed=seed)
+    save_draws(drawn, tmp_path / "draws.nc")
+    posterior = posterior_of(load_draws(tmp_path / "draws.nc"))
+    assert posterior.source == "exact"
+    for ours, own in zip(posterior.draws, fitted.draws_, strict=True):
+        np.testing.assert_allclose(
+            ours.matrix_at(X_new), own.matrix_at(X_new), rtol=1e-7
+        )
+    few = fitted.posterior_metric("intervals", n_draws=2, seed=seed)
+    assert few.n_draws == 2
+
+
+@pytest.mark.parametrize(
+    "settings", [{"densities": "mle"}, {"rule": "expected_bias", "n_draws": 4}]
+)
+def test_a_number_of_draws_is_refused_where_the_metric_has_none(settings):
+    X, y, _, _ = halves()
+    model = GLML(**{"n_draws": 0, "gamma": 0.0, "random_state": 0, **settings})
+    model.fit(X, y)
+    with pytest.raises(ValueError, match=r"n_draws: expected none .*got 7"):
+        model.posterior_metric("prediction", n_draws=7)

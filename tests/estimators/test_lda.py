@@ -47,11 +47,11 @@ def test_eigenvalues_explain_what_scikit_learn_says():
     )
 
 
-def test_the_explained_share_needs_one_fit_only(monkeypatch):
-    plain, fits = lda.fit, []
-    monkeypatch.setattr(lda, "fit", lambda *a: fits.append(a) or plain(*a))
+def test_the_explained_share_needs_one_eigenproblem_only(monkeypatch):
+    plain, solved = lda.discriminants, []
+    monkeypatch.setattr(lda, "discriminants", lambda *a: solved.append(a) or plain(*a))
     LDA(1).fit(X, y)
-    assert len(fits) == 1
+    assert len(solved) == 1
 
 
 @pytest.mark.parametrize("kind", [LDA, RCA])

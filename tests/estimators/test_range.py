@@ -63,6 +63,12 @@ OUT_OF_RANGE = {
 }
 
 
+def test_every_learner_is_made():
+    known = {name for spec in pm.MODELS.values() for name in spec.class_names()}
+    forgotten = sorted(known - MAKE.keys())
+    assert not forgotten, "add a line for each to MAKE"
+
+
 @pytest.mark.parametrize("standardize", [True, False])
 @pytest.mark.parametrize("name", [n for n in MAKE if n != "ClassicalMDS"])
 @pytest.mark.parametrize("which", OUT_OF_RANGE)

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from probmetric.estimators.lca.classifier import LCAClassifier
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.solvers import lbfgs as optimise
+from probmetric.inference.solvers.lbfgs import _value_and_gradient
 
 X, y = load_iris(return_X_y=True)
 
@@ -25,7 +25,7 @@ MAY_SKIP = {"check_array_api_input"}
 
 
 def test_check_estimator_passes_within_ten_compilations():
-    objective = optimise._value_and_gradient
+    objective = _value_and_gradient
     objective.clear_cache()
     for estimator in (LCA(), LCAClassifier()):
         records = check_estimator(estimator, on_skip=None, on_fail=None)
@@ -40,7 +40,7 @@ def test_check_estimator_passes_within_ten_compilations():
 
 
 def test_folds_of_different_sizes_share_one_compilation():
-    objective = optimise._value_and_gradient
+    objective = _value_and_gradient
     objective.clear_cache()
     for drop in (0, 1, 7, 30):
         LCA().fit(X[drop:], y[drop:])

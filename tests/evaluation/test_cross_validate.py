@@ -3,12 +3,17 @@
 import numpy as np
 
 from probmetric.datasets import loading as datasets
-from probmetric.evaluation.cross_validate import class_spread, euclid, held_out, summary
+from probmetric.evaluation.cross_validate import (
+    class_spread,
+    euclid,
+    summary,
+    vote_scores,
+)
 from probmetric.metric import Mahalanobis
 from probmetric.posterior.metric import PosteriorMetric
 
 
-def test_held_out_scores_are_those_of_the_stated_probabilities():
+def test_vote_scores_are_those_of_the_stated_probabilities():
     X, y = datasets.load("iris")
     seen = []
 
@@ -16,7 +21,7 @@ def test_held_out_scores_are_those_of_the_stated_probabilities():
         seen.append(len(A))
         return euclid(A)
 
-    results = held_out({"first": fit, "again": fit}, X, y, n_splits=2, seed=0)
+    results = vote_scores({"first": fit, "again": fit}, X, y, n_splits=2, seed=0)
     assert seen == [105] * 4
     assert results[0].correct.shape == (2, 45)
     np.testing.assert_array_equal(results[0].log_score, results[1].log_score)

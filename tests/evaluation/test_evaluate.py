@@ -1,5 +1,6 @@
 """Figures of merit against their definitions in plain loops and scikit-learn's."""
 
+import sys
 import tracemalloc
 
 import numpy as np
@@ -8,7 +9,6 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from probmetric.evaluation import evaluate as evaluation
 from probmetric.evaluation.evaluate import (
     brier_score,
     calibration_error,
@@ -47,7 +47,7 @@ def codes_of(y):
 @pytest.mark.parametrize("tile", [5, 512])
 def test_retrieval_figures_follow_their_definitions(blobs, tile, monkeypatch):
     X, y = blobs
-    monkeypatch.setattr(evaluation, "QUERY_TILE", tile)
+    monkeypatch.setattr(sys.modules[evaluate.__module__], "QUERY_TILE", tile)
     metric = build("Mahalanobis")
     found = retrieval(metric, X, codes_of(y))
     assert found == pytest.approx(retrieval_figures(metric.pairwise(X, X), y))
@@ -122,7 +122,7 @@ def test_the_sampled_pairs_are_pairs_of_different_points(monkeypatch):
         seen.append((A[:, 0], B[:, 0]))
         return np.abs(A - B).T
 
-    monkeypatch.setattr(evaluation, "over_draws", record)
+    monkeypatch.setattr(sys.modules[evaluate.__module__], "over_draws", record)
     n = 60
     X, codes = np.arange(float(n))[:, None], np.arange(n) % 2
     pair_roc_auc(Mahalanobis(np.eye(1)), X, codes)

@@ -1,11 +1,9 @@
 """A Mahalanobis metric whose factor is no real matrix is refused by the name of it."""
 
-import jax
 import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.metric.mahalanobis import _image_of_difference
 
 X = np.random.default_rng(0).normal(size=(5, 3))
 METHODS = {
@@ -40,14 +38,3 @@ def holding(factor):
 def test_a_factor_that_is_no_matrix_is_refused_by_name(method, factor):
     with pytest.raises(ValueError, match=r"^(factor|metric): expected .*real numbers"):
         METHODS[method](holding(FACTORS[factor]))
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64])
-def test_differences_of_whole_numbers_do_not_wrap_around(dtype):
-    """The part that the methods share: their own annotations ask tests for floats."""
-    info = np.iinfo(dtype)
-    A = np.array([[info.min, info.max], [info.max, info.min]], dtype)
-    with jax.enable_x64(True):
-        found = _image_of_difference(np.eye(2), A, A[::-1])
-    exact = A.astype(float) - A[::-1].astype(float)
-    np.testing.assert_allclose(found, exact, rtol=1e-15)

@@ -12,8 +12,8 @@ from scipy import stats
 
 from probmetric.checks.compare import compare
 from probmetric.data.containers import Labelled
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import model_target
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Posterior, model_target
 from probmetric.models.gaussian_classes import LKJPrior, gaussian_classes
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -80,9 +80,11 @@ def test_nuts_on_the_lkj_model_is_quadrature():
         gaussian_classes, (data, PRIOR), {"n_classes": 2}
     )
     origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-    found = nuts(
-        target, given, start=origin, seed=1, n_draws=2500, progress=False, warn=False
-    ).values
+    found = (
+        NUTS()
+        .draw(Posterior(target, given, origin), seed=1, n_draws=2500, progress=False)
+        .values
+    )
     chol, mean = np.asarray(found["chol"]), np.asarray(found["mean"])
     rho = chol[..., 1, 0] / np.linalg.norm(chol[..., 1, :], axis=-1)
     columns = {

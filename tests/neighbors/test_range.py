@@ -12,13 +12,15 @@ import pytest
 
 import probmetric as pm
 from probmetric.evaluation.cross_validate import euclid
+from probmetric.linalg import psd_factor
 from probmetric.linalg_scaled import balanced, squares
 from probmetric.metric import Link, LocalMahalanobis, Mahalanobis
+from probmetric.metric.mean import MeanDissimilarity, mean_metric
 from probmetric.neighbors import linear as neighbors_linear
 from probmetric.neighbors.search import found_but_own
 from probmetric.posterior.metric import PosteriorMetric
 from tests.cli.runs import run
-from tests.metric_kinds import NAMES, build
+from tests.metric_kinds import NAMES, build, in_units
 from tests.oracles import exact_square
 
 rng = np.random.default_rng(0)
@@ -147,22 +149,63 @@ def test_queries_whose_squares_overflow_are_refused_by_soft_votes():
         knn.predict_proba(X[:2] * 1e160)
 
 
-SCALES = (1e-200, 1e-100, 1e100, 1e160, 1e300)
+SCALES = (1e-300, 1e-200, 1e-160, 1e-100, 1e100, 1e160, 1e200, 1e300)
+KINDS = {name: build(name) for name in NAMES}
+KINDS |= {
+    f"mean of {name}": MeanDissimilarity((build(name), build(name, 1)))
+    for name in NAMES
+}
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("scale", SCALES)
-def test_every_kind_answers_with_finite_numbers_or_refuses(name, scale):
-    metric = build(name)
-    try:
-        D, index = pm.nearest(metric, X[:4] * scale, X * scale, 3)
-    except ValueError as error:
-        D, index, text = None, None, str(error)
-        assert "expected" in text
-    if D is None:
-        return
+def order_or_refusal(metric, scale):
+    """Return the neighbours of points times a scale, or None if it is refused."""
+    args = metric, X[:4] * scale, X * scale, 3, None
+    said = refusal(found_but_own, *args)
+    if said != "no refusal":
+        assert re.search(r"largest entry (of )?\d\S*e[-+]\d", said)  # The scale.
+        return None
+    D, index, _ = found_but_own(*args)
     assert np.isfinite(D).all()
-    assert all(len(set(row)) == 3 for row in index)
+    return index
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_kind_finds_the_same_neighbours_in_any_units(name, scale):
+    """The metric's own numbers are in the units of the points."""
+    index = order_or_refusal(in_units(KINDS[name], scale), scale)
+    if index is None:  # Covariances of 1e320 are infinite, those of 1e-320 rounded.
+        assert "PairSimilarity" in name
+        assert abs(np.log10(scale)) > 150
+    else:
+        np.testing.assert_array_equal(index, order_or_refusal(KINDS[name], 1.0))
+
+
+def limit(metric, scale):
+    """Return the Mahalanobis metric whose order a kind has far from its own scale."""
+    if isinstance(metric, Mahalanobis):
+        return metric
+    if isinstance(metric, MeanDissimilarity):
+        draws = [limit(draw, scale) for draw in metric.draws]
+        return None if None in draws else mean_metric(draws)
+    if not hasattr(metric, "matrix_at") or scale > 1:
+        return None
+    return Mahalanobis(psd_factor(metric.matrix_at(np.zeros((1, 3)))[0]))
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_points_in_other_units_than_the_metric_are_ordered_or_refused(name, scale):
+    """Near zero a local metric is that at zero; densities are all alike there."""
+    index = order_or_refusal(KINDS[name], scale)
+    exact = limit(KINDS[name], scale)
+    if index is None:
+        assert name != "Mahalanobis"
+    elif exact is not None:
+        np.testing.assert_array_equal(index, order_or_refusal(exact, scale))
+    else:  # Squares of 1e200 are finite.
+        assert "PairSimilarity" in name
+        assert scale == 1e100
 
 
 @pytest.mark.parametrize("name", ["LocalMahalanobis", "LocalFisher"])

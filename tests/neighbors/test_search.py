@@ -190,7 +190,7 @@ X3 = np.arange(6.0).reshape(3, 2)
         (dict(k=4), "k: expected 1 to 3"),
         (dict(k=3, exclude_self=True), "k: expected 1 to 2"),
         (dict(queries=X3[:2], exclude_self=True), "exclude_self: expected queries"),
-        (dict(tile=0), "tile: expected at least 1"),
+        (dict(tile=0), "tile: expected a whole number in"),
     ],
 )
 def test_bad_input_is_named(arguments, words):

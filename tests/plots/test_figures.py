@@ -14,6 +14,7 @@ from probmetric.checks.compare import compare
 from probmetric.data.containers import Pairs
 from probmetric.datasets import loading as datasets
 from probmetric.metric import Link, Mahalanobis
+from probmetric.posterior.metric import PosteriorMetric
 
 NAMES = ["alcohol", "malic acid", "ash"]
 RNG = np.random.default_rng(0)
@@ -71,7 +72,7 @@ def texts(figure):
 
 
 def assert_drawn(figure, *wanted):
-    """A figure that is not blank and says what is wanted."""
+    """A figure that is not blank and says what is expected."""
     assert isinstance(figure, Figure)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -169,7 +170,7 @@ def test_class_probabilities_shows_mean_bars():
 def test_neighbor_probabilities_are_shares_of_draws():
     points = np.array([[0.0, 0], [1, 0], [0, 1.05], [9, 9]])
     metrics = [Mahalanobis(np.diag([1.0, s])) for s in (0.5, 0.9, 1.0, 2.0)]
-    posterior = types.SimpleNamespace(metrics=lambda: metrics)
+    posterior = PosteriorMetric(metrics, "prediction")
     figure = plots.neighbor_probabilities(
         posterior, np.zeros(2), points, 2, y=[0, 0, 1, 1], names=["p", "q", "r", "s"]
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probmetric.metric import Link, Mahalanobis
-from probmetric.neighbors.search import nearest_but_own
+from probmetric.neighbors.search import found_but_own
 from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import NAMES, build
 
@@ -74,7 +74,7 @@ def test_p_same_is_averaged_where_that_is_sound(facts, X):
 
 def test_nearest_wants_a_single_metric(posterior, X):
     with pytest.raises(ValueError, match="got a posterior"):
-        nearest_but_own(posterior, X, X, 1, None)
+        found_but_own(posterior, X, X, 1, None)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from probmetric.report.page import Picture, Report, Section, Table, render, versions
+from probmetric.provenance import versions
+from probmetric.report.page import Picture, Report, Section, Table, render
 
 
 @pytest.fixture

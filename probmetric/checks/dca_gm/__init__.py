@@ -5,3 +5,9 @@
 ``em``         the EM step against one taken component by component.
 ``sampling``   Laplace's approximation against NUTS, on what is identified.
 """
+
+from probmetric.checks.dca_gm import density, em, sampling
+
+__all__ = ["CHECKS"]
+
+CHECKS = (*density.CHECKS, *em.CHECKS, *sampling.CHECKS)

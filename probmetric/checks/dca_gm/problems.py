@@ -1,5 +1,6 @@
 """Problems to check DCA-GM on: simulated, or made from a labelled data set."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from probmetric.checks.check import Problem
+from probmetric.checks.problems import OF_CLASSES, fitted, renamed, standardised
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.fit import default_prior, fit
 from probmetric.inference.dca_gm.start import start
@@ -14,10 +16,8 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.models.dca_gm import DCAGMParams, simulate
 from probmetric.precision import to_numpy
 
-__all__ = ["fit_problem", "from_labels", "invariants", "split", "toy"]
 
-
-def toy(seed: int) -> Problem:
+def toy(seed: int) -> Problem[Labelled]:
     """Simulate 120 points in d = 3 whose class follows from p = 2, and fit them.
 
     Labels are drawn by the model itself, one Gaussian a class: the model is true, the
@@ -38,17 +38,12 @@ def toy(seed: int) -> Problem:
     return _fitted(f"simulated, seed {seed}", Labelled(X, np.asarray(drawn.y)), 1)
 
 
-def from_labels(X: np.ndarray, y: np.ndarray, *, name: str = "data") -> Problem:
+def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
     """Fit p = 2 (1 for one feature), three Gaussians a class, to standardised data."""
-    X = np.asarray(X, float)
-    scale = X.std(0)
-    X = (X - X.mean(0)) / np.where(scale > 0, scale, 1.0)
-    return _fitted(
-        name, Labelled(X, np.unique(np.asarray(y), return_inverse=True)[1]), 3
-    )
+    return _fitted("data", Labelled(*standardised(X, y)), 3)
 
 
-def split(problem: Problem) -> tuple[DCAGMParams, Labelled, Any]:
+def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, Any]:
     """Return parameters with every component in two, weighted data, and a prior."""
     params, data, prior = jax.tree.map(
         jnp.asarray, (problem.params, problem.data, problem.prior)
@@ -67,34 +62,22 @@ def split(problem: Problem) -> tuple[DCAGMParams, Labelled, Any]:
     return split, data._replace(w=w), prior._replace(present=present)
 
 
-def fit_problem(problem: Problem) -> Fit:
+def fit_problem(problem: Problem[Labelled]) -> Fit:
     """Fit a problem by the default solver, from its own start."""
-    data: Labelled = problem.data  # pyright: ignore[reportAssignmentType]
-    return fit(data, problem.prior, tol=1e-8, max_steps=2000)
+    return fit(problem.data, problem.prior, tol=1e-8, max_steps=2000)
 
 
-def _fitted(name: str, data: Labelled, n_gaussians: int) -> Problem:
+def _fitted(name: str, data: Labelled, n_gaussians: int) -> Problem[Labelled]:
     with jax.enable_x64(True):
         begin = start(data, min(2, data.X.shape[1]), n_gaussians=n_gaussians)
         prior = to_numpy(default_prior(begin, data))
-        problem = Problem(name, None, data, prior)
-        return problem._replace(params=to_numpy(fit_problem(problem).params))
+    return fitted(fit_problem, name, data, prior)
 
 
-def _permute(problem: Problem) -> Problem:
-    data: Labelled = problem.data  # pyright: ignore[reportAssignmentType]
-    order = np.random.default_rng(1).permutation(len(data.X))
-    y = np.asarray(data.y)[order]
-    return problem._replace(data=Labelled(data.X[order], y))
-
-
-def _relabel(problem: Problem) -> Problem:
-    data: Labelled = problem.data  # pyright: ignore[reportAssignmentType]
-    y = np.asarray(data.y)
+def _renamed(problem: Problem[Labelled]) -> Problem[Labelled]:
     present = problem.prior.present[::-1]
-    prior = problem.prior._replace(present=present)
-    return problem._replace(data=data._replace(y=y.max() - y), prior=prior)
+    return renamed(replace(problem, prior=problem.prior._replace(present=present)))
 
 
-invariants = {"order of the points": _permute, "names of the classes": _relabel}
+invariants = {**OF_CLASSES, "names of the classes": _renamed}
 """Changes of a problem that must leave the learned metric as it was."""

@@ -6,17 +6,8 @@
 ``sampling``   moments against NUTS; calibration of exact draws.
 """
 
-from probmetric.checks.check import Check
-from probmetric.checks.gaussian_classes import (
-    density as gaussian_classes_checks_density,
-)
-from probmetric.checks.gaussian_classes import (
-    sampling as gaussian_classes_checks_sampling,
-)
+from probmetric.checks.gaussian_classes import density, sampling
 
 __all__ = ["CHECKS"]
 
-CHECKS: tuple[Check, ...] = (
-    *gaussian_classes_checks_density.CHECKS,
-    *gaussian_classes_checks_sampling.CHECKS,
-)
+CHECKS = (*density.CHECKS, *sampling.CHECKS)

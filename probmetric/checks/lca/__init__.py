@@ -7,25 +7,13 @@
 ``marginal``    marginal against latent form; calibration by simulation.
 """
 
-from probmetric.checks.check import Check
-from probmetric.checks.lca import (
-    density as lca_checks_density,
-)
-from probmetric.checks.lca import (
-    marginal as lca_checks_marginal,
-)
-from probmetric.checks.lca import (
-    posterior as lca_checks_posterior,
-)
-from probmetric.checks.lca import (
-    sampling as lca_checks_sampling,
-)
+from probmetric.checks.lca import density, marginal, posterior, sampling
 
 __all__ = ["CHECKS"]
 
-CHECKS: tuple[Check, ...] = (
-    *lca_checks_posterior.CHECKS,
-    *lca_checks_density.CHECKS,
-    *lca_checks_sampling.CHECKS,
-    *lca_checks_marginal.CHECKS,
+CHECKS = (
+    *posterior.CHECKS,
+    *density.CHECKS,
+    *sampling.CHECKS,
+    *marginal.CHECKS,
 )

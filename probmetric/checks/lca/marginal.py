@@ -5,22 +5,25 @@ posterior; and over simulated worlds the ranks of true values among the draws of
 marginal form must be uniform (x, pairs, W₀ and c are constants of the world).
 """
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import numpyro.distributions as dist
 import xarray as xr
 from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam
 
 from probmetric.checks.check import Check, Problem, uniform
 from probmetric.checks.sbc import model_story, sbc
+from probmetric.checks.sides import as_dataset, sampled
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Pairs
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import Draws, cast, model_target
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import cast, model_target
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
@@ -29,8 +32,6 @@ from probmetric.models.lca import (
     identified,
     lca,
 )
-
-__all__ = ["CHECKS"]
 
 
 def tiny() -> tuple[Pairs, LCAPrior]:
@@ -49,48 +50,26 @@ def latent_form(pairs: Pairs, prior: LCAPrior) -> None:
         lca(pairs, prior, latent=True)
 
 
-def _tiny_summaries(draws: Draws) -> xr.Dataset:
+def sample_tiny(
+    problem: Problem[Pairs], n_draws: int = 6000, model: Any = lca
+) -> xr.Dataset:
+    """Sample M, b and P(same) of four pairs of the tiny problem."""
+    del problem
     pairs, _ = tiny()
+    sampler = NUTS(target_accept=0.9)
+    draws = sampled(model, tiny(), seed=2, n_draws=n_draws, sampler=sampler)
     M, b = draws.values["M"], draws.values["b"]
     delta = pairs.X[pairs.i[:4]] - pairs.X[pairs.j[:4]]
     same = np.exp(-(b[..., None] + 0.5 * np.einsum("pk,cskl,pl->csp", delta, M, delta)))
-    return xr.Dataset(
-        {
-            "M": (("chain", "draw", "entry"), M[..., [0, 0, 1], [0, 1, 1]]),
-            "b": (("chain", "draw"), b),
-            "P(same)": (("chain", "draw", "pair"), same),
-        }
-    )
-
-
-def _sample_tiny(n_draws: int, model: Any = lca) -> xr.Dataset:
-    with jax.enable_x64(True):
-        target, data, shapes = model_target(model, tiny(), {})
-        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        draws = nuts(
-            target,
-            data,
-            start=origin,
-            seed=2,
-            n_draws=n_draws,
-            progress=False,
-            target_accept=0.9,
-            warn=False,
-        )
-    return _tiny_summaries(draws)
+    return as_dataset({"M": M[..., [0, 0, 1], [0, 1, 1]], "b": b, "P(same)": same})
 
 
 def without_determinant(pairs: Pairs, prior: LCAPrior) -> None:
     """Write a wrong marginal form: the link without its normaliser."""
-    W: Any = numpyro.sample(
-        "W",
-        numpyro.distributions.Normal(
-            prior.mean, prior.c / jnp.sqrt(prior.lam)
-        ).to_event(2),
-    )
+    width = prior.c / jnp.sqrt(prior.lam)
+    W: Any = numpyro.sample("W", dist.Normal(prior.mean, width).to_event(2))
     rho: Any = numpyro.sample(
-        "log_sigma2",
-        numpyro.distributions.Normal(prior.log_sigma2_loc, prior.log_sigma2_scale),
+        "log_sigma2", dist.Normal(prior.log_sigma2_loc, prior.log_sigma2_scale)
     )
     for name, value in identified(LCAParams(W, rho)).items():
         numpyro.deterministic(name, value)
@@ -113,7 +92,9 @@ def _observe(pairs: Pairs, sites: Any) -> Pairs:
     return pairs._replace(y=sites["y"])
 
 
-def calibrate(problem: Problem, model: Any = lca, n_simulations: int = 400) -> Ranks:
+def calibrate(
+    problem: Problem[Pairs], model: Any = lca, n_simulations: int = 400
+) -> Ranks:
     """Rank true values among draws of ``model``, in worlds made by LCA."""
     del problem
     pairs, prior = _world()
@@ -127,15 +108,15 @@ def calibrate(problem: Problem, model: Any = lca, n_simulations: int = 400) -> R
     )
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     Check(
         "marginal and latent forms have one posterior of M",
         "exact",
-        lambda problem: _sample_tiny(10_000, latent_form),
-        lambda problem: _sample_tiny(6000),
+        partial(sample_tiny, n_draws=10_000, model=latent_form),
+        sample_tiny,
         {
-            "marginal form without its determinant": lambda problem: _sample_tiny(
-                6000, without_determinant
+            "marginal form without its determinant": partial(
+                sample_tiny, model=without_determinant
             )
         },
         layer="sampling",
@@ -148,9 +129,9 @@ CHECKS: tuple[Check, ...] = (
         uniform,
         calibrate,
         {
-            "no determinant": lambda problem: calibrate(
-                problem, without_determinant, 100
-            ),
+            "no determinant": partial(
+                calibrate, model=without_determinant, n_simulations=100
+            )
         },
         layer="sbc",
         slow=True,

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.checks.check import Check, Problem
+from probmetric.checks.check import Check, Problem, Values
+from probmetric.data.containers import Groups
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import log_joint_small_alpha, representative
 from probmetric.models.two_stage import TwoStageParams, to_metric
-
-__all__ = ["CHECKS", "leading", "some_pairs"]
 
 N_PAIRS = 4
 REACH = 9.0
@@ -27,10 +26,9 @@ def leading(params: TwoStageParams) -> TwoStageParams:
     return TwoStageParams(c, mu[:, :2], W[:, :2, :2], B[:, :2, :2])
 
 
-def some_pairs(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+def some_pairs(problem: Problem[Groups]) -> tuple[np.ndarray, np.ndarray]:
     """Pair the first points of the problem, first two features."""
-    data: Any = problem.data
-    X = np.asarray(data.X, float)[:, :2]
+    X = np.asarray(problem.data.X, float)[:, :2]
     return X[:N_PAIRS], X[N_PAIRS : 2 * N_PAIRS]
 
 
@@ -39,7 +37,7 @@ def _log_normal(z: np.ndarray, S: np.ndarray) -> np.ndarray:
     return -0.5 * (square + np.linalg.slogdet(S)[1] + z.shape[1] * np.log(2 * np.pi))
 
 
-def integral_reference(problem: Problem) -> dict[str, Any]:
+def integral_reference(problem: Problem[Groups]) -> Values:
     """Integrate x out on a grid: joint, P(k | Q, Y), mean and covariance of x."""
     c, mu, W, B = (np.asarray(a) for a in leading(problem.params))
     Q, Y = some_pairs(problem)
@@ -74,7 +72,7 @@ def integral_reference(problem: Problem) -> dict[str, Any]:
     }
 
 
-def integral_estimate(problem: Problem) -> dict[str, Any]:
+def integral_estimate(problem: Problem[Groups]) -> Values:
     """Return the same by the closed forms."""
     params = leading(problem.params)
     Q, Y = some_pairs(problem)
@@ -87,11 +85,11 @@ def integral_estimate(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _with(problem: Problem, **wrong: Any) -> dict[str, Any]:
+def _with(problem: Problem[Groups], **wrong: Any) -> Values:
     return {**integral_estimate(problem), **wrong}
 
 
-def eq3_for_eq2(problem: Problem) -> dict[str, Any]:
+def eq3_for_eq2(problem: Problem[Groups]) -> Values:
     """Give x's own spread S to the mean of Q and Y, as EQ-3 does."""
     c, mu, W, B = leading(problem.params)
     S = W + B
@@ -101,7 +99,7 @@ def eq3_for_eq2(problem: Problem) -> dict[str, Any]:
     return _with(problem, **{"log Pr(Q, Y)": joint})
 
 
-def printed_constant(problem: Problem) -> dict[str, Any]:
+def printed_constant(problem: Problem[Groups]) -> Values:
     """Use the printed η (erratum Y3): larger by α^{-d} (1-α)^{-d/2}."""
     right = integral_estimate(problem)
     _, mu, W, B = leading(problem.params)
@@ -111,14 +109,14 @@ def printed_constant(problem: Problem) -> dict[str, Any]:
     return _with(problem, **{"log Pr(Q, Y)": right["log Pr(Q, Y)"] + extra})
 
 
-def one_instance(problem: Problem) -> dict[str, Any]:
+def one_instance(problem: Problem[Groups]) -> Values:
     """Forget that two instances were seen: the covariance for n = 1."""
     params = leading(problem.params)
     cov = [representative(params, q[None]).covariance for q in some_pairs(problem)[0]]
     return _with(problem, **{"Cov[x | Q, Y, k]": np.stack(cov)})
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     Check(
         "EQ-2 and the posterior of the representative are the integral over it",
         "exact",
@@ -129,7 +127,6 @@ CHECKS: tuple[Check, ...] = (
             "the printed constant (erratum Y3)": printed_constant,
             "posterior for one instance": one_instance,
         },
-        rtol=1e-9,
         layer="quadrature",
     ),
 )

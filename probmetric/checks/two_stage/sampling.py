@@ -3,25 +3,24 @@
 Calibration ranks label-invariant functionals only; components have no names.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 from numpyro import handlers
 
-from probmetric.checks.check import Check, Problem, uniform
+from probmetric.checks.check import Check, Problem, Values, uniform
 from probmetric.checks.sbc import Story, model_story, sbc
+from probmetric.checks.sides import as_dataset, sampled
 from probmetric.checks.two_stage.quadrature import leading, some_pairs
 from probmetric.checks.uniformity import Ranks
+from probmetric.data.containers import Groups
 from probmetric.data.groups import Stacks
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import Target, model_target
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Target
 from probmetric.inference.two_stage.pairs import representative
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
-
-__all__ = ["CHECKS"]
 
 N_WORLDS = 280
 """Finds a common shift of 0.3 posterior sd among five quantities."""
@@ -33,38 +32,26 @@ def explicit_at(stacks: Stacks, params: TwoStageParams) -> None:
         two_stage(stacks, None, n_components=len(params.weights), latent=True)
 
 
-def representatives_sampled(problem: Problem) -> xr.Dataset:
+def representatives_sampled(problem: Problem[Groups]) -> xr.Dataset:
     """Sample the representatives behind four pairs, components summed out."""
     params = leading(problem.params)
     pairs = np.stack(some_pairs(problem), 1)
     stacks = Stacks((pairs,), (np.ones(len(pairs)),))
-    with jax.enable_x64(True):
-        target, data, shapes = model_target(explicit_at, (stacks, params), {})
-        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        draws = nuts(
-            target,
-            data,
-            start=origin,
-            seed=1,
-            n_draws=2000,
-            n_warmup=500,
-            progress=False,
-        )
+    args = stacks, params
+    sampler = NUTS(n_warmup=500)
+    draws = sampled(explicit_at, args, seed=1, n_draws=2000, sampler=sampler)
     x = draws.values["representative_2"]
-    dims = ("chain", "draw", "pair", "feature")
-    square = x[..., :1] * x
-    return xr.Dataset({"x": (dims, x), "x₁ x": (dims, square)})
+    return as_dataset({"x": x, "x₁ x": x[..., :1] * x})
 
 
-def _moments(problem: Problem, wrong: bool = False) -> dict[str, Any]:
+def _moments(problem: Problem[Groups], n_seen: int = 2) -> Values:
     params = leading(problem.params)
     first, second = [], []
-    for q, y in zip(*some_pairs(problem), strict=True):
-        p = representative(params, np.stack([q, y])[: 1 if wrong else 2])
+    for pair in zip(*some_pairs(problem), strict=True):
+        p = representative(params, np.stack(pair)[:n_seen])
         c = np.exp(p.log_component)
         first.append(c @ p.mean)
-        product = p.covariance[:, 0] + p.mean[:, :1] * p.mean
-        second.append(c @ product)
+        second.append(c @ (p.covariance[:, 0] + p.mean[:, :1] * p.mean))
     return {"x": np.stack(first), "x₁ x": np.stack(second)}
 
 
@@ -99,7 +86,7 @@ def _invariant_target(target: Target, story: Story, ignore_data: bool) -> Target
     return Target(log_density, functionals)
 
 
-def ranks(problem: Problem, ignore_data: bool = False) -> Ranks:
+def ranks(problem: Problem[Groups], ignore_data: bool = False) -> Ranks:
     """Calibrate α and the invariants on worlds of 15 sources of 2 in d = 1."""
     prior = TwoStagePrior(
         3.0, np.zeros(1), 0.2, 8.0, 6 * np.eye(1), 8.0, np.eye(1), 2.0, 2.0
@@ -122,13 +109,13 @@ def ranks(problem: Problem, ignore_data: bool = False) -> Ranks:
     )
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     Check(
         "posterior of the representative is that of the explicit form, sampled",
         "exact",
         representatives_sampled,
         _moments,
-        {"the second instance forgotten": lambda problem: _moments(problem, True)},
+        {"the second instance forgotten": partial(_moments, n_seen=1)},
         layer="sampling",
     ),
     Check(
@@ -136,7 +123,7 @@ CHECKS: tuple[Check, ...] = (
         "exact",
         uniform,
         ranks,
-        {"data ignored": lambda problem: ranks(problem, True)},
+        {"data ignored": partial(ranks, ignore_data=True)},
         layer="sbc",
         slow=True,
     ),

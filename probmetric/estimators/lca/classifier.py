@@ -9,19 +9,19 @@ Scores are one-vs-rest probabilities: they need not sum to one, and they underfl
 from every class, so all comparisons are made in log.
 """
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Pairs
-from probmetric.data.scaling import fit_scaler
-from probmetric.estimators._labelled import check_labelled, report
-from probmetric.estimators.lca.settings import FINITE
+from probmetric.estimators._labelled import checked_rows, labelled_data, report
+from probmetric.estimators._settings import Count, Positive
+from probmetric.estimators.lca.settings import n_rows
+from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,
@@ -30,8 +30,7 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
-
-__all__ = ["LCAClassifier"]
+from probmetric.typing import ArrayLike, no_type_check
 
 
 class LCAClassifier(ClassifierMixin, BaseEstimator):
@@ -78,15 +77,16 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
     [0, 0, 0]
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = None,
+        n_components: int | None = None,
         *,
-        regularization: Any = "auto",
-        solver: Any = "lbfgs",
-        standardize: Any = True,
-        max_iter: Any = 500,
-        tol: Any = None,
+        regularization: Positive | Literal["auto"] = "auto",
+        solver: Solver = "lbfgs",
+        standardize: bool = True,
+        max_iter: Count = 500,
+        tol: Positive | None = None,
     ):
         self.n_components = n_components
         self.regularization = regularization
@@ -95,7 +95,7 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X: Any, y: Any) -> "LCAClassifier":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "LCAClassifier":
         """Fit one LCA per class.
 
         Parameters
@@ -104,11 +104,16 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n,)
             Numbers or strings; at least two classes of at least two members.
         """
-        rows, self.classes_, codes = check_labelled(self, X, y)
-        recipe, lam = self._settings(rows.shape)
-        names = getattr(self, "feature_names_in_", None)
-        scaler = fit_scaler(rows, names, standardize=bool(self.standardize))
-        Z = (rows - scaler.mean) / scaler.scale
+        data, self.classes_, scaler = labelled_data(self, X, y)
+        Z, codes = np.asarray(data.X), np.asarray(data.y)
+        recipe = Recipe(
+            n_components=n_rows(self.n_components, Z.shape[1]),
+            solver=self.solver,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        lam = self.regularization
+        lam = auto_regularization(len(Z)) if isinstance(lam, str) else float(lam)
         means, maps, intercepts, sigma2, steps = [], [], [], [], [1]
         for code, label in enumerate(self.classes_):
             mean = Z[codes == code].mean(0)
@@ -127,27 +132,7 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         self.regularization_, self.n_iter_ = lam, max(steps)
         return self
 
-    def _settings(self, shape: tuple[int, ...]) -> tuple[Recipe, float]:
-        n, d = shape
-        p = d
-        if self.n_components is not None:
-            p = int(check_number("n_components", self.n_components, 1, d, whole=True))
-        check_choice("solver", self.solver, ("lbfgs", "squarem", "em", "full_em"))
-        check_number("max_iter", self.max_iter, 1, whole=True)
-        if self.tol is not None:
-            check_number("tol", self.tol, 0, open_low=True)
-        lam = self.regularization
-        if isinstance(lam, str):
-            check_choice("regularization", lam, ("auto",))
-            lam = auto_regularization(n)
-        else:
-            check_number("regularization", lam, 0, FINITE, open_low=True)
-        recipe = Recipe(
-            n_components=p, solver=self.solver, max_iter=self.max_iter, tol=self.tol
-        )
-        return recipe, float(lam)
-
-    def class_log_probability(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def class_log_probability(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log P_c(x) of every class (Eq. 1), natural log, at most 0.
 
         Parameters
@@ -155,7 +140,7 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n, d)
         """
         check_is_fitted(self)
-        points = validate_data(self, X, reset=False, dtype=np.float64)
+        points = checked_rows(self, X, finite=True)
         scores = np.empty((len(points), len(self.classes_)))
         for code, (mean, L) in enumerate(
             zip(self.means_, self.components_, strict=True)
@@ -166,27 +151,26 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         if not np.isfinite(scores).all():
             raise ValueError(
                 "X: expected points whose squared distances from the class means "
-                "float64 "
-                f"holds, got a largest entry of {np.abs(points).max():.3g}; rescale "
-                "the points"
+                f"float64 holds, got a largest entry of {np.abs(points).max():.3g}; "
+                "rescale the points"
             )
         return scores
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return log P_c, shape (n, c); with two classes their difference, (n,)."""
         scores = self.class_log_probability(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the class of largest log P_c, the first in sorted order of equals."""
         best = self.class_log_probability(X).argmax(1)
         return self.classes_[best]
 
-    def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return the logarithm of ``predict_proba``."""
         return log_softmax(self.class_log_probability(X), axis=1)
 
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "n c"]:
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return P_c divided by its sum over classes.
 
         For display and for scikit-learn's tools: the model has one-vs-rest
@@ -194,7 +178,7 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
         """
         return np.exp(self.predict_log_proba(X))
 
-    def get_metric(self, label: Any) -> Mahalanobis:
+    def get_metric(self, label: object) -> Mahalanobis:
         """Return one class's metric, with its link."""
         check_is_fitted(self)
         found = np.flatnonzero(self.classes_ == label)

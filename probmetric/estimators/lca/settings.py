@@ -1,4 +1,4 @@
-"""The settings of ``LCA``, checked, and users' pairs, standardised.
+"""The settings of ``LCA`` that hang on each other or on the data, checked.
 
 What is done with them is ``probmetric.inference.lca.recipe``.
 """
@@ -6,20 +6,23 @@ What is done with them is ``probmetric.inference.lca.recipe``.
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.containers import Pairs
 from probmetric.data.inputs import points
-from probmetric.data.scaling import Scaler, fit_scaler
 from probmetric.inference.lca.recipe import Recipe
+from probmetric.typing import ArrayLike
 
-__all__ = ["recipe_of", "standardized"]
 
-FINITE = float(np.finfo(float).max)
+def n_rows(n_components: int | None, d: int) -> int:
+    """Return the number of rows of a map of d features, d by default."""
+    if n_components is None:
+        return d
+    return int(check_number("n_components", n_components, 1, d, whole=True))
 
 
 def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
-    """Check an estimator's settings against d features; return them, and λ.
+    """Return an estimator's settings for d features, and λ.
 
     Raises
     ------
@@ -27,48 +30,31 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
         Naming the setting.
     """
     e = estimator
-    check_choice("pairs", e.pairs, ("nearest", "impostors", "all"))
-    check_choice("solver", e.solver, ("lbfgs", "squarem", "em", "full_em"))
-    p = d
-    if e.n_components is not None:
-        p = int(check_number("n_components", e.n_components, 1, d, whole=True))
-    lam = e.regularization
-    if isinstance(lam, str):
-        check_choice("regularization", lam, ("auto", "cv", "evidence"))
-    else:
-        check_number("regularization", lam, 0, FINITE, open_low=True)
-    rate = e.learning_rate
-    if isinstance(rate, str):
-        check_choice("learning_rate", rate, ("auto",))
-    else:
-        check_number("learning_rate", rate, 0, FINITE, open_low=True)
-    counts: dict[str, Any] = {
-        name: None if given is None else int(check_number(name, given, 1, whole=True))
-        for name in ("n_targets", "n_impostors", "max_impostors")
-        for given in (getattr(e, name),)
-    }
-    if e.tol is not None:
-        check_number("tol", e.tol, 0, open_low=True)
+    p, lam, rate = n_rows(e.n_components, d), e.regularization, e.learning_rate
     if e.per_anchor and (lam in ("cv", "evidence") or e.pairs == "all"):
         raise ValueError(
             "per_anchor: expected False with pairs='all' and with regularization='cv' "
             "or 'evidence', got True"
         )
+    counts: dict[str, Any] = {
+        name: None if (given := getattr(e, name)) is None else int(given)
+        for name in ("n_targets", "n_impostors", "max_impostors")
+    }
     return Recipe(
         pairs=e.pairs,
         **counts,
         n_components=p,
         prior_mean=_prior_mean(e.prior_mean, p, d),
         learning_rate=None if isinstance(rate, str) else float(rate),
-        n_refresh=check_number("n_refresh", e.n_refresh, 0, whole=True),
+        n_refresh=e.n_refresh,
         per_anchor=bool(e.per_anchor),
         solver=e.solver,
-        max_iter=check_number("max_iter", e.max_iter, 1, whole=True),
+        max_iter=e.max_iter,
         tol=e.tol,
     ), lam if isinstance(lam, str) else float(lam)
 
 
-def _prior_mean(given: Any, p: int, d: int) -> Any:
+def _prior_mean(given: ArrayLike, p: int, d: int) -> Float[np.ndarray, "p d"] | str:
     if isinstance(given, str):
         check_choice("prior_mean", given, ("auto", "identity", "pca"))
         return given
@@ -79,16 +65,3 @@ def _prior_mean(given: Any, p: int, d: int) -> Any:
             f"rank of W), got {mean.shape}, rank {np.linalg.matrix_rank(mean)}"
         )
     return mean
-
-
-def standardized(given: Pairs, *, standardize: bool) -> tuple[Pairs, Scaler]:
-    """Standardise users' pairs, and leave out points that no pair refers to.
-
-    Points count as often as pairs use them: both forms of pairs give the same fit.
-    """
-    ends = np.concatenate([given.X[given.i], given.X[given.j]])
-    scaler = fit_scaler(np.asarray(ends), standardize=standardize)
-    used, place = np.unique(np.append(given.i, given.j), return_inverse=True)
-    i, j = np.split(place, 2)
-    Z = (np.asarray(given.X)[used] - scaler.mean) / scaler.scale
-    return given._replace(X=Z, i=i, j=j), scaler

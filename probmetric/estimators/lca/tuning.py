@@ -22,7 +22,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
-from probmetric.inference.lca import fit as lca
+from probmetric.inference import lca
 from probmetric.inference.lca import likelihood
 from probmetric.inference.lca.curvature import log_evidence
 from probmetric.inference.lca.recipe import (
@@ -37,14 +37,7 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
-
-__all__ = [
-    "Choice",
-    "choose_by_evidence",
-    "choose_by_folds",
-    "fit_given_pairs",
-    "fit_labels",
-]
+from probmetric.typing import Array
 
 GRID = (30.0, 10.0, 3.0, 1.0)
 """λ from the strongest prior down: each fit starts where the one before ended."""
@@ -73,7 +66,7 @@ def fit_labels(
     codes: Int[np.ndarray, "n"],
     recipe: Recipe,
     lam: float | str,
-    random_state: Any = 0,
+    random_state: int | np.random.RandomState | None = 0,
 ) -> Fitted:
     """Fit labelled, standardised points with λ chosen as asked."""
     if lam == "auto":
@@ -127,7 +120,7 @@ def choose_by_folds(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     recipe: Recipe,
-    random_state: Any = 0,
+    random_state: int | np.random.RandomState | None = 0,
 ) -> list[Choice]:
     """Score every setting on held-out folds; return them best first.
 
@@ -170,7 +163,7 @@ def _score_fold(
 ) -> dict[tuple[float, int], np.ndarray]:
     """Return held-out accuracy at each k, for each (λ, refreshes)."""
 
-    def score(W: Any) -> np.ndarray:
+    def score(W: Array) -> np.ndarray:
         return accuracies(X @ W.T, codes, X_test @ W.T, y_test)
 
     pairs = build(X, codes, recipe)

@@ -1,9 +1,6 @@
 """The estimator ``TwoStageMixture``.
 
-``estimator``   the class: fit from points, groups or pairs.
-``inputs``      settings, groups, known components and units, checked.
-``density``     densities and responsibilities of single instances.
-``pairs``       similarities of pairs, and learning from pairs.
+``estimator``   the class: fit from points, groups, pairs or in parts; scores.
+``inputs``      groups, known components, pairs and units, checked.
 ``draws``       ``sample`` and ``posterior_metric``.
-``online``      ``partial_fit`` and ``merge``.
 """

@@ -5,32 +5,45 @@ The model is ``probmetric.models.two_stage``, the fits are in
 """
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data.containers import Groups, Points
-from probmetric.data.scaling import fit_scaler_missing
-from probmetric.estimators._labelled import report
-from probmetric.estimators.two_stage.density import InstanceDensityMixin
-from probmetric.estimators.two_stage.draws import TwoStageDrawsMixin
-from probmetric.estimators.two_stage.inputs import (
+from probmetric.arguments import check_choice, check_number
+from probmetric.data.containers import Groups, Pairs, Points
+from probmetric.data.groups import as_groups
+from probmetric.data.scaling import check_sizes, fit_scaler
+from probmetric.estimators._labelled import checked_rows, report
+from probmetric.estimators._settings import (
+    Count,
+    NonNegative,
+    Number,
+    Share,
     check_settings,
+)
+from probmetric.estimators.two_stage.draws import to_tree
+from probmetric.estimators.two_stage.inputs import (
     component_counts,
     components_of_groups,
     group_codes,
     known_components,
     noise_share,
+    pair_array,
+    same_source,
     to_input_units,
     with_database_noise,
 )
-from probmetric.estimators.two_stage.online import OnlineMixin
-from probmetric.estimators.two_stage.pairs import PairSimilarityMixin
 from probmetric.inference.mixture.prior import default_prior
-from probmetric.inference.solvers.result import Result
+from probmetric.inference.mixture.statistics import MixtureParams
+from probmetric.inference.sampling.sample import Method
+from probmetric.inference.solvers.result import Fit, Result
+from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.choice import (
     bic,
     blend,
@@ -38,21 +51,25 @@ from probmetric.inference.two_stage.choice import (
     choose_flattening,
     flatten,
 )
+from probmetric.inference.two_stage.draws import draw, metrics
 from probmetric.inference.two_stage.fit import fit
+from probmetric.inference.two_stage.pairs import fit_alpha
+from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
-from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
+from probmetric.metric.pair_similarity import Score
+from probmetric.models.two_stage import (
+    Covariance,
+    TwoStageParams,
+    TwoStagePrior,
+    proportional,
+    to_metric,
+)
+from probmetric.posterior.draws import posterior_metric
+from probmetric.posterior.metric import PosteriorMetric
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
-__all__ = ["TwoStageMixture"]
 
-
-class TwoStageMixture(
-    PairSimilarityMixin,
-    InstanceDensityMixin,
-    TwoStageDrawsMixin,
-    OnlineMixin,
-    DensityMixin,
-    BaseEstimator,
-):
+class TwoStageMixture(DensityMixin, BaseEstimator):
     """A normal mixture whose instances share hidden sources.
 
     A component k gives a representative x ~ N(μ_k, B_k), and a representative gives
@@ -119,28 +136,29 @@ class TwoStageMixture(
     (1,)
     """
 
+    @no_type_check
     def __init__(
         self,
-        n_components: Any = 1,
+        n_components: int | Sequence[int] = 1,
         *,
-        alpha: Any = 0.5,
-        covariance: Any = "free",
-        prior: Any = "default",
-        similarity: Any = "log_ratio",
-        blend: Any = None,
-        flattening: Any = None,
-        database_noise: Any = 1.0,
-        standardize: Any = True,
-        n_starts: Any = 1,
-        max_iter: Any = 1000,
-        tol: Any = None,
-        random_state: Any = 0,
+        alpha: Annotated[float, Number(0, 1, open_low=True)] = 0.5,
+        covariance: Covariance = "free",
+        prior: TwoStagePrior | Literal["default", "flat"] = "default",
+        similarity: Score = "log_ratio",
+        blend: Literal["flat", "bic", "held-out"] | None = None,
+        flattening: Share | Literal["held-out"] | None = None,
+        database_noise: NonNegative = 1.0,
+        standardize: bool = True,
+        n_starts: Count = 1,
+        max_iter: Count = 1000,
+        tol: NonNegative | None = None,
+        random_state: int | np.random.RandomState | None = 0,
     ):
         self.n_components = n_components
         self.alpha = alpha
-        self.covariance = covariance
+        self.covariance: Covariance = covariance
         self.prior = prior
-        self.similarity = similarity
+        self.similarity: Score = similarity
         self.blend = blend
         self.flattening = flattening
         self.database_noise = database_noise
@@ -150,14 +168,19 @@ class TwoStageMixture(
         self.tol = tol
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Say that missing values are handled."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
     def fit(
-        self, X: Any, y: Any = None, *, groups: Any = None, components: Any = None
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        groups: ArrayLike | None = None,
+        components: ArrayLike | None = None,
     ) -> "TwoStageMixture":
         """Learn from points, or from points grouped by source.
 
@@ -174,16 +197,9 @@ class TwoStageMixture(
             within a group. Needs one ``n_components``.
         """
         check_settings(self)
-        rows = validate_data(
-            self,
-            X,
-            dtype=np.float64,
-            ensure_min_samples=2,
-            ensure_all_finite="allow-nan",
-        )
-        self._scaler = fit_scaler_missing(rows, self.standardize)
-        rows = (rows - self._scaler.mean) / self._scaler.scale
-        known = known_components(components, len(rows), min(self._range))
+        counts = component_counts(self)
+        rows = self._standardised(checked_rows(self, X, reset=True), reset=True)
+        known = known_components(components, len(rows), min(counts))
         if groups is None:
             return self._fit(Points(rows), known)
         codes = group_codes(groups, len(rows))
@@ -199,50 +215,90 @@ class TwoStageMixture(
             known = components_of_groups(known, codes)
         return self._fit(Groups(rows, codes), known)
 
-    @property
-    def _range(self) -> tuple[Any, ...]:
-        return component_counts(self)
+    def fit_pairs(
+        self, pairs: ArrayLike, y: ArrayLike | None = None
+    ) -> "TwoStageMixture":
+        """Learn W and B from pairs known to share a source, or not.
 
-    def _fit(self, data: Any, known: Any) -> "TwoStageMixture":
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d)
+            NaN marks a missing entry.
+        y : array-like of shape (N,), optional
+            1 where a pair shares a source, 0 or -1 where not; all 1 by default.
+            A pair that does not counts as two single instances.
+
+        Raises
+        ------
+        ValueError
+            On bad input, or no pair that shares a source: nothing then tells W from B.
+        """
+        check_settings(self)
+        given = pair_array(pairs)
+        same = same_source(y, len(given))
+        self.n_features_in_ = given.shape[2]
+        vars(self).pop("feature_names_in_", None)
+        rows = self._standardised(given.reshape(-1, given.shape[2]), reset=True)
+        i = np.arange(0, len(rows), 2)
+        return self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)
+
+    def _standardised(
+        self, rows: Float[np.ndarray, "n d"], *, reset: bool = False
+    ) -> Float[np.ndarray, "n d"]:
+        if reset:
+            names = getattr(self, "feature_names_in_", None)
+            standardize = bool(self.standardize)
+            self._scaler = fit_scaler(rows, names, standardize=standardize)
+        return (rows - self._scaler.mean) / self._scaler.scale
+
+    def _fit(
+        self, data: Points | Groups, known: Int[np.ndarray, "_"] | None
+    ) -> "TwoStageMixture":
         """Fit one model or a range of them, on standardised data."""
-        n, smallest = len(data.X), max(self._range)
-        if n < smallest:
+        counts = component_counts(self)
+        X = np.asarray(data.X)
+        if len(X) < max(counts):
             raise ValueError(
-                f"n_components: expected at most n_samples = {n}, got {smallest}"
+                f"n_components: expected at most n_samples = {len(X)}, got "
+                f"{max(counts)}"
             )
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
-        counts = self._range
         if len(counts) > 1 and self.blend in (None, "held-out"):
             self.choice_ = choose_components(
-                data.X, counts, seed=self._seed, n_starts=self.n_starts
+                X, counts, seed=self._seed, n_starts=self.n_starts
             )
             counts = (self.choice_.best,) if self.blend is None else counts
         fits = [self._fit_one(data, k, known) for k in counts]
-        models = [self._flattened(end.params, data.X) for end in fits]
+        models = [self._flattened(end.params, X) for end in fits]
         best = fits[0]
-        self._single = models[0] if len(models) == 1 else None
         self.objective_ = float(best.objective)
         self.n_iter_ = int(max(int(end.n_steps) for end in fits))
         self.converged_ = all(int(end.result) == Result.CONVERGED for end in fits)
         weights = None
         if self.blend == "bic":
-            weights = np.array([bic(m, data.X) for m in models])
+            weights = np.array([bic(m, X) for m in models])
         elif self.blend == "held-out":
-            weights = n * self.choice_.log_density
-        self._set([to_input_units(m, self._scaler) for m in models], weights)
+            weights = len(X) * np.asarray(self.choice_.log_density)
+        self._set(models, weights)
         points = isinstance(data, Points)
         proportional = points or self.covariance == "proportional"
         self.alpha_ = noise_share(models[0]) if proportional else None
-        prior = self._prior(data.X, len(best.params.weights))
+        prior = self._prior(X, len(best.params.weights))
         alpha = self.alpha if points else None
-        self._keep(data, prior, best.params, proportional, alpha, known)
+        share = None if alpha is None else float(alpha)
+        self._learned = Fitted(data, prior, best.params, proportional, share)
+        self._known, self._flattening = known is not None, self.flattening
+        self._changed_by: str | None = None
+        vars(self).pop("online_", None)
         return self
 
-    def _fit_one(self, data: Any, k: int, known: Any) -> Any:
+    def _fit_one(
+        self, data: Points | Groups, k: int, known: Int[np.ndarray, "_"] | None
+    ) -> Fit:
         end = fit(
             data,
             n_components=k,
-            prior=self._prior(data.X, k),
+            prior=self._prior(np.asarray(data.X), k),
             covariance=self.covariance,
             alpha=self.alpha,
             known=known,
@@ -254,12 +310,14 @@ class TwoStageMixture(
         report(end, type(self).__name__)
         return end
 
-    def _prior(self, X: Any, k: int) -> TwoStagePrior | None:
+    def _prior(self, X: Float[np.ndarray, "n d"], k: int) -> TwoStagePrior | None:
         if isinstance(self.prior, TwoStagePrior):
             return self.prior
         return default_prior(X, k) if self.prior == "default" else None
 
-    def _flattened(self, params: TwoStageParams, X: Any) -> TwoStageParams:
+    def _flattened(
+        self, params: TwoStageParams, X: Float[np.ndarray, "n d"]
+    ) -> TwoStageParams:
         if self.flattening is None:
             return params
         if self.flattening != "held-out":
@@ -271,19 +329,258 @@ class TwoStageMixture(
         part = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
         return flatten(params, choose_flattening(part.params, X[out]))
 
-    def _set(self, models: list[TwoStageParams], log_pi: Any = None) -> None:
-        """Store models in input units."""
-        if len(models) == 1:
-            metric = to_metric(models[0], score=self.similarity)
+    def _set(
+        self,
+        models: list[TwoStageParams],
+        log_pi: Float[np.ndarray, "models"] | None = None,
+    ) -> None:
+        """Store one model, or a blend of several, of standardised features."""
+        self._single = models[0] if len(models) == 1 else None
+        own = [to_input_units(m, self._scaler) for m in models]
+        if len(own) == 1:
+            metric = to_metric(own[0], score=self.similarity)
         else:
-            metric = blend(models, log_pi, score=self.similarity)
+            metric = blend(own, log_pi, score=self.similarity)
         self.metric_ = with_database_noise(metric, self.database_noise)
         self.weights_ = np.exp(np.asarray(self.metric_.log_weights))
         self.means_ = np.asarray(self.metric_.means)
         self.within_ = np.asarray(self.metric_.noise)
         self.between_ = np.asarray(self.metric_.between)
 
+    def _mixture(self, caller: str) -> MixtureParams:
+        """Return the mixture of single instances, of standardised features."""
+        check_is_fitted(self, "metric_")
+        if self._single is None:
+            raise ValueError(f"{caller}: expected one model, got a blend of several")
+        weights, means, within, between = self._single
+        return MixtureParams(weights, means, within + between)
+
+    def fit_alpha(self, pairs: ArrayLike) -> "TwoStageMixture":
+        """Learn α from same-source pairs, all else as fitted by ``fit(X)``.
+
+        Sets W = αΣ and B = (1 - α)Σ for Σ = within_ + between_.
+        """
+        mixture = self._mixture("fit_alpha")
+        given = pair_array(pairs, self.n_features_in_)
+        if np.isnan(given).any():
+            raise ValueError("pairs: expected complete pairs to learn from, got NaN")
+        first, second = (self._standardised(given[:, end]) for end in (0, 1))
+        alpha = float(fit_alpha(mixture, first, second).params)
+        if not np.isfinite(alpha):
+            raise ValueError(
+                "pairs: expected instances that differ, got equal ones only"
+            )
+        return self._changed(mixture, alpha, "fit_alpha")
+
+    def partial_fit(self, X: ArrayLike, y: object = None) -> "TwoStageMixture":
+        """Add complete rows to what was learned from single instances.
+
+        The first call is ``fit``; each further one adds its statistics and maximises
+        once. Passing a part again counts it again.
+        """
+        if not hasattr(self, "online_"):
+            rows = self.fit(X)._complete(X)
+            prior = self._prior(rows, len(self.weights_))
+            self.online_ = online.start(self._mixture("partial_fit"), rows, prior)
+            return self
+        return self._advanced(online.add(self.online_, self._complete(X)))
+
+    def merge(self, other: "TwoStageMixture") -> "TwoStageMixture":
+        """Add what another estimator has learned since both began from one part.
+
+        Both must be copies (``copy.deepcopy``) of one estimator after its first
+        ``partial_fit``, so that scales and components correspond.
+
+        Raises
+        ------
+        ValueError
+            When they did not begin alike.
+        """
+        message = "other: expected one after its first partial_fit, got one before it"
+        for estimator in (self, other):
+            check_is_fitted(estimator, "online_", msg=message)
+        return self._advanced(online.merge(self.online_, other.online_))
+
+    def _complete(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
+        """Return rows without NaN, standardised."""
+        rows = checked_rows(self, X, finite=True)
+        check_sizes(rows)
+        rows = self._standardised(rows)
+        check_sizes(rows)
+        return rows
+
+    def _advanced(self, state: online.State) -> "TwoStageMixture":
+        self.online_ = state
+        share = self.alpha if self.alpha_ is None else self.alpha_
+        return self._changed(state.params, share, "further parts")
+
+    def _changed(
+        self, mixture: MixtureParams, alpha: float, by: str
+    ) -> "TwoStageMixture":
+        """Store another mixture, or another share of noise, than the fit's."""
+        self.alpha_ = alpha
+        self._set([proportional(*mixture, alpha)])
+        self._changed_by = by
+        return self
+
+    def score_samples(self, X: ArrayLike) -> Float[np.ndarray, "n"]:
+        """Return the log density of each row, NaN entries integrated out."""
+        check_is_fitted(self, "metric_")
+        return np.asarray(self.metric_.log_marginal(checked_rows(self, X)))
+
+    def score(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, X: ArrayLike, y: object = None
+    ) -> float:
+        """Return the mean log density of the rows; larger is better."""
+        return float(np.mean(self.score_samples(X)))
+
+    def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n k"]:
+        """Return P(component | x) of each row; components have no names."""
+        check_is_fitted(self, "metric_")
+        rows = checked_rows(self, X)
+        return np.exp(np.asarray(self.metric_.log_responsibilities(rows)))
+
+    def predict(self, X: ArrayLike) -> Int[np.ndarray, "n"]:
+        """Return the likeliest component of each row."""
+        return self.predict_proba(X).argmax(1)
+
+    def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
+        """Return the score of each pair (N, 2, d): higher is more similar."""
+        check_is_fitted(self, "metric_")
+        given = pair_array(pairs, self.n_features_in_)
+        return np.asarray(self.metric_.pair_score(given[:, 0], given[:, 1]))
+
+    def same_probability(
+        self, pairs: ArrayLike, *, prior_odds: float = 1.0
+    ) -> Float[np.ndarray, "N"]:
+        """Return P(one source) of each pair (N, 2, d), given the prior odds."""
+        check_is_fitted(self, "metric_")
+        given = pair_array(pairs, self.n_features_in_)
+        args = given[:, 0], given[:, 1]
+        return np.asarray(self.metric_.same_probability(*args, prior_odds=prior_odds))
+
+    def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
+        """Raise: the similarity is no distance."""
+        raise ValueError(
+            "pair_distance: a two-stage mixture learns a similarity, not a distance "
+            "(no triangle inequality, Q need not be its own best match): use pair_score"
+        )
+
     def get_metric(self) -> PairSimilarity:
         """Return the learned similarity; larger score, smaller dissimilarity."""
         check_is_fitted(self, "metric_")
         return self.metric_
+
+    def sample(
+        self,
+        method: Method = "nuts",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        log_likelihood: bool = False,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw from the posterior about the fit, given the data of the fit.
+
+        After ``fit(X)`` α stays as given; groups and pairs inform it, or W and B.
+
+        Parameters
+        ----------
+        method : sampler, or "nuts", "laplace", "svi"; default="nuts"
+            A name stands for ``NUTS()``, ``Laplace()``, ``SVI()``. NUTS is exact up
+            to Monte Carlo error, within the optimum that the fit found (others, up to
+            the names of components, it need not visit). The other two are
+            approximations and say their k-hat.
+        n_draws, n_chains : int, defaults 1000 and 4
+            All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
+        seed : int, default=0
+        log_likelihood : bool, default=False
+            Store log p of every point, or source, under every draw, for ``loo``:
+            leaving one out is what says how well k components predict. Under data
+            weights it is stored as ``pseudo_log_likelihood``.
+        progress : bool, optional
+            Default: in terminals and notebooks.
+
+        Returns
+        -------
+        DataTree
+            In input units. Group ``posterior``: mean, within_average (Σ c_k W_k),
+            covariance_total of an instance, and α where it was sampled, on which
+            R-hat is judged. Group ``components``: weights, means, within, between,
+            relabelled to the fit; where components overlap, names are forced.
+
+        Raises
+        ------
+        ValueError
+            For a flat prior, a blend, a flattened fit, known components, or a fit
+            that was changed since.
+        """
+        fitted = self._sampled()
+        size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
+        drawn = draw(fitted, method, seed=seed, **size)
+        return to_tree(
+            drawn,
+            fitted,
+            self._scaler,
+            getattr(self, "feature_names_in_", None),
+            pointwise=log_likelihood,
+            attributes=self._score(),
+        )
+
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: Method | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
+        """Return draws of the pair similarity.
+
+        Parameters
+        ----------
+        purpose : {"prediction", "intervals"}
+            One posterior serves both, as far as the model holds.
+        draws : DataTree, optional
+            Of ``sample``. Default: 4 chains of 250 draws, or more, by ``method``.
+        method : sampler, or "nuts", "laplace", "svi"; optional
+            Default: "nuts".
+        n_draws : int, optional
+            In all, evenly spaced over the chains. Default: 100.
+        seed : int, default=0
+        progress : bool, optional
+            Default: in terminals and notebooks.
+        """
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        kept = 100 if n_draws is None else n_draws
+        check_number("n_draws", kept, 1, whole=True)
+        if draws is None:
+            size: Any = {"n_draws": max(250, -(-kept // 4)), "progress": progress}
+            draws = self.sample(method or "nuts", n_chains=4, seed=seed, **size)
+        # The score is that of the estimator as it is set now.
+        draws = draws.copy()
+        draws.attrs.update(self._score())
+        return posterior_metric(
+            draws, [metrics], purpose, n_draws=kept, pairs_independent=True
+        )
+
+    def _score(self) -> dict[str, Any]:
+        return {"similarity": self.similarity, "database_noise": self.database_noise}
+
+    def _sampled(self) -> Fitted:
+        """Return what ``sample`` draws from; raise where there is none."""
+        check_is_fitted(self, "metric_")
+        fitted, flattening, changed = self._learned, self._flattening, self._changed_by
+        for expected, wrong in {
+            "a proper prior, got prior='flat'": fitted.prior is None,
+            f"one model, got blend={self.blend!r}": self._single is None,
+            f"flattening=None, got {flattening!r}": flattening is not None,
+            "components=None in fit, got known components": self._known,
+            f"a model as fit left it, got one changed by {changed}": changed,
+        }.items():
+            if wrong:
+                raise ValueError(f"sample: expected {expected}")
+        return fitted

@@ -1,71 +1,42 @@
-"""The inputs of ``TwoStageMixture``, checked: settings, groups, components, units."""
+"""The inputs of ``TwoStageMixture``, checked: counts, groups, pairs; and its units."""
 
 import dataclasses
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_number
+from probmetric.data.inputs import real
 from probmetric.data.scaling import Scaler
 from probmetric.metric import PairSimilarity
-from probmetric.metric.pair_similarity import SCORES
-from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
-
-__all__ = [
-    "check_settings",
-    "component_counts",
-    "components_of_groups",
-    "group_codes",
-    "known_components",
-    "noise_share",
-    "to_input_units",
-    "with_database_noise",
-]
-
-BLENDS = ("flat", "bic", "held-out")
+from probmetric.models.two_stage import TwoStageParams
+from probmetric.typing import ArrayLike
 
 
-def component_counts(estimator: Any) -> tuple[Any, ...]:
-    """Return the range of component counts, one count being a range of one."""
-    k = estimator.n_components
-    return tuple(k) if isinstance(k, (list, tuple, np.ndarray, range)) else (k,)
-
-
-def check_settings(estimator: Any) -> None:
-    """Raise for arguments of the constructor that make no sense.
+def component_counts(estimator: Any) -> tuple[int, ...]:
+    """Return the range of component counts, one count being a range of one.
 
     Raises
     ------
     ValueError
-        Names the argument, what was expected and what came.
+        For no count, one below 1, or a single one where several are to be blended.
     """
-    e, counts = estimator, component_counts(estimator)
-    check_number("alpha", e.alpha, 0, 1, open_low=True)
-    check_choice("covariance", e.covariance, ("free", "proportional"))
-    check_choice("similarity", e.similarity, SCORES)
-    if e.blend is not None:
-        check_choice("blend", e.blend, BLENDS)
-    if not (e.flattening is None or e.flattening == "held-out"):
-        check_number("flattening", e.flattening, 0, 1)
+    k = estimator.n_components
+    counts = tuple(k) if isinstance(k, (list, tuple, np.ndarray, range)) else (k,)
     if not counts:
         raise ValueError("n_components: expected at least one count, got none")
-    for k in counts:
-        check_number("n_components", k, 1, whole=True)
-    check_number("database_noise", e.database_noise, 0)
-    check_number("n_starts", e.n_starts, 1, whole=True)
-    check_number("max_iter", e.max_iter, 1, whole=True)
-    if not isinstance(e.prior, TwoStagePrior):
-        check_choice("prior", e.prior, ("default", "flat"))
-    if e.blend is not None and len(counts) < 2:
+    for each in counts:
+        check_number("n_components", each, 1, whole=True)
+    if estimator.blend is not None and len(counts) < 2:
         raise ValueError(
-            "blend: expected a range of n_components to blend, got "
-            f"n_components={e.n_components!r}"
+            f"blend: expected a range of n_components to blend, got n_components={k!r}"
         )
+    return counts
 
 
 def known_components(
-    components: Any, n: int, smallest: int
+    components: ArrayLike | None, n: int, smallest: int
 ) -> Int[np.ndarray, "n"] | None:
     """Return the known component of each row, -1 where unknown."""
     if components is None:
@@ -80,7 +51,7 @@ def known_components(
     return given
 
 
-def group_codes(groups: Any, n: int) -> Int[np.ndarray, "n"]:
+def group_codes(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
     """Return each row's group as a code in 0..G-1."""
     given = np.asarray(groups)
     if given.shape != (n,):
@@ -88,15 +59,55 @@ def group_codes(groups: Any, n: int) -> Int[np.ndarray, "n"]:
     return np.unique(given, return_inverse=True)[1]
 
 
-def components_of_groups(known: Any, codes: Any) -> Int[np.ndarray, "G"]:
+def pair_array(
+    pairs: ArrayLike, n_features: int | None = None
+) -> Float[np.ndarray, "N 2 d"]:
+    """Return pairs as float64, NaN where an entry is missing."""
+    given = real(pairs, "pairs")
+    if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape:
+        raise ValueError(f"pairs: expected shape (N, 2, d), got {given.shape}")
+    if np.isinf(given).any():
+        raise ValueError("pairs: expected finite numbers, got infinity")
+    if n_features is not None and given.shape[2] != n_features:
+        raise ValueError(
+            f"pairs: expected {n_features} features, as in fit, got {given.shape[2]}"
+        )
+    return given
+
+
+def same_source(y: ArrayLike | None, n: int) -> Int[np.ndarray, "N"]:
+    """Return 1 for each pair of one source, 0 for another; all 1 where y is None.
+
+    Raises
+    ------
+    ValueError
+        For other labels, or no pair of one source: nothing then tells W from B.
+    """
+    given = np.ones(n, int) if y is None else np.asarray(y)
+    labels = set(np.unique(given))
+    if given.shape != (n,) or not (labels <= {0, 1} or labels <= {-1, 1}):
+        raise ValueError(
+            f"y: expected {n} pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
+            f"{given.tolist()[:5]} of shape {given.shape}"
+        )
+    if 1 not in labels:
+        raise ValueError(
+            "y: expected at least one pair of one source (1), got none: W and B are "
+            "not identified; fit single instances by fit(X)"
+        )
+    return (given == 1).astype(int)
+
+
+def components_of_groups(
+    known: Int[np.ndarray, "n"], codes: Int[np.ndarray, "n"]
+) -> Int[np.ndarray, "G"]:
     """Return the component of each group, which must be one."""
     result = np.full(codes.max() + 1, -1)
     for code, k in zip(codes, known, strict=True):
         if k >= 0 and result[code] not in (-1, k):
             raise ValueError(
                 f"components: expected one component a group, got {result[code]} and "
-                f"{k} "
-                f"in group number {code}"
+                f"{k} in group number {code}"
             )
         result[code] = max(result[code], k)
     return result
@@ -119,7 +130,7 @@ def to_input_units(params: TwoStageParams, scaler: Scaler) -> TwoStageParams:
     )
 
 
-def with_database_noise(metric: PairSimilarity, factor: Any) -> PairSimilarity:
+def with_database_noise(metric: PairSimilarity, factor: float) -> PairSimilarity:
     """Give database elements ``factor`` times the noise of queries."""
     if factor == 1:
         return metric

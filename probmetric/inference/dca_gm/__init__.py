@@ -14,3 +14,7 @@ In reading order:
 ``hybrid``       the paper's alternation of EM and conjugate gradients.
 ``draws``        Laplace, NUTS and guides, of (A, θ) or of A alone.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import xarray as xr
 from jaxtyping import Float
 
 from probmetric.data.containers import weights
@@ -36,8 +36,8 @@ from probmetric.inference.dca_gm.likelihood import (
     class_log_probability,
     conditional_log_likelihood,
 )
+from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.target import Target
-from probmetric.linalg import psd_factor
 from probmetric.metric import Mahalanobis
 from probmetric.metric.fisher import mean_fisher
 from probmetric.models.dca_gm import (
@@ -49,8 +49,6 @@ from probmetric.models.dca_gm import (
 )
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = ["TARGET", "TARGET_A", "Asked", "metrics", "prepare"]
 
 
 class Asked(NamedTuple):
@@ -136,9 +134,13 @@ def prepare(
     return position, asked
 
 
-def metrics(J: Float[np.ndarray, "s d d"], p: int) -> list[Mahalanobis]:
-    """Return one metric a draw of J; ``p`` bounds its rank."""
-    with jax.enable_x64(True):
-        # J has rank p: the rounding of its d - p zero eigenvalues may be negative.
-        factors = jax.vmap(lambda M: psd_factor(M, tol=1e-10))(jnp.asarray(J))
-        return [Mahalanobis(L) for L in np.asarray(factors[:, :p])]
+def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
+    """Return one metric a draw of J; None where none was drawn.
+
+    The attribute ``n_components`` of draws, where they have it, bounds J's rank.
+    """
+    values = joined(draws)
+    if "J" not in values:
+        return None
+    rank = draws.attrs.get("n_components")
+    return mahalanobis(values["J"], rank=None if rank is None else int(rank))

@@ -30,8 +30,6 @@ from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["EMData", "EMPrior", "em_step", "em_steps", "own_shares", "source_centres"]
-
 EMPTY = 1e-8
 """A component that owns less than this many points is empty."""
 
@@ -76,7 +74,6 @@ def _per_component(
     return jax.nn.one_hot(y, classes, dtype=shares.dtype)[..., None] * shares[:, None]
 
 
-@numpy_in_numpy_out
 def source_centres(
     params: DCAGMParams,
     X: Float[Array, "n d"],
@@ -94,7 +91,6 @@ def source_centres(
     return jnp.where(n_ck[..., None] < EMPTY, lifted, mean)
 
 
-@numpy_in_numpy_out
 def em_step(params: DCAGMParams, data: EMData) -> tuple[DCAGMParams, Float[Array, ""]]:
     """Return θ after Eqs. (1)-(4), and the log joint density of the θ *given*.
 
@@ -141,7 +137,6 @@ def em_step(params: DCAGMParams, data: EMData) -> tuple[DCAGMParams, Float[Array
     return new, jnp.sum(w * log_own) + log_prior
 
 
-@numpy_in_numpy_out
 @partial(jax.jit, static_argnames="n")
 def em_steps(params: DCAGMParams, data: EMData, n: int) -> DCAGMParams:
     """Return θ after n steps."""

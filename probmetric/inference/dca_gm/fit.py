@@ -43,19 +43,6 @@ from probmetric.models.dca_gm import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Conditioned",
-    "White",
-    "default_prior",
-    "fit",
-    "from_white",
-    "log_joint",
-    "log_prior",
-    "to_white",
-    "white_coordinates",
-    "white_joint",
-]
-
 
 class Conditioned(NamedTuple):
     """What the log joint density is conditioned on."""
@@ -65,7 +52,6 @@ class Conditioned(NamedTuple):
     learning_rate: Float[Array, ""] | float = 1.0
 
 
-@numpy_in_numpy_out
 def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
     """Return the log prior density of the sites, constants included."""
     A_scale = prior.c / jnp.sqrt(prior.lam)
@@ -96,7 +82,6 @@ class White(NamedTuple):
     half: Float[Array, "d d"]
 
 
-@numpy_in_numpy_out
 def white_coordinates(given: Conditioned) -> White:
     """Return the L of the module docstring, beside what it is conditioned on."""
     X, prior = given.data.X, given.prior
@@ -117,7 +102,6 @@ def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     )
 
 
-@numpy_in_numpy_out
 def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     """Undo ``to_white``."""
     prior = white.given.prior
@@ -129,7 +113,6 @@ def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     )
 
 
-@numpy_in_numpy_out
 def white_joint(sites: DCAGMSites, white: White) -> Float[Array, ""]:
     """Return Eq. (1) at whitened sites, without the constant Jacobian."""
     return log_joint(from_white(sites, white), white.given)

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
+from probmetric.arguments import check_counts
 from probmetric.data.containers import Labelled, weights
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps, source_centres
 from probmetric.inference.dca_gm.likelihood import (
@@ -35,8 +36,6 @@ from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = ["Penalty", "fit_hybrid"]
 
 ARMIJO, HALVINGS, STALL = 1e-4, 40, 5
 
@@ -101,8 +100,7 @@ def fit_hybrid(
     Fit
         Of the best iterate; ``n_evaluations`` counts values of the objective.
     """
-    if max_steps < 1:
-        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
+    check_counts(max_steps=max_steps)
     w = weights(data)
     X, y = jnp.asarray(data.X), jnp.asarray(data.y)
 

@@ -46,17 +46,6 @@ from probmetric.models.dca_gm import DCAGMParams, log_weight
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "apply_gauge",
-    "class_log_probability",
-    "conditional_log_likelihood",
-    "fix_gauge",
-    "gradient_A",
-    "gradient_A_tied",
-    "tilt",
-    "with_fisher",
-]
-
 
 @numpy_in_numpy_out
 def class_log_probability(
@@ -80,7 +69,6 @@ def _own(values: Float[Array, "n c *p"], data: Labelled) -> Float[Array, "n *p"]
     return values[jnp.arange(len(data.X)), jnp.asarray(data.y)]
 
 
-@numpy_in_numpy_out
 def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
     """Return ∂L/∂A of Eq. (1), (μ, Σ, α, β) held fixed."""
     X = jnp.asarray(data.X)
@@ -89,7 +77,6 @@ def gradient_A(params: DCAGMParams, data: Labelled) -> Float[Array, "p d"]:
     return (weights(data)[:, None] * V).T @ X
 
 
-@numpy_in_numpy_out
 def gradient_A_tied(
     params: DCAGMParams, mu_prime: Float[Array, "c k d"], data: Labelled
 ) -> Float[Array, "p d"]:
@@ -131,7 +118,6 @@ def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     )
 
 
-@numpy_in_numpy_out
 def tilt(
     params: DCAGMParams, Q: Float[Array, "p p"], h: Float[Array, "p"]
 ) -> DCAGMParams:
@@ -161,7 +147,6 @@ def tilt(
     )
 
 
-@numpy_in_numpy_out
 @jax.jit
 def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
     """Fill in ``fisher``, the weighted average of J_y over the points of ``data``."""

@@ -27,8 +27,6 @@ from probmetric.models.dca_gm import DCAGMParams
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["check_labelled", "em_prior", "lda_rca", "start"]
-
 RIDGE = 1e-3
 """ε of Eq. (1), and of the mixtures' ridge: a thousandth of the data's own scale."""
 

@@ -12,3 +12,7 @@ In reading order:
 ``frank_wolfe``   smoothing (6)-(7), step (8), gap (9): for a gap of a per cent.
 ``pdhg``          primal-dual steps (10): for a gap of 1e-6 and below.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

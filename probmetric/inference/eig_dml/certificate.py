@@ -11,8 +11,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import eigh
 
-__all__ = ["Solution", "dual_value", "far_values", "weighted_gram"]
-
 
 class Solution(NamedTuple):
     """Where a solver ended: S (d, d), u (n_F,), both bounds, and how it got there."""

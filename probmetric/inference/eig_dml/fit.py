@@ -39,15 +39,13 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cholesky, eigh, solve_triangular
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, weights
 from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe
 from probmetric.inference.eig_dml.pdhg import pdhg
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
-
-__all__ = ["EigDMLParams", "Game", "back_transform", "fit", "game", "to_metric"]
 
 type Solver = Literal["frank_wolfe", "pdhg"]
 
@@ -87,7 +85,7 @@ class Game(NamedTuple):
 def game(
     data: Pairs, *, kappa: float | int | None = None, ridge: float | int = 0.0
 ) -> Game:
-    """Whiten the far pairs by the close ones (Eq. 2).
+    """Return the game: far pairs whitened by the close ones (Eq. 2).
 
     Parameters
     ----------
@@ -107,8 +105,7 @@ def game(
     """
     X = np.asarray(data.X)
     delta = X[np.asarray(data.i)] - X[np.asarray(data.j)]
-    w = np.ones(len(delta), X.dtype) if data.w is None else np.asarray(data.w)
-    same = np.asarray(data.y) == 1
+    same, w = np.asarray(data.y) == 1, np.asarray(weights(data))
     close = delta[same & (w > 0)] * np.sqrt(w[same & (w > 0)])[:, None]
     far = delta[~same & (w > 0)]
     d = delta.shape[1]
@@ -163,7 +160,7 @@ def fit(
     max_steps: int = 100_000,
     tol: float | int | None = None,
 ) -> Fit:
-    """Maximise the smallest far distance (Eq. 1), with a certificate (Eq. 5).
+    """Return the metric of largest smallest far distance (Eq. 1), certified (Eq. 5).
 
     Parameters
     ----------
@@ -207,9 +204,7 @@ def fit(
         gap=unit * (found.dual - found.primal),
     )
     code = Result.CONVERGED if found.certified else Result.MAX_STEPS
-    return Fit(
-        params=params,
-        objective=np.asarray(params.primal),
+    return Fit.closed(params, params.primal)._replace(
         result=np.asarray(int(code)),
         n_steps=np.asarray(found.n_steps),
         n_evaluations=np.asarray(found.n_steps),

@@ -37,8 +37,6 @@ from probmetric.inference.eig_dml.certificate import (
     weighted_gram,
 )
 
-__all__ = ["DENSE_LIMIT", "frank_wolfe", "softmin", "top_eigenvector"]
-
 DENSE_LIMIT = 200
 """Above this d one Lanczos run is cheaper than forming G and factoring it."""
 

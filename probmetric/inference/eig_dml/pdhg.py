@@ -41,8 +41,6 @@ from probmetric.inference.eig_dml.certificate import (
     weighted_gram,
 )
 
-__all__ = ["operator_norm", "pdhg", "project_simplex", "project_spectraplex"]
-
 CHECK_EVERY = 20
 """Steps between two looks at the gap: an eigenproblem each, as a step costs."""
 

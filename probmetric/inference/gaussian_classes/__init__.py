@@ -15,7 +15,12 @@ In reading order:
 ``missing``        likelihood of what was seen (1), EM for the mode (2)-(4).
 ``completions``    the whole posterior by data augmentation (1)-(2).
 ``mixtures``       mixtures within classes (1), their prior (2), Hessians (3).
+``draws``          draws as a DataTree, and one local metric a draw.
 ``local_metric``   metrics of the posterior (1)-(3), reach of the nearest (4),
                    choice of γ (5). The matrices at a point are in ``metric.glml``,
                    densities with derivatives in ``densities.classes``.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -46,8 +46,6 @@ from probmetric.models.gaussian_classes import (
 )
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["START_TOL", "complete", "evidence_prior_missing"]
-
 START_TOL = 1e-4
 """Relative gap to the mode that is close enough to choose a prior or start a chain."""
 
@@ -62,7 +60,7 @@ def evidence_prior_missing(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Choose the prior by evidence where entries are missing.
+    """Return the prior of highest evidence where entries are missing.
 
     The evidence of what was seen has no closed form. The prior is that of the expected
     statistics at the mode under a first prior, which is that of rows filled with class

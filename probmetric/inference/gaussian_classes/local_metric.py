@@ -66,19 +66,6 @@ from probmetric.models.gaussian_classes import GaussianClassesParams, to_densiti
 from probmetric.precision import finite, numpy_in_numpy_out, to_numpy
 from probmetric.typing import Array
 
-__all__ = [
-    "GAMMAS",
-    "LogEuclidean",
-    "choose_gamma",
-    "drawn_metrics",
-    "error_expansion",
-    "expected_bias_metric",
-    "expected_squared_reach",
-    "log_euclidean",
-    "posterior_metrics",
-    "student_metric",
-]
-
 
 @numpy_in_numpy_out
 def student_metric(
@@ -199,7 +186,7 @@ class LogEuclidean(NamedTuple):
 
 @numpy_in_numpy_out
 def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
-    """Summarise draws of positive definite matrices; the mean keeps |A| = 1.
+    """Return log-Euclidean mean and spread of matrices; the mean keeps |A| = 1.
 
     The ordinary mean of matrices of determinant one has a larger determinant.
     """
@@ -267,7 +254,7 @@ def choose_gamma(
     gammas: Sequence[float] = GAMMAS,
     max_points: int = 500,
 ) -> tuple[float, Float[np.ndarray, "g"]]:
-    """Choose γ of Eq. (5) by leave-one-out over a grid.
+    """Return the γ of Eq. (5) that leave-one-out prefers on a grid, and the scores.
 
     Parameters
     ----------

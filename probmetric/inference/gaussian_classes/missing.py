@@ -56,17 +56,9 @@ from probmetric.models.gaussian_classes import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "covariances_of",
-    "expected_statistics",
-    "fill_with_means",
-    "fit_missing",
-    "log_joint",
-]
-
 
 def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
-    """Put the class's mean of a feature, else the feature's, where an entry is missing.
+    """Return X with missing entries at the class's mean, else the feature's.
 
     Where EM starts; it makes covariances too small to be of other use.
     """
@@ -80,7 +72,6 @@ def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
     return data._replace(X=np.where(seen, X, means[y]))
 
 
-@numpy_in_numpy_out
 def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
     """Return Σ of every class, repeated where the classes share it."""
     S = params.chol @ jnp.swapaxes(params.chol, -1, -2)

@@ -34,8 +34,6 @@ from probmetric.models.gaussian_classes import GaussianClassesParams, NIWPrior
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["fit_mixtures", "mixture_prior"]
-
 
 @numpy_in_numpy_out
 def mixture_prior(prior: NIWPrior, n_components: int) -> NIWPrior:

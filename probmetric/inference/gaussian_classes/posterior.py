@@ -44,20 +44,6 @@ from probmetric.models.gaussian_classes import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "ClassPosterior",
-    "ClassStatistics",
-    "draw",
-    "is_diagonal",
-    "is_mean",
-    "log_evidence",
-    "mode",
-    "plug_in",
-    "posterior",
-    "posterior_mean",
-    "statistics",
-]
-
 
 class ClassStatistics(NamedTuple):
     """n (c,), mean (c, d) and scatter about it (c, d, d) of every class."""
@@ -95,7 +81,7 @@ def is_mean(post: ClassPosterior) -> bool:
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_classes")
 def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
-    """Sum up labelled points; a class without points has mean 0 and scatter 0."""
+    """Return counts, means and scatters by class, zeros where it has no points."""
     if data.y is None:
         raise ValueError("data.y: expected class codes, got None")
     member = jax.nn.one_hot(data.y, n_classes, dtype=data.X.dtype)

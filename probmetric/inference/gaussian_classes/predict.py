@@ -38,8 +38,6 @@ from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["fit", "predict_log_proba", "predictive"]
-
 
 @numpy_in_numpy_out
 def predictive(post: ClassPosterior) -> ClassDensities:

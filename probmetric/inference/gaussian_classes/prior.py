@@ -29,9 +29,6 @@ from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["EXCESS", "KAPPA", "SHRINKAGE", "Learned", "evidence_prior", "learn"]
-
-
 EXCESS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Grid of ν₀ - D - 1: how alike the classes' covariances are, in points."""
 
@@ -52,7 +49,7 @@ def evidence_prior(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> NIWPrior:
-    """Choose the prior (1) by its evidence.
+    """Return the prior (1) of highest evidence.
 
     Parameters
     ----------

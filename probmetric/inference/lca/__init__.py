@@ -20,3 +20,7 @@ In reading order:
 ``bootstrap``    refits under product weights u_i u_j.
 ``draws``        draws by every method, and the pointwise log likelihood.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

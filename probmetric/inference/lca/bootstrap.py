@@ -11,10 +11,10 @@ with T₁ = Σ w δδᵀ over the weighted y = 1 pairs, the part of the Hessian 
 where the y = 0 pairs are far apart is I_p ⊗ (ηT₁/(1 + 2σ²) + λ/c²), η the learning
 rate. On breast cancer that saves two evaluations in three.
 
-``bootstrap`` refits under weights given. ``bootstrap_draws`` makes the weights inside
-one compiled program, in blocks that are stored and resumed like those of NUTS. Draw k
-depends on the seed and on k alone: neither the number of draws nor the size of a block
-nor a stop in between changes a draw.
+``bootstrap`` refits under weights given. The sampler ``Bootstrap`` makes the weights
+inside one compiled program, in blocks that are stored and resumed like those of NUTS.
+Draw k depends on the seed and on k alone: neither the number of draws nor the size of a
+block nor a stop in between changes a draw.
 
 References
 ----------
@@ -22,6 +22,8 @@ Newton and Raftery, "Approximate Bayesian inference with the weighted likelihood
 bootstrap", JRSS B 56 (1994).
 """
 
+import math
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.arguments import check_number
 from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
 from probmetric.inference.lca.statistics import Statistics
@@ -41,21 +44,17 @@ from probmetric.inference.sampling.checkpoint import (
     plan_blocks,
     run_blocks,
 )
-from probmetric.inference.sampling.target import Draws, cast
+from probmetric.inference.sampling.target import (
+    Draws,
+    Posterior,
+    cast,
+    counts,
+)
 from probmetric.inference.solvers.lbfgs_traced import minimise
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = [
-    "Shared",
-    "bootstrap",
-    "bootstrap_draws",
-    "dirichlet_weights",
-    "memory_of_a_refit",
-    "needed_memory",
-]
 
 
 def dirichlet_weights(
@@ -103,7 +102,7 @@ def bootstrap(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> Fit:
-    """Refit LCA under each row of unit weights.
+    """Return the refits of LCA under each row of unit weights.
 
     Parameters
     ----------
@@ -197,113 +196,113 @@ def _curvature(stats: Statistics, prior: LCAPrior, rate: Any, start: Any) -> Any
     return values, vectors, by_rho + 1 / jnp.asarray(prior.log_sigma2_scale) ** 2
 
 
-@numpy_in_numpy_out
-def bootstrap_draws(
-    pairs: Pairs,
-    prior: LCAPrior,
-    start: LCAParams,
-    *,
-    seed: int,
-    n_draws: int,
-    n_points: int | None = None,
-    learning_rate: int | float = 1.0,
-    batch: int = 1,
-    block_size: int = 50,
-    max_steps: int = 500,
-    tol: int | float = 1e-6,
-    progress: bool | None = None,
-    checkpoint: "str | Path | None" = None,
-    resume: bool = False,
-) -> Draws:
-    """Draw M, b and log σ² by refits under Dirichlet weights.
+@dataclass(frozen=True)
+class Bootstrap:
+    """The weighted-likelihood bootstrap: refits under Dirichlet weights on points.
 
     Parameters
     ----------
-    pairs, prior, start, learning_rate, max_steps, tol
-        As for ``bootstrap``.
-    seed : int
-        The same seed gives the same draws on the same machine, draw k whatever
-        ``n_draws`` and ``block_size`` are.
-    n_draws : int
-    n_points : int, optional
-        Points beyond it are padding and weigh one. Default: all are points.
     batch : int, default=1
         Refits side by side (``vmap``). Each waits for the slowest of its batch, and
         memory is batch times ``memory_of_a_refit`` beside data and draws: for
         accelerators.
     block_size : int, default=50
         Draws a compiled call, and a file of the checkpoint.
-    progress : bool, optional
-        Default: in terminals and notebooks.
+    max_steps, tol : int and float, defaults 500 and 1e-6
+        As for ``solvers.lbfgs_traced.minimise``.
     checkpoint : path, optional
         Folder in which every finished block is kept, one file each.
     resume : bool, default=False
         Go on from the blocks in ``checkpoint``, to the draws that the run would have
         given had it not been stopped.
 
-    Returns
-    -------
-    Draws
-        One chain.
-
     Raises
     ------
     ValueError
-        Sizes below 1, or a checkpoint that holds blocks of another run (or of any,
-        without ``resume``), or that another run is writing to.
-    RuntimeError
-        A refit that did not converge; the blocks before it stand.
+        Naming the setting.
     """
-    for name, size in (
-        ("n_draws", n_draws),
-        ("batch", batch),
-        ("block_size", block_size),
-    ):
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
-    folder = check_folder(checkpoint, resume)
-    shared = gather(pairs, prior, learning_rate, start)
-    n = np.asarray(len(pairs.X) if n_points is None else n_points)
-    key = jax.random.key(seed)
 
-    def advance(_: Any, n_block: int, index: int) -> tuple[Any, Any, Any]:
-        first, count = np.asarray(index * block_size), np.asarray(n_block)
-        values, results = _block(
-            shared,
-            key,
-            n,
-            first,
-            count,
-            tol,
-            len(pairs.X),
-            block_size,
-            batch,
-            max_steps,
-        )
-        _check(np.asarray(results)[:n_block], index * block_size)
-        return (), jax.tree.map(lambda a: np.asarray(a)[None], values), {}
+    batch: int = 1
+    block_size: int = 50
+    max_steps: int = 500
+    tol: float | int = 1e-6
+    checkpoint: str | Path | None = None
+    resume: bool = False
 
-    values, _ = run_blocks(
-        advance,
-        (),
-        plan_blocks(0, n_draws, block_size),
-        folder=folder,
-        resume=resume,
-        run=describe(
-            shared._asdict(),
-            model="lca bootstrap",
-            seed=seed,
-            n_draws=n_draws,
-            n_points=int(n),
-            batch=batch,
-            block_size=block_size,
-            max_steps=max_steps,
-            tol=tol,
-        ),
-        label="bootstrap",
-        progress=progress,
-    )
-    return Draws(values, {}, {"method": "bootstrap", "seed": seed})
+    def __post_init__(self) -> None:
+        for name in ("batch", "block_size", "max_steps"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        check_number("tol", self.tol, 0)
+
+    def draw(
+        self,
+        posterior: Posterior,
+        *,
+        seed: int,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        progress: bool | None = None,
+    ) -> Draws:
+        """Draw M, b and log σ² by refits.
+
+        Parameters
+        ----------
+        posterior : Posterior
+            Its data are (pairs, prior, learning rate, number of points, beyond which
+            points are padding and weigh one), its start is the fit to them.
+        seed : int
+            The same seed gives the same draws on the same machine, draw k whatever
+            ``n_draws`` and ``block_size`` are.
+        n_draws, n_chains : int, defaults 1000 and 4
+            Their product is drawn, in one chain.
+        progress : bool, optional
+            Default: in terminals and notebooks.
+
+        Raises
+        ------
+        ValueError
+            Sizes below 1, or a checkpoint that holds blocks of another run (or of
+            any, without ``resume``), or that another run is writing to.
+        RuntimeError
+            A refit that did not converge; the blocks before it stand.
+        """
+        total = math.prod(counts(n_draws, n_chains))
+        folder, size = check_folder(self.checkpoint, self.resume), self.block_size
+        (pairs, prior, learning_rate, n_points), start = posterior[1:]
+        with jax.enable_x64(True):
+            shared = gather(pairs, prior, learning_rate, start)
+            n, key = np.asarray(n_points), jax.random.key(seed)
+
+            def advance(_: Any, n_block: int, index: int) -> tuple[Any, Any, Any]:
+                first = np.asarray(index * size)
+                static = len(pairs.X), size, self.batch, self.max_steps
+                values, results = _block(
+                    shared, key, n, first, np.asarray(n_block), self.tol, *static
+                )
+                _check(np.asarray(results)[:n_block], index * size)
+                return (), jax.tree.map(lambda a: np.asarray(a)[None], values), {}
+
+            values, _ = run_blocks(
+                advance,
+                (),
+                plan_blocks(0, total, size),
+                folder=folder,
+                resume=self.resume,
+                run=describe(
+                    shared._asdict(),
+                    model="lca bootstrap",
+                    seed=seed,
+                    n_draws=total,
+                    n_points=int(n),
+                    batch=self.batch,
+                    block_size=size,
+                    max_steps=self.max_steps,
+                    tol=self.tol,
+                ),
+                label="bootstrap",
+                progress=progress,
+            )
+        return Draws(values, {}, {"method": "bootstrap", "seed": seed})
 
 
 def needed_memory(

@@ -28,16 +28,6 @@ from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Certificate",
-    "certificate",
-    "generalised_rate",
-    "gradient",
-    "hessian",
-    "log_evidence",
-    "precision",
-]
-
 
 class Certificate(NamedTuple):
     """Evidence of a global optimum; both entries vanish there, up to rounding.
@@ -120,7 +110,6 @@ def prior_precision(prior: LCAPrior, shape: tuple[int, ...]) -> Float[Array, "q"
     return jnp.append(on_W, 1 / jnp.asarray(prior.log_sigma2_scale) ** 2)
 
 
-@numpy_in_numpy_out
 def precision(
     params: LCAParams,
     stats: Statistics,
@@ -134,7 +123,7 @@ def precision(
 
 @numpy_in_numpy_out
 def certificate(params: LCAParams, stats: Statistics) -> Certificate:
-    """Certify a maximum-likelihood fit at p = d as the global optimum.
+    """Return the certificate that a maximum-likelihood fit at p = d is the global one.
 
     Both entries are of the order of the square root of the fit's relative gap at
     the optimum. With p < d a positive ``largest`` says only that a higher rank would
@@ -202,7 +191,7 @@ def log_evidence(
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    """Approximate the log evidence of λ up to a constant, for choosing λ.
+    """Return the approximate log evidence of λ up to a constant, for choosing λ.
 
     Laplace's approximation with the (W, W) block of ``learning_rate`` · I replaced by
     its Kronecker form A ⊗ B, A = Σ wν ggᵀ/(τ⁴ Σwν), B = Σ wν δδᵀ:

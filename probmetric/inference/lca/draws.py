@@ -8,113 +8,107 @@ link -log P(y=1) = b + δᵀMδ/2: what is reported of a draw suffices, W and σ
 needed.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import xarray as xr
 from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, weights
 from probmetric.data.padding import pad_pairs
-from probmetric.inference.lca.bootstrap import bootstrap_draws
+from probmetric.inference.lca.bootstrap import Bootstrap
+from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.lca.target import TARGET, position, start, target_data
-from probmetric.inference.sampling.laplace import gaussian_draws
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.svi import svi, target_model
-from probmetric.inference.sampling.target import Draws, check_arguments
-from probmetric.models.lca import Coincidence, LCAParams, LCAPrior
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.metrics import joined, mahalanobis
+from probmetric.inference.sampling.sample import SAMPLERS, Method, sampler_of
+from probmetric.inference.sampling.svi import SVI
+from probmetric.inference.sampling.target import Draws, Posterior
+from probmetric.inference.sampling.warnings import warn_of_trouble
+from probmetric.metric import Mahalanobis
+from probmetric.models.lca import Coincidence
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["METHODS", "Problem", "draw", "log_likelihood"]
+LCA_SAMPLERS = (*SAMPLERS, Bootstrap)
+
+if TYPE_CHECKING:
+    LCAMethod = Method | Literal["bootstrap"] | Bootstrap
+else:
+    LCAMethod = Any
 
 
-METHODS = {
-    "nuts": nuts,
-    "svi": svi,
-    "laplace": gaussian_draws,
-    "bootstrap": bootstrap_draws,
-}
-OWN = {
-    *("target", "model", "data", "args", "kwargs", "full_kwargs", "start", "seed"),
-    *("n_chains", "n_draws", "progress", "gaussian"),
-    *("pairs", "prior", "n_points", "learning_rate"),
-}
-"""Arguments that ``draw`` fills in itself."""
+def posterior(fitted: Fitted, sampler: Any) -> Posterior:
+    """Return the posterior around a fit, as a sampler takes it; on padded shapes.
 
-
-class Problem(NamedTuple):
-    """A posterior and its mode."""
-
-    pairs: Pairs
-    prior: LCAPrior
-    learning_rate: float
-    params: LCAParams
+    NUTS starts at the mode, over-dispersed, with the inverse mass matrix of the
+    Laplace approximation. ``Laplace`` leaves out the rotation of W. ``Bootstrap``
+    takes the pairs.
+    """
+    pairs, prior, rate = fitted.pairs, fitted.prior, fitted.learning_rate
+    params = fitted.fit.params
+    padded = pad_pairs(pairs)
+    if isinstance(sampler, Bootstrap):
+        return Posterior(TARGET, (padded, prior, rate, len(pairs.X)), params)
+    with jax.enable_x64(True):
+        data = target_data(padded, prior, rate)
+        if isinstance(sampler, SVI):
+            return Posterior(TARGET, data, position(params))
+        around = start(params, data, quotient=isinstance(sampler, Laplace))
+        return Posterior(TARGET, data, around)
 
 
 def draw(
-    problem: Problem,
-    method: str,
+    fitted: Fitted,
+    method: LCAMethod,
     *,
+    scale: Float[np.ndarray, "d"],
     seed: int,
     n_draws: int = 1000,
     n_chains: int = 4,
-    sampler: dict[str, Any] | None = None,
     progress: bool | None = None,
 ) -> Draws:
-    """Draw M, b and log σ² of a problem, in float64, on padded shapes.
+    """Draw M, b and log σ² around a fit, M in input units.
 
     Parameters
     ----------
-    problem : Problem
-    method : {"nuts", "svi", "laplace", "bootstrap"}
-        NUTS starts at the mode, over-dispersed, with the inverse mass matrix of the
-        Laplace approximation. "laplace" leaves out the rotation of W. "bootstrap"
-        refits under product weights.
+    fitted : Fitted
+        In standardised units; features were divided by ``scale`` (d,), so that M
+        becomes diag(1/s) M diag(1/s).
+    method : sampler, or "nuts", "svi", "laplace", "bootstrap"
     seed : int
     n_draws, n_chains : int
         All but NUTS make ``n_chains * n_draws`` independent draws, in one chain.
-    sampler : dict, optional
-        Further arguments of ``nuts``, ``svi`` or ``bootstrap_draws``.
     progress : bool, optional
         Default: in terminals and notebooks.
 
     Raises
     ------
     ValueError
-        An unknown method or further argument ("laplace" has none), and as the samplers.
+        An unknown method, and as the samplers.
+
+    Warns
+    -----
+    SamplingWarning
     """
-    if method not in METHODS:
-        raise ValueError(f"method: expected one of {list(METHODS)}, got {method!r}")
-    extra = dict(sampler or {})
-    check_arguments(METHODS[method], method, extra, OWN)
-    total = n_draws * n_chains
-    pairs, prior, rate, params = problem
-    with jax.enable_x64(True):
-        padded = pad_pairs(pairs)
-        if method == "bootstrap":
-            return bootstrap_draws(
-                padded,
-                prior,
-                params,
-                n_points=len(pairs.X),
-                learning_rate=rate,
-                seed=seed,
-                n_draws=total,
-                progress=progress,
-                **extra,
-            )
-        data = target_data(padded, prior, rate)
-        common: Any = {"seed": seed, "progress": progress, **extra}
-        if method == "svi":
-            model = target_model(TARGET, position(params))
-            return svi(model, (data,), {}, n_draws=total, **common)
-        around = start(params, data, quotient=method == "laplace")
-        if method == "laplace":
-            return gaussian_draws(TARGET, data, around, seed, total)
-        return nuts(
-            TARGET, data, start=around, n_draws=n_draws, n_chains=n_chains, **common
-        )
+    sampler = sampler_of(method, LCA_SAMPLERS)
+    size: Any = {"n_draws": n_draws, "n_chains": n_chains}
+    drawn = sampler.draw(
+        posterior(fitted, sampler), seed=seed, progress=progress, **size
+    )
+    warn_of_trouble(drawn.values, drawn.statistics)
+    M = drawn.values["M"] / np.outer(scale, scale)
+    return drawn._replace(values={**drawn.values, "M": M})
+
+
+def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
+    """Return one metric a draw of M, with P(same) where b was drawn; else None."""
+    values = joined(draws)
+    if "M" not in values or joined(draws, "components"):
+        return None
+    return mahalanobis(values["M"], values.get("b"))
 
 
 @numpy_in_numpy_out

@@ -48,16 +48,6 @@ from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Moments",
-    "full_step",
-    "kappa_step",
-    "m_step",
-    "moments",
-    "reduced_step",
-    "spectrum",
-]
-
 
 class Moments(NamedTuple):
     """What the M-step needs of the E-step; every entry is a sum over pairs."""
@@ -116,7 +106,7 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
 
 @numpy_in_numpy_out
 def spectrum(scatter_matrix: Float[Array, "d d"]) -> tuple[Any, Any]:
-    """Decompose S or T once: eigenvalues (d,), eigenvectors (d, d)."""
+    """Return the eigenvalues (d,) and eigenvectors (d, d) of S or T."""
     return jnp.linalg.eigh(scatter_matrix)
 
 
@@ -146,7 +136,6 @@ def _log_sigma2(A: Any, B: Any, loc: Any, precision: Any) -> Any:
     return jnp.where(precision > 0, found, flat)
 
 
-@numpy_in_numpy_out
 def m_step(
     params: LCAParams,
     found: Moments,
@@ -204,19 +193,16 @@ def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any,
     return {"W": W, "log_sigma2": log_sigma2}, value
 
 
-@numpy_in_numpy_out
 def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
-    """Advance the reduced EM by one step, for ``run_em``."""
+    """Return the state after one step of the reduced EM, for ``run_em``."""
     return _step(unconstrained, data, full=False)
 
 
-@numpy_in_numpy_out
 def full_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Advance the seed's EM, corrected, by one step, for ``run_em``."""
     return _step(unconstrained, data, full=True)
 
 
-@numpy_in_numpy_out
 def kappa_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Advance ECME with a κ² per anchor: W by reduced EM, then κ² by line search.
 

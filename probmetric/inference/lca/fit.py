@@ -31,8 +31,6 @@ from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["Solver", "fit", "scaled_identity", "scaled_pca"]
-
 type Solver = Literal["lbfgs", "squarem", "em", "full_em"]
 
 

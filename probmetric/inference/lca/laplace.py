@@ -36,8 +36,6 @@ from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["MAX_PARAMETERS", "Laplace", "laplace", "laplace_draws"]
-
 MAX_PARAMETERS = 10_001
 """Parameters p·d + 1 beyond which second derivatives are an error: 4 GB of matrices."""
 

@@ -25,8 +25,6 @@ from probmetric.models.lca import coincidence_exponent
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["PairPosterior", "odds", "pair_posterior"]
-
 
 class PairPosterior(NamedTuple):
     """Moments of (z, z') given y, one entry a pair.
@@ -40,7 +38,6 @@ class PairPosterior(NamedTuple):
     eps2: Float[Array, "N"]
 
 
-@numpy_in_numpy_out
 def odds(
     t: Float[Array, "*N"] | float,
 ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:

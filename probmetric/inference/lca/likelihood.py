@@ -29,17 +29,7 @@ from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "log_joint",
-    "log_likelihood",
-    "log_prior",
-    "objective",
-    "to_params",
-    "to_unconstrained",
-]
 
-
-@numpy_in_numpy_out
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     """Return the log likelihood of pair labels (Eq. 2), natural log."""
     W, p = params.W, params.W.shape[0]
@@ -56,18 +46,13 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     return jnp.sum(stats.w * rows) - stats.n_same * pooled - quadratic
 
 
-@numpy_in_numpy_out
-def log_prior(
-    params: LCAParams, prior: LCAPrior, *, scaled: bool = False
-) -> Float[Array, ""]:
+def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     """Return the log prior density of (W, log σ²), zero for flat parts.
 
-    With a κ per anchor σ² is fixed and only W has a prior. ``scaled`` measures the
-    prior of W against the noise: W | σ² ~ N(W₀, σ²/λ), whatever c.
+    With a κ per anchor σ² is fixed and only W has a prior.
     """
     W = params.W
-    scale2 = jnp.exp(params.log_sigma2) if scaled else jnp.asarray(prior.c) ** 2
-    precision = prior.lam / scale2
+    precision = prior.lam / jnp.asarray(prior.c) ** 2
     flat = precision == 0
     safe = jnp.where(flat, 1.0, precision)
     constant = 0.5 * W.size * jnp.log(safe / (2 * jnp.pi))
@@ -94,14 +79,12 @@ def log_joint(
     return learning_rate * likelihood + log_prior(params, prior)
 
 
-@numpy_in_numpy_out
 def objective(unconstrained: dict[str, Any], data: Any) -> Any:
     """Return the log joint density from unconstrained values, for optimisers."""
     stats, prior, learning_rate = data[:3]
     return log_joint(to_params(unconstrained), stats, prior, learning_rate)
 
 
-@numpy_in_numpy_out
 def to_params(unconstrained: dict[str, Any]) -> LCAParams:
     """Map {W, log_sigma2} or, per anchor, {W, log_kappa2} to parameters."""
     W = unconstrained["W"]

@@ -19,20 +19,9 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
-from probmetric.inference.lca import fit as lca
+from probmetric.inference.lca.fit import fit, scaled_identity, scaled_pca
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
-
-__all__ = [
-    "Fitted",
-    "Recipe",
-    "auto_regularization",
-    "build",
-    "fit_labelled",
-    "prior_for",
-    "rate_for",
-    "solve",
-]
 
 
 class Recipe(NamedTuple):
@@ -106,9 +95,9 @@ def prior_for(pairs: Pairs, recipe: Recipe, lam: float) -> LCAPrior:
         # c is the scale of W₀: the c of cI, and of c times orthonormal rows.
         W0, c = mean, float(np.linalg.norm(mean) / np.sqrt(p))
     elif mean == "identity" or (mean == "auto" and p == d):
-        W0, c = lca.scaled_identity(pairs, p)
+        W0, c = scaled_identity(pairs, p)
     else:
-        W0, c = lca.scaled_pca(pairs, p)
+        W0, c = scaled_pca(pairs, p)
     return LCAPrior(mean=np.asarray(W0, float), c=np.asarray(c), lam=np.asarray(lam))
 
 
@@ -128,7 +117,7 @@ def solve(
 ) -> Fit:
     """Fit one problem in float64, on shapes padded to buckets."""
     with jax.enable_x64(True):
-        return lca.fit(
+        return fit(
             pad_pairs(pairs),
             prior,
             init=init,
@@ -165,3 +154,32 @@ def fit_labelled(
         fit = solve(pairs, prior, recipe, rate, fit.params)
         steps += int(fit.n_steps)
     return Fitted(fit, pairs, prior, rate, n_refresh, max(1, steps))
+
+
+def refitted(
+    fitted: Fitted,
+    recipe: Recipe,
+    *,
+    learning_rate: float | None = None,
+    lam: float | None = None,
+) -> Fitted:
+    """Return the mode at another learning rate or λ; None leaves that of the fit.
+
+    The pairs stay, and the prior but for λ. Where nothing changes it is ``fitted``.
+    """
+    rate = fitted.learning_rate if learning_rate is None else learning_rate
+    prior = fitted.prior
+    if lam is not None:
+        prior = prior._replace(lam=np.asarray(lam))
+    if rate == fitted.learning_rate and float(prior.lam) == float(fitted.prior.lam):
+        return fitted
+    fit = solve(fitted.pairs, prior, recipe, rate, fitted.fit.params)
+    return fitted._replace(fit=fit, prior=prior, learning_rate=rate)
+
+
+def on_all_pairs(fitted: Fitted, codes: np.ndarray, recipe: Recipe) -> Fitted:
+    """Return the fit, prior included, that ``pairs="all"`` gives at the same λ."""
+    if recipe.pairs == "all":
+        return fitted
+    recipe, lam = recipe._replace(pairs="all"), float(fitted.prior.lam)
+    return fit_labelled(np.asarray(fitted.pairs.X), codes, recipe, lam)

@@ -10,22 +10,16 @@ W reaches the rows in one of two ways. Where pairs are fewer than points, or sta
 alone, the differences δ themselves are rows: 2·m·p·d flops to project. Where P points
 carry many more pairs, points are projected once and differences taken after it:
 O(P·p·d + m·p). Points are centred first, so that those differences do not cancel.
-
-Every field but ``X`` is a sum over pairs or a list of them: statistics of chunks add
-up (``merge``).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from probmetric.data.containers import Pairs, weights
-from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = ["Statistics", "merge", "prepare", "project", "scatter"]
 
 
 class Statistics(NamedTuple):
@@ -66,7 +60,7 @@ class Statistics(NamedTuple):
 def prepare(
     pairs: Pairs, *, per_anchor: bool = False, by_points: bool | None = None
 ) -> Statistics:
-    """Gather the statistics of labelled pairs.
+    """Return the statistics of labelled pairs.
 
     Parameters
     ----------
@@ -118,39 +112,12 @@ def prepare(
     )
 
 
-@numpy_in_numpy_out
-def merge(a: Statistics, b: Statistics) -> Statistics:
-    """Add the statistics of two chunks of pairs (rows held as differences)."""
-    if a.i is not None or b.i is not None:
-        raise ValueError(
-            "merge: expected rows held as differences (by_points=False), got indices"
-        )
-
-    def join(u: Any, v: Any) -> Any:
-        return None if u is None else jnp.concatenate([u, v])
-
-    return Statistics(
-        X=join(a.X, b.X),
-        i=None,
-        j=None,
-        same=join(a.same, b.same),
-        w=join(a.w, b.w),
-        anchor=join(a.anchor, b.anchor),
-        n_same=a.n_same + b.n_same,
-        T_same=a.T_same + b.T_same,
-        n=a.n + b.n,
-        T=a.T + b.T,
-        S=a.S + b.S,
-    )
-
-
 def project(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r p"]:
     """Return g = Wδ of every row: 2·m·p·d flops."""
     Z = stats.X @ W.T
     return Z if stats.i is None else Z[stats.i] - Z[stats.j]
 
 
-@numpy_in_numpy_out
 def scatter(C: Float[Array, "r p"], stats: Statistics) -> Float[Array, "p d"]:
     """Return Σ c δᵀ over the rows, the adjoint of ``project``: 2·m·p·d flops."""
     if stats.i is None:

@@ -17,8 +17,6 @@ from probmetric.inference.sampling.target import Gaussian, Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified
 from probmetric.precision import numpy_in_numpy_out
 
-__all__ = ["TARGET", "position", "start", "target_data"]
-
 
 def _functionals(at: Any, data: Any) -> dict[str, Any]:
     return {**identified(to_params(at)), "log_sigma2": at["log_sigma2"]}

@@ -10,3 +10,7 @@ In reading order:
 ``spectrum``    the eigenpairs of M, dense or by Lanczos.
 ``landmarks``   many objects through a few landmarks, by (2) and (3) of ``fit``.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -43,16 +43,6 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
-__all__ = [
-    "MDSParams",
-    "additive_constant",
-    "corrected_squares",
-    "embed_new",
-    "fit",
-    "linear_map",
-    "to_metric",
-]
-
 type Correction = Literal["lingoes", "cailliez"] | None
 
 
@@ -137,7 +127,7 @@ def fit(
     solver: Solver = "auto",
     tol: float | int | None = None,
 ) -> Fit:
-    """Embed objects from their dissimilarities (Eqs. 1-5).
+    """Return the embedding of objects from their dissimilarities (Eqs. 1-5).
 
     Parameters
     ----------
@@ -186,7 +176,7 @@ def fit(
 
 
 def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "m k"]:
-    """Place objects at (corrected) squared dissimilarities from the references."""
+    """Return the places of objects at squared dissimilarities from the references."""
     return params.offset + (params.self_terms - squares) @ params.coefficients.T
 
 

@@ -31,8 +31,6 @@ from probmetric.inference.mds.fit import (
 )
 from probmetric.linalg import row_signs
 
-__all__ = ["fit_landmarks", "spread_out"]
-
 
 def spread_out(
     row: Callable[[int], Float[np.ndarray, "n"]], first: int, m: int

@@ -16,8 +16,6 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from probmetric.linalg import row_signs
 from probmetric.typing import Array
 
-__all__ = ["Solver", "double_centre", "top_eigenpairs"]
-
 type Solver = Literal["auto", "eigh", "lanczos"]
 
 DENSE_LIMIT = 600

@@ -14,3 +14,7 @@ In reading order:
 ``missing``      E-step with NaN integrated out: density (1), mean (2), covariance (3).
 ``start``        k-means++ starts, and the best of several fits.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

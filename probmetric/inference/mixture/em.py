@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
 from probmetric.densities.gaussian import log_peak
@@ -39,20 +38,14 @@ from probmetric.inference.mixture.prior import log_prior
 from probmetric.inference.mixture.statistics import (
     MixtureParams,
     MixtureStats,
+    chunks,
+    only_known,
+    responsibilities,
     zero_stats,
 )
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = [
-    "MixtureData",
-    "e_step",
-    "em_step",
-    "em_step_missing",
-    "m_step",
-    "recentre",
-]
 
 CHUNK = 2048
 """Rows whitened at a time: k · d · CHUNK numbers, so that they stay in cache."""
@@ -67,12 +60,13 @@ class MixtureData(NamedTuple):
     prior: TwoStagePrior | None = None
 
 
-def _whitening(params: MixtureParams) -> tuple[Any, Any, Any]:
-    """Return L (k,d,d), L⁻¹ and the constants log c - ½ d log 2π - log|L|, (k,)."""
+def _whitening(params: MixtureParams) -> tuple[Any, tuple[Any, Any, Any]]:
+    """Return L, and L⁻¹, L⁻¹μ and log c - ½ d log 2π - log|L| of each component."""
     L = jnp.linalg.cholesky(params.covariances)
     eye = jnp.eye(L.shape[-1], dtype=L.dtype)
     inverse = jax.vmap(lambda A: solve_triangular(A, eye, lower=True))(L)
-    return L, inverse, jnp.log(params.weights) + log_peak(L)
+    shift = jnp.einsum("kij,kj->ki", inverse, params.means)
+    return L, (inverse, shift, jnp.log(params.weights) + log_peak(L))
 
 
 def _chunk(X: Any, parts: Any, known: Any) -> tuple[Any, Any]:
@@ -81,49 +75,73 @@ def _chunk(X: Any, parts: Any, known: Any) -> tuple[Any, Any]:
     k, d, _ = inverse.shape
     z = (inverse.reshape(k * d, d) @ X.T).reshape(k, d, -1) - shift[:, :, None]
     log_p = constant[:, None] - 0.5 * jnp.sum(z**2, 1)
-    if known is not None:
-        allowed = (known < 0) | (known == jnp.arange(k)[:, None])
-        log_p = jnp.where(allowed, log_p, -jnp.inf)
-    return z, log_p
-
-
-def _parts(params: MixtureParams) -> tuple[Any, tuple[Any, Any, Any]]:
-    L, inverse, constant = _whitening(params)
-    shift = jnp.einsum("kij,kj->ki", inverse, params.means)
-    return L, (inverse, shift, constant)
+    return z, only_known(log_p.T, known).T
 
 
 @numpy_in_numpy_out
 def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
     """Return the expected statistics (2) about ``params.means``, chunk by chunk."""
-    (n, d), k = data.X.shape, len(params.weights)
-    L, parts = _parts(params)
-    size = min(CHUNK, n)
-    pad = -n % size
-
-    def blocks(a: Any, fill: Any) -> Any:
-        tail = jnp.full((pad, *a.shape[1:]), fill, a.dtype)
-        return jnp.concatenate([a, tail]).reshape(-1, size, *a.shape[1:])
-
-    known = None if data.known is None else blocks(data.known, -1)
+    k, d = params.means.shape
+    L, parts = _whitening(params)
+    known = None if data.known is None else chunks(data.known, CHUNK, -1)
 
     def add(total: MixtureStats, block: Any) -> tuple[MixtureStats, None]:
         X, w, known = block
         z, log_p = _chunk(X, parts, known)
-        log_x = logsumexp(log_p, 0)
-        r = jnp.exp(log_p - log_x) * w
+        log_x, r = responsibilities(log_p.T, w)
+        r = r.T
         # One (d, m) by (m, d) product a component: a batched one is slower on CPU.
         second = jnp.stack([(r[c] * z[c]) @ z[c].T for c in range(k)])
         first = jnp.einsum("km,kdm->kd", r, z)
-        new = MixtureStats(w @ log_x, jnp.sum(r, 1), first, second)
+        new = MixtureStats(log_x, jnp.sum(r, 1), first, second)
         return jax.tree.map(jnp.add, total, new), None
 
-    zero = zero_stats(k, d, data.X.dtype)
-    total, _ = jax.lax.scan(add, zero, (blocks(data.X, 0), blocks(data.w, 0), known))
+    blocks = chunks(data.X, CHUNK), chunks(data.w, CHUNK), known
+    total, _ = jax.lax.scan(add, zero_stats(k, d, data.X.dtype), blocks)
     return total._replace(
         first=jnp.einsum("kij,kj->ki", L, total.first),
         second=jnp.einsum("kij,kjl,kml->kim", L, total.second, L),
     )
+
+
+def about(
+    mass: Float[Array, "k"],
+    first: Float[Array, "k d"],
+    second: Float[Array, "k d d"],
+    delta: Float[Array, "k d"],
+) -> Float[Array, "k d d"]:
+    """Return the second moments F - δfᵀ - fδᵀ + Rδδᵀ about a centre moved by δ."""
+    cross = jnp.einsum("ki,kj->kij", delta, first)
+    square = mass[:, None, None] * jnp.einsum("ki,kj->kij", delta, delta)
+    return second - cross - jnp.swapaxes(cross, 1, 2) + square
+
+
+def step_of_means(
+    mass: Float[Array, "k"],
+    first: Float[Array, "k d"],
+    centre: Float[Array, "k d"],
+    prior: TwoStagePrior | None,
+) -> tuple[Float[Array, "k d"], Any]:
+    """Return δ of Eq. (4), and Ψ + κ₀ (μ - m₀)(μ - m₀)ᵀ at the new means."""
+    if prior is None:
+        return first / mass[:, None], 0.0
+    off = prior.mean - centre
+    delta = (first + prior.strength * off) / (mass + prior.strength)[:, None]
+    left = delta - off
+    return delta, prior.scale + prior.strength * jnp.einsum("ki,kj->kij", left, left)
+
+
+def new_weights(
+    mass: Float[Array, "k"], prior: TwoStagePrior | None
+) -> Float[Array, "k"]:
+    """Return c ∝ R + a - 1, Eq. (3)."""
+    raw = mass if prior is None else mass + prior.concentration - 1
+    return raw / jnp.sum(raw)
+
+
+def symmetric(A: Float[Array, "k d d"]) -> Float[Array, "k d d"]:
+    """Return (A + Aᵀ)/2, free of what rounding made uneven."""
+    return (A + jnp.swapaxes(A, 1, 2)) / 2
 
 
 @numpy_in_numpy_out
@@ -131,11 +149,9 @@ def recentre(
     stats: MixtureStats, old: Float[Array, "k d"], new: Float[Array, "k d"]
 ) -> MixtureStats:
     """Move the centre that statistics (2) are about from ``old`` to ``new``."""
-    move, R = old - new, stats.mass
-    cross = jnp.einsum("ki,kj->kij", stats.first, move)
-    square = R[:, None, None] * jnp.einsum("ki,kj->kij", move, move)
-    second = stats.second + cross + jnp.swapaxes(cross, 1, 2) + square
-    return stats._replace(first=stats.first + R[:, None] * move, second=second)
+    delta, R = new - old, stats.mass
+    second = about(R, stats.first, stats.second, delta)
+    return stats._replace(first=stats.first - R[:, None] * delta, second=second)
 
 
 @numpy_in_numpy_out
@@ -143,26 +159,13 @@ def recentre(
 def m_step(
     stats: MixtureStats, centre: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> MixtureParams:
-    """Maximise the expected log joint density, Eqs. (3)-(5)."""
-    R, f = stats.mass, stats.first
-    d = f.shape[1]
-    if prior is None:
-        delta = f / R[:, None]
-        second = stats.second - jnp.einsum("ki,kj->kij", delta, f)
-        weights, denominator = R, R
-    else:
-        off = prior.mean - centre
-        delta = (f + prior.strength * off) / (R + prior.strength)[:, None]
-        cross = jnp.einsum("ki,kj->kij", delta, f)
-        moved, left = jnp.einsum("ki,kj->kij", delta, delta), delta - off
-        second = stats.second - cross - jnp.swapaxes(cross, 1, 2)
-        second = second + R[:, None, None] * moved + prior.scale
-        second = second + prior.strength * jnp.einsum("ki,kj->kij", left, left)
-        weights = R + prior.concentration - 1
-        denominator = R + prior.df + d + 2
-    covariances = second / denominator[:, None, None]
-    covariances = (covariances + jnp.swapaxes(covariances, 1, 2)) / 2
-    return MixtureParams(weights / jnp.sum(weights), centre + delta, covariances)
+    """Return the parameters of highest expected log joint density, Eqs. (3)-(5)."""
+    R, d = stats.mass, centre.shape[1]
+    delta, pull = step_of_means(R, stats.first, centre, prior)
+    second = about(R, stats.first, stats.second, delta) + pull
+    extra = 0.0 if prior is None else prior.df + d + 2
+    covariances = symmetric(second / (R + extra)[:, None, None])
+    return MixtureParams(new_weights(R, prior), centre + delta, covariances)
 
 
 @numpy_in_numpy_out

@@ -16,19 +16,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
-from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
 from probmetric.densities.gaussian import chol_seen, log_peak
 from probmetric.inference.mixture.statistics import (
     MixtureParams,
     MixtureStats,
+    chunks,
+    only_known,
+    responsibilities,
     zero_stats,
 )
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = ["e_step_missing"]
 
 CHUNK = 128
 """Rows at a time: CHUNK · k · d² numbers of work memory."""
@@ -59,24 +59,13 @@ def e_step_missing(
     def row(x: Any, weight: Any, label: Any) -> MixtureStats:
         each = jax.vmap(component, (None, 0, 0, 0))
         log_p, guess, square = each(x, *params)
-        allowed = (label < 0) | (label == jnp.arange(k))
-        log_p = jnp.where(allowed, log_p, -jnp.inf)
-        log_x = logsumexp(log_p)
-        r = weight * jnp.exp(log_p - log_x)
-        square = r[:, None, None] * square
-        return MixtureStats(weight * log_x, r, r[:, None] * guess, square)
+        total, r = responsibilities(only_known(log_p, label), weight)
+        return MixtureStats(total, r, r[:, None] * guess, r[:, None, None] * square)
 
     def add(total: MixtureStats, block: Any) -> tuple[MixtureStats, None]:
         new = jax.vmap(row)(*block)
         return jax.tree.map(lambda t, a: t + jnp.sum(a, 0), total, new), None
 
     labels = jnp.full(len(X), -1) if known is None else known
-    size = min(CHUNK, len(X))
-    pad = -len(X) % size
-
-    def blocks(a: Any) -> Any:
-        tail = jnp.zeros((pad, *a.shape[1:]), a.dtype)
-        return jnp.concatenate([a, tail]).reshape(-1, size, *a.shape[1:])
-
-    zero = zero_stats(k, d, X.dtype)
-    return jax.lax.scan(add, zero, (blocks(X), blocks(w), blocks(labels)))[0]
+    blocks = [chunks(rows, CHUNK) for rows in (X, w, labels)]
+    return jax.lax.scan(add, zero_stats(k, d, X.dtype), blocks)[0]

@@ -20,10 +20,7 @@ from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["default_prior", "log_beta", "log_inverse_wishart", "log_prior"]
 
-
-@numpy_in_numpy_out
 def log_inverse_wishart(
     S: Float[Array, "d d"], df: Any, scale: Float[Array, "d d"]
 ) -> Float[Array, ""]:
@@ -59,7 +56,6 @@ def log_prior(
     return dirichlet + jnp.sum(jax.vmap(one)(means, spread))
 
 
-@numpy_in_numpy_out
 def log_beta(alpha: Any, prior: TwoStagePrior) -> Any:
     """Return log Beta(alpha; a, b)."""
     a, b = prior.alpha_a, prior.alpha_b

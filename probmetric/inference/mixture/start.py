@@ -21,8 +21,6 @@ from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.typing import Array
 
-__all__ = ["best_of", "mixture_data", "start_mixture"]
-
 
 def mixture_data(
     X: Array,
@@ -31,7 +29,7 @@ def mixture_data(
     known: Int[Array, "n"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureData:
-    """Pack points for mixture EM; weights default to one."""
+    """Return points packed for mixture EM; weights default to one."""
     rows = np.asarray(X)
     weights = np.ones(len(rows), rows.dtype) if w is None else np.asarray(w)
     return MixtureData(rows, weights.astype(rows.dtype), known, prior)
@@ -46,7 +44,7 @@ def start_mixture(
     known: Array | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureParams:
-    """Cluster by k-means++ and take each cluster's mean and covariance.
+    """Return the means and covariances of clusters by k-means++.
 
     Covariances are regularised by ``prior``, or by the default one where it is None,
     so that small clusters start regular. NaN entries count as their column mean.

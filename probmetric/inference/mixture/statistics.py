@@ -1,13 +1,16 @@
-"""Parameters and additive statistics of the normal mixture, of points and of groups."""
+"""Parameters and additive statistics of the normal mixture, of points and of groups.
+
+What the E-steps share is here too: which components a row may belong to, its
+responsibilities, and rows cut into chunks.
+"""
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Float
+from jax.scipy.special import logsumexp
+from jaxtyping import Float, Int
 
 from probmetric.typing import Array
-
-__all__ = ["GroupStats", "MixtureParams", "MixtureStats", "zero_stats"]
 
 
 class MixtureParams(NamedTuple):
@@ -45,3 +48,30 @@ def zero_stats(k: int, d: int, dtype: Any) -> MixtureStats:
     """Return the statistics of no rows."""
     shapes = (), (k,), (k, d), (k, d, d)
     return MixtureStats(*[jnp.zeros(shape, dtype) for shape in shapes])
+
+
+def only_known(
+    log_p: Float[Array, "*n k"], known: Int[Array, "*n"] | None
+) -> Float[Array, "*n k"]:
+    """Return log p, -inf for all but the component of a row where that is known."""
+    if known is None:
+        return log_p
+    named = jnp.asarray(known)[..., None]
+    allowed = (named < 0) | (named == jnp.arange(log_p.shape[-1]))
+    return jnp.where(allowed, log_p, -jnp.inf)
+
+
+def responsibilities(
+    log_p: Float[Array, "*n k"], w: Float[Array, "*n"]
+) -> tuple[Float[Array, ""], Float[Array, "*n k"]]:
+    """Return Σ w log p(x), and w P(k | x), from log c_k p(x | k)."""
+    log_x = logsumexp(log_p, -1)
+    return jnp.sum(w * log_x), w[..., None] * jnp.exp(log_p - log_x[..., None])
+
+
+def chunks(rows: Array, most: int, fill: int = 0) -> Array:
+    """Cut rows (n, ...) into chunks of at most ``most``, the last filled up."""
+    rows = jnp.asarray(rows)
+    size = min(most, len(rows))
+    tail = jnp.full((-len(rows) % size, *rows.shape[1:]), fill, rows.dtype)
+    return jnp.concatenate([rows, tail]).reshape(-1, size, *rows.shape[1:])

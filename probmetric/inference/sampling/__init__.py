@@ -5,14 +5,18 @@ report of it; a start is a Gaussian, its mean and a root of its covariance.
 
 In reading order:
 
-``target``       ``Target``, ``Gaussian``, ``Draws``; a NumPyro model as a target.
-``laplace``      independent draws of the Gaussian at the mode, with k-hat.
-``svi``          independent draws of a variational guide, with k-hat.
+``target``       ``Target``, ``Posterior``, ``Draws``; a NumPyro model as a target.
+``laplace``      ``Laplace``: independent draws of the Gaussian at the mode, with k-hat.
+``svi``          ``SVI``: independent draws of a variational guide, with k-hat.
 ``kernel``       the No-U-Turn sampler as blocks of one compiled kernel.
 ``checkpoint``   blocks on disk, and how a run is resumed.
-``nuts``         several chains, block after block.
+``nuts``         ``NUTS``: several chains, block after block.
 ``sample``       ``sample``: one function for every NumPyro model and target.
 ``datatree``     draws as an ArviZ DataTree with data and provenance.
 ``summary``      mean, sd, Monte Carlo error, R-hat and effective size by entry.
 ``warnings``     divergences, high R-hat and low effective size.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from probmetric.data.hash import data_hash, data_variables
-from probmetric.files import UNREADABLE, read_npz, replacing
-from probmetric.files_lock import locked
+from probmetric.files import UNREADABLE, locked, read_npz, replacing
 from probmetric.interrupts import check, noticed
 from probmetric.progress import progress_bar
-
-__all__ = ["check_folder", "describe", "plan_blocks", "run_blocks"]
+from probmetric.provenance import versions
 
 LOGGER = logging.getLogger("probmetric")
 PACKAGES = ("probmetric", "jax", "numpyro", "numpy")
@@ -42,8 +39,7 @@ def describe(data: Any, **run: Any) -> str:
         What else makes the run, under the name that the error will give it.
     """
     hashes = {k: data_hash(v)[:16] for k, v in data_variables(data).items()}
-    versions = {name: version(name) for name in PACKAGES}
-    whole = {**run, "version of": versions, "data": hashes}
+    whole = {**run, "version of": versions(*PACKAGES), "data": hashes}
     return json.dumps(whole, sort_keys=True)
 
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -13,8 +12,7 @@ from probmetric.data.containers import Distances, Pairs
 from probmetric.data.hash import data_hash, data_variables
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.sampling.units import set_apart
-
-__all__ = ["provenance", "to_datatree"]
+from probmetric.provenance import versions
 
 DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
 """Axes of the quantities that go by these names everywhere in the package."""
@@ -30,7 +28,7 @@ def to_datatree(
     log_likelihood: Mapping[str, Any] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> xr.DataTree:
-    """Build a DataTree of draws.
+    """Return draws as a DataTree.
 
     Parameters
     ----------
@@ -160,12 +158,12 @@ def _feature_coords(names: Sequence[str] | None, sizes: set[int]) -> dict[str, A
 
 def provenance(model: Any, data: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a run: versions, data hash, sum of weights, the model's arguments."""
-    packages = ("probmetric", "jax", "numpyro", "arviz", "numpy")
+    packages = versions("probmetric", "jax", "numpyro", "arviz", "numpy")
     total = getattr(data, "w", None)
     rows = len(data.i) if isinstance(data, Pairs) else len(getattr(data, "X", ()))
     rate = _plain(arguments.get("learning_rate", 1.0))
     return {
-        **{f"{package}_version": version(package) for package in packages},
+        **{f"{name}_version": value for name, value in packages.items()},
         "model": getattr(model, "__name__", type(model).__name__),
         "data_hash": data_hash(data),
         "sum_of_weights": float(rows if total is None else np.sum(total)),

@@ -20,8 +20,6 @@ from numpyro.infer.hmc import hmc
 
 from probmetric.inference.sampling.target import Gaussian, Target, gaussian_draw
 
-__all__ = ["Settings", "block", "init", "kernel"]
-
 N_CANDIDATES = 16
 """Starting points tried per chain; the first of finite density is taken."""
 

@@ -1,4 +1,4 @@
-"""``laplace``: independent draws of a Gaussian at the mode, with their k-hat.
+"""``Laplace``: independent draws of a Gaussian at the mode, with their k-hat.
 
 With u the mode and H the Hessian of the log density there, the approximation is
 N(u, (-H)⁻¹). It needs -H positive definite: a posterior that is flat along a
@@ -11,6 +11,7 @@ References
 Vehtari et al., "Pareto smoothed importance sampling", JMLR 2024.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,19 +20,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from probmetric.arguments import check_number
 from probmetric.inference.sampling.target import (
     Draws,
     Gaussian,
+    Posterior,
     Target,
     cast,
+    counts,
     gaussian_draw,
     is_double,
 )
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.precision import numpy_in_numpy_out
-
-__all__ = ["gaussian_draws", "laplace", "laplace_fit", "pareto_khat"]
 
 
 @partial(jax.jit, static_argnames="target")
@@ -107,66 +109,73 @@ def laplace_fit(
     return Gaussian(mode, vectors / jnp.sqrt(eigenvalues))
 
 
-def laplace(
-    target: Target,
-    data: Any,
-    *,
-    start: Any,
-    seed: int,
-    n_draws: int = 4000,
-    dtype: str = "float64",
-) -> Draws:
-    """Draw from the Laplace approximation of a target.
+@dataclass(frozen=True)
+class Laplace:
+    """Independent draws of the Gaussian at the mode: an approximation, with its k-hat.
 
     Parameters
     ----------
-    target : Target
-        What is approximated.
-    data : pytree of arrays
-        Passed to the target.
-    start : Gaussian, or pytree of arrays
-        The approximation of a closed form; or a position to look for the mode from.
-    seed : int
-        The same seed gives the same draws.
-    n_draws : int, default=4000
-        Independent draws, in one chain.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision.
-
-    Returns
-    -------
-    Draws
-        One chain, no sampler statistics, ``attributes["khat"]``. An approximation:
-        judge it by ``distance``, not by ``compare``.
+    max_steps : int, default=2000
+        Most iterations of L-BFGS to the mode, where the start is not a Gaussian.
 
     Raises
     ------
     ValueError
-        Fewer than 100 draws (k-hat needs a tail); as ``laplace_fit``.
+        Naming the setting.
     """
-    if n_draws < 100:
-        raise ValueError(f"n_draws: expected at least 100, got {n_draws}")
-    with jax.enable_x64(is_double(dtype)):
-        data, start = cast(data, dtype), cast(start, dtype)
-        if not isinstance(start, Gaussian):
-            start = laplace_fit(target, data, start)
-        return gaussian_draws(target, data, start, seed, n_draws)
 
+    max_steps: int = 2000
 
-@numpy_in_numpy_out
-def gaussian_draws(
-    target: Target, data: Any, gaussian: Gaussian, seed: int, n_draws: int
-) -> Draws:
-    """Draw from a Gaussian; judge it by the k-hat of the target's weights.
+    def __post_init__(self) -> None:
+        check_number("max_steps", self.max_steps, 1, whole=True)
 
-    As ``laplace``, in the dtype of its arguments and for any number of draws: below
-    100, which have no tail, k-hat is NaN.
-    """
-    key = jax.random.key(seed)
-    values, log_weight = _draw(target, gaussian, key, n_draws, data)
-    khat = pareto_khat(np.asarray(log_weight)) if n_draws >= 100 else float("nan")
-    values = jax.tree.map(lambda a: np.asarray(a)[None], values)
-    return Draws(values, {}, {"method": "laplace", "seed": seed, "khat": khat})
+    def draw(
+        self,
+        posterior: Posterior,
+        *,
+        seed: int,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        dtype: str = "float64",
+        progress: bool | None = None,
+    ) -> Draws:
+        """Draw from the Laplace approximation; judge it by ``distance``.
+
+        Parameters
+        ----------
+        posterior : Posterior
+            Its start is the Gaussian itself, of a closed form; or a position to look
+            for the mode from.
+        seed : int
+            The same seed gives the same draws.
+        n_draws, n_chains : int, defaults 1000 and 4
+            Their product is drawn, in one chain.
+        dtype : {"float64", "float32"}, default="float64"
+        progress : bool, optional
+            Without effect.
+
+        Returns
+        -------
+        Draws
+            One chain, no sampler statistics, ``attributes["khat"]``, which is NaN
+            below 100 draws: they have no tail.
+
+        Raises
+        ------
+        ValueError
+            As ``laplace_fit``.
+        """
+        n_draws, n_chains = counts(n_draws, n_chains)
+        target, data, start = posterior
+        total = n_draws * n_chains
+        with jax.enable_x64(is_double(dtype)):
+            data, start = cast(data, dtype), cast(start, dtype)
+            if not isinstance(start, Gaussian):
+                start = laplace_fit(target, data, start, max_steps=self.max_steps)
+            values, weight = _draw(target, start, jax.random.key(seed), total, data)
+            khat = pareto_khat(np.asarray(weight)) if total >= 100 else float("nan")
+            values = jax.tree.map(lambda a: np.asarray(a)[None], values)
+        return Draws(values, {}, {"method": "laplace", "seed": seed, "khat": khat})
 
 
 def pareto_khat(log_weight: np.ndarray) -> float:

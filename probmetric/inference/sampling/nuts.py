@@ -1,5 +1,6 @@
-"""``nuts``: several chains, block after block of the compiled kernel."""
+"""``NUTS``: several chains, block after block of the compiled kernel."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from probmetric.arguments import check_number
 from probmetric.inference.sampling.checkpoint import (
     check_folder,
     describe,
@@ -17,53 +19,19 @@ from probmetric.inference.sampling.kernel import Settings, block, init
 from probmetric.inference.sampling.target import (
     Draws,
     Gaussian,
-    Target,
+    Posterior,
     cast,
+    counts,
     is_double,
 )
-from probmetric.inference.sampling.warnings import warn_of_trouble
-
-__all__ = ["nuts"]
 
 
-def nuts(
-    target: Target,
-    data: Any,
-    *,
-    start: Any,
-    seed: int,
-    n_chains: int = 4,
-    n_draws: int = 1000,
-    n_warmup: int | None = None,
-    target_accept: float = 0.8,
-    max_tree_depth: int = 10,
-    dense_mass: bool | None = None,
-    adapt_mass: bool | None = None,
-    thin: int = 1,
-    block_size: int = 100,
-    vectorized: bool = False,
-    dtype: str = "float64",
-    progress: bool | None = None,
-    warn: bool = True,
-    checkpoint: "str | Path | None" = None,
-    resume: bool = False,
-) -> Draws:
-    """Sample a target by the No-U-Turn sampler.
+@dataclass(frozen=True)
+class NUTS:
+    """The No-U-Turn sampler: exact up to Monte Carlo error.
 
     Parameters
     ----------
-    target : Target
-        Module-level functions: the compiled kernel is kept for the same target.
-    data : pytree of arrays
-        Passed to the target.
-    start : Gaussian, or pytree of arrays
-        The Laplace approximation of a closed form: chains start from draws of it
-        with twice its sd, and its covariance is the inverse mass matrix. Or a
-        position, read for its shapes alone: chains then start uniform on (-2, 2).
-    seed : int
-        The same seed gives the same draws on the same machine.
-    n_chains, n_draws : int, defaults 4 and 1000
-        Draws are per chain.
     n_warmup : int, optional
         Iterations thrown away. Default 300 with a Gaussian start, whose mass matrix
         is kept so that only the step size has to be learned; 1000 otherwise.
@@ -77,88 +45,132 @@ def nuts(
     thin : int, default=1
         Iterations per draw.
     block_size : int, default=100
-        Draws a compiled call.
+        Draws a compiled call, and a file of the checkpoint.
     vectorized : bool, default=False
         Chains side by side. On a CPU one after the other was faster by a third to a
         half, as no chain waits for the longest tree.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision.
-    progress : bool, optional
-        Default: in terminals and notebooks.
-    warn : bool, default=True
-        Warn (``SamplingWarning``) of divergences, R-hat and effective sample size.
     checkpoint : path, optional
         Folder in which every finished block is kept, one file each.
     resume : bool, default=False
         Go on from the blocks in ``checkpoint``, to the draws that the run would have
         given had it not been stopped.
 
-    Returns
-    -------
-    Draws
-
     Raises
     ------
     ValueError
-        Sizes below 1, no starting point of finite density, or a checkpoint that
-        holds blocks of another run (or of any, without ``resume``), or that another
-        run is writing to.
+        Naming the setting.
+
+    Examples
+    --------
+    >>> NUTS(target_accept=0.95) == NUTS(target_accept=0.95)
+    True
     """
-    gaussian = isinstance(start, Gaussian)
-    if n_warmup is None:
-        n_warmup = 300 if gaussian else 1000
-    _check_sizes(n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, thin=thin,
-                 block_size=block_size, max_tree_depth=max_tree_depth)  # fmt: skip
-    if not 0 < target_accept < 1:
-        raise ValueError(
-            f"target_accept: expected a number between 0 and 1, got {target_accept}"
-        )
-    settings = Settings(
-        n_warmup,
-        target_accept,
-        max_tree_depth,
-        gaussian if dense_mass is None else dense_mass,
-        not gaussian if adapt_mass is None else adapt_mass,
-        thin,
-    )
-    folder = check_folder(checkpoint, resume)
-    with jax.enable_x64(is_double(dtype)):
-        data, start = cast(data, dtype), cast(start, dtype)
-        keys = jax.random.split(jax.random.key(seed), n_chains)
-        state = init(target, settings, keys, start, data)
-        _check_start(state)
 
-        def advance(state: Any, n: int, _: int) -> tuple[Any, Any, Any]:
-            return block(target, settings, block_size, state, n, data, vectorized)
+    n_warmup: int | None = None
+    target_accept: float = 0.8
+    max_tree_depth: int = 10
+    dense_mass: bool | None = None
+    adapt_mass: bool | None = None
+    thin: int = 1
+    block_size: int = 100
+    vectorized: bool = False
+    checkpoint: str | Path | None = None
+    resume: bool = False
 
-        # What is done with a model of the same name that was changed in between is
-        # seen in its density; six digits are the same on every machine.
-        energy = [f"{-e:.6g}" for e in np.asarray(state.potential_energy)]
-        values, statistics = run_blocks(
-            advance,
-            state,
-            plan_blocks(-(-n_warmup // thin), n_draws, block_size),
-            folder=folder,
-            resume=resume,
-            run=describe(
-                {"data": data, "start": start},
-                model=getattr(target.log_density, "__qualname__", "?"),
-                seed=seed,
-                n_chains=n_chains,
-                n_draws=n_draws,
-                block_size=block_size,
-                dtype=dtype,
-                vectorized=vectorized,
-                **settings._asdict(),
-                **{"log density at the start": energy},
-            ),
-            label="nuts",
-            progress=progress,
+    def __post_init__(self) -> None:
+        if self.n_warmup is not None:
+            check_number("n_warmup", self.n_warmup, 1, whole=True)
+        for name in ("max_tree_depth", "thin", "block_size"):
+            check_number(name, getattr(self, name), 1, whole=True)
+        if not 0 < self.target_accept < 1:
+            raise ValueError(
+                "target_accept: expected a number between 0 and 1, got "
+                f"{self.target_accept}"
+            )
+
+    def draw(
+        self,
+        posterior: Posterior,
+        *,
+        seed: int,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        dtype: str = "float64",
+        progress: bool | None = None,
+    ) -> Draws:
+        """Draw from a posterior; the draws are judged by ``warn_of_trouble``.
+
+        Parameters
+        ----------
+        posterior : Posterior
+            Its target holds module-level functions: the compiled kernel is kept for
+            the same target. From a Gaussian start chains begin at draws of it with
+            twice its sd, and its covariance is the inverse mass matrix. A position is
+            read for its shapes alone: chains begin uniform on (-2, 2).
+        seed : int
+            The same seed gives the same draws on the same machine.
+        n_draws, n_chains : int, defaults 1000 and 4
+            Draws are per chain.
+        dtype : {"float64", "float32"}, default="float64"
+        progress : bool, optional
+            Default: in terminals and notebooks.
+
+        Raises
+        ------
+        ValueError
+            Sizes below 1, no starting point of finite density, or a checkpoint that
+            holds blocks of another run (or of any, without ``resume``), or that
+            another run is writing to.
+        """
+        n_draws, n_chains = counts(n_draws, n_chains)
+        target, data, start = posterior
+        gaussian = isinstance(start, Gaussian)
+        n_warmup = self.n_warmup or (300 if gaussian else 1000)
+        settings = Settings(
+            n_warmup,
+            self.target_accept,
+            self.max_tree_depth,
+            gaussian if self.dense_mass is None else self.dense_mass,
+            not gaussian if self.adapt_mass is None else self.adapt_mass,
+            self.thin,
         )
-    if warn:
-        warn_of_trouble(values, statistics)
-    attributes = {"method": "nuts", "seed": seed, "n_parameters": _size(start)}
-    return Draws(values, statistics, {**attributes, **settings._asdict()})
+        size = self.block_size
+        folder = check_folder(self.checkpoint, self.resume)
+        with jax.enable_x64(is_double(dtype)):
+            data, start = cast(data, dtype), cast(start, dtype)
+            keys = jax.random.split(jax.random.key(seed), n_chains)
+            state = init(target, settings, keys, start, data)
+            _check_start(state)
+
+            def advance(state: Any, n: int, _: int) -> tuple[Any, Any, Any]:
+                return block(target, settings, size, state, n, data, self.vectorized)
+
+            # What is done with a model of the same name that was changed in between
+            # is seen in its density; six digits are the same on every machine.
+            energy = [f"{-e:.6g}" for e in np.asarray(state.potential_energy)]
+            values, statistics = run_blocks(
+                advance,
+                state,
+                plan_blocks(-(-n_warmup // self.thin), n_draws, size),
+                folder=folder,
+                resume=self.resume,
+                run=describe(
+                    {"data": data, "start": start},
+                    model=getattr(target.log_density, "__qualname__", "?"),
+                    seed=seed,
+                    n_chains=n_chains,
+                    n_draws=n_draws,
+                    block_size=size,
+                    dtype=dtype,
+                    vectorized=self.vectorized,
+                    **settings._asdict(),
+                    **{"log density at the start": energy},
+                ),
+                label="nuts",
+                progress=progress,
+            )
+        attributes = {"method": "nuts", "seed": seed, "n_parameters": _size(start)}
+        return Draws(values, statistics, {**attributes, **settings._asdict()})
 
 
 def _check_start(state: Any) -> None:
@@ -171,12 +183,6 @@ def _check_start(state: Any) -> None:
             f"found none for {int((~good).sum())} of {good.size}: give a better start, "
             "or look for NaN and inf in the data"
         )
-
-
-def _check_sizes(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: expected at least 1, got {size}")
 
 
 def _size(start: Any) -> int:

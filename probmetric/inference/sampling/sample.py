@@ -6,8 +6,9 @@ sampler is blocks of one compiled kernel (``sampling.kernel``), so that a second
 with the same shapes compiles nothing and a long run can be resumed.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
@@ -15,49 +16,62 @@ import numpyro
 import xarray as xr
 from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
 
+from probmetric.arguments import check_choice
 from probmetric.inference.sampling.datatree import provenance, to_datatree
-from probmetric.inference.sampling.laplace import laplace
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.svi import svi, target_model
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import (
     Draws,
-    Gaussian,
+    Posterior,
     Target,
     cast,
-    check_arguments,
+    counts,
     is_double,
     model_target,
 )
 from probmetric.inference.sampling.warnings import warn_of_trouble
 
-__all__ = ["sample"]
+SAMPLERS = (NUTS, SVI, Laplace)
+
+if TYPE_CHECKING:
+    Method = Literal["nuts", "svi", "laplace"] | NUTS | SVI | Laplace
+else:
+    Method = Any
 
 
-METHODS: dict[str, Callable[..., Draws]] = {
-    "nuts": nuts,
-    "svi": svi,
-    "laplace": laplace,
-}
-OWN = {
-    *("target", "model", "data", "args", "kwargs", "full_kwargs", "start", "seed"),
-    *("n_chains", "n_draws", "n_warmup", "dtype", "progress", "warn"),
-}
-"""Arguments that ``sample`` fills in itself."""
+def sampler_of(method: Any, kinds: tuple[type, ...] = SAMPLERS) -> Any:
+    """Return a sampler; a short name ("nuts") stands for one with its defaults.
+
+    Parameters
+    ----------
+    method : str or sampler
+    kinds : tuple of types, default (NUTS, SVI, Laplace)
+        What is possible here.
+
+    Raises
+    ------
+    ValueError
+        For anything else.
+    """
+    if isinstance(method, kinds):
+        return method
+    known = {kind.__name__.lower(): kind for kind in kinds}
+    check_choice("method", method, tuple(known))
+    return known[method]()
 
 
 def sample(
     model: "Callable[..., None] | Target",
     data: Any,
     *,
-    method: str = "nuts",
-    seed: int,
+    method: Method = "nuts",
+    seed: int = 0,
     prior: Any = None,
     options: Mapping[str, Any] | None = None,
     start: Any = None,
     n_chains: int = 4,
     n_draws: int = 1000,
-    n_warmup: int | None = None,
-    sampler: Mapping[str, Any] | None = None,
     feature_names: Sequence[str] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
     identified: Sequence[str] | None = None,
@@ -75,10 +89,11 @@ def sample(
         there, is applied to the data on the host first.
     data : pytree of arrays
         Observations included.
-    method : {"nuts", "svi", "laplace"}, default="nuts"
-        NUTS is exact up to Monte Carlo error. The other two are approximations and
-        give independent draws in one chain, with their k-hat.
-    seed : int
+    method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
+        A name stands for the sampler with its defaults. NUTS is exact up to Monte
+        Carlo error. The other two are approximations and give independent draws in
+        one chain, with their k-hat.
+    seed : int, default=0
         The same seed gives the same draws on the same machine.
     prior : pytree, optional
         Second argument of the model. Python numbers in it are part of the compiled
@@ -87,16 +102,11 @@ def sample(
         Keyword arguments of the model: ``learning_rate``, ``batch`` (SVI only), ...
     start : Gaussian, or pytree of arrays, optional
         The Laplace approximation of a closed form (``Gaussian``, over unconstrained
-        values: for NUTS the start and the mass matrix, for "laplace" the answer), or
-        an unconstrained position (for "laplace" where to look for the mode; for NUTS
-        read for its shapes). Required for a ``Target``.
+        values: for NUTS the start and the mass matrix, for Laplace the answer, for
+        SVI what whitens a target), or an unconstrained position (for Laplace where to
+        look for the mode; otherwise read for its shapes). Required for a ``Target``.
     n_chains, n_draws : int, defaults 4 and 1000
         The approximations draw ``n_chains * n_draws`` in one chain.
-    n_warmup : int, optional
-        NUTS only; default 300 with a Gaussian start, 1000 without.
-    sampler : mapping, optional
-        Further keyword arguments of ``nuts``, ``svi`` or ``laplace`` by name, such as
-        ``{"target_accept": 0.95}`` or ``{"guide": "AutoNormal"}``.
     feature_names, dims : optional
         As in ``to_datatree``.
     identified : sequence of str, optional
@@ -124,20 +134,18 @@ def sample(
     ------
     ValueError
         An unknown method; a subsample under NUTS or Laplace; a Target without start;
-        and as the method's own function.
+        and as the sampler.
 
     Warns
     -----
     SamplingWarning
         Divergences, high R-hat, low effective sample size, by name (NUTS).
     """
-    if method not in METHODS:
-        raise ValueError(f"method: expected one of {list(METHODS)}, got {method!r}")
-    options, extra = dict(options or {}), dict(sampler or {})
-    check_arguments(METHODS[method], method, extra, OWN)
-    if options.get("batch") is not None and method != "svi":
+    sampler = sampler_of(method)
+    options = dict(options or {})
+    if options.get("batch") is not None and not isinstance(sampler, SVI):
         raise ValueError(
-            f"options: expected the full data under method={method!r}, got batch="
+            f"options: expected the full data under {sampler}, got batch="
             f"{options['batch']}: it would keep one subsample for ever (use 'svi')"
         )
     plain = not isinstance(model, Target)
@@ -159,41 +167,17 @@ def sample(
             target, arrays, shapes = model_target(model, args, full)
             observed = _observed(model, args, full)
         else:
-            target, arrays = model, args[0]
-            shapes = start.mean if isinstance(start, Gaussian) else start
-        position = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        common = {"seed": seed, "dtype": dtype}
-        if method == "nuts":
-            draws = nuts(
-                target,
-                arrays,
-                start=position if start is None else start,
-                n_chains=n_chains,
-                n_draws=n_draws,
-                n_warmup=n_warmup,
-                progress=progress,
-                warn=False,
-                **common,
-                **extra,
-            )
-            _warn(draws, identified)
-        elif method == "laplace":
-            begin = position if start is None else start
-            n_total = n_chains * n_draws
-            draws = laplace(
-                target, arrays, start=begin, n_draws=n_total, **common, **extra
-            )
+            target, arrays, shapes = model, args[0], ()
+        run: dict[str, Any] = {"seed": seed, "dtype": dtype, "progress": progress}
+        if plain and isinstance(sampler, SVI):
+            run["n_draws"] = math.prod(counts(n_draws, n_chains))
+            draws = sampler.draw_model(model, args, options, full_kwargs=full, **run)
         else:
-            draws = svi(
-                model if plain else target_model(target, shapes),
-                args if plain else (arrays,),
-                options,
-                full_kwargs=full,
-                n_draws=n_chains * n_draws,
-                progress=progress,
-                **common,
-                **extra,
-            )
+            if start is None:
+                start = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+            posterior = Posterior(target, arrays, start)
+            draws = sampler.draw(posterior, n_draws=n_draws, n_chains=n_chains, **run)
+        _warn(draws, identified)
         if log_likelihood:
             sites = {k: v for k, v in draws.values.items() if k in shapes}
             likelihood = numpyro_log_likelihood(

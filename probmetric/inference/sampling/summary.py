@@ -11,17 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-__all__ = [
-    "Summary",
-    "align",
-    "entry_names",
-    "equal_chains",
-    "flatten",
-    "listed",
-    "select",
-    "summarise",
-]
-
 SAMPLE_DIMS = ("chain", "draw")
 
 MOVES = 20
@@ -192,7 +181,7 @@ def entry_names(table: xr.Dataset) -> list[str]:
 
 
 def summarise(table: xr.Dataset) -> Summary:
-    """Summarise draws, entries stacked in the order of ``entry_names``."""
+    """Return mean, sd, errors and R-hat by entry, in the order of ``entry_names``."""
     # ArviZ's statistics take a second to import and only comparisons need them.
     from arviz_stats.base.array import array_stats
 

@@ -1,4 +1,4 @@
-"""``svi``: independent draws of a variational guide, with their k-hat.
+"""``SVI``: independent draws of a variational guide, with their k-hat.
 
 The guide is any of NumPyro's automatic ones, fitted by Adam on the evidence lower
 bound, in blocks of one compiled update. A guide is an approximation: on LCA only
@@ -17,20 +17,23 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
+from numpyro import infer
 from numpyro.distributions import constraints
-from numpyro.infer import SVI, Predictive, Trace_ELBO, autoguide, psis_diagnostic
 
+from probmetric.arguments import check_choice, check_number
 from probmetric.inference.sampling.target import (
     Draws,
+    Gaussian,
+    Posterior,
     Target,
     cast,
+    counts,
     fill_arguments,
+    gaussian_draw,
     is_double,
     split_arguments,
 )
 from probmetric.progress import progress_bar
-
-__all__ = ["GUIDES", "svi", "target_model"]
 
 GUIDES = (
     "AutoBNAFNormal",
@@ -40,7 +43,7 @@ GUIDES = (
     "AutoMultivariateNormal",
     "AutoNormal",
 )
-"""Guides with a density. AutoDelta has none; for Laplace use ``method='laplace'``."""
+"""Guides with a density. AutoDelta has none; see ``Laplace``."""
 
 N_BLOCKS = 20
 
@@ -74,9 +77,7 @@ class _Engine:
     """NumPyro's engine, equal to one of the same settings: one compiled update."""
 
     model: Any
-    guide: str
-    step_size: float | int
-    n_particles: int
+    settings: "SVI"
     engine: Any = field(compare=False)
 
 
@@ -91,108 +92,173 @@ def _advance(
     )
 
 
-def svi(
-    model: Callable[..., None],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    seed: int,
-    full_kwargs: dict[str, Any] | None = None,
-    guide: str = "AutoMultivariateNormal",
-    n_steps: int = 3000,
-    step_size: float = 0.01,
-    n_particles: int = 4,
-    n_draws: int = 4000,
-    dtype: str = "float64",
-    progress: bool | None = None,
-) -> Draws:
-    """Fit a guide to a NumPyro model and draw from it.
+@lru_cache(maxsize=64)
+def _whitened(target: Target) -> Target:
+    """Return a target of noise e and (start, data), at the position start(e)."""
+
+    def log_density(noise: Any, data: Any) -> Any:
+        return target.log_density(gaussian_draw(data[0], noise), data[1])
+
+    def functionals(noise: Any, data: Any) -> dict[str, Any]:
+        return target.functionals(gaussian_draw(data[0], noise), data[1])
+
+    return Target(log_density, functionals)
+
+
+@dataclass(frozen=True)
+class SVI:
+    """Independent draws of a variational guide: an approximation, with its k-hat.
 
     Parameters
     ----------
-    model : callable
-        ``model(*args, **kwargs)``.
-    args, kwargs : tuple, dict
-        Its arguments; ``kwargs`` may ask for a subsample (``batch``).
-    seed : int
-        The same seed gives the same draws.
-    full_kwargs : dict, optional
-        ``kwargs`` without the subsample, under which draws and k-hat are evaluated.
     guide : str, default="AutoMultivariateNormal"
         One of ``GUIDES``.
     n_steps : int, default=3000
-        Steps of Adam.
+        Steps of Adam, at least 20.
     step_size : float, default=0.01
         Of Adam, in unconstrained units.
     n_particles : int, default=4
         Draws per estimate of the evidence lower bound.
-    n_draws : int, default=4000
-        Independent draws, in one chain.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision.
-    progress : bool, optional
-        Default: in terminals and notebooks.
-
-    Returns
-    -------
-    Draws
-        One chain; ``attributes`` hold khat, guide and elbo (mean over the last
-        twentieth of the steps).
 
     Raises
     ------
     ValueError
-        An unknown guide, sizes too small, or a bound that became NaN.
+        Naming the setting.
     """
-    if guide not in GUIDES:
-        raise ValueError(f"guide: expected one of {GUIDES}, got {guide!r}")
-    for name, size, least in (
-        ("n_steps", n_steps, N_BLOCKS),
-        ("n_draws", n_draws, 100),
-    ):
-        if size < least:
-            raise ValueError(f"{name}: expected at least {least}, got {size}")
-    full_kwargs = kwargs if full_kwargs is None else full_kwargs
-    with jax.enable_x64(is_double(dtype)):
-        args, kwargs = cast(args, dtype), cast(kwargs, dtype)
-        full: dict[str, Any] = cast(full_kwargs, dtype)
-        keys = jax.random.split(jax.random.key(seed), 4)
-        fitted = getattr(autoguide, guide)(model)
-        optimiser = numpyro.optim.Adam(step_size)
-        loss = Trace_ELBO(num_particles=n_particles)
-        engine = SVI(model, fitted, optimiser, loss)
-        state = engine.init(keys[0], *args, **kwargs)
-        size = -(-n_steps // N_BLOCKS)
-        by = _Engine(model, guide, step_size, n_particles, engine)
-        tree, static, data = split_arguments(args, kwargs)
-        losses = jnp.full(size, jnp.nan)
-        for _ in progress_bar(range(N_BLOCKS), "svi", progress):
-            state, losses = _advance(by, tree, static, size, state, data)
-        if not bool(jnp.all(jnp.isfinite(losses))):
-            raise ValueError(
-                "step_size: expected one for which the evidence lower bound stays "
-                f"finite, got {step_size}: lower it, or look for NaN in the data"
+
+    guide: str = "AutoMultivariateNormal"
+    n_steps: int = 3000
+    step_size: float | int = 0.01
+    n_particles: int = 4
+
+    def __post_init__(self) -> None:
+        check_choice("guide", self.guide, GUIDES)
+        check_number("n_steps", self.n_steps, N_BLOCKS, whole=True)
+        check_number("step_size", self.step_size, 0, open_low=True)
+        check_number("n_particles", self.n_particles, 1, whole=True)
+
+    def draw(
+        self,
+        posterior: Posterior,
+        *,
+        seed: int,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        dtype: str = "float64",
+        progress: bool | None = None,
+    ) -> Draws:
+        """Fit a guide to a target and draw from it.
+
+        Parameters
+        ----------
+        posterior : Posterior
+            From a Gaussian start the guide is fitted in coordinates that it whitens;
+            of a position the shapes are read.
+        seed : int
+            The same seed gives the same draws.
+        n_draws, n_chains : int, defaults 1000 and 4
+            Their product, at least 100, is drawn, in one chain.
+        dtype : {"float64", "float32"}, default="float64"
+        progress : bool, optional
+            Default: in terminals and notebooks.
+
+        Returns
+        -------
+        Draws
+            As ``draw_model``.
+        """
+        n_draws, n_chains = counts(n_draws, n_chains)
+        target, data, start = posterior
+        if isinstance(start, Gaussian):
+            target, data = _whitened(target), (start, data)
+            start = np.zeros(start.factor.shape[1], start.factor.dtype)
+        with jax.enable_x64(is_double(dtype)):
+            model, total = target_model(target, start), n_draws * n_chains
+        given: dict[str, Any] = {"n_draws": total, "dtype": dtype, "progress": progress}
+        return self.draw_model(model, (data,), {}, seed=seed, **given)
+
+    def draw_model(
+        self,
+        model: Callable[..., None],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        full_kwargs: dict[str, Any] | None = None,
+        seed: int,
+        n_draws: int = 4000,
+        dtype: str = "float64",
+        progress: bool | None = None,
+    ) -> Draws:
+        """Fit a guide to a NumPyro model, site by site, and draw from it.
+
+        Parameters
+        ----------
+        model : callable
+            ``model(*args, **kwargs)``.
+        args, kwargs : tuple, dict
+            Its arguments; ``kwargs`` may ask for a subsample (``batch``).
+        full_kwargs : dict, optional
+            ``kwargs`` without the subsample, under which draws and k-hat are
+            evaluated.
+        seed, dtype, progress
+            As in ``draw``.
+        n_draws : int, default=4000
+            Independent draws, at least 100.
+
+        Returns
+        -------
+        Draws
+            One chain; ``attributes`` hold khat, guide and elbo (mean over the last
+            twentieth of the steps).
+
+        Raises
+        ------
+        ValueError
+            Fewer than 100 draws (k-hat needs a tail), or a bound that became NaN.
+        """
+        check_number("n_draws", n_draws, 100, whole=True)
+        full_kwargs = kwargs if full_kwargs is None else full_kwargs
+        with jax.enable_x64(is_double(dtype)):
+            args, kwargs = cast(args, dtype), cast(kwargs, dtype)
+            full: dict[str, Any] = cast(full_kwargs, dtype)
+            keys = jax.random.split(jax.random.key(seed), 4)
+            fitted = getattr(infer.autoguide, self.guide)(model)
+            optimiser = numpyro.optim.Adam(self.step_size)
+            loss = infer.Trace_ELBO(num_particles=self.n_particles)
+            engine = infer.SVI(model, fitted, optimiser, loss)
+            state = engine.init(keys[0], *args, **kwargs)
+            size = -(-self.n_steps // N_BLOCKS)
+            by = _Engine(model, self, engine)
+            tree, static, data = split_arguments(args, kwargs)
+            losses = jnp.full(size, jnp.nan)
+            for _ in progress_bar(range(N_BLOCKS), "svi", progress):
+                state, losses = _advance(by, tree, static, size, state, data)
+            if not bool(jnp.all(jnp.isfinite(losses))):
+                raise ValueError(
+                    "step_size: expected one for which the evidence lower bound stays "
+                    f"finite, got {self.step_size}: lower it, or look for NaN in the "
+                    "data"
+                )
+            params = engine.get_params(state)
+            latent = fitted.sample_posterior(keys[1], params, sample_shape=(n_draws,))
+            rest = infer.Predictive(
+                model, latent, return_sites=_deterministic(model, latent, args, full)
+            )(keys[2], *args, **full)
+            khat = infer.psis_diagnostic(
+                keys[3], params, model, fitted, *args, num_particles=n_draws, **full
             )
-        params = engine.get_params(state)
-        latent = fitted.sample_posterior(keys[1], params, sample_shape=(n_draws,))
-        rest = Predictive(
-            model, latent, return_sites=_deterministic(model, latent, args, full)
-        )(keys[2], *args, **full)
-        khat = psis_diagnostic(
-            keys[3], params, model, fitted, *args, num_particles=n_draws, **full
-        )
-        latent.pop("position", None)
-        values = {k: np.asarray(v)[None] for k, v in {**latent, **rest}.items()}
-    attributes = {
-        "method": "svi",
-        "seed": seed,
-        "guide": guide,
-        "n_steps": size * N_BLOCKS,
-        "step_size": step_size,
-        "khat": float(khat),
-        "elbo": -float(jnp.mean(losses)),
-    }
-    return Draws(values, {}, attributes)
+            latent.pop("position", None)
+            values = {k: np.asarray(v)[None] for k, v in {**latent, **rest}.items()}
+        attributes = {
+            "method": "svi",
+            "seed": seed,
+            "guide": self.guide,
+            "n_steps": size * N_BLOCKS,
+            "step_size": self.step_size,
+            "khat": float(khat),
+            "elbo": -float(np.asarray(losses).mean()),
+        }
+        return Draws(values, {}, attributes)
 
 
 def _deterministic(model: Any, latent: Any, args: Any, kwargs: Any) -> list[str]:

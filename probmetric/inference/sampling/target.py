@@ -10,7 +10,6 @@ shapes is therefore one target, compiled once.
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from inspect import signature
 from typing import Any, NamedTuple
 
 import jax
@@ -21,21 +20,9 @@ from jaxtyping import Float
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn, potential_energy
 
+from probmetric.arguments import check_number
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = [
-    "Draws",
-    "Gaussian",
-    "Target",
-    "cast",
-    "check_arguments",
-    "fill_arguments",
-    "gaussian_draw",
-    "is_double",
-    "model_target",
-    "split_arguments",
-]
 
 
 class Target(NamedTuple):
@@ -69,6 +56,23 @@ class Gaussian(NamedTuple):
 
     mean: Any
     factor: Float[Array, "k m"]
+
+
+class Posterior(NamedTuple):
+    """What a sampler draws from.
+
+    Attributes
+    ----------
+    target : Target
+    data : pytree of arrays
+        Passed to the target.
+    start : Gaussian, or pytree of arrays
+        The Laplace approximation of a closed form, or a position.
+    """
+
+    target: Target
+    data: Any
+    start: Any
 
 
 class Draws(NamedTuple):
@@ -116,22 +120,18 @@ def is_double(dtype: str) -> bool:
     return dtype == "float64"
 
 
-def check_arguments(
-    function: Callable[..., Any], method: str, given: Any, own: set[str]
-) -> None:
-    """Raise for names that a sampler does not take, or that are filled in for it."""
-    allowed = signature(function).parameters.keys() - own
-    if not set(given) <= allowed:
-        raise ValueError(
-            f"sampler: expected arguments of {method!r} among {sorted(allowed)}, got "
-            f"{sorted(set(given) - allowed)}"
-        )
+def counts(n_draws: Any, n_chains: Any) -> tuple[int, int]:
+    """Check the numbers of draws and chains and return them as ints."""
+    return (
+        int(check_number("n_draws", n_draws, 1, whole=True)),
+        int(check_number("n_chains", n_chains, 1, whole=True)),
+    )
 
 
 def model_target(
     model: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Target, Any, Any]:
-    """Turn a NumPyro model and its arguments into a target.
+    """Return a NumPyro model with its arguments as a target.
 
     Parameters
     ----------

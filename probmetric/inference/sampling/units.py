@@ -11,8 +11,6 @@ import json
 import numpy as np
 import xarray as xr
 
-__all__ = ["LIKELIHOOD", "PSEUDO", "no_unit", "set_apart"]
-
 LIKELIHOOD, PSEUDO = "log_likelihood", "pseudo_log_likelihood"
 
 

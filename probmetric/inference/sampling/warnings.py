@@ -14,8 +14,6 @@ from probmetric.inference.sampling.summary import (
     summarise,
 )
 
-__all__ = ["SamplingWarning", "warn_of_trouble"]
-
 RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
 """Effective draws a chain below which R-hat and errors are themselves unreliable."""
@@ -35,8 +33,10 @@ def warn_of_trouble(
     values : mapping of str to array of shape (n_chains, n_draws, ...)
         The reported functionals.
     statistics : mapping of str to array of shape (n_chains, n_draws)
-        With ``diverging``.
+        With ``diverging``; empty of independent draws, of which nothing is said.
     """
+    if not statistics:
+        return
     diverging = np.asarray(statistics["diverging"])
     if diverging.any():
         _warn(

@@ -7,3 +7,7 @@
 ``lbfgs``          SciPy's L-BFGS with gradients from JAX, for one fit.
 ``lbfgs_traced``   L-BFGS as a traced loop, for many small fits in one program.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

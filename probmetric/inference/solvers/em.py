@@ -30,10 +30,9 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
-
-__all__ = ["run_em"]
 
 ROUNDING = 1e3
 """A fall of the objective by fewer than ROUNDING · eps · |objective| is rounding."""
@@ -60,7 +59,7 @@ def run_em(
     tol: Any | None = None,
     accelerate: bool = False,
 ) -> Fit:
-    """Iterate an EM step to its fixed point.
+    """Return the outcome of iterating an EM step to its fixed point.
 
     Parameters
     ----------
@@ -85,8 +84,7 @@ def run_em(
     Fit
         With the objective at the returned parameters. Local optimum only.
     """
-    if max_steps < 1:
-        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
+    check_counts(max_steps=max_steps)
     return _run(step, params, data, tol, max_steps=max_steps, accelerate=accelerate)
 
 

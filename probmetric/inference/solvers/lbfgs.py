@@ -9,10 +9,9 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
+from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
-
-__all__ = ["lbfgs"]
 
 
 @partial(jax.jit, static_argnames="objective")
@@ -54,8 +53,7 @@ def lbfgs(
     Fit
         ``n_evaluations`` counts evaluations of value and gradient. Local optimum.
     """
-    if max_steps < 1:
-        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
+    check_counts(max_steps=max_steps)
     # Once to the device, not at every evaluation; what is flat is so on the host.
     params, data = jax.device_put((params, data))
     leaves, structure = jax.tree.flatten(jax.device_get(params))

@@ -4,7 +4,8 @@
 nor a loop over fits can hold. Here all is traced: the two-loop recursion over the last
 ``MEMORY`` steps, and halving until the objective falls by a fraction of what its slope
 promises. Wolfe's second condition is not sought; a step whose gradient change is not
-positive along it is not remembered.
+positive along it is not remembered. JAX itself has no traced solver of limited memory
+that it asks to rely on, and neither optax nor optimistix is needed otherwise.
 
 It stops on the estimated gap gᵀHg/2, with H the current inverse Hessian: for a log
 density that is the number of nats left to gain.
@@ -22,10 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.inference.solvers.result import Result
-from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = ["Minimum", "minimise"]
 
 MEMORY = 12
 SUFFICIENT = 1e-4
@@ -79,7 +77,6 @@ def _direction(state: _State) -> Any:
     return -r
 
 
-@numpy_in_numpy_out
 def minimise(
     value_and_gradient: Callable[[Any], tuple[Any, Any]],
     start: Float[Array, "q"],
@@ -87,7 +84,7 @@ def minimise(
     max_steps: int,
     tol: Any,
 ) -> Minimum:
-    """Minimise a smooth function from a point of finite value; traceable.
+    """Return a minimum of a smooth function from a point of finite value; traceable.
 
     Parameters
     ----------

@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 
 from probmetric.typing import Array
 
-__all__ = ["REMEDY", "Fit", "Result"]
-
 
 class Result(IntEnum):
     """How a fit ended."""

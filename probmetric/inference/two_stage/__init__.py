@@ -14,7 +14,12 @@ In reading order:
 ``proportional``     M-step for Σ (5) and α (6); numbers go on from ``groups``.
 ``fit``              starts and EM, for points, pairs and groups.
 ``pairs``            EQ-3 (1), representative (2), α from pairs (3), enrolment (4).
+``online``           the mixture learned in parts, and parts merged.
 ``choice``           flattening, blending of models (1), number of components.
 ``target``           the log joint density for samplers (1).
 ``draws``            draws by every method; relabelling for display (1).
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

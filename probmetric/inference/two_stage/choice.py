@@ -28,15 +28,6 @@ from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "Choice",
-    "bic",
-    "blend",
-    "choose_components",
-    "choose_flattening",
-    "flatten",
-]
-
 
 @numpy_in_numpy_out
 def flatten(params: TwoStageParams, s: Float[Array, "k"] | float) -> TwoStageParams:
@@ -61,7 +52,7 @@ def choose_flattening(
     grid: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0),
     sweeps: int = 2,
 ) -> Float[Array, "k"]:
-    """Choose s per component by the likelihood of X, which EM must not have seen.
+    """Return the s of each component that X, unseen by EM, makes likeliest.
 
     Coordinate ascent over the grid, from no flattening (s = 1).
     """
@@ -135,7 +126,7 @@ def choose_components(
     prior: TwoStagePrior | Literal["default"] | None = "default",
     max_steps: int = 1000,
 ) -> Choice:
-    """Choose the number of components by held-out likelihood.
+    """Return the number of components of highest held-out likelihood, and scores.
 
     Parameters
     ----------

@@ -12,35 +12,30 @@ distance of means,
     (μ - μ_ref)ᵀ S_ref⁻¹ (μ - μ_ref),   S = W + B.                                (1)
 """
 
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 
-from probmetric.inference.sampling.laplace import laplace, laplace_fit
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.svi import svi, target_model
-from probmetric.inference.sampling.target import (
-    Draws,
-    Gaussian,
-    Target,
-    check_arguments,
-    gaussian_draw,
-)
+from probmetric.inference.sampling.laplace import laplace_fit
+from probmetric.inference.sampling.metrics import joined
+from probmetric.inference.sampling.sample import Method, sampler_of
+from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.inference.two_stage.target import (
     TARGET,
-    Posterior,
+    Fitted,
     log_units,
     pack,
     position,
 )
-from probmetric.models.two_stage import TwoStageParams
-
-__all__ = ["METHODS", "draw", "pointwise", "relabel"]
+from probmetric.metric import PairSimilarity
+from probmetric.models.two_stage import TwoStageParams, to_metric
 
 
 def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
@@ -73,85 +68,97 @@ def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
     return TwoStageParams(*(permute(a) for a in draws))
 
 
-METHODS = {"nuts": nuts, "laplace": laplace, "svi": svi}
-OWN = {
-    *("target", "model", "data", "args", "kwargs", "full_kwargs", "start", "seed"),
-    *("n_draws", "n_chains", "dtype", "progress", "warn"),
-}
-"""Arguments that ``draw`` fills in itself."""
+def posterior(fitted: Fitted) -> Posterior:
+    """Return the posterior about an EM solution, with its Laplace approximation.
+
+    Raises
+    ------
+    ValueError
+        Where there is no Laplace approximation at the EM solution.
+    """
+    with jax.enable_x64(True):
+        data = jax.tree.map(jnp.asarray, pack(fitted))
+        start = laplace_fit(TARGET, data, position(fitted))
+    return Posterior(TARGET, data, start)
 
 
 def draw(
-    posterior: Posterior,
-    method: str,
+    fitted: Fitted,
+    method: Method,
     *,
     seed: int,
     n_draws: int = 1000,
     n_chains: int = 4,
-    sampler: dict[str, Any] | None = None,
     progress: bool | None = None,
 ) -> Draws:
     """Draw c, μ, W, B (relabelled), the invariants and a sampled α.
 
     Parameters
     ----------
-    posterior : Posterior
-    method : {"nuts", "laplace", "svi"}
+    fitted : Fitted
+    method : sampler, or "nuts", "laplace", "svi"
         NUTS starts about the Laplace approximation, with its covariance as inverse
         mass matrix; the variational guide is fitted in coordinates that it whitens.
     seed : int
     n_draws, n_chains : int, defaults 1000 and 4
         The approximations draw ``n_chains * n_draws`` in one chain.
-    sampler : dict, optional
-        Further arguments of the method's function, such as ``n_warmup``.
     progress : bool, optional
 
     Raises
     ------
     ValueError
-        Where the posterior has no Laplace approximation at the EM solution; unknown
-        names in ``sampler``.
+        As ``posterior`` and the samplers.
+
+    Warns
+    -----
+    SamplingWarning
+        Of the invariants alone.
     """
-    extra: dict[str, Any] = dict(sampler or {})
-    check_arguments(METHODS[method], method, extra, OWN)
-    with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, pack(posterior))
-        start = laplace_fit(TARGET, data, position(posterior))
-        total = n_draws * n_chains
-        if method == "laplace":
-            draws = laplace(
-                TARGET, data, start=start, seed=seed, n_draws=total, **extra
-            )
-        elif method == "svi":
-            extra = {"seed": seed, "n_draws": total, "progress": progress, **extra}
-            draws = svi(_whitened(start), (data,), {}, **extra)
-        else:
-            sizes = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
-            extra = {"seed": seed, "warn": False, **sizes, **extra}
-            draws = nuts(TARGET, data, start=start, **extra)
-            names = [n for n in draws.values if n not in TwoStageParams._fields]
-            known = {name: draws.values[name] for name in names}
-            warn_of_trouble(known, draws.statistics)
-    return draws._replace(values={**draws.values, **_relabelled(draws, posterior)})
+    sampler = sampler_of(method)
+    size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
+    draws = sampler.draw(posterior(fitted), seed=seed, **size)
+    names = [n for n in draws.values if n not in TwoStageParams._fields]
+    known = {name: draws.values[name] for name in names}
+    warn_of_trouble(known, draws.statistics)
+    return draws._replace(values={**draws.values, **_relabelled(draws, fitted)})
 
 
-def _whitened(start: Gaussian) -> Any:
-    """Return the target as a model of coordinates in which ``start`` is N(0, I)."""
+def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
+    """Return one similarity a draw of the components; None where none were drawn.
 
-    def log_density(noise: Any, data: Any) -> Any:
-        return TARGET.log_density(gaussian_draw(start, noise), data)
+    The attributes ``similarity`` and ``database_noise`` of draws are those of
+    ``TwoStageMixture``.
 
-    def functionals(noise: Any, data: Any) -> dict[str, Any]:
-        return TARGET.functionals(gaussian_draw(start, noise), data)
+    Raises
+    ------
+    ValueError
+        For components without all their parts.
+    """
+    parts = joined(draws, "components")
+    if not parts:
+        return None
+    lacking = [name for name in TwoStageParams._fields if name not in parts]
+    if lacking:
+        raise ValueError(
+            f"draws: expected {', '.join(TwoStageParams._fields)} among the "
+            f"components, got none of {', '.join(lacking)}"
+        )
+    score = str(draws.attrs.get("similarity", "log_ratio"))
+    noise = float(draws.attrs.get("database_noise", 1.0))
+    columns = [parts[name] for name in TwoStageParams._fields]
+    found = [
+        to_metric(TwoStageParams(*draw), score=score)
+        for draw in zip(*columns, strict=True)
+    ]
+    if noise == 1:
+        return found
+    return [replace(m, noise_other=noise * np.asarray(m.noise)) for m in found]
 
-    target = Target(log_density, functionals)
-    return target_model(target, jnp.zeros(start.factor.shape[0]))
 
-
-def _relabelled(draws: Draws, posterior: Posterior) -> dict[str, Any]:
+def _relabelled(draws: Draws, fitted: Fitted) -> dict[str, Any]:
     params = [np.asarray(draws.values[name]) for name in TwoStageParams._fields]
     flat = TwoStageParams(*(a.reshape(-1, *a.shape[2:]) for a in params))
-    named = relabel(flat, posterior.params)
+    named = relabel(flat, fitted.params)
     pairs = zip(TwoStageParams._fields, named, params, strict=True)
     return {name: a.reshape(like.shape) for name, a, like in pairs}
 
@@ -161,10 +168,10 @@ _units_of_draws = jax.jit(
 )
 
 
-def pointwise(posterior: Posterior, draws: Draws) -> Float[np.ndarray, "chain draw G"]:
+def pointwise(fitted: Fitted, draws: Draws) -> Float[np.ndarray, "chain draw G"]:
     """Return log p(X_i) of every source under every draw, sources by sorted code."""
     params = [np.asarray(draws.values[name]) for name in TwoStageParams._fields]
     flat = TwoStageParams(*(a.reshape(-1, *a.shape[2:]) for a in params))
     with jax.enable_x64(True):
-        log_p = np.asarray(_units_of_draws(flat, pack(posterior)[0]))
+        log_p = np.asarray(_units_of_draws(flat, pack(fitted)[0]))
     return log_p.reshape(*params[0].shape[:2], -1)

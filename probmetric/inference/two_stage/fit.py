@@ -5,6 +5,7 @@ component may collapse on one point): what comes back is the best local optimum 
 starts, each a k-means++ clustering, under the prior.
 """
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -33,8 +34,6 @@ from probmetric.inference.two_stage.proportional import (
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportional
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = ["fit", "start_groups"]
 
 
 def start_groups(
@@ -117,63 +116,37 @@ def fit(
     """
     if prior == "default":
         prior = default_prior(np.asarray(as_groups(data).X), n_components)
-    fits = [
-        _fit_once(
-            data,
-            n_components,
-            prior,
-            covariance,
-            alpha,
-            known,
-            s,
-            start,
-            max_steps,
-            tol,
-        )
-        for s in range(seed, seed + (1 if start is not None else n_starts))
-    ]
-    return best_of(fits)
-
-
-def _fit_once(
-    data: Any,
-    k: int,
-    prior: Any,
-    covariance: str,
-    alpha: float,
-    known: Any,
-    seed: int,
-    start: Any,
-    max_steps: int,
-    tol: Any,
-) -> Fit:
+    em = partial(run_em, max_steps=max_steps, tol=tol)
+    missing = bool(np.isnan(np.asarray(data.X)).any())
     if isinstance(data, Points):
         points = mixture_data(data.X, data.w, known=known, prior=prior)
-        if start is None:
-            args = points.X, points.w, k
-            first = start_mixture(*args, seed=seed, known=known, prior=prior)
-        else:
-            total = start.within + start.between
-            first = MixtureParams(start.weights, start.means, total)
-        missing = bool(np.isnan(points.X).any())
-        step: Any = em_step_missing if missing else em_step
-        end = run_em(step, first, _padded(points), max_steps=max_steps, tol=tol)
-        c, mu, S = end.params
-        return end._replace(params=proportional(c, mu, S, alpha))
-    missing = bool(np.isnan(np.asarray(data.X)).any())
-    complete = filled(data) if missing else data
-    groups: Any = group_data(complete, known=known, prior=prior)
-    if start is None:
-        start = start_groups(groups, k, alpha=alpha, seed=seed)
-    if missing:
-        groups = group_rows(data, known=known, prior=prior)
-    if covariance == "free":
-        return run_em(em_step_groups, start, groups, max_steps=max_steps, tol=tol)
-    total = np.asarray(start.within + start.between)
-    share = np.linalg.solve(total, np.asarray(start.within))
-    a = np.clip(np.trace(share, axis1=1, axis2=2).mean() / total.shape[-1], 0.05, 0.95)
-    a = np.asarray(a, total.dtype)
-    tied = ProportionalParams(start.weights, start.means, total, a)
-    end = run_em(em_step_proportional, tied, groups, max_steps=max_steps, tol=tol)
-    c, mu, S, a = end.params
-    return end._replace(params=proportional(c, mu, S, a))
+        given, step = _padded(points), em_step_missing if missing else em_step
+
+        def solve(seed: int) -> Fit:
+            if start is None:
+                args = points.X, points.w, n_components
+                first = start_mixture(*args, seed=seed, known=known, prior=prior)
+            else:
+                total = start.within + start.between
+                first = MixtureParams(start.weights, start.means, total)
+            end = em(step, first, given)
+            c, mu, S = end.params
+            return end._replace(params=proportional(c, mu, S, alpha))
+    else:
+        options: Any = {"known": known, "prior": prior}
+        whole = group_data(filled(data) if missing else data, **options)
+        groups: Any = group_rows(data, **options) if missing else whole
+
+        def solve(seed: int) -> Fit:
+            first = start or start_groups(whole, n_components, alpha=alpha, seed=seed)
+            if covariance == "free":
+                return em(em_step_groups, first, groups)
+            total = np.asarray(first.within + first.between)
+            share = np.linalg.solve(total, np.asarray(first.within))
+            a = np.trace(share, axis1=1, axis2=2).mean() / total.shape[-1]
+            a = np.asarray(np.clip(a, 0.05, 0.95), total.dtype)
+            tied = ProportionalParams(first.weights, first.means, total, a)
+            end = em(em_step_proportional, tied, groups)
+            return end._replace(params=proportional(*end.params))
+
+    return best_of([solve(s) for s in range(seed, seed + (1 if start else n_starts))])

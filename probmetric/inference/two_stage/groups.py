@@ -34,27 +34,23 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Groups, Pairs, Points
-from probmetric.data.groups import as_groups
 from probmetric.densities.gaussian import LOG_2PI
+from probmetric.inference.mixture import em as mixture
 from probmetric.inference.mixture.prior import log_inverse_wishart, log_prior
-from probmetric.inference.mixture.statistics import GroupStats
-from probmetric.inference.two_stage.groups_missing import GroupRows, e_step_rows
+from probmetric.inference.mixture.statistics import (
+    GroupStats,
+    only_known,
+    responsibilities,
+)
+from probmetric.inference.two_stage.groups_missing import (
+    GroupRows,
+    e_step_rows,
+    group_rows,
+)
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = [
-    "GroupData",
-    "about",
-    "e_step",
-    "em_step",
-    "group_data",
-    "log_groups",
-    "m_step",
-    "new_weights",
-    "outer",
-]
 
 
 class GroupData(NamedTuple):
@@ -80,18 +76,13 @@ def group_data(
     The weight of a group is the mean weight of its points. ``known`` holds, in the
     order of the sorted group codes, a known component or -1.
     """
-    groups = as_groups(data)
-    X = np.asarray(groups.X)
-    owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]
-    size = np.bincount(owner).astype(X.dtype)
+    X, owner, size, w, known, prior = group_rows(data, known=known, prior=prior)
     total = np.zeros((len(size), X.shape[1]), X.dtype)
     np.add.at(total, owner, X)
     mean = total / size[:, None]
-    w = np.ones(len(X), X.dtype) if groups.w is None else np.asarray(groups.w)
-    w = np.bincount(owner, w) / size
     many = size[owner] > 1
     residual = X[many] - mean[owner[many]]
-    return GroupData(mean, size, w.astype(X.dtype), residual, owner[many], known, prior)
+    return GroupData(mean, size, w, residual, owner[many], known, prior)
 
 
 class _Frame(NamedTuple):
@@ -131,11 +122,7 @@ def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
     frames = jax.vmap(_frame)(params.within, params.between)
     each = jax.lax.map(lambda p: _log_group(p[0], p[1], data), (frames, params.means))
     log_p = (jnp.log(params.weights)[:, None] + each).T
-    if data.known is None:
-        return log_p
-    known = data.known[:, None]
-    allowed = (known < 0) | (known == jnp.arange(len(params.weights)))
-    return jnp.where(allowed, log_p, -jnp.inf)
+    return only_known(log_p, data.known)
 
 
 @numpy_in_numpy_out
@@ -143,9 +130,7 @@ def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
     """Return the expected statistics (3), of rows with NaN entries integrated out."""
     if isinstance(data, GroupRows):
         return e_step_rows(params, data)
-    log_p = log_groups(params, data)
-    log_x = jax.scipy.special.logsumexp(log_p, -1)
-    r = data.w[:, None] * jnp.exp(log_p - log_x[:, None])
+    total, r = responsibilities(log_groups(params, data), data.w)
     frames = jax.vmap(_frame)(params.within, params.between)
 
     def one(component: Any) -> Any:
@@ -168,53 +153,23 @@ def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
         )
 
     sums = jax.lax.map(one, (frames, params.means, r.T))
-    return GroupStats(data.w @ log_x, *sums)
+    return GroupStats(total, *sums)
 
 
-@numpy_in_numpy_out
-def outer(a: Any, b: Any) -> Any:
-    """Return a_k b_kᵀ for every component."""
-    return jnp.einsum("ki,kj->kij", a, b)
-
-
-@numpy_in_numpy_out
-def about(stats: GroupStats, delta: Any) -> Any:
-    """Return B̃ about means moved by delta."""
-    cross = outer(delta, stats.first)
-    square = stats.mass[:, None, None] * outer(delta, delta)
-    return stats.between - cross - jnp.swapaxes(cross, 1, 2) + square
-
-
-@numpy_in_numpy_out
-def new_weights(stats: GroupStats, prior: TwoStagePrior | None) -> Any:
-    """Return c ∝ R + a - 1."""
-    a = 1.0 if prior is None else prior.concentration
-    raw = stats.mass + a - 1
-    return raw / jnp.sum(raw)
-
-
-@numpy_in_numpy_out
 def m_step(
     stats: GroupStats, means: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> TwoStageParams:
     """Maximise the expected log joint density with free W and B, Eq. (4)."""
-    R, N, d = stats.mass[:, None], stats.instances, means.shape[1]
+    N, d = stats.instances[:, None, None], means.shape[1]
+    sums = stats.log_likelihood, stats.mass, stats.first, stats.between
+    c, mu, between = mixture.m_step(mixture.MixtureStats(*sums), means, prior)
     if prior is None:
-        delta = stats.first / R
-        between = about(stats, delta) / R[..., None]
-        within = stats.within / N[:, None, None]
+        within = stats.within / N
     else:
-        off, kappa = prior.mean - means, prior.strength
-        delta = (stats.first + kappa * off) / (R + kappa)
-        pull = kappa * outer(delta - off, delta - off) + prior.scale
-        between = (about(stats, delta) + pull) / (R[..., None] + prior.df + d + 2)
-        within = stats.within + prior.within_scale
-        within = within / (N[:, None, None] + prior.within_df + d + 1)
-    sym = [(A + jnp.swapaxes(A, 1, 2)) / 2 for A in (within, between)]
-    return TwoStageParams(new_weights(stats, prior), means + delta, *sym)
+        within = (stats.within + prior.within_scale) / (N + prior.within_df + d + 1)
+    return TwoStageParams(c, mu, mixture.symmetric(within), between)
 
 
-@numpy_in_numpy_out
 def em_step(
     params: TwoStageParams, data: GroupData | GroupRows
 ) -> tuple[TwoStageParams, Any]:

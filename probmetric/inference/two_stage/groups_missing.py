@@ -35,16 +35,18 @@ import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points, weights
 from probmetric.data.groups import as_groups
 from probmetric.densities.gaussian import chol_seen, log_peak
-from probmetric.inference.mixture.statistics import GroupStats
+from probmetric.inference.mixture.statistics import (
+    GroupStats,
+    only_known,
+    responsibilities,
+)
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = ["GroupRows", "e_step_rows", "filled", "group_rows", "log_rows"]
 
 
 class GroupRows(NamedTuple):
@@ -64,12 +66,11 @@ def group_rows(
     known: Int[Array, "G"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> GroupRows:
-    """Pack groups by rows, on the host; see ``two_stage.groups.group_data``."""
+    """Pack groups by rows, on the host; as ``two_stage.groups.group_data``."""
     groups = as_groups(data)
-    X = np.asarray(groups.X)
+    X, w = np.asarray(groups.X), np.asarray(weights(groups))
     owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]
     size = np.bincount(owner).astype(X.dtype)
-    w = np.ones(len(X), X.dtype) if groups.w is None else np.asarray(groups.w)
     w = (np.bincount(owner, w) / size).astype(X.dtype)
     return GroupRows(X, owner, size, w, known, prior)
 
@@ -129,19 +130,13 @@ def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
     parts = params.means, params.within, params.between
     each = jax.lax.map(lambda p: _posterior(p[0], p[1], p[2], data).log_p, parts)
     log_p = (jnp.log(params.weights)[:, None] + each).T
-    if data.known is None:
-        return log_p
-    known = data.known[:, None]
-    allowed = (known < 0) | (known == jnp.arange(len(params.weights)))
-    return jnp.where(allowed, log_p, -jnp.inf)
+    return only_known(log_p, data.known)
 
 
 @numpy_in_numpy_out
 def e_step_rows(params: TwoStageParams, data: GroupRows) -> GroupStats:
     """Return the expected statistics (4), about the current means."""
-    log_p = log_rows(params, data)
-    log_x = jax.scipy.special.logsumexp(log_p, -1)
-    r = data.w[:, None] * jnp.exp(log_p - log_x[:, None])
+    total, r = responsibilities(log_rows(params, data), data.w)
 
     def one(component: Any) -> Any:
         mean, W, B, r = component
@@ -156,4 +151,4 @@ def e_step_rows(params: TwoStageParams, data: GroupRows) -> GroupStats:
         return jnp.sum(r), instances, r @ p.h, between, W @ inner @ W + instances * W
 
     sums = jax.lax.map(one, (params.means, params.within, params.between, r.T))
-    return GroupStats(data.w @ log_x, *sums)
+    return GroupStats(total, *sums)

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import betaln, logsumexp
+from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.data.containers import Groups
@@ -45,19 +45,6 @@ from probmetric.linalg import logdet_chol, solve_spd
 from probmetric.models.two_stage import TwoStageParams, to_metric
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-__all__ = [
-    "AlphaData",
-    "Enrolled",
-    "Representative",
-    "alpha_log_posterior",
-    "alpha_step",
-    "enrol",
-    "fit_alpha",
-    "log_joint_small_alpha",
-    "representative",
-    "score_enrolled",
-]
 
 
 @numpy_in_numpy_out
@@ -163,7 +150,6 @@ def _root(n: Any, A: Any, C: Any) -> Any:
     return jnp.where(A - 2 * C > 0, alpha, jnp.nan)
 
 
-@numpy_in_numpy_out
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Any, Any]:
     """Return the next α, Eq. (3), and the log likelihood of the given one.
 
@@ -193,7 +179,7 @@ def fit_alpha(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Estimate α by maximum likelihood from same-source pairs, (c, μ, Σ) fixed.
+    """Return α of maximum likelihood from same-source pairs, (c, μ, Σ) fixed.
 
     Parameters
     ----------
@@ -219,33 +205,6 @@ def fit_alpha(
     return run_em(alpha_step, start, data, max_steps=max_steps, tol=tol)
 
 
-@numpy_in_numpy_out
-def alpha_log_posterior(
-    mixture: MixtureParams,
-    Q: Float[Array, "N d"],
-    Y: Float[Array, "N d"],
-    grid: Float[Array, "g"],
-    *,
-    prior: tuple[float, float] = (1.0, 1.0),
-) -> Float[Array, "g"]:
-    """Return log p(pairs | α) + log Beta(α; a, b) on a grid of α in (0, 1).
-
-    For fixed (c, μ, Σ) the exact posterior of α up to a constant: one dimension needs
-    no sampling.
-    """
-    data = _alpha_data(mixture, jnp.asarray(Q), jnp.asarray(Y), jnp.ones(len(Q)))
-    a, b = (jnp.asarray(t, data.q.dtype) for t in prior)
-    constant = len(Q) * data.q.shape[-1] * LOG_2PI
-
-    def one(t: Any) -> Any:
-        likelihood = jnp.sum(logsumexp(_log_pairs(t, data), 0)) - constant
-        return (
-            likelihood + (a - 1) * jnp.log(t) + (b - 1) * jnp.log1p(-t) - betaln(a, b)
-        )
-
-    return jax.vmap(one)(jnp.asarray(grid))
-
-
 class Enrolled(NamedTuple):
     """Sources in the database: log P(k | Y's) (G, k), mean x̄ (G, d) and size n (G,)."""
 
@@ -256,7 +215,7 @@ class Enrolled(NamedTuple):
 
 @numpy_in_numpy_out
 def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
-    """Condense each group of instances to what Eq. (4) needs, in order of codes."""
+    """Return what Eq. (4) needs of each group of instances, in order of codes."""
     data = group_data(groups)
     data = jax.tree.map(jnp.asarray, data)
     log_p = log_groups(params, data)

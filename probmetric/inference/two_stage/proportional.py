@@ -26,29 +26,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.inference.mixture.prior import log_beta, log_prior
-from probmetric.inference.two_stage.groups import (
-    GroupData,
+from probmetric.inference.mixture.em import (
     about,
-    e_step,
     new_weights,
-    outer,
+    step_of_means,
+    symmetric,
 )
+from probmetric.inference.mixture.prior import log_beta, log_prior
+from probmetric.inference.two_stage.groups import GroupData, e_step
 from probmetric.inference.two_stage.groups_missing import GroupRows
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
-from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = [
-    "ProportionalParams",
-    "best_root",
-    "em_step_proportional",
-    "proportional_m_step",
-]
 
-
-@numpy_in_numpy_out
 def best_root(
     cubic: Float[Array, "4"],
     low: float,
@@ -124,7 +115,6 @@ def _traces(S: Any, A: Any) -> Any:
     return jnp.sum(jax.vmap(lambda S, A: jnp.trace(solve_spd(S, A)))(S, A))
 
 
-@numpy_in_numpy_out
 def proportional_m_step(
     between: Float[Array, "k d d"],
     within: Float[Array, "k d d"],
@@ -165,7 +155,7 @@ def proportional_m_step(
         _, a = state
         total = between / (1 - a) + within / a + pull
         total = total / (mass + instances + extra)[:, None, None]
-        S = (total + jnp.swapaxes(total, 1, 2)) / 2
+        S = symmetric(total)
         b, w = _traces(S, between), _traces(S, within)
         cubic = jnp.stack([-(D_R + D_N), D_R - b + 2 * D_N + w, -(D_N + 2 * w), w])
         return S, best_root(cubic, 0.0, 1.0, lambda t: objective(t, b, w))
@@ -174,7 +164,6 @@ def proportional_m_step(
     return jax.lax.fori_loop(0, sweeps, sweep, start)
 
 
-@numpy_in_numpy_out
 def em_step_proportional(
     params: ProportionalParams, data: GroupData | GroupRows
 ) -> tuple[ProportionalParams, Any]:
@@ -182,16 +171,12 @@ def em_step_proportional(
     p, a = data.prior, params.alpha
     stats = e_step(proportional(*params), data)
     objective = stats.log_likelihood
-    R = stats.mass[:, None] / (1 - a)
-    pull: Any = 0.0
-    if p is None:
-        delta = stats.first / stats.mass[:, None]
-    else:
+    if p is not None:
         objective = objective + log_prior(*params[:3], p) + log_beta(a, p)
-        off = p.mean - params.means
-        delta = (stats.first / (1 - a) + p.strength * off) / (R + p.strength)
-        pull = p.strength * outer(delta - off, delta - off) + p.scale
-    args = about(stats, delta), stats.within, stats.mass, stats.instances, a
+    R, f = stats.mass, stats.first
+    delta, pull = step_of_means(R / (1 - a), f / (1 - a), params.means, p)
+    between = about(R, f, stats.between, delta)
+    args = between, stats.within, R, stats.instances, a
     S, alpha = proportional_m_step(*args, prior=p, pull=pull)
-    weights = new_weights(stats, p)
+    weights = new_weights(R, p)
     return ProportionalParams(weights, params.means + delta, S, alpha), objective

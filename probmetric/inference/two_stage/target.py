@@ -42,8 +42,6 @@ from probmetric.models.two_stage import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-__all__ = ["TARGET", "Posterior", "log_units", "pack", "position"]
-
 _POSITIVE: Any = biject_to(constraints.positive_definite)
 _BIJECTIONS: dict[str, Any] = {
     "weights": biject_to(constraints.simplex),
@@ -54,15 +52,16 @@ _BIJECTIONS: dict[str, Any] = {
 }
 
 
-class Posterior(NamedTuple):
-    """What is sampled: data, prior, the EM solution, and what EM held.
+class Fitted(NamedTuple):
+    """A fit and the problem that it solved: data, prior, EM solution, what EM held.
 
-    ``alpha`` is the fixed share of noise where single instances cannot tell it; free W
-    and B, or a sampled α, where it is None and ``proportional`` says which.
+    A ``prior`` of None is flat, which cannot be sampled. ``alpha`` is the fixed share
+    of noise where single instances cannot tell it; free W and B, or a sampled α, where
+    it is None and ``proportional`` says which.
     """
 
     data: Points | Pairs | Groups
-    prior: TwoStagePrior
+    prior: TwoStagePrior | None
     params: TwoStageParams
     proportional: bool
     alpha: float | None
@@ -76,9 +75,9 @@ class Pooled(NamedTuple):
     members: tuple[Int[Array, "_"], ...]
 
 
-def pack(posterior: Posterior) -> tuple[Any, ...]:
+def pack(fitted: Fitted) -> tuple[Any, ...]:
     """Return the target's data: groups, the prior and the fixed α."""
-    data = as_groups(posterior.data)
+    data = as_groups(fitted.data)
     if np.isnan(np.asarray(data.X)).any():
         groups: Any = group_rows(data)
     else:
@@ -86,8 +85,8 @@ def pack(posterior: Posterior) -> tuple[Any, ...]:
         sizes, which = np.unique(sums.size, return_inverse=True)
         members = tuple(np.flatnonzero(which == u) for u in range(len(sizes)))
         groups = Pooled(sums, sizes, members)
-    alpha = None if posterior.alpha is None else np.asarray(posterior.alpha)
-    return groups, posterior.prior, alpha
+    alpha = None if fitted.alpha is None else np.asarray(fitted.alpha)
+    return groups, fitted.prior, alpha
 
 
 def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
@@ -136,14 +135,14 @@ def _constrained(at: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 @numpy_in_numpy_out
-def position(posterior: Posterior) -> dict[str, Any]:
+def position(fitted: Fitted) -> dict[str, Any]:
     """Return the EM solution on the real line, by the model's site."""
-    p = posterior.params
+    p = fitted.params
     sites: dict[str, Any] = {"weights": p.weights, "means": p.means}
-    if posterior.proportional:
+    if fitted.proportional:
         total = np.asarray(p.within + p.between)
         sites["covariances"] = total
-        if posterior.alpha is None:
+        if fitted.alpha is None:
             sites["alpha"] = np.asarray(p.within)[0, 0, 0] / total[0, 0, 0]
     else:
         sites |= {"within": p.within, "between": p.between}

@@ -6,7 +6,7 @@ from sklearn.datasets import load_wine
 
 from probmetric.data.containers import Pairs
 from probmetric.estimators.lca.classifier import LCAClassifier
-from probmetric.inference.lca import fit as lca
+from probmetric.inference import lca
 from probmetric.models.lca import LCAPrior
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)

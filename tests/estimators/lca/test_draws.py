@@ -8,9 +8,9 @@ from sklearn.datasets import make_blobs
 
 from probmetric.data.padding import bucket
 from probmetric.estimators.lca import posterior as lca_posterior
-from probmetric.estimators.lca.draws import draw, problem_at
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.lca.bootstrap import dirichlet_weights
+from probmetric.inference.lca.bootstrap import Bootstrap, dirichlet_weights
+from probmetric.inference.lca.draws import draw
 from probmetric.neighbors import KNeighborsClassifier
 
 X, y = make_blobs(60, 2, centers=2, cluster_std=4.0, random_state=3)
@@ -73,8 +73,9 @@ def test_nuts_agrees_with_a_sampler_of_the_numpyro_model(fitted):
 
 
 def test_bootstrap_draw_is_a_refit_under_product_weights(fitted):
-    problem = problem_at(fitted, fitted.fitted_.pairs, 1.0, None)
-    drawn = draw(problem, "bootstrap", seed=4, n_draws=3, n_chains=1)
+    problem = lca_posterior.refit(*lca_posterior.drawable(fitted), learning_rate=1.0)
+    run = dict(scale=fitted.scale_, seed=4, n_draws=3, n_chains=1)
+    drawn = draw(problem, "bootstrap", **run)
     with jax.enable_x64(True):
         key = jax.random.fold_in(jax.random.key(4), 2)
         u = np.asarray(dirichlet_weights(key, len(X), bucket(len(X))))
@@ -91,7 +92,7 @@ def test_bootstrap_draw_is_a_refit_under_product_weights(fitted):
         pairs.y,
         sample_weight=u[pairs.i] * u[pairs.j],
     )
-    M = drawn.values["M"][0, 2] * np.outer(problem.scale, problem.scale)
+    M = drawn.values["M"][0, 2] * np.outer(fitted.scale_, fitted.scale_)
     # A relative gap of 1e-6 in the objective: 1e-2 in M is safe, a wrong weight is not.
     np.testing.assert_allclose(
         refit.get_mahalanobis_matrix(), M, atol=1e-2 * np.abs(M).max()
@@ -167,14 +168,7 @@ BAD = {
     "method": ({"method": "em"}, "method: expected one of 'nuts'"),
     "n_draws": ({"n_draws": 0}, "n_draws: expected a whole number"),
     "rate": ({"learning_rate": -1}, "learning_rate: expected a number in"),
-    "sampler": (
-        {"method": "laplace", "sampler": {"batch": 3}},
-        r"sampler: expected arguments of 'laplace' among \[\], got \['batch'\]",
-    ),
-    "sampler ": (
-        {"method": "bootstrap", "sampler": {"seed": 3}},
-        r"sampler: expected .* 'resume', 'tol'\], got \['seed'\]",
-    ),
+    "chains": ({"n_chains": 0}, "n_chains: expected a whole number"),
 }
 
 
@@ -205,3 +199,18 @@ def test_the_bootstrap_is_at_learning_rate_one_unless_told_otherwise(fitted):
     np.testing.assert_array_equal(M, by_hand["posterior"]["M"].values)
     assert of_the_fit.attrs["learning_rate"] == fitted.learning_rate_
     assert np.abs(M / of_the_fit["posterior"]["M"].values - 1).max() > 0.01
+
+
+def test_a_sampler_with_settings_is_taken_in_place_of_its_name(fitted):
+    run = {"n_draws": 3, "n_chains": 1, "seed": 1}
+    plain = fitted.sample("bootstrap", **run)["posterior"]["M"].values
+    cut = fitted.sample(Bootstrap(block_size=2), **run)["posterior"]["M"].values
+    np.testing.assert_array_equal(plain, cut)
+
+
+def test_draws_stand_for_the_metrics_of_the_purpose_asked_for(fitted, laplace):
+    made = fitted.posterior_metric("prediction", draws=laplace, n_draws=10)
+    assert (made.source, made.n_draws, made.pairs_independent) == ("laplace", 10, False)
+    first = made.draw(0)
+    M = laplace["posterior"]["M"].values[0, 0]
+    np.testing.assert_allclose(first.factor.T @ first.factor, M, rtol=1e-9)

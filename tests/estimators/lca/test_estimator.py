@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from probmetric.data.padding import bucket, pad_pairs
 from probmetric.data.pairs import nearest_pairs
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.lca import fit as lca
+from probmetric.inference import lca
 from probmetric.inference.lca import likelihood
 from probmetric.models.lca import LCAParams, LCAPrior, log1mexp
 

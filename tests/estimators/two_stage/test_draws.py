@@ -91,7 +91,7 @@ def test_leave_one_out_prefers_the_right_number_of_components(sources):
 
 
 def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
-    metric = model.posterior_metric("intervals", draws=draws, n_metrics=20)
+    metric = model.posterior_metric("intervals", draws=draws, n_draws=20)
     assert metric.n_draws == 20
     assert metric.source == "laplace"
     X = sources[0]
@@ -106,7 +106,7 @@ def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
     ratio = -model.pair_score(np.stack([A, B], 1))
     assert np.mean((low <= ratio) & (ratio <= high)) > 0.8
     quiet = copy.deepcopy(model).set_params(database_noise=0.5)
-    half = quiet.posterior_metric("prediction", draws=draws, n_metrics=2).draw(0)
+    half = quiet.posterior_metric("prediction", draws=draws, n_draws=2).draw(0)
     np.testing.assert_allclose(half.noise_other, 0.5 * half.noise)
 
 
@@ -118,7 +118,7 @@ def test_nuts_and_the_variational_guide_sample_from_the_estimator(model, draws):
     assert {"diverging", "step_size"} <= set(other["sample_stats"].data_vars)
     guide = model.sample("svi", n_draws=200, n_chains=1)
     assert np.isfinite(guide.attrs["khat"])
-    nuts = model.posterior_metric("prediction", n_metrics=10)
+    nuts = model.posterior_metric("prediction", n_draws=10)
     assert (nuts.source, nuts.n_draws) == ("nuts", 10)
 
 

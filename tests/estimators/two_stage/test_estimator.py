@@ -199,10 +199,22 @@ def test_parts_add_up_and_merge(sources):
     start = TwoStageMixture(2).partial_fit(X[:90])
     one = copy.deepcopy(start).partial_fit(X[90:135])
     both = copy.deepcopy(one).merge(copy.deepcopy(start).partial_fit(X[135:]))
-    assert both.statistics_.mass.sum() == pytest.approx(180)
+    assert both.online_.sums.mass.sum() == pytest.approx(180)
     assert both.score(X) > start.score(X) - 0.05
-    with pytest.raises(ValueError, match="other: expected an estimator that began"):
+    with pytest.raises(ValueError, match="other: expected what began as a copy"):
         both.merge(TwoStageMixture(2).partial_fit(X[90:]))
+    with pytest.raises(ValueError, match="other: expected one after its first part"):
+        both.merge(TwoStageMixture(2))
+
+
+def test_a_fit_forgets_the_parts_before_it(sources):
+    X = sources[0]
+    model = TwoStageMixture(2).partial_fit(X[:90]).fit(X)
+    again = model.partial_fit(X)
+    assert again.online_.sums.mass.sum() == pytest.approx(180)
+    blended = TwoStageMixture((1, 2), blend="flat")
+    with pytest.raises(ValueError, match="partial_fit: expected one model"):
+        blended.partial_fit(X)
 
 
 def test_statistics_of_a_merge_are_those_of_one_run(sources):

@@ -8,7 +8,7 @@ from sklearn.datasets import load_wine
 from probmetric.checks import eig_dml as eig_dml_checks
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import nearest_pairs
-from probmetric.inference.eig_dml import fit as eig_dml
+from probmetric.inference import eig_dml
 from probmetric.inference.eig_dml.certificate import dual_value, far_values
 from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe, softmin
 from probmetric.inference.eig_dml.pdhg import (

@@ -18,8 +18,8 @@ from probmetric.inference.gaussian_classes import completions
 from probmetric.inference.gaussian_classes import missing as gm
 from probmetric.inference.gaussian_classes import posterior as gc
 from probmetric.inference.gaussian_classes import predict as gcp
-from probmetric.inference.sampling.nuts import nuts
-from probmetric.inference.sampling.target import model_target
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Posterior, model_target
 from probmetric.inference.solvers.result import Result
 from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
 
@@ -240,8 +240,8 @@ def test_draws_of_completions_are_those_of_nuts():
     options = {"n_classes": C, "missing": True}
     target, given, shapes = model_target(gaussian_classes, (data, prior), options)
     origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-    found = nuts(
-        target, given, start=origin, seed=1, n_draws=2500, progress=False, warn=False
+    found = NUTS().draw(
+        Posterior(target, given, origin), seed=1, n_draws=2500, progress=False
     )
 
     def quantities(mean, chol):

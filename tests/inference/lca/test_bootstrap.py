@@ -7,12 +7,14 @@ from scipy import stats
 
 from probmetric.data.containers import Pairs
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.lca import bootstrap as lca_bootstrap_draws
 from probmetric.inference.lca.bootstrap import (
-    bootstrap_draws,
+    Bootstrap,
     dirichlet_weights,
+    memory_of_a_refit,
     needed_memory,
 )
+from probmetric.inference.lca.target import TARGET
+from probmetric.inference.sampling.target import Posterior
 from probmetric.models.lca import LCAParams, LCAPrior
 
 rng = np.random.default_rng(0)
@@ -22,11 +24,16 @@ i = rng.integers(0, 60, N)
 PAIRS = Pairs(X, i, (i + rng.integers(1, 60, N)) % 60, np.arange(N) % 2, np.ones(N))
 PRIOR = LCAPrior(0.8 * np.eye(D), c=0.8, lam=5.0)
 START = LCAParams(0.8 * np.eye(D), np.array(-1.0))
-RUN = dict(seed=1, n_draws=7, block_size=3, progress=False)
 
 
-def draws(pairs=PAIRS, prior=PRIOR, start=START, **options):
-    return bootstrap_draws(pairs, prior, start, **{**RUN, **options}).values
+def draws(
+    pairs=PAIRS, prior=PRIOR, rate=1.0, n_points=None, seed=1, n_draws=7, **options
+):
+    n = len(pairs.X) if n_points is None else n_points
+    posterior = Posterior(TARGET, (pairs, prior, rate, n), START)
+    sampler = Bootstrap(**{"block_size": 3, **options})
+    run = dict(seed=seed, n_draws=n_draws, n_chains=1, progress=False)
+    return sampler.draw(posterior, **run).values
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +66,7 @@ OTHER = {
     "seed": (dict(seed=2), "seed 1 and not 2"),
     "data": (dict(pairs=PAIRS._replace(X=X + 1e-9 * X)), "data other in .*sides_0_0"),
     "prior": (dict(prior=PRIOR._replace(lam=6.0)), "data other in prior_lam$"),
-    "rate": (dict(learning_rate=0.5), "data other in learning_rate$"),
+    "rate": (dict(rate=0.5), "data other in learning_rate$"),
     "settings": (dict(block_size=2), "block_size 3 and not 2"),
 }
 
@@ -117,7 +124,7 @@ def test_a_second_run_through_the_estimator_compiles_nothing():
 
 def test_memory_is_bounded_by_the_batch():
     one, eight = (needed_memory(PAIRS, PRIOR, START, batch=b) for b in (1, 8))
-    a_refit = lca_bootstrap_draws.memory_of_a_refit(N, len(X), D, D, 1000)
+    a_refit = memory_of_a_refit(N, len(X), D, D, 1000)
     assert one <= a_refit
     assert one < eight <= 8 * a_refit
 
@@ -129,7 +136,9 @@ def test_a_refit_that_does_not_converge_is_an_error_that_keeps_the_blocks(tmp_pa
 
 @pytest.mark.parametrize("name", ["n_draws", "batch", "block_size"])
 def test_sizes_below_one_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name}: expected at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match=f"{name}: expected a whole number in .*, got 0"
+    ):
         draws(**{name: 0})
 
 

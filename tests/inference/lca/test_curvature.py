@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca import fit as inference
+from probmetric.inference import lca as inference
 from probmetric.inference.lca import laplace as lca_laplace
 from probmetric.inference.lca.bootstrap import bootstrap, dirichlet_weights
 from probmetric.inference.lca.curvature import (

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probmetric.inference.lca import fit as inference
+from probmetric.inference import lca as inference
 from probmetric.inference.lca.em import (
     full_step,
     m_step,

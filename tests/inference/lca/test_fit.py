@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca import fit as inference
+from probmetric.inference import lca as inference
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import LCAParams, LCAPrior, simulate
 

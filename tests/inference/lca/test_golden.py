@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca import fit as inference
+from probmetric.inference import lca as inference
 from probmetric.inference.lca.em import best_log_kappa2, m_step, moments, spectrum
 from probmetric.inference.lca.latent import odds, pair_posterior
 from probmetric.inference.lca.likelihood import log_likelihood

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probmetric.inference.lca.likelihood import log_joint, log_likelihood
-from probmetric.inference.lca.statistics import merge, prepare
+from probmetric.inference.lca.statistics import prepare
 from probmetric.models.lca import (
     LCAParams,
 )
@@ -53,26 +53,6 @@ def test_log_joint_per_anchor_equals_the_numpyro_density(problem):
     want, _ = model_value_and_grad(pairs, prior, 1.0, params, kappa2=kappa2)
     got = log_joint(params, prepare(pairs, per_anchor=True), prior)
     np.testing.assert_allclose(got, want, rtol=1e-13)
-
-
-def test_statistics_of_chunks_add_up(problem):
-    pairs, _, truth = problem
-    whole = prepare(pairs, by_points=False)
-    parts = [
-        prepare(
-            pairs._replace(i=pairs.i[k], j=pairs.j[k], y=pairs.y[k], w=pairs.w[k]),
-            by_points=False,
-        )
-        for k in (slice(0, 100), slice(100, 240))
-    ]
-    joined = merge(*parts)
-    for name in ("n", "n_same", "T", "T_same", "S"):
-        np.testing.assert_allclose(
-            getattr(joined, name), getattr(whole, name), rtol=1e-12
-        )
-    np.testing.assert_allclose(
-        log_likelihood(truth, joined), log_likelihood(truth, whole), rtol=1e-13
-    )
 
 
 def test_oracle_agrees_with_the_likelihood(problem):

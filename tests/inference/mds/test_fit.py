@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from probmetric.data.containers import Distances
-from probmetric.inference.mds import fit as mds
+from probmetric.inference import mds
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.inference.mds.spectrum import double_centre, top_eigenpairs
 

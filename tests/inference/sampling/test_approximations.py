@@ -8,7 +8,7 @@ import xarray as xr
 from probmetric.checks.compare import distance
 from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.sample import sample
-from probmetric.inference.sampling.svi import _advance
+from probmetric.inference.sampling.svi import SVI, _advance
 from probmetric.inference.sampling.target import Gaussian, Target
 from tests.inference.sampling.problems import (
     GAUSSIAN,
@@ -57,8 +57,8 @@ def test_laplace_refuses_a_posterior_that_is_flat_along_a_direction(x64):
 
 
 def test_svi_of_a_conjugate_normal_is_close_to_it():
-    draws = sample(normal_model, points(), prior=PRIOR, method="svi", seed=0,
-                   sampler={"n_steps": 2000})  # fmt: skip
+    draws = sample(normal_model, points(), prior=PRIOR, method=SVI(n_steps=2000),
+                   seed=0)  # fmt: skip
     mean, variance = normal_posterior(points(), 2.0)
     exact = np.random.default_rng(0).normal(mean, variance**0.5, size=(4, 2000, 2))
     reference = xr.Dataset({"mu": (("chain", "draw", "k"), exact)})
@@ -72,9 +72,13 @@ def test_svi_of_a_conjugate_normal_is_close_to_it():
 def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
     def run(seed):
         return sample(
-            GAUSSIAN, gaussian_data(seed), start=POSITION, method="svi", seed=seed,
-            n_draws=50, sampler={"n_steps": 40},
-        )  # fmt: skip
+            GAUSSIAN,
+            gaussian_data(seed),
+            start=POSITION,
+            method=SVI(n_steps=40),
+            seed=seed,
+            n_draws=50,
+        )
 
     run(0)
     compiled = _advance._cache_size()
@@ -90,5 +94,5 @@ def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
 def test_svi_takes_a_subsample_and_keeps_the_whole_data():
     options = {"batch": 5}
     draws = sample(normal_model, points(), prior=PRIOR, seed=0, options=options,
-                   method="svi", n_draws=50, sampler={"n_steps": 40})  # fmt: skip
+                   method=SVI(n_steps=40), n_draws=50)  # fmt: skip
     assert draws["observed_data"]["x"].shape == (20, 2)

@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 import pytest
 
 from probmetric.inference.sampling import checkpoint as sampling_checkpoint
-from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
-from probmetric.inference.sampling.target import Target
+from probmetric.inference.sampling.target import Posterior, Target
 
 
 def density(position, data):
@@ -38,14 +38,19 @@ def REPORT(position, data):
 
 TARGET = Target(density, REPORT)
 COUNTS = np.array(3)
-RUN = dict(start=np.zeros(2), seed=1, n_draws=23, n_warmup=20, block_size=10,
-           n_chains=2, warn=False)  # fmt: skip
 DATA = np.array([0.3, -0.2])
+POSTERIOR = Posterior(TARGET, DATA, np.zeros(2))
+RUN = dict(seed=1, n_draws=23, n_chains=2)
+
+
+def nuts(posterior=POSTERIOR, *, checkpoint=None, resume=False, **other):
+    sampler = NUTS(n_warmup=20, block_size=10, checkpoint=checkpoint, resume=resume)
+    return sampler.draw(posterior, **{**RUN, **other})
 
 
 @pytest.fixture
 def whole():
-    return nuts(TARGET, DATA, **RUN)
+    return nuts()
 
 
 def blocks(folder):
@@ -53,18 +58,18 @@ def blocks(folder):
 
 
 def test_checkpoints_do_not_change_the_draws(whole, tmp_path):
-    kept = nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    kept = nuts(checkpoint=tmp_path)
     np.testing.assert_array_equal(kept.values["x"], whole.values["x"])
     assert len(blocks(tmp_path)) == 5  # two of warm-up, three of draws
 
 
 @pytest.mark.parametrize("stopped_after", [0, 1, 3, 5])
 def test_a_resumed_run_gives_the_same_draws(whole, tmp_path, stopped_after):
-    nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    nuts(checkpoint=tmp_path)
     for path in blocks(tmp_path)[stopped_after:]:
         path.unlink()
     (tmp_path / ".block_00009.1.part.npz").write_bytes(b"half a block")
-    again = nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
+    again = nuts(checkpoint=tmp_path, resume=True)
     for name in ("x",):
         np.testing.assert_array_equal(again.values[name], whole.values[name])
     for name, column in whole.statistics.items():
@@ -72,29 +77,32 @@ def test_a_resumed_run_gives_the_same_draws(whole, tmp_path, stopped_after):
 
 
 def test_blocks_of_another_run_are_refused_by_what_differs(tmp_path, monkeypatch):
-    nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    nuts(checkpoint=tmp_path)
 
-    def refused(match, target=TARGET, data=DATA, **other):
+    def refused(match, other=POSTERIOR, **run):
         with pytest.raises(ValueError, match=f"checkpoint: .*got those of .*{match}"):
-            nuts(target, data, checkpoint=tmp_path, resume=True, **{**RUN, **other})
+            nuts(other, checkpoint=tmp_path, resume=True, **run)
 
     refused("seed 1 and not 2$", seed=2)
-    refused("data other in data$", data=DATA + 1e-9)
-    refused("data other in start$", start=np.full(2, 0.5))
+    refused("data other in data$", POSTERIOR._replace(data=DATA + 1e-9))
+    refused("data other in start$", POSTERIOR._replace(start=np.full(2, 0.5)))
     refused("n_chains 2 and not 3", n_chains=3)
-    refused("model density and not other_density", Target(other_density, REPORT))
-    same_name = Target(changed_density, REPORT)
+    other = POSTERIOR._replace(target=Target(other_density, REPORT))
+    refused("model density and not other_density", other)
+    same_name = POSTERIOR._replace(target=Target(changed_density, REPORT))
     monkeypatch.setattr(changed_density, "__qualname__", "density")
     refused("log density at the start", same_name)
-    monkeypatch.setattr(sampling_checkpoint, "version", lambda name: "0")
+    monkeypatch.setattr(
+        sampling_checkpoint, "versions", lambda *names: dict.fromkeys(names, "0")
+    )
     refused("version of jax .* and not 0")
 
 
 def test_models_are_told_apart_by_name_and_by_static_arguments(tmp_path):
-    run = dict(n_draws=2, n_warmup=2, seed=0, n_chains=1)
-    run["sampler"] = {"checkpoint": tmp_path}
+    run = dict(n_draws=2, seed=0, n_chains=1)
+    run["method"] = NUTS(n_warmup=2, checkpoint=tmp_path)
     sample(counts_model, COUNTS, options={"power": 1}, **run)
-    run["sampler"] = {"checkpoint": tmp_path, "resume": True}
+    run["method"] = NUTS(n_warmup=2, checkpoint=tmp_path, resume=True)
     with pytest.raises(ValueError, match=r"model counts_model\(1,\) and not .*\(2,\)"):
         sample(counts_model, COUNTS, options={"power": 2}, **run)
 
@@ -121,16 +129,16 @@ GARBAGE = {
 def test_a_damaged_block_is_refused_by_its_name_and_nothing_is_lost(
     whole, tmp_path, name
 ):
-    nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    nuts(checkpoint=tmp_path)
     good = {path: path.read_bytes() for path in blocks(tmp_path)}
     damaged = blocks(tmp_path)[2]
     damaged.write_bytes(GARBAGE[name](good[damaged]))
     with pytest.raises(ValueError, match=r"a whole block in .*block_00002\.npz"):
-        nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
+        nuts(checkpoint=tmp_path, resume=True)
     untouched = [path for path in good if path != damaged]
     assert all(path.read_bytes() == good[path] for path in untouched)
     damaged.unlink()  # as the message says
-    again = nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
+    again = nuts(checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(again.values["x"], whole.values["x"])
 
 
@@ -145,26 +153,26 @@ def test_a_full_disk_says_so_and_keeps_the_blocks(whole, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"could not write block 2: No space .* resume"):
-        nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+        nuts(checkpoint=tmp_path)
     assert sorted(tmp_path.iterdir()) == blocks(tmp_path)  # no debris
     assert len(blocks(tmp_path)) == 2
-    again = nuts(TARGET, DATA, checkpoint=tmp_path, resume=True, **RUN)
+    again = nuts(checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(again.values["x"], whole.values["x"])
 
 
 def test_saved_blocks_are_told_to_the_log(tmp_path, caplog):
     with caplog.at_level("INFO", "probmetric"):
-        nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+        nuts(checkpoint=tmp_path)
     told = [record.getMessage() for record in caplog.records]
     assert told == [f"block {k} of 5 saved in {tmp_path}" for k in range(1, 6)]
 
 
 def test_a_folder_with_blocks_is_not_overwritten(tmp_path):
-    nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+    nuts(checkpoint=tmp_path)
     with pytest.raises(ValueError, match="resume=True"):
-        nuts(TARGET, DATA, checkpoint=tmp_path, **RUN)
+        nuts(checkpoint=tmp_path)
 
 
 def test_resuming_from_nowhere_is_refused():
     with pytest.raises(ValueError, match="checkpoint: expected a folder"):
-        nuts(TARGET, DATA, resume=True, **RUN)
+        nuts(resume=True)

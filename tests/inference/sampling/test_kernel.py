@@ -7,9 +7,16 @@ import pytest
 from probmetric.checks.compare import compare
 from probmetric.inference.sampling.kernel import Settings, init
 from probmetric.inference.sampling.laplace import laplace_fit
-from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
+from probmetric.inference.sampling.target import Posterior
 from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
+
+
+def drawn(n_draws, n_chains=4, **settings):
+    posterior = Posterior(GAUSSIAN, gaussian_data(), POSITION)
+    sampler = NUTS(n_warmup=60, **settings)
+    return sampler.draw(posterior, seed=3, n_draws=n_draws, n_chains=n_chains)
 
 
 def test_a_target_is_sampled_from_its_laplace_approximation_with_a_short_warm_up(
@@ -26,10 +33,8 @@ def test_a_target_is_sampled_from_its_laplace_approximation_with_a_short_warm_up
 
 @pytest.mark.slow
 def test_chains_side_by_side_are_the_same_chains(x64):
-    data = gaussian_data()
-    run = dict(start=POSITION, seed=3, n_draws=25, n_warmup=60, warn=False)
-    one = nuts(GAUSSIAN, data, **run)
-    side = nuts(GAUSSIAN, data, vectorized=True, **run)
+    one = drawn(n_draws=25)
+    side = drawn(n_draws=25, vectorized=True)
     # Equal up to rounding, which chaotic trajectories enlarge: the first draws.
     np.testing.assert_allclose(
         one.values["a"][:, :3], side.values["a"][:, :3], rtol=1e-5
@@ -37,10 +42,8 @@ def test_chains_side_by_side_are_the_same_chains(x64):
 
 
 def test_the_block_size_does_not_change_the_draws(x64):
-    data = gaussian_data()
-    run = dict(start=POSITION, seed=3, n_draws=25, n_warmup=60, warn=False)
-    one = nuts(GAUSSIAN, data, block_size=100, **run)
-    cut = nuts(GAUSSIAN, data, block_size=7, **run)
+    one = drawn(n_draws=25, block_size=100)
+    cut = drawn(n_draws=25, block_size=7)
     np.testing.assert_array_equal(one.values["a"], cut.values["a"])
 
 
@@ -56,10 +59,8 @@ def test_start_positions_are_over_dispersed(x64):
 
 
 def test_thinned_draws_are_every_second_draw_of_the_same_run(x64):
-    data = gaussian_data()
-    run = dict(start=POSITION, seed=3, n_warmup=60, n_chains=2, warn=False)
-    every = nuts(GAUSSIAN, data, n_draws=20, **run)
-    second = nuts(GAUSSIAN, data, n_draws=10, thin=2, **run)
+    every = drawn(n_draws=20, n_chains=2)
+    second = drawn(n_draws=10, n_chains=2, thin=2)
     for name in ("a", "b"):
         np.testing.assert_array_equal(second.values[name], every.values[name][:, 1::2])
     steps = every.statistics["num_steps"].reshape(2, 10, 2).sum(-1)

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from probmetric.checks.compare import compare
+from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.warnings import SamplingWarning
 from tests.inference.sampling.problems import (
@@ -22,6 +23,8 @@ from tests.inference.sampling.problems import (
     positive_model,
 )
 
+SHORT = NUTS(n_warmup=400)
+
 
 @pytest.fixture(scope="module")
 def tree():
@@ -32,7 +35,7 @@ def tree():
         prior=PRIOR,
         seed=0,
         n_draws=1500,
-        n_warmup=400,
+        method=SHORT,
         log_likelihood=True,
         feature_names=["ash", "hue"],
         dims={"mu": ["feature"], "square": ["feature"]},
@@ -57,7 +60,7 @@ def test_a_refit_with_equal_shapes_compiles_nothing(tree):
         "prior": Prior(np.asarray(3.0)),
         "seed": 5,
         "n_draws": 1300,
-        "n_warmup": 400,
+        "method": SHORT,
     }
     target_traces = []
     refit = sample(normal_model, points(seed=9), **again)
@@ -71,7 +74,14 @@ def test_the_same_seed_gives_the_same_draws(tree):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
         a, b, c = (
-            sample(normal_model, points(), prior=PRIOR, seed=s, n_draws=5, n_warmup=400)
+            sample(
+                normal_model,
+                points(),
+                prior=PRIOR,
+                seed=s,
+                n_draws=5,
+                method=SHORT,
+            )
             for s in (1, 1, 2)
         )
     assert np.array_equal(a["posterior"]["mu"], b["posterior"]["mu"])
@@ -139,7 +149,7 @@ def test_a_netcdf_file_gives_the_tree_back(tree, tmp_path):
 
 def test_a_site_on_the_positive_line_keeps_its_jacobian():
     counts = np.array([3, 1, 4])
-    draws = sample(positive_model, counts, seed=0, n_draws=1500, n_warmup=400)
+    draws = sample(positive_model, counts, seed=0, n_draws=1500, method=SHORT)
     shape, rate = 2 + counts.sum(), 1 + len(counts)
     reference = {"rate": shape / rate}
     assert compare(reference, draws).attrs["verdict"] == "agree"
@@ -148,7 +158,7 @@ def test_a_site_on_the_positive_line_keeps_its_jacobian():
 
 
 def test_only_identified_quantities_are_judged():
-    run = {"prior": PRIOR, "seed": 1, "n_draws": 5, "n_warmup": 400}
+    run = {"prior": PRIOR, "seed": 1, "n_draws": 5, "method": SHORT}
     with pytest.warns(SamplingWarning) as caught:
         sample(normal_model, points(), identified=["square"], **run)
     assert all("square" in str(w.message) for w in caught)
@@ -165,7 +175,7 @@ def test_false_alarms_of_nuts_and_compare_together_keep_their_level():
         data = points(seed=100 + seed)
         mean, variance = normal_posterior(data, 2.0)
         reference = {"mu": mean, "square": mean**2 + variance}
-        draws = sample(normal_model, data, prior=PRIOR, seed=seed, n_warmup=400,
+        draws = sample(normal_model, data, prior=PRIOR, seed=seed, method=SHORT,
                        n_draws=1500)  # fmt: skip
         table = compare(reference, draws, alpha=0.05)
         assert table.attrs["verdict"] != "inconclusive"

@@ -8,9 +8,12 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from probmetric.inference.sampling.nuts import nuts
+from probmetric.inference.lca.bootstrap import Bootstrap
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
-from probmetric.inference.sampling.target import Target
+from probmetric.inference.sampling.svi import SVI
+from probmetric.inference.sampling.target import Posterior, Target
 from probmetric.inference.sampling.warnings import SamplingWarning, warn_of_trouble
 from probmetric.progress import progress_bar
 from tests.inference.sampling.problems import GAUSSIAN, PRIOR, normal_model, points
@@ -43,31 +46,31 @@ def never_finite(position, data):
 
 
 X = np.zeros(3)
+AT_X = Posterior(GAUSSIAN, X, X)
 BAD = {
     "subsample": (lambda: sample(subsampled, X, seed=0), "model: .*'n'.*subsample"),
     "discrete": (lambda: sample(discrete, X, seed=0), "model: .*discrete 'k'"),
     "nothing": (lambda: sample(nothing_observed, X, seed=0), "model: .*observed"),
     "method": (lambda: sample(subsampled, X, seed=0, method="gibbs"), "method: exp"),
-    "sampler": (
-        lambda: sample(subsampled, X, seed=0, sampler={"n_step": 3}),
-        "sampler: expected arguments of 'nuts' among .*'n_step'",
+    "another sampler": (
+        lambda: sample(subsampled, X, seed=0, method=Bootstrap()),
+        r"method: expected one of 'nuts', 'svi', 'laplace', got Bootstrap\(",
     ),
     "start": (lambda: sample(GAUSSIAN, X, seed=0), "start: expected"),
     "likelihood": (
         lambda: sample(GAUSSIAN, X, seed=0, start=X, log_likelihood=True),
         "log_likelihood: expected",
     ),
-    "draws": (lambda: nuts(GAUSSIAN, X, start=X, seed=0, n_draws=0), "n_draws: exp"),
-    "accept": (
-        lambda: nuts(GAUSSIAN, X, start=X, seed=0, target_accept=1.0),
-        "target_accept: expected",
-    ),
-    "dtype": (lambda: nuts(GAUSSIAN, X, start=X, seed=0, dtype="f"), "dtype: expected"),
-    "guide": (
-        lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="svi",
-                       sampler={"guide": "AutoDelta"}),
-        "guide: expected",
-    ),
+    "draws": (lambda: NUTS().draw(AT_X, seed=0, n_draws=0), "n_draws: exp"),
+    "chains": (lambda: Laplace().draw(AT_X, seed=0, n_chains=0), "n_chains: exp"),
+    "tail": (lambda: SVI().draw(AT_X, seed=0, n_draws=9), "n_draws: .*100.*got 36"),
+    "dtype": (lambda: NUTS().draw(AT_X, seed=0, dtype="f"), "dtype: expected"),
+    "accept": (lambda: NUTS(target_accept=1.0), "target_accept: expected"),
+    "warm-up": (lambda: NUTS(n_warmup=0), "n_warmup: expected"),
+    "thin": (lambda: NUTS(thin=0), "thin: expected a whole number"),
+    "guide": (lambda: SVI(guide="AutoDelta"), "guide: expected"),
+    "steps": (lambda: SVI(n_steps=3), "n_steps: expected"),
+    "mode": (lambda: Laplace(max_steps=0), "max_steps: expected"),
     "names": (
         lambda: sample(normal_model, points(), prior=PRIOR, seed=0, method="laplace",
                        feature_names=["a"]),
@@ -91,7 +94,7 @@ def test_bad_input_is_refused_by_the_name_of_its_argument(case):
 def test_a_target_without_a_finite_starting_point_is_refused():
     target = Target(never_finite, lambda position, data: {"x": position})
     with pytest.raises(ValueError, match="start: expected a point of finite density"):
-        nuts(target, np.zeros(()), start=X, seed=0)
+        NUTS().draw(Posterior(target, np.zeros(()), X), seed=0)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +125,10 @@ def test_a_progress_bar_is_silent_unless_watched_or_asked_for(capfd):
     assert capfd.readouterr().err == ""
     list(progress_bar(range(3), "loud", True))
     assert "loud" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [NUTS, SVI, Laplace, Bootstrap])
+def test_samplers_of_equal_settings_are_equal_and_frozen(kind):
+    assert {kind(): 1}[kind()] == 1
+    with pytest.raises(AttributeError):
+        kind().resume = True

@@ -14,8 +14,8 @@ from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.two_stage.draws import draw, pointwise
 from probmetric.inference.two_stage.fit import fit
-from probmetric.inference.two_stage.pairs import alpha_log_posterior
-from probmetric.inference.two_stage.target import TARGET, Posterior, pack, position
+from probmetric.inference.two_stage.pairs import _alpha_data, alpha_step
+from probmetric.inference.two_stage.target import TARGET, Fitted, pack, position
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -50,7 +50,7 @@ def posterior(name, k=2):
     form = "proportional" if tied else "free"
     share = 0.5 if alpha is None else alpha
     end = fit(data, n_components=k, prior=prior, covariance=form, alpha=share)
-    return Posterior(data, prior, end.params, tied, alpha)
+    return Fitted(data, prior, end.params, tied, alpha)
 
 
 def options(given):
@@ -117,11 +117,13 @@ def test_laplace_of_alpha_has_the_moments_of_its_exact_posterior():
     data = Groups(x, np.repeat(np.arange(400), 2))
     prior = default_prior(x, 1)
     end = fit(data, prior=prior, covariance="proportional")
-    given = Posterior(data, prior, end.params, True, None)
+    given = Fitted(data, prior, end.params, True, None)
     alpha = draw(given, "laplace", seed=0).values["alpha"].ravel()
     p, grid = end.params, np.linspace(0.1, 0.4, 301)
     mixture = MixtureParams(p.weights, p.means, p.within + p.between)
-    log_p = alpha_log_posterior(mixture, x[::2], x[1::2], grid, prior=(2.0, 2.0))
+    pairs = _alpha_data(mixture, x[::2], x[1::2], np.ones(400))
+    log_p = jax.vmap(lambda a: alpha_step(a, pairs)[1])(grid)
+    log_p = log_p + np.log(grid * (1 - grid))
     density = np.exp(log_p - logsumexp(log_p))
     density = density / trapezoid(density, grid)
     mean = trapezoid(grid * density, grid)
@@ -144,7 +146,7 @@ def test_sampled_invariants_agree_with_laplace_where_it_is_good(method, shift, w
     data = sources(4, 200)
     prior = default_prior(data.X, 2)
     end = fit(data, n_components=2, prior=prior)
-    given = Posterior(data, prior, end.params, False, None)
+    given = Fitted(data, prior, end.params, False, None)
     one = draw(given, "laplace", seed=0)
     other = draw(given, method, seed=1, n_draws=1000)
     for name in ("mean", "within_average", "covariance_total", "means", "weights"):

@@ -1,0 +1,65 @@
+from . import (
+    checks as checks,
+    data as data,
+    datasets as datasets,
+    densities as densities,
+    evaluation as evaluation,
+    inference as inference,
+    metric as metric,
+    models as models,
+    neighbors as neighbors,
+    plots as plots,
+    posterior as posterior,
+    storage as storage,
+)
+from .checks.check import Check as Check, Problem as Problem
+from .checks.compare import compare as compare
+from .compilation import compilation_cache as compilation_cache
+from .data.containers import (
+    Distances as Distances,
+    Groups as Groups,
+    Labelled as Labelled,
+    Pairs as Pairs,
+    Points as Points,
+)
+from .estimators.dca_gm import DCAGM as DCAGM
+from .estimators.eig_dml import EigDML as EigDML
+from .estimators.gaussian_classes import GaussianClasses as GaussianClasses
+from .estimators.glml import GLML as GLML
+from .estimators.lca.classifier import LCAClassifier as LCAClassifier
+from .estimators.lca.estimator import LCA as LCA
+from .estimators.lda import LDA as LDA, RCA as RCA
+from .estimators.mds import ClassicalMDS as ClassicalMDS
+from .estimators.pair_lda import PairLDA as PairLDA
+from .estimators.two_stage.estimator import TwoStageMixture as TwoStageMixture
+from .evaluation.cross_validate import held_out as held_out
+from .evaluation.evaluate import evaluate as evaluate
+from .evaluation.loo import loo as loo
+from .inference.lca.bootstrap import Bootstrap as Bootstrap
+from .inference.sampling.laplace import Laplace as Laplace
+from .inference.sampling.nuts import NUTS as NUTS
+from .inference.sampling.sample import sample as sample
+from .inference.sampling.svi import SVI as SVI
+from .inference.sampling.target import (
+    Draws as Draws,
+    Gaussian as Gaussian,
+    Posterior as Posterior,
+    Target as Target,
+)
+from .inference.solvers.result import Fit as Fit, Result as Result
+from .metric.class_distribution import ClassDistribution as ClassDistribution
+from .metric.fisher import LocalFisher as LocalFisher
+from .metric.local import LocalMahalanobis as LocalMahalanobis
+from .metric.mahalanobis import Link as Link, Mahalanobis as Mahalanobis
+from .metric.mean import MeanDissimilarity as MeanDissimilarity
+from .metric.pair_similarity import PairSimilarity as PairSimilarity
+from .metric.protocol import Metric as Metric
+from .neighbors.classifier import KNeighborsClassifier as KNeighborsClassifier
+from .neighbors.search import nearest as nearest
+from .posterior.metric import PosteriorMetric as PosteriorMetric
+from .registry import MODELS as MODELS, ModelSpec as ModelSpec
+from .storage.draws_file import load_draws as load_draws, save_draws as save_draws
+from .storage.metric_file import load_metric as load_metric, save_metric as save_metric
+from .validation import validate as validate
+
+__version__: str

@@ -1,0 +1,92 @@
+"""What problems of all learners share: standardised data, a fit, changes of the data.
+
+A *change* is a function of a problem. The metric that is learned from the changed
+problem must be the one learned before.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from probmetric.checks.check import Problem
+from probmetric.data.containers import Data, Groups, Labelled, Pairs, weights
+from probmetric.inference.solvers.result import Fit
+from probmetric.precision import to_numpy
+
+type Rows = Labelled | Pairs | Groups
+
+
+def standardised(
+    X: Float[np.ndarray, "n d"], y: Shaped[np.ndarray, "n"]
+) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:
+    """Return points of mean 0 and sd 1 in each feature, and their classes as codes.
+
+    A feature that does not vary becomes zero.
+    """
+    X = np.asarray(X, float)
+    scale = X.std(0)
+    Z = (X - X.mean(0)) / np.where(scale > 0, scale, 1.0)
+    return Z, np.unique(np.asarray(y), return_inverse=True)[1]
+
+
+def fitted[D: Data](
+    fit: Callable[[Problem[D]], Fit],
+    name: str,
+    data: D,
+    prior: Any = None,
+    **options: Any,
+) -> Problem[D]:
+    """Return a problem with the parameters that its learner fits to it."""
+    problem = Problem(name, None, data, prior, options)
+    with jax.enable_x64(True):
+        return replace(problem, params=to_numpy(fit(problem).params))
+
+
+def permuted[D: Rows](problem: Problem[D]) -> Problem[D]:
+    """Put the points, or the pairs, in another order."""
+    data = problem.data
+    order = np.random.default_rng(1).permutation(len(weights(data)))
+    moved = {
+        name: np.asarray(rows)[order]
+        for name, rows in data._asdict().items()
+        if rows is not None and not (name == "X" and isinstance(data, Pairs))
+    }
+    return replace(problem, data=data._replace(**moved))
+
+
+def swapped(problem: Problem[Pairs]) -> Problem[Pairs]:
+    """Exchange the two points of every pair."""
+    pairs = problem.data
+    return replace(problem, data=pairs._replace(i=pairs.j, j=pairs.i))
+
+
+def renamed[D: Labelled | Groups](problem: Problem[D]) -> Problem[D]:
+    """Give the classes, or the groups, each other's codes: the last becomes 0."""
+    data = problem.data
+    name = "group" if isinstance(data, Groups) else "y"
+    codes = np.asarray(getattr(data, name))
+    return replace(problem, data=data._replace(**{name: codes.max() - codes}))
+
+
+def translated[D: Rows](problem: Problem[D]) -> Problem[D]:
+    """Move all points, and the prior mean of points with them."""
+    data, prior = problem.data, problem.prior
+    if not isinstance(data, Pairs):
+        prior = prior._replace(mean=prior.mean + 3.0)
+    moved = data._replace(X=np.asarray(data.X) + 3.0)
+    return replace(problem, data=moved, prior=prior)
+
+
+OF_PAIRS = {
+    "order of the pairs": permuted,
+    "order within a pair": swapped,
+    "translation of the points": translated,
+}
+"""Changes that no metric learned from pairs may see."""
+
+OF_CLASSES = {"order of the points": permuted, "names of the classes": renamed}
+"""Changes that no metric learned from classes may see."""

@@ -1,0 +1,15 @@
+from .containers import (
+    Distances as Distances,
+    Groups as Groups,
+    Labelled as Labelled,
+    Pairs as Pairs,
+    Points as Points,
+)
+from .groups import as_groups as as_groups
+from .hash import data_hash as data_hash
+from .padding import pad_pairs as pad_pairs
+from .pairs import (
+    all_pairs as all_pairs,
+    impostor_pairs as impostor_pairs,
+    nearest_pairs as nearest_pairs,
+)

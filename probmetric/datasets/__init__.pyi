@@ -1,0 +1,13 @@
+from .generators import (
+    GENERATORS as GENERATORS,
+    ringnorm as ringnorm,
+    twonorm as twonorm,
+    waveform as waveform,
+)
+from .loading import (
+    Dataset as Dataset,
+    Unlabelled as Unlabelled,
+    load as load,
+    load_points as load_points,
+    names as names,
+)

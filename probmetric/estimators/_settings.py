@@ -1,0 +1,77 @@
+"""Settings of estimators: their types say what is allowed, and are checked in ``fit``.
+
+A constructor annotates each setting with the values that it takes, for type checkers
+and for ``check_settings`` alike: ``Literal`` names the choices, ``Count``, ``Share``
+and the other types below the range of a number.
+"""
+
+from collections.abc import Sequence
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAliasType,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import numpy as np
+
+from probmetric.arguments import check_choice, check_number
+
+
+class Number(NamedTuple):
+    """The range [low, high] of a number, or (low, high] with ``open_low``."""
+
+    low: float
+    high: float = np.inf
+    whole: bool = False
+    open_low: bool = False
+
+
+Count = Annotated[int, Number(1, whole=True)]
+Natural = Annotated[int, Number(0, whole=True)]
+NonNegative = Annotated[float, Number(0)]
+Positive = Annotated[float, Number(0, float(np.finfo(float).max), open_low=True)]
+Share = Annotated[float, Number(0, 1)]
+PairSet = Literal["nearest", "impostors", "all"]
+Matrix = np.ndarray | Sequence[Sequence[float]]
+Seed = Annotated[int, Number(0, 2**32 - 1, whole=True)]
+
+
+def check_settings(estimator: Any) -> None:
+    """Raise for settings that the annotations of the constructor do not allow.
+
+    Choices and numbers are checked, and None where it is not offered. A value of a
+    class that an annotation names passes; arrays and sequences are left to their users.
+
+    Raises
+    ------
+    ValueError
+        Naming the setting, what was expected and what came.
+    """
+    for name, hint in type(estimator).__init__.__annotations__.items():
+        _check(name, getattr(estimator, name), hint)
+
+
+def _check(name: str, value: object, hint: Any) -> None:
+    hint = hint.__value__ if isinstance(hint, TypeAliasType) else hint
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    words = tuple(w for k in kinds if get_origin(k) is Literal for w in get_args(k))
+    ranges = [get_args(k)[1] for k in kinds if get_origin(k) is Annotated]
+    others = [k for k in kinds if get_origin(k) not in (Literal, Annotated)]
+    if not (words or ranges):
+        return
+    if isinstance(value, str) and words:
+        check_choice(name, value, words)
+    elif value is None and NoneType in others:
+        return
+    elif any(not isinstance(k, type) or isinstance(value, k) for k in others):
+        return
+    elif ranges:
+        check_number(name, value, **ranges[0]._asdict())
+    else:
+        check_choice(name, value, words)

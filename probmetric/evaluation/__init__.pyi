@@ -1,0 +1,11 @@
+from .cross_validate import held_out as held_out
+from .evaluate import (
+    Coverage as Coverage,
+    brier_score as brier_score,
+    calibration_error as calibration_error,
+    coverage as coverage,
+    evaluate as evaluate,
+    pair_roc_auc as pair_roc_auc,
+    retrieval as retrieval,
+)
+from .loo import loo as loo

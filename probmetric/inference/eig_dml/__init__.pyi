@@ -1,0 +1,6 @@
+from .fit import (
+    EigDMLParams as EigDMLParams,
+    fit as fit,
+    game as game,
+    to_metric as to_metric,
+)

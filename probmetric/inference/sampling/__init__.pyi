@@ -1,0 +1,14 @@
+from .datatree import to_datatree as to_datatree
+from .laplace import Laplace as Laplace
+from .nuts import NUTS as NUTS
+from .sample import sample as sample
+from .summary import Summary as Summary, summarise as summarise
+from .svi import SVI as SVI
+from .target import (
+    Draws as Draws,
+    Gaussian as Gaussian,
+    Posterior as Posterior,
+    Target as Target,
+    model_target as model_target,
+)
+from .warnings import SamplingWarning as SamplingWarning

@@ -1,0 +1,72 @@
+"""From draws to metrics: what was drawn, chains joined, as one metric a draw.
+
+A learner's room has ``metrics(draws)``, made of these, and ``registry.MODELS`` names
+it: files of draws, the command line and the estimators all ask that one function.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from probmetric.inference.sampling.target import Draws
+from probmetric.linalg import psd_factor
+from probmetric.metric import Link, Mahalanobis
+
+SAMPLE_DIMS = ("chain", "draw")
+
+
+def joined(
+    draws: Draws | xr.DataTree, group: str = "posterior"
+) -> dict[str, np.ndarray]:
+    """Return the draws of every variable (S, ...) by name, chain after chain.
+
+    Parameters
+    ----------
+    draws : Draws or DataTree
+    group : str, default="posterior"
+        One that is not there has no variables; ``Draws`` have this one alone.
+    """
+    if isinstance(draws, Draws):
+        values = draws.values if group == "posterior" else {}
+    elif group not in draws.children:
+        return {}
+    else:
+        node = draws[group].to_dataset()
+        values = {
+            str(name): variable.transpose(*SAMPLE_DIMS, ...).to_numpy()
+            for name, variable in node.items()
+            if set(SAMPLE_DIMS) <= set(variable.dims)
+        }
+    return {name: v.reshape(-1, *v.shape[2:]) for name, v in values.items()}
+
+
+def _factor(M: Any) -> Any:
+    # M = WᵀW has rounding-level negative eigenvalues when p < d.
+    return psd_factor(M, tol=1e-10)
+
+
+def mahalanobis(
+    M: Float[np.ndarray, "s d d"],
+    b: Float[np.ndarray, "s"] | None = None,
+    *,
+    rank: int | None = None,
+) -> list[Mahalanobis]:
+    """Return one metric a draw of M, with P(same) = exp(-(b + dist²/2)) where b is.
+
+    Parameters
+    ----------
+    M : array of shape (s, d, d)
+        Positive semi-definite up to rounding.
+    b : array of shape (s,), optional
+    rank : int, optional
+        Of M: rows of the factors beyond it are rounding and left out.
+    """
+    with jax.enable_x64(True):
+        factors = np.asarray(jax.vmap(_factor)(jnp.asarray(M)))[:, :rank]
+    half = np.asarray(0.5)
+    links = [None] * len(M) if b is None else [Link(np.asarray(v), half) for v in b]
+    return [Mahalanobis(L, link) for L, link in zip(factors, links, strict=True)]

@@ -1,0 +1,91 @@
+"""Problems: standardised data, and changes that dispatch on the container."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from probmetric.checks.check import Problem
+from probmetric.checks.problems import (
+    OF_CLASSES,
+    OF_PAIRS,
+    fitted,
+    permuted,
+    renamed,
+    standardised,
+    swapped,
+    translated,
+)
+from probmetric.data.containers import Groups, Labelled, Pairs
+from probmetric.inference.solvers.result import Fit
+from probmetric.models.gaussian_classes import NIWPrior
+
+X = np.random.default_rng(0).normal(size=(6, 2)) * [3.0, 0.1] + 5.0
+Y = np.array([2, 0, 0, 1, 2, 1])
+PRIOR = NIWPrior(np.zeros(2), np.eye(2), 1.0, 4.0)
+PAIRS = Pairs(X, np.arange(5), np.arange(1, 6), np.array([1, 0, 0, 1, 0]), Y[:5] + 1.0)
+
+
+def test_points_are_standardised_and_classes_are_codes():
+    constant = np.column_stack([X, np.full(6, 7.0)])
+    Z, codes = standardised(constant, np.array(["b", "a", "a", "c", "b", "c"]))
+    np.testing.assert_allclose(Z.mean(0), 0, atol=1e-14)
+    np.testing.assert_allclose(Z.std(0), [1, 1, 0], rtol=1e-14)
+    np.testing.assert_array_equal(codes, [1, 0, 0, 2, 1, 2])
+
+
+def test_a_problem_is_fitted_with_its_own_options():
+    def fit(problem):
+        params = problem.data.X * problem.options["factor"]
+        return Fit(params, 0.0, 0, 0, 0, np.zeros(1))
+
+    found = fitted(fit, "six points", Labelled(X, Y), PRIOR, factor=2.0)
+    np.testing.assert_array_equal(found.params, 2 * X)
+    assert (found.name, dict(found.options)) == ("six points", {"factor": 2.0})
+
+
+def rows(data):
+    """What every unit is, whatever its place: its point or points, label and weight."""
+    points = (
+        [data.X] if not isinstance(data, Pairs) else [data.X[data.i], data.X[data.j]]
+    )
+    label = data.group if isinstance(data, Groups) else data.y
+    weight = np.ones(len(label)) if data.w is None else data.w
+    return np.column_stack([*points, label, weight])
+
+
+@pytest.mark.parametrize("data", [Labelled(X, Y), Groups(X, Y, Y + 1.0), PAIRS])
+def test_a_permutation_moves_every_unit_as_a_whole(data):
+    before, after = rows(data), rows(permuted(Problem("p", None, data)).data)
+    assert not np.array_equal(before, after)
+    order = [np.lexsort(table.T) for table in (before, after)]
+    np.testing.assert_array_equal(before[order[0]], after[order[1]])
+
+
+@pytest.mark.parametrize("data", [Labelled(X, Y), Groups(X, Y)])
+def test_other_names_keep_who_is_with_whom(data):
+    before, after = (rows(d)[:, 2] for d in (data, renamed(Problem("p", 0, data)).data))
+    assert not np.array_equal(before, after)
+    np.testing.assert_array_equal(before[:, None] == before, after[:, None] == after)
+
+
+def test_the_points_of_a_pair_are_exchanged_and_nothing_else():
+    after = swapped(Problem("p", None, PAIRS)).data
+    np.testing.assert_array_equal(after.i, PAIRS.j)
+    np.testing.assert_array_equal(after.j, PAIRS.i)
+    np.testing.assert_array_equal(rows(after)[:, 4:], rows(PAIRS)[:, 4:])
+
+
+def test_the_prior_mean_of_points_moves_with_them_that_of_a_map_does_not():
+    problem = Problem("p", None, Labelled(X, Y), PRIOR)
+    moved = translated(problem)
+    np.testing.assert_allclose(moved.data.X - X, 3.0)
+    np.testing.assert_allclose(moved.prior.mean, 3.0)
+    of_pairs = translated(replace(problem, data=PAIRS))
+    np.testing.assert_allclose(of_pairs.data.X - X, 3.0)
+    assert of_pairs.prior is PRIOR
+
+
+def test_changes_are_listed_by_container():
+    assert list(OF_PAIRS.values()) == [permuted, swapped, translated]
+    assert list(OF_CLASSES.values()) == [permuted, renamed]

@@ -1,0 +1,199 @@
+"""The public names: which there are, how they load, and who uses others.
+
+A module is public where the stubs say so: ``probmetric`` and, from there on, what an
+``__init__.pyi`` names by ``from . import``. Of a file without a stub, as
+``probmetric.models.lca``, all that it defines without an underscore is public.
+"""
+
+import ast
+import json
+import pickle
+import pydoc
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import probmetric as pm
+from probmetric.models.lca import LCAParams
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "probmetric"
+
+
+def stub_of(module: str) -> Path:
+    return ROOT / module.replace(".", "/") / "__init__.pyi"
+
+
+def listed(module: str) -> tuple[set[str], set[str]]:
+    """Return the modules and the other names that a stub names."""
+    rooms: set[str] = set()
+    names: set[str] = set()
+    for node in ast.parse(stub_of(module).read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            (names if node.module else rooms).update(a.name for a in node.names)
+    return rooms, names
+
+
+def public_modules(root: str = "probmetric") -> Iterator[str]:
+    yield root
+    if stub_of(root).exists():
+        for room in sorted(listed(root)[0]):
+            yield from public_modules(f"{root}.{room}")
+
+
+PUBLIC = list(public_modules())
+ROOMS = [module for module in PUBLIC if stub_of(module).exists()]
+
+
+def offered(module: str) -> set[str]:
+    """Return the public names of a public module."""
+    if stub_of(module).exists():
+        return set().union(*listed(module))
+    path = ROOT / (module.replace(".", "/") + ".py")
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return {name for name in found if not name.startswith("_")}
+
+
+def not_public(code: str) -> set[str]:
+    """Return what code imports of the package that is not public."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name not in PUBLIC}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            module = node.module
+            known = offered(module) if module in PUBLIC else set()
+            found |= {f"{module}.{a.name}" for a in node.names if a.name not in known}
+    return {name for name in found if name.split(".")[0] == "probmetric"}
+
+
+def cells(path: Path) -> Iterator[str]:
+    for cell in json.loads(path.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            yield re.sub(r"^[%!].*$", "", "".join(cell["source"]), flags=re.M)
+
+
+def fences(path: Path) -> Iterator[str]:
+    for block in re.findall(r" *```python\n.*?```", path.read_text(), re.S):
+        code = dedent(block).removeprefix("```python\n").removesuffix("```")
+        if "import" in code:  # Others may be parts of a statement.
+            yield code
+
+
+EXAMPLES = [
+    *((path, [path.read_text()]) for path in sorted(ROOT.glob("benchmarks/*.py"))),
+    *((path, [path.read_text()]) for path in sorted(ROOT.glob("tools/*.py"))),
+    *((path, list(cells(path))) for path in sorted(ROOT.glob("notebooks/*.ipynb"))),
+    *(
+        (path, list(fences(path)))
+        for path in [*ROOT.glob("*.md"), *ROOT.rglob("docs/*.md")]
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "codes"), EXAMPLES, ids=[str(p.relative_to(ROOT)) for p, _ in EXAMPLES]
+)
+def test_examples_import_public_names_only(path, codes):
+    assert not {name for code in codes for name in not_public(code)}
+
+
+def test_an_import_of_a_file_inside_a_room_would_be_seen():
+    inner = "from probmetric.inference.lca.fit import fit"
+    assert not_public(inner) == {"probmetric.inference.lca.fit.fit"}
+    assert not_public("import probmetric.files") == {"probmetric.files"}
+    assert not_public("from probmetric.data import Scaler") == {
+        "probmetric.data.Scaler"
+    }
+    assert not_public("from probmetric.models.lca import _x")
+    assert not not_public(
+        "import probmetric as pm\n"
+        "from probmetric import LCA, models\n"
+        "from probmetric.inference.lca import fit\n"
+        "from probmetric.models.lca import LCAParams\n"
+    )
+
+
+def test_the_page_of_public_names_shows_them_all():
+    page = (ROOT / "docs/public_names.md").read_text()
+    shown = set(re.findall(r"`([A-Za-z_]+)`", page))
+    assert not set().union(*map(offered, ROOMS)) - shown
+
+
+def test_the_package_has_few_public_names():
+    assert len(pm.__all__) < 70
+
+
+@pytest.mark.parametrize("module", ROOMS)
+def test_a_room_offers_what_its_stub_names(module):
+    room = import_module(module)
+    assert set(room.__all__) == offered(module)
+    assert set(room.__all__) <= set(dir(room))
+    for name in room.__all__:
+        assert getattr(room, name) is not None
+    for name in listed(module)[1]:
+        # Loading a file of the same name does not put the file in its place.
+        assert not isinstance(getattr(room, name), type(sys)), name
+
+
+def test_every_stub_is_public_and_reached():
+    assert {str(path) for path in PACKAGE.rglob("*.pyi")} == {
+        str(stub_of(module)) for module in ROOMS
+    }
+
+
+@pytest.mark.slow
+def test_all_names_load_at_once():
+    """As with EAGER_IMPORT=1, which other users of lazy_loader may set."""
+    subprocess.run(
+        [sys.executable, "-c", "import probmetric"],
+        check=True,
+        env={"EAGER_IMPORT": "1", "PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_a_star_import_gives_the_public_names():
+    space: dict[str, object] = {}
+    exec("from probmetric import *", space)
+    assert set(pm.__all__) <= set(space)
+    assert space["LCA"] is pm.LCA
+
+
+def test_the_help_of_the_package_shows_what_it_is():
+    text = pydoc.render_doc(pm, renderer=pydoc.plaintext)
+    assert "Distances learned from data" in text
+
+
+@pytest.mark.parametrize("given", [pm.LCA(), LCAParams(1.0, 2.0), pm.evaluate])
+def test_public_objects_are_pickled(given):
+    again = pickle.loads(pickle.dumps(given))
+    assert type(again) is type(given)
+
+
+def test_a_misspelt_name_is_an_error_that_suggests_the_name():
+    done = subprocess.run(
+        [sys.executable, "-c", "import probmetric as pm; pm.LCAClasifier"],
+        capture_output=True,
+        text=True,
+    )
+    assert "AttributeError" in done.stderr
+    assert "probmetric" in done.stderr
+    assert "Did you mean: 'LCAClassifier'?" in done.stderr
+
+
+def test_only_rooms_list_names():
+    """What is public of a file is said in the stub of its room, once."""
+    listing = re.compile(r"^__all__\b", re.M)
+    files = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    assert not [str(path) for path in files if listing.search(path.read_text())]
