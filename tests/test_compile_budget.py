@@ -26,11 +26,11 @@ FITS = {
 """Most programs of a default ``fit`` of Wine in a process that compiled nothing."""
 
 USES = {
-    "nuts": 93,
-    "svi": 402,
-    "laplace": 140,
+    "nuts": 94,
+    "svi": 401,
+    "laplace": 147,
     "bootstrap": 10,
-    "prediction": 227,
+    "prediction": 234,
     "intervals": 51,
 }
 """Most programs of ``LCA.sample(method)`` and ``LCA.posterior_metric(purpose)``.
