@@ -260,6 +260,10 @@ def bound_programs() -> None:
     if _Compiled.number < LOOK_EVERY:
         return
     _Compiled.number = 0
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+    if not MAPS.exists():
+        return
+    with MAPS.open("rb") as lines:  # Some megabytes where they are many.
+        many = sum(1 for _ in lines) > MOST_MAPS
+    if many:
         jax.clear_caches()
         gc.collect()

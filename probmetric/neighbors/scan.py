@@ -4,6 +4,7 @@ A kind whose ``pairwise`` rounds coarsely (a GEMM form) may offer
 ``refine(Q, P, candidates) -> (m, k')`` in difference form: a shortlist by ``pairwise``
 is then re-ranked by it, and doubled until the k-th refined value lies below the last
 of the shortlist by more than eight times the largest discrepancy seen between the two.
+JAX traces it as it traces ``pairwise``; as P it gets the candidates of a tile alone.
 
 What depends on the queries alone (the matrices of a local metric) is computed once for
 each tile of queries, and serves the scan, every deepening of it, and ``refine``.
