@@ -119,6 +119,14 @@ LCA = {
         g.lca.params, g.pairs, -9.0, g.lca.prior, 0.5
     ),
     "inference.lca.em.moments": lambda f, g: f(g.lca.params, g.lca.stats),
+    "inference.lca.em.reduced_step": lambda f, g: f(g.lca.free, g.lca.em),
+    "inference.lca.likelihood.log_likelihood": lambda f, g: f(
+        g.lca.params, g.lca.stats
+    ),
+    "inference.lca.likelihood.log_prior": lambda f, g: f(g.lca.params, g.lca.prior),
+    "inference.solvers.lbfgs_traced.minimise": lambda f, g: f(
+        lambda x: (0.5 * (x @ x), x), g.position, max_steps=5, tol=1e-6
+    ),
     "inference.lca.em.spectrum": lambda f, g: f(g.lca.stats.T),
     "inference.lca.laplace.laplace": lambda f, g: f(
         g.lca.params, g.lca.stats, g.lca.strong
@@ -229,6 +237,8 @@ DCA = {
     "inference.dca_gm.fit.fit": lambda f, g: f(
         g.labelled, n_latent=1, n_gaussians=1, max_steps=9
     ),
+    "inference.dca_gm.fit.log_prior": lambda f, g: f(g.dca.sites, g.dca.prior),
+    "inference.dca_gm.fit.white_coordinates": lambda f, g: f(g.dca.given),
     "inference.dca_gm.fit.log_joint": lambda f, g: f(g.dca.sites, g.dca.given),
     "inference.dca_gm.em.own_shares": lambda f, g: f(g.dca.params, g.dca.Y, g.y),
     "inference.dca_gm.hybrid.fit_hybrid": lambda f, g: f(

@@ -13,6 +13,15 @@ VOTES = np.full((1, 24, 2), 0.5)
 
 
 MODELS = {
+    "models.dca_gm.constrain": lambda f, g: f(g.dca.sites, g.dca.prior.present),
+    "models.dca_gm.log_weight": lambda f, g: f(g.dca.params),
+    "models.dca_gm.unconstrain": lambda f, g: f(g.dca.params),
+    "models.distributions.group_moments": lambda f, g: f(g.two.params, 2),
+    "models.distributions.instance_moments": lambda f, g: f(g.x, g.S, 2),
+    "models.lca.coincidence_exponent": lambda f, g: f(
+        g.w, np.array(0.5), np.array(1.0), 2
+    ),
+    "models.lca.log1mexp": lambda f, g: f(g.w),
     "models.dca_gm.to_metric": lambda f, g: f(g.dca.params, g.X),
     "models.dca_gm.simulate": lambda f, g: f(g.key, g.dca.params, g.labelled),
     "models.lca.simulate": lambda f, g: f(g.key, g.lca.params, g.few),

@@ -108,29 +108,23 @@ REASONS = {
 
 INNER = {
     "inference.dca_gm.em": "em_step em_steps source_centres",
-    "inference.dca_gm.fit": "from_white log_prior "
-    "to_white white_coordinates white_joint",
+    "inference.dca_gm.fit": "from_white to_white white_joint",
     "inference.dca_gm.likelihood": "gradient_A gradient_A_tied tilt with_fisher",
     "inference.gaussian_classes.missing": "covariances_of",
     "inference.lca.bootstrap": "gather refit",
     "inference.lca.curvature": "precision prior_precision",
-    "inference.lca.em": "best_log_kappa2 full_step kappa_step m_step reduced_step",
+    "inference.lca.em": "best_log_kappa2 full_step kappa_step m_step",
     "inference.lca.latent": "odds",
-    "inference.lca.likelihood": "log_likelihood log_prior "
-    "objective to_params to_unconstrained",
+    "inference.lca.likelihood": "objective to_params to_unconstrained",
     "inference.lca.statistics": "project scatter",
     "inference.mixture.em": "about new_weights step_of_means symmetric",
     "inference.mixture.statistics": "chunks only_known responsibilities zero_stats",
     "inference.mixture.prior": "log_beta log_inverse_wishart",
-    "inference.solvers.lbfgs_traced": "minimise",
     "inference.two_stage.groups": "em_step m_step",
     "inference.two_stage.pairs": "alpha_step",
     "inference.two_stage.proportional": "best_root "
     "em_step_proportional proportional_m_step",
     "linalg": "log1p_squares mahalanobis_sq solve_spd",
-    "models.dca_gm": "constrain log_weight unconstrain",
-    "models.distributions": "group_moments instance_moments",
-    "models.lca": "coincidence_exponent log1mexp",
     "neighbors.scan": "distances ready",
 }
 """Called in compiled code or in their caller's scope only: modules and names."""

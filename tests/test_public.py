@@ -21,6 +21,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.models.lca import LCAParams
+from tests.precision_rules import INNER
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "probmetric"
@@ -129,6 +130,17 @@ def test_the_page_of_public_names_shows_them_all():
     page = (ROOT / "docs/public_names.md").read_text()
     shown = set(re.findall(r"`([A-Za-z_]+)`", page))
     assert not set().union(*map(offered, ROOMS)) - shown
+
+
+def test_no_public_function_leaves_its_precision_to_the_caller():
+    inner = {(m, name) for m, names in INNER.items() for name in names.split()}
+    for room in ROOMS:
+        for node in ast.parse(stub_of(room).read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = f"{room}.{node.module}".removeprefix("probmetric.")
+                assert not inner & {(module, a.name) for a in node.names}
+    whole = {m.removeprefix("probmetric.") for m in PUBLIC if not stub_of(m).exists()}
+    assert not whole & {module for module, _ in inner}
 
 
 def test_the_package_has_few_public_names():

@@ -96,11 +96,13 @@ class DCAGMPrior(NamedTuple):
     chol_scale: Float[Array, ""] | float = 0.5
 
 
+@numpy_in_numpy_out
 def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
     """Return log α_c β_ck."""
     return params.log_alpha[:, None] + params.log_beta
 
 
+@numpy_in_numpy_out
 def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     """Map the real sites to parameters."""
     p = sites.mu.shape[-1]
@@ -115,6 +117,7 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     )
 
 
+@numpy_in_numpy_out
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
     """Map parameters to sites; logits are centred, their prior's best shift."""
     i, j = jnp.tril_indices(params.mu.shape[-1], -1)

@@ -28,6 +28,7 @@ from probmetric.densities.gaussian import (
     log_normal_seen,
     restricted,
 )
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 
@@ -227,6 +228,7 @@ class ClassNormal(dist.Distribution):
         return each(value, y)
 
 
+@numpy_in_numpy_out
 def group_moments(params: Any, n: int) -> tuple[Any, Any]:
     """Return mean (k, n·d) and covariance of n instances given the component."""
     ones, eye = jnp.ones((n, n)), jnp.eye(n)
@@ -236,6 +238,7 @@ def group_moments(params: Any, n: int) -> tuple[Any, Any]:
     return jnp.tile(params.means, (1, n)), cov
 
 
+@numpy_in_numpy_out
 def instance_moments(
     x: Float[Array, "... d"], within: Float[Array, "k d d"], n: int
 ) -> tuple[Any, Any]:

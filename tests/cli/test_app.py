@@ -202,7 +202,7 @@ def test_a_page_made_again_says_when_the_data_are_gone(quick_checks, tmp_path):
     data.unlink()
     assert run("report", tmp_path / "run", "--force").exit_code == 0
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Pictures of the data are left out" in page
+    assert "Figures of the data are left out" in page
     assert "3 of 3 exact claims agree" in page
 
 

@@ -52,6 +52,7 @@ class Conditioned(NamedTuple):
     learning_rate: Float[Array, ""] | float = 1.0
 
 
+@numpy_in_numpy_out
 def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
     """Return the log prior density of the sites, constants included."""
     A_scale = prior.c / jnp.sqrt(prior.lam)
@@ -82,6 +83,7 @@ class White(NamedTuple):
     half: Float[Array, "d d"]
 
 
+@numpy_in_numpy_out
 def white_coordinates(given: Conditioned) -> White:
     """Return the L of the module docstring, beside what it is conditioned on."""
     X, prior = given.data.X, given.prior

@@ -193,6 +193,7 @@ def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any,
     return {"W": W, "log_sigma2": log_sigma2}, value
 
 
+@numpy_in_numpy_out
 def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Return the state after one step of the reduced EM, for ``run_em``."""
     return _step(unconstrained, data, full=False)

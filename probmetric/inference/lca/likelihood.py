@@ -30,6 +30,7 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 
+@numpy_in_numpy_out
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     """Return the log likelihood of pair labels (Eq. 2), natural log."""
     W, p = params.W, params.W.shape[0]
@@ -46,6 +47,7 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     return jnp.sum(stats.w * rows) - stats.n_same * pooled - quadratic
 
 
+@numpy_in_numpy_out
 def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     """Return the log prior density of (W, log σ²), zero for flat parts.
 

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.inference.solvers.result import Result
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 MEMORY = 12
@@ -77,6 +78,7 @@ def _direction(state: _State) -> Any:
     return -r
 
 
+@numpy_in_numpy_out
 def minimise(
     value_and_gradient: Callable[[Any], tuple[Any, Any]],
     start: Float[Array, "q"],

@@ -68,7 +68,7 @@ def covariances(params):
 
 
 def test_class_probabilities_objective_and_gradient_match_the_golden_ones(
-    case, params, data
+    case, params, data, x64
 ):
     p = np.exp(class_log_probability(params, data.X))
     np.testing.assert_allclose(p, case["p_c_given_x"], rtol=0, atol=10 * EPS)
@@ -79,7 +79,7 @@ def test_class_probabilities_objective_and_gradient_match_the_golden_ones(
 
 
 def test_the_gradient_with_centres_that_follow_matches_the_golden_one(
-    case, params, data
+    case, params, data, x64
 ):
     mu_prime = np.array(case["mu_prime"])
     found = gradient_A_tied(params, mu_prime, data)
