@@ -88,6 +88,8 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     member = member * weights(data)[:, None]
     n = jnp.sum(member, 0)
     mean = member.T @ data.X / jnp.where(n > 0, n, 1.0)[:, None]
+    # The mean is rounded before it is subtracted, or equal points would have scatter.
+    mean = jax.lax.optimization_barrier(mean)
     delta = data.X - mean[data.y]
     scatter = jax.lax.map(lambda w: (delta * w[:, None]).T @ delta, member.T)
     return ClassStatistics(n, mean, scatter)
