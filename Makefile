@@ -9,7 +9,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 OUT ?= out/wine
 # Tests of one file share what they compile, so that a file stays with one worker.
-PYTEST := -m pytest -q -n 2 --dist loadfile
+PYTEST := -m pytest -q -n 2 --dist loadfile --durations=10
 
 # Compiling is most of what tests, gates and notebooks wait for: they share what JAX
 # compiled in one folder, which a second run finds. Users' processes are left alone.

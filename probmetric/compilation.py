@@ -8,8 +8,13 @@ A block works in a folder of its own that links to the stored programs, and adds
 to them, whole, at its end: processes that share a cache never read half a file. The
 programs lie in a subfolder named after the versions of JAX and the processor, for which
 they were compiled. This is the only file that sets the configuration of JAX.
+
+In memory JAX keeps every program, with some memory maps each, of which Linux allows a
+process 65530; beyond them the compiler dies of a segmentation fault. ``bound_programs``
+lets all of them go before that.
 """
 
+import gc
 import os
 import platform
 import shutil
@@ -219,3 +224,46 @@ def clear_cache() -> None:
 def _parts() -> list[Path]:
     folder = cache_folder()
     return [] if folder is None else list(folder.glob(f"{PART}*"))
+
+
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 20_000
+"""Memory maps of the process beyond which programs are let go."""
+
+LOOK_EVERY = 200
+"""Programs compiled between two looks at the maps, which take some milliseconds."""
+
+
+class _Compiled:
+    """What JAX compiled since the last look; None before anybody counts."""
+
+    number: int | None = None
+
+
+def _count(event: str, duration_secs: float, **about: Any) -> None:
+    if event == "/jax/core/compile/backend_compile_duration":
+        _Compiled.number = (_Compiled.number or 0) + 1
+
+
+def bound_programs() -> None:
+    """Let go of all compiled programs where the process has too many memory maps.
+
+    Public functions call it as they begin. What is used again is compiled again, a
+    user's own functions included; results do not change. Where there is no Linux to
+    tell the maps it does nothing.
+    """
+    import jax
+
+    if _Compiled.number is None:
+        _Compiled.number = 0
+        jax.monitoring.register_event_duration_secs_listener(_count)
+    if _Compiled.number < LOOK_EVERY:
+        return
+    _Compiled.number = 0
+    if not MAPS.exists():
+        return
+    with MAPS.open("rb") as lines:  # Some megabytes where they are many.
+        many = sum(1 for _ in lines) > MOST_MAPS
+    if many:
+        jax.clear_caches()
+        gc.collect()

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from probmetric.compilation import bound_programs
+
 
 def to_numpy(tree: Any) -> Any:
     """Copy every JAX array of a tree to NumPy; leave all else as it is."""
@@ -54,6 +56,7 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
             _refuse_complex(function, args, kwargs)
         if any(isinstance(leaf, Tracer) for leaf in leaves):
             return function(*args, **kwargs)
+        bound_programs()
         double = any(getattr(leaf, "dtype", None) == np.float64 for leaf in leaves)
         with jax.enable_x64(True) if double else nullcontext():
             result = function(*args, **kwargs)

@@ -199,6 +199,9 @@ GAUSSIAN = {
     "inference.gaussian_classes.local_metric.log_euclidean": lambda f, g: f(
         g.S[:, None]
     ),
+    "inference.gaussian_classes.local_metric.posterior_metrics": lambda f, g: f(
+        g.gauss.post, 0, 2
+    ),
     "inference.gaussian_classes.local_metric.student_metric": lambda f, g: f(
         g.gauss.post
     ),
@@ -219,6 +222,7 @@ GAUSSIAN = {
         g.gauss.prior, 2
     ),
     "inference.gaussian_classes.prior.evidence_prior": lambda f, g: f(g.gauss.stats),
+    "inference.gaussian_classes.prior.learn": lambda f, g: f(g.labelled, 2),
     "inference.gaussian_classes.predict.fit": lambda f, g: f(
         g.labelled, g.gauss.prior, n_classes=2
     ),

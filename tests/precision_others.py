@@ -44,6 +44,7 @@ MODELS = {
 }
 
 ROOT = {
+    "data.padding.pad_labelled": lambda f, g: f(g.labelled),
     "data.padding.pad_rows": lambda f, g: f(g.X, len(g.X) + 3),
     "data.containers.weights": lambda f, g: f(g.points),
     "evaluation.evaluate.brier_score": lambda f, g: f(np.array([0, 1]), CLASSES),

@@ -199,3 +199,37 @@ def test_commands_use_it(alone, tmp_path):
     done = run("fit", "lca", "--data", "wine", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert stored_programs()[0] > 0
+
+
+MANY = """
+import json, sys
+import jax.numpy as jnp, numpy as np
+from probmetric import compilation
+from probmetric.precision import numpy_in_numpy_out
+count = lambda: compilation.MAPS.read_bytes().count(b"\\n")
+total = numpy_in_numpy_out(lambda x: jnp.sum(jnp.sin(x) * x + 1))
+total(np.ones(2))
+compilation.MOST_MAPS, compilation.LOOK_EVERY = int(sys.argv[1]) + count(), 10
+first, most = count(), 0
+for n in range(3, 33):
+    assert abs(total(np.ones(n)) - n * (1 + np.sin(1.0))) < 1e-9
+    most = max(most, count())
+print(json.dumps([first, most]))
+"""
+
+
+@pytest.mark.skipif(not compilation.MAPS.exists(), reason="maps are told by Linux")
+def test_programs_of_many_shapes_are_let_go():
+    def grown(bound):
+        done = subprocess.run(
+            [sys.executable, "-c", MANY, str(bound)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        first, most = json.loads(done.stdout)
+        return most - first
+
+    free = grown(10**9)
+    assert free > 60
+    assert grown(20) < free / 2

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labelled, Pairs
 from probmetric.typing import Array
 
 
@@ -30,6 +30,13 @@ def pad_rows(
 def host_weights(pairs: Pairs) -> Float[np.ndarray, "N"]:
     """Return the data weights as NumPy float64, one where none were given."""
     return np.ones(len(pairs.i)) if pairs.w is None else np.asarray(pairs.w, float)
+
+
+def pad_labelled(data: Labelled) -> Labelled:
+    """Add points of the first class at the origin, of weight zero, up to a bucket."""
+    w = np.ones(len(data.X)) if data.w is None else data.w
+    parts = (data.X, np.asarray(data.y), w)
+    return Labelled(*(pad_rows(a, bucket(len(data.X))) for a in parts))
 
 
 def pad_pairs(pairs: Pairs) -> Pairs:

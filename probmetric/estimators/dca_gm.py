@@ -18,8 +18,7 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.containers import Labelled
-from probmetric.data.padding import bucket, pad_rows
+from probmetric.data.padding import pad_labelled
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
 from probmetric.estimators._settings import Count, Number, Seed
@@ -40,12 +39,6 @@ from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 type GlobalKind = Literal["average_fisher", "subspace"]
 Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
-
-
-def _padded(data: Labelled) -> Labelled:
-    """Add points of weight zero up to a bucket's size: folds share compilations."""
-    parts = data.X, np.asarray(data.y), np.ones(len(data.X))
-    return Labelled(*(pad_rows(a, bucket(len(data.X))) for a in parts))
 
 
 class DCAGM(
@@ -164,7 +157,7 @@ class DCAGM(
         if self.n_components is not None:
             p = int(check_number("n_components", self.n_components, 1, d, whole=True))
         self.mean_, self.scale_ = scaler
-        data = _padded(data)
+        data = pad_labelled(data)
         with jax.enable_x64(True):
             begin = start(
                 data,
@@ -183,8 +176,7 @@ class DCAGM(
                 max_steps=self.max_iter,
                 tol=float(self.tol),
             )
-            params = fix_gauge(jax.tree.map(jax.numpy.asarray, found.params))
-            self.params_ = to_numpy(params)
+            self.params_ = to_numpy(fix_gauge(found.params))
         self.fit_, self.prior_ = to_numpy(found), to_numpy(prior)
         if self.solver == "lbfgs":
             report(self.fit_, type(self).__name__)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from probmetric.arguments import check_choice
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import class_codes
+from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import Scaler, fit_scaler
 from probmetric.estimators._labelled import checked_rows, report
 from probmetric.estimators._settings import Positive, check_settings
@@ -31,13 +32,10 @@ from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     ClassStatistics,
-    log_evidence,
-    posterior,
     posterior_mean,
-    statistics,
 )
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
-from probmetric.inference.gaussian_classes.prior import evidence_prior
+from probmetric.inference.gaussian_classes.prior import learn
 from probmetric.linalg_scaled import no_nan
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import to_numpy
@@ -93,17 +91,19 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
     options: Any = {"covariance": estimator.covariance}
     alpha = float(estimator.alpha)
     partly = bool(np.isnan(points).any())
-    stats = None if partly else statistics(data, len(classes))
-    if stats is None:
+    if partly:
+        stats, post, evidence = None, None, np.nan
         prior = evidence_prior_missing(data, len(classes), alpha=alpha, **options)
     else:
-        prior = evidence_prior(stats, alpha=alpha, **options)
+        stats, prior, post, evidence = to_numpy(
+            learn(pad_labelled(data), len(classes), alpha=alpha, **options)
+        )
     if np.isnan(prior.kappa):
         raise ValueError(
             "X: expected points that vary within the classes (n_samples = "
             f"{len(points)}), got classes of equal points or one member each"
         )
-    if stats is None:
+    if post is None:
         start = fit_missing(
             data, prior, n_classes=len(classes), tol=START_TOL, **options
         )
@@ -111,10 +111,7 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
         with jax.enable_x64(True):
             key = jax.random.key(seed)
             post = complete(key, data, prior, start.params, **options)
-    else:
-        post = posterior(stats, prior, **options)
-    post, prior = to_numpy((post, prior))
-    evidence = np.nan if stats is None else log_evidence(stats, prior, **options)
+        post, prior = to_numpy((post, prior))
     return ClassFit(
         points, data, classes, codes, scaler, stats, prior, post, float(evidence)
     )

@@ -8,7 +8,6 @@ it checks the options and turns class densities into metrics in input units.
 from dataclasses import replace
 from typing import Any, Literal
 
-import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
@@ -31,13 +30,11 @@ from probmetric.inference.gaussian_classes.draws import Exact, metrics
 from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,
     choose_gamma,
-    drawn_metrics,
-    expected_bias_metric,
     log_euclidean,
-    student_metric,
+    posterior_metrics,
 )
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
-from probmetric.inference.gaussian_classes.posterior import draw, plug_in
+from probmetric.inference.gaussian_classes.posterior import plug_in
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule
 from probmetric.models.gaussian_classes import (
@@ -120,24 +117,17 @@ def learn_metrics(
     estimator: Any, found: ClassFit, seed: int
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
     """Return the metric of the densities, and one a posterior draw; input units."""
-    expected, n_draws = estimator.rule == "expected_bias", int(estimator.n_draws)
-    rule: Rule = "min_norm" if expected else estimator.rule
+    params = _point_densities(estimator, found, seed)
     drawn: list[LocalMahalanobis] = []
-    with jax.enable_x64(True):
-        params = _point_densities(estimator, found, seed)
-        if params is None:
-            base = student_metric(found.posterior, rule=rule)
-        else:
-            base = to_metric(params, rule=rule)
-        if n_draws:
-            draws = draw(jax.random.key(seed), found.posterior, n_draws)
-            if expected:
-                base = expected_bias_metric(draws, base)
-            else:
-                drawn = drawn_metrics(draws, base)
+    if params is None:
+        base, drawn = posterior_metrics(
+            found.posterior, seed, int(estimator.n_draws), rule=estimator.rule
+        )
+    else:
+        base = to_numpy(to_metric(params, rule=estimator.rule))
     scale, offset = found.scaler.scale, found.scaler.mean
     back: list[LocalMahalanobis] = [
-        to_numpy(metric).rescaled(scale, offset) for metric in (base, *drawn)
+        metric.rescaled(scale, offset) for metric in (base, *drawn)
     ]
     return back[0], back[1:]
 

@@ -230,7 +230,6 @@ class LocalMahalanobis:
     ) -> Float[Array, "m k"]:
         """Return squared distances to the points P[idx] by differences (Eq. 1)."""
         A = self.frame_matrix_at(Q) if prepared is None else prepared.matrices
-        A = A[: len(Q)]  # Queries may have been prepared with padding.
         Q, P = jnp.asarray(Q), jnp.asarray(P)
         delta = (P[idx] - Q[:, None]) @ self.frame.T
         return jnp.maximum(jnp.einsum("mki,mij,mkj->mk", delta, A, delta), 0.0)

@@ -81,7 +81,8 @@ class Metric(Dissimilarity, Protocol):
 class Prepared(Protocol):
     """A metric whose queries share what need not be computed again for every point.
 
-    Where it has ``refine(Q, P, idx, prepared=None)`` too, that is given what is shared.
+    Where it has ``refine(Q, P, idx, prepared=None)`` too, that is given what is shared;
+    JAX traces it as the rest.
     """
 
     def prepare(self, Q: Float[Array, "m d"]) -> Any:

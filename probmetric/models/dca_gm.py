@@ -201,6 +201,7 @@ def simulate(key: Any, params: DCAGMParams, data: Labelled) -> Labelled:
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="kind")
 def to_metric(
     params: DCAGMParams,
     X: Float[Array, "n d"] | None = None,

@@ -285,11 +285,12 @@ def to_densities(params: GaussianClassesParams) -> ClassDensities:
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames=("rule", "frame"))
 def to_metric(
     params: GaussianClassesParams,
     *,
     rule: Rule = "min_norm",
-    gamma: float | int = 0.0,
+    gamma: Float[Array, ""] | float | int = 0.0,
     frame: Literal["pooled", "identity"] = "pooled",
 ) -> LocalMahalanobis:
     """Return GLML's local metric of known class densities.

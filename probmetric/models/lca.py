@@ -277,6 +277,7 @@ def identified(params: LCAParams) -> dict[str, Any]:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def to_metric(params: LCAParams) -> Mahalanobis:
     """Return the learned metric, in units of the link: factor W/√(κ² + 2σ²).
 

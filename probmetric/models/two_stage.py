@@ -82,6 +82,7 @@ class TwoStagePrior(NamedTuple):
 
 
 @numpy_in_numpy_out
+@jax.jit
 def proportional(
     weights: Float[Array, "k"],
     means: Float[Array, "k d"],

@@ -4,6 +4,7 @@ A kind whose ``pairwise`` rounds coarsely (a GEMM form) may offer
 ``refine(Q, P, candidates) -> (m, k')`` in difference form: a shortlist by ``pairwise``
 is then re-ranked by it, and doubled until the k-th refined value lies below the last
 of the shortlist by more than eight times the largest discrepancy seen between the two.
+JAX traces it as it traces ``pairwise``; as P it gets the candidates of a tile alone.
 
 What depends on the queries alone (the matrices of a local metric) is computed once for
 each tile of queries, and serves the scan, every deepening of it, and ``refine``.
@@ -35,6 +36,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from threadpoolctl import ThreadpoolController
 
+from probmetric.data.padding import pad_rows
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import Prepared
 from probmetric.typing import Array
@@ -170,13 +172,13 @@ def nearest_scanned(
         rows = slice(start, min(start + step, len(Q)))
         mine = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
         shared = ready_alone(metric, mine)
-        refine = _refine_of(metric, shared)
-        shortlist = k if refine is None else min(limit, 2 * k + 8)
+        refines = hasattr(metric, "refine")
+        shortlist = min(limit, 2 * k + 8) if refines else k
         while True:
             near, index = _scan(metric, mine, shared, P, own[rows], shortlist, tile)
-            if refine is None:
+            if not refines:
                 break
-            exact = np.asarray(refine(Q[rows], P, index))
+            exact = _refined(metric, mine, P, index, shared)
             refuse_nan(np.isnan(exact).any(), Q, P)
             order = np.lexsort((index, exact))
             index = np.take_along_axis(index, order, 1)[:, :k]
@@ -191,12 +193,25 @@ def nearest_scanned(
     return D, found
 
 
-def _refine_of(metric: Any, shared: Any) -> Callable[..., Any] | None:
-    """Return a metric's ``refine``, given what its queries share; None without one."""
-    refine = getattr(metric, "refine", None)
-    if refine is None or shared is None:
-        return refine
-    return partial(refine, prepared=shared)
+def _refined(
+    metric: Any,
+    Q: Float[np.ndarray, "p d"],
+    P: Float[np.ndarray, "n d"],
+    index: Int[np.ndarray, "q k"],
+    shared: Any,
+) -> Float[np.ndarray, "q k"]:
+    """Call ``refine`` at padded shapes, with no points but the candidates."""
+    index, q = pad_rows(index, len(Q)), len(index)
+    candidates = np.arange(index.size).reshape(index.shape)
+    with jax.enable_x64(True):
+        exact = _refine(metric, Q, P[index.ravel()], candidates, shared)
+    return np.asarray(exact)[:q]
+
+
+@jax.jit
+def _refine(metric: Any, Q: Array, P: Array, index: Array, shared: Any) -> Array:
+    prepared = {} if shared is None else {"prepared": shared}
+    return metric.refine(Q, P, index, **prepared)
 
 
 def _scan(

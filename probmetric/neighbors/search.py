@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_counts
+from probmetric.compilation import bound_programs
 from probmetric.data import inputs
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -118,6 +119,7 @@ def found_but_own(
             "metric: expected a single metric, got a posterior: use its "
             "neighbor_probability, or nearest under a draw or under mean_metric()"
         )
+    bound_programs()
     limit = len(P) - (own is not None)
     if not 1 <= k <= limit:
         raise ValueError(f"k: expected 1 to {limit} for {len(P)} points, got {k}")

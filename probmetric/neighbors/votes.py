@@ -78,11 +78,16 @@ def _zero_is_nearest(
     metric: Dissimilarity, X: Float[np.ndarray, "n d"], D: Float[np.ndarray, "n k"]
 ) -> bool:
     """Whether points lie at zero from themselves and at nothing less from others."""
-    some = X[:: max(1, len(X) // 64)][:64]
+    some = in_tiles(X[:: max(1, len(X) // 64)][:64], (1, 64))[0]
     with jax.enable_x64(True):
-        own = np.diag(np.asarray(metric.pairwise(some, some)))
+        own = np.asarray(_own(metric, some))
     rounding = np.sqrt(np.finfo(float).eps) * np.median(np.abs(D))
     return bool((np.abs(own) <= rounding).all() and D.min() >= -rounding)
+
+
+@jax.jit
+def _own(metric: Any, X: Float[Array, "n d"]) -> Float[Array, "n"]:
+    return jnp.diagonal(metric.pairwise(X, X))
 
 
 def count_votes(
@@ -128,9 +133,7 @@ def soft_votes(
     own = np.full(len(Q), -2) if own is None else own
     parts: list[Any] = []
     with jax.enable_x64(True):
-        data = tuple(
-            map(jnp.asarray, (in_tiles(X, tiles), in_tiles(codes, tiles), seen))
-        )
+        data = jax.device_put((in_tiles(X, tiles), in_tiles(codes, tiles), seen))
         for q, mine in zip(in_tiles(Q, shape), in_tiles(own, shape), strict=True):
             votes = _soft(
                 leaves,

@@ -14,6 +14,7 @@ ascends no single objective (``dca_gm.hybrid``). Either finds a local optimum.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -120,11 +121,21 @@ def white_joint(sites: DCAGMSites, white: White) -> Float[Array, ""]:
 
 
 def _mode(begin: DCAGMParams, given: Conditioned, *, max_steps: int, tol: float) -> Fit:
-    white = white_coordinates(given)
-    z = to_white(unconstrain(begin), white)
+    z, white = _opening(begin, given)
     found = lbfgs(white_joint, z, white, max_steps=max_steps, tol=tol)
-    params = constrain(from_white(found.params, white), given.prior.present)
-    return found._replace(params=params)
+    return found._replace(params=_closing(found.params, white))
+
+
+@jax.jit
+def _opening(begin: DCAGMParams, given: Conditioned) -> tuple[DCAGMSites, White]:
+    white = white_coordinates(given)
+    return to_white(unconstrain(begin), white), white
+
+
+@jax.jit
+def _closing(sites: DCAGMSites, white: White) -> DCAGMParams:
+    params = constrain(from_white(sites, white), white.given.prior.present)
+    return with_fisher(params, white.given.data)
 
 
 @numpy_in_numpy_out
@@ -152,13 +163,17 @@ def default_prior(
     -----
     It depends on the data through the start: an empirical prior, and called so.
     """
-    A = jnp.asarray(params.A)
+    return _prior(params, data.X, centre)._replace(lam=lam)
+
+
+@partial(jax.jit, static_argnames="centre")
+def _prior(params: DCAGMParams, X: Float[Array, "n d"], centre: str) -> DCAGMPrior:
+    A = params.A
     return DCAGMPrior(
         mean=A if centre == "start" else jnp.zeros_like(A),
         present=jnp.isfinite(params.log_beta),
         c=jnp.sqrt(jnp.mean(A**2)),
-        lam=lam,
-        mu_scale=jnp.sqrt(jnp.mean((jnp.asarray(data.X) @ A.T) ** 2)),
+        mu_scale=jnp.sqrt(jnp.mean((X @ A.T) ** 2)),
     )
 
 
@@ -232,23 +247,21 @@ def fit(
     else:
         check_labelled(data, init.A.shape[0])
         begin = init._replace(fisher=None)
-    begin = jax.tree.map(jnp.asarray, begin)
-    data = jax.tree.map(jnp.asarray, data)
+    begin, data = jax.device_put((begin, data))
     if prior is None:
         prior = default_prior(begin, data, lam=lam)
     if max_steps is None:
         max_steps = 500 if solver == "lbfgs" else 30
     if solver == "lbfgs":
         given = Conditioned(data, prior, learning_rate)
-        found = _mode(begin, given, max_steps=max_steps, tol=tol)
-    else:
-        found = fit_hybrid(
-            begin,
-            data,
-            Penalty(prior.mean, prior.lam / prior.c**2 / learning_rate),
-            em_prior(data, begin.A),
-            tol,
-            max_steps=max_steps,
-            tied=solver == "hybrid_tied",
-        )
+        return _mode(begin, given, max_steps=max_steps, tol=tol)
+    found = fit_hybrid(
+        begin,
+        data,
+        Penalty(prior.mean, prior.lam / prior.c**2 / learning_rate),
+        em_prior(data, begin.A),
+        tol,
+        max_steps=max_steps,
+        tied=solver == "hybrid_tied",
+    )
     return found._replace(params=with_fisher(found.params, data))

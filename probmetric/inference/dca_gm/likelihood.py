@@ -147,6 +147,7 @@ def tilt(
     )
 
 
+@jax.jit
 def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
     """Fill in ``fisher``, the weighted average of J_y over the points of ``data``."""
     theta = (log_weight(params), params.mu, params.chol)
@@ -155,6 +156,7 @@ def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     """Choose the gauge: pooled Σ = I, then axes by falling share of E[J_y].
 

@@ -15,7 +15,6 @@ Mixture: k-means inside each class, then a few EM steps.
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
@@ -168,13 +167,9 @@ def start(
     if covariance == "class":
         chol = chol[:, :1]
     dtype = data.X.dtype
-    params = DCAGMParams(
-        *(
-            jnp.asarray(a, dtype)
-            for a in (A, np.log(total / total.sum()), log_beta, mu, chol)
-        )
-    )
-    em = EMData(jnp.asarray(Y, dtype), jnp.asarray(y), jnp.asarray(w, dtype), prior)
+    theta = (A, np.log(total / total.sum()), log_beta, mu, chol)
+    params = DCAGMParams(*(a.astype(dtype) for a in theta))
+    em = EMData(Y.astype(dtype), y, w.astype(dtype), prior)
     return em_steps(params, em, n_em)
 
 

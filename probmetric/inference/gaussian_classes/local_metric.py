@@ -37,6 +37,7 @@ Noh, Zhang and Lee, NIPS 2010; maths 2.1, 2.3, 2.5, 2.7.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -45,6 +46,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Float, Int
 
+from probmetric.data.padding import bucket, pad_rows
 from probmetric.densities.classes import (
     ClassDensities,
     class_hessians,
@@ -53,6 +55,7 @@ from probmetric.densities.classes import (
 )
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
+    draw,
     is_diagonal,
     posterior_mean,
 )
@@ -60,7 +63,7 @@ from probmetric.inference.gaussian_classes.predict import predictive
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric, local_pairwise
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import finite, numpy_in_numpy_out, to_numpy
 from probmetric.typing import Array
 
 
@@ -78,11 +81,19 @@ def student_metric(
     return local_metric(predictive(post), rule=rule, gamma=gamma)
 
 
-def _unstack(params: GaussianClassesParams) -> list[GaussianClassesParams]:
-    """Take draws apart."""
+@jax.jit
+def _mapped(
+    params: GaussianClassesParams, frame: Float[Array, "d d"], centre: Float[Array, "d"]
+) -> ClassDensities:
+    """Return the densities of draws in frame coordinates, draws first."""
+    return jax.vmap(lambda draw: through_map(to_densities(draw), frame, centre))(params)
+
+
+def _unstacked(classes: ClassDensities, base: LocalMahalanobis) -> list[Any]:
+    """Return one metric a draw; they share all else of the base."""
     return [
-        jax.tree.map(lambda leaf, s=s: leaf[s], params)
-        for s in range(len(params.weights))
+        replace(base, classes=ClassDensities(*draw))
+        for draw in zip(*map(np.asarray, classes), strict=True)
     ]
 
 
@@ -99,16 +110,8 @@ def drawn_metrics(
         Gives the frame, centre, rule and γ that the draws share.
     """
     with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
-        return [
-            jax.tree.map(
-                np.asarray,
-                replace(
-                    base,
-                    classes=through_map(to_densities(draw), base.frame, base.centre),
-                ),
-            )
-            for draw in _unstack(params)
-        ]
+        base = to_numpy(base)
+        return _unstacked(_mapped(params, base.frame, base.centre), base)
 
 
 def expected_bias_metric(
@@ -128,11 +131,50 @@ def expected_bias_metric(
     epsilon : float, default 0.05
         Ridge in units of the mean squared norm of B over draws, divided by D; > 0.
     """
-    each = [metric.classes for metric in drawn_metrics(params, base)]
-    classes = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-    return replace(
-        base, classes=classes, rule="expected_bias", epsilon=np.asarray(float(epsilon))
-    )
+    with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
+        classes = to_numpy(_mapped(params, base.frame, base.centre))
+    ridge = np.asarray(float(epsilon))
+    return replace(base, classes=classes, rule="expected_bias", epsilon=ridge)
+
+
+def posterior_metrics(
+    post: ClassPosterior, seed: int, n_draws: int, *, rule: Rule = "min_norm"
+) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
+    """Return the metric (1) and one of each of ``n_draws`` exact posterior draws (2).
+
+    One compiled program. With the rule "expected_bias" all draws make one metric (3),
+    and the list is empty.
+
+    Parameters
+    ----------
+    post : ClassPosterior
+        In float64.
+    seed : int
+    n_draws : int
+        At least 2 for the rule "expected_bias"; the draws are those of
+        ``gaussian_classes.posterior.draw`` with ``jax.random.key(seed)``.
+    rule : str
+        Of ``LocalMahalanobis``.
+    """
+    expected = rule == "expected_bias"
+    with jax.enable_x64(True):
+        base, classes = to_numpy(
+            _posterior_metrics(post, seed, n_draws, "min_norm" if expected else rule)
+        )
+    if expected:
+        return replace(base, classes=classes, rule=rule), []
+    return base, [] if classes is None else _unstacked(classes, base)
+
+
+@partial(jax.jit, static_argnames=("n_draws", "rule"))
+def _posterior_metrics(
+    post: ClassPosterior, seed: Any, n_draws: int, rule: Rule
+) -> Any:
+    base = student_metric(post, rule=rule)
+    if not n_draws:
+        return base, None
+    params = draw(jax.random.key(seed), post, n_draws)
+    return base, _mapped(params, base.frame, base.centre)
 
 
 class LogEuclidean(NamedTuple):
@@ -242,10 +284,17 @@ def choose_gamma(
     own = np.eye(c)[codes[rows]]
     prior = (members - own) / (n - 1)
     votes = np.zeros((len(grid), len(rows), c))
+    padded = pad_rows(X, bucket(n))
     for metric in metrics:
+        metric.refuse_far(X[rows], "X")
         for start in range(0, len(rows), TILE):
             part = slice(start, start + TILE)
-            base, local = _two_distances(metric, X, rows[part])
+            m = len(rows[part])
+            with jax.enable_x64(True):
+                found = _two_distances(metric, padded, pad_rows(rows[part], TILE))
+            base, local, A = (np.asarray(a)[:m] for a in found)
+            base, local = base[:, :n], local[:, :n]
+            finite(A, "frame_matrix_at", X[rows[part]])
             for g, share in enumerate(shares):
                 D = share * base + (1 - share) * local
                 D[np.arange(len(D)), rows[part]] = np.inf
@@ -260,16 +309,15 @@ def choose_gamma(
     return grid[int(np.argmax(scores))], scores
 
 
+@jax.jit
 def _two_distances(
-    metric: LocalMahalanobis, X: Any, rows: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Distances to all points under the base metric and under D·A/tr A."""
+    metric: LocalMahalanobis, X: Float[Array, "n d"], rows: Int[Array, "m"]
+) -> tuple[Any, Any, Any]:
+    """Distances to all points under the base metric and under D·A/tr A; A itself."""
     d = X.shape[1]
-    with jax.enable_x64(True):
-        bare = replace(metric, gamma=np.asarray(0.0))
-        A = jnp.asarray(bare.frame_matrix_at(X[rows]))
-        A = A * (d / jnp.trace(A, axis1=1, axis2=2))[:, None, None]
-        Z = (X - metric.centre) @ np.asarray(metric.frame).T
-        eye = jnp.broadcast_to(jnp.eye(d), A.shape)
-        base, local = (np.asarray(local_pairwise(M, Z[rows], Z)) for M in (eye, A))
-    return base, local
+    frame_matrix = replace(metric, gamma=jnp.zeros(())).frame_matrix_at(X[rows])
+    A = frame_matrix * (d / jnp.trace(frame_matrix, axis1=1, axis2=2))[:, None, None]
+    Z = (X - metric.centre) @ metric.frame.T
+    eye = jnp.broadcast_to(jnp.eye(d), A.shape)
+    base, local = (local_pairwise(M, Z[rows], Z) for M in (eye, A))
+    return base, local, frame_matrix

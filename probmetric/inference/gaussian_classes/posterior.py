@@ -79,6 +79,7 @@ def is_mean(post: ClassPosterior) -> bool:
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="n_classes")
 def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     """Return counts, means and scatters by class, zeros where it has no points."""
     if data.y is None:
@@ -87,12 +88,15 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     member = member * weights(data)[:, None]
     n = jnp.sum(member, 0)
     mean = member.T @ data.X / jnp.where(n > 0, n, 1.0)[:, None]
+    # The mean is rounded before it is subtracted, or equal points would have scatter.
+    mean = jax.lax.optimization_barrier(mean)
     delta = data.X - mean[data.y]
     scatter = jax.lax.map(lambda w: (delta * w[:, None]).T @ delta, member.T)
     return ClassStatistics(n, mean, scatter)
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="covariance")
 def posterior(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> ClassPosterior:
@@ -131,6 +135,7 @@ def _log_normaliser(nu: Any, log_det: Any, d: int) -> Any:
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="covariance")
 def log_evidence(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> Float[Array, ""]:
@@ -154,6 +159,7 @@ def log_evidence(
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="n_draws")
 def draw(key: Any, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
     """Draw parameters from the posterior, exactly and independently (Eq. 4).
 
@@ -206,6 +212,7 @@ def _with_covariance(post: ClassPosterior, divisor: Any) -> Any:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
     """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1."""
     if is_mean(post):
@@ -219,6 +226,7 @@ def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def mode(post: ClassPosterior) -> GaussianClassesParams:
     """Return the mode of the posterior density in (weights, μ, Σ), for α + n > 1."""
     c, d = post.mean.shape
@@ -231,8 +239,9 @@ def mode(post: ClassPosterior) -> GaussianClassesParams:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def plug_in(
-    stats: ClassStatistics, *, shrinkage: float | int = 0.0
+    stats: ClassStatistics, *, shrinkage: Float[Array, ""] | float | int = 0.0
 ) -> GaussianClassesParams:
     """Return maximum likelihood with Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I, a in [0, 1].
 

@@ -10,18 +10,24 @@ Empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
 """
 
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
+from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import (
+    ClassPosterior,
     ClassStatistics,
     log_evidence,
+    posterior,
+    statistics,
 )
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
 
 EXCESS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Grid of ν₀ - D - 1: how alike the classes' covariances are, in points."""
@@ -36,11 +42,12 @@ SHRINKAGE = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 
 
 @numpy_in_numpy_out
+@jax.jit(static_argnames="covariance")
 def evidence_prior(
     stats: ClassStatistics,
     *,
     covariance: Covariance = "full",
-    alpha: float | int = 1.0,
+    alpha: Float[Array, ""] | float | int = 1.0,
 ) -> NIWPrior:
     """Return the prior (1) of highest evidence.
 
@@ -57,11 +64,7 @@ def evidence_prior(
         NaN throughout where no point of the grid has a finite evidence (all points
         equal).
     """
-    return _evidence_prior(ClassStatistics(*map(jnp.asarray, stats)), alpha, covariance)
-
-
-@jax.jit(static_argnames="covariance")
-def _evidence_prior(stats: ClassStatistics, alpha: Any, covariance: Covariance) -> Any:
+    stats = ClassStatistics(*map(jnp.asarray, stats))
     d, n = stats.mean.shape[1], jnp.sum(stats.n)
     grand = stats.n @ stats.mean / n
     S = jnp.sum(stats.scatter, 0) / n
@@ -81,3 +84,43 @@ def _evidence_prior(stats: ClassStatistics, alpha: Any, covariance: Covariance) 
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
     found = jnp.isfinite(scores[best])
     return jax.tree.map(lambda v: jnp.where(found, v, jnp.nan), at(grid[best]))
+
+
+class Learned(NamedTuple):
+    """All that whole rows say: statistics, best prior, posterior, log evidence."""
+
+    stats: ClassStatistics
+    prior: NIWPrior
+    posterior: ClassPosterior
+    log_evidence: Float[Array, ""]
+
+
+@numpy_in_numpy_out
+@jax.jit(static_argnames=("n_classes", "covariance"))
+def learn(
+    data: Labelled,
+    n_classes: int,
+    *,
+    covariance: Covariance = "full",
+    alpha: Float[Array, ""] | float | int = 1.0,
+) -> Learned:
+    """Choose the prior (1) and take the posterior, as one compiled program.
+
+    Parameters
+    ----------
+    data : Labelled
+        Whole rows, best padded (``data.padding.pad_labelled``), so that data sets share
+        the program.
+    n_classes : int
+    covariance, alpha
+        As ``evidence_prior``.
+
+    Returns
+    -------
+    Learned
+    """
+    stats = statistics(data, n_classes)
+    prior = evidence_prior(stats, covariance=covariance, alpha=alpha)
+    post = posterior(stats, prior, covariance=covariance)
+    evidence = log_evidence(stats, prior, covariance=covariance)
+    return Learned(stats, prior, post, evidence)

@@ -13,7 +13,6 @@ and the paper differ, the paper is wrong: see the errata named in the docstrings
 
 from typing import Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -127,19 +126,17 @@ def fit(
             "solver: expected 'lbfgs', 'squarem' or 'em' per anchor, got 'full_em'"
         )
     stats = prepare(pairs, per_anchor=per_anchor)
-    W = jnp.asarray(prior.mean if init is None else init.W)
+    W = np.asarray(prior.mean if init is None else init.W)
     start: dict[str, Any] = {"W": W}
     if per_anchor:
         n_anchors = int(np.max(np.asarray(pairs.anchor))) + 1
-        kappa2 = 1.0 if init is None else jnp.asarray(init.kappa2)
-        start["log_kappa2"] = jnp.log(
-            jnp.broadcast_to(kappa2, n_anchors).astype(W.dtype)
-        )
+        kappa2 = np.asarray(1.0 if init is None else init.kappa2, W.dtype)
+        start["log_kappa2"] = np.log(np.broadcast_to(kappa2, n_anchors))
     else:
-        log_sigma2 = jnp.log(0.3) if init is None else init.log_sigma2
-        start["log_sigma2"] = jnp.asarray(log_sigma2, W.dtype)
-    prior = LCAPrior(*(jnp.asarray(v, W.dtype) for v in prior))
-    data = (stats, prior, jnp.asarray(learning_rate, W.dtype))
+        log_sigma2 = np.log(0.3) if init is None else init.log_sigma2
+        start["log_sigma2"] = np.asarray(log_sigma2, W.dtype)
+    prior = LCAPrior(*(np.asarray(v, W.dtype) for v in prior))
+    data = (stats, prior, np.asarray(learning_rate, W.dtype))
     if solver == "lbfgs":
         tol = 1e-6 if tol is None else tol
         found = lbfgs(objective, start, data, max_steps=max_steps, tol=tol)

@@ -155,6 +155,7 @@ def recentre(
 
 
 @numpy_in_numpy_out
+@jax.jit
 def m_step(
     stats: MixtureStats, centre: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> MixtureParams:

@@ -85,8 +85,6 @@ def run_em(
         With the objective at the returned parameters. Local optimum only.
     """
     check_counts(max_steps=max_steps)
-    flat, _ = ravel_pytree(params)
-    tol = float(jnp.finfo(flat.dtype).eps) ** 0.5 if tol is None else tol
     return _run(step, params, data, tol, max_steps=max_steps, accelerate=accelerate)
 
 
@@ -96,6 +94,7 @@ def _run(
 ) -> Fit:
     flat, unravel = ravel_pytree(params)
     eps = jnp.finfo(flat.dtype).eps
+    tol = float(eps) ** 0.5 if tol is None else tol
 
     def advance(theta: Any) -> tuple[Any, Any]:
         new, objective = step(unravel(theta), data)

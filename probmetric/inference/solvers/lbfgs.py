@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
@@ -55,16 +54,15 @@ def lbfgs(
         ``n_evaluations`` counts evaluations of value and gradient. Local optimum.
     """
     check_counts(max_steps=max_steps)
-    # Once to the device, not at every evaluation.
-    params, data = jax.tree.map(jnp.asarray, (params, data))
-    flat, unravel = ravel_pytree(params)
-    start = np.asarray(flat, float)
+    # Once to the device, not at every evaluation; what is flat is so on the host.
+    params, data = jax.device_put((params, data))
+    leaves, structure = jax.tree.flatten(jax.device_get(params))
+    dtype, ends = np.result_type(*leaves), np.cumsum([np.size(a) for a in leaves])
+    start = np.concatenate([np.ravel(a) for a in leaves]).astype(float)
     trace: list[float] = []
 
     def negative(x: Any) -> tuple[float, Any]:
-        value, gradient = _value_and_gradient(
-            objective, jnp.asarray(x, flat.dtype), params, data
-        )
+        value, gradient = _value_and_gradient(objective, x.astype(dtype), params, data)
         value, gradient = float(value), np.asarray(gradient, float)
         if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
             # An inadmissible trial point: a wall that the line search backs off from.
@@ -100,11 +98,14 @@ def lbfgs(
         result = Result.CONVERGED if converged else Result.MAX_STEPS
     padded = np.full(max_steps, np.nan)
     padded[: len(trace)] = trace[:max_steps]
-    return Fit(
-        unravel(jnp.asarray(end, flat.dtype)),
-        jnp.asarray(-value, flat.dtype),
-        jnp.asarray(int(result)),
-        jnp.asarray(n_steps),
-        jnp.asarray(n_evaluations),
-        jnp.asarray(padded, flat.dtype),
+    parts = np.split(end.astype(dtype), ends[:-1])
+    like = zip(parts, leaves, strict=True)
+    found = Fit(
+        structure.unflatten([a.reshape(np.shape(b)).astype(b.dtype) for a, b in like]),
+        dtype.type(-value),
+        np.asarray(int(result)),
+        np.asarray(n_steps),
+        np.asarray(n_evaluations),
+        padded.astype(dtype),
     )
+    return jax.device_put(found)

@@ -1,0 +1,57 @@
+"""A session of many fits of distinct shapes: memory maps, memory and seconds a fit.
+
+Every shape compiles; JAX keeps each program, with some memory maps of the 65530 that
+Linux allows a process. Beyond 20,000 of them ``compilation.bound_programs`` lets all
+programs go, so that the second column should stay near that. Forty fits rose to 17,300
+maps and 960 MB at 3 to 5 s each; the bound was not reached, the default is 1000 fits.
+
+    python benchmarks/long_session.py [fits]
+"""
+
+import resource
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import probmetric as pm
+
+LEARNERS = {
+    "GLML": lambda: pm.GLML(n_draws=0, random_state=0),
+    "DCAGM": lambda: pm.DCAGM(max_iter=5),
+    "GaussianClasses": pm.GaussianClasses,
+    "LCA": pm.LCA,
+    "TwoStageMixture": pm.TwoStageMixture,
+}
+
+
+def maps():
+    """Return the number of memory maps of this process."""
+    return Path("/proc/self/maps").read_bytes().count(b"\n")
+
+
+def main(fits):
+    """Fit learners in turn, at numbers of features and classes that did not occur."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    print("fit    maps  most MB  seconds a fit")
+    started, last = time.perf_counter(), 0
+    most = 0
+    for fit in range(1, fits + 1):
+        name = list(LEARNERS)[fit % len(LEARNERS)]
+        d, c = 2 + fit // 10 % 40, 2 + fit // 5 % 2 + 2 * (fit // 400)
+        y = np.arange(60 * c) % c
+        X = rng.normal(size=(60 * c, d)) + y[:, None]
+        LEARNERS[name]().fit(X, y)
+        most = max(most, maps())
+        if fit in (1, 10, 30, 100, 300, 1000) or fit == fits:
+            now = time.perf_counter()
+            size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(f"{fit:4} {most:7} {size:8.0f} {(now - started) / (fit - last):8.2f}")
+            started, last = now, fit
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
