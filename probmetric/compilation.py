@@ -100,14 +100,16 @@ def compilation_cache(
 ) -> Generator[Path | None]:
     """Keep compiled programs on disk within a block.
 
-    The first process compiles; later ones read what it stored, in a fraction of the
-    time (the first ``LCA().fit`` of a process takes about half). No result changes.
+    The first process compiles; later ones read what it stored, in less time. No result
+    changes.
 
     Parameters
     ----------
     folder : path, optional
-        Default: as ``cache_folder``. Where no folder is given here or by
-        PROBMETRIC_CACHE, a cache that was set up in JAX itself is left as it is.
+        Default: PROBMETRIC_CACHE if it is set, else a folder "probmetric" where the
+        system keeps a user's caches (``probmetric cache`` shows it). Where no folder
+        is given here or by PROBMETRIC_CACHE, a cache that was set up in JAX itself is
+        left as it is.
 
     Yields
     ------

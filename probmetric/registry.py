@@ -344,13 +344,14 @@ def need_sample(model: str) -> None:
         )
 
 
-def check_method(model: str, method: str) -> None:
-    """Raise for a method by which a learner does not draw."""
-    wanted = _methods(learner_name(model))
-    if method not in wanted:
+def method_of(model: str, method: str | None = None) -> str:
+    """Return the method by which a learner draws, its first for None; raise if none."""
+    known = _methods(learner_name(model))
+    if method is not None and method not in known:
         raise ValueError(
-            f"--method: expected one of {', '.join(wanted)}, got {method!r}"
+            f"--method: expected one of {', '.join(known)}, got {method!r}"
         )
+    return method or known[0]
 
 
 def make(

@@ -296,12 +296,13 @@ def _resolve(
 ) -> tuple[str, Sequence[Check], list[Problem[Any]]]:
     if isinstance(model, str):
         model = MODELS[model_of(model)]
-    if not isinstance(model, ModelSpec) and not (
-        isinstance(model, Sequence) and all(isinstance(one, Check) for one in model)
+    named: Any = model
+    if not isinstance(named, ModelSpec) and not (
+        isinstance(named, Sequence) and all(isinstance(one, Check) for one in named)
     ):
         raise TypeError(
             "model: expected a registered name, a ModelSpec or a sequence of Check, "
-            f"got {type(model).__name__}"
+            f"got {type(named).__name__}"
         )
     given = list(data) if isinstance(data, list | tuple) else [data]
     # A container of arrays is a tuple too; only a sequence of problems is one.

@@ -21,10 +21,10 @@ from probmetric.cli.files import FILES, WHOLE, check_new, exit_code
 from probmetric.cli.lookup import first, load_checks, model_name, run_folder, source
 from probmetric.interrupts import run_command
 from probmetric.registry import (
-    check_method,
     estimator_of,
     estimators,
     learner_name,
+    method_of,
     need_sample,
 )
 
@@ -183,12 +183,13 @@ def sample(
     data: Data,
     out: Out,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="nuts (exact up to Monte Carlo error), laplace or svi "
-            "(approximations), bootstrap (refits under random weights of points)."
+            help="nuts or exact (exact up to Monte Carlo error), laplace or svi "
+            "(approximations), bootstrap (refits under random weights of points). "
+            "Default: the first of these that the model has."
         ),
-    ] = "nuts",
+    ] = None,
     draws: Annotated[
         int | None,
         typer.Option(help="Draws a chain; default 1000, 200 of bootstrap.", min=1),
@@ -218,7 +219,7 @@ def sample(
     with first():
         asked["model"] = model = learner_name(model)
         need_sample(model)
-        check_method(model, method)
+        asked["method"] = method_of(model, method)
         source(data)
         check_new(out, FILES["sample"], force=force)
     estimator_of(model)
@@ -321,7 +322,11 @@ def cache(
         bool, typer.Option("--clear", help="Remove the compiled programs.")
     ] = False,
 ) -> None:
-    """Show where compiled programs are kept (PROBMETRIC_CACHE sets it), how many."""
+    """Show where compiled programs are kept, and how many.
+
+    Commands keep what JAX compiles, so that the next one starts sooner. The variable
+    PROBMETRIC_CACHE sets the folder; empty, "0" or "off" disables it.
+    """
     from probmetric.compilation import cache_folder, clear_cache, stored_programs
 
     folder = cache_folder()

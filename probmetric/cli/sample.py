@@ -66,7 +66,7 @@ def run(
     label: str | None = None,
     groups: str | None = None,
     settings: Sequence[str] | None = None,
-    method: str = "nuts",
+    method: str,
     draws: int | None = None,
     chains: int | None = None,
     checkpoint: Path | None = None,

@@ -146,10 +146,11 @@ def held_out(
     TypeError
         Candidates without names.
     """
-    if not isinstance(candidates, Mapping):
+    given: Any = candidates
+    if not isinstance(given, Mapping):
         raise TypeError(
             "candidates: expected a mapping of names to learners, got "
-            f"{type(candidates).__name__}"
+            f"{type(given).__name__}"
         )
     if not candidates:
         raise ValueError("candidates: expected at least one, got none")

@@ -190,7 +190,7 @@ def test_held_out_names_what_is_wrong(arguments, message):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=message):
         pm.held_out(X=X, y=y, **arguments)
-    with pytest.raises(TypeError, match="candidates: expected a mapping.*got list"):
+    with pytest.raises(TypeError, match=r"candidates: expected a mapping.*got list"):
         pm.held_out([pm.LCA()], X, y)
 
 

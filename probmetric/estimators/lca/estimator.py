@@ -79,8 +79,14 @@ class LCA(PairsMixin, BaseEstimator):
         A scale κ² for each anchor; P(same) is then not defined.
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
-    solver, max_iter, tol
-        See ``probmetric.inference.lca.fit.fit``.
+    solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
+        All climb one objective: L-BFGS, accelerated EM, EM, and the paper's full EM,
+        which is slow and here for reference.
+    max_iter : int, default=500
+        Most iterations of the solver in one fit.
+    tol : float > 0, optional
+        Where it stops: the relative gap of EM, the relative gradient of L-BFGS.
+        Default: 1.5e-8 and 1e-6.
     preprocessor : array-like of shape (n, d), optional
         Points that integer pairs (N, 2) refer to, in every method.
     random_state : int, RandomState or None, default=0
@@ -274,7 +280,8 @@ class LCA(PairsMixin, BaseEstimator):
             approximation are not, and say their k-hat; the bootstrap refits under
             product weights on points.
         n_draws, n_chains : int, defaults 1000 and 4
-            All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
+            All but NUTS make ``n_draws * n_chains`` independent draws, one chain: by
+            default 4000, which for the bootstrap are as many refits.
         seed : int, default=0
         learning_rate : float > 0, optional
             Power on the likelihood. Default: that of the fit, and 1 for the
@@ -345,7 +352,8 @@ class LCA(PairsMixin, BaseEstimator):
             Default: "laplace" for prediction, "bootstrap" for intervals; "laplace"
             for both after ``fit_pairs``, whose pairs are taken as independent.
         n_draws : int, optional
-            In all. Default: 32 for prediction, 100 for intervals; of ``draws``, all.
+            Number of metrics. Default: 32 for prediction, 100 for intervals; of
+            ``draws``, all.
         seed : int, default=0
         pairs : {"auto", "fitted", "all"}, default="auto"
             The pairs of the fit, or all pairs of its labelled points. "auto" is
@@ -354,7 +362,8 @@ class LCA(PairsMixin, BaseEstimator):
             them: no interval for it would hold at another n. Distances from "all"
             are those of ``LCA(pairs="all")``, not of this fit's ``pair_distance``.
         learning_rate : "auto" or float > 0, default="auto"
-            "auto" after ``fit``: η_G for prediction, 1 for intervals. After
+            Power on the likelihood. "auto" after ``fit``: for prediction η_G, the rate
+            that the scores of points ask for (NOTATION.md); 1 for intervals. After
             ``fit_pairs``: that of the fit.
         regularization : "auto" or float > 0, default="auto"
             λ. "auto" after ``fit``: 1 for intervals; for prediction the best of 1,
@@ -370,6 +379,14 @@ class LCA(PairsMixin, BaseEstimator):
             ``LCA(pairs="all", learning_rate=1, regularization=1)``; this fit's own
             ``pair_distance`` may lie outside. From n = 40 ask for bootstrap intervals
             with ``inflate=1.3``: nominal 90 % then covered 84-96 %.
+
+        Raises
+        ------
+        NotFittedError
+            Before ``fit`` or ``fit_pairs``.
+        ValueError
+            For an option out of its range, "all" after ``fit_pairs``, more points than
+            all pairs can be made of, a fit per anchor.
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         check_choice("pairs", pairs, ("auto", "fitted", "all"))

@@ -545,7 +545,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         purpose : {"prediction", "intervals"}
             One posterior serves both, as far as the model holds.
         draws : DataTree, optional
-            Of ``sample``. Default: 4 chains of 250 draws, or more, by ``method``.
+            Of ``sample``. Default: 4 chains of 500 draws, or more, by ``method``.
         method : sampler, or "nuts", "laplace", "svi"; optional
             Default: "nuts".
         n_draws : int, optional
@@ -558,7 +558,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         kept = 100 if n_draws is None else n_draws
         check_number("n_draws", kept, 1, whole=True)
         if draws is None:
-            size: Any = {"n_draws": max(250, -(-kept // 4)), "progress": progress}
+            size: Any = {"n_draws": max(500, -(-kept // 4)), "progress": progress}
             draws = self.sample(method or "nuts", n_chains=4, seed=seed, **size)
         # The score is that of the estimator as it is set now.
         draws = draws.copy()

@@ -204,12 +204,13 @@ class Bootstrap:
     ----------
     batch : int, default=1
         Refits side by side (``vmap``). Each waits for the slowest of its batch, and
-        memory is batch times ``memory_of_a_refit`` beside data and draws: for
-        accelerators.
+        memory grows with it: for accelerators.
     block_size : int, default=50
         Draws a compiled call, and a file of the checkpoint.
-    max_steps, tol : int and float, defaults 500 and 1e-6
-        As for ``solvers.lbfgs_traced.minimise``.
+    max_steps : int, default=500
+        Most L-BFGS steps of a refit.
+    tol : float, default=1e-6
+        Relative gradient at which a refit ends.
     checkpoint : path, optional
         Folder in which every finished block is kept, one file each.
     resume : bool, default=False

@@ -112,7 +112,9 @@ class SVI:
     Parameters
     ----------
     guide : str, default="AutoMultivariateNormal"
-        One of ``GUIDES``.
+        One of NumPyro's with a density: "AutoNormal", "AutoDiagonalNormal",
+        "AutoMultivariateNormal", "AutoLowRankMultivariateNormal", "AutoIAFNormal",
+        "AutoBNAFNormal".
     n_steps : int, default=3000
         Steps of Adam, at least 20.
     step_size : float, default=0.01
