@@ -14,7 +14,6 @@ ascends no single objective (``dca_gm.hybrid``). Either finds a local optimum.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -138,7 +137,6 @@ def _closing(sites: DCAGMSites, white: White) -> DCAGMParams:
     return with_fisher(params, white.given.data)
 
 
-@numpy_in_numpy_out
 def default_prior(
     params: DCAGMParams,
     data: Labelled,
@@ -163,17 +161,13 @@ def default_prior(
     -----
     It depends on the data through the start: an empirical prior, and called so.
     """
-    return _prior(params, data.X, centre)._replace(lam=lam)
-
-
-@partial(jax.jit, static_argnames="centre")
-def _prior(params: DCAGMParams, X: Float[Array, "n d"], centre: str) -> DCAGMPrior:
-    A = params.A
+    A = np.asarray(params.A)
     return DCAGMPrior(
-        mean=A if centre == "start" else jnp.zeros_like(A),
-        present=jnp.isfinite(params.log_beta),
-        c=jnp.sqrt(jnp.mean(A**2)),
-        mu_scale=jnp.sqrt(jnp.mean((X @ A.T) ** 2)),
+        mean=A if centre == "start" else np.zeros_like(A),
+        present=np.isfinite(params.log_beta),
+        c=np.sqrt(np.mean(A**2)),
+        mu_scale=np.sqrt(np.mean((np.asarray(data.X) @ A.T) ** 2)),
+        lam=lam,
     )
 
 

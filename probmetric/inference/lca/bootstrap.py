@@ -272,13 +272,13 @@ class Bootstrap:
         (pairs, prior, learning_rate, n_points), start = posterior[1:]
         with jax.enable_x64(True):
             shared = gather(pairs, prior, learning_rate, start)
-            n, key = np.asarray(n_points), jax.random.key(seed)
+            n, seeded = np.asarray(n_points), np.int64(seed)
 
             def advance(_: Any, n_block: int, index: int) -> tuple[Any, Any, Any]:
                 first = np.asarray(index * size)
                 static = len(pairs.X), size, self.batch, self.max_steps
                 values, results = _block(
-                    shared, key, n, first, np.asarray(n_block), self.tol, *static
+                    shared, seeded, n, first, np.asarray(n_block), self.tol, *static
                 )
                 _check(np.asarray(results)[:n_block], index * size)
                 return (), jax.tree.map(lambda a: np.asarray(a)[None], values), {}
@@ -321,9 +321,9 @@ def needed_memory(
     """
     with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
         shared = gather(pairs, prior, 1.0, start)
-        key, zero, n = jax.random.key(0), np.asarray(0), len(pairs.X)
+        zero, n = np.asarray(0), len(pairs.X)
         lowered = _block.lower(
-            shared, key, zero, zero, zero, 1e-6, n, block_size, batch, max_steps
+            shared, zero, zero, zero, zero, 1e-6, n, block_size, batch, max_steps
         )
         used: Any = lowered.compile().memory_analysis()
         return int(used.temp_size_in_bytes)
@@ -346,7 +346,7 @@ def _check(results: np.ndarray, first: int) -> None:
 @partial(jax.jit, static_argnums=(6, 7, 8, 9))
 def _block(
     shared: Any,
-    key: Any,
+    seed: Any,
     n: Any,
     first: Any,
     count: Any,
@@ -357,7 +357,7 @@ def _block(
     max_steps: int,
 ) -> tuple[dict[str, Any], Any]:
     """Make draws first, …, first + count - 1 in arrays with room for ``size``."""
-    dtype = shared.learning_rate.dtype
+    dtype, key = shared.learning_rate.dtype, jax.random.key(seed)
 
     def one(k: Any) -> tuple[dict[str, Any], Any]:
         u = dirichlet_weights(jax.random.fold_in(key, k), n, n_padded, dtype)

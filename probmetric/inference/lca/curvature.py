@@ -13,19 +13,18 @@ Certificate (maths A6). Under a common κ the log likelihood is concave in (b, M
 Γ = -½ Σ w r δδᵀ, a stationary W has ΓWᵀ = 0, and it is the global optimum over all
 ranks if and only if Γ ⪯ 0.
 
-All need a common κ.
+All need a common κ. They run in NumPy: once a fit, at a mode, with nothing to trace.
 """
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
-from probmetric.data.containers import Pairs, weights
-from probmetric.inference.lca.latent import odds
+from probmetric.data.containers import Pairs
+from probmetric.data.padding import host_weights
 from probmetric.inference.lca.statistics import Statistics
-from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.models.lca import LCAParams, LCAPrior
 from probmetric.typing import Array
 
 
@@ -40,74 +39,71 @@ class Certificate(NamedTuple):
     stationarity: Float[Array, ""]
 
 
-def _rows(W: Any, log_sigma2: Any, X: Any, i: Any, j: Any) -> dict[str, Any]:
-    """Return the row-wise quantities of Eqs. (1) and (2), for κ² = 1."""
+def _rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
+    """Return W and the row-wise quantities of Eqs. (1) and (2), for κ² = 1."""
+    if np.ndim(params.kappa2):
+        raise ValueError("params.kappa2: expected a common κ² of 1, got one per anchor")
+    W, X = np.asarray(params.W), np.asarray(data.X)
     p = W.shape[0]
-    delta = X if i is None else X[i] - X[j]
-    sigma2 = jnp.exp(log_sigma2)
+    delta = X if data.i is None else X[np.asarray(data.i)] - X[np.asarray(data.j)]
+    sigma2 = np.exp(np.asarray(params.log_sigma2))
     eta = 1 + 2 * sigma2
     s = sigma2 / eta
     g = delta @ W.T
-    D = jnp.sum(g**2, -1)
-    nu, nu2 = odds(coincidence_exponent(D, sigma2, 1.0, p))
+    D = np.sum(g**2, -1)
+    t = 0.5 * p * np.log1p(2 * sigma2) + D / (2 * eta)
+    # ν and ν(1 + ν), safe for large and small t (maths A4).
+    decay, gap = np.exp(-t), -np.expm1(-t)
     by_W = (g[:, :, None] * delta[:, None, :] / eta).reshape(len(delta), W.size)
     by_rho = s * (p - D / eta)
     return {
+        "W": W,
         "delta": delta,
         "g": g,
         "D": D,
-        "nu": nu,
-        "nu2": nu2,
+        "nu": decay / gap,
+        "nu2": decay / gap**2,
         "eta": eta,
         "s": s,
-        "slope": jnp.concatenate([by_W, by_rho[:, None]], 1),
+        "slope": np.concatenate([by_W, by_rho[:, None]], 1),
     }
 
 
-def _common(params: LCAParams) -> tuple[Any, Any]:
-    if jnp.ndim(params.kappa2):
-        raise ValueError("params.kappa2: expected a common κ² of 1, got one per anchor")
-    return jnp.asarray(params.W), jnp.asarray(params.log_sigma2)
-
-
-@numpy_in_numpy_out
 def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
     """Return ∇ℓ in θ = (vec W, log σ²), length q = pd + 1 (Eq. 1)."""
-    W, rho = _common(params)
-    row = _rows(W, rho, stats.X, stats.i, stats.j)
-    r = jnp.where(stats.same, 1.0, -row["nu"])
+    row = _rows(params, stats)
+    W = row["W"]
+    r = np.where(stats.same, 1.0, -row["nu"])
     WT = W @ stats.T_same
-    pooled_rho = row["s"] * (stats.n_same * W.shape[0] - jnp.sum(WT * W) / row["eta"])
-    pooled = jnp.append(jnp.ravel(WT / row["eta"]), pooled_rho)
+    pooled_rho = row["s"] * (stats.n_same * W.shape[0] - np.sum(WT * W) / row["eta"])
+    pooled = np.append(np.ravel(WT / row["eta"]), pooled_rho)
     return -(stats.w * r) @ row["slope"] - pooled
 
 
-@numpy_in_numpy_out
 def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     """Return ∇²ℓ in θ = (vec W, log σ²), shape (pd + 1, pd + 1) (Eq. 2)."""
-    W, rho = _common(params)
-    p = W.shape[0]
-    row = _rows(W, rho, stats.X, stats.i, stats.j)
+    row = _rows(params, stats)
+    W, p = row["W"], len(row["W"])
     s, eta, D, delta = row["s"], row["eta"], row["D"], row["delta"]
-    wr = stats.w * jnp.where(stats.same, 1.0, -row["nu"])
-    wh = stats.w * jnp.where(stats.same, 0.0, row["nu2"])
+    wr = stats.w * np.where(stats.same, 1.0, -row["nu"])
+    wh = stats.w * np.where(stats.same, 0.0, row["nu2"])
     outer = (row["slope"] * wh[:, None]).T @ row["slope"]
     # Σ w r ∇²t, rows and pooled pairs together.
     WT = W @ stats.T_same
     scatter = (delta * wr[:, None]).T @ delta + stats.T_same
-    WW = jnp.kron(jnp.eye(p, dtype=W.dtype), scatter / eta)
+    WW = np.kron(np.eye(p, dtype=W.dtype), scatter / eta)
     Wr = -2 * s / eta * ((row["g"] * wr[:, None]).T @ delta + WT)
-    total, squared = jnp.sum(wr) + stats.n_same, wr @ D + jnp.sum(WT * W)
+    total, squared = np.sum(wr) + stats.n_same, wr @ D + np.sum(WT * W)
     rr = s * (1 - 2 * s) * (p * total - squared / eta) + 2 * s**2 * squared / eta
-    edge = jnp.ravel(Wr)
-    curvature = jnp.block([[WW, edge[:, None]], [edge[None, :], rr[None, None]]])
+    edge = np.ravel(Wr)
+    curvature = np.block([[WW, edge[:, None]], [edge[None, :], rr[None, None]]])
     return -(outer + curvature)
 
 
 def prior_precision(prior: LCAPrior, shape: tuple[int, ...]) -> Float[Array, "q"]:
     """Return the diagonal of the prior's precision of θ; zero where flat."""
-    on_W = jnp.full(shape[0] * shape[1], prior.lam / jnp.asarray(prior.c) ** 2)
-    return jnp.append(on_W, 1 / jnp.asarray(prior.log_sigma2_scale) ** 2)
+    on_W = np.full(shape[0] * shape[1], prior.lam / np.asarray(prior.c) ** 2)
+    return np.append(on_W, 1 / np.asarray(prior.log_sigma2_scale) ** 2)
 
 
 def precision(
@@ -118,10 +114,9 @@ def precision(
 ) -> Float[Array, "q q"]:
     """Return minus the Hessian of the log joint density in θ."""
     diagonal = prior_precision(prior, params.W.shape)
-    return jnp.diag(diagonal) - learning_rate * hessian(params, stats)
+    return np.diag(diagonal) - learning_rate * hessian(params, stats)
 
 
-@numpy_in_numpy_out
 def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     """Return the certificate that a maximum-likelihood fit at p = d is the global one.
 
@@ -129,18 +124,17 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     the optimum. With p < d a positive ``largest`` says only that a higher rank would
     do better. Under a prior on W it certifies nothing: the objective is not concave.
     """
-    W, rho = _common(params)
-    row = _rows(W, rho, stats.X, stats.i, stats.j)
-    wr = stats.w * jnp.where(stats.same, 1.0, -row["nu"])
+    row = _rows(params, stats)
+    W = row["W"]
+    wr = stats.w * np.where(stats.same, 1.0, -row["nu"])
     pull = 0.5 * stats.T_same
     Gamma = -0.5 * (row["delta"] * wr[:, None]).T @ row["delta"] - pull
-    norm = jnp.linalg.norm(0.5 * stats.T, 2)
+    norm = np.linalg.norm(0.5 * stats.T, 2)
     return Certificate(
-        jnp.linalg.eigvalsh(Gamma)[-1] / norm, jnp.max(jnp.abs(Gamma @ W.T)) / norm
+        np.linalg.eigvalsh(Gamma)[-1] / norm, np.max(np.abs(Gamma @ W.T)) / norm
     )
 
 
-@numpy_in_numpy_out
 def generalised_rate(
     params: LCAParams,
     pairs: Pairs,
@@ -168,22 +162,21 @@ def generalised_rate(
     learning_rate : float
         η of that fit, of the order of n/N.
     """
-    W, rho = _common(params)
-    row = _rows(W, rho, jnp.asarray(pairs.X), pairs.i, pairs.j)
-    w = weights(pairs)
+    row = _rows(params, pairs)
+    w = host_weights(pairs)
     information = (row["slope"] * (w * row["nu"])[:, None]).T @ row["slope"]
-    r = jnp.where(jnp.asarray(pairs.y) == 1, 1.0, -row["nu"])
+    r = np.where(np.asarray(pairs.y) == 1, 1.0, -row["nu"])
     score = -(w * r)[:, None] * row["slope"]
-    U = jnp.zeros((len(pairs.X), score.shape[1]), W.dtype)
-    U = U.at[pairs.i].add(score).at[pairs.j].add(score)
-    diagonal = prior_precision(prior, W.shape) / learning_rate
-    H = information + jnp.diag(diagonal)
-    both = jnp.linalg.solve(H, jnp.concatenate([information, U.T @ U], 1))
+    U = np.zeros((len(pairs.X), score.shape[1]), score.dtype)
+    for end in (pairs.i, pairs.j):
+        np.add.at(U, np.asarray(end), score)
+    diagonal = prior_precision(prior, params.W.shape) / learning_rate
+    H = information + np.diag(diagonal)
+    both = np.linalg.solve(H, np.concatenate([information, U.T @ U], 1))
     q = len(H)
-    return jnp.trace(both[:, :q]) / jnp.trace(both[:, q:])
+    return np.trace(both[:, :q]) / np.trace(both[:, q:])
 
 
-@numpy_in_numpy_out
 def log_evidence(
     params: LCAParams,
     pairs: Pairs,
@@ -202,13 +195,14 @@ def log_evidence(
     together (tens of nats too high on some data), and the scale of a tempered
     likelihood is a convention: cross-validation is the principled choice of λ.
     """
-    W, rho = _common(params)
-    row = _rows(W, rho, jnp.asarray(pairs.X), pairs.i, pairs.j)
-    wnu = learning_rate * weights(pairs) * row["nu"]
-    A = (row["g"] * wnu[:, None]).T @ row["g"] / (row["eta"] ** 2 * jnp.sum(wnu))
+    row = _rows(params, pairs)
+    wnu = learning_rate * host_weights(pairs) * row["nu"]
+    A = (row["g"] * wnu[:, None]).T @ row["g"] / (row["eta"] ** 2 * np.sum(wnu))
     B = (row["delta"] * wnu[:, None]).T @ row["delta"]
-    h = jnp.linalg.eigvalsh(A)[:, None] * jnp.linalg.eigvalsh(B)[None, :]
-    shrunk = jnp.maximum(h, 0) + prior.lam / jnp.asarray(prior.c) ** 2
+    h = np.linalg.eigvalsh(A)[:, None] * np.linalg.eigvalsh(B)[None, :]
+    shrunk = np.maximum(h, 0) + prior.lam / np.asarray(prior.c) ** 2
     return (
-        log_joint + 0.5 * W.size * jnp.log(2 * jnp.pi) - 0.5 * jnp.sum(jnp.log(shrunk))
+        log_joint
+        + 0.5 * params.W.size * np.log(2 * np.pi)
+        - 0.5 * np.sum(np.log(shrunk))
     )

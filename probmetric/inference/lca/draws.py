@@ -52,12 +52,11 @@ def posterior(fitted: Fitted, sampler: Any) -> Posterior:
     padded = pad_pairs(pairs)
     if isinstance(sampler, Bootstrap):
         return Posterior(TARGET, (padded, prior, rate, len(pairs.X)), params)
-    with jax.enable_x64(True):
-        data = target_data(padded, prior, rate)
-        if isinstance(sampler, SVI):
-            return Posterior(TARGET, data, position(params))
-        around = start(params, data, quotient=isinstance(sampler, Laplace))
-        return Posterior(TARGET, data, around)
+    data = target_data(padded, prior, rate)
+    if isinstance(sampler, SVI):
+        return Posterior(TARGET, data, position(params))
+    around = start(params, data, quotient=isinstance(sampler, Laplace))
+    return Posterior(TARGET, data, around)
 
 
 def draw(
@@ -132,7 +131,7 @@ def log_likelihood(
     -----
     Memory beside the result: a draw's n × d differences.
     """
-    return _log_likelihood(M, b, pairs, jnp.asarray(learning_rate))
+    return _log_likelihood(M, b, pairs, np.asarray(learning_rate))
 
 
 @jax.jit

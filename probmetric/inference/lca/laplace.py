@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
+import scipy.linalg
 from jaxtyping import Float
 
 from probmetric.inference.lca.curvature import precision
@@ -70,11 +70,11 @@ class _Complement(NamedTuple):
 
 def _complement(W: Float[Array, "p d"]) -> _Complement:
     p, d = W.shape
-    U, S, At = jnp.linalg.svd(W, full_matrices=True)
+    U, S, At = np.linalg.svd(W, full_matrices=True)
     a, b = np.triu_indices(p, 1)
     place = np.arange(p * d).reshape(p, d)
     alone = np.concatenate([np.diagonal(place), place[:, p:].ravel()])
-    norm = jnp.sqrt(S[a] ** 2 + S[b] ** 2)[:, None]
+    norm = np.sqrt(S[a] ** 2 + S[b] ** 2)[:, None]
     return _Complement(
         U,
         At,
@@ -90,22 +90,22 @@ def _into(Q: _Complement, V: Any) -> Any:
     """Return Qᵀ V of columns V (q, k)."""
     p, d = len(Q.U), len(Q.At)
     Y = Q.U.T @ V[:-1].reshape(p, -1)
-    Y = jnp.einsum("bj,ajk->abk", Q.At, Y.reshape(p, d, -1)).reshape(p * d, -1)
+    Y = np.einsum("bj,ajk->abk", Q.At, Y.reshape(p, d, -1)).reshape(p * d, -1)
     pairs = Q.s_upper * Y[Q.upper] + Q.s_lower * Y[Q.lower]
-    return jnp.concatenate([Y[Q.alone], pairs, V[-1:]])
+    return np.concatenate([Y[Q.alone], pairs, V[-1:]])
 
 
 def _out(Q: _Complement, X: Any) -> Any:
     """Return Q X of columns X (m, k)."""
     p, d, n = len(Q.U), len(Q.At), len(Q.alone)
-    Y = jnp.zeros((p * d, X.shape[1]), X.dtype).at[Q.alone].set(X[:n])
-    Y = Y.at[Q.upper].set(Q.s_upper * X[n:-1]).at[Q.lower].set(Q.s_lower * X[n:-1])
+    Y = np.zeros((p * d, X.shape[1]), X.dtype)
+    Y[Q.alone], pairs = X[:n], X[n:-1]
+    Y[Q.upper], Y[Q.lower] = Q.s_upper * pairs, Q.s_lower * pairs
     Y = Q.U @ Y.reshape(p, -1)
-    V = jnp.einsum("bj,abk->ajk", Q.At, Y.reshape(p, d, -1))
-    return jnp.concatenate([V.reshape(p * d, -1), X[-1:]])
+    V = np.einsum("bj,abk->ajk", Q.At, Y.reshape(p, d, -1))
+    return np.concatenate([V.reshape(p * d, -1), X[-1:]])
 
 
-@numpy_in_numpy_out
 def laplace(
     params: LCAParams,
     stats: Statistics,
@@ -133,7 +133,7 @@ def laplace(
         no mode, or a direction has neither data nor prior. More than
         ``MAX_PARAMETERS`` parameters. With ``quotient``, p > d.
     """
-    W = jnp.asarray(params.W)
+    W = np.asarray(params.W)
     p, d = W.shape
     if quotient and p > d:
         raise ValueError(
@@ -149,7 +149,7 @@ def laplace(
         )
     H = precision(params, stats, prior, learning_rate)
     H = (H + H.T) / 2
-    mode = jnp.append(jnp.ravel(W), params.log_sigma2)
+    mode = np.append(np.ravel(W), params.log_sigma2)
     if not quotient:
         return Laplace(mode, _root(H), W.shape)
     Q = _complement(W)
@@ -158,20 +158,21 @@ def laplace(
 
 def _root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return L⁻ᵀ of H = LLᵀ; an H that is not positive definite is an error."""
-    eps = float(jnp.finfo(H.dtype).eps)
-    L = jnp.linalg.cholesky(H)
-    inverse = solve_triangular(L, jnp.eye(len(H), dtype=H.dtype), lower=True)
+    eps, n = np.finfo(H.dtype).eps, len(H)
+    try:
+        L = np.linalg.cholesky(H)
+        inverse = scipy.linalg.solve_triangular(L, np.eye(n, dtype=H.dtype), lower=True)
+    except np.linalg.LinAlgError:
+        inverse = np.full_like(H, np.inf)
     # 1/‖L⁻¹‖² (Frobenius) is a lower bound of the smallest eigenvalue; only where it
     # does not settle the matter are eigenvalues computed.
-    if not float(jnp.sum(inverse**2) * jnp.linalg.norm(H)) < 1 / (len(H) * eps):
-        eigenvalues = jnp.linalg.eigvalsh(H)
-        smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
-        if not smallest > len(H) * eps * largest:
+    if not np.sum(inverse**2) * np.linalg.norm(H) < 1 / (n * eps):
+        smallest, *_, largest = np.linalg.eigvalsh(H)
+        if not smallest > n * eps * largest:
             raise ValueError(
                 "params: expected a posterior mode with positive definite precision, "
-                "got "
-                f"eigenvalues from {smallest:.3g} to {largest:.3g}: fit to convergence "
-                "(tol), or set a proper prior (lam > 0)"
+                f"got eigenvalues from {smallest:.3g} to {largest:.3g}: fit to "
+                "convergence (tol), or set a proper prior (lam > 0)"
             )
     return inverse.T
 

@@ -22,6 +22,7 @@ learning rate η.
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from probmetric.inference.lca.statistics import Statistics, project
@@ -91,9 +92,9 @@ def to_params(unconstrained: dict[str, Any]) -> LCAParams:
     """Map {W, log_sigma2} or, per anchor, {W, log_kappa2} to parameters."""
     W = unconstrained["W"]
     if "log_kappa2" in unconstrained:
-        half = jnp.log(jnp.asarray(0.5, W.dtype))
+        half = np.log(np.asarray(0.5, W.dtype))
         return LCAParams(W, half, jnp.exp(unconstrained["log_kappa2"]))
-    return LCAParams(W, unconstrained["log_sigma2"], jnp.ones((), W.dtype))
+    return LCAParams(W, unconstrained["log_sigma2"], np.ones((), W.dtype))
 
 
 def to_unconstrained(params: LCAParams) -> dict[str, Any]:

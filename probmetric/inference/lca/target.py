@@ -7,7 +7,7 @@ are {W, log_sigma2}; reported is what the likelihood identifies: M, b and log σ
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.laplace import laplace
@@ -15,7 +15,6 @@ from probmetric.inference.lca.likelihood import objective, to_params
 from probmetric.inference.lca.statistics import Statistics, prepare
 from probmetric.inference.sampling.target import Gaussian, Target
 from probmetric.models.lca import LCAParams, LCAPrior, identified
-from probmetric.precision import numpy_in_numpy_out
 
 
 def _functionals(at: Any, data: Any) -> dict[str, Any]:
@@ -26,18 +25,16 @@ TARGET = Target(objective, _functionals)
 """Of positions {W, log_sigma2} and data (statistics, prior, learning rate)."""
 
 
-@numpy_in_numpy_out
 def target_data(
     pairs: Pairs, prior: LCAPrior, learning_rate: float
 ) -> tuple[Statistics, LCAPrior, Any]:
     """Return what ``TARGET`` is evaluated on: statistics, prior, learning rate."""
     stats = prepare(pairs)
     dtype = stats.T.dtype
-    prior = LCAPrior(*(jnp.asarray(v, dtype) for v in prior))
-    return stats, prior, jnp.asarray(learning_rate, dtype)
+    prior = LCAPrior(*(np.asarray(v, dtype) for v in prior))
+    return stats, prior, np.asarray(learning_rate, dtype)
 
 
-@numpy_in_numpy_out
 def start(
     params: LCAParams,
     data: tuple[Statistics, LCAPrior, Any],
@@ -51,13 +48,9 @@ def start(
     left out (``lca.laplace``), for draws.
     """
     found = laplace(params, *data, quotient=quotient)
-    return Gaussian(position(params), jnp.asarray(found.root))
+    return Gaussian(position(params), found.root)
 
 
-@numpy_in_numpy_out
 def position(params: LCAParams) -> dict[str, Any]:
     """Return parameters as a position of ``TARGET``."""
-    return {
-        "W": jnp.asarray(params.W),
-        "log_sigma2": jnp.asarray(params.log_sigma2),
-    }
+    return {"W": np.asarray(params.W), "log_sigma2": np.asarray(params.log_sigma2)}

@@ -79,16 +79,20 @@ def _uniform_or_gaussian(start: Any, settings: Settings, key: Any) -> Any:
     return unravel(jax.random.uniform(key, flat.shape, flat.dtype, -2, 2))
 
 
-@partial(jax.jit, static_argnames=("target", "settings"))
-def init(target: Target, settings: Settings, keys: Any, start: Any, data: Any) -> Any:
-    """Start one chain a key.
+@partial(jax.jit, static_argnames=("target", "settings", "n_chains"))
+def init(
+    target: Target, settings: Settings, n_chains: int, seed: Any, start: Any, data: Any
+) -> Any:
+    """Start the chains.
 
     Parameters
     ----------
     target, settings : Target, Settings
         Static.
-    keys : typed keys of shape (n_chains,)
-        One a chain.
+    n_chains : int
+        Static.
+    seed : int
+        An argument; every chain has a key of its own.
     start : Gaussian, or pytree of arrays
         A closed form's Laplace approximation, from which starting points are drawn
         over-dispersed and whose covariance is the first inverse mass matrix; or a
@@ -120,7 +124,7 @@ def init(target: Target, settings: Settings, keys: Any, start: Any, data: Any) -
         init_one, _ = kernel(target, settings)
         return init_one(key, position, inverse_mass, data)
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one, jax.random.split(jax.random.key(seed), n_chains))
 
 
 @partial(jax.jit, static_argnames=("target", "settings", "size", "vectorized"))

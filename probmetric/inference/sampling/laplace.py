@@ -44,11 +44,12 @@ def _hessian(target: Target, mode: Any, data: Any) -> Any:
 
 @partial(jax.jit, static_argnames=("target", "n_draws"))
 def _draw(
-    target: Target, gaussian: Gaussian, key: Any, n_draws: int, data: Any
+    target: Target, gaussian: Gaussian, seed: Any, n_draws: int, data: Any
 ) -> tuple[Any, Any]:
     """Return functionals of independent draws and log p - log q, up to a constant."""
     m = gaussian.factor.shape[1]
-    noise = jax.random.normal(key, (n_draws, m), gaussian.factor.dtype)
+    shape, dtype = (n_draws, m), gaussian.factor.dtype
+    noise = jax.random.normal(jax.random.key(seed), shape, dtype)
 
     def one(e: Any) -> tuple[Any, Any]:
         position = gaussian_draw(gaussian, e)
@@ -94,19 +95,16 @@ def laplace_fit(
             f"{result.name} "
             f"after {int(fit.n_steps)} steps: {REMEDY[result]}"
         )
-    mode = jax.tree.map(jnp.asarray, fit.params)
-    precision = -_hessian(target, mode, data)
-    eigenvalues, vectors = jnp.linalg.eigh((precision + precision.T) / 2)
-    floor = len(eigenvalues) * jnp.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
-    if not bool(eigenvalues[0] > floor):
+    precision = -np.asarray(_hessian(target, fit.params, data))
+    eigenvalues, vectors = np.linalg.eigh((precision + precision.T) / 2)
+    floor = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
+    if not eigenvalues[0] > floor:
         raise ValueError(
             "model: expected a posterior that curves downwards in every direction at "
-            "its "
-            f"mode, got eigenvalues of -H from {float(eigenvalues[0]):.3g} to "
-            f"{float(eigenvalues[-1]):.3g}: give a proper prior, or sample with "
-            "method='nuts'"
+            f"its mode, got eigenvalues of -H from {eigenvalues[0]:.3g} to "
+            f"{eigenvalues[-1]:.3g}: give a proper prior, or sample with method='nuts'"
         )
-    return Gaussian(mode, vectors / jnp.sqrt(eigenvalues))
+    return Gaussian(fit.params, vectors / np.sqrt(eigenvalues))
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,7 @@ class Laplace:
             data, start = cast(data, dtype), cast(start, dtype)
             if not isinstance(start, Gaussian):
                 start = laplace_fit(target, data, start, max_steps=self.max_steps)
-            values, weight = _draw(target, start, jax.random.key(seed), total, data)
+            values, weight = _draw(target, start, np.int64(seed), total, data)
             khat = pareto_khat(np.asarray(weight)) if total >= 100 else float("nan")
             values = jax.tree.map(lambda a: np.asarray(a)[None], values)
         return Draws(values, {}, {"method": "laplace", "seed": seed, "khat": khat})

@@ -4,10 +4,9 @@ A learner's room has ``metrics(draws)``, made of these, and ``registry.MODELS`` 
 it: files of draws, the command line and the estimators all ask that one function.
 """
 
-from typing import Any
+from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
@@ -44,9 +43,8 @@ def joined(
     return {name: v.reshape(-1, *v.shape[2:]) for name, v in values.items()}
 
 
-def _factor(M: Any) -> Any:
-    # M = WᵀW has rounding-level negative eigenvalues when p < d.
-    return psd_factor(M, tol=1e-10)
+# M = WᵀW has rounding-level negative eigenvalues when p < d.
+_factors = jax.jit(jax.vmap(partial(psd_factor, tol=1e-10)))
 
 
 def mahalanobis(
@@ -66,7 +64,7 @@ def mahalanobis(
         Of M: rows of the factors beyond it are rounding and left out.
     """
     with jax.enable_x64(True):
-        factors = np.asarray(jax.vmap(_factor)(jnp.asarray(M)))[:, :rank]
+        factors = np.asarray(_factors(M))[:, :rank]
     half = np.asarray(0.5)
     links = [None] * len(M) if b is None else [Link(np.asarray(v), half) for v in b]
     return [Mahalanobis(L, link) for L, link in zip(factors, links, strict=True)]

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from probmetric.arguments import check_number, check_within_0_1
 from probmetric.inference.sampling.checkpoint import (
@@ -136,8 +135,7 @@ class NUTS:
         folder = check_folder(self.checkpoint, self.resume)
         with jax.enable_x64(is_double(dtype)):
             data, start = cast(data, dtype), cast(start, dtype)
-            keys = jax.random.split(jax.random.key(seed), n_chains)
-            state = init(target, settings, keys, start, data)
+            state = init(target, settings, n_chains, np.int64(seed), start, data)
             _check_start(state)
 
             def advance(state: Any, n: int, _: int) -> tuple[Any, Any, Any]:
@@ -172,9 +170,9 @@ class NUTS:
 
 
 def _check_start(state: Any) -> None:
-    gradient = jax.vmap(lambda g: ravel_pytree(g)[0])(state.z_grad)
     good = np.isfinite(np.asarray(state.potential_energy))
-    good &= np.all(np.isfinite(np.asarray(gradient)), -1)
+    for leaf in jax.tree.leaves(state.z_grad):
+        good &= np.isfinite(leaf).reshape(len(good), -1).all(1)
     if not good.all():
         raise ValueError(
             "start: expected a point of finite density and gradient for every chain, "

@@ -8,6 +8,7 @@ with the same shapes compiles nothing and a long run can be resumed.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
@@ -26,8 +27,10 @@ from probmetric.inference.sampling.target import (
     Target,
     cast,
     counts,
+    fill_arguments,
     is_double,
     model_target,
+    split_arguments,
 )
 from probmetric.inference.sampling.warnings import warn_of_trouble
 
@@ -180,7 +183,8 @@ def sample(
         args, full = cast(args, dtype), cast(full, dtype)
         if plain:
             target, arrays, shapes = model_target(model, args, full)
-            observed = _observed(model, args, full)
+            known = split_arguments(args, full)
+            observed = jax.device_get(_observed(model, *known))
         else:
             target, arrays, shapes = model, args[0], ()
         run: dict[str, Any] = {"seed": seed, "dtype": dtype, "progress": progress}
@@ -195,10 +199,8 @@ def sample(
         _warn(draws, identified)
         if log_likelihood:
             sites = {k: v for k, v in draws.values.items() if k in shapes}
-            likelihood = numpyro_log_likelihood(
-                model, sites, *args, batch_ndims=2, **full
-            )
-            likelihood = {k: np.asarray(v) for k, v in likelihood.items()}
+            known = split_arguments(args, full)
+            likelihood = jax.device_get(_log_likelihood(model, *known, sites))
     arguments = {**({} if prior is None else {"prior": prior}), **options}
     return to_datatree(
         draws,
@@ -221,12 +223,23 @@ def _warn(draws: Draws, identified: Sequence[str] | None) -> None:
     warn_of_trouble({name: draws.values[name] for name in names}, draws.statistics)
 
 
-def _observed(model: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+@partial(jax.jit, static_argnames=("model", "tree", "static"))
+def _observed(model: Any, tree: Any, static: Any, data: Any) -> dict[str, Any]:
     """Return the observed sites' values by name."""
+    args, kwargs = fill_arguments(tree, static, data)
     seeded = numpyro.handlers.seed(model, jax.random.key(0))
     sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
     return {
-        name: np.asarray(site["value"])
+        name: site["value"]
         for name, site in sites.items()
         if site["type"] == "sample" and site["is_observed"]
     }
+
+
+@partial(jax.jit, static_argnames=("model", "tree", "static"))
+def _log_likelihood(
+    model: Any, tree: Any, static: Any, data: Any, draws: dict[str, Any]
+) -> dict[str, Any]:
+    """Return that of every observation under every draw, by site."""
+    args, kwargs = fill_arguments(tree, static, data)
+    return numpyro_log_likelihood(model, draws, *args, batch_ndims=2, **kwargs)

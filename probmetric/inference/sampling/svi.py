@@ -7,9 +7,9 @@ normalising flows came below a k-hat of 0.7. It is here for speed and for large 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,10 @@ import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
 from numpyro import infer
 from numpyro.distributions import constraints
+from numpyro.infer.elbo import get_importance_log_probs
 
 from probmetric.arguments import check_choice, check_number
+from probmetric.inference.sampling.laplace import pareto_khat
 from probmetric.inference.sampling.target import (
     Draws,
     Gaussian,
@@ -59,10 +61,9 @@ def target_model(target: Target, prototype: Any) -> Callable[[Any], None]:
 
 @lru_cache(maxsize=64)
 def _target_model(target: Target, tree: Any, shapes: Any) -> Callable[[Any], None]:
-    leaves = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
-    flat, unravel = ravel_pytree(jax.tree.unflatten(tree, leaves))
-
     def model(data: Any) -> None:
+        leaves = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
+        flat, unravel = ravel_pytree(jax.tree.unflatten(tree, leaves))
         flat_prior = dist.ImproperUniform(constraints.real, (), flat.shape)
         position: Any = unravel(jnp.asarray(numpyro.sample("position", flat_prior)))
         numpyro.factor("log_density", target.log_density(position, data))
@@ -72,24 +73,70 @@ def _target_model(target: Target, tree: Any, shapes: Any) -> Callable[[Any], Non
     return model
 
 
-@dataclass(frozen=True)
-class _Engine:
-    """NumPyro's engine, equal to one of the same settings: one compiled update."""
+class _Problem(NamedTuple):
+    """What the compiled programs of a fit share: all but the arrays."""
 
     model: Any
     settings: "SVI"
-    engine: Any = field(compare=False)
+    tree: Any
+    static: Any
 
 
-@partial(jax.jit, static_argnames=("by", "tree", "static", "size"))
+def _engine(by: _Problem, seed: Any, data: Any) -> tuple[Any, ...]:
+    """Return NumPyro's engine and its first state, the other keys, the arguments.
+
+    Made anew in each program, as the engine and its guide keep traced values.
+    """
+    args, kwargs = fill_arguments(by.tree, by.static, data)
+    keys = jax.random.split(jax.random.key(seed), 4)
+    guide = getattr(infer.autoguide, by.settings.guide)(by.model)
+    optimiser = numpyro.optim.Adam(by.settings.step_size)
+    loss = infer.Trace_ELBO(num_particles=by.settings.n_particles)
+    engine = infer.SVI(by.model, guide, optimiser, loss)
+    return engine, engine.init(keys[0], *args, **kwargs["own"]), keys[1:], args, kwargs
+
+
+@partial(jax.jit, static_argnames="by")
+def _begin(by: _Problem, seed: Any, data: Any) -> Any:
+    """Return the state before the first step."""
+    return _engine(by, seed, data)[1]
+
+
+@partial(jax.jit, static_argnames=("by", "size"))
 def _advance(
-    by: _Engine, tree: Any, static: Any, size: int, state: Any, data: Any
+    by: _Problem, size: int, seed: Any, state: Any, data: Any
 ) -> tuple[Any, Any]:
     """Make ``size`` steps; return the state and the loss of each."""
-    args, kwargs = fill_arguments(tree, static, data)
-    return jax.lax.scan(
-        lambda s, _: by.engine.update(s, *args, **kwargs), state, None, length=size
-    )
+    engine, _, _, args, kwargs = _engine(by, seed, data)
+
+    def step(state: Any, _: Any) -> tuple[Any, Any]:
+        return engine.update(state, *args, **kwargs["own"])
+
+    return jax.lax.scan(step, state, None, length=size)
+
+
+@partial(jax.jit, static_argnames=("by", "n_draws"))
+def _finish(
+    by: _Problem, n_draws: int, seed: Any, state: Any, data: Any
+) -> tuple[dict[str, Any], Any]:
+    """Return draws of the sites and deterministics, and log p - log q of others."""
+    engine, _, keys, args, kwargs = _engine(by, seed, data)
+    full, params = kwargs["full"], engine.get_params(state)
+    latent = engine.guide.sample_posterior(keys[0], params, sample_shape=(n_draws,))
+    names = _deterministic(by.model, latent, args, full)
+    predictive = infer.Predictive(by.model, latent, return_sites=names)
+    rest = predictive(keys[1], *args, **full)
+
+    def log_weight(key: Any) -> Any:
+        for_model, for_guide = jax.random.split(key)
+        model = numpyro.handlers.seed(by.model, for_model)
+        guide = numpyro.handlers.seed(engine.guide, for_guide)
+        log_p, log_q = get_importance_log_probs(model, guide, args, full, params)
+        return sum(map(jnp.sum, log_p.values())) - sum(map(jnp.sum, log_q.values()))
+
+    weights = jax.vmap(log_weight)(jax.random.split(keys[2], n_draws))
+    latent.pop("position", None)
+    return {**latent, **rest}, weights
 
 
 @lru_cache(maxsize=64)
@@ -220,44 +267,32 @@ class SVI:
         """
         check_number("n_draws", n_draws, 100, whole=True)
         full_kwargs = kwargs if full_kwargs is None else full_kwargs
-        with jax.enable_x64(is_double(dtype)):
-            args, kwargs = cast(args, dtype), cast(kwargs, dtype)
-            full: dict[str, Any] = cast(full_kwargs, dtype)
-            keys = jax.random.split(jax.random.key(seed), 4)
-            fitted = getattr(infer.autoguide, self.guide)(model)
-            optimiser = numpyro.optim.Adam(self.step_size)
-            loss = infer.Trace_ELBO(num_particles=self.n_particles)
-            engine = infer.SVI(model, fitted, optimiser, loss)
-            state = engine.init(keys[0], *args, **kwargs)
+        # Traced parameters cannot be checked, but trying to compiles a dozen programs.
+        unchecked = numpyro.validation_enabled(False)
+        with jax.enable_x64(is_double(dtype)), unchecked:
+            given = args, {"own": kwargs, "full": full_kwargs}
+            tree, static, data = split_arguments(*cast(given, dtype))
+            by, key = _Problem(model, self, tree, static), np.int64(seed)
+            state = _begin(by, key, data)
             size = -(-self.n_steps // N_BLOCKS)
-            by = _Engine(model, self, engine)
-            tree, static, data = split_arguments(args, kwargs)
-            losses = jnp.full(size, jnp.nan)
+            losses = np.full(size, np.nan)
             for _ in progress_bar(range(N_BLOCKS), "svi", progress):
-                state, losses = _advance(by, tree, static, size, state, data)
-            if not bool(jnp.all(jnp.isfinite(losses))):
+                state, losses = _advance(by, size, key, state, data)
+            if not np.isfinite(losses).all():
                 raise ValueError(
                     "step_size: expected one for which the evidence lower bound stays "
                     f"finite, got {self.step_size}: lower it, or look for NaN in the "
                     "data"
                 )
-            params = engine.get_params(state)
-            latent = fitted.sample_posterior(keys[1], params, sample_shape=(n_draws,))
-            rest = infer.Predictive(
-                model, latent, return_sites=_deterministic(model, latent, args, full)
-            )(keys[2], *args, **full)
-            khat = infer.psis_diagnostic(
-                keys[3], params, model, fitted, *args, num_particles=n_draws, **full
-            )
-            latent.pop("position", None)
-            values = {k: np.asarray(v)[None] for k, v in {**latent, **rest}.items()}
+            drawn, log_weight = _finish(by, n_draws, key, state, data)
+            values = {name: np.asarray(v)[None] for name, v in drawn.items()}
         attributes = {
             "method": "svi",
             "seed": seed,
             "guide": self.guide,
             "n_steps": size * N_BLOCKS,
             "step_size": self.step_size,
-            "khat": float(khat),
+            "khat": pareto_khat(np.asarray(log_weight)),
             "elbo": -float(np.asarray(losses).mean()),
         }
         return Draws(values, {}, attributes)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 import numpyro
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
@@ -101,14 +101,17 @@ def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> Any:
 
 
 def cast(tree: Any, dtype: Any) -> Any:
-    """Turn the arrays of a tree into JAX arrays, floating ones of the given dtype."""
+    """Put the arrays of a tree on the device, floating ones in the given dtype.
+
+    They are cast on the host: an array operation there would compile for each shape.
+    """
 
     def one(leaf: Any) -> Any:
         if type(leaf) in (bool, int, float, str):
             return leaf
-        array = jnp.asarray(leaf)
-        floating = jnp.issubdtype(array.dtype, jnp.floating)
-        return array.astype(dtype) if floating else array
+        array = np.asarray(leaf)
+        floating = np.issubdtype(array.dtype, np.floating)
+        return jax.device_put(array.astype(dtype) if floating else array)
 
     return jax.tree.map(one, tree)
 

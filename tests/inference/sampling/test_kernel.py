@@ -1,6 +1,5 @@
 """The compiled kernel: starts, mass matrices, blocks and chains."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -50,8 +49,7 @@ def test_the_block_size_does_not_change_the_draws(x64):
 def test_start_positions_are_over_dispersed(x64):
     data = gaussian_data()
     start = laplace_fit(GAUSSIAN, data, POSITION)
-    keys = jax.random.split(jax.random.key(0), 400)
-    state = init(GAUSSIAN, Settings(10, dense=True), keys, start, data)
+    state = init(GAUSSIAN, Settings(10, dense=True), 400, 0, start, data)
     sd = np.std(np.asarray(state.z["b"]))
     # Twice the posterior's, within five standard errors (5 / √800).
     expected = 2 * np.sqrt(np.linalg.solve(data[1], np.eye(3))[2, 2])
