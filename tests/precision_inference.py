@@ -118,6 +118,10 @@ LCA = {
     "inference.lca.curvature.log_evidence": lambda f, g: f(
         g.lca.params, g.pairs, -9.0, g.lca.prior, 0.5
     ),
+    "inference.lca.curvature.precision": lambda f, g: f(
+        g.lca.params, g.lca.stats, g.lca.prior
+    ),
+    "inference.lca.curvature.prior_precision": lambda f, g: f(g.lca.prior, (2, 3)),
     "inference.lca.em.moments": lambda f, g: f(g.lca.params, g.lca.stats),
     "inference.lca.em.reduced_step": lambda f, g: f(g.lca.free, g.lca.em),
     "inference.lca.likelihood.log_likelihood": lambda f, g: f(

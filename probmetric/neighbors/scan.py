@@ -121,7 +121,7 @@ def from_queries(metric: Any, Q: Array) -> Callable[[Array], Array]:
 
 
 @jax.jit
-def _tile(
+def tile_of(
     metric: Any,
     Q: Float[Array, "q d"],
     shared: Any,
@@ -230,7 +230,7 @@ def _scan(
 
     def start_tile(first: int) -> Any:
         points = in_tiles(P[first : first + side], (1, side))[0]
-        return _tile(metric, Q, shared, points, len(P) - first, mine - first)
+        return tile_of(metric, Q, shared, points, len(P) - first, mine - first)
 
     with jax.enable_x64(True):
         ahead = start_tile(0)

@@ -49,6 +49,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.protocol import maps_of
 from probmetric.neighbors.scan import bucket, from_queries, in_tiles, refuse_nan
 from probmetric.neighbors.search import found_but_own, nearest
 from probmetric.typing import Array
@@ -65,7 +66,8 @@ def neighborhood_scale(
         return 1.0
     D, _ = nearest(metric, X, X, min(k, len(X) - 1), exclude_self=True)
     reach = D[:, -1]
-    if not (metric.is_distance or _zero_is_nearest(metric, X, D)):
+    squared = metric.is_distance or maps_of(metric)
+    if not (squared or _zero_is_nearest(metric, X, D)):
         reach = reach - D[:, 0]
     positive = reach[(reach > 0) & np.isfinite(reach)]
     middle = np.median(reach)

@@ -214,7 +214,7 @@ def test_a_search_holds_what_its_formula_says(t, d, c):
     of_queries = largest_intermediate(neighbors_scan.ready, metric, Q)
     assert of_queries <= max(t * (d**2 + f), c * CHUNK * d**2)
     of_a_tile = largest_intermediate(
-        lambda q, p: neighbors_scan._tile(metric, q, shared, p, t, own), Q, Q
+        lambda q, p: neighbors_scan.tile_of(metric, q, shared, p, t, own), Q, Q
     )
     assert of_a_tile == t * max(t, f)
 

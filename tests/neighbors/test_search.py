@@ -116,7 +116,7 @@ def test_a_scanned_tile_holds_nothing_larger_than_itself():
     Q, P, own = np.zeros((t, d)), np.zeros((t, d)), np.zeros(t, int)
     metric = Wrapped(Mahalanobis(np.eye(d)))
     largest = largest_intermediate(
-        lambda q, p: neighbors_scan._tile(metric, q, None, p, t, own), Q, P
+        lambda q, p: neighbors_scan.tile_of(metric, q, None, p, t, own), Q, P
     )
     assert largest <= t * t * d
 

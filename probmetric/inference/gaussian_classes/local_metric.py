@@ -45,8 +45,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Float, Int
+from scipy.spatial.distance import cdist
 
-from probmetric.data.padding import bucket, pad_rows
 from probmetric.densities.classes import (
     ClassDensities,
     class_hessians,
@@ -61,8 +61,10 @@ from probmetric.inference.gaussian_classes.posterior import (
 )
 from probmetric.inference.gaussian_classes.predict import predictive
 from probmetric.metric import LocalMahalanobis
-from probmetric.metric.local import Rule, local_metric, local_pairwise
+from probmetric.metric.local import Rule, local_metric
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities
+from probmetric.neighbors.scan import bucket, in_tiles, ready_alone, tile_of
+from probmetric.neighbors.search import TILE
 from probmetric.precision import finite, numpy_in_numpy_out, to_numpy
 from probmetric.typing import Array
 
@@ -241,9 +243,6 @@ def expected_squared_reach(
 GAMMAS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, float("inf"))
 """Grid of γ: from the rule's own metric to the base metric."""
 
-TILE = 128
-"""Points predicted at a time: 2 · TILE · n distances are held."""
-
 
 def choose_gamma(
     metrics: Sequence[LocalMahalanobis],
@@ -284,17 +283,14 @@ def choose_gamma(
     own = np.eye(c)[codes[rows]]
     prior = (members - own) / (n - 1)
     votes = np.zeros((len(grid), len(rows), c))
-    padded = pad_rows(X, bucket(n))
     for metric in metrics:
         metric.refuse_far(X[rows], "X")
+        metric = replace(metric, gamma=np.zeros(()))
+        Z = (X - metric.centre) @ metric.frame.T
         for start in range(0, len(rows), TILE):
             part = slice(start, start + TILE)
-            m = len(rows[part])
-            with jax.enable_x64(True):
-                found = _two_distances(metric, padded, pad_rows(rows[part], TILE))
-            base, local, A = (np.asarray(a)[:m] for a in found)
-            base, local = base[:, :n], local[:, :n]
-            finite(A, "frame_matrix_at", X[rows[part]])
+            local = _local_distances(metric, X, rows[part])
+            base = cdist(Z[rows[part]], Z, "sqeuclidean")
             for g, share in enumerate(shares):
                 D = share * base + (1 - share) * local
                 D[np.arange(len(D)), rows[part]] = np.inf
@@ -309,15 +305,25 @@ def choose_gamma(
     return grid[int(np.argmax(scores))], scores
 
 
-@jax.jit
-def _two_distances(
-    metric: LocalMahalanobis, X: Float[Array, "n d"], rows: Int[Array, "m"]
-) -> tuple[Any, Any, Any]:
-    """Distances to all points under the base metric and under D·A/tr A; A itself."""
-    d = X.shape[1]
-    frame_matrix = replace(metric, gamma=jnp.zeros(())).frame_matrix_at(X[rows])
-    A = frame_matrix * (d / jnp.trace(frame_matrix, axis1=1, axis2=2))[:, None, None]
-    Z = (X - metric.centre) @ metric.frame.T
-    eye = jnp.broadcast_to(jnp.eye(d), A.shape)
-    base, local = (local_pairwise(M, Z[rows], Z) for M in (eye, A))
-    return base, local, frame_matrix
+def _local_distances(
+    metric: LocalMahalanobis, X: Float[np.ndarray, "n d"], rows: Int[np.ndarray, "m"]
+) -> Float[np.ndarray, "m n"]:
+    """Return distances of rows to all points under D·A/tr A, by the search's programs.
+
+    At the shapes at which neighbours are searched for next, so that nothing is compiled
+    for these alone. A row's distance to itself is NaN.
+    """
+    (n, d), (n_tiles, side) = X.shape, bucket(len(X), TILE)
+    Q, own = (in_tiles(a, (1, side))[0] for a in (X[rows], rows))
+    shared = ready_alone(metric, Q)
+    A = np.asarray(shared.matrices)[: len(rows)]
+    finite(A, "frame_matrix_at", X[rows])
+    parts: list[Any] = []
+    with jax.enable_x64(True):
+        for first, P in zip(
+            range(0, n, side), in_tiles(X, (n_tiles, side)), strict=True
+        ):
+            D, _ = tile_of(metric, Q, shared, P, n - first, own - first)
+            parts.append(np.asarray(D)[: len(rows)])
+    local = np.concatenate(parts, 1)[:, :n]
+    return local * (d / np.trace(A, axis1=1, axis2=2))[:, None]

@@ -37,9 +37,11 @@ from probmetric.precision import numpy_in_numpy_out
 
 
 @partial(jax.jit, static_argnames="target")
-def _hessian(target: Target, mode: Any, data: Any) -> Any:
+def _curvature(target: Target, mode: Any, data: Any) -> tuple[Any, Any]:
+    """Return the eigenvalues, ascending, and eigenvectors of -H."""
     flat, unravel = ravel_pytree(mode)
-    return jax.hessian(lambda x: target.log_density(unravel(x), data))(flat)
+    H = jax.hessian(lambda x: target.log_density(unravel(x), data))(flat)
+    return jnp.linalg.eigh(-(H + H.T) / 2)
 
 
 @partial(jax.jit, static_argnames=("target", "n_draws"))
@@ -95,8 +97,7 @@ def laplace_fit(
             f"{result.name} "
             f"after {int(fit.n_steps)} steps: {REMEDY[result]}"
         )
-    precision = -np.asarray(_hessian(target, fit.params, data))
-    eigenvalues, vectors = np.linalg.eigh((precision + precision.T) / 2)
+    eigenvalues, vectors = map(np.asarray, _curvature(target, fit.params, data))
     floor = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
     if not eigenvalues[0] > floor:
         raise ValueError(
