@@ -35,8 +35,8 @@ class Certificate(NamedTuple):
     of ΓWᵀ, both relative to the spectral norm of Γ's y = 1 part.
     """
 
-    largest: Float[Array, ""]
-    stationarity: Float[Array, ""]
+    largest: float
+    stationarity: float
 
 
 def _rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def generalised_rate(
     pairs: Pairs,
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float,
-) -> Float[Array, ""]:
+) -> float:
     """Return η_G, the learning rate that the scores of *points* ask for.
 
     Pairs that share a point are not independent. With I the expected information of
@@ -183,7 +183,7 @@ def log_evidence(
     log_joint: Float[Array, ""] | float,
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float,
-) -> Float[Array, ""]:
+) -> float:
     """Return the approximate log evidence of λ up to a constant, for choosing λ.
 
     Laplace's approximation with the (W, W) block of ``learning_rate`` · I replaced by
