@@ -232,11 +232,11 @@ def _parts() -> list[Path]:
 
 
 MAPS = Path("/proc/self/maps")
-MOST_MAPS = 20_000
+MOST_MAPS = 10_000
 """Memory maps of the process beyond which programs are let go."""
 
-LOOK_EVERY = 200
-"""Programs compiled between two looks at the maps, which take some milliseconds."""
+LOOK_EVERY = 20
+"""Programs compiled between two looks at the maps, which take a few milliseconds."""
 
 
 class _Compiled:
