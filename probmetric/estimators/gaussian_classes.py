@@ -21,7 +21,7 @@ from probmetric.data.inputs import class_codes
 from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import Scaler, fit_scaler
 from probmetric.estimators._labelled import checked_rows, report
-from probmetric.estimators._settings import Positive, check_settings
+from probmetric.estimators._settings import Positive, check_settings, settings
 from probmetric.inference.gaussian_classes.completions import (
     START_TOL,
     complete,
@@ -39,7 +39,7 @@ from probmetric.inference.gaussian_classes.prior import learn
 from probmetric.linalg_scaled import no_nan
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, no_type_check
+from probmetric.typing import ArrayLike
 
 
 class ClassFit(NamedTuple):
@@ -132,6 +132,7 @@ def draws_of(estimator: Any, **how: Any) -> xr.DataTree:
     )
 
 
+@settings
 class GaussianClasses(ClassifierMixin, BaseEstimator):
     """Bayes' classifier of one Gaussian a class, parameters integrated out.
 
@@ -181,21 +182,11 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     [0, 0, 0]
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        *,
-        covariance: Covariance = "full",
-        alpha: Positive = 1.0,
-        missing: Literal["error", "integrate"] = "error",
-        standardize: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ):
-        self.covariance = covariance
-        self.alpha = alpha
-        self.missing = missing
-        self.standardize = standardize
-        self.random_state = random_state
+    covariance: Covariance = "full"
+    alpha: Positive = 1.0
+    missing: Literal["error", "integrate"] = "error"
+    standardize: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         """Say that NaN is accepted where it is integrated out."""

@@ -5,6 +5,7 @@ dissimilarities are made from features, or checked as given.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -23,13 +24,13 @@ from probmetric.arguments import check_count
 from probmetric.data.containers import Distances
 from probmetric.data.inputs import pair_points
 from probmetric.data.scaling import check_sizes
-from probmetric.estimators._settings import check_settings
+from probmetric.estimators._settings import check_settings, settings
 from probmetric.inference import mds
 from probmetric.inference.mds.fit import Correction
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.typing import ArrayLike, no_type_check
+from probmetric.typing import ArrayLike
 
 LIMIT = 2.0**240
 """About 1.8e72: fourth powers of dissimilarities are summed."""
@@ -126,6 +127,7 @@ def check_dissimilarities(
     return symmetric
 
 
+@settings
 class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Classical (Torgerson) scaling, with a place for new objects.
 
@@ -180,25 +182,13 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     (3, 1)
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        metric: str | Dissimilarity | Callable[..., float] = "euclidean",
-        metric_params: Mapping[str, Any] | None = None,
-        correction: Correction = None,
-        solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto",
-        n_landmarks: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ):
-        self.n_components = n_components
-        self.metric = metric
-        self.metric_params = metric_params
-        self.correction: Correction = correction
-        self.solver: Literal["auto", "eigh", "lanczos", "landmark"] = solver
-        self.n_landmarks = n_landmarks
-        self.random_state = random_state
+    n_components: int = field(default=2, kw_only=False)
+    metric: str | Dissimilarity | Callable[..., float] = "euclidean"
+    metric_params: Mapping[str, Any] | None = None
+    correction: Correction = None
+    solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto"
+    n_landmarks: int | None = None
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         """Say when X is a matrix of dissimilarities."""
