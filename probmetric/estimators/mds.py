@@ -18,12 +18,13 @@ from sklearn.base import (
 )
 from sklearn.metrics import pairwise_distances
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_count
 from probmetric.data.containers import Distances
 from probmetric.data.inputs import pair_points
 from probmetric.data.scaling import check_sizes
+from probmetric.estimators._labelled import checked_rows
 from probmetric.estimators._settings import check_settings, settings
 from probmetric.inference import mds
 from probmetric.inference.mds.fit import Correction
@@ -237,15 +238,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _validated(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         """Return X as float64; missing dissimilarities are reported by their own."""
-        validate: Any = validate_data  # its stubs know only the default strings
-        checked = validate(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            ensure_all_finite=not self._precomputed,
-            ensure_min_samples=2 if reset else 1,
-        )
+        checked = checked_rows(self, X, reset=reset, finite=not self._precomputed)
         if not self._precomputed:
             check_sizes(checked, smallest=reset)
         return checked
