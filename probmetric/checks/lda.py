@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_algebra
 from probmetric.checks.problems import OF_CLASSES, fitted, standardised
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
@@ -82,9 +82,8 @@ def _covariance_without_prior(problem: Problem[Labelled]) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_algebra(
         "class means are as far apart as under the inverse covariance",
-        "exact",
         reference=_mean_distances_by_solving,
         estimate=_mean_distances,
         controls={
@@ -94,18 +93,16 @@ CHECKS = (
         },
         rtol=1e-8,
     ),
-    Check(
+    by_algebra(
         "directions are whitened",
-        "exact",
         reference=lambda p: {"L Sigma_W L'": np.eye(len(p.params.factor))},
         estimate=_spread,
         controls={
             "orthonormal directions (erratum P5)": lambda p: _spread(_orthonormal(p))
         },
     ),
-    Check(
+    by_algebra(
         "the covariance is the posterior mean of the tied Gaussian model",
-        "exact",
         reference=_posterior_covariance,
         estimate=lambda p: {"Sigma_W": p.params.within},
         controls={"prior left out": _covariance_without_prior},

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.checks.check import Check, Problem, Values, zero
+from probmetric.checks.check import Problem, Values, by_algebra, zero
 from probmetric.checks.problems import OF_PAIRS, fitted, standardised
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import all_pairs
@@ -68,9 +68,8 @@ def _smallest(M: np.ndarray) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_algebra(
         "the metric solves its generalised eigenproblem",
-        "exact",
         reference=_by_definition,
         estimate=lambda p: _metric(p.params.factor),
         controls={
@@ -79,9 +78,8 @@ CHECKS = (
         },
         rtol=1e-8,
     ),
-    Check(
+    by_algebra(
         "the metric is positive semi-definite",
-        "exact",
         reference=zero,
         estimate=lambda p: _smallest(_metric(p.params.factor)["M"]),
         controls={

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_quadrature
 from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca.latent import odds, pair_posterior
 from probmetric.models.lca import coincidence_exponent, log1mexp
@@ -148,26 +148,22 @@ def posterior_with_a_flipped_sign(problem: Problem[Pairs]) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_quadrature(
         "P(y | x, x') is the integral over (z, z')",
-        "exact",
-        probability_reference,
-        _probability,
-        {
+        reference=probability_reference,
+        estimate=_probability,
+        controls={
             "η = κ² + σ²": partial(_probability, eta_noise=1.0),
             "no determinant": partial(_probability, determinant=False),
         },
-        layer="quadrature",
     ),
-    Check(
+    by_quadrature(
         "posterior of (z, z') is exact for either label",
-        "exact",
-        posterior_reference,
-        posterior_estimate,
-        {
+        reference=posterior_reference,
+        estimate=posterior_estimate,
+        controls={
             "the seed's y=0 variance (erratum 1)": posterior_with_the_seeds_variance,
             "y=0 pulls together": posterior_with_a_flipped_sign,
         },
-        layer="quadrature",
     ),
 )

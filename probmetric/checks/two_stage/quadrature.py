@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_quadrature
 from probmetric.data.containers import Groups
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import log_joint_small_alpha, representative
@@ -117,16 +117,14 @@ def one_instance(problem: Problem[Groups]) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_quadrature(
         "EQ-2 and the posterior of the representative are the integral over it",
-        "exact",
-        integral_reference,
-        integral_estimate,
-        {
+        reference=integral_reference,
+        estimate=integral_estimate,
+        controls={
             "EQ-3 in place of EQ-2": eq3_for_eq2,
             "the printed constant (erratum Y3)": printed_constant,
             "posterior for one instance": one_instance,
         },
-        layer="quadrature",
     ),
 )
