@@ -36,6 +36,12 @@ def differences(problem: Problem[Pairs], pairs: Pairs) -> np.ndarray:
     return delta @ np.asarray(problem.params.W).T
 
 
+def directions(g: np.ndarray) -> np.ndarray:
+    """Return g / ‖g‖ of each pair, 0 where g is."""
+    norm = np.linalg.norm(g, axis=1, keepdims=True)
+    return g / np.where(norm == 0, 1, norm)
+
+
 def _sigma2(problem: Problem[Pairs]) -> float:
     return float(np.exp(problem.params.log_sigma2))
 
@@ -97,7 +103,7 @@ def posterior_reference(problem: Problem[Pairs]) -> Values:
     before = norm, norm**2 + 2 * sigma2, 2 * sigma2
     given_0 = [(b - P1 * m) / (1 - P1) for b, m in zip(before, given_1, strict=True)]
     middle = 0.5 * (pairs.X[pairs.i] + pairs.X[pairs.j]) @ W.T
-    unit = g / np.where(norm == 0, 1, norm)[:, None]
+    unit = directions(g)
     onto, eye = unit[:, :, None] * unit[:, None, :], np.eye(g.shape[1])
     result: dict[str, Any] = {}
     for y, (mean, square, across) in ((1, given_1), (0, given_0)):

@@ -37,6 +37,7 @@ from probmetric.checks.check import (
 from probmetric.checks.lca.posterior import (
     N_PAIRS,
     differences,
+    directions,
     posterior_estimate,
     posterior_with_a_flipped_sign,
     some_pairs,
@@ -76,9 +77,7 @@ def _alternating(problem: Problem[Pairs]) -> Pairs:
 
 
 def _directions(problem: Problem[Pairs]) -> np.ndarray:
-    g = differences(problem, some_pairs(problem))
-    norm = np.linalg.norm(g, axis=1, keepdims=True)
-    return g / np.where(norm == 0, 1, norm)
+    return directions(differences(problem, some_pairs(problem)))
 
 
 def latent_reference(problem: Problem[Pairs]) -> xr.Dataset:
