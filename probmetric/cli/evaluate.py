@@ -54,7 +54,16 @@ def run(
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
         with bad_input():
-            learner, use = _what(model, settings, metric, draws, max_draws, seed)
+            parsed, use = parse_settings(settings), None
+            if model is None:
+                if parsed:
+                    raise ValueError("--set: expected --model with it, got none")
+                use = given(metric, draws, max_draws)
+            elif metric is not None or draws is not None:
+                raise ValueError(
+                    "--model: expected neither --metric nor --draws with it"
+                )
+            learner = None if model is None else make(model, parsed, seed=seed)
             points = labelled(data, label, groups)
             if (test is None) == (folds is None):
                 got = "neither" if test is None else "both"
@@ -118,25 +127,6 @@ def run(
             table.to_csv(part / "evaluation.csv", index=False)
             pd.concat(predictions).to_csv(part / "predictions.csv", index=False)
     return 0
-
-
-def _what(
-    model: str | None,
-    settings: Sequence[str] | None,
-    metric: Path | None,
-    draws: Path | None,
-    max_draws: int,
-    seed: int,
-) -> tuple[Any, Given | None]:
-    """Return a learner to be fitted here, or the stored metric or draws."""
-    parsed = parse_settings(settings)
-    if model is None:
-        if parsed:
-            raise ValueError("--set: expected --model with it, got none")
-        return None, given(metric, draws, max_draws)
-    if metric is not None or draws is not None:
-        raise ValueError("--model: expected neither --metric nor --draws with it")
-    return make(model, parsed, seed=seed), None
 
 
 def _rows(data: Dataset, rows: np.ndarray) -> Dataset:
