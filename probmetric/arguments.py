@@ -59,6 +59,12 @@ def interval(
     return f"{ends[0]}{low:g}, {high:g}{ends[1]}"
 
 
+def check_bool(name: str, value: Any) -> None:
+    """Raise for what is neither True nor False: a text such as "no" would be true."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}: expected True or False, got {value!r}")
+
+
 def check_counts(**sizes: Any) -> None:
     """Raise for what is no whole number of at least 1, naming it."""
     for name, size in sizes.items():

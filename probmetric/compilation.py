@@ -139,12 +139,15 @@ def compilation_cache(
     """
     import jax
 
+    place = None
     if folder is not None:
         place = Path(folder).expanduser().absolute()
-    elif VARIABLE not in os.environ and jax.config.jax_compilation_cache_dir:
-        place = None
-    else:
-        place = cache_folder()
+    elif VARIABLE in os.environ or not jax.config.jax_compilation_cache_dir:
+        try:
+            place = cache_folder()
+        except RuntimeError:  # Without a home folder there is no default.
+            if VARIABLE in os.environ:
+                raise
     if place is None:
         yield None
         return
@@ -229,11 +232,11 @@ def _parts() -> list[Path]:
 
 
 MAPS = Path("/proc/self/maps")
-MOST_MAPS = 20_000
+MOST_MAPS = 10_000
 """Memory maps of the process beyond which programs are let go."""
 
-LOOK_EVERY = 200
-"""Programs compiled between two looks at the maps, which take some milliseconds."""
+LOOK_EVERY = 20
+"""Programs compiled between two looks at the maps, which take a few milliseconds."""
 
 
 class _Compiled:

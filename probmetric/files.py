@@ -39,7 +39,9 @@ def replacing(path: Path) -> Generator[Path]:
     An interrupted or failed block leaves what was there before, and no debris. An
     OSError of the block carries the path that was to be written.
     """
-    part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    part = path.with_name(
+        f".{path.stem}.{os.getpid()}.{threading.get_ident()}.part{path.suffix}"
+    )
     check()
     with deferred():
         try:

@@ -388,12 +388,22 @@ def fit_named(estimator: Any, data: Any) -> Any:
     ValueError
         For groups that the estimator does not take; and as its ``fit``.
     """
-    if "groups" in signature(estimator.fit).parameters:
-        groups = data.y if data.groups is None else data.groups
-        return estimator.fit(data.frame, groups=groups)
-    if data.groups is not None:
+    if data.groups is not None and not takes_groups(estimator):
         raise ValueError(
             f"groups: expected none for {type(estimator).__name__}, which learns from "
             "classes"
         )
-    return estimator.fit(data.frame, data.y)
+    return fit_labels(
+        estimator, data.frame, data.y if data.groups is None else data.groups
+    )
+
+
+def takes_groups(estimator: Any) -> bool:
+    """Say whether an estimator learns from groups of rows, not from classes."""
+    return "groups" in signature(estimator.fit).parameters
+
+
+def fit_labels(estimator: Any, X: Any, labels: Any) -> Any:
+    """Fit an estimator to labels: classes, or groups where it takes these."""
+    by = "groups" if takes_groups(estimator) else "y"
+    return estimator.fit(X, **{by: labels})

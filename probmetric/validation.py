@@ -317,4 +317,9 @@ def _resolve(
     if not isinstance(data, Labelled) or data.y is None or model.from_labels is None:
         takes = "a Problem" if model.from_labels is None else "a Problem or Labelled"
         raise ValueError(f"data: expected {takes} for {model.name!r}, got {type(data)}")
+    if data.w is not None:
+        raise ValueError(
+            f"data: expected points without weights for {model.name!r}, got weights w; "
+            "a Problem holds them"
+        )
     return model.name, model.checks, [model.from_labels(data.X, data.y)]

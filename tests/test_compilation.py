@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -233,3 +234,12 @@ def test_programs_of_many_shapes_are_let_go():
     free = grown(10**9)
     assert free > 60
     assert grown(20) < free / 2
+
+
+def test_without_a_home_folder_a_block_runs_without_a_cache(alone):
+    def homeless(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    alone.setattr(Path, "expanduser", homeless)
+    with compilation_cache() as folder:
+        assert folder is None

@@ -166,6 +166,10 @@ def test_what_is_no_model_is_refused_by_its_type(model):
         (lambda: validate([], DATA), "model: expected at least one check"),
         (lambda: validate([WEAK], DATA, quick=True), "model: expected at least one"),
         (lambda: validate(SPEC, DATA), "data: expected a Problem or Labelled"),
+        (
+            lambda: validate("lda", Labelled(np.eye(4), [0, 0, 1, 1], np.ones(4))),
+            "data: expected points without weights for 'lda'",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_the_name_of_its_argument(call, message):

@@ -22,8 +22,24 @@ def class_codes(
     Raises
     ------
     ValueError
-        When labels are not one column, of mixed kinds (numbers and strings), missing
-        (None or NaN), or of one class only.
+        As ``codes_of``, and for one class only.
+    """
+    classes, codes = codes_of(labels, name)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{name}: expected at least 2 classes, got one class ({classes[0]!r})"
+        )
+    return classes, codes
+
+
+def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """Return the sorted distinct labels and each label's code in 0..C-1.
+
+    Raises
+    ------
+    ValueError
+        When labels are not one column, of mixed kinds (numbers and strings), or
+        missing (None or NaN).
     """
     given = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
     if given.ndim != 1 or len(given) == 0:
@@ -44,12 +60,7 @@ def class_codes(
         raise ValueError(f"{name}: expected finite values, got NaN or infinity")
     if given.dtype.kind not in "biufUS":
         raise ValueError(f"{name}: expected numbers or strings, got {given.dtype}")
-    classes, codes = np.unique(given, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f"{name}: expected at least 2 classes, got one class ({classes[0]!r})"
-        )
-    return classes, codes
+    return np.unique(given, return_inverse=True)
 
 
 def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:

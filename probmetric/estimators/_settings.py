@@ -20,7 +20,7 @@ from typing import (
 
 import numpy as np
 
-from probmetric.arguments import check_choice, check_number, interval
+from probmetric.arguments import check_bool, check_choice, check_number, interval
 
 
 class Number(NamedTuple):
@@ -67,6 +67,8 @@ def _check(name: str, value: object, hint: Any) -> None:
     words = tuple(w for k in kinds if get_origin(k) is Literal for w in get_args(k))
     ranges = [get_args(k)[1] for k in kinds if get_origin(k) is Annotated]
     others = [k for k in kinds if get_origin(k) not in (Literal, Annotated)]
+    if bool in kinds:
+        check_bool(name, value)
     if not (words or ranges):
         return
     if isinstance(value, str) and words:

@@ -307,9 +307,13 @@ class DCAGM(
                 n_draws=n_draws,
                 progress=progress,
             )
-        # A target's data carry η among its arrays; here it gets its name.
-        tree.attrs["learning_rate"] = float(self.learning_rate)
-        tree.attrs["n_components"] = len(self.params_.A)
+        # A target's data are arrays without names; here they get them.
+        tree.attrs.update(
+            model="dca_gm",
+            sum_of_weights=float(np.sum(self._data.w)),
+            learning_rate=float(self.learning_rate),
+            n_components=len(self.params_.A),
+        )
         if not log_likelihood:
             return tree
         y = np.asarray(self._data.y)[real]

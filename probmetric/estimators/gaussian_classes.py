@@ -74,6 +74,8 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
     """
     check_settings(estimator)
     integrate = estimator.missing == "integrate"
+    if isinstance(y, list | tuple):
+        class_codes(y, "y")  # before NumPy turns numbers among strings into strings
     validate: Any = validate_data  # its stubs know only the default strings
     points, labels = validate(
         estimator,
@@ -84,7 +86,7 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
         ensure_all_finite="allow-nan" if integrate else True,
     )
     check_classification_targets(labels)
-    classes, codes = class_codes(labels)
+    classes, codes = class_codes(labels, "y")
     names = getattr(estimator, "feature_names_in_", None)
     scaler = fit_scaler(points, names, standardize=bool(estimator.standardize))
     data = Labelled((points - scaler.mean) / scaler.scale, codes)

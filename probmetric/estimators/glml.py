@@ -412,6 +412,7 @@ class GLML(ClassifierMixin, BaseEstimator):
             made none.
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
+        check_choice("method", method or "exact", ("exact",))
         if draws is None and n_draws is None:
             if not self._draws():
                 raise ValueError("n_draws: expected at least 1 for a posterior, got 0")

@@ -23,6 +23,7 @@ from probmetric.data.scaling import fit_scaler
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.progress import progress_bar
+from probmetric.registry import fit_labels
 from probmetric.typing import no_type_check
 
 EUCLID = "Euclidean, standardised"
@@ -160,13 +161,15 @@ def held_out(
             "candidates: expected learners of one metric (get_metric()), got "
             f"{', '.join(lacking)}"
         )
-    classes, codes = class_codes(y)
+    classes, codes = class_codes(y, "y")
     y = classes[codes]
+    if len(X) != len(y):
+        raise ValueError(f"y: expected one label a row of X, {len(X)}, got {len(y)}")
 
     def learner(candidate: Any) -> Callable[[Rows], Any]:
         def fit(rows: Rows) -> Any:
             fresh: Any = clone(candidate)
-            return _metric(fresh.fit(rows_of(X, rows), y[rows]))
+            return _metric(fit_labels(fresh, rows_of(X, rows), y[rows]))
 
         return fit
 

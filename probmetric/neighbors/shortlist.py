@@ -103,7 +103,7 @@ def shortlist_recall(
     ValueError
         As ``nearest``, and for n_queries < 1.
     """
-    check_counts(n_queries=n_queries)
+    check_counts(n_queries=n_queries, k=k)
     Q, P = real(queries, "queries"), real(points, "points")
     rows = np.random.default_rng(seed).permutation(len(Q))[:n_queries]
     short = nearest_shortlisted(metric, Q[rows], P, k, None, tile, shortlist)[1]

@@ -47,10 +47,14 @@ def neighbor_table(
     Raises
     ------
     ValueError
-        As ``nearest``.
+        As ``nearest``, and for labels of another shape.
     """
     P = inputs.points(points, "points")
     check_features(metric, points=P)
+    if labels is not None and np.shape(labels) != P.shape[:1]:
+        raise ValueError(
+            f"labels: expected one a point, shape ({len(P)},), got {np.shape(labels)}"
+        )
     Q = P if queries is None else inputs.points(queries, "queries")
     own = queries is None
     draws = isinstance(metric, MetricDraws)

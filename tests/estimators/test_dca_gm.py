@@ -145,3 +145,8 @@ def test_bad_data_are_refused_by_name(iris, fitted):
         fitted.get_metric(kind="cosine")
     with pytest.raises(ValueError, match="at least 2 members a class"):
         DCAGM().fit(X[:101], y[:101])
+
+
+def test_draws_say_what_they_are_of(fitted):
+    tree = fitted.sample("laplace", n_draws=5, n_chains=1)
+    assert (tree.attrs["model"], tree.attrs["sum_of_weights"]) == ("dca_gm", 150.0)

@@ -179,6 +179,7 @@ def test_classes_of_one_distribution_are_no_problem():
         ({"rule": "expected_bias", "n_draws": 0}, "n_draws: expected at least 2"),
         ({"n_draws": -1}, "n_draws: expected a whole number"),
         ({"votes": "hard"}, "votes: expected"),
+        ({"standardize": "no"}, "standardize: expected True or False, got 'no'"),
         ({"n_neighbors": 0}, "n_neighbors: expected"),
         ({"missing": "drop"}, "missing: expected one of"),
         ({"n_components": 0}, "n_components: expected a whole number"),
@@ -209,7 +210,7 @@ def test_equal_covariances_leave_all_but_two_directions_alone():
 
 
 BAD = {
-    "one class": (lambda X, y: (X, 0 * y), "labels: expected at least 2 classes"),
+    "one class": (lambda X, y: (X, 0 * y), "y: expected at least 2 classes"),
     "a constant feature": (
         lambda X, y: (np.where(np.arange(4) == 2, 1.0, X), y),
         "columns that vary",
@@ -302,3 +303,14 @@ def test_a_number_of_draws_is_refused_where_the_metric_has_none(settings):
     model.fit(X, y)
     with pytest.raises(ValueError, match=r"n_draws: expected none .*got 7"):
         model.posterior_metric("prediction", n_draws=7)
+
+
+def test_a_method_by_which_nothing_is_drawn_is_refused_also_where_draws_stand(fitted):
+    with pytest.raises(ValueError, match="method: expected one of 'exact', got 'nut"):
+        fitted.posterior_metric("prediction", method="nuts")
+
+
+def test_labels_of_mixed_kinds_are_refused_in_a_list_too():
+    X, y, _, _ = halves()
+    with pytest.raises(ValueError, match=r"y: expected one kind, got .* mixed"):
+        GLML().fit(X, ["a" if code else 0 for code in y])

@@ -161,6 +161,8 @@ OWN = {
     "prior_mean": ("lda", "prior_mean: expected one of 'auto', 'identity', 'pca'"),
     "prior_mean ": (np.eye(3), r"prior_mean: expected shape \(4, 4\) and full rank"),
     "prior_mean  ": (np.ones((4, 4)), r"full rank .*got \(4, 4\), rank 1"),
+    "standardize": ("no", "standardize: expected True or False, got 'no'"),
+    "per_anchor": ("no", "per_anchor: expected True or False, got 'no'"),
     "n_refresh": (-1, "n_refresh: expected a whole number"),
     "max_impostors": (0, "max_impostors: expected a whole number"),
 }

@@ -205,3 +205,22 @@ def test_loo_takes_sources_of_the_two_stage_mixture():
     found = pm.loo(drawn)
     assert found.n_data_points == 12
     assert np.isfinite(found.elpd)
+
+
+def test_held_out_gives_labels_to_learners_of_groups_as_groups():
+    seen = []
+
+    class Grouped(pm.LDA):
+        def fit(self, X, y=None, *, groups=None):
+            seen.append((y, len(groups)))
+            return super().fit(X, groups)
+
+    X, y = load_iris(return_X_y=True)
+    pm.held_out({"sources": Grouped()}, X, y, n_folds=2)
+    assert seen == [(None, 75), (None, 75)]
+
+
+def test_held_out_wants_a_label_a_row():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=r"y: expected one label a row.*150, got 100"):
+        pm.held_out({"lda": pm.LDA()}, X, y[:100])

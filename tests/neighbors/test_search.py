@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probmetric.metric import Mahalanobis
-from probmetric.neighbors import nearest
+from probmetric.neighbors import nearest, neighbor_table
 from probmetric.neighbors import scan as neighbors_scan
 from probmetric.neighbors.scan import empty, keep_best
 from tests.metric_kinds import (
@@ -202,3 +202,8 @@ def test_bad_input_is_named(arguments, words):
 def test_a_metric_that_gives_nan_is_refused():
     with pytest.raises(ValueError, match="NaN"):
         nearest(Wrapped(build_euclid(), np.nan), X3, X3, 1)
+
+
+def test_a_table_wants_a_label_a_point(grid):
+    with pytest.raises(ValueError, match=r"labels: expected one a point, shape \(\d+,"):
+        neighbor_table(Mahalanobis(np.eye(2)), grid[0], 1, labels=[0, 1])

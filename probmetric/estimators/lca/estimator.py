@@ -23,6 +23,7 @@ from probmetric.estimators.lca.posterior import (
     best_for_votes,
     drawable,
     for_purpose,
+    in_folder_of,
     lams_for,
     refit,
     refuse_many,
@@ -406,7 +407,8 @@ class LCA(PairsMixin, BaseEstimator):
         if pairs == "all":
             fitted = on_all_pairs(fitted, self._codes, recipe)
         candidates: list[PosteriorMetric] = []
-        for lam in lams_for(regularization, purpose, labelled=labelled):
+        lams = lams_for(regularization, purpose, labelled=labelled)
+        for lam in lams:
             mode = for_purpose(
                 fitted,
                 recipe,
@@ -417,7 +419,7 @@ class LCA(PairsMixin, BaseEstimator):
             )
             drawn = draw(
                 mode,
-                method,
+                method if len(lams) == 1 else in_folder_of(method, lam),
                 scale=self.scale_,
                 seed=seed,
                 n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,

@@ -26,6 +26,8 @@ posterior itself: 88-90 % by NUTS in 2000 simulated fits (78 % at η = 2), 91-92
 Laplace in 100. See benchmarks/results/pairs_coverage.md.
 """
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,6 +123,14 @@ def lams_for(given: Any, purpose: str, *, labelled: bool) -> tuple[float | None,
     if not labelled:
         return (None,)
     return (INTERVAL_LAM,) if purpose == "intervals" else LOO_GRID
+
+
+def in_folder_of(method: Any, lam: Any) -> Any:
+    """Return a sampler whose checkpoint, if it has one, is a folder for this λ."""
+    folder = getattr(method, "checkpoint", None)
+    if folder is None:
+        return method
+    return replace(method, checkpoint=Path(folder) / f"lam_{lam:g}")
 
 
 def refuse_many(n: int) -> None:

@@ -200,6 +200,11 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         counts = component_counts(self)
         rows = self._standardised(checked_rows(self, X, reset=True), reset=True)
         known = known_components(components, len(rows), min(counts))
+        if known is not None and len(counts) > 1:
+            raise ValueError(
+                "components: expected one n_components with known components, got "
+                f"{list(counts)}"
+            )
         if groups is None:
             return self._fit(Points(rows), known)
         codes = group_codes(groups, len(rows))
@@ -263,6 +268,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
                 f"{max(counts)}"
             )
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
+        for name in ("online_", "choice_"):
+            vars(self).pop(name, None)
         if len(counts) > 1 and self.blend in (None, "held-out"):
             self.choice_ = choose_components(
                 X, counts, seed=self._seed, n_starts=self.n_starts
@@ -289,7 +296,6 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         self._learned = Fitted(data, prior, best.params, proportional, share)
         self._known, self._flattening = known is not None, self.flattening
         self._changed_by: str | None = None
-        vars(self).pop("online_", None)
         return self
 
     def _fit_one(

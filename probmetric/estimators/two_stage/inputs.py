@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_number
-from probmetric.data.inputs import real
+from probmetric.data.inputs import codes_of, real
 from probmetric.data.scaling import Scaler
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams
@@ -53,10 +53,10 @@ def known_components(
 
 def group_codes(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
     """Return each row's group as a code in 0..G-1."""
-    given = np.asarray(groups)
-    if given.shape != (n,):
-        raise ValueError(f"groups: expected shape ({n},), got {given.shape}")
-    return np.unique(given, return_inverse=True)[1]
+    codes = codes_of(groups, "groups")[1]
+    if codes.shape != (n,):
+        raise ValueError(f"groups: expected shape ({n},), got {codes.shape}")
+    return codes
 
 
 def pair_array(

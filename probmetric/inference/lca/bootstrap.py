@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.arguments import check_number
+from probmetric.arguments import check_bool, check_number
 from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
 from probmetric.inference.lca.statistics import Statistics
@@ -234,6 +234,7 @@ class Bootstrap:
         for name in ("batch", "block_size", "max_steps"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_number("tol", self.tol, 0)
+        check_bool("resume", self.resume)
 
     def draw(
         self,

@@ -40,7 +40,7 @@ def describe(data: Any, **run: Any) -> str:
     """
     hashes = {k: data_hash(v)[:16] for k, v in data_variables(data).items()}
     whole = {**run, "version of": versions(*PACKAGES), "data": hashes}
-    return json.dumps(whole, sort_keys=True)
+    return json.dumps(whole, sort_keys=True, default=lambda number: number.item())
 
 
 def check_folder(checkpoint: "str | Path | None", resume: bool) -> Path | None:

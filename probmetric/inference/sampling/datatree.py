@@ -160,13 +160,14 @@ def provenance(model: Any, data: Any, arguments: Mapping[str, Any]) -> dict[str,
     """Describe a run: versions, data hash, sum of weights, the model's arguments."""
     packages = versions("probmetric", "jax", "numpyro", "arviz", "numpy")
     total = getattr(data, "w", None)
-    rows = len(data.i) if isinstance(data, Pairs) else len(getattr(data, "X", ()))
+    if total is None and hasattr(data, "X"):
+        total = np.ones(len(data.i if isinstance(data, Pairs) else data.X))
     rate = _plain(arguments.get("learning_rate", 1.0))
     return {
         **{f"{name}_version": value for name, value in packages.items()},
         "model": getattr(model, "__name__", type(model).__name__),
         "data_hash": data_hash(data),
-        "sum_of_weights": float(rows if total is None else np.sum(total)),
+        **({} if total is None else {"sum_of_weights": float(np.sum(total))}),
         "learning_rate": float(rate) if np.ndim(rate) == 0 else json.dumps(rate),
         "model_arguments": json.dumps(
             jax.tree.map(_plain, dict(arguments)), default=repr

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from probmetric.arguments import check_number, check_within_0_1
+from probmetric.arguments import check_bool, check_number, check_within_0_1
 from probmetric.inference.sampling.checkpoint import (
     check_folder,
     describe,
@@ -85,6 +85,11 @@ class NUTS:
         for name in ("max_tree_depth", "thin", "block_size"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_within_0_1(target_accept=self.target_accept)
+        for name in ("dense_mass", "adapt_mass"):
+            if getattr(self, name) is not None:
+                check_bool(name, getattr(self, name))
+        for name in ("vectorized", "resume"):
+            check_bool(name, getattr(self, name))
 
     def draw(
         self,
@@ -123,6 +128,11 @@ class NUTS:
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
         gaussian = isinstance(start, Gaussian)
+        if gaussian and np.ptp(start.factor.shape):
+            raise ValueError(
+                "start: expected a Gaussian that leaves no direction out, got a factor "
+                f"of shape {start.factor.shape}"
+            )
         n_warmup = self.n_warmup or (300 if gaussian else 1000)
         settings = Settings(
             n_warmup,

@@ -170,6 +170,11 @@ def sample(
         )
     if not plain and log_likelihood:
         raise ValueError("log_likelihood: expected False for a Target, got True")
+    if not plain and (prior is not None or options):
+        raise ValueError(
+            "prior, options: expected none for a Target, whose data hold all that it "
+            f"depends on, got {prior!r} and {options!r}"
+        )
     # A model whose data set shapes names what to do with them before tracing.
     given = getattr(model, "prepare", lambda data: data)(data)
     args = (given,) if prior is None else (given, prior)

@@ -171,10 +171,11 @@ class SVI:
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
-        if isinstance(start, Gaussian):
-            target, data = _whitened(target), (start, data)
-            start = np.zeros(start.factor.shape[1], start.factor.dtype)
         with jax.enable_x64(is_double(dtype)):
+            start = cast(start, dtype)
+            if isinstance(start, Gaussian):
+                target, data = _whitened(target), (start, data)
+                start = np.zeros(start.factor.shape[1], dtype)
             model, total = target_model(target, start), n_draws * n_chains
         given: dict[str, Any] = {"n_draws": total, "dtype": dtype, "progress": progress}
         return self.draw_model(model, (data,), {}, seed=seed, **given)

@@ -1,5 +1,7 @@
 """Draws of a fitted ``LCA``: units, purposes, refusals."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pandas as pd
@@ -214,3 +216,12 @@ def test_draws_stand_for_the_metrics_of_the_purpose_asked_for(fitted, laplace):
     first = made.draw(0)
     M = laplace["posterior"]["M"].values[0, 0]
     np.testing.assert_allclose(first.factor.T @ first.factor, M, rtol=1e-9)
+
+
+def test_each_regularisation_keeps_its_blocks_in_a_folder_of_its_own(fitted, tmp_path):
+    method = Bootstrap(checkpoint=tmp_path)
+    kept = fitted.posterior_metric("prediction", method=method, n_draws=2)
+    again = replace(method, resume=True)
+    resumed = fitted.posterior_metric("prediction", method=again, n_draws=2)
+    assert {path.name for path in tmp_path.iterdir()} == {"lam_1", "lam_10", "lam_100"}
+    np.testing.assert_array_equal(kept.draw(1).factor, resumed.draw(1).factor)

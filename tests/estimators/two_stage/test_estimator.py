@@ -265,7 +265,14 @@ BAD = [
     (dict(flattening=2.0), {}, "flattening: expected a number in"),
     (dict(database_noise=-1.0), {}, "database_noise: expected a number in"),
     ({}, dict(groups=np.zeros(3)), "groups: expected shape \\(180,\\), got \\(3,\\)"),
+    ({}, dict(groups=np.where(np.arange(180) > 90, np.nan, 1.0)), "groups: .*finite"),
+    ({}, dict(groups=[None, *"ab" * 89, "a"]), "groups: expected one kind, got .*None"),
     ({}, dict(components=np.full(180, 4)), "components: expected 180 whole numbers"),
+    (
+        dict(n_components=[1, 2]),
+        dict(components=np.zeros(180, int)),
+        r"components: expected one n_components .* got \[1, 2\]",
+    ),
 ]
 
 
@@ -297,3 +304,9 @@ def test_bad_points_and_pairs_are_refused_by_name(sources, fitted):
         copy.deepcopy(fitted).fit_alpha(np.where(pairs > 6, np.nan, pairs))
     with pytest.raises(ValueError, match="pairs: expected instances that differ"):
         copy.deepcopy(fitted).fit_alpha(pairs[:, [0, 0]])
+
+
+def test_a_choice_of_an_earlier_fit_is_forgotten(sources):
+    model = TwoStageMixture([1, 2]).fit(sources[0])
+    assert model.choice_.best in (1, 2)
+    assert not hasattr(model.set_params(n_components=1).fit(sources[0]), "choice_")

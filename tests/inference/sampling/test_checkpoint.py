@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from probmetric.inference.sampling import checkpoint as sampling_checkpoint
+from probmetric.inference.sampling.checkpoint import describe
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.target import Posterior, Target
@@ -176,3 +177,10 @@ def test_a_folder_with_blocks_is_not_overwritten(tmp_path):
 def test_resuming_from_nowhere_is_refused():
     with pytest.raises(ValueError, match="checkpoint: expected a folder"):
         nuts(resume=True)
+
+
+def test_numbers_of_numpy_describe_a_run_as_pythons_do():
+    numbers = {"seed": np.int64(3), "target_accept": np.float64(0.8)}
+    assert describe(np.ones(2), **numbers) == describe(
+        np.ones(2), seed=3, target_accept=0.8
+    )

@@ -13,7 +13,7 @@ from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.svi import SVI
-from probmetric.inference.sampling.target import Posterior, Target
+from probmetric.inference.sampling.target import Gaussian, Posterior, Target
 from probmetric.inference.sampling.warnings import SamplingWarning, warn_of_trouble
 from probmetric.progress import progress_bar
 from tests.inference.sampling.problems import GAUSSIAN, PRIOR, normal_model, points
@@ -47,6 +47,7 @@ def never_finite(position, data):
 
 X = np.zeros(3)
 AT_X = Posterior(GAUSSIAN, X, X)
+FLAT = Gaussian(X, np.eye(3)[:, :2])
 SAMPLER = (
     r"method: expected one of 'nuts', 'svi', 'laplace', "
     r"or NUTS\(...\), SVI\(...\), Laplace\(...\),"
@@ -63,6 +64,20 @@ BAD = {
     "a class": (lambda: sample(subsampled, X, method=NUTS), SAMPLER + " got <class"),
     "settings": (lambda: sample(subsampled, X, method={"nuts": 1}), SAMPLER + " got {"),
     "start": (lambda: sample(GAUSSIAN, X, seed=0), "start: expected"),
+    "prior of a target": (
+        lambda: sample(GAUSSIAN, X, seed=0, start=X, prior={"lam": 5.0}),
+        "prior, options: expected none for a Target",
+    ),
+    "options of a target": (
+        lambda: sample(GAUSSIAN, X, seed=0, start=X, options={"learning_rate": 0.1}),
+        "prior, options: expected none for a Target",
+    ),
+    "a Gaussian with directions left out": (
+        lambda: NUTS().draw(Posterior(GAUSSIAN, X, FLAT), seed=0),
+        r"start: expected a Gaussian that leaves no direction out, got .* \(3, 2\)",
+    ),
+    "dense": (lambda: NUTS(dense_mass="no"), "dense_mass: expected True or False"),
+    "resume": (lambda: NUTS(resume="no"), "resume: expected True or False"),
     "likelihood": (
         lambda: sample(GAUSSIAN, X, seed=0, start=X, log_likelihood=True),
         "log_likelihood: expected",
