@@ -62,6 +62,15 @@ def reason(error: BaseException) -> str:
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
 
 
+@contextmanager
+def readable(expected: str) -> Generator[None]:
+    """Raise ValueError, with what was expected and the reason, for a file unread."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise ValueError(f"{expected} ({reason(error)})") from error
+
+
 def read_npz(path: Path) -> dict[str, Any]:
     """Read every array of an NPZ file; objects, which need pickle, are an error.
 

@@ -140,11 +140,11 @@ def _spec(
     summary: str,
     *,
     params: str,
-    story: str,
-    checks: str,
-    problems: str | None = None,
-    model: str | None = None,
     estimator: str,
+    room: str | None = None,
+    story: str | None = None,
+    model: str | None = None,
+    methods: tuple[str, ...] = (),
     **more: Any,
 ) -> ModelSpec:
     """Return the entry of a learner whose rooms use the same names for the same roles.
@@ -156,19 +156,25 @@ def _spec(
     params : str
         Name of its NamedTuple in the module ``story``, which has ``to_metric`` as well
         and, where there is a NumPyro ``model`` of that name, ``simulate``.
-    checks, problems : str
-        Modules in ``probmetric.checks`` of ``CHECKS``, and of ``fit_problem``, ``toy``,
-        ``invariants`` and ``from_labels``; one, where one is named.
     estimator : str
         Its place in ``probmetric.estimators``.
+    room : str, optional
+        Its room in ``probmetric.checks``, ``models`` and ``inference``; default the
+        name. The checks have ``CHECKS``, and ``fit_problem``, ``toy``, ``invariants``
+        and ``from_labels``: those of a learner with draws in ``problems``. Its
+        ``metrics`` of draws are in the module ``draws`` of ``inference``.
+    story : str, optional
+        Default: the room's module of ``models``.
     """
-    story, checks = f"probmetric.{story}", f"probmetric.checks.{checks}"
-    problems = checks if problems is None else f"probmetric.checks.{problems}"
+    room = room or name
+    story = f"probmetric.{story or f'models.{room}'}"
+    checks = f"probmetric.checks.{room}"
+    problems = f"{checks}.problems" if methods else checks
     common: dict[str, Any] = {
         "data_kind": at(f"probmetric.data.containers:{kinds[0]}"),
         "params": at(f"{story}:{params}"),
-        "model": None if model is None else at(f"{story}:{model}"),
-        "simulate": None if model is None else at(f"{story}:simulate"),
+        "model": at(f"{story}:{model}") if model else None,
+        "simulate": at(f"{story}:simulate") if model else None,
         "fit": at(f"{problems}:fit_problem"),
         "to_metric": at(f"{story}:to_metric"),
         "metric_kind": at(f"probmetric.metric:{kinds[1]}"),
@@ -177,7 +183,11 @@ def _spec(
         "checks": at(f"{checks}:CHECKS"),
         "from_labels": at(f"{problems}:from_labels"),
         "estimator": at(f"probmetric.estimators.{estimator}"),
+        "methods": methods,
     }
+    if methods:
+        draws = at(f"probmetric.inference.{room}.draws:metrics")
+        common["metrics_of_draws"] = draws
     return ModelSpec(name=name, summary=summary, **{**common, **more})
 
 
@@ -187,13 +197,9 @@ MODELS: dict[str, ModelSpec] = {
         ("Pairs", "Mahalanobis"),
         "pairs that coincide: a Mahalanobis metric with P(same)",
         params="LCAParams",
-        story="models.lca",
         model="lca",
-        checks="lca",
-        problems="lca.problems",
         estimator="lca.estimator:LCA",
         methods=("nuts", "laplace", "bootstrap", "svi"),
-        metrics_of_draws=at("probmetric.inference.lca.draws:metrics"),
         study=at("probmetric.report.study:lca_study"),
         study_sections=at("probmetric.report.study:lca_sections"),
     ),
@@ -201,49 +207,36 @@ MODELS: dict[str, ModelSpec] = {
         "glml",
         ("Labelled", "LocalMahalanobis"),
         "Gaussian classes: a local metric that removes the neighbours' bias",
+        room="gaussian_classes",
         params="GaussianClassesParams",
-        story="models.gaussian_classes",
         model="gaussian_classes",
-        checks="gaussian_classes",
-        problems="gaussian_classes.problems",
         estimator="glml:GLML",
         methods=("exact",),
-        metrics_of_draws=at("probmetric.inference.gaussian_classes.draws:metrics"),
     ),
     "two_stage": _spec(
         "two_stage",
         ("Groups", "PairSimilarity"),
         "common source under a normal mixture: a similarity with P(same)",
         params="TwoStageParams",
-        story="models.two_stage",
         model="two_stage",
-        checks="two_stage",
-        problems="two_stage.problems",
         estimator="two_stage.estimator:TwoStageMixture",
         methods=("nuts", "laplace", "svi"),
-        metrics_of_draws=at("probmetric.inference.two_stage.draws:metrics"),
     ),
     "dca_gm": _spec(
         "dca_gm",
         ("Labelled", "Mahalanobis"),
         "class mixtures in a projection: their average Fisher metric",
         params="DCAGMParams",
-        story="models.dca_gm",
         model="dca_gm",
-        checks="dca_gm",
-        problems="dca_gm.problems",
         estimator="dca_gm:DCAGM",
         methods=("nuts", "laplace", "svi"),
-        metrics_of_draws=at("probmetric.inference.dca_gm.draws:metrics"),
     ),
     "lda": _spec(
         "lda",
         ("Labelled", "Mahalanobis"),
         "Gaussian classes of one covariance: whitened discriminants (LDA, RCA)",
         params="LDAParams",
-        story="models.lda",
         model="model",
-        checks="lda",
         estimator="lda:LDA",
         variants={"rca": at("probmetric.estimators.lda:RCA")},
     ),
@@ -253,7 +246,6 @@ MODELS: dict[str, ModelSpec] = {
         "close and far pairs: a Mahalanobis metric in closed form (KISSME)",
         params="PairLDAParams",
         story="inference.pair_lda",
-        checks="pair_lda",
         estimator="pair_lda:PairLDA",
     ),
     "eig_dml": _spec(
@@ -262,7 +254,6 @@ MODELS: dict[str, ModelSpec] = {
         "nearest far pair as far as can be, with a certificate",
         params="EigDMLParams",
         story="inference.eig_dml.fit",
-        checks="eig_dml",
         estimator="eig_dml:EigDML",
     ),
     "mds": _spec(
@@ -271,7 +262,6 @@ MODELS: dict[str, ModelSpec] = {
         "dissimilarities: points that reproduce them, and a place for new ones",
         params="MDSParams",
         story="inference.mds.fit",
-        checks="mds",
         invariants={},
         estimator="mds:ClassicalMDS",
     ),
@@ -327,31 +317,27 @@ def estimator_of(model: str) -> Any:
     return _found(estimators()[learner_name(model)])
 
 
-def _methods(name: str) -> tuple[str, ...]:
-    """Return the methods of a learner; a variant has none."""
-    return MODELS[name].methods if name in MODELS else ()
+def method_of(model: str, method: str | None = None) -> str:
+    """Return the method by which a learner draws, its first for None.
 
-
-def need_sample(model: str) -> None:
-    """Raise for a learner that has no posterior to sample, naming those that have."""
-    name = learner_name(model)
-    if not _methods(name):
-        known = estimators()
+    Raises
+    ------
+    ValueError
+        For a learner that has no posterior to sample (a variant has none), naming
+        those that have; for a method that is none of its own.
+    """
+    name, known = learner_name(model), estimators()
+    methods = {each: spec.methods for each, spec in MODELS.items() if spec.methods}
+    if name not in methods:
         raise ValueError(
             "model: expected a learner with draws, "
-            f"{', '.join(each for each in known if _methods(each))}, got "
+            f"{', '.join(each for each in known if each in methods)}, got "
             f"{_class_name(known[name])}, which has none"
         )
-
-
-def method_of(model: str, method: str | None = None) -> str:
-    """Return the method by which a learner draws, its first for None; raise if none."""
-    known = _methods(learner_name(model))
-    if method is not None and method not in known:
-        raise ValueError(
-            f"--method: expected one of {', '.join(known)}, got {method!r}"
-        )
-    return method or known[0]
+    own = methods[name]
+    if method is not None and method not in own:
+        raise ValueError(f"--method: expected one of {', '.join(own)}, got {method!r}")
+    return method or own[0]
 
 
 def make(

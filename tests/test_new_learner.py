@@ -248,7 +248,7 @@ def test_it_is_judged_on_points_held_out(data):
 def test_refusals_name_it(data, tmp_path):
     out = ("--data", data, "--out", tmp_path / "no")
     assert "mds, means, pair_lda" in refused("fit", "mean", *out)
-    line = refused("sample", "means", *out)
+    line = refused("sample", "means", *out, "--method", "nuts")
     assert "--method: expected one of bootstrap, got 'nuts'" in line
 
 

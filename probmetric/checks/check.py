@@ -19,6 +19,7 @@ draws          draws       approximate: ``distance`` in posterior sd, k-hat
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -193,6 +194,15 @@ class Check:
             )
         if self.kind == "approximate" and self.bound is None:
             raise ValueError(f"bound: expected a number for {self.name!r}, got None")
+
+
+# A claim by what its reference rests on: exact ones, then approximations.
+by_algebra = partial(Check, kind="exact")
+by_quadrature = partial(Check, kind="exact", layer="quadrature")
+by_gradient = partial(Check, kind="exact", layer="gradient")
+by_sampling = partial(Check, kind="exact", layer="sampling")
+by_sbc = partial(Check, kind="exact", layer="sbc", reference=uniform)
+near_sampling = partial(Check, kind="approximate", layer="sampling")
 
 
 def judge(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import eigh
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_algebra
 from probmetric.checks.problems import OF_PAIRS, fitted, standardised
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import nearest_pairs
@@ -79,9 +79,8 @@ def _S_as_M(
 
 
 CHECKS = (
-    Check(
+    by_algebra(
         "the nearest far pair is as far as any metric can put it",
-        "exact",
         reference=_ceiling,
         estimate=lambda p: _reached(p, _matrix(p)),
         controls={
@@ -92,17 +91,15 @@ CHECKS = (
         },
         rtol=2 * TOL,
     ),
-    Check(
+    by_algebra(
         "the primal bound is what the metric does",
-        "exact",
         reference=lambda p: {"nearest far pair": p.params.primal},
         estimate=lambda p: _reached(p, _matrix(p)),
         controls=_S_as_M(_reached),
         rtol=1e-8,
     ),
-    Check(
+    by_algebra(
         "close pairs use up their budget",
-        "exact",
         reference=lambda p: {"<H, M>": float(len(p.params.S))},
         estimate=lambda p: _constraint(p, _matrix(p)),
         controls=_S_as_M(_constraint),

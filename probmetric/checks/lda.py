@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from probmetric.checks.check import Check, Problem, Values
-from probmetric.checks.problems import OF_CLASSES, fitted, standardised
+from probmetric.checks.check import Problem, Values, by_algebra
+from probmetric.checks.problems import OF_CLASSES, correlated, fitted, standardised
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.inference.lda import class_moments, fit, shrinkage_prior
@@ -19,12 +19,10 @@ invariants = OF_CLASSES
 
 def toy(seed: int) -> Problem[Labelled]:
     """Simulate 60 points of 3 classes in d = 4 under a correlated covariance."""
-    rng = np.random.default_rng(seed)
-    y = np.repeat(np.arange(3), 20)
-    root = np.eye(4) + 0.4 * rng.normal(size=(4, 4))
-    X = 2 * rng.normal(size=(3, 4))[y] + rng.normal(size=(60, 4)) @ root.T
     prior = NIWPrior(np.zeros(4), 2 * np.eye(4), 0.1, 7.0)
-    return fitted(fit_problem, f"simulated, seed {seed}", Labelled(X, y), prior)
+    return fitted(
+        fit_problem, f"simulated, seed {seed}", Labelled(*correlated(seed, 20)), prior
+    )
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
@@ -82,9 +80,8 @@ def _covariance_without_prior(problem: Problem[Labelled]) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_algebra(
         "class means are as far apart as under the inverse covariance",
-        "exact",
         reference=_mean_distances_by_solving,
         estimate=_mean_distances,
         controls={
@@ -94,18 +91,16 @@ CHECKS = (
         },
         rtol=1e-8,
     ),
-    Check(
+    by_algebra(
         "directions are whitened",
-        "exact",
         reference=lambda p: {"L Sigma_W L'": np.eye(len(p.params.factor))},
         estimate=_spread,
         controls={
             "orthonormal directions (erratum P5)": lambda p: _spread(_orthonormal(p))
         },
     ),
-    Check(
+    by_algebra(
         "the covariance is the posterior mean of the tied Gaussian model",
-        "exact",
         reference=_posterior_covariance,
         estimate=lambda p: {"Sigma_W": p.params.within},
         controls={"prior left out": _covariance_without_prior},

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_algebra
 from probmetric.checks.problems import fitted, standardised
 from probmetric.data.containers import Distances
 from probmetric.inference.mds.fit import embed_new, fit
@@ -64,9 +64,8 @@ def _replaced(problem: Problem[Distances], anchor: bool = True) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_algebra(
         "Euclidean distances are recovered",
-        "exact",
         reference=lambda p: {"D": np.asarray(p.data.D)},
         estimate=lambda p: _embedded(p.params.embedding),
         controls={
@@ -75,9 +74,8 @@ CHECKS = (
         },
         rtol=1e-6,
     ),
-    Check(
+    by_algebra(
         "a new object is placed at its distances",
-        "exact",
         reference=lambda p: {"d": np.asarray(p.data.D)[-1, :-1]},
         estimate=_replaced,
         controls={"diag(M) left out": lambda p: _replaced(p, anchor=False)},

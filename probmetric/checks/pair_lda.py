@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.checks.check import Check, Problem, Values, zero
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised
+from probmetric.checks.check import Problem, Values, by_algebra, zero
+from probmetric.checks.problems import OF_PAIRS, correlated, fitted, standardised
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import all_pairs
 from probmetric.inference.pair_lda import fit, second_moments
@@ -18,12 +18,8 @@ invariants = OF_PAIRS
 
 def toy(seed: int) -> Problem[Pairs]:
     """Pair all of 45 points of 3 classes in d = 4."""
-    rng = np.random.default_rng(seed)
-    y = np.repeat(np.arange(3), 15)
-    root = np.eye(4) + 0.4 * rng.normal(size=(4, 4))
-    X = 2 * rng.normal(size=(3, 4))[y] + rng.normal(size=(45, 4)) @ root.T
-    name = f"simulated, seed {seed}"
-    return fitted(fit_problem, name, all_pairs(X, y), alpha=ALPHA)
+    name, pairs = f"simulated, seed {seed}", all_pairs(*correlated(seed, 15))
+    return fitted(fit_problem, name, pairs, alpha=ALPHA)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
@@ -68,9 +64,8 @@ def _smallest(M: np.ndarray) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_algebra(
         "the metric solves its generalised eigenproblem",
-        "exact",
         reference=_by_definition,
         estimate=lambda p: _metric(p.params.factor),
         controls={
@@ -79,9 +74,8 @@ CHECKS = (
         },
         rtol=1e-8,
     ),
-    Check(
+    by_algebra(
         "the metric is positive semi-definite",
-        "exact",
         reference=zero,
         estimate=lambda p: _smallest(_metric(p.params.factor)["M"]),
         controls={

@@ -33,6 +33,15 @@ def standardised(
     return Z, np.unique(np.asarray(y), return_inverse=True)[1]
 
 
+def correlated(seed: int, n_each: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw n_each points of each of 3 classes in d = 4 under one covariance."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(3), n_each)
+    root = np.eye(4) + 0.4 * rng.normal(size=(4, 4))
+    mean = 2 * rng.normal(size=(3, 4))
+    return mean[y] + rng.normal(size=(len(y), 4)) @ root.T, y
+
+
 def fitted[D: Data](
     fit: Callable[[Problem[D]], Fit],
     name: str,

@@ -65,42 +65,16 @@ class Story(NamedTuple):
     log_likelihood: Callable[[Any, Any], Any]
 
 
-class _Tally(NamedTuple):
-    """Of the draws of a quantity: how many lie below and at the truth, and the ends."""
-
-    below: Any
-    equal: Any
-    low: Any
-    high: Any
-
-
-def _nothing(truth: Any) -> _Tally:
-    """Return the tally of no draws."""
-    zero, value = jnp.zeros(jnp.shape(truth), int), jnp.asarray(truth, float)
-    return _Tally(
-        zero, zero, jnp.full_like(value, jnp.inf), jnp.full_like(value, -jnp.inf)
-    )
-
-
-def _count(value: Any, truth: Any, tally: _Tally) -> _Tally:
-    """Add a draw."""
-    return _Tally(
-        tally.below + (value < truth),
-        tally.equal + (value == truth),
-        jnp.minimum(tally.low, value),
-        jnp.maximum(tally.high, value),
-    )
-
-
-def _settle(split: Any, truth: Any, tally: _Tally) -> tuple[Any, Any, Any]:
+def _rank(split: Any, truth: Any, draws: Any) -> tuple[Any, Any, Any]:
     """Return the rank, whether draws were one number, and whether it was the truth."""
+    below, equal = jnp.sum(draws < truth, 0), jnp.sum(draws == truth, 0)
+    low, high = (jnp.asarray(end, float) for end in (draws.min(0), draws.max(0)))
     # In single precision the product can round up to equal + 1.
-    share = jnp.floor(split * (tally.equal + 1)).astype(int)
-    rank = tally.below + jnp.minimum(share, tally.equal)
+    share = jnp.floor(split * (equal + 1)).astype(int)
     # As ``compare``: a thousand roundings.
-    rounding = 1e3 * jnp.finfo(tally.low.dtype).eps * jnp.abs(truth)
-    right = jnp.abs(tally.low - truth) <= rounding
-    return rank, tally.low == tally.high, right
+    rounding = 1e3 * jnp.finfo(low.dtype).eps * jnp.abs(truth)
+    right = jnp.abs(low - truth) <= rounding
+    return below + jnp.minimum(share, equal), low == high, right
 
 
 def _quantities(target: Target, story: Story, position: Any, data: Any) -> Any:
@@ -121,22 +95,19 @@ def _ranks(
         start, _ = story.simulate(key_start, data)
         init, step = kernel(target, settings)
         state = init(key_fit, start, None, simulated)
-        target_value = _quantities(target, story, truth, simulated)
 
         def advance(_: Any, state: Any) -> Any:
             return step(state, (simulated,))
 
-        def draw(carry: Any, _: Any) -> tuple[Any, None]:
-            state, tally = carry
+        def draw(state: Any, _: Any) -> tuple[Any, Any]:
             state = jax.lax.fori_loop(0, settings.thin, advance, state)
-            value = _quantities(target, story, state.z, simulated)
-            return (state, jax.tree.map(_count, value, target_value, tally)), None
+            return state, _quantities(target, story, state.z, simulated)
 
         state = jax.lax.fori_loop(0, settings.n_warmup, advance, state)
-        tally = jax.tree.map(_nothing, target_value)
-        tally = jax.lax.scan(draw, (state, tally), None, length=n_draws)[0][1]
+        draws = jax.lax.scan(draw, state, None, length=n_draws)[1]
+        values = _quantities(target, story, truth, simulated)
         split = jax.random.uniform(jax.random.fold_in(key, 3))
-        return jax.tree.map(partial(_settle, split), target_value, tally)
+        return jax.tree.map(partial(_rank, split), values, draws)
 
     return jax.lax.map(one, keys)
 

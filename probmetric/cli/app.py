@@ -25,7 +25,6 @@ from probmetric.registry import (
     estimators,
     learner_name,
     method_of,
-    need_sample,
 )
 
 VALIDATED = (
@@ -218,7 +217,6 @@ def sample(
     asked = dict(locals())
     with first():
         asked["model"] = model = learner_name(model)
-        need_sample(model)
         asked["method"] = method_of(model, method)
         source(data)
         check_new(out, FILES["sample"], force=force)

@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 from sklearn.base import clone
 
-from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
+from probmetric.cli.files import FILES, bad_input, claim, noted, results
 from probmetric.cli.inputs import (
     Given,
     check_features,
@@ -32,7 +32,6 @@ from probmetric.evaluation.cross_validate import (
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
-from probmetric.report.run import SUMMARY, render_run, write_summary
 
 
 def run(
@@ -55,7 +54,16 @@ def run(
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
         with bad_input():
-            learner, use = _what(model, settings, metric, draws, max_draws, seed)
+            parsed, use = parse_settings(settings), None
+            if model is None:
+                if parsed:
+                    raise ValueError("--set: expected --model with it, got none")
+                use = given(metric, draws, max_draws)
+            elif metric is not None or draws is not None:
+                raise ValueError(
+                    "--model: expected neither --metric nor --draws with it"
+                )
+            learner = None if model is None else make(model, parsed, seed=seed)
             points = labelled(data, label, groups)
             if (test is None) == (folds is None):
                 got = "neither" if test is None else "both"
@@ -72,10 +80,8 @@ def run(
                 splits = [(rows[: len(points.X)], rows[len(points.X) :])]
             if use is not None:
                 check_features(use.feature_names, points.feature_names, points.name)
-            paths: dict[str, Path] = {}
             if out is not None:
-                claimed = claim(out, FILES["evaluate"], force=force)
-                paths = held.enter_context(claimed)
+                held.enter_context(claim(out, FILES["evaluate"], force=force))
             remarks = [] if use is None else _if_seen(use, judged)
         for remark in remarks:
             note(remark)
@@ -101,7 +107,7 @@ def run(
         table = pd.DataFrame(figures)
         means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
         typer.echo(means.T.to_string(float_format=lambda value: f"{value:.4f}"))
-        if not paths:
+        if out is None:
             return 0
         summary = {
             "model": model,
@@ -117,27 +123,10 @@ def run(
             "notes": [*remarks, *map(str, seen)],
             "versions": versions(),
         }
-        _write(paths, table, pd.concat(predictions), summary)
+        with results(out, "evaluate", summary) as part:
+            table.to_csv(part / "evaluation.csv", index=False)
+            pd.concat(predictions).to_csv(part / "predictions.csv", index=False)
     return 0
-
-
-def _what(
-    model: str | None,
-    settings: Sequence[str] | None,
-    metric: Path | None,
-    draws: Path | None,
-    max_draws: int,
-    seed: int,
-) -> tuple[Any, Given | None]:
-    """Return a learner to be fitted here, or the stored metric or draws."""
-    parsed = parse_settings(settings)
-    if model is None:
-        if parsed:
-            raise ValueError("--set: expected --model with it, got none")
-        return None, given(metric, draws, max_draws)
-    if metric is not None or draws is not None:
-        raise ValueError("--model: expected neither --metric nor --draws with it")
-    return make(model, parsed, seed=seed), None
 
 
 def _rows(data: Dataset, rows: np.ndarray) -> Dataset:
@@ -163,19 +152,3 @@ def _frame(stated: Stated, labels: np.ndarray, first: int) -> pd.DataFrame:
     frame.insert(0, "truth", labels[stated.rows])
     frame.insert(0, "row", stated.rows - first)
     return frame
-
-
-def _write(
-    paths: dict[str, Path],
-    table: pd.DataFrame,
-    predictions: pd.DataFrame,
-    summary: dict[str, Any],
-) -> None:
-    """Write the files of a run to a folder that is held, the report last."""
-    folder = paths[SUMMARY].parent
-    with together(folder) as part:
-        table.to_csv(part / "evaluation.csv", index=False)
-        predictions.to_csv(part / "predictions.csv", index=False)
-        write_summary(part / SUMMARY, "evaluate", summary)
-    write_text(paths["report.html"], render_run(folder))
-    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")

@@ -3,10 +3,11 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import typer
 
@@ -95,8 +96,8 @@ def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
 @contextmanager
 def claim(
     folder: Path, names: tuple[str, ...], *, force: bool, lock: str = LOCK
-) -> Generator[dict[str, Path]]:
-    """Make a folder, hold it for this run, and give the paths to write.
+) -> Generator[None]:
+    """Make a folder and hold it for this run.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ def claim(
     with locked(folder, "--out", lock):
         # Asked again: another run may have ended since the command began.
         check_new(folder, names, force=force)
-        yield {name: folder / name for name in names}
+        yield
 
 
 @contextmanager
@@ -140,6 +141,28 @@ def together(folder: Path) -> Generator[Path]:
             if error.filename is not None and Path(error.filename).parent == part:
                 error.filename = str(folder / Path(error.filename).name)
             raise
+
+
+@contextmanager
+def results(folder: Path, command: str, summary: Mapping[str, Any]) -> Generator[Path]:
+    """Write files as ``together`` with the run's summary; then the report; say so.
+
+    Parameters
+    ----------
+    folder : Path
+        That is held.
+    command, summary
+        As in ``write_summary``.
+    """
+    from probmetric.report.run import SUMMARY, render_run, write_summary
+
+    with together(folder) as part:
+        yield part
+        write_summary(part / SUMMARY, command, summary)
+        written = sorted(path.name for path in part.iterdir())
+    write_text(folder / "report.html", render_run(folder))
+    paths = [str(folder / name) for name in (*written, "report.html")]
+    typer.echo(f"Wrote {', '.join(paths)}")
 
 
 def write_text(path: Path, text: str) -> None:

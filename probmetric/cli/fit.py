@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
-from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
+from probmetric.cli.files import FILES, bad_input, claim, noted, results
 from probmetric.cli.inputs import describe_data, labelled, parse_settings
 from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import EUCLID, euclid
@@ -18,7 +18,6 @@ from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
-from probmetric.report.run import SUMMARY, render_run, write_summary
 from probmetric.storage.metric_file import save_metric
 
 MOST = 3000
@@ -26,9 +25,8 @@ MOST = 3000
 
 
 class Learned(NamedTuple):
-    """A fitted estimator, how long it took, and what it warned of."""
+    """How long a fit took, and what it warned of."""
 
-    estimator: Any
     seconds: float
     notes: list[str]
     trouble: bool
@@ -56,77 +54,65 @@ def run(
     """
     with ExitStack() as held:
         with bad_input():
-            estimator = make(model, parse_settings(settings), seed=seed)
-            points = labelled(data, label, groups)
-            paths = held.enter_context(claim(out, FILES["fit"], force=force))
-            source = source_of(model, estimator, points, label, groups, seed)
-        typer.echo(f"Fitting {model} to {points.name} ...")
-        learned = learn(estimator, points)
-        return _write(learned, points, source, paths)
-
-
-def _write(
-    learned: Learned, data: Dataset, source: dict[str, Any], paths: dict[str, Path]
-) -> int:
-    """Write the files of a fit to a folder that is held; return the exit code."""
-    with bad_input():
-        metric = learned.estimator.get_metric()
-    kind = type(metric).__name__
-    summary = {
-        **source,
-        "metric": kind,
-        "seconds": learned.seconds,
-        "notes": learned.notes,
-        "training": _figures(metric, data, source["seed"]),
-    }
-    folder = paths[SUMMARY].parent
-    with together(folder) as part:
-        save_metric(
-            metric,
-            part / "metric.npz",
-            feature_names=data.feature_names,
-            provenance=source,
-        )
-        write_summary(part / SUMMARY, "fit", summary)
-    write_text(paths["report.html"], render_run(folder))
-    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
+            estimator, points, source = prepared(
+                model, data, label, groups, settings, seed
+            )
+            held.enter_context(claim(out, FILES["fit"], force=force))
+        learned = learn(model, estimator, points)
+        with bad_input():
+            metric = estimator.get_metric()
+        summary = {
+            **source,
+            "metric": type(metric).__name__,
+            "seconds": learned.seconds,
+            "notes": learned.notes,
+            "training": _figures(metric, points, seed),
+        }
+        with results(out, "fit", summary) as part:
+            path, names = part / "metric.npz", points.feature_names
+            save_metric(metric, path, feature_names=names, provenance=source)
     typer.echo(
-        f"Look at {paths['report.html']} | {kind} learned in {learned.seconds:.1f} s"
+        f"Look at {out / 'report.html'} | {summary['metric']} learned in "
+        f"{learned.seconds:.1f} s"
     )
     return int(learned.trouble)
 
 
-def learn(estimator: Any, data: Dataset) -> Learned:
+def prepared(
+    model: str,
+    data: str,
+    label: str | None,
+    groups: str | None,
+    settings: Sequence[str] | None,
+    seed: int,
+) -> tuple[Any, Dataset, dict[str, Any]]:
+    """Return an estimator, its data, and where their result will have come from."""
+    estimator = make(model, parse_settings(settings), seed=seed)
+    points = labelled(data, label, groups)
+    source = {
+        "model": model,
+        "estimator": type(estimator).__name__,
+        "arguments": {k: repr(v) for k, v in estimator.get_params().items()},
+        "seed": seed,
+        "data": describe_data(points, label, groups),
+        "versions": versions(),
+    }
+    return estimator, points, source
+
+
+def learn(model: str, estimator: Any, data: Dataset) -> Learned:
     """Fit, showing warnings as notes."""
+    typer.echo(f"Fitting {model} to {data.name} ...")
     started = time.perf_counter()
     with noted() as seen, bad_input():
         fit_named(estimator, data)
     seconds = time.perf_counter() - started
-    return Learned(estimator, seconds, [str(w) for w in seen], troubled(seen))
+    return Learned(seconds, [str(w) for w in seen], troubled(seen))
 
 
 def troubled(seen: list[Warning]) -> bool:
     """Say whether a warning means that a result is not to be trusted yet."""
     return any(isinstance(w, ConvergenceWarning | SamplingWarning) for w in seen)
-
-
-def source_of(
-    model: str,
-    estimator: Any,
-    data: Dataset,
-    label: str | None,
-    groups: str | None,
-    seed: int,
-) -> dict[str, Any]:
-    """Return where a result came from, for files and reports; before the fit."""
-    return {
-        "model": model,
-        "estimator": type(estimator).__name__,
-        "arguments": {k: repr(v) for k, v in estimator.get_params().items()},
-        "seed": seed,
-        "data": describe_data(data, label, groups),
-        "versions": versions(),
-    }
 
 
 def _figures(metric: Any, data: Dataset, seed: int) -> dict[str, dict[str, float]]:

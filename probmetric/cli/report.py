@@ -13,9 +13,8 @@ def run(*, folder: Path, force: bool) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
         with bad_input():
-            claimed = claim(folder, ("report.html",), force=force)
-            path = held.enter_context(claimed)["report.html"]
+            held.enter_context(claim(folder, ("report.html",), force=force))
             page = render_run(folder)
-        write_text(path, page)
-    typer.echo(f"Wrote {path}")
+        write_text(folder / "report.html", page)
+    typer.echo(f"Wrote {folder / 'report.html'}")
     return 0

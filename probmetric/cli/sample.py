@@ -14,15 +14,12 @@ from typing import Any
 
 import typer
 
-from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
-from probmetric.cli.fit import Learned, learn, source_of, troubled
-from probmetric.cli.inputs import labelled, parse_settings
-from probmetric.datasets.loading import Dataset
+from probmetric.cli.files import FILES, bad_input, claim, noted, results
+from probmetric.cli.fit import learn, prepared, troubled
 from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.registry import MODELS, make
-from probmetric.report.run import SUMMARY, render_run, write_summary
+from probmetric.registry import MODELS
 from probmetric.storage.draws_file import save_draws
 
 IN_BLOCKS: dict[str, Any] = {"nuts": NUTS, "bootstrap": Bootstrap}
@@ -79,17 +76,16 @@ def run(
     n_chains = chains or (4 if method == "nuts" else 1)
     with ExitStack() as held:
         with bad_input():
-            estimator = make(model, parse_settings(settings), seed=seed)
             sampler = sampler_for(method, checkpoint, resume)
-            points = labelled(data, label, groups)
-            paths = held.enter_context(claim(out, FILES["sample"], force=force))
-            source = source_of(model, estimator, points, label, groups, seed)
+            estimator, points, source = prepared(
+                model, data, label, groups, settings, seed
+            )
+            held.enter_context(claim(out, FILES["sample"], force=force))
             if checkpoint is not None:
                 held.enter_context(locked(checkpoint, "--checkpoint"))
                 # Asked again: another run may have ended since.
                 sampler_for(method, checkpoint, resume)
-        typer.echo(f"Fitting {model} to {points.name} ...")
-        learned = learn(estimator, points)
+        learned = learn(model, estimator, points)
         typer.echo(f"Sampling by {method}, {n_chains} x {n_draws} draws ...")
         started = time.perf_counter()
         with noted() as seen, _blocks_told(), bad_input():
@@ -97,36 +93,25 @@ def run(
                 sampler, n_draws=n_draws, n_chains=n_chains, seed=seed
             )
         seconds = time.perf_counter() - started
-        notes = [*learned.notes, *(str(w) for w in seen)]
-        summary = {**source, "method": method, "seconds": seconds, "notes": notes}
-        _write(drawn, learned, points, summary, paths)
+        drawn.attrs |= {
+            "feature_names": json.dumps(list(points.feature_names)),
+            "method": method,
+            "learner": MODELS[model].name,
+            "labelled_hash": source["data"]["hash"],
+        }
+        sizes = drawn["posterior"].sizes
+        summary = {
+            **source,
+            "method": method,
+            "seconds": seconds,
+            "notes": [*learned.notes, *map(str, seen)],
+            "chains": int(sizes["chain"]),
+            "draws": int(sizes["draw"]),
+        }
+        with results(out, "sample", summary) as part:
+            save_draws(drawn, part / "draws.nc")
+    typer.echo(f"Look at {out / 'report.html'} | sampled in {seconds:.1f} s")
     return int(learned.trouble or troubled(seen))
-
-
-def _write(
-    draws: Any,
-    learned: Learned,
-    data: Dataset,
-    summary: dict[str, Any],
-    paths: dict[str, Path],
-) -> None:
-    """Write the files of a sampling run to a folder that is held."""
-    spec = MODELS[summary["model"]]
-    draws.attrs["feature_names"] = json.dumps(list(data.feature_names))
-    draws.attrs["method"] = summary["method"]
-    draws.attrs["learner"] = spec.name
-    draws.attrs["labelled_hash"] = summary["data"]["hash"]
-    sizes = draws["posterior"].sizes
-    counts = {"chains": int(sizes["chain"]), "draws": int(sizes["draw"])}
-    folder = paths[SUMMARY].parent
-    with together(folder) as part:
-        save_draws(draws, part / "draws.nc")
-        write_summary(part / SUMMARY, "sample", {**summary, **counts})
-    write_text(paths["report.html"], render_run(folder))
-    typer.echo(f"Wrote {', '.join(str(path) for path in paths.values())}")
-    typer.echo(
-        f"Look at {paths['report.html']} | sampled in {summary['seconds']:.1f} s"
-    )
 
 
 @contextmanager

@@ -11,13 +11,11 @@ import numpy as np
 import typer
 
 from probmetric.checks.check import Problem
-from probmetric.cli.files import FILES, bad_input, claim, noted, together, write_text
+from probmetric.cli.files import FILES, bad_input, claim, noted, results, write_text
 from probmetric.cli.inputs import describe_data, labelled
 from probmetric.datasets.loading import Dataset
 from probmetric.provenance import versions
 from probmetric.registry import MODELS
-from probmetric.report.run import SUMMARY, render_run, write_summary
-from probmetric.report.study import Study
 from probmetric.report.validate import described
 from probmetric.storage.draws_file import save_draws
 from probmetric.validation import Validation, validate
@@ -82,7 +80,13 @@ def run(
                     study = make_study(points, quick=quick, seed=seed)
                 if name in folders:
                     head = {"model": name, "lead": MODELS[name].summary, **source}
-                    _write(folders[name], one, study, head)
+                    told = {**head, **described(one, study)}
+                    with results(folders[name], "validate", told) as part:
+                        table = one.to_dataframe()
+                        table.to_csv(part / "agreement.csv", index=False)
+                        if study is not None:
+                            save_draws(study.draws, part / "draws.nc")
+                    typer.echo(f"Look at {folders[name] / 'report.html'} | {one}")
                 else:
                     typer.echo(str(one))
         if model is not None:
@@ -113,24 +117,6 @@ def _models(model: str | None, data: str | None) -> list[str]:
     if model not in able:
         raise ValueError(f"--data: expected none for {model!r}, got {data!r}")
     return [model]
-
-
-def _write(
-    folder: Path, found: Validation, study: Study | None, summary: dict[str, Any]
-) -> None:
-    """Write the files of one model to a folder that is held, the report last."""
-    with together(folder) as part:
-        found.to_dataframe().to_csv(part / "agreement.csv", index=False)
-        if study is not None:
-            save_draws(study.draws, part / "draws.nc")
-        write_summary(
-            part / SUMMARY, "validate", {**summary, **described(found, study)}
-        )
-        written = sorted(path.name for path in part.iterdir())
-    write_text(folder / "report.html", render_run(folder))
-    files = [*written, "report.html"]
-    typer.echo(f"Wrote {', '.join(str(folder / name) for name in files)}")
-    typer.echo(f"Look at {folder / 'report.html'} | {found}")
 
 
 def _print_summary(found: Validation) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from probmetric.files import UNREADABLE, read_npz, reason
+from probmetric.files import read_npz, readable
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -57,13 +57,9 @@ def read_content(path: Path) -> Any:
         raise ValueError(
             f"data: expected a file ending in {', '.join(READERS)}, got {path.name!r}"
         )
-    try:
+    kind = path.suffix[1:].upper()
+    with readable(f"data: expected a readable {kind} file, got {str(path)!r}"):
         return reader(path)
-    except UNREADABLE as error:
-        raise ValueError(
-            f"data: expected a readable {path.suffix[1:].upper()} file, got "
-            f"{str(path)!r} ({reason(error)})"
-        ) from error
 
 
 class Table(NamedTuple):
@@ -143,15 +139,11 @@ def _features(frame: pd.DataFrame, source: str) -> np.ndarray:
 
 def _first_word(column: pd.Series) -> str:
     """Say where text stands among the numbers of a column, if there are numbers."""
-    wrong: list[tuple[int, Any]] = []
-    for row, value in enumerate(column, 1):
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            wrong.append((row, value))
+    numbers: Any = pd.to_numeric(column, errors="coerce")
+    wrong = np.flatnonzero(numbers.isna() & column.notna())
     if not 0 < len(wrong) < len(column):
         return ""
-    return f"{wrong[0][1]!r} among numbers in row {wrong[0][0]}; "
+    return f"{column.iloc[wrong[0]]!r} among numbers in row {wrong[0] + 1}; "
 
 
 def split_label(

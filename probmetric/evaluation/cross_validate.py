@@ -199,18 +199,17 @@ def _metric(fitted: Any) -> Any:
 
 def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
     order = sorted(scores, key=lambda name: -scores[name].sum())
-    best = scores[order[0]]
-    n = len(best)
-    rows = [
+    own: Any = pd.DataFrame(scores, columns=pd.Index(order, name="candidate"))
+    gap = own.rsub(own[order[0]], axis=0)
+    root = np.sqrt(len(own))
+    return pd.DataFrame(
         {
-            "elpd": scores[name].sum(),
-            "se": np.sqrt(n) * scores[name].std(ddof=1),
-            "elpd_diff": (best - scores[name]).sum(),
-            "dse": np.sqrt(n) * (best - scores[name]).std(ddof=1),
+            "elpd": own.sum(),
+            "se": root * own.std(),
+            "elpd_diff": gap.sum(skipna=False),
+            "dse": root * gap.std(skipna=False),
         }
-        for name in order
-    ]
-    return pd.DataFrame(rows, index=pd.Index(order, name="candidate"))
+    )
 
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:

@@ -39,8 +39,9 @@ def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
     verdicts = compared["verdict"].to_numpy().astype(str)
     rows, many = np.arange(len(names)), len(names) > 45
     height = float(np.clip(0.21 * len(names) + 1.6, 2.8, 9.5))
-    figure, axes = blank(1, 2, size=(9.2, height), sharey=True, width_ratios=[2.2, 1])
-    left, right = axes[0]
+    figure, (left, right) = blank(
+        2, size=(9.2, height), sharey=True, width_ratios=[2.2, 1]
+    )
     critical, tol = float(compared.attrs["z_crit"]), float(compared.attrs["tol"])
     z, detectable = compared["z"].to_numpy(), compared["detectable"].to_numpy()
     left.axvspan(-critical, critical, color=COLORS[4], alpha=0.12, lw=0)
@@ -155,8 +156,7 @@ def predictive_check(
     mean = stacked(given["M"]).mean(0)
     distance = np.sqrt(np.maximum(np.sum((delta @ mean) * delta, 1), 0))
     which, centres = _binned(distance, bins)
-    figure, axes = blank(size=(6.8, 4.1))
-    axis, rng = axes[0, 0], np.random.default_rng(seed)
+    (figure, axis), rng = blank(size=(6.8, 4.1)), np.random.default_rng(seed)
     low = high = np.empty(0)
     for name, source, color in sources:
         M, b = stacked(source["M"]), stacked(source["b"])
@@ -170,9 +170,8 @@ def predictive_check(
     outside = int(np.sum((observed < low) | (observed > high)))
     label = f"observed ({outside} of {len(observed)} outside)"
     axis.plot(centres, observed, "o", color="black", ms=5, label=label)
-    axis.set_ylim(-0.03, 1.03)
+    axis.set(ylim=(-0.03, 1.03), ylabel="share of pairs that coincide")
     axis.set_xlabel("distance under the posterior mean metric")
-    axis.set_ylabel("share of pairs that coincide")
     axis.set_title("Would the model have produced these pair labels?")
     axis.legend()
     return figure
@@ -204,8 +203,7 @@ def calibration(
     if not np.isin(y, (0, 1)).all():
         raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
     curves = probability if isinstance(probability, dict) else {"": probability}
-    figure, axes = blank(size=(4.9, 4.6))
-    axis = axes[0, 0]
+    figure, axis = blank(size=(4.9, 4.6))
     axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
     for k, (name, stated) in enumerate(curves.items()):
         stated = np.asarray(stated, float)
@@ -225,22 +223,11 @@ def calibration(
             ]
         ).T
         error = np.abs(limits - share)
-        axis.errorbar(
-            centres,
-            share,
-            error,
-            fmt="o-",
-            ms=4.5,
-            capsize=2,
-            color=COLORS[k],
-            label=name or None,
-        )
+        style: Any = {"fmt": "o-", "ms": 4.5, "capsize": 2, "color": COLORS[k]}
+        axis.errorbar(centres, share, error, label=name or None, **style)
     if len(curves) > 1:
         axis.legend()
-    axis.set_xlim(-0.02, 1.02)
-    axis.set_ylim(-0.02, 1.02)
-    axis.set_aspect("equal")
-    axis.set_xlabel(f"stated {label}")
-    axis.set_ylabel("observed frequency")
+    axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    axis.set(xlabel=f"stated {label}", ylabel="observed frequency")
     axis.set_title("Calibration: on the diagonal is right")
     return figure

@@ -50,15 +50,15 @@ def metric(draws: Any, *, prob: float = 0.9) -> Figure:
     values, names = stacked(M) * np.outer(scale, scale), names_of(M)
     low, high = _interval(values, prob)
     side = matrix_side(len(names))
-    figure, axes = blank(1, 2, size=(2 * side + 1.2, side + 0.4))
+    figure, (left, right) = blank(2, size=(2 * side + 1.2, side + 0.4))
     title = f"Posterior mean of the metric, {unit}"
-    heatmap(axes[0, 0], values.mean(0), names, title, width=False)
+    heatmap(left, values.mean(0), names, title, width=False)
     title = f"Width of the {prob:.0%} interval"
-    heatmap(axes[0, 1], high - low, names, title, width=True)
-    axes[0, 1].set_yticks([])  # Those of the left.
+    heatmap(right, high - low, names, title, width=True)
+    right.set_yticks([])  # Those of the left.
     rows, columns = np.nonzero((low > 0) | (high < 0))
-    axes[0, 0].scatter(columns, rows, s=9, color="black")
-    axes[0, 0].set_xlabel(f"dot: the {prob:.0%} interval excludes 0")
+    left.scatter(columns, rows, s=9, color="black")
+    left.set_xlabel(f"dot: the {prob:.0%} interval excludes 0")
     return figure
 
 
@@ -89,31 +89,17 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
     floor = np.median(values, 0).max() * 1e-6
     d = max(1, int(np.sum(high > floor)))  # They fall, and so do the limits.
     values, low, high = values[:, :d], low[:d], high[:d]
-    inner_low, inner_high = _interval(values, 0.5)
-    figure, axes = blank(size=(6.4, float(np.clip(0.28 * d + 1.3, 2.6, 9))))
-    axis, rows = axes[0, 0], np.arange(d)
+    figure, axis = blank(size=(6.4, float(np.clip(0.28 * d + 1.3, 2.6, 9))))
+    rows, inner = np.arange(d), np.maximum(_interval(values, 0.5), floor)
     axis.hlines(rows, np.maximum(low, floor), high, color=COLORS[0], lw=1.2)
-    axis.hlines(
-        rows,
-        np.maximum(inner_low, floor),
-        np.maximum(inner_high, floor),
-        color=COLORS[0],
-        lw=4.5,
-    )
+    axis.hlines(rows, *inner, color=COLORS[0], lw=4.5)
     median = np.maximum(np.median(values, 0), floor)
     axis.plot(median, rows, "o", ms=4.5, color="white", mec=COLORS[0])
     if reference is not None:
         point = np.linalg.eigvalsh(np.asarray(reference) * units)[::-1][:d]
         seen = point > floor
-        axis.plot(
-            point[seen],
-            rows[seen],
-            "D",
-            ms=5.5,
-            mfc="none",
-            mec=COLORS[5],
-            label="closed form",
-        )
+        style: Any = {"ms": 5.5, "mfc": "none", "mec": COLORS[5]}
+        axis.plot(point[seen], rows[seen], "D", label="closed form", **style)
         axis.legend(loc="upper left")
     axis.set_xscale("log")
     axis.invert_yaxis()

@@ -31,18 +31,15 @@ def matrix(
     """
     values = M * np.outer(scale, scale)
     side = matrix_side(len(values))
-    figure, axes = blank(
-        1, 2, size=(side + 4.4, side), gridspec_kw={"width_ratios": [side, 3.2]}
-    )
-    left, right = axes[0]
+    size, widths = (side + 4.4, side), [side, 3.2]
+    figure, (left, right) = blank(2, size=size, width_ratios=widths)
     title = "The metric's matrix, per sd of each feature"
     heatmap(left, values, names, title, width=False)
     share = np.linalg.eigvalsh(values)[::-1][:20] / np.trace(values)
     right.barh(np.arange(len(share)) + 1, np.maximum(share, 0), color=COLORS[0])
     right.invert_yaxis()
     right.set_yticks(np.arange(len(share)) + 1)
-    right.set_ylabel("direction")
-    right.set_xlabel("share of the trace")
+    right.set(ylabel="direction", xlabel="share of the trace")
     right.set_title("How many directions matter")
     return figure
 
@@ -76,13 +73,11 @@ def pair_histogram(
     same = np.asarray(y)[i] == np.asarray(y)[j]
     low, high = np.quantile(D, [0.0, 0.995])
     bins = np.linspace(low, high, 41)
-    figure, axes = blank(size=(6.6, 3.2))
-    axis = axes[0, 0]
+    figure, axis = blank(size=(6.6, 3.2))
     for kind, color, words in ((same, COLORS[0], "one class"),
                                (~same, COLORS[5], "two classes")):  # fmt: skip
         axis.hist(D[kind], bins, density=True, alpha=0.55, color=color, label=words)
     axis.set_xlabel(f"learned {what} of a pair (the largest 0.5 % are not shown)")
-    axis.set_ylabel("density")
-    axis.set_title("Pairs of training points")
+    axis.set(ylabel="density", title="Pairs of training points")
     axis.legend()
     return figure

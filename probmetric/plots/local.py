@@ -66,30 +66,19 @@ def local_ellipses(
     # Very flat balls are cut, so that one does not cover the figure.
     radii = np.minimum(radii * scale, 0.5 * np.ptp(shown, axis=0).max())
     codes, labels = class_names(y, target_names)
-    figure, axes = blank(size=(6.4, 4.9))
-    axis = axes[0, 0]
+    figure, axis = blank(size=(6.4, 4.9))
     for c, name in enumerate(labels):
         axis.scatter(
             *shown[codes == c].T, s=9, alpha=0.45, color=COLORS[c % 8], lw=0, label=name
         )
-    for centre, axes_, (a, b) in zip(
-        places[:, list(features)], vectors, radii, strict=True
+    angles = np.degrees(np.arctan2(vectors[:, 1, 0], vectors[:, 0, 0]))
+    style: Any = {"fill": False, "color": "#333333", "lw": 0.9}
+    for centre, (a, b), angle in zip(
+        places[:, list(features)], radii, angles, strict=True
     ):
-        angle = np.degrees(np.arctan2(axes_[1, 0], axes_[0, 0]))
-        axis.add_patch(
-            Ellipse(
-                (float(centre[0]), float(centre[1])),
-                2 * a,
-                2 * b,
-                angle=angle,
-                fill=False,
-                color="#333333",
-                lw=0.9,
-            )
-        )
+        axis.add_patch(Ellipse(centre, 2 * a, 2 * b, angle=angle, **style))
     names = feature_names or [f"x{k}" for k in range(X.shape[1])]
-    axis.set_xlabel(names[features[0]])
-    axis.set_ylabel(names[features[1]])
+    axis.set(xlabel=names[features[0]], ylabel=names[features[1]])
     axis.set_aspect("equal", adjustable="datalim")
     axis.set_title("Balls of the metric: equally far from their centres")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

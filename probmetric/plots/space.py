@@ -59,20 +59,16 @@ def embedding(
     X, y = np.asarray(X, float), np.asarray(y)
     codes, labels = class_names(y, target_names)
     Z, share = _plane(np.asarray(metric.transform(X)))
-    figure, axes = blank(size=(6.6, 4.8))
-    axis = axes[0, 0]
+    figure, axis = blank(size=(6.6, 4.8))
     if links:
         _, index = nearest(metric, X, X, links, exclude_self=True)
         rows = np.repeat(np.arange(len(X)), links)
         ends = index.ravel()
         segments = np.stack([Z[rows], Z[ends]], axis=1)
         for same, color, width in ((True, "#bbbbbb", 0.5), (False, COLORS[5], 0.9)):
-            chosen = (codes[rows] == codes[ends]) == same
-            axis.add_collection(
-                LineCollection(
-                    list(segments[chosen]), colors=color, linewidths=width, zorder=1
-                )
-            )
+            chosen = list(segments[(codes[rows] == codes[ends]) == same])
+            style: Any = {"colors": color, "linewidths": width, "zorder": 1}
+            axis.add_collection(LineCollection(chosen, **style))
         crossing = float(np.mean(codes[rows] != codes[ends]))
         axis.set_xlabel(
             f"links to the {links} nearest neighbours; red: to another class "
@@ -91,27 +87,10 @@ def embedding(
             zorder=2,
         )
     axis.set_aspect("equal", adjustable="datalim")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set(xticks=[], yticks=[])
     axis.set_title(f"{title}\n(plane of {share.sum():.0%} of the squared distance)")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
-
-
-def _bars_with_spread(
-    axis: Any, values: np.ndarray, names: list[str], colors: list[str]
-) -> None:
-    """Draw mean bars over draws (s, m), with every draw's value as a faint dot."""
-    rows = np.arange(values.shape[1])
-    axis.barh(rows, values.mean(0), color=colors, alpha=0.75, height=0.62)
-    if len(values) > 1:
-        low, high = np.quantile(values, [0.05, 0.95], axis=0)
-        axis.hlines(rows, low, high, color="black", lw=1.1)
-        offsets = np.random.default_rng(0).uniform(-0.2, 0.2, values.shape)
-        axis.scatter(values, rows + offsets, s=2.5, color="black", alpha=0.25, lw=0)
-    axis.set_yticks(rows, names)
-    axis.invert_yaxis()
-    axis.set_xlim(0, 1.02)
 
 
 @styled
@@ -140,12 +119,21 @@ def class_probabilities(
         raise ValueError(
             f"probabilities: expected shape (s, {len(classes)}), got {values.shape}"
         )
-    figure, axes = blank(size=(6.0, 1.1 + 0.42 * len(classes)))
-    colors = [COLORS[c % len(COLORS)] for c in range(len(classes))]
-    _bars_with_spread(axes[0, 0], values, [str(c) for c in classes], colors)
-    axes[0, 0].set_xlabel("probability (bar: mean over draws; dots: single draws)")
+    figure, axis = blank(size=(6.0, 1.1 + 0.42 * len(classes)))
+    rows = np.arange(len(classes))
+    colors = [COLORS[c % len(COLORS)] for c in rows]
+    axis.barh(rows, values.mean(0), color=colors, alpha=0.75, height=0.62)
+    if len(values) > 1:
+        low, high = np.quantile(values, [0.05, 0.95], axis=0)
+        axis.hlines(rows, low, high, color="black", lw=1.1)
+        offsets = np.random.default_rng(0).uniform(-0.2, 0.2, values.shape)
+        axis.scatter(values, rows + offsets, s=2.5, color="black", alpha=0.25, lw=0)
+    axis.set_yticks(rows, [str(c) for c in classes])
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.02)
+    axis.set_xlabel("probability (bar: mean over draws; dots: single draws)")
     default = "Class of one query" + ("" if truth is None else f" (truth: {truth})")
-    axes[0, 0].set_title(title or default)
+    axis.set_title(title or default)
     return figure
 
 
@@ -193,8 +181,8 @@ def neighbor_probabilities(
     if y is not None:
         codes, labels = class_names(np.asarray(y), target_names)
         colors = [COLORS[codes[j] % len(COLORS)] for j in order]
-    figure, axes = blank(size=(6.2, 1.3 + 0.27 * len(order)))
-    axis, rows = axes[0, 0], np.arange(len(order))
+    figure, axis = blank(size=(6.2, 1.3 + 0.27 * len(order)))
+    rows = np.arange(len(order))
     error = np.sqrt(share * (1 - share) / n_draws)[order]
     axis.barh(
         rows, share[order], color=colors, xerr=error, ecolor="#555555", height=0.7

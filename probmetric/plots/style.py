@@ -53,13 +53,13 @@ def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def blank(
-    rows: int = 1, columns: int = 1, *, size: tuple[float, float], **kwargs: Any
-) -> tuple[Figure, np.ndarray]:
-    """Return a figure and its axes, shape (rows, columns)."""
+    columns: int = 1, *, size: tuple[float, float], **kwargs: Any
+) -> tuple[Figure, Any]:
+    """Return a figure and its axes, or its one axis, side by side."""
     # Through pyplot: its first figure loads the backend, and only then does a notebook
     # know how to show one.
     figure = adopt(plt.figure(figsize=size, layout="constrained"))
-    return figure, figure.subplots(rows, columns, squeeze=False, **kwargs)
+    return figure, figure.subplots(1, columns, **kwargs)
 
 
 def adopt(figure: Figure) -> Figure:

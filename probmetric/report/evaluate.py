@@ -53,15 +53,10 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
 
 
 def _table(figures: Mapping[str, Any], split: pd.DataFrame) -> Section:
-    rows = [
-        {
-            "neighbours under": method,
-            **{word: f"{found[k]:.4f}" for k, word in WORDS.items() if k in found},
-        }
-        for method, found in figures.items()
-    ]
-    title = "Means over splits; arrows say which way is better"
-    tables = [Table(pd.DataFrame(rows), title)]
+    means: Any = pd.DataFrame(figures).T.rename(columns=WORDS).map("{:.4f}".format)
+    means = means[[word for word in WORDS.values() if word in means]]
+    means = means.rename_axis("neighbours under").reset_index()
+    tables = [Table(means, "Means over splits; arrows say which way is better")]
     if len(np.unique(split["split"].to_numpy())) > 1:
         tables.append(Table(split.round(4), "Every split", folded=True))
     return Section(
@@ -77,23 +72,15 @@ def _table(figures: Mapping[str, Any], split: pd.DataFrame) -> Section:
 
 
 def _calibration(stated: pd.DataFrame) -> Section:
-    right: dict[str, np.ndarray] = {}
-    sure: dict[str, np.ndarray] = {}
     columns = [name for name in stated.columns if name.startswith("P(")]
-    for method in stated["method"].unique():
-        rows: Any = stated[stated["method"] == method]
-        right[method] = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
-        sure[method] = rows[columns].to_numpy(float).max(1).clip(0, 1)
-    pictures = [
-        Picture(
-            plots.calibration(
-                right[method],
-                {method: sure[method]},
-                label="probability of the predicted class",
-            ),
+    label = "probability of the predicted class"
+    pictures: list[Picture] = []
+    for method, rows in stated.groupby("method", sort=False):
+        right = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
+        sure = {method: rows[columns].to_numpy(float).max(1).clip(0, 1)}
+        caption = (
             f"{method}: of the points whose predicted class was given a probability, "
-            "how many were of that class. Below the diagonal: too sure of itself.",
+            "how many were of that class. Below the diagonal: too sure of itself."
         )
-        for method in right
-    ]
+        pictures.append(Picture(plots.calibration(right, sure, label=label), caption))
     return Section("Can its probabilities be believed?", [], pictures)

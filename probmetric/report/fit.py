@@ -47,7 +47,7 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         f"closer. It stands in metric.npz: probmetric.load_metric reads it, "
         f"“probmetric neighbors” and “probmetric evaluate” use it.",
         sections=[
-            *([_pictures(metric, _some(data))] if data is not None else []),
+            *([_pictures(metric, data)] if data is not None else []),
             _figures(summary, lacking),
             settings_section(summary),
         ],
@@ -58,45 +58,34 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     )
 
 
-def _some(data: Dataset) -> tuple[np.ndarray, np.ndarray, Dataset]:
-    """Return at most ``MOST_POINTS`` points, evenly spaced, and the data."""
+def _pictures(metric: Any, data: Dataset) -> Section:
+    """Draw the metric, and at most ``MOST_POINTS`` points, evenly spaced."""
     rows = np.unique(np.linspace(0, len(data.X) - 1, MOST_POINTS).astype(int))
-    return data.X[rows], data.y[rows], data
-
-
-def _pictures(metric: Any, some: tuple[np.ndarray, np.ndarray, Dataset]) -> Section:
-    X, y, data = some
+    X, y = data.X[rows], data.y[rows]
     pictures: list[Picture] = []
     if isinstance(metric, Mahalanobis):
         M = np.asarray(metric.factor.T @ metric.factor, float)
-        pictures.append(
+        pictures = [
             Picture(
                 plots_fit.matrix(M, data.X.std(0), data.feature_names),
                 "A squared distance is the sum of these entries times products of "
                 "differences. Dark diagonal entries: features that count.",
-            )
-        )
-        pictures.append(
+            ),
             Picture(
                 plots.embedding(metric, X, y, links=3, target_names=data.target_names),
                 "All points in the plane that holds most of the learned distance, "
                 "linked to their three nearest (training points, not a test).",
-            )
-        )
+            ),
+        ]
     elif hasattr(metric, "matrix_at") and data.X.shape[1] > 1:
-        pictures.append(
+        names = {n: getattr(data, n) for n in ("feature_names", "target_names")}
+        pictures = [
             Picture(
-                plots.local_ellipses(
-                    metric,
-                    X,
-                    y,
-                    feature_names=data.feature_names,
-                    target_names=data.target_names,
-                ),
+                plots.local_ellipses(metric, X, y, **names),
                 "Points on an ellipse are equally far from its centre, in the plane of "
                 "the first two features: long where the metric is short.",
             )
-        )
+        ]
     pictures.append(
         Picture(
             plots_fit.pair_histogram(metric, X, y),
@@ -108,13 +97,9 @@ def _pictures(metric: Any, some: tuple[np.ndarray, np.ndarray, Dataset]) -> Sect
 
 
 def _figures(summary: Mapping[str, Any], lacking: str) -> Section:
-    rows = [
-        {
-            "neighbours under": name,
-            **{FIGURES[key]: f"{figures[key]:.3f}" for key in FIGURES},
-        }
-        for name, figures in summary["training"].items()
-    ]
+    table: Any = pd.DataFrame(summary["training"]).T[list(FIGURES)]
+    table = table.rename(columns=FIGURES).map("{:.3f}".format)
+    table = table.rename_axis("neighbours under").reset_index()
     return Section(
         "On the points it was learned from",
         [
@@ -124,5 +109,5 @@ def _figures(summary: Mapping[str, Any], lacking: str) -> Section:
             *([lacking] if lacking else []),
         ],
         [],
-        [Table(pd.DataFrame(rows), "Retrieval and pairs, higher is better")],
+        [Table(table, "Retrieval and pairs, higher is better")],
     )

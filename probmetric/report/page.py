@@ -21,7 +21,7 @@ from probmetric.data.containers import Labelled
 from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
-from probmetric.files import UNREADABLE, reason
+from probmetric.files import readable
 from probmetric.registry import MODELS
 
 TAGS = {"agree", "disagree", "inconclusive", "within", "outside", "rejected", "missed"}
@@ -79,12 +79,12 @@ class Report(NamedTuple):
     cards: Sequence[tuple[str, str]] = ()
 
 
-def _png(picture: Picture) -> tuple[str, str, int]:
-    """Return a figure as base64, its caption, and its width in CSS pixels."""
+def _png(figure: Figure) -> tuple[str, int]:
+    """Return a figure as base64, and its width in CSS pixels."""
     buffer = io.BytesIO()
-    picture.figure.savefig(buffer, format="png", dpi=DPI)
-    width = round(float(picture.figure.get_size_inches()[0]) * 96)
-    return base64.b64encode(buffer.getvalue()).decode(), picture.caption, width
+    figure.savefig(buffer, format="png", dpi=DPI)
+    width = round(float(figure.get_size_inches()[0]) * 96)
+    return base64.b64encode(buffer.getvalue()).decode(), width
 
 
 def _cell(value: Any) -> tuple[str, bool, str]:
@@ -99,19 +99,12 @@ def _cell(value: Any) -> tuple[str, bool, str]:
     return text, False, text if text in TAGS else ""
 
 
-def _rows(table: Table) -> dict[str, Any]:
-    """Return a table as the template wants it."""
-    rows = [[_cell(v) for v in row] for row in table.frame.itertuples(index=False)]
-    numeric = [
-        bool(rows) and all(row[k][1] for row in rows)
-        for k in range(table.frame.shape[1])
-    ]
-    return {
-        "caption": table.caption,
-        "folded": table.folded,
-        "columns": list(zip(map(str, table.frame.columns), numeric, strict=True)),
-        "rows": rows,
-    }
+def _cells(frame: pd.DataFrame) -> tuple[list[Any], list[Any]]:
+    """Return columns, with whether they are numbers, and rows of cells."""
+    rows = [[_cell(v) for v in row] for row in frame.itertuples(index=False)]
+    d = frame.shape[1]
+    numeric = [bool(rows) and all(row[k][1] for row in rows) for k in range(d)]
+    return list(zip(map(str, frame.columns), numeric, strict=True)), rows
 
 
 def render(report: Report) -> str:
@@ -132,17 +125,9 @@ def render(report: Report) -> str:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    sections = [
-        {
-            "title": section.title,
-            "text": section.text,
-            "pictures": [_png(picture) for picture in section.pictures],
-            "tables": [_rows(table) for table in section.tables],
-        }
-        for section in report.sections
-    ]
-    template = environment.get_template("report.html.j2")
-    return template.render(report={**report._asdict(), "sections": sections})
+    filters: Any = {"png": _png, "cells": _cells}
+    environment.filters.update(filters)
+    return environment.get_template("report.html.j2").render(report=report)
 
 
 def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
@@ -168,12 +153,8 @@ def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:
     ValueError
         For a file that is missing or damaged.
     """
-    try:
+    with readable(f"DIR: expected a readable {name} in {str(folder)!r}"):
         return pd.read_csv(folder / name, **options)
-    except UNREADABLE as error:
-        raise ValueError(
-            f"DIR: expected a readable {name} in {str(folder)!r} ({reason(error)})"
-        ) from error
 
 
 def page(

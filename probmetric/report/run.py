@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probmetric import __version__
-from probmetric.files import UNREADABLE, reason, replacing
+from probmetric.files import readable, replacing
 from probmetric.report.evaluate import evaluate_page
 from probmetric.report.fit import fit_page
 from probmetric.report.page import render
@@ -62,13 +62,9 @@ def read_summary(folder: Path) -> dict[str, Any]:
             f"DIR: expected the folder of a fit, sample, evaluate or validate run, "
             f"got {str(folder)!r} without {SUMMARY}"
         )
-    try:
+    where = f"in {str(folder)!r}, got one damaged"
+    with readable(f"DIR: expected a readable {SUMMARY} {where}"):
         found = json.loads(path.read_text(encoding="utf-8"))
-    except UNREADABLE as error:
-        raise ValueError(
-            f"DIR: expected a readable {SUMMARY} in {str(folder)!r}, got one damaged "
-            f"({reason(error)})"
-        ) from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(
             f"DIR: expected a run's summary, got {str(path)!r}, which is none"

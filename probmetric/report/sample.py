@@ -56,7 +56,12 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         sections=[
             *_metric_section(shown, summary),
             *(_neighbor_section(draws, data) if data is not None else []),
-            _sampler_section(shown, draws, trouble, summary, lacking),
+            Section(
+                "The draws",
+                [line for line in (trouble, lacking) if line],
+                _chains(shown, summary),
+                [_quantities(draws if shown is None else shown)],
+            ),
             settings_section(summary),
         ],
         cards=cards,
@@ -170,27 +175,19 @@ def _statistics(draws: xr.DataTree, method: str) -> tuple[str, list[tuple[str, s
     return words, [(f"{khat:.2f}", "k-hat (below 0.7 is good)")]
 
 
-def _sampler_section(
-    shown: xr.DataTree | None,
-    draws: xr.DataTree,
-    trouble: str,
-    summary: Mapping[str, Any],
-    lacking: str,
-) -> Section:
-    pictures: list[Picture] = []
-    if shown is not None and summary["method"] == "nuts" and summary["chains"] > 1:
-        pictures = [
-            Picture(plots.rank(shown), "Rank plots: flat where chains agree."),
-            Picture(plots.trace(shown), "Densities and traces, by chain."),
-        ]
-    text = [line for line in (trouble, lacking) if line]
-    return Section("The draws", text, pictures, [_quantities(shown, draws)])
+def _chains(shown: xr.DataTree | None, summary: Mapping[str, Any]) -> list[Picture]:
+    """Draw whether chains agree, where there are several."""
+    if shown is None or summary["method"] != "nuts" or summary["chains"] == 1:
+        return []
+    return [
+        Picture(plots.rank(shown), "Rank plots: flat where chains agree."),
+        Picture(plots.trace(shown), "Densities and traces, by chain."),
+    ]
 
 
-def _quantities(shown: xr.DataTree | None, draws: xr.DataTree) -> Table:
+def _quantities(draws: xr.DataTree) -> Table:
     """Return means, sd, R-hat and effective sizes of scalars and matrices."""
-    source = draws if shown is None else shown
-    table = source["posterior"].to_dataset()
+    table = draws["posterior"].to_dataset()
     small = [str(name) for name in table if table[name][0, 0].size <= 400]
     found = summarise(table[small])
     listed = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from probmetric.files import UNREADABLE, reason, replacing
+from probmetric.files import readable, replacing
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
@@ -35,14 +35,9 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"draws: expected a file that exists, got {str(path)!r}")
-    try:
+    with readable(f"draws: expected a readable NetCDF file, got {str(path)!r}"):
         with xr.open_datatree(path, engine="h5netcdf") as file:
             draws = file.load()
-    except UNREADABLE as error:
-        raise ValueError(
-            f"draws: expected a readable NetCDF file, got {str(path)!r} "
-            f"({reason(error)})"
-        ) from error
     posterior = draws.children.get("posterior")
     if posterior is None or not {"chain", "draw"} <= set(posterior.sizes):
         raise ValueError(

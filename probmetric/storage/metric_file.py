@@ -20,7 +20,7 @@ import numpy as np
 
 from probmetric import __version__
 from probmetric.densities.classes import ClassDensities
-from probmetric.files import UNREADABLE, read_npz, reason, replacing
+from probmetric.files import read_npz, readable, replacing
 from probmetric.metric import (
     ClassDistribution,
     Link,
@@ -216,13 +216,8 @@ def read_metric(path: "str | Path") -> Stored:
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"metric: expected a file that exists, got {str(path)!r}")
-    try:
+    with readable(f"metric: expected a readable metric file, got {str(path)!r}"):
         arrays = read_npz(path)
-    except UNREADABLE as error:
-        raise ValueError(
-            f"metric: expected a readable metric file, got {str(path)!r} "
-            f"({reason(error)})"
-        ) from error
     header = _header(arrays.pop("header", None), path)
     try:
         return Stored(

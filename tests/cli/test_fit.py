@@ -160,7 +160,9 @@ def test_trouble_is_what_says_that_a_result_is_not_to_be_trusted():
     assert not cli_fit.troubled([UserWarning("x")])
 
 
-@pytest.mark.parametrize("name", ["save_metric", "write_summary", "write_text"])
+@pytest.mark.parametrize(
+    "name", ["cli.fit.save_metric", "report.run.write_summary", "cli.files.write_text"]
+)
 def test_a_full_disk_is_one_sentence_and_keeps_what_stood(
     name, data, tmp_path, monkeypatch
 ):
@@ -171,7 +173,7 @@ def test_a_full_disk_is_one_sentence_and_keeps_what_stood(
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "there")
 
-    monkeypatch.setattr(cli_fit, name, full)
+    monkeypatch.setattr(f"probmetric.{name}", full)
     line = refused("fit", "lda", "--data", data["csv"], "--out", out, "--force")
     assert "No space left on device (there)" in line
     after = {path.name: path.read_bytes() for path in out.iterdir()}

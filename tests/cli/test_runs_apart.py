@@ -229,7 +229,7 @@ def test_a_folder_that_is_read_only_is_refused_by_name(tmp_path, monkeypatch):
         blocks(one_draw, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["write_summary", "save_metric"])
+@pytest.mark.parametrize("name", ["report.run.write_summary", "cli.fit.save_metric"])
 def test_metric_and_summary_are_of_one_run_when_a_write_fails(
     name, data, tmp_path, monkeypatch
 ):
@@ -240,7 +240,7 @@ def test_metric_and_summary_are_of_one_run_when_a_write_fails(
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(cli_fit, name, full)
+    monkeypatch.setattr(f"probmetric.{name}", full)
     refused(*words, "--set", "n_components=1", "--seed", 3, "--force")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -1,4 +1,4 @@
-"""DCA-GM's gradients, Fisher matrices and density against automatic differentiation.
+"""DCA-GM's density, gradients and Fisher matrices by autodiff; its EM step by hand.
 
 The toy has one Gaussian a class; derivations are checked with each of them split into
 two (``dca_gm.problems.split``), so that shares within a class matter.
@@ -11,12 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.stats import multivariate_normal
 from numpyro.infer.util import log_density
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_algebra, by_gradient
 from probmetric.checks.dca_gm.problems import split
 from probmetric.checks.sides import density_of
 from probmetric.data.containers import Labelled
+from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
 from probmetric.inference.dca_gm.likelihood import (
     apply_gauge,
@@ -165,48 +167,96 @@ def _weights_not_tilted(params: DCAGMParams) -> DCAGMParams:
     return _moved(params)._replace(**weights)
 
 
+PRIOR = EMPrior(rho=0.1)
+
+
+def _brute_em(problem: Problem[Labelled]) -> Values:
+    """Take the EM step from the densities themselves, component by component."""
+    params, data, _ = split(problem)
+    prior, Y = PRIOR, data.X @ params.A.T
+    c, k, p = params.mu.shape
+    S = params.chol @ jnp.swapaxes(params.chol, -1, -2)
+    y, w = np.asarray(data.y), np.asarray(data.w)
+    mu, beta, covariance = np.zeros((c, k, p)), np.zeros((c, k)), np.zeros((c, p, p))
+    for one in range(c):
+        mine, weight = np.asarray(Y)[y == one], w[y == one]
+        densities = [
+            multivariate_normal.pdf(mine, centre, S[one, 0])
+            for centre in params.mu[one]
+        ]
+        density = np.exp(params.log_beta[one]) * np.stack(densities, 1)
+        share = weight[:, None] * density / density.sum(1, keepdims=True)
+        size = share.sum(0)
+        mu[one] = share.T @ mine / size[:, None]
+        beta[one] = (size + prior.b / k) / (size.sum() + prior.b)
+        r = mine[:, None] - mu[one]
+        scatter = np.einsum("nk,nkp,nkq->pq", share, r, r)
+        covariance[one] = scatter + prior.nu * prior.rho * np.eye(p)
+        covariance[one] /= size.sum() + prior.nu
+    return {"μ": mu, "β": beta, "Σ": covariance}
+
+
+def _em(problem: Problem[Labelled], prior: EMPrior = PRIOR) -> Values:
+    params, data, _ = split(problem)
+    em = EMData(data.X @ params.A.T, data.y, data.w, prior)
+    new, _ = jax.jit(em_step)(params, em)
+    S = new.chol @ jnp.swapaxes(new.chol, -1, -2)
+    return {"μ": new.mu, "β": jnp.exp(new.log_beta), "Σ": S[:, 0]}
+
+
+def _em_about_old_centres(problem: Problem[Labelled]) -> Values:
+    params, data, _ = split(problem)
+    found = _em(problem)
+    moved = np.asarray(found["μ"] - params.mu)
+    size = np.bincount(data.y, data.w)[:, None, None]
+    extra = np.einsum("ckp,ckq->cpq", moved, moved) * size / (size + 2)
+    return {**found, "Σ": found["Σ"] + extra}
+
+
 CHECKS = (
-    Check(
+    by_gradient(
         "log joint is the density of the NumPyro model, with its gradient",
-        "exact",
-        _model_density,
-        _joint,
-        {
+        reference=_model_density,
+        estimate=_joint,
+        controls={
             "learning rate left out": partial(_joint, rate=1.0),
             "data weights left out": partial(_joint, weighted=False),
         },
-        layer="gradient",
     ),
-    Check(
+    by_gradient(
         "gradient in A is that of the NumPyro model",
-        "exact",
-        _autodiff,
-        _gradients,
-        {
+        reference=_autodiff,
+        estimate=_gradients,
+        controls={
             "the own class's term left out": _without_own_class,
             "tied centres held fixed": _held_fixed,
         },
-        layer="gradient",
     ),
-    Check(
+    by_gradient(
         "J is the Hessian of the Kullback-Leibler divergence",
-        "exact",
-        _hessian_of_kl,
-        _fisher,
-        {"scores not centred": _uncentred},
-        layer="gradient",
+        reference=_hessian_of_kl,
+        estimate=_fisher,
+        controls={"scores not centred": _uncentred},
     ),
-    Check(
+    by_algebra(
         "p(c|x) and J do not see the gauge or the tilt",
-        "exact",
-        partial(_seen, change=lambda params: params),
-        _seen,
-        {
+        reference=partial(_seen, change=lambda params: params),
+        estimate=_seen,
+        controls={
             "the mixture left behind": partial(
                 _seen, change=_only_the_projection_moved
             ),
             "a tilt without its weights": partial(_seen, change=_weights_not_tilted),
         },
         rtol=1e-8,
+    ),
+    by_algebra(
+        "EM step is the one taken component by component",
+        reference=_brute_em,
+        estimate=_em,
+        controls={
+            "no prior": partial(_em, prior=EMPrior(0.0, 0.0, 0.0)),
+            "scatter about the old centres": _em_about_old_centres,
+        },
     ),
 )

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from probmetric.checks.check import Check, Problem
+from probmetric.checks.check import Problem, near_sampling
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.draws import TARGET_A, prepare
@@ -57,15 +57,13 @@ def _laplace(problem: Problem[Labelled], narrow: float = 1.0) -> xr.Dataset:
 
 
 CHECKS = (
-    Check(
+    near_sampling(
         "Laplace is near NUTS on J and p(c|x), mixtures held",
-        "approximate",
-        _nuts,
-        _laplace,
-        {"a tenth of the width": partial(_laplace, narrow=0.1)},
+        reference=_nuts,
+        estimate=_laplace,
+        controls={"a tenth of the width": partial(_laplace, narrow=0.1)},
         # Set from runs on the toy, where the largest distance is below it.
         bound=0.5,
-        layer="sampling",
         slow=True,
     ),
 )

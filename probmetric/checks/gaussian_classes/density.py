@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats as scipy_stats
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_algebra, by_quadrature
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import (
     class_hessians,
@@ -161,32 +161,27 @@ def error_estimate(problem: Problem[Labelled], factor: float = 1.0) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_algebra(
         "B is the paper's Eq. (11) with Hessians by autodiff",
-        "exact",
-        bias_by_autodiff,
-        bias_estimate,
-        {"normals for Student-t's": partial(bias_estimate, normal=True)},
+        reference=bias_by_autodiff,
+        estimate=bias_estimate,
+        controls={"normals for Student-t's": partial(bias_estimate, normal=True)},
         rtol=1e-8,
     ),
-    Check(
+    by_quadrature(
         "evidence is the integral of likelihood times prior",
-        "exact",
-        evidence_by_quadrature,
-        evidence_estimate,
-        {
+        reference=evidence_by_quadrature,
+        estimate=evidence_estimate,
+        controls={
             "ν off by one": partial(evidence_estimate, nu=1.0),
             "shrinkage term dropped": partial(evidence_estimate, shrink=False),
         },
-        layer="quadrature",
     ),
-    Check(
+    by_quadrature(
         "error of the neighbour at r is (1 - s) + r²/(2D) tr B",
-        "exact",
-        error_by_sphere,
-        error_estimate,
-        {"4D for 2D (erratum G1)": partial(error_estimate, factor=0.5)},
+        reference=error_by_sphere,
+        estimate=error_estimate,
+        controls={"4D for 2D (erratum G1)": partial(error_estimate, factor=0.5)},
         rtol=1e-5,
-        layer="quadrature",
     ),
 )

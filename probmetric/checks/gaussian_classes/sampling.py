@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 from jax.scipy.stats import multivariate_normal
 
-from probmetric.checks.check import Check, Problem, Values, uniform
+from probmetric.checks.check import Problem, Values, by_sampling, by_sbc
 from probmetric.checks.gaussian_classes.density import places, some_posterior
 from probmetric.checks.sbc import sample_sites
 from probmetric.checks.sides import as_dataset, sampled
@@ -170,28 +170,23 @@ def _simulated(key: Any, prior: Any, shape: tuple[int, int], c: int) -> Any:
 
 
 CHECKS = (
-    Check(
+    by_sampling(
         "NIW posterior and Student-t predictive are NUTS's",
-        "exact",
-        nuts_reference,
-        moments_estimate,
-        {
+        reference=nuts_reference,
+        estimate=moments_estimate,
+        controls={
             "ν one too small": partial(moments_estimate, nu=-1.0),
             "shrinkage term dropped": partial(moments_estimate, shrink=False),
             "(κ + 1)/κ forgotten": partial(moments_estimate, spread=False),
         },
-        layer="sampling",
     ),
-    Check(
+    by_sbc(
         "exact draws are calibrated",
-        "exact",
-        uniform,
-        ranks_of_draws,
-        {
+        estimate=ranks_of_draws,
+        controls={
             "ν one too small": partial(ranks_of_draws, nu=-1.0),
             "shrinkage term dropped": partial(ranks_of_draws, shrink=0.0),
             "data ignored": partial(ranks_of_draws, blind=1.0),
         },
-        layer="sbc",
     ),
 )

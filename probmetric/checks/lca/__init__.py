@@ -3,17 +3,12 @@
 ``problems``    simulated problems, and problems made from labelled data.
 ``posterior``   integrals over (z, z') against quadrature.
 ``density``     log joint density and EM against NumPyro's density and its gradient.
-``sampling``    latent posterior, marginalisation and approximations against NUTS.
-``marginal``    marginal against latent form; calibration by simulation.
+``sampling``    latent posterior, marginalisation and approximations against NUTS;
+                marginal against latent form; calibration by simulation.
 """
 
-from probmetric.checks.lca import density, marginal, posterior, sampling
+from probmetric.checks.lca import density, posterior, sampling
 
 __all__ = ["CHECKS"]
 
-CHECKS = (
-    *posterior.CHECKS,
-    *density.CHECKS,
-    *sampling.CHECKS,
-    *marginal.CHECKS,
-)
+CHECKS = (*posterior.CHECKS, *density.CHECKS, *sampling.CHECKS)

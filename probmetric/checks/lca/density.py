@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.checks.check import Check, Problem, Values, zero
+from probmetric.checks.check import Problem, Values, by_gradient, zero
 from probmetric.checks.sides import density_of, largest_fall
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.em import m_step, moments, reduced_step, spectrum
@@ -128,40 +128,34 @@ def climb(problem: Problem[Pairs], step: Any = reduced_step, shift: float = 1.0)
 
 
 CHECKS = (
-    Check(
+    by_gradient(
         "pooled log joint is the NumPyro density, value and gradient",
-        "exact",
-        density_reference,
-        _pooled,
-        {
+        reference=density_reference,
+        estimate=_pooled,
+        controls={
             "y=1 pairs forgotten in the normaliser": partial(_pooled, n_same=0.0),
             "another prior width": partial(_pooled, lam=1.01),
         },
-        layer="gradient",
     ),
-    Check(
+    by_gradient(
         "EM's fixed point is a mode of the NumPyro density",
-        "exact",
-        zero,
-        em_slope,
-        {
+        reference=zero,
+        estimate=em_slope,
+        controls={
             "EM with the seed's variance (erratum 1)": seed_slope,
             "EM stopped after two cycles": partial(em_slope, max_steps=2),
         },
         atol=1e-6,
-        layer="gradient",
     ),
-    Check(
+    by_gradient(
         "EM never lowers the log joint density",
-        "exact",
-        zero,
-        climb,
-        {
+        reference=zero,
+        estimate=climb,
+        controls={
             "EM with the seed's variance (erratum 1)": partial(
                 climb, step=_seed_step, shift=0.0
             )
         },
         atol=1e-12,
-        layer="gradient",
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_quadrature
 from probmetric.data.containers import Pairs, weights
 from probmetric.inference.lca.latent import odds, pair_posterior
 from probmetric.models.lca import coincidence_exponent, log1mexp
@@ -34,6 +34,12 @@ def differences(problem: Problem[Pairs], pairs: Pairs) -> np.ndarray:
     """Return g = Wδ of each pair."""
     delta = np.asarray(pairs.X[pairs.i] - pairs.X[pairs.j])
     return delta @ np.asarray(problem.params.W).T
+
+
+def directions(g: np.ndarray) -> np.ndarray:
+    """Return g / ‖g‖ of each pair, 0 where g is."""
+    norm = np.linalg.norm(g, axis=1, keepdims=True)
+    return g / np.where(norm == 0, 1, norm)
 
 
 def _sigma2(problem: Problem[Pairs]) -> float:
@@ -97,7 +103,7 @@ def posterior_reference(problem: Problem[Pairs]) -> Values:
     before = norm, norm**2 + 2 * sigma2, 2 * sigma2
     given_0 = [(b - P1 * m) / (1 - P1) for b, m in zip(before, given_1, strict=True)]
     middle = 0.5 * (pairs.X[pairs.i] + pairs.X[pairs.j]) @ W.T
-    unit = g / np.where(norm == 0, 1, norm)[:, None]
+    unit = directions(g)
     onto, eye = unit[:, :, None] * unit[:, None, :], np.eye(g.shape[1])
     result: dict[str, Any] = {}
     for y, (mean, square, across) in ((1, given_1), (0, given_0)):
@@ -148,26 +154,22 @@ def posterior_with_a_flipped_sign(problem: Problem[Pairs]) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_quadrature(
         "P(y | x, x') is the integral over (z, z')",
-        "exact",
-        probability_reference,
-        _probability,
-        {
+        reference=probability_reference,
+        estimate=_probability,
+        controls={
             "η = κ² + σ²": partial(_probability, eta_noise=1.0),
             "no determinant": partial(_probability, determinant=False),
         },
-        layer="quadrature",
     ),
-    Check(
+    by_quadrature(
         "posterior of (z, z') is exact for either label",
-        "exact",
-        posterior_reference,
-        posterior_estimate,
-        {
+        reference=posterior_reference,
+        estimate=posterior_estimate,
+        controls={
             "the seed's y=0 variance (erratum 1)": posterior_with_the_seeds_variance,
             "y=0 pulls together": posterior_with_a_flipped_sign,
         },
-        layer="quadrature",
     ),
 )

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.checks.check import Check, Problem, Values, zero
+from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
 from probmetric.checks.sides import density_of, largest_fall
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
@@ -122,48 +122,41 @@ def climb(problem: Problem[Groups], step: Any = em_step) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_gradient(
         "EM's objective is the NumPyro log joint density, constants included",
-        "exact",
-        value_reference,
-        value_estimate,
-        {"prior forgotten": partial(value_estimate, prior=None)},
+        reference=value_reference,
+        estimate=value_estimate,
+        controls={"prior forgotten": partial(value_estimate, prior=None)},
         rtol=1e-10,
-        layer="gradient",
     ),
-    Check(
+    by_gradient(
         "grouped EM ends where the NumPyro density is stationary",
-        "exact",
-        zero,
-        grouped_slope,
-        {"stopped early": partial(grouped_slope, max_steps=2)},
+        reference=zero,
+        estimate=grouped_slope,
+        controls={"stopped early": partial(grouped_slope, max_steps=2)},
         atol=1e-5,
-        layer="gradient",
     ),
-    Check(
+    by_gradient(
         "grouped EM with missing entries ends where the NumPyro density is stationary",
-        "exact",
-        zero,
-        missing_slope,
-        {"missing entries filled": partial(missing_slope, fill=True)},
+        reference=zero,
+        estimate=missing_slope,
+        controls={"missing entries filled": partial(missing_slope, fill=True)},
         atol=1e-5,
-        layer="gradient",
     ),
-    Check(
+    by_gradient(
         "mixture EM ends where the NumPyro density is stationary",
-        "exact",
-        zero,
-        mixture_slope,
-        {"scale matrix doubled": partial(mixture_slope, factor=2.0)},
+        reference=zero,
+        estimate=mixture_slope,
+        controls={"scale matrix doubled": partial(mixture_slope, factor=2.0)},
         atol=1e-5,
-        layer="gradient",
     ),
-    Check(
+    by_algebra(
         "grouped EM never lowers its objective",
-        "exact",
-        zero,
-        climb,
-        {"posterior covariance dropped": partial(climb, step=step_without_spread)},
+        reference=zero,
+        estimate=climb,
+        controls={
+            "posterior covariance dropped": partial(climb, step=step_without_spread)
+        },
         atol=1e-11,
     ),
 )

@@ -8,8 +8,9 @@ is below the integrand's standard deviation.
 from typing import Any
 
 import numpy as np
+from scipy.stats import multivariate_normal as normal
 
-from probmetric.checks.check import Check, Problem, Values
+from probmetric.checks.check import Problem, Values, by_quadrature
 from probmetric.data.containers import Groups
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import log_joint_small_alpha, representative
@@ -32,11 +33,6 @@ def some_pairs(problem: Problem[Groups]) -> tuple[np.ndarray, np.ndarray]:
     return X[:N_PAIRS], X[N_PAIRS : 2 * N_PAIRS]
 
 
-def _log_normal(z: np.ndarray, S: np.ndarray) -> np.ndarray:
-    square = np.sum(z * np.linalg.solve(S, z.T).T, -1)
-    return -0.5 * (square + np.linalg.slogdet(S)[1] + z.shape[1] * np.log(2 * np.pi))
-
-
 def integral_reference(problem: Problem[Groups]) -> Values:
     """Integrate x out on a grid: joint, P(k | Q, Y), mean and covariance of x."""
     c, mu, W, B = (np.asarray(a) for a in leading(problem.params))
@@ -55,9 +51,9 @@ def integral_reference(problem: Problem[Groups]) -> Values:
         t = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, d)
         x = mu[k] + t @ L.T
         cell = step**d * np.prod(np.diag(L))
-        prior = _log_normal(x - mu[k], B[k]) + np.log(c[k])
+        prior = normal.logpdf(x, mu[k], B[k]) + np.log(c[k])
         for n in range(len(Q)):
-            log_f = prior + _log_normal(Q[n] - x, W[k]) + _log_normal(Y[n] - x, W[k])
+            log_f = prior + sum(normal.logpdf(x, p[n], W[k]) for p in (Q, Y))
             f = np.exp(log_f) * cell
             mass[n, k] = f.sum()
             mean[n, k] = f @ x / mass[n, k]
@@ -117,16 +113,14 @@ def one_instance(problem: Problem[Groups]) -> Values:
 
 
 CHECKS = (
-    Check(
+    by_quadrature(
         "EQ-2 and the posterior of the representative are the integral over it",
-        "exact",
-        integral_reference,
-        integral_estimate,
-        {
+        reference=integral_reference,
+        estimate=integral_estimate,
+        controls={
             "EQ-3 in place of EQ-2": eq3_for_eq2,
             "the printed constant (erratum Y3)": printed_constant,
             "posterior for one instance": one_instance,
         },
-        layer="quadrature",
     ),
 )

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpyro import handlers
 
-from probmetric.checks.check import Check, Problem, Values, uniform
+from probmetric.checks.check import Problem, Values, by_sampling, by_sbc
 from probmetric.checks.sbc import Story, model_story, sbc
 from probmetric.checks.sides import as_dataset, sampled
 from probmetric.checks.two_stage.quadrature import leading, some_pairs
@@ -110,21 +110,16 @@ def ranks(problem: Problem[Groups], ignore_data: bool = False) -> Ranks:
 
 
 CHECKS = (
-    Check(
+    by_sampling(
         "posterior of the representative is that of the explicit form, sampled",
-        "exact",
-        representatives_sampled,
-        _moments,
-        {"the second instance forgotten": partial(_moments, n_seen=1)},
-        layer="sampling",
+        reference=representatives_sampled,
+        estimate=_moments,
+        controls={"the second instance forgotten": partial(_moments, n_seen=1)},
     ),
-    Check(
+    by_sbc(
         "posterior of α and the invariants is calibrated",
-        "exact",
-        uniform,
-        ranks,
-        {"data ignored": partial(ranks, ignore_data=True)},
-        layer="sbc",
+        estimate=ranks,
+        controls={"data ignored": partial(ranks, ignore_data=True)},
         slow=True,
     ),
 )
