@@ -89,14 +89,17 @@ def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
     return values
 
 
-def pair_labels(y: ArrayLike, n_pairs: int) -> Int[np.ndarray, "N"]:
+def pair_labels(
+    y: ArrayLike, n_pairs: int, *, both: bool = True
+) -> Int[np.ndarray, "N"]:
     """Return pair labels as 0 (different) and 1 (same) from {0, 1} or {-1, +1}.
 
     Raises
     ------
     ValueError
         When the labels are not one per pair, of another or of mixed conventions, or
-        all alike (the likelihood then has no maximum: W → 0 or ‖W‖ → ∞, maths A6).
+        all alike where ``both`` are needed (the likelihood then has no maximum: W → 0
+        or ‖W‖ → ∞, maths A6).
     """
     labels = real(y, "y", "labels 0/1 or -1/+1")
     if labels.shape != (n_pairs,):
@@ -107,7 +110,7 @@ def pair_labels(y: ArrayLike, n_pairs: int) -> Int[np.ndarray, "N"]:
             f"y: expected pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
             f"{values[:5]}"
         )
-    if len(values) < 2:
+    if both and len(values) < 2:
         raise ValueError(
             f"y: expected pairs of both labels (same and different), got only {values}"
         )

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -110,6 +111,12 @@ def _has_threshold(estimator: object) -> bool:
 
 class PairsMixin(MahalanobisMixin):
     """Classify pairs as same or different by a threshold on their distance."""
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say that ``fit`` needs labels."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
 
     @available_if(_has_threshold)
     def decision_function(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Labelled, Pairs
@@ -55,12 +54,6 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
             return impostor_pairs(X, codes, k)
         m = min(int(self.n_impostors), len(X) - int(sizes.min()))
         return nearest_pairs(X, codes, k, m)
-
-    def __sklearn_tags__(self) -> Tags:
-        """Say that ``fit`` needs labels."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from class labels.

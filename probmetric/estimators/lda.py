@@ -8,7 +8,6 @@ from dataclasses import field
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Labelled
@@ -34,12 +33,6 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
     @abstractmethod
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
         """Fit standardised points; the factor is in standardised units."""
-
-    def __sklearn_tags__(self) -> Tags:
-        """Say that ``fit`` needs labels."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from class (or chunk) labels.

@@ -29,30 +29,13 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
+from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.draws import to_tree
-from probmetric.estimators.two_stage.inputs import (
-    component_counts,
-    components_of_groups,
-    group_codes,
-    known_components,
-    noise_share,
-    pair_array,
-    same_source,
-    to_input_units,
-    with_database_noise,
-)
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
-from probmetric.inference.two_stage import online
-from probmetric.inference.two_stage.choice import (
-    bic,
-    blend,
-    choose_components,
-    choose_flattening,
-    flatten,
-)
+from probmetric.inference.two_stage import choice, online
 from probmetric.inference.two_stage.draws import draw, metrics
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
@@ -182,9 +165,9 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             within a group. Needs one ``n_components``.
         """
         check_settings(self)
-        counts = component_counts(self)
+        counts = inputs.component_counts(self)
         rows = self._standardised(checked_rows(self, X, reset=True), reset=True)
-        known = known_components(components, len(rows), min(counts))
+        known = inputs.known_components(components, len(rows), min(counts))
         if known is not None and len(counts) > 1:
             raise ValueError(
                 "components: expected one n_components with known components, got "
@@ -192,7 +175,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             )
         if groups is None:
             return self._fit(Points(rows), known)
-        codes = group_codes(groups, len(rows))
+        codes = inputs.group_codes(groups, len(rows))
         if np.bincount(codes).max() == 1:
             warnings.warn(
                 "groups: all have one member, so the share of noise is not identified: "
@@ -202,7 +185,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             )
             return self._fit(Points(rows), known)
         if known is not None:
-            known = components_of_groups(known, codes)
+            known = inputs.components_of_groups(known, codes)
         return self._fit(Groups(rows, codes), known)
 
     def fit_pairs(
@@ -224,8 +207,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             On bad input, or no pair that shares a source: nothing then tells W from B.
         """
         check_settings(self)
-        given = pair_array(pairs)
-        same = same_source(y, len(given))
+        given = inputs.pair_array(pairs)
+        same = inputs.same_source(y, len(given))
         self.n_features_in_ = given.shape[2]
         vars(self).pop("feature_names_in_", None)
         rows = self._standardised(given.reshape(-1, given.shape[2]), reset=True)
@@ -245,7 +228,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         self, data: Points | Groups, known: Int[np.ndarray, "_"] | None
     ) -> "TwoStageMixture":
         """Fit one model or a range of them, on standardised data."""
-        counts = component_counts(self)
+        counts = inputs.component_counts(self)
         X = np.asarray(data.X)
         if len(X) < max(counts):
             raise ValueError(
@@ -256,7 +239,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         for name in ("online_", "choice_"):
             vars(self).pop(name, None)
         if len(counts) > 1 and self.blend in (None, "held-out"):
-            self.choice_ = choose_components(
+            self.choice_ = choice.choose_components(
                 X, counts, seed=self._seed, n_starts=self.n_starts
             )
             counts = (self.choice_.best,) if self.blend is None else counts
@@ -268,13 +251,13 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         self.converged_ = all(int(end.result) == Result.CONVERGED for end in fits)
         weights = None
         if self.blend == "bic":
-            weights = np.array([bic(m, X) for m in models])
+            weights = np.array([choice.bic(m, X) for m in models])
         elif self.blend == "held-out":
             weights = len(X) * np.asarray(self.choice_.log_density)
         self._set(models, weights)
         points = isinstance(data, Points)
         proportional = points or self.covariance == "proportional"
-        self.alpha_ = noise_share(models[0]) if proportional else None
+        self.alpha_ = inputs.noise_share(models[0]) if proportional else None
         prior = self._prior(X, len(best.params.weights))
         alpha = self.alpha if points else None
         share = None if alpha is None else float(alpha)
@@ -312,13 +295,13 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         if self.flattening is None:
             return params
         if self.flattening != "held-out":
-            return flatten(params, float(self.flattening))
+            return choice.flatten(params, float(self.flattening))
         rng = np.random.default_rng(self._seed)
         out = rng.permutation(len(X)) < max(len(X) // 5, 1)
         # From the full fit, so that components correspond.
         k = len(params.weights)
         part = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
-        return flatten(params, choose_flattening(part.params, X[out]))
+        return choice.flatten(params, choice.choose_flattening(part.params, X[out]))
 
     def _set(
         self,
@@ -327,12 +310,12 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     ) -> None:
         """Store one model, or a blend of several, of standardised features."""
         self._single = models[0] if len(models) == 1 else None
-        own = [to_input_units(m, self._scaler) for m in models]
+        own = [inputs.to_input_units(m, self._scaler) for m in models]
         if len(own) == 1:
             metric = to_metric(own[0], score=self.similarity)
         else:
-            metric = blend(own, log_pi, score=self.similarity)
-        self.metric_ = with_database_noise(metric, self.database_noise)
+            metric = choice.blend(own, log_pi, score=self.similarity)
+        self.metric_ = inputs.with_database_noise(metric, self.database_noise)
         self.weights_ = np.exp(np.asarray(self.metric_.log_weights))
         self.means_ = np.asarray(self.metric_.means)
         self.within_ = np.asarray(self.metric_.noise)
@@ -352,7 +335,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         Sets W = αΣ and B = (1 - α)Σ for Σ = within_ + between_.
         """
         mixture = self._mixture("fit_alpha")
-        given = pair_array(pairs, self.n_features_in_)
+        given = inputs.pair_array(pairs, self.n_features_in_)
         if np.isnan(given).any():
             raise ValueError("pairs: expected complete pairs to learn from, got NaN")
         first, second = (self._standardised(given[:, end]) for end in (0, 1))
@@ -438,7 +421,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return the score of each pair (N, 2, d): higher is more similar."""
         check_is_fitted(self, "metric_")
-        given = pair_array(pairs, self.n_features_in_)
+        given = inputs.pair_array(pairs, self.n_features_in_)
         return np.asarray(self.metric_.pair_score(given[:, 0], given[:, 1]))
 
     def same_probability(
@@ -446,7 +429,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     ) -> Float[np.ndarray, "N"]:
         """Return P(one source) of each pair (N, 2, d), given the prior odds."""
         check_is_fitted(self, "metric_")
-        given = pair_array(pairs, self.n_features_in_)
+        given = inputs.pair_array(pairs, self.n_features_in_)
         args = given[:, 0], given[:, 1]
         return np.asarray(self.metric_.same_probability(*args, prior_odds=prior_odds))
 

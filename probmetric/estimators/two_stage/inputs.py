@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_number
-from probmetric.data.inputs import codes_of, real
+from probmetric.data.inputs import codes_of, pair_labels, real
 from probmetric.data.scaling import Scaler
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams
@@ -83,19 +83,13 @@ def same_source(y: ArrayLike | None, n: int) -> Int[np.ndarray, "N"]:
     ValueError
         For other labels, or no pair of one source: nothing then tells W from B.
     """
-    given = np.ones(n, int) if y is None else np.asarray(y)
-    labels = set(np.unique(given))
-    if given.shape != (n,) or not (labels <= {0, 1} or labels <= {-1, 1}):
-        raise ValueError(
-            f"y: expected {n} pair labels all in {{0, 1}} or all in {{-1, +1}}, got "
-            f"{given.tolist()[:5]} of shape {given.shape}"
-        )
-    if 1 not in labels:
+    same = pair_labels(np.ones(n) if y is None else y, n, both=False)
+    if not same.any():
         raise ValueError(
             "y: expected at least one pair of one source (1), got none: W and B are "
             "not identified; fit single instances by fit(X)"
         )
-    return (given == 1).astype(int)
+    return same
 
 
 def components_of_groups(
