@@ -310,7 +310,7 @@ class DCAGM(
         # A target's data are arrays without names; here they get them.
         tree.attrs.update(
             model="dca_gm",
-            sum_of_weights=float(np.sum(self._data.w)),
+            sum_of_weights=float(np.asarray(self._data.w).sum()),
             learning_rate=float(self.learning_rate),
             n_components=len(self.params_.A),
         )
