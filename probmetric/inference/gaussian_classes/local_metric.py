@@ -320,10 +320,8 @@ def _local_distances(
     finite(A, "frame_matrix_at", X[rows])
     parts: list[Any] = []
     with jax.enable_x64(True):
-        for first, P in zip(
-            range(0, n, side), in_tiles(X, (n_tiles, side)), strict=True
-        ):
-            D, _ = tile_of(metric, Q, shared, P, n - first, own - first)
+        for t, P in enumerate(in_tiles(X, (n_tiles, side))):
+            D, _ = tile_of(metric, Q, shared, P, n - t * side, own - t * side)
             parts.append(np.asarray(D)[: len(rows)])
     local = np.concatenate(parts, 1)[:, :n]
     return local * (d / np.trace(A, axis1=1, axis2=2))[:, None]

@@ -186,10 +186,10 @@ def sample(
     likelihood = None
     with jax.enable_x64(is_double(dtype)):
         args, full = cast(args, dtype), cast(full, dtype)
+        split = split_arguments(args, full)
         if plain:
             target, arrays, shapes = model_target(model, args, full)
-            known = split_arguments(args, full)
-            observed = jax.device_get(_observed(model, *known))
+            observed = jax.device_get(_observed(model, *split))
         else:
             target, arrays, shapes = model, args[0], ()
         run: dict[str, Any] = {"seed": seed, "dtype": dtype, "progress": progress}
@@ -204,8 +204,7 @@ def sample(
         _warn(draws, identified)
         if log_likelihood:
             sites = {k: v for k, v in draws.values.items() if k in shapes}
-            known = split_arguments(args, full)
-            likelihood = jax.device_get(_log_likelihood(model, *known, sites))
+            likelihood = jax.device_get(_log_likelihood(model, *split, sites))
     arguments = {**({} if prior is None else {"prior": prior}), **options}
     return to_datatree(
         draws,
