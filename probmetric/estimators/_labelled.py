@@ -5,7 +5,8 @@ shape; what does not is a ``ValueError`` that says what was expected and what ca
 """
 
 import warnings
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -47,8 +48,19 @@ def _holds_numbers(column: np.ndarray) -> bool:
     return True
 
 
+type Finite = bool | Literal["allow-nan"]
+"""Whether NaN and infinity are refused (True), infinity alone, or neither (False)."""
+
+_validated: Any = partial(validate_data, dtype=np.float64)
+
+
 def check_labelled(
-    estimator: Any, X: ArrayLike, y: ArrayLike
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    finite: Finite = True,
+    smallest: int = 2,
 ) -> tuple[Float[np.ndarray, "n d"], np.ndarray, Int[np.ndarray, "n"]]:
     """Return X as float64, the sorted classes and the class codes of y.
 
@@ -57,19 +69,20 @@ def check_labelled(
     Raises
     ------
     ValueError
-        On bad input, one class, or a class of one member.
+        On bad input, one class, or a class of less than ``smallest`` = 2 members.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
         raise ValueError(f"X: expected shape (n, d), got {X.shape}; see fit_pairs")
     _check_numeric(X)
     if isinstance(y, (list, tuple)):
         class_codes(y, "y")  # before NumPy turns numbers among strings into strings
-    validate: Any = validate_data  # its stubs know only the default strings
-    points, labels = validate(estimator, X, y, dtype=np.float64, ensure_min_samples=2)
+    points, labels = _validated(
+        estimator, X, y, ensure_min_samples=2, ensure_all_finite=finite
+    )
     if labels.dtype.kind == "f":
         check_classification_targets(labels)  # whole numbers only
     classes, codes = class_codes(labels, "y")
-    alone = np.flatnonzero(np.bincount(codes) < 2)
+    alone = np.flatnonzero(np.bincount(codes) < smallest)
     if len(alone):
         raise ValueError(
             "y: expected at least 2 members a class, got one member of "
@@ -123,20 +136,12 @@ def pair_data(
 
 
 def checked_rows(
-    estimator: Any, X: ArrayLike, *, reset: bool = False, finite: bool = False
+    estimator: Any, X: ArrayLike, *, reset: bool = False, finite: Finite = "allow-nan"
 ) -> Float[np.ndarray, "n d"]:
-    """Return points as float64, with as many features as in ``fit``, or to fit.
-
-    NaN passes unless ``finite``.
-    """
-    validate: Any = validate_data  # its stubs know only the default strings
-    return validate(
-        estimator,
-        X,
-        reset=reset,
-        dtype=np.float64,
-        ensure_min_samples=2 if reset else 1,
-        ensure_all_finite=True if finite else "allow-nan",
+    """Return points as float64, with as many features as in ``fit``, or to fit."""
+    least = 2 if reset else 1
+    return _validated(
+        estimator, X, reset=reset, ensure_min_samples=least, ensure_all_finite=finite
     )
 
 

@@ -174,24 +174,14 @@ class PairsMixin(MahalanobisMixin):
         if strategy == "f_beta":
             beta = float(check_number("beta", beta, 0))
             self.threshold_ = _f_beta_threshold(same, scores, beta)
-        elif strategy == "accuracy":
-            self.threshold_ = _accuracy_threshold(same, scores)
         else:
-            rate = float(check_number("min_rate", min_rate, 0, 1))
+            rate = 0.0
+            if strategy != "accuracy":
+                rate = float(check_number("min_rate", min_rate, 0, 1))
             self.threshold_ = _rate_threshold(same, scores, rate, strategy)
         low = -1 if np.min(np.asarray(y_valid, float)) < 0 else 0
         self.pair_classes_ = np.array([low, 1])
         return self
-
-
-def _accuracy_threshold(same: np.ndarray, scores: np.ndarray) -> float:
-    """Return the distance up to which calling pairs same is right most often."""
-    order = np.argsort(-scores, kind="stable")
-    ranked = scores[order]
-    right = np.cumsum(np.where(same[order] == 1, 1, -1))
-    last = np.append(ranked[1:] != ranked[:-1], True)  # a threshold cuts no tie
-    best = int(np.argmax(np.where(last, right, -len(same) - 1)))
-    return float(-ranked[best]) if right[best] > 0 else _below_all(scores)
 
 
 def _f_beta_threshold(same: np.ndarray, scores: np.ndarray, beta: float) -> float:
@@ -204,17 +194,13 @@ def _f_beta_threshold(same: np.ndarray, scores: np.ndarray, beta: float) -> floa
 def _rate_threshold(
     same: np.ndarray, scores: np.ndarray, rate: float, strategy: str
 ) -> float:
-    """Return the best threshold for one rate among those that keep the other."""
+    """Return the best threshold for a rate among those that keep the other one."""
     false, true, cuts = roc_curve(same, scores, drop_intermediate=False)
-    gain, kept = (true, 1 - false) if strategy == "max_tpr" else (1 - false, true)
-    return _distance(cuts[int(np.argmax(np.where(kept >= rate, gain, -1)))], scores)
-
-
-def _distance(cut: float, scores: np.ndarray) -> float:
-    """Turn a cut on scores into a distance; scikit-learn's first cut is infinite."""
-    return float(-cut) if np.isfinite(cut) else _below_all(scores)
-
-
-def _below_all(scores: np.ndarray) -> float:
-    """Return a threshold that calls no pair same, be its distance zero."""
-    return float(np.nextafter(-scores.max(), -np.inf))
+    if strategy == "accuracy":  # Whole numbers, so that equals stay equal.
+        right = np.rint(true * same.sum() - false * (1 - same).sum())
+        gain, kept = right + len(same), np.ones(len(right))
+    else:
+        gain, kept = (true, 1 - false) if strategy == "max_tpr" else (1 - false, true)
+    cut = cuts[int(np.argmax(np.where(kept >= rate, gain, -1)))]
+    # The first cut is infinite: no pair is called same, be its distance zero.
+    return float(-cut if np.isfinite(cut) else np.nextafter(-scores.max(), -np.inf))

@@ -16,17 +16,21 @@ from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 from probmetric.data.scaling import Scaler
 from probmetric.estimators._labelled import labelled_data, pair_data, report
 from probmetric.estimators._mahalanobis import PairsMixin
+from probmetric.estimators._settings import Count, PairSet, settings
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.typing import ArrayLike, Self
 
 
+@settings
 class PairLearner(PairsMixin, BaseEstimator, ABC):
     """A Mahalanobis metric from class labels (``fit``) or pairs (``fit_pairs``)."""
 
-    pairs: str
-    n_targets: int
-    n_impostors: int
+    pairs: PairSet
+    n_targets: Count = 3
+    n_impostors: Count = 3
+    standardize: bool = True
+    preprocessor: ArrayLike | None = None
 
     @abstractmethod
     def _solve(self, data: Pairs) -> Fit:

@@ -1,11 +1,12 @@
 """Settings of estimators: their types say what is allowed, and are checked in ``fit``.
 
-A constructor annotates each setting with the values that it takes, for type checkers
+An estimator annotates each setting with the values that it takes, for type checkers
 and for ``check_settings`` alike: ``Literal`` names the choices, ``Count``, ``Share``
 and the other types below the range of a number.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -14,6 +15,7 @@ from typing import (
     NamedTuple,
     TypeAliasType,
     Union,
+    dataclass_transform,
     get_args,
     get_origin,
 )
@@ -46,8 +48,19 @@ Matrix = np.ndarray | Sequence[Sequence[float]]
 Seed = Annotated[int, Number(0, 2**32 - 1, whole=True)]
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def settings[C](estimator: type[C]) -> type[C]:
+    """Make a constructor that stores what the body of the class annotates.
+
+    As scikit-learn asks, it does nothing else: values are checked in ``fit``.
+    """
+    marked: Any = estimator
+    marked.__no_type_check__ = True  # Wrong values are refused in words of our own.
+    return dataclass(kw_only=True, eq=False, repr=False)(estimator)
+
+
 def check_settings(estimator: Any) -> None:
-    """Raise for settings that the annotations of the constructor do not allow.
+    """Raise for settings that the annotations of the estimator do not allow.
 
     Choices and numbers are checked, and None where it is not offered. A value of a
     class that an annotation names passes; arrays and sequences are left to their users.
@@ -58,7 +71,8 @@ def check_settings(estimator: Any) -> None:
         Naming the setting, what was expected and what came.
     """
     for name, hint in type(estimator).__init__.__annotations__.items():
-        _check(name, getattr(estimator, name), hint)
+        if name != "return":
+            _check(name, getattr(estimator, name), hint)
 
 
 def _check(name: str, value: object, hint: Any) -> None:

@@ -5,13 +5,19 @@ The derivation is ``probmetric.inference.eig_dml.fit``; this file holds no mathe
 
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
-from probmetric.estimators._settings import Count, NonNegative, PairSet, Positive
+from probmetric.estimators._settings import (
+    Count,
+    NonNegative,
+    PairSet,
+    Positive,
+    settings,
+)
 from probmetric.inference import eig_dml
 from probmetric.inference.eig_dml.fit import Solver
 from probmetric.inference.solvers.result import Fit
-from probmetric.typing import ArrayLike, no_type_check
 
 
+@settings
 class EigDML(PairLearner):
     """Distance metric learning with eigenvalue optimisation (Ying and Li).
 
@@ -77,31 +83,12 @@ class EigDML(PairLearner):
     True
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        *,
-        solver: Solver = "frank_wolfe",
-        kappa: Positive | None = None,
-        ridge: NonNegative = 1e-6,
-        pairs: PairSet = "nearest",
-        n_targets: Count = 3,
-        n_impostors: Count = 3,
-        tol: Positive | None = None,
-        max_iter: Count = 100_000,
-        standardize: bool = True,
-        preprocessor: ArrayLike | None = None,
-    ):
-        self.solver: Solver = solver
-        self.kappa = kappa
-        self.ridge = ridge
-        self.pairs = pairs
-        self.n_targets = n_targets
-        self.n_impostors = n_impostors
-        self.tol = tol
-        self.max_iter = max_iter
-        self.standardize = standardize
-        self.preprocessor = preprocessor
+    solver: Solver = "frank_wolfe"
+    kappa: Positive | None = None
+    ridge: NonNegative = 1e-6
+    pairs: PairSet = "nearest"
+    tol: Positive | None = None
+    max_iter: Count = 100_000
 
     def _solve(self, data: Pairs) -> Fit:
         return eig_dml.fit(

@@ -12,16 +12,14 @@ import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
 from probmetric.data.containers import Labelled
-from probmetric.data.inputs import class_codes
 from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import Scaler, fit_scaler
-from probmetric.estimators._labelled import checked_rows, report
-from probmetric.estimators._settings import Positive, check_settings
+from probmetric.estimators._labelled import Finite, check_labelled, checked_rows, report
+from probmetric.estimators._settings import Positive, check_settings, settings
 from probmetric.inference.gaussian_classes.completions import (
     START_TOL,
     complete,
@@ -39,7 +37,7 @@ from probmetric.inference.gaussian_classes.prior import learn
 from probmetric.linalg_scaled import no_nan
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, no_type_check
+from probmetric.typing import ArrayLike
 
 
 class ClassFit(NamedTuple):
@@ -74,19 +72,8 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
     """
     check_settings(estimator)
     integrate = estimator.missing == "integrate"
-    if isinstance(y, list | tuple):
-        class_codes(y, "y")  # before NumPy turns numbers among strings into strings
-    validate: Any = validate_data  # its stubs know only the default strings
-    points, labels = validate(
-        estimator,
-        X,
-        y,
-        dtype=np.float64,
-        ensure_min_samples=2,
-        ensure_all_finite="allow-nan" if integrate else True,
-    )
-    check_classification_targets(labels)
-    classes, codes = class_codes(labels, "y")
+    finite: Finite = "allow-nan" if integrate else True
+    points, classes, codes = check_labelled(estimator, X, y, finite=finite, smallest=1)
     names = getattr(estimator, "feature_names_in_", None)
     scaler = fit_scaler(points, names, standardize=bool(estimator.standardize))
     data = Labelled((points - scaler.mean) / scaler.scale, codes)
@@ -132,6 +119,7 @@ def draws_of(estimator: Any, **how: Any) -> xr.DataTree:
     )
 
 
+@settings
 class GaussianClasses(ClassifierMixin, BaseEstimator):
     """Bayes' classifier of one Gaussian a class, parameters integrated out.
 
@@ -181,21 +169,11 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     [0, 0, 0]
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        *,
-        covariance: Covariance = "full",
-        alpha: Positive = 1.0,
-        missing: Literal["error", "integrate"] = "error",
-        standardize: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ):
-        self.covariance = covariance
-        self.alpha = alpha
-        self.missing = missing
-        self.standardize = standardize
-        self.random_state = random_state
+    covariance: Covariance = "full"
+    alpha: Positive = 1.0
+    missing: Literal["error", "integrate"] = "error"
+    standardize: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         """Say that NaN is accepted where it is integrated out."""
@@ -260,7 +238,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         """Return log P(class | x) with all parameters integrated out."""
         check_is_fitted(self)
         integrate = self.missing == "integrate"
-        points = checked_rows(self, X, finite=not integrate)
+        points = checked_rows(self, X, finite="allow-nan" if integrate else True)
         with np.errstate(over="ignore"):  # Refused below.
             Z = (points - self._scaler.mean) / self._scaler.scale
         partly = integrate and bool(np.isnan(Z).any())

@@ -4,6 +4,7 @@ The derivation is ``probmetric.inference.lda``; this file holds no mathematics.
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import field
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,18 +15,21 @@ from probmetric.data.containers import Labelled
 from probmetric.data.inputs import points
 from probmetric.estimators._labelled import labelled_data
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._settings import Count, NonNegative
+from probmetric.estimators._settings import Count, NonNegative, settings
 from probmetric.inference import lda
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
-from probmetric.typing import ArrayLike, Self, no_type_check
+from probmetric.typing import ArrayLike, Self
 
 
+@settings
 class _TiedClasses(PairsMixin, BaseEstimator, ABC):
     """What LDA and RCA share: Gaussian classes around one covariance Σ_W."""
 
-    prior_strength: float
-    prior_covariance: ArrayLike | None
+    prior_strength: NonNegative = 1.0
+    prior_covariance: ArrayLike | None = None
+    standardize: bool = True
+    preprocessor: ArrayLike | None = None
 
     @abstractmethod
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
@@ -80,6 +84,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         return Mahalanobis(self.components_.copy())
 
 
+@settings
 class LDA(_TiedClasses):
     """Linear discriminant analysis as a metric: whitened discriminant directions.
 
@@ -124,21 +129,7 @@ class LDA(_TiedClasses):
     (178, 2)
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_components: Count | None = None,
-        *,
-        prior_strength: NonNegative = 1.0,
-        prior_covariance: ArrayLike | None = None,
-        standardize: bool = True,
-        preprocessor: ArrayLike | None = None,
-    ):
-        self.n_components = n_components
-        self.prior_strength = prior_strength
-        self.prior_covariance = prior_covariance
-        self.standardize = standardize
-        self.preprocessor = preprocessor
+    n_components: Count | None = field(default=None, kw_only=False)
 
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
         params, k = lda.fit(data, prior).params, self.n_components
@@ -152,6 +143,7 @@ class LDA(_TiedClasses):
         return params
 
 
+@settings
 class RCA(_TiedClasses):
     """Relevant component analysis: Mahalanobis' distance of the spread within chunks.
 
@@ -180,20 +172,6 @@ class RCA(_TiedClasses):
     mean_, scale_ : arrays of shape (d,)
     n_features_in_, feature_names_in_
     """
-
-    @no_type_check
-    def __init__(
-        self,
-        *,
-        prior_strength: NonNegative = 1.0,
-        prior_covariance: ArrayLike | None = None,
-        standardize: bool = True,
-        preprocessor: ArrayLike | None = None,
-    ):
-        self.prior_strength = prior_strength
-        self.prior_covariance = prior_covariance
-        self.standardize = standardize
-        self.preprocessor = preprocessor
 
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
         weights, mean, within = lda.class_moments(data, prior)

@@ -5,6 +5,7 @@ dissimilarities are made from features, or checked as given.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -17,19 +18,20 @@ from sklearn.base import (
 )
 from sklearn.metrics import pairwise_distances
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_count
 from probmetric.data.containers import Distances
 from probmetric.data.inputs import pair_points
 from probmetric.data.scaling import check_sizes
-from probmetric.estimators._settings import check_settings
+from probmetric.estimators._labelled import checked_rows
+from probmetric.estimators._settings import check_settings, settings
 from probmetric.inference import mds
 from probmetric.inference.mds.fit import Correction
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.typing import ArrayLike, no_type_check
+from probmetric.typing import ArrayLike
 
 LIMIT = 2.0**240
 """About 1.8e72: fourth powers of dissimilarities are summed."""
@@ -126,6 +128,7 @@ def check_dissimilarities(
     return symmetric
 
 
+@settings
 class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Classical (Torgerson) scaling, with a place for new objects.
 
@@ -180,25 +183,13 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     (3, 1)
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        metric: str | Dissimilarity | Callable[..., float] = "euclidean",
-        metric_params: Mapping[str, Any] | None = None,
-        correction: Correction = None,
-        solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto",
-        n_landmarks: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ):
-        self.n_components = n_components
-        self.metric = metric
-        self.metric_params = metric_params
-        self.correction: Correction = correction
-        self.solver: Literal["auto", "eigh", "lanczos", "landmark"] = solver
-        self.n_landmarks = n_landmarks
-        self.random_state = random_state
+    n_components: int = field(default=2, kw_only=False)
+    metric: str | Dissimilarity | Callable[..., float] = "euclidean"
+    metric_params: Mapping[str, Any] | None = None
+    correction: Correction = None
+    solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto"
+    n_landmarks: int | None = None
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         """Say when X is a matrix of dissimilarities."""
@@ -247,15 +238,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _validated(self, X: ArrayLike, *, reset: bool) -> np.ndarray:
         """Return X as float64; missing dissimilarities are reported by their own."""
-        validate: Any = validate_data  # its stubs know only the default strings
-        checked = validate(
-            self,
-            X,
-            reset=reset,
-            dtype=np.float64,
-            ensure_all_finite=not self._precomputed,
-            ensure_min_samples=2 if reset else 1,
-        )
+        checked = checked_rows(self, X, reset=reset, finite=not self._precomputed)
         if not self._precomputed:
             check_sizes(checked, smallest=reset)
         return checked

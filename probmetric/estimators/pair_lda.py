@@ -3,15 +3,17 @@
 The derivation is ``probmetric.inference.pair_lda``; this file holds no mathematics.
 """
 
+from dataclasses import field
+
 from probmetric.arguments import check_count
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.estimators._pair_learner import PairLearner
-from probmetric.estimators._settings import Count, NonNegative, PairSet
+from probmetric.estimators._settings import NonNegative, PairSet, settings
 from probmetric.inference import pair_lda
 from probmetric.inference.solvers.result import Fit
-from probmetric.typing import ArrayLike, no_type_check
 
 
+@settings
 class PairLDA(PairLearner):
     """Linear discriminant analysis of pairs: far pairs wide, close pairs narrow.
 
@@ -63,29 +65,11 @@ class PairLDA(PairLearner):
     (178, 2)
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        method: pair_lda.Method = "generalized",
-        alpha: NonNegative = 0.01,
-        weighting: pair_lda.Weighting = "log",
-        pairs: PairSet = "all",
-        n_targets: Count = 3,
-        n_impostors: Count = 3,
-        standardize: bool = True,
-        preprocessor: ArrayLike | None = None,
-    ):
-        self.n_components = n_components
-        self.method: pair_lda.Method = method
-        self.alpha = alpha
-        self.weighting: pair_lda.Weighting = weighting
-        self.pairs = pairs
-        self.n_targets = n_targets
-        self.n_impostors = n_impostors
-        self.standardize = standardize
-        self.preprocessor = preprocessor
+    n_components: int | None = field(default=None, kw_only=False)
+    method: pair_lda.Method = "generalized"
+    alpha: NonNegative = 0.01
+    weighting: pair_lda.Weighting = "log"
+    pairs: PairSet = "all"
 
     def _solve(self, data: Pairs | Labelled) -> Fit:
         d, k = data.X.shape[1], self.n_components

@@ -6,6 +6,7 @@ near) and ``neighbors.votes`` (how they vote). A posterior is any
 the argument.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -82,6 +83,7 @@ def common_type(classes: np.ndarray, label: Any) -> np.dtype:
     return np.result_type(classes, given)
 
 
+@dataclass(eq=False, repr=False)
 class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
     """Classify by the votes of neighbours, averaged over draws of the metric.
 
@@ -139,24 +141,14 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
     on Information Theory 16 (1970).
     """
 
-    def __init__(
-        self,
-        metric: Any = None,
-        n_neighbors: Any = 5,
-        *,
-        votes: Any = "soft",
-        bandwidth: Any = "loo",
-        prior_weight: Any = "loo",
-        reject_below: Any = 0.0,
-        reject_label: Any = None,
-    ) -> None:
-        self.metric = metric
-        self.n_neighbors = n_neighbors
-        self.votes = votes
-        self.bandwidth = bandwidth
-        self.prior_weight = prior_weight
-        self.reject_below = reject_below
-        self.reject_label = reject_label
+    metric: Any = None
+    n_neighbors: Any = 5
+    _: KW_ONLY
+    votes: Any = "soft"
+    bandwidth: Any = "loo"
+    prior_weight: Any = "loo"
+    reject_below: Any = 0.0
+    reject_label: Any = None
 
     def fit(self, X: Any, y: Any) -> "KNeighborsClassifier":
         """Keep the training points; choose bandwidth and prior weight.

@@ -117,7 +117,7 @@ def test_fewer_points_than_features_and_a_class_of_one_are_no_problem():
 
 
 BAD = {
-    "one class": (lambda X, y: (X, 0 * y), "labels: expected at least 2 classes"),
+    "one class": (lambda X, y: (X, 0 * y), "y: expected at least 2 classes"),
     "a constant feature": (
         lambda X, y: (np.where(np.arange(4) == 2, 1.0, X), y),
         "columns that vary",

@@ -6,6 +6,7 @@ The model is ``probmetric.models.two_stage``, the fits are in
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from probmetric.estimators._settings import (
     Number,
     Share,
     check_settings,
+    settings,
 )
 from probmetric.estimators.two_stage.draws import to_tree
 from probmetric.estimators.two_stage.inputs import (
@@ -66,9 +68,10 @@ from probmetric.models.two_stage import (
 )
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Purpose
 
 
+@settings
 class TwoStageMixture(DensityMixin, BaseEstimator):
     """A normal mixture whose instances share hidden sources.
 
@@ -136,37 +139,19 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     (1,)
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_components: int | Sequence[int] = 1,
-        *,
-        alpha: Annotated[float, Number(0, 1, open_low=True)] = 0.5,
-        covariance: Covariance = "free",
-        prior: TwoStagePrior | Literal["default", "flat"] = "default",
-        similarity: Score = "log_ratio",
-        blend: Literal["flat", "bic", "held-out"] | None = None,
-        flattening: Share | Literal["held-out"] | None = None,
-        database_noise: NonNegative = 1.0,
-        standardize: bool = True,
-        n_starts: Count = 1,
-        max_iter: Count = 1000,
-        tol: NonNegative | None = None,
-        random_state: int | np.random.RandomState | None = 0,
-    ):
-        self.n_components = n_components
-        self.alpha = alpha
-        self.covariance: Covariance = covariance
-        self.prior = prior
-        self.similarity: Score = similarity
-        self.blend = blend
-        self.flattening = flattening
-        self.database_noise = database_noise
-        self.standardize = standardize
-        self.n_starts = n_starts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_components: int | Sequence[int] = field(default=1, kw_only=False)
+    alpha: Annotated[float, Number(0, 1, open_low=True)] = 0.5
+    covariance: Covariance = "free"
+    prior: TwoStagePrior | Literal["default", "flat"] = "default"
+    similarity: Score = "log_ratio"
+    blend: Literal["flat", "bic", "held-out"] | None = None
+    flattening: Share | Literal["held-out"] | None = None
+    database_noise: NonNegative = 1.0
+    standardize: bool = True
+    n_starts: Count = 1
+    max_iter: Count = 1000
+    tol: NonNegative | None = None
+    random_state: int | np.random.RandomState | None = 0
 
     def __sklearn_tags__(self) -> Tags:
         """Say that missing values are handled."""
