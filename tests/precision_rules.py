@@ -101,6 +101,7 @@ REASONS = {
     "neighbors.search.check_dimension": WHOLE,
     "neighbors.table.neighbor_table": "a data frame of what nearest returns",
     "neighbors.votes.untuned": WHOLE,
+    "data.inputs.codes_of": WHOLE,
     "data.pairs.skipped_anchors": WHOLE,
     "posterior.draws.posterior_metric": DRAWN,
     "posterior.draws.thinned": DRAWN,
