@@ -99,8 +99,9 @@ def test_a_second_process_compiles_nothing(tmp_path):
 
 def test_processes_that_share_it_leave_whole_programs_alone(tmp_path):
     running = [start(PROBMETRIC_CACHE=str(tmp_path)) for _ in range(2)]
-    number = {told(process)[2] for process in running}.pop()
-    assert len(programs(tmp_path)) == number
+    # One that begins late may find what the other has stored.
+    number = max(told(process)[2] for process in running)
+    assert len(programs(tmp_path)) == number > 0
     assert told(start(PROBMETRIC_CACHE=str(tmp_path)))[1] == number
 
 

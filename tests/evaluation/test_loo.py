@@ -86,7 +86,7 @@ def test_an_estimators_log_likelihood_is_that_of_the_numpyro_model(pairs, draws)
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_loo_compares_estimators_of_independent_pairs(independent):
     sampled = independent.sample(
-        n_chains=2, n_draws=500, learning_rate=1, log_likelihood=True
+        n_chains=4, n_draws=1000, learning_rate=1, log_likelihood=True
     )
     found = pm.loo(sampled)
     assert found.pareto_k.shape == (60,)
