@@ -7,6 +7,7 @@ A becomes A/s and centres move by (A/s) m.
 """
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Annotated, Any, Literal, get_args
 
 import jax
@@ -21,7 +22,7 @@ from probmetric.arguments import check_choice, check_number
 from probmetric.data.padding import pad_labelled
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
-from probmetric.estimators._settings import Count, Number, Seed
+from probmetric.estimators._settings import Count, Number, Seed, settings
 from probmetric.inference.dca_gm.draws import TARGET, TARGET_A, metrics, prepare
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit
 from probmetric.inference.dca_gm.likelihood import class_log_probability, fix_gauge
@@ -41,6 +42,7 @@ type GlobalKind = Literal["average_fisher", "subspace"]
 Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 
 
+@settings
 class DCAGM(
     MahalanobisMixin,
     ClassifierMixin,
@@ -114,33 +116,17 @@ class DCAGM(
     (178, 2)
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        n_gaussians: int | Sequence[int] = 3,
-        covariance: Literal["class", "component"] = "class",
-        regularization: Ordinary = 1.0,
-        learning_rate: Ordinary = 1.0,
-        solver: Literal["lbfgs", "hybrid", "hybrid_tied"] = "lbfgs",
-        metric: GlobalKind = "average_fisher",
-        standardize: bool = True,
-        max_iter: Count | None = None,
-        tol: Ordinary = 1e-5,
-        random_state: Seed = 0,
-    ):
-        self.n_components = n_components
-        self.n_gaussians = n_gaussians
-        self.covariance = covariance
-        self.regularization = regularization
-        self.learning_rate = learning_rate
-        self.solver = solver
-        self.metric: GlobalKind = metric
-        self.standardize = standardize
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_components: int | None = field(default=None, kw_only=False)
+    n_gaussians: int | Sequence[int] = 3
+    covariance: Literal["class", "component"] = "class"
+    regularization: Ordinary = 1.0
+    learning_rate: Ordinary = 1.0
+    solver: Literal["lbfgs", "hybrid", "hybrid_tied"] = "lbfgs"
+    metric: GlobalKind = "average_fisher"
+    standardize: bool = True
+    max_iter: Count | None = None
+    tol: Ordinary = 1e-5
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "DCAGM":
         """Learn the projection and the mixtures.

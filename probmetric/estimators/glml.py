@@ -5,7 +5,7 @@ The model is ``probmetric.models.gaussian_classes``, the local metrics
 it checks the options and turns class densities into metrics in input units.
 """
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from probmetric.estimators._settings import (
     Positive,
     Share,
     check_settings,
+    settings,
 )
 from probmetric.estimators.gaussian_classes import ClassFit, draws_of, fit_classes
 from probmetric.inference.gaussian_classes.draws import Exact, metrics
@@ -46,7 +47,7 @@ from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Purpose
 
 
 def check_options(estimator: Any) -> None:
@@ -136,6 +137,7 @@ TUNING_DRAWS = 8
 """Draws whose votes are averaged while γ is chosen."""
 
 
+@settings
 class GLML(ClassifierMixin, BaseEstimator):
     """Generative Local Metric Learning: nearest neighbours under per-query metrics.
 
@@ -213,37 +215,19 @@ class GLML(ClassifierMixin, BaseEstimator):
     (2, 4, 4)
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_neighbors: Count = 5,
-        *,
-        votes: Literal["soft", "count"] = "soft",
-        rule: Rule = "min_norm",
-        gamma: NonNegative | Literal["loo"] = "loo",
-        densities: Literal["posterior", "mle"] = "posterior",
-        shrinkage: Share = 0.1,
-        covariance: Covariance = "full",
-        n_components: Count = 1,
-        n_draws: Natural = 24,
-        alpha: Positive = 1.0,
-        missing: Literal["error", "integrate"] = "error",
-        standardize: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ):
-        self.n_neighbors = n_neighbors
-        self.votes = votes
-        self.rule = rule
-        self.gamma = gamma
-        self.densities = densities
-        self.shrinkage = shrinkage
-        self.covariance = covariance
-        self.n_components = n_components
-        self.n_draws = n_draws
-        self.alpha = alpha
-        self.missing = missing
-        self.standardize = standardize
-        self.random_state = random_state
+    n_neighbors: Count = field(default=5, kw_only=False)
+    votes: Literal["soft", "count"] = "soft"
+    rule: Rule = "min_norm"
+    gamma: NonNegative | Literal["loo"] = "loo"
+    densities: Literal["posterior", "mle"] = "posterior"
+    shrinkage: Share = 0.1
+    covariance: Covariance = "full"
+    n_components: Count = 1
+    n_draws: Natural = 24
+    alpha: Positive = 1.0
+    missing: Literal["error", "integrate"] = "error"
+    standardize: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` accepts NaN where it is integrated out."""

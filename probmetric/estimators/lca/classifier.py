@@ -9,6 +9,7 @@ Scores are one-vs-rest probabilities: they need not sum to one, and they underfl
 from every class, so all comparisons are made in log.
 """
 
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Pairs
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
-from probmetric.estimators._settings import Count, Positive
+from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.settings import n_rows
 from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import (
@@ -30,9 +31,10 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import to_metric
-from probmetric.typing import ArrayLike, no_type_check
+from probmetric.typing import ArrayLike
 
 
+@settings
 class LCAClassifier(ClassifierMixin, BaseEstimator):
     """Classify by coincidence with the class means, each under a metric of its own.
 
@@ -77,23 +79,12 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
     [0, 0, 0]
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        regularization: Positive | Literal["auto"] = "auto",
-        solver: Solver = "lbfgs",
-        standardize: bool = True,
-        max_iter: Count = 500,
-        tol: Positive | None = None,
-    ):
-        self.n_components = n_components
-        self.regularization = regularization
-        self.solver = solver
-        self.standardize = standardize
-        self.max_iter = max_iter
-        self.tol = tol
+    n_components: int | None = field(default=None, kw_only=False)
+    regularization: Positive | Literal["auto"] = "auto"
+    solver: Solver = "lbfgs"
+    standardize: bool = True
+    max_iter: Count = 500
+    tol: Positive | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "LCAClassifier":
         """Fit one LCA per class.

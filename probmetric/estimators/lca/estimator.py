@@ -4,20 +4,27 @@ The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``
 default recipe ``probmetric.estimators.lca.settings``; this file holds no mathematics.
 """
 
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.scaling import Scaler
 from probmetric.estimators._labelled import labelled_data, pair_data, report
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._settings import Count, Matrix, Natural, PairSet, Positive
+from probmetric.estimators._settings import (
+    Count,
+    Matrix,
+    Natural,
+    PairSet,
+    Positive,
+    settings,
+)
 from probmetric.estimators.lca.posterior import (
     N_DRAWS,
     best_for_votes,
@@ -43,6 +50,7 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 
+@settings
 class LCA(PairsMixin, BaseEstimator):
     """Latent Coincidence Analysis: a distance under which classes are apart.
 
@@ -129,49 +137,22 @@ class LCA(PairsMixin, BaseEstimator):
     (178, 13)
     """
 
-    @no_type_check
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        pairs: PairSet = "nearest",
-        n_targets: Count | None = None,
-        n_impostors: Count | None = None,
-        max_impostors: Count | None = None,
-        regularization: Positive | Literal["auto", "cv", "evidence"] = "auto",
-        learning_rate: Positive | Literal["auto"] = "auto",
-        prior_mean: Matrix | Literal["auto", "identity", "pca"] = "auto",
-        n_refresh: Natural = 1,
-        per_anchor: bool = False,
-        solver: Solver = "lbfgs",
-        standardize: bool = True,
-        max_iter: Count = 500,
-        tol: Positive | None = None,
-        preprocessor: ArrayLike | None = None,
-        random_state: int | np.random.RandomState | None = 0,
-    ):
-        self.n_components = n_components
-        self.pairs = pairs
-        self.n_targets = n_targets
-        self.n_impostors = n_impostors
-        self.max_impostors = max_impostors
-        self.regularization = regularization
-        self.learning_rate = learning_rate
-        self.prior_mean = prior_mean
-        self.n_refresh = n_refresh
-        self.per_anchor = per_anchor
-        self.solver = solver
-        self.standardize = standardize
-        self.max_iter = max_iter
-        self.tol = tol
-        self.preprocessor = preprocessor
-        self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        """Say that ``fit`` needs labels."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+    n_components: int | None = field(default=None, kw_only=False)
+    pairs: PairSet = "nearest"
+    n_targets: Count | None = None
+    n_impostors: Count | None = None
+    max_impostors: Count | None = None
+    regularization: Positive | Literal["auto", "cv", "evidence"] = "auto"
+    learning_rate: Positive | Literal["auto"] = "auto"
+    prior_mean: Matrix | Literal["auto", "identity", "pca"] = "auto"
+    n_refresh: Natural = 1
+    per_anchor: bool = False
+    solver: Solver = "lbfgs"
+    standardize: bool = True
+    max_iter: Count = 500
+    tol: Positive | None = None
+    preprocessor: ArrayLike | None = None
+    random_state: int | np.random.RandomState | None = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "LCA":
         """Learn from class labels.
