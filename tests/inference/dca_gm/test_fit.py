@@ -187,3 +187,10 @@ def test_no_steps_at_all_are_refused(iris, solver):
 def test_constant_features_alone_are_refused():
     with pytest.raises(ValueError, match="feature that varies"):
         fit(Labelled(np.ones((6, 2)), np.array([0, 1] * 3)))
+
+
+def test_the_ridge_of_the_start_follows_the_units(iris):
+    larger = Labelled(10 * iris.X, iris.y)
+    np.testing.assert_allclose(
+        10 * lda_rca(larger, 2, ridge=0.5), lda_rca(iris, 2, ridge=0.5), rtol=1e-9
+    )

@@ -13,6 +13,7 @@ from probmetric.inference.eig_dml.certificate import dual_value, far_values
 from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe, softmin
 from probmetric.inference.eig_dml.pdhg import (
     operator_norm,
+    pdhg,
     project_simplex,
     project_spectraplex,
 )
@@ -371,3 +372,11 @@ def test_optimum_is_that_of_a_cutting_plane_solver(seed):
     lower, upper = optimum_by_cuts(pairs, 1e-8)
     params = eig_dml.fit(pairs, solver="pdhg", tol=1e-8).params
     np.testing.assert_allclose([lower, params.primal, params.dual], upper, rtol=3e-8)
+
+
+def test_the_dual_bound_is_never_above_that_of_equal_weights():
+    """Ten equal far pairs and one across: one step still weighs them worse."""
+    Z = np.vstack([np.tile([1.0, 0.0], (10, 1)), [[0.0, 2.0]]])
+    found = pdhg(Z, max_steps=1, tol=0.0)
+    assert found.dual <= dual_value(Z, np.full(11, 1 / 11))
+    np.testing.assert_allclose(found.u.sum(), 1, rtol=1e-13)

@@ -215,3 +215,7 @@ def test_float32_is_kept(planar):
     np.testing.assert_allclose(
         cdist(params.embedding, params.embedding), planar[1], atol=1e-3
     )
+
+
+def test_a_plane_is_the_default(rough):
+    assert mds.fit(Distances(rough)).params.embedding.shape == (len(rough), 2)

@@ -63,3 +63,11 @@ def test_thinned_draws_are_every_second_draw_of_the_same_run(x64):
         np.testing.assert_array_equal(second.values[name], every.values[name][:, 1::2])
     steps = every.statistics["num_steps"].reshape(2, 10, 2).sum(-1)
     np.testing.assert_array_equal(second.statistics["num_steps"], steps)
+
+
+def test_without_a_gaussian_chains_begin_between_minus_two_and_two(x64):
+    state = init(GAUSSIAN, Settings(10), 400, 0, POSITION, gaussian_data())
+    at = np.concatenate([np.ravel(z) for z in state.z.values()])
+    # Of 1,200 uniform numbers one lies beyond 1.9 either way, but in 1e-13 of cases.
+    assert -2 <= at.min() < -1.9
+    assert 1.9 < at.max() <= 2

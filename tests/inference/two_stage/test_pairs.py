@@ -276,3 +276,10 @@ def test_flat_prior_on_the_split_has_mean_one_half():
     for values, mean in ((a[inside], 0.5), (b[inside], 0.5), (c[inside], 0.0)):
         error = values.std() / np.sqrt(len(values))
         assert abs(values.mean() - mean) < 4 * error
+
+
+@pytest.mark.parametrize("wanted", [-0.7, 0.1, 0.8])
+def test_best_root_finds_each_of_three(wanted, x64):
+    cubic = jnp.asarray(np.poly([-0.7, 0.1, 0.8]))
+    found = best_root(cubic, -1.0, 1.0, lambda t: -((t - wanted) ** 2))
+    assert abs(float(found) - wanted) < 1e-12
