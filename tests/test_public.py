@@ -98,7 +98,7 @@ EXAMPLES = [
     *((path, list(cells(path))) for path in sorted(ROOT.glob("notebooks/*.ipynb"))),
     *(
         (path, list(fences(path)))
-        for path in [*ROOT.glob("*.md"), *ROOT.rglob("docs/*.md")]
+        for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     ),
 ]
 
