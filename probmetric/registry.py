@@ -405,5 +405,6 @@ def takes_groups(estimator: Any) -> bool:
 
 def fit_labels(estimator: Any, X: Any, labels: Any) -> Any:
     """Fit an estimator to labels: classes, or groups where it takes these."""
-    by = "groups" if takes_groups(estimator) else "y"
-    return estimator.fit(X, **{by: labels})
+    if takes_groups(estimator):
+        return estimator.fit(X, groups=labels)
+    return estimator.fit(X, labels)
