@@ -224,3 +224,13 @@ def test_held_out_wants_a_label_a_row():
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=r"y: expected one label a row.*150, got 100"):
         pm.held_out({"lda": pm.LDA()}, X, y[:100])
+
+
+def test_held_out_takes_a_learner_that_names_its_labels_otherwise():
+    class Own(pm.LDA):
+        def fit(self, X, kinds):
+            return super().fit(X, kinds)
+
+    X, y = load_iris(return_X_y=True)
+    table = pm.held_out({"own": Own(), "lda": pm.LDA()}, X, y, n_folds=2)
+    assert table["elpd"].nunique() == 1
