@@ -1,6 +1,7 @@
 """The prior of LCA's b: what it costs on held-out pairs, and against 0.1's prior of σ².
 
     python benchmarks/lca_prior.py [--data DIR] [--splits 0 4] [--choose] [--out FILE]
+    python benchmarks/lca_prior.py --sensitivity
 
 b = -log P(same) of identical points; b ~ Gamma(a, rate r). The default recipe (λ = 10,
 one refresh) is fitted on 70 % of at most 1000 points a set under each prior, and judged
@@ -18,19 +19,25 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
+import xarray as xr
+from arviz_stats import psense
 from lca_accuracy import BUILT_IN, BY_PATH, split
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsClassifier
 
 import probmetric as pm
+from probmetric.checks.problems import standardised
 from probmetric.data.padding import pad_pairs
+from probmetric.inference.lca.draws import draw
 from probmetric.inference.lca.likelihood import objective, to_params
 from probmetric.inference.lca.recipe import (
+    Fitted,
     Recipe,
     auto_regularization,
     build,
     prior_for,
     rate_for,
+    solve,
 )
 from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.solvers.lbfgs import lbfgs
@@ -80,6 +87,38 @@ def held_out(L, b, A, a, B, y):
     return float(np.mean(np.concatenate(losses)))
 
 
+def sensitivity(name, method, shape, rate):
+    """Return the power-scaling sensitivity of b to its prior, and what b's draws are.
+
+    ``log_prior`` is the log density of b itself, and nothing else is scaled.
+    """
+    X, y = pm.datasets.load(name)
+    X, codes = standardised(np.asarray(X, float), y)
+    recipe = Recipe(n_components=X.shape[1])
+    pairs = build(X, codes, recipe)
+    prior = prior_for(pairs, recipe, auto_regularization(len(X)))
+    prior = prior._replace(b_shape=shape, b_rate=rate)
+    learning_rate = rate_for(pairs, recipe)
+    found = solve(pairs, prior, recipe, learning_rate)
+    fitted = Fitted(found, pairs, prior, learning_rate, 0, 1)
+    drawn = draw(fitted, method, scale=np.ones(X.shape[1]), seed=0, progress=False)
+    b = drawn.values["b"]
+    log_prior = (shape - 1) * np.log(b) - rate * b
+    groups = {
+        "posterior": {"b": b, "P0": np.exp(-b), "log b": np.log(b)},
+        "log_prior": {"b": log_prior},
+    }
+    tree = xr.DataTree.from_dict(
+        {
+            group: xr.Dataset({k: (("chain", "draw"), v) for k, v in values.items()})
+            for group, values in groups.items()
+        }
+    )
+    power = {k: round(float(v), 3) for k, v in psense(tree, group="prior").items()}
+    tails = np.quantile(np.exp(-b), [0.05, 0.5, 0.95]).round(3)
+    print(name, method, (shape, rate), "e^-b at 5, 50, 95 %:", tails, power, flush=True)
+
+
 def main():
     """Run, store every fit, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -88,14 +127,20 @@ def main():
     parser.add_argument("--splits", type=int, nargs=2, default=(0, 4))
     parser.add_argument("--choose", action="store_true", help="the whole grid")
     parser.add_argument("--out", type=Path, default=Path("out/lca_prior.csv"))
+    parser.add_argument("--sensitivity", action="store_true", help="power scaling")
     options = parser.parse_args()
+    if options.sensitivity:
+        for name, method in (("iris", "nuts"), ("wine", "nuts"), ("digits", "laplace")):
+            for shape, rate in GRID[1:4]:
+                sensitivity(name, method, shape, rate)
+        return
     options.out.parent.mkdir(parents=True, exist_ok=True)
     sets = {name: name for name in BUILT_IN}
     if options.data:
         sets |= {name: str(options.data / f"{name}.npz") for name in BY_PATH}
     prior = LCAPrior(np.eye(1))
     default = (float(prior.b_shape), float(prior.b_rate))
-    priors = [OLD, "flat", *(GRID if options.choose else [default])]
+    priors = [OLD, *(["flat", *GRID] if options.choose else [default])]
     rows = []
     for name in options.sets or sets:
         X, y = pm.datasets.load(sets[name])
