@@ -139,7 +139,9 @@ def _predictive_section(estimator: LCA, draws: xr.DataTree, seed: int) -> Sectio
             f"{len(pairs.i):,} pairs of nearest points, made from the class labels. "
             f"Their likelihood enters with learning rate "
             f"{estimator.learning_rate_:.3g}, since pairs that share points are not "
-            "independent observations."
+            "independent observations. The prior of W has its centre and scale from "
+            "the same pairs (empirical Bayes); P(same) of identical points is uniform "
+            "on (0, 1) under the prior."
         ],
         [
             Picture(
