@@ -17,62 +17,63 @@ import argparse
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import xarray as xr
 from arviz_stats import psense
 from lca_accuracy import BUILT_IN, BY_PATH, split
+from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import KNeighborsClassifier
 
 import probmetric as pm
-from probmetric.checks.problems import standardised
-from probmetric.data.padding import pad_pairs
-from probmetric.inference.lca.draws import draw
-from probmetric.inference.lca.likelihood import objective, to_params
-from probmetric.inference.lca.recipe import (
-    Fitted,
-    Recipe,
-    auto_regularization,
-    build,
-    prior_for,
-    rate_for,
-    solve,
-)
-from probmetric.inference.lca.statistics import prepare
-from probmetric.inference.solvers.lbfgs import lbfgs
-from probmetric.models.lca import LCAPrior
+from probmetric.data import nearest_pairs, pad_pairs
+from probmetric.inference.lca import draw, fit, log_joint, prepare, scaled_identity
+from probmetric.models.lca import LCAParams, LCAPrior
 
 OLD = "log σ² ~ N(log .3, 1)"
 GRID = [(0.5, 1.0), (1.0, 1.0), (1.0, 3.0), (2.0, 1.0), (2.0, 3.0)]
 
 
-def old_objective(at, data):
-    """Return the log joint density of 0.1, up to a constant, at (W, log b)."""
-    rho = to_params(at).log_sigma2
-    return objective(at, data) - 0.5 * (rho - np.log(0.3)) ** 2
+@jax.jit
+@jax.value_and_grad
+def old_loss(theta, data):
+    """Return minus the log joint density of 0.1, up to a constant, at (W, log σ²)."""
+    stats, prior, rate = data
+    params = LCAParams(theta[:-1].reshape(prior.mean.shape), theta[-1], jnp.ones(()))
+    return 0.5 * (theta[-1] - jnp.log(0.3)) ** 2 - log_joint(params, stats, prior, rate)
 
 
-def fit(A, a, name):
-    """Run the default recipe under a prior of b; return W and b at the mode."""
-    recipe = Recipe(n_components=A.shape[1])
-    pairs = build(A, a, recipe)
-    prior = prior_for(pairs, recipe, auto_regularization(len(A)))
+def old_mode(pairs, prior, rate, start):
+    """Return 0.1's mode."""
+    data = (prepare(pairs), prior, rate)
+    theta = np.append(start.W, start.log_sigma2)
+    options = {"maxiter": 500, "ftol": 1e-12, "gtol": 1e-6}
+    with jax.enable_x64(True):
+        end = minimize(
+            lambda v: tuple(np.asarray(x, float) for x in old_loss(v, data)),
+            theta, jac=True, method="L-BFGS-B", options=options,
+        ).x  # fmt: skip
+    return LCAParams(end[:-1].reshape(prior.mean.shape), end[-1])
+
+
+def fitted(A, a, name):
+    """Run the default recipe under a prior of b; return W/τ and b at the mode."""
+    pairs = nearest_pairs(A, a)
+    prior = LCAPrior(*scaled_identity(pairs), b_shape=0.0, b_rate=0.0)
     if isinstance(name, tuple):
         prior = prior._replace(b_shape=name[0], b_rate=name[1])
-    else:
-        prior = prior._replace(b_shape=0.0, b_rate=0.0)
-    rate, value = rate_for(pairs, recipe), old_objective if name == OLD else objective
-    at = {"W": prior.mean, "log_b": np.log(0.3)}
-    with jax.enable_x64(True):
-        for _ in range(2):
-            data = (prepare(pad_pairs(pairs)), prior, rate)
-            data = jax.tree.map(np.asarray, data)
-            at = jax.tree.map(np.asarray, at)
-            at = lbfgs(value, at, data, max_steps=500, tol=1e-6).params
-            pairs = build(A, a, recipe, at["W"])
-        params = jax.tree.map(np.asarray, to_params(at))
-    return params.W / np.sqrt(1 + 2 * np.exp(params.log_sigma2)), np.exp(at["log_b"])
+    rate, params = len(A) / len(pairs.i), LCAParams(prior.mean, np.log(0.3))
+    for _ in range(2):
+        padded = pad_pairs(pairs)
+        if name == OLD:
+            params = old_mode(padded, prior, rate, params)
+        else:
+            params = fit(padded, prior, init=params, learning_rate=rate).params
+        pairs = nearest_pairs(A, a, factor=params.W)
+    log_tau2 = np.log1p(2 * np.exp(params.log_sigma2))
+    return params.W * np.exp(-0.5 * log_tau2), 0.5 * A.shape[1] * log_tau2
 
 
 def held_out(L, b, A, a, B, y):
@@ -92,16 +93,12 @@ def sensitivity(name, method, shape, rate):
 
     ``log_prior`` is the log density of b itself, and nothing else is scaled.
     """
-    X, y = pm.datasets.load(name)
-    X, codes = standardised(np.asarray(X, float), y)
-    recipe = Recipe(n_components=X.shape[1])
-    pairs = build(X, codes, recipe)
-    prior = prior_for(pairs, recipe, auto_regularization(len(X)))
-    prior = prior._replace(b_shape=shape, b_rate=rate)
-    learning_rate = rate_for(pairs, recipe)
-    found = solve(pairs, prior, recipe, learning_rate)
-    fitted = Fitted(found, pairs, prior, learning_rate, 0, 1)
-    drawn = draw(fitted, method, scale=np.ones(X.shape[1]), seed=0, progress=False)
+    lca = pm.LCA().fit(*pm.datasets.load(name))
+    prior = lca.fitted_.prior._replace(b_shape=shape, b_rate=rate)
+    eta = lca.learning_rate_
+    mode = fit(pad_pairs(lca.fitted_.pairs), prior, learning_rate=eta)
+    around = lca.fitted_._replace(fit=mode, prior=prior)
+    drawn = draw(around, method, scale=lca.scale_, seed=0, progress=False)
     b = drawn.values["b"]
     log_prior = (shape - 1) * np.log(b) - rate * b
     groups = {
@@ -130,7 +127,7 @@ def main():
     parser.add_argument("--sensitivity", action="store_true", help="power scaling")
     options = parser.parse_args()
     if options.sensitivity:
-        for name, method in (("iris", "nuts"), ("wine", "nuts"), ("digits", "laplace")):
+        for name, method in (("iris", "nuts"), ("wine", "nuts")):
             for shape, rate in GRID[1:4]:
                 sensitivity(name, method, shape, rate)
         return
@@ -148,7 +145,7 @@ def main():
         for seed in range(*options.splits):
             A, a, B, t = split(np.asarray(X, float), y, seed)
             for prior in priors:
-                L, b = fit(A, a, prior)
+                L, b = fitted(A, a, prior)
                 accuracy = KNeighborsClassifier(3).fit(A @ L.T, a).score(B @ L.T, t)
                 loss = held_out(L, b, A, a, B, t)
                 rows.append((name, seed, str(prior), A.shape[1], loss, b, accuracy))

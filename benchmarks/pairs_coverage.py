@@ -22,8 +22,13 @@ import numpy as np
 
 import probmetric as pm
 from probmetric.checks import model_story, sbc, uniformity
-from probmetric.inference.lca.likelihood import to_params
-from probmetric.models.lca import LCAPrior, identified, lca
+from probmetric.models.lca import (
+    LCAParams,
+    LCAPrior,
+    identified,
+    lca,
+    log_sigma2_of,
+)
 
 N_PAIRS, N_DRAWS = 30, 99
 RNG = np.random.default_rng(6)
@@ -44,7 +49,8 @@ def observe(pairs, sites):
 
 def functionals(position, data):
     """Return distance and P(same) of the five pairs."""
-    found, delta = identified(to_params(position)), jnp.asarray(A - B)
+    params = LCAParams(position["W"], log_sigma2_of(position["log_b"], 2))
+    found, delta = identified(params), jnp.asarray(A - B)
     squared = jnp.einsum("nd,de,ne->n", delta, found["M"], delta)
     return {"distance": jnp.sqrt(squared), "P(same)": -(found["b"] + squared / 2)}
 
