@@ -60,8 +60,9 @@ def main():
     """Print the table and the ratio."""
     with jax.enable_x64(True):
         pairs, prior = problem()
-        data = target_data(pairs, prior, 1.0)
-        laplace = start(fit(pairs, prior, tol=1e-9).params, data)
+        mode = fit(pairs, prior, tol=1e-9).params
+        data = target_data(pairs, prior, 1.0, mode)
+        laplace = start(mode, data)
         heads = ("form", "grad/draw", "R-hat", "ESS min", "ESS/1k grad", "ESS/s")
         print("{:<28}{:>10}{:>9}{:>9}{:>12}{:>10}".format(*heads))
         best = summary(

@@ -41,7 +41,7 @@ def simulated(N, d, p, sigma2, seed):
     i = np.arange(N)
     truth = LCAParams(rng.normal(size=(p, d)) / np.sqrt(d) * 1.2, np.log(sigma2))
     pairs = simulate(jax.random.key(seed), truth, Pairs(X, i, i + N, None))
-    flat = LCAPrior(np.zeros((p, d)), lam=0.0, log_sigma2_scale=np.inf)
+    flat = LCAPrior(np.zeros((p, d)), lam=0.0, b_shape=0.0, b_rate=0.0)
     start = LCAParams(rng.normal(size=(p, d)) * 0.3, np.log(np.array(0.3)))
     return pairs._replace(y=np.asarray(pairs.y)), flat, start
 
@@ -87,14 +87,14 @@ def floor(N=100_000, d=64, p=10):
     )
     print(f"two products, {N} rows, d = {d}, p = {p}: {1e3 * products:.2f} ms")
     step = jax.jit(lca.reduced_step)
-    flat = LCAPrior(np.zeros((p, d)), lam=0.0, log_sigma2_scale=np.inf)
+    flat = LCAPrior(np.zeros((p, d)), lam=0.0, b_shape=0.0, b_rate=0.0)
     X = np.concatenate([np.asarray(delta), np.zeros((N, d))])
     for share in (0.0, 0.5, 0.9):
         y = (np.arange(N) < share * N).astype(int)
         pairs = Pairs(X, np.arange(N), np.arange(N) + N, y)
         stats = lca.prepare(pairs, by_points=False)
         data = jax.tree.map(jnp.asarray, (stats, flat, 1.0, lca.spectrum(stats.T)))
-        state = {"W": W, "log_sigma2": jnp.asarray(-1.0)}
+        state = {"W": W, "log_b": jnp.asarray(-1.0)}
         seconds = median_seconds(
             lambda s=state, d=data: jax.block_until_ready(step(s, d))
         )

@@ -22,7 +22,13 @@ import numpy as np
 
 import probmetric as pm
 from probmetric.checks import model_story, sbc, uniformity
-from probmetric.models.lca import LCAParams, LCAPrior, identified, lca
+from probmetric.models.lca import (
+    LCAParams,
+    LCAPrior,
+    identified,
+    lca,
+    log_sigma2_of,
+)
 
 N_PAIRS, N_DRAWS = 30, 99
 RNG = np.random.default_rng(6)
@@ -43,7 +49,7 @@ def observe(pairs, sites):
 
 def functionals(position, data):
     """Return distance and P(same) of the five pairs."""
-    params = LCAParams(position["W"], position["log_sigma2"])
+    params = LCAParams(position["W"], log_sigma2_of(position["log_b"], 2))
     found, delta = identified(params), jnp.asarray(A - B)
     squared = jnp.einsum("nd,de,ne->n", delta, found["M"], delta)
     return {"distance": jnp.sqrt(squared), "P(same)": -(found["b"] + squared / 2)}

@@ -104,7 +104,7 @@ class Given:
             params=params,
             prior=prior,
             stats=stats,
-            free={"W": params.W, "log_sigma2": params.log_sigma2},
+            free={"W": params.W, "log_b": np.array(-0.9)},
             data=(stats, prior, np.array(0.5)),
             mixed=mixed,
             em=(stats, prior, np.array(0.5), mixed),

@@ -121,7 +121,9 @@ LCA = {
     "inference.lca.curvature.precision": lambda f, g: f(
         g.lca.params, g.lca.stats, g.lca.prior
     ),
-    "inference.lca.curvature.prior_precision": lambda f, g: f(g.lca.prior, (2, 3)),
+    "inference.lca.curvature.prior_precision": lambda f, g: f(
+        g.lca.params, g.lca.prior
+    ),
     "inference.lca.em.moments": lambda f, g: f(g.lca.params, g.lca.stats),
     "inference.lca.em.reduced_step": lambda f, g: f(g.lca.free, g.lca.em),
     "inference.lca.likelihood.log_likelihood": lambda f, g: f(

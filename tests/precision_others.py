@@ -22,6 +22,8 @@ MODELS = {
         g.w, np.array(0.5), np.array(1.0), 2
     ),
     "models.lca.log1mexp": lambda f, g: f(g.w),
+    "models.lca.log_b_of": lambda f, g: f(g.w, 3),
+    "models.lca.log_sigma2_of": lambda f, g: f(g.w, 3),
     "models.dca_gm.to_metric": lambda f, g: f(g.dca.params, g.X),
     "models.dca_gm.simulate": lambda f, g: f(g.key, g.dca.params, g.labelled),
     "models.lca.simulate": lambda f, g: f(g.key, g.lca.params, g.few),

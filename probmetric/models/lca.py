@@ -7,12 +7,17 @@ The story of one pair (x, x') of points in R^d, with W (p, d), σ² > 0, κ² > 
 
 Integrating z and z' gives the marginal form, with δ = x - x' and τ² = κ² + 2σ²:
 
-    log P(y=1 | x, x') = -t,    t = (p/2) log(1 + 2σ²/κ²) + ‖Wδ‖² / (2τ²).     (1)
+    log P(y=1 | x, x') = -t,    t = b + ‖Wδ‖² / (2τ²),                            (1)
+    b = (p/2) log(1 + 2σ²/κ²),  σ² = κ² (e^{2b/p} - 1)/2.                         (2)
 
 So LCA is a log-link binomial regression on the squared distance δᵀ WᵀW δ. Only
 (W, σ, κ) up to a common factor is identified: κ = 1 when it is common to all pairs;
-with a κ per anchor σ² is fixed at ½ instead. Reports stand on M = WᵀW/τ² and
-b = (p/2) log(1 + 2σ²/κ²), which are identified; W is so only up to rotation.
+with a κ per anchor σ² is fixed at ½ instead. Reports stand on M = WᵀW/τ² and b, which
+are identified; W is so only up to rotation.
+
+The prior is on (W, log b). e^{-b} is P(same) of identical points, a number that means
+the same whatever p is; σ² does not, since b grows like pσ². Densities and modes are in
+(W, log b), so that σ² by Eq. (2) brings no Jacobian.
 
 References
 ----------
@@ -24,19 +29,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Float
 from numpyro.distributions import constraints
+from numpyro.distributions.transforms import ExpTransform
 from numpyro.distributions.util import validate_sample
 
 from probmetric.data.containers import Pairs, weights
 from probmetric.metric import Link, Mahalanobis
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
-
-LOG_SIGMA2_LOC = -1.2039728043259361
-"""log 0.3: prior location of log σ² (σ² is measured against κ² = 1)."""
 
 
 class LCAParams(NamedTuple):
@@ -47,19 +51,43 @@ class LCAParams(NamedTuple):
     kappa2: Float[Array, "..."] | float = 1.0
 
 
-class LCAPrior(NamedTuple):
-    """W ~ N(mean, c²/lam) entry by entry; log σ² ~ N(loc, scale²).
+def relative_width(p: int) -> float:
+    """Return s(p), by which the prior sd of an entry of W of p rows, c·s(p)/√λ, scales.
 
-    ``lam`` is a number of pseudo-points: the prior standard deviation of an entry
-    of W is c/√lam. ``lam=0`` and ``log_sigma2_scale=inf`` are flat, improper priors:
-    maximum likelihood, stated explicitly.
+    It is 1: λ is the precision of *one entry*, in units of 1/c². What that lets a
+    distance do depends on p: E‖Wδ‖² = (1 + p/λ) c²‖δ‖² at W₀ = cI, so that one λ is a
+    weaker prior the larger p is.
+    """
+    del p
+    return 1.0
+
+
+class LCAPrior(NamedTuple):
+    """W ~ N(mean, (c·s(p))²/lam) entry by entry; b ~ Gamma(b_shape, rate b_rate).
+
+    b = -log P(same) of identical points. The default is b ~ Exponential(1): P(same) of
+    identical points, e^{-b}, is uniform on (0, 1), whatever p and d are. With rate r
+    instead it is Beta(r, 1).
+
+    ``lam`` is a number of pseudo-points: the prior standard deviation of an entry of W
+    is c/√lam (``relative_width`` is 1). ``lam=0`` and ``b_shape=b_rate=0`` are flat,
+    improper priors, of W and of log b: maximum likelihood, stated explicitly. With a κ
+    per anchor b has no prior, as σ² is fixed.
+
+    The estimators set ``mean`` and ``c`` from the labelled pairs (empirical Bayes: the
+    data are used twice); simulations and prior predictive checks must fix them.
     """
 
     mean: Float[Array, "p d"]
     c: Float[Array, ""] | float = 1.0
     lam: Float[Array, ""] | float = 10.0
-    log_sigma2_loc: Float[Array, ""] | float = LOG_SIGMA2_LOC
-    log_sigma2_scale: Float[Array, ""] | float = 1.0
+    b_shape: Float[Array, ""] | float = 1.0
+    b_rate: Float[Array, ""] | float = 1.0
+
+    @property
+    def width(self) -> Any:
+        """c·s(p), the unit of an entry's prior: its sd at λ = 1."""
+        return self.c * relative_width(self.mean.shape[0])
 
 
 @numpy_in_numpy_out
@@ -73,6 +101,36 @@ def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     near = jnp.log(-jnp.expm1(-jnp.minimum(t, ln2)))
     far = jnp.log1p(-jnp.exp(-jnp.maximum(t, ln2)))
     return jnp.where(t < ln2, near, far)
+
+
+def _namespace(*values: Any) -> Any:
+    """Return ``jax.numpy`` for JAX arrays, traced ones too, else NumPy.
+
+    At the ends of a fit a scalar is turned from one into the other; on the host that
+    compiles nothing.
+    """
+    return jnp if any(isinstance(v, jax.Array) for v in values) else np
+
+
+def log_sigma2_of(
+    log_b: Float[Array, "..."] | float,
+    p: int,
+    kappa2: Float[Array, "..."] | float = 1.0,
+) -> Float[Array, "..."]:
+    """Return log σ² from log b (Eq. 2), without overflow of e^{2b/p}."""
+    xp = _namespace(log_b, kappa2)
+    beta = 2 * xp.exp(log_b) / p
+    return xp.asarray(beta + xp.log(-0.5 * xp.expm1(-beta)) + xp.log(kappa2))
+
+
+def log_b_of(
+    log_sigma2: Float[Array, "..."] | float,
+    p: int,
+    kappa2: Float[Array, "..."] | float = 1.0,
+) -> Float[Array, "..."]:
+    """Return log b from log σ² (Eq. 2)."""
+    xp = _namespace(log_sigma2, kappa2)
+    return xp.asarray(xp.log(0.5 * p * xp.log1p(2 * xp.exp(log_sigma2) / kappa2)))
 
 
 @numpy_in_numpy_out
@@ -170,16 +228,15 @@ def _sample_W(prior: "LCAPrior | dist.Distribution") -> Any:
     elif not isinstance(lam, jax.Array) and lam == 0:
         flat = dist.ImproperUniform(constraints.real, (), prior.mean.shape)
         return numpyro.sample("W", flat)
-    scale = prior.c / jnp.sqrt(lam)
+    scale = prior.width / jnp.sqrt(lam)
     return numpyro.sample("W", dist.Normal(prior.mean, scale).to_event(2))
 
 
-def _sample_log_sigma2(loc: Any, scale: Any) -> Any:
-    if not isinstance(scale, jax.Array) and scale == float("inf"):
-        return numpyro.sample(
-            "log_sigma2", dist.ImproperUniform(constraints.real, (), ())
-        )
-    return numpyro.sample("log_sigma2", dist.Normal(loc, scale))
+def _sample_log_b(shape: Any, rate: Any) -> Any:
+    if not isinstance(shape, jax.Array) and shape == 0:
+        return numpyro.sample("log_b", dist.ImproperUniform(constraints.real, (), ()))
+    log, b = ExpTransform().inv, dist.Gamma(shape, rate)
+    return numpyro.sample("log_b", dist.TransformedDistribution(b, log))
 
 
 def lca(
@@ -193,7 +250,7 @@ def lca(
 ) -> None:
     """Write the generative model of pair labels (NumPyro).
 
-    Sites: ``W`` (p, d), ``log_sigma2`` () [and ``lam``, ``z``, ``z_prime``], ``y``.
+    Sites: ``W`` (p, d), ``log_b`` () [and ``lam``, ``z``, ``z_prime``], ``y``.
     Deterministic: ``sigma2``, ``M`` (d, d) = WᵀW/(κ²+2σ²) and ``b`` under a common κ.
 
     Parameters
@@ -203,12 +260,12 @@ def lca(
     prior : LCAPrior or Distribution
         Gaussian around ``prior.mean`` with standard deviation c/√λ; ``prior.lam``
         may itself be a Distribution (hyperprior). A Distribution of event shape
-        (p, d) stands for W alone; log σ² then keeps its default prior.
+        (p, d) stands for W alone; log b then keeps its default prior.
     learning_rate : float, default=1
         Power η on the likelihood.
     kappa2 : float or array of shape (n_anchors,), default=1
         Common κ² (only 1 is ever needed), or one per anchor, with σ² fixed at ½ and
-        no ``log_sigma2`` site (erratum 3 of seed 000).
+        no ``log_b`` site (erratum 3 of seed 000).
     latent : bool, default=False
         Sample z and z' explicitly instead of integrating them out.
     batch : int, optional
@@ -224,10 +281,10 @@ def lca(
         sigma2 = jnp.asarray(0.5, pairs.X.dtype)
     else:
         hyper = prior if isinstance(prior, LCAPrior) else LCAPrior(mean=W)
-        loc, scale = hyper.log_sigma2_loc, hyper.log_sigma2_scale
-        sigma2 = jnp.exp(_sample_log_sigma2(loc, scale))
+        log_b = _sample_log_b(hyper.b_shape, hyper.b_rate)
+        sigma2 = jnp.exp(log_sigma2_of(log_b, p, kappa2))
         numpyro.deterministic("M", W.T @ W / (kappa2 + 2 * sigma2))
-        numpyro.deterministic("b", 0.5 * p * jnp.log1p(2 * sigma2 / kappa2))
+        numpyro.deterministic("b", jnp.exp(log_b))
     numpyro.deterministic("sigma2", sigma2)
     with numpyro.plate("pair", len(pairs.i), subsample_size=batch) as chosen:
         a, b = pairs.X[pairs.i[chosen]], pairs.X[pairs.j[chosen]]
@@ -249,6 +306,11 @@ def lca(
             Coincidence(log_p, weights(pairs)[chosen], learning_rate),
             obs=None if pairs.y is None else pairs.y[chosen],
         )
+
+
+lca.closed_form = (  # pyright: ignore[reportFunctionMemberAccess]
+    "probmetric.inference.lca.target:closed_form"
+)
 
 
 @numpy_in_numpy_out

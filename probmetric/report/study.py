@@ -30,7 +30,8 @@ from probmetric.evaluation.cross_validate import (
     summary,
     vote_scores,
 )
-from probmetric.models.lca import LCAParams, identified
+from probmetric.inference.lca.likelihood import to_params
+from probmetric.models.lca import identified
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.report.page import Picture, Section, Table
 
@@ -51,14 +52,13 @@ def prior_draws(estimator: LCA, n_draws: int, seed: int) -> xr.Dataset:
     prior, scale = estimator.fitted_.prior, estimator.scale_
     rng = np.random.default_rng(seed)
     mean = np.asarray(prior.mean)
-    W = mean + float(prior.c) / np.sqrt(float(prior.lam)) * rng.standard_normal(
+    W = mean + float(prior.width) / np.sqrt(float(prior.lam)) * rng.standard_normal(
         (n_draws, *mean.shape)
     )
-    log_sigma2 = float(prior.log_sigma2_loc) + float(
-        prior.log_sigma2_scale
-    ) * rng.standard_normal(n_draws)
+    b = rng.gamma(float(prior.b_shape), 1 / float(prior.b_rate), n_draws)
     with jax.enable_x64(True):
-        found = jax.vmap(lambda w, s: identified(LCAParams(w, s)))(W, log_sigma2)
+        at = {"W": W, "log_b": np.log(b)}
+        found = jax.vmap(lambda one: identified(to_params(one)))(at)
     M = np.asarray(found["M"]) / np.outer(scale, scale)
     return xr.Dataset(
         {
@@ -142,7 +142,9 @@ def _predictive_section(estimator: LCA, draws: xr.DataTree, seed: int) -> Sectio
             f"{len(pairs.i):,} pairs of nearest points, made from the class labels. "
             f"Their likelihood enters with learning rate "
             f"{estimator.learning_rate_:.3g}, since pairs that share points are not "
-            "independent observations."
+            "independent observations. The prior of W has its centre and scale from "
+            "the same pairs (empirical Bayes); P(same) of identical points is uniform "
+            "on (0, 1) under the prior."
         ],
         [
             Picture(

@@ -26,7 +26,8 @@ from probmetric.models.lca import (
 
 pytestmark = pytest.mark.usefixtures("x64")
 PRIOR = LCAPrior(0.8 * np.eye(2, 3), c=0.8, lam=4.0)
-AT = {"W": np.array([[0.5, 0.1, -0.2], [0.0, 0.9, 0.3]]), "log_sigma2": np.array(-1.0)}
+AT = {"W": np.array([[0.5, 0.1, -0.2], [0.0, 0.9, 0.3]]), "log_b": np.array(-0.6)}
+LOG_SIGMA2 = np.log(np.expm1(np.exp(-0.6)) / 2)  # p = 2: 2b/p = b
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_labels_are_as_likely_in_the_latent_form_as_in_the_marginal_one(pairs):
 
 
 def test_simulate_draws_from_the_models_own_label_distribution(pairs):
-    params = LCAParams(jnp.asarray(AT["W"]), jnp.asarray(AT["log_sigma2"]))
+    params = LCAParams(jnp.asarray(AT["W"]), jnp.asarray(LOG_SIGMA2))
     keys = jax.random.split(jax.random.key(3), 20_000)
     y = jax.vmap(lambda k: simulate(k, params, pairs).y)(keys)
     want = np.exp(
@@ -77,12 +78,12 @@ def test_simulate_draws_from_the_models_own_label_distribution(pairs):
 
 
 def test_log_density_is_prior_plus_weighted_tempered_labels(pairs):
-    W, sigma2 = AT["W"], float(np.exp(AT["log_sigma2"]))
+    W, sigma2 = AT["W"], float(np.exp(LOG_SIGMA2))
     g = (pairs.X[pairs.i] - pairs.X[pairs.j]) @ W.T
     t = np.log1p(2 * sigma2) + np.sum(g**2, 1) / (2 * (1 + 2 * sigma2))
     labels = np.where(pairs.y == 1, -t, np.log1p(-np.exp(-t)))
     prior = dist.Normal(PRIOR.mean, PRIOR.c / np.sqrt(PRIOR.lam)).log_prob(W).sum()
-    prior += dist.Normal(np.log(0.3), 1.0).log_prob(AT["log_sigma2"])
+    prior += AT["log_b"] - np.exp(AT["log_b"])  # b ~ Exponential(1), in log b
     want = float(prior) + 0.3 * float(np.sum(pairs.w * labels))
     np.testing.assert_allclose(
         density(pairs, PRIOR, learning_rate=0.3), want, rtol=1e-12
@@ -90,7 +91,7 @@ def test_log_density_is_prior_plus_weighted_tempered_labels(pairs):
 
 
 def test_flat_priors_contribute_nothing(pairs):
-    flat = LCAPrior(np.zeros((2, 3)), lam=0, log_sigma2_scale=np.inf)
+    flat = LCAPrior(np.zeros((2, 3)), lam=0, b_shape=0.0, b_rate=0.0)
     no_labels = density(pairs._replace(w=np.zeros(30)), flat)
     assert no_labels == 0.0
 
@@ -107,7 +108,7 @@ def test_own_distribution_for_W_and_a_hyperprior_are_accepted(pairs):
 def test_kappa_per_anchor_fixes_sigma2_at_one_half(pairs):
     kappa2 = np.array([0.5, 1.0, 2.0])
     sites = handlers.trace(handlers.seed(lca, 0)).get_trace(pairs, PRIOR, kappa2=kappa2)
-    assert "log_sigma2" not in sites
+    assert "log_b" not in sites
     assert float(sites["sigma2"]["value"]) == 0.5
     W = np.asarray(sites["W"]["value"])
     g = (pairs.X[pairs.i] - pairs.X[pairs.j]) @ W.T
@@ -166,7 +167,7 @@ def test_log1mexp_against_mpmath_like_series():
 
 
 def test_metric_is_in_units_of_the_link():
-    params = LCAParams(AT["W"], AT["log_sigma2"])
+    params = LCAParams(AT["W"], LOG_SIGMA2)
     metric = to_metric(params)
     assert isinstance(metric, Mahalanobis)
     np.testing.assert_allclose(metric.matrix, identified(params)["M"], rtol=1e-12)

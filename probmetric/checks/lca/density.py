@@ -26,10 +26,11 @@ type Sites = dict[str, Any]
 
 
 def _sites(problem: Problem[Pairs], shift: float = 0.0) -> Sites:
-    """Return the problem's parameters, log σ² shifted, by the names of their sites."""
+    """Return the problem's parameters, log b shifted, by the names of their sites."""
     params = problem.params
-    log_sigma2 = jnp.asarray(params.log_sigma2, params.W.dtype) + shift
-    return {"W": jnp.asarray(params.W), "log_sigma2": log_sigma2}
+    W = jnp.asarray(params.W)
+    b = 0.5 * len(W) * jnp.log1p(2 * jnp.exp(jnp.asarray(params.log_sigma2, W.dtype)))
+    return {"W": W, "log_b": jnp.log(b) + shift}
 
 
 def _at_three_points(problem: Problem[Pairs], density: Any) -> Values:
@@ -40,13 +41,11 @@ def _at_three_points(problem: Problem[Pairs], density: Any) -> Values:
     found: list[Any] = []
     for scale in (0.0, 0.3, 1.0):
         W = at["W"] + scale * size * rng.normal(size=at["W"].shape)
-        found.append(
-            density({"W": W, "log_sigma2": at["log_sigma2"] + scale * rng.normal()})
-        )
+        found.append(density({"W": W, "log_b": at["log_b"] + scale * rng.normal()}))
     return {
         "log density": [value for value, _ in found],
         "gradient in W": [gradient["W"] for _, gradient in found],
-        "gradient in log σ²": [gradient["log_sigma2"] for _, gradient in found],
+        "gradient in log b": [gradient["log_b"] for _, gradient in found],
     }
 
 
@@ -102,8 +101,8 @@ def _seed_step(unconstrained: Sites, data: Any) -> tuple[Sites, Any]:
     missing = odds(coincidence_exponent(D, sigma2, 1.0, W.shape[0]))[1] * s**2 * D
     wrong = found._replace(cov_u=found.cov_u + 4 * jnp.sum(stats.w * missing))
     value = rate * found.log_likelihood + log_prior(params, prior)
-    W, log_sigma2 = m_step(params, wrong, stats, prior, rate, decomposed, full=False)
-    return {"W": W, "log_sigma2": log_sigma2}, value
+    W, log_b = m_step(params, wrong, stats, prior, rate, decomposed, full=False)
+    return {"W": W, "log_b": log_b}, value
 
 
 def _em_data(problem: Problem[Pairs]) -> Any:
@@ -123,7 +122,7 @@ def seed_slope(problem: Problem[Pairs]) -> Values:
 
 
 def climb(problem: Problem[Pairs], step: Any = reduced_step, shift: float = 1.0) -> Any:
-    """Follow EM from another σ²."""
+    """Follow EM from another b."""
     return largest_fall(step, _sites(problem, shift), _em_data(problem), max_steps=100)
 
 

@@ -22,6 +22,7 @@ import numpyro
 import numpyro.distributions as dist
 import xarray as xr
 from numpyro import handlers
+from numpyro.distributions.transforms import ExpTransform
 from numpyro.infer import Trace_ELBO, init_to_value
 from numpyro.infer.autoguide import AutoDelta
 from numpyro.infer.reparam import LocScaleReparam
@@ -49,14 +50,14 @@ from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.laplace import laplace as lca_laplace
 from probmetric.inference.lca.laplace import laplace_draws
-from probmetric.inference.lca.target import TARGET, start, target_data
+from probmetric.inference.lca.likelihood import to_params
+from probmetric.inference.lca.target import TARGET, position, start, target_data
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Draws, Posterior, cast, model_target
 from probmetric.models.lca import (
     Coincidence,
-    LCAParams,
     LCAPrior,
     coincidence_exponent,
     identified,
@@ -66,9 +67,9 @@ from probmetric.models.lca import (
 N_DISTANCES = 8
 
 
-def latent_at(pairs: Pairs, prior: LCAPrior, W: Any, log_sigma2: Any) -> None:
-    """Write the latent form with W and σ² known: z and z' are all that is left."""
-    with handlers.condition(data={"W": W, "log_sigma2": log_sigma2}):
+def latent_at(pairs: Pairs, prior: LCAPrior, W: Any, log_b: Any) -> None:
+    """Write the latent form with W and b known: z and z' are all that is left."""
+    with handlers.condition(data={"W": W, "log_b": log_b}):
         lca(pairs, prior, latent=True)
 
 
@@ -82,8 +83,7 @@ def _directions(problem: Problem[Pairs]) -> np.ndarray:
 
 def latent_reference(problem: Problem[Pairs]) -> xr.Dataset:
     """Sample z and z' of six pairs, labels alternating, at fixed parameters."""
-    W, log_sigma2 = (np.asarray(a) for a in problem.params[:2])
-    args = (_alternating(problem), problem.prior, W, log_sigma2)
+    args = (_alternating(problem), problem.prior, *position(problem.params).values())
     sampler = NUTS(target_accept=0.98)
     draws = sampled(latent_at, args, seed=1, n_draws=2500, sampler=sampler)
     u = draws.values["z"] - draws.values["z_prime"]
@@ -122,7 +122,7 @@ def autodelta_mode(problem: Problem[Pairs]) -> Values:
     """Find M and b at the mode by NumPyro's AutoDelta and BFGS."""
     pairs, prior = problem.data, problem.prior
     with jax.enable_x64(True):
-        begin = {"W": jnp.asarray(prior.mean), "log_sigma2": jnp.log(0.3)}
+        begin = {"W": jnp.asarray(prior.mean), "log_b": jnp.log(0.3)}
         guide = AutoDelta(lca, init_loc_fn=init_to_value(values=begin))
         optimizer, elbo = numpyro.optim.Minimize(), Trace_ELBO()
         run = numpyro.infer.SVI(lca, guide, optimizer, elbo, **problem.options)
@@ -130,7 +130,8 @@ def autodelta_mode(problem: Problem[Pairs]) -> Values:
         for _ in range(3):  # a restart renews BFGS's memory where it stopped early
             state, _ = run.update(state, pairs, prior)
         found = run.get_params(state)
-        return identified(LCAParams(found["W_auto_loc"], found["log_sigma2_auto_loc"]))
+        W, log_b = found["W_auto_loc"], found["log_b_auto_loc"]
+        return identified(to_params({"W": W, "log_b": log_b}))
 
 
 def closed_form_mode(problem: Problem[Pairs], factor: float = 1.0) -> Values:
@@ -150,8 +151,9 @@ def _metric_summaries(problem: Problem[Pairs], draws: Draws) -> xr.Dataset:
 
 def _pooled(problem: Problem[Pairs]) -> Posterior:
     """Return the pooled target, with Laplace's start."""
-    data = target_data(problem.data, problem.prior, problem.options["learning_rate"])
-    return Posterior(TARGET, data, start(problem.params, data))
+    rate, params = problem.options["learning_rate"], problem.params
+    data = target_data(problem.data, problem.prior, rate, params)
+    return Posterior(TARGET, data, start(params, data))
 
 
 def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
@@ -165,7 +167,7 @@ def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset
     """Draw from Laplace's Gaussian with the rotation quotiented out."""
     with jax.enable_x64(True):
         posterior = _pooled(problem)
-        found = lca_laplace(problem.params, *posterior.data)
+        found = lca_laplace(problem.params, *posterior.data[:3])
         found = found._replace(root=spread * found.root)
         values = jax.vmap(identified)(laplace_draws(found, jax.random.key(5), 4000))
         plain = Laplace().draw(posterior, seed=6)
@@ -215,16 +217,16 @@ def sample_tiny(
 
 def without_determinant(pairs: Pairs, prior: LCAPrior) -> None:
     """Write a wrong marginal form: the link without its normaliser."""
-    width = prior.c / jnp.sqrt(prior.lam)
+    width = prior.width / jnp.sqrt(prior.lam)
     W: Any = numpyro.sample("W", dist.Normal(prior.mean, width).to_event(2))
-    rho: Any = numpyro.sample(
-        "log_sigma2", dist.Normal(prior.log_sigma2_loc, prior.log_sigma2_scale)
-    )
-    for name, value in identified(LCAParams(W, rho)).items():
+    log, b = ExpTransform().inv, dist.Gamma(prior.b_shape, prior.b_rate)
+    log_b: Any = numpyro.sample("log_b", dist.TransformedDistribution(b, log))
+    params = to_params({"W": W, "log_b": log_b})
+    for name, value in identified(params).items():
         numpyro.deterministic(name, value)
     X: Any = jnp.asarray(pairs.X)
     D = jnp.sum(((X[pairs.i] - X[pairs.j]) @ W.T) ** 2, -1)
-    t = coincidence_exponent(D, jnp.exp(rho), 1.0, 0)
+    t = coincidence_exponent(D, jnp.exp(params.log_sigma2), 1.0, 0)
     numpyro.sample("y", Coincidence(-t - 1e-9), obs=pairs.y)
 
 
@@ -259,7 +261,7 @@ def calibrate(
 
 CHECKS = (
     by_gradient(
-        "mode of (W, log σ²) is AutoDelta's",
+        "mode of (W, log b) is AutoDelta's",
         reference=autodelta_mode,
         estimate=closed_form_mode,
         controls={"λ a tenth too large": partial(closed_form_mode, factor=1.1)},

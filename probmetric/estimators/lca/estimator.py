@@ -59,8 +59,10 @@ class LCA(PairsMixin, BaseEstimator):
     Under the model a pair of points x, x' is *same* with probability
     exp(-(b + ½ dist²)), where dist = ‖L (x - x')‖ is the learned distance. ``fit``
     makes the pairs from class labels; ``fit_pairs`` takes them as they are. The fit is
-    the posterior mode in (W, log σ²) under a Gaussian prior centred at a scaled
-    Euclidean metric. P(same) as stated after ``fit`` is calibrated on pairs held out.
+    the posterior mode in (W, log b) under a Gaussian prior centred at a scaled
+    Euclidean metric, whose scale is set from the same pairs (empirical Bayes), with
+    P(same) of identical points uniform on (0, 1). P(same) as stated after ``fit`` is
+    calibrated on pairs held out.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ from sklearn.neighbors import NearestNeighbors
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
 from probmetric.inference import lca
-from probmetric.inference.lca import likelihood
 from probmetric.inference.lca.curvature import log_evidence
+from probmetric.inference.lca.likelihood import objective, to_params
 from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
@@ -199,7 +199,7 @@ def accuracies(
     )
 
 
-_log_joint = jax.jit(likelihood.log_joint)
+_objective = jax.jit(objective)
 
 
 def choose_by_evidence(pairs: Pairs, recipe: Recipe, learning_rate: float) -> float:
@@ -218,19 +218,20 @@ def choose_by_evidence(pairs: Pairs, recipe: Recipe, learning_rate: float) -> fl
 
 
 def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
-    """Keep W = W₀ and fit σ² alone, so that P(same) is defined."""
+    """Keep W = W₀ and fit b alone, so that P(same) is defined."""
     rate = rate_for(pairs, recipe)
     with jax.enable_x64(True):
         stats = lca.prepare(pad_pairs(pairs))
         W = jnp.asarray(prior.mean)
         at_mean = prior._replace(lam=1.0)  # a constant factor: W does not move
 
-        def negative(log_sigma2: float) -> float:
-            params = LCAParams(W, jnp.asarray(log_sigma2), jnp.ones(()))
-            return -float(_log_joint(params, stats, at_mean, rate))
+        def negative(log_b: float) -> float:
+            at = {"W": W, "log_b": jnp.asarray(log_b)}
+            return -float(_objective(at, (stats, at_mean, rate)))
 
-        best: Any = minimize_scalar(negative, bounds=(-20.0, 10.0), method="bounded")
-    params = LCAParams(np.asarray(prior.mean), np.asarray(best.x), np.asarray(1.0))
+        best: Any = minimize_scalar(negative, bounds=(-20.0, 5.0), method="bounded")
+    at = {"W": np.asarray(prior.mean), "log_b": np.asarray(best.x)}
+    params = LCAParams(*map(np.asarray, to_params(at)))
     code = Result.CONVERGED if best.success else Result.MAX_STEPS
     steps, top = np.asarray(int(best.nfev)), np.asarray(-best.fun)
     fit = Fit(params, top, np.asarray(int(code)), steps, steps, np.array([top]))

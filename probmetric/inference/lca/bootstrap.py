@@ -129,7 +129,7 @@ def bootstrap(
     u = jnp.asarray(u, shared.learning_rate.dtype)
     found = _refit_all(shared, u, tol, batch=batch, max_steps=max_steps)
     params = to_params(found.params)
-    ones = jnp.ones_like(found.params["log_sigma2"])
+    ones = jnp.ones_like(found.params["log_b"])
     return found._replace(params=params._replace(kappa2=ones))
 
 
@@ -162,12 +162,12 @@ def refit(shared: Shared, u: Any, tol: Any, max_steps: int) -> Fit:
     )
     prior, rate, start = shared.prior, shared.learning_rate, shared.start
     p, d = start["W"].shape
-    values, vectors, by_rho = _curvature(stats, prior, rate, start)
+    values, vectors, by_log_b = _curvature(stats, prior, rate, start)
 
     def position(z: Any) -> dict[str, Any]:
         step = (z[:-1].reshape(p, d) / jnp.sqrt(values)) @ vectors.T
-        rho = start["log_sigma2"] + z[-1] / jnp.sqrt(by_rho)
-        return {"W": start["W"] + step, "log_sigma2": rho}
+        log_b = start["log_b"] + z[-1] / jnp.sqrt(by_log_b)
+        return {"W": start["W"] + step, "log_b": log_b}
 
     def negative(z: Any) -> Any:
         return -objective(position(z), (stats, prior, rate))
@@ -185,15 +185,18 @@ def refit(shared: Shared, u: Any, tol: Any, max_steps: int) -> Fit:
 
 
 def _curvature(stats: Statistics, prior: LCAPrior, rate: Any, start: Any) -> Any:
-    """Return eigenvalues (d,) and vectors of a row of W's curvature, and that of ρ."""
-    eta = 1 + 2 * jnp.exp(start["log_sigma2"])
+    """Return eigenvalues (d,) and vectors of a row of W's curvature, and that of log b.
+
+    At D = 0 the exponent of a pair is b, and so is its second derivative in log b.
+    """
+    b = jnp.exp(start["log_b"])
+    eta = jnp.exp(2 * b / len(start["W"]))
     values, vectors = jnp.linalg.eigh(rate * stats.T_same / eta)
-    values = values + prior.lam / jnp.asarray(prior.c) ** 2
+    values = values + prior.lam / jnp.asarray(prior.width) ** 2
     # Steps are measured by it, nothing is added to the model: a floor is harmless.
     values = jnp.maximum(values, 1e-8 * values[-1])
-    s = 0.5 * (1 - 1 / eta)
-    by_rho = rate * stats.n_same * len(start["W"]) * s * (1 - 2 * s)
-    return values, vectors, by_rho + 1 / jnp.asarray(prior.log_sigma2_scale) ** 2
+    by_log_b = (rate * stats.n_same + prior.b_rate) * b
+    return values, vectors, by_log_b
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """Second derivatives of LCA: the Hessian, and a certificate of the optimum.
 
-With τ² = κ² + 2σ², s = σ²/τ² and θ = (vec W row by row, ρ = log σ²), the exponent t of
-Eq. (1) of ``lca.likelihood`` has ∇t = (g δᵀ/τ², s(p - D/τ²)) (maths A7):
+With κ = 1, τ² = 1 + 2σ² = e^{2b/p} and θ = (vec W row by row, log b), the exponent
+t = b + D/(2τ²) of Eq. (1) of ``lca.likelihood`` has, with r_b = b/p,
+∇t = (g δᵀ/τ², r_b(p - D/τ²)) (maths A7, with r_b for s as the coordinate is log b):
 
     ∇ℓ  = -Σ w r ∇t,                      r = 1 (y=1), -ν (y=0),                  (1)
     ∇²ℓ = -Σ w (h ∇t∇tᵀ + r ∇²t),         h = 0 (y=1), ν(1+ν) (y=0),              (2)
 
-with ∇²t = I_p ⊗ δδᵀ/τ², -2s g δᵀ/τ² and s(1-2s)(p - D/τ²) + 2s²D/τ² for the blocks
-(W, W), (W, ρ) and (ρ, ρ). Pooled pairs enter through T₁ and n₁.
+with ∇²t = I_p ⊗ δδᵀ/τ², -2r_b g δᵀ/τ² and r_b(p - D/τ²) + 2r_b²D/τ² for the blocks
+(W, W), (W, log b) and (log b, log b). Pooled pairs enter through T₁ and n₁.
 
 Certificate (maths A6). Under a common κ the log likelihood is concave in (b, M). With
 Γ = -½ Σ w r δδᵀ, a stationary W has ΓWᵀ = 0, and it is the global optimum over all
@@ -24,7 +25,7 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
 from probmetric.inference.lca.statistics import Statistics
-from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.models.lca import LCAParams, LCAPrior, log_b_of
 from probmetric.typing import Array
 
 
@@ -48,14 +49,14 @@ def _rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
     delta = X if data.i is None else X[np.asarray(data.i)] - X[np.asarray(data.j)]
     sigma2 = np.exp(np.asarray(params.log_sigma2))
     eta = 1 + 2 * sigma2
-    s = sigma2 / eta
+    rb = 0.5 * np.log1p(2 * sigma2)
     g = delta @ W.T
     D = np.sum(g**2, -1)
-    t = 0.5 * p * np.log1p(2 * sigma2) + D / (2 * eta)
+    t = p * rb + D / (2 * eta)
     # ν and ν(1 + ν), safe for large and small t (maths A4).
     decay, gap = np.exp(-t), -np.expm1(-t)
     by_W = (g[:, :, None] * delta[:, None, :] / eta).reshape(len(delta), W.size)
-    by_rho = s * (p - D / eta)
+    by_log_b = rb * (p - D / eta)
     return {
         "W": W,
         "delta": delta,
@@ -64,27 +65,27 @@ def _rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
         "nu": decay / gap,
         "nu2": decay / gap**2,
         "eta": eta,
-        "s": s,
-        "slope": np.concatenate([by_W, by_rho[:, None]], 1),
+        "rb": rb,
+        "slope": np.concatenate([by_W, by_log_b[:, None]], 1),
     }
 
 
 def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
-    """Return ∇ℓ in θ = (vec W, log σ²), length q = pd + 1 (Eq. 1)."""
+    """Return ∇ℓ in θ = (vec W, log b), length q = pd + 1 (Eq. 1)."""
     row = _rows(params, stats)
     W = row["W"]
     r = np.where(stats.same, 1.0, -row["nu"])
     WT = W @ stats.T_same
-    pooled_rho = row["s"] * (stats.n_same * W.shape[0] - np.sum(WT * W) / row["eta"])
-    pooled = np.append(np.ravel(WT / row["eta"]), pooled_rho)
+    pooled_b = row["rb"] * (stats.n_same * W.shape[0] - np.sum(WT * W) / row["eta"])
+    pooled = np.append(np.ravel(WT / row["eta"]), pooled_b)
     return -(stats.w * r) @ row["slope"] - pooled
 
 
 def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
-    """Return ∇²ℓ in θ = (vec W, log σ²), shape (pd + 1, pd + 1) (Eq. 2)."""
+    """Return ∇²ℓ in θ = (vec W, log b), shape (pd + 1, pd + 1) (Eq. 2)."""
     row = _rows(params, stats)
     W, p = row["W"], len(row["W"])
-    s, eta, D, delta = row["s"], row["eta"], row["D"], row["delta"]
+    rb, eta, D, delta = row["rb"], row["eta"], row["D"], row["delta"]
     wr = stats.w * np.where(stats.same, 1.0, -row["nu"])
     wh = stats.w * np.where(stats.same, 0.0, row["nu2"])
     outer = (row["slope"] * wh[:, None]).T @ row["slope"]
@@ -92,18 +93,22 @@ def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     WT = W @ stats.T_same
     scatter = (delta * wr[:, None]).T @ delta + stats.T_same
     WW = np.kron(np.eye(p, dtype=W.dtype), scatter / eta)
-    Wr = -2 * s / eta * ((row["g"] * wr[:, None]).T @ delta + WT)
+    Wb = -2 * rb / eta * ((row["g"] * wr[:, None]).T @ delta + WT)
     total, squared = np.sum(wr) + stats.n_same, wr @ D + np.sum(WT * W)
-    rr = s * (1 - 2 * s) * (p * total - squared / eta) + 2 * s**2 * squared / eta
-    edge = np.ravel(Wr)
-    curvature = np.block([[WW, edge[:, None]], [edge[None, :], rr[None, None]]])
+    bb = rb * (p * total - squared / eta) + 2 * rb**2 * squared / eta
+    edge = np.ravel(Wb)
+    curvature = np.block([[WW, edge[:, None]], [edge[None, :], bb[None, None]]])
     return -(outer + curvature)
 
 
-def prior_precision(prior: LCAPrior, shape: tuple[int, ...]) -> Float[Array, "q"]:
-    """Return the diagonal of the prior's precision of θ; zero where flat."""
-    on_W = np.full(shape[0] * shape[1], prior.lam / np.asarray(prior.c) ** 2)
-    return np.append(on_W, 1 / np.asarray(prior.log_sigma2_scale) ** 2)
+def prior_precision(params: LCAParams, prior: LCAPrior) -> Float[Array, "q"]:
+    """Return the diagonal of the prior's precision of θ; zero where flat.
+
+    b ~ Gamma(a, r) has density a log b - rb in log b, of curvature -rb.
+    """
+    b = np.exp(log_b_of(np.asarray(params.log_sigma2), len(params.W)))
+    on_W = np.full(np.size(params.W), prior.lam / np.asarray(prior.width) ** 2)
+    return np.append(on_W, prior.b_rate * b)
 
 
 def precision(
@@ -113,7 +118,7 @@ def precision(
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, "q q"]:
     """Return minus the Hessian of the log joint density in θ."""
-    diagonal = prior_precision(prior, params.W.shape)
+    diagonal = prior_precision(params, prior)
     return np.diag(diagonal) - learning_rate * hessian(params, stats)
 
 
@@ -170,7 +175,7 @@ def generalised_rate(
     U = np.zeros((len(pairs.X), score.shape[1]), score.dtype)
     for end in (pairs.i, pairs.j):
         np.add.at(U, np.asarray(end), score)
-    diagonal = prior_precision(prior, params.W.shape) / learning_rate
+    diagonal = prior_precision(params, prior) / learning_rate
     H = information + np.diag(diagonal)
     both = np.linalg.solve(H, np.concatenate([information, U.T @ U], 1))
     q = len(H)
@@ -200,7 +205,7 @@ def log_evidence(
     A = (row["g"] * wnu[:, None]).T @ row["g"] / (row["eta"] ** 2 * np.sum(wnu))
     B = (row["delta"] * wnu[:, None]).T @ row["delta"]
     h = np.linalg.eigvalsh(A)[:, None] * np.linalg.eigvalsh(B)[None, :]
-    shrunk = np.maximum(h, 0) + prior.lam / np.asarray(prior.c) ** 2
+    shrunk = np.maximum(h, 0) + prior.lam / np.asarray(prior.width) ** 2
     return (
         log_joint
         + 0.5 * params.W.size * np.log(2 * np.pi)

@@ -52,7 +52,7 @@ def posterior(fitted: Fitted, sampler: Any) -> Posterior:
     padded = pad_pairs(pairs)
     if isinstance(sampler, Bootstrap):
         return Posterior(TARGET, (padded, prior, rate, len(pairs.X)), params)
-    data = target_data(padded, prior, rate)
+    data = target_data(padded, prior, rate, params)
     if isinstance(sampler, SVI):
         return Posterior(TARGET, data, position(params))
     around = start(params, data, quotient=isinstance(sampler, Laplace))

@@ -27,9 +27,15 @@ M-step (maths A5). With WG = Σ w a g δᵀ and R = W - W⁺,
       W⁺ = (W T - 2WG + 2c W₀)(T + 2c I)⁻¹,                                        (8)
       σ² weighs  A = pn/2,  4B = tr(R T Rᵀ) - 4tr(WG Rᵀ) + 4Σ w a²D + Σ w tr Cov(u). (9)
 
-In both, log σ² = ρ minimises A ρ + B e^{-ρ} + (ρ - m)²/(2s²), a convex function whose
-root Newton's method reaches from the left. The learning rate multiplies A and B and
-divides the prior precision. W is moved at the old σ² (ECM), which is monotone too.
+In both, x = log b minimises, with ρ(x) = log σ² = log (e^u - 1)/2 and u = 2e^x/p,
+
+      f(x) = A ρ(x) + B e^{-ρ(x)} - a x + r e^x,         b ~ Gamma(a, rate r).     (10)
+
+f is convex: ρ' = u/(1 - e^{-u}) has ρ'² ≥ ρ'' ≥ 0, as u ≥ tanh(u/2), so that ρ and
+e^{-ρ} are. Its minimum lies between those of the likelihood, where σ² = B/A, and
+of the prior, b = a/r; Newton's method, kept to that bracket, finds it. The learning
+rate multiplies A and B and divides a, r and the prior precision of W. W is moved at
+the old σ² (ECM), which is monotone too.
 
 W is never formed through G, a d × d matrix: an iteration costs two products of the
 rows, 4·m·p·d flops. S or T is decomposed once, since only the ridge c changes.
@@ -44,7 +50,13 @@ from jaxtyping import Float
 from probmetric.inference.lca.latent import odds
 from probmetric.inference.lca.likelihood import log_prior, objective, to_params
 from probmetric.inference.lca.statistics import Statistics, project, scatter
-from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log1mexp
+from probmetric.models.lca import (
+    LCAParams,
+    LCAPrior,
+    coincidence_exponent,
+    log1mexp,
+    log_b_of,
+)
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -121,19 +133,33 @@ def _ridge_solve(B: Any, decomposed: tuple[Any, Any], ridge: Any) -> Any:
     )
 
 
-def _log_sigma2(A: Any, B: Any, loc: Any, precision: Any) -> Any:
-    """Minimise A ρ + B e^{-ρ} + precision (ρ - loc)²/2 over ρ."""
-    flat = jnp.log(B / A)
+def _log_b(A: Any, B: Any, p: int, shape: Any, rate: Any) -> Any:
+    """Minimise Eq. (10) over x = log b; at shape 0 without the prior."""
+    flat = log_b_of(jnp.log(B / A), p)
+    proper = shape > 0
+    shape, rate = jnp.where(proper, shape, 1.0), jnp.where(proper, rate, 1.0)
 
-    def newton(_: Any, rho: Any) -> Any:
-        pull = B * jnp.exp(-rho)
-        return rho - (A - pull + precision * (rho - loc)) / (pull + precision)
+    def slope(x: Any) -> tuple[Any, Any]:
+        """Return f' and f''."""
+        u, b = 2 * jnp.exp(x) / p, rate * jnp.exp(x)
+        gap = -jnp.expm1(-u)
+        first = u / gap
+        second = first * (1 - u * jnp.exp(-u) / gap)
+        pull = 2 * B * jnp.exp(-u) / gap
+        return first * (A - pull) - shape + b, second * (A - pull) + first**2 * pull + b
 
-    # The root lies between the flat minimiser and loc; the derivative is concave
-    # and increasing, so that Newton from the left end rises to it monotonically.
-    start = jnp.where(precision > 0, jnp.minimum(flat, loc), flat)
-    found = jax.lax.fori_loop(0, 50, newton, start)
-    return jnp.where(precision > 0, found, flat)
+    def newton(_: Any, state: Any) -> Any:
+        x, low, high = state
+        f1, f2 = slope(x)
+        low, high = jnp.where(f1 < 0, x, low), jnp.where(f1 < 0, high, x)
+        step = x - f1 / f2
+        inside = (step >= low) & (step <= high)
+        return jnp.where(inside, step, 0.5 * (low + high)), low, high
+
+    mode = jnp.log(shape / rate)
+    low, high = jnp.minimum(flat, mode), jnp.maximum(flat, mode)
+    found = jax.lax.fori_loop(0, 50, newton, (low, low, high))[0]
+    return jnp.where(proper, found, flat)
 
 
 def m_step(
@@ -147,7 +173,7 @@ def m_step(
     full: bool,
     scaled: bool = False,
 ) -> tuple[Float[Array, "p d"], Float[Array, ""]]:
-    """Return W⁺ and log σ²⁺ (Eqs. 6-9).
+    """Return W⁺ and log b⁺ (Eqs. 6-10).
 
     Parameters
     ----------
@@ -162,7 +188,7 @@ def m_step(
     W, (p, d), h = params.W, params.W.shape, learning_rate
     sigma2 = jnp.exp(params.log_sigma2)
     lam = prior.lam / h
-    ridge = lam if scaled else lam * sigma2 / jnp.asarray(prior.c) ** 2
+    ridge = lam if scaled else lam * sigma2 / jnp.asarray(prior.width) ** 2
     factor = 1 if full else 2
     C = stats.S if full else stats.T
     target = W @ C - factor * found.WG + factor * ridge * prior.mean
@@ -178,8 +204,7 @@ def m_step(
     if scaled:
         A = A + 0.5 * p * d
         B = B + 0.5 * lam * jnp.sum((new - prior.mean) ** 2)
-    precision = 1 / jnp.asarray(prior.log_sigma2_scale) ** 2 / h
-    return new, _log_sigma2(A, B, prior.log_sigma2_loc, precision)
+    return new, _log_b(A, B, p, prior.b_shape / h, prior.b_rate / h)
 
 
 def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any, Any]:
@@ -187,10 +212,8 @@ def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any,
     params = to_params(unconstrained)
     found = moments(params, stats)
     value = learning_rate * found.log_likelihood + log_prior(params, prior)
-    W, log_sigma2 = m_step(
-        params, found, stats, prior, learning_rate, decomposed, full=full
-    )
-    return {"W": W, "log_sigma2": log_sigma2}, value
+    W, log_b = m_step(params, found, stats, prior, learning_rate, decomposed, full=full)
+    return {"W": W, "log_b": log_b}, value
 
 
 @numpy_in_numpy_out

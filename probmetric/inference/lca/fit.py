@@ -27,7 +27,7 @@ from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
-from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.models.lca import LCAParams, LCAPrior, log_b_of
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -73,6 +73,17 @@ def _scaled(W0: Any, delta: Any, pairs: Pairs) -> tuple[Any, float]:
     return c * W0, float(c)
 
 
+def check_prior(prior: LCAPrior) -> None:
+    """Raise for a prior of W that is proper and centred at zero."""
+    if np.all(np.asarray(prior.lam) > 0) and not np.any(np.asarray(prior.mean)):
+        raise ValueError(
+            "prior.mean: expected a W₀ other than zero with lam > 0, got zeros: around "
+            "zero the prior shrinks the size of the metric and not its shape, and "
+            "leaves the rotations of W flat; centre it at scaled_identity(pairs) or "
+            "scaled_pca(pairs, p)"
+        )
+
+
 @numpy_in_numpy_out
 def fit(
     pairs: Pairs,
@@ -85,7 +96,7 @@ def fit(
     max_steps: int = 500,
     tol: float | None = None,
 ) -> Fit:
-    """Fit LCA: the mode of the log joint density in (W, log σ²).
+    """Fit LCA: the mode of the log joint density in (W, log b).
 
     Parameters
     ----------
@@ -93,9 +104,9 @@ def fit(
         Labelled pairs. Both labels must occur with positive weight unless the
         prior is proper, else the likelihood has no maximum.
     prior : LCAPrior
-        ``LCAPrior(mean, lam=0, log_sigma2_scale=inf)`` is maximum likelihood.
+        ``LCAPrior(mean, lam=0, b_shape=0, b_rate=0)`` is maximum likelihood.
     init : LCAParams, optional
-        Where to start. Default: the prior mean and σ² = .3. Its W must have full
+        Where to start. Default: the prior mean and b = .3. Its W must have full
         rank: EM never raises the rank of W, and W = 0 is a saddle.
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
         L-BFGS on the objective; SQUAREM over the reduced EM (monotone, no tuning);
@@ -111,6 +122,11 @@ def fit(
         For EM solvers, the relative gap; for L-BFGS, the relative gradient. Default:
         √eps and 1e-6.
 
+    Raises
+    ------
+    ValueError
+        Another solver; a prior of W centred at zero with ``lam > 0``.
+
     Returns
     -------
     Fit
@@ -125,6 +141,7 @@ def fit(
         raise ValueError(
             "solver: expected 'lbfgs', 'squarem' or 'em' per anchor, got 'full_em'"
         )
+    check_prior(prior)
     stats = prepare(pairs, per_anchor=per_anchor)
     W = np.asarray(prior.mean if init is None else init.W)
     start: dict[str, Any] = {"W": W}
@@ -133,8 +150,12 @@ def fit(
         kappa2 = np.asarray(1.0 if init is None else init.kappa2, W.dtype)
         start["log_kappa2"] = np.log(np.broadcast_to(kappa2, n_anchors))
     else:
-        log_sigma2 = np.log(0.3) if init is None else init.log_sigma2
-        start["log_sigma2"] = np.asarray(log_sigma2, W.dtype)
+        log_b = (
+            np.log(0.3)
+            if init is None
+            else log_b_of(np.asarray(init.log_sigma2), len(W))
+        )
+        start["log_b"] = np.asarray(log_b, W.dtype)
     prior = LCAPrior(*(np.asarray(v, W.dtype) for v in prior))
     data = (stats, prior, np.asarray(learning_rate, W.dtype))
     if solver == "lbfgs":
@@ -150,4 +171,7 @@ def fit(
             tol=tol,
             accelerate=solver == "squarem",
         )
+    if not per_anchor:  # on the host, which compiles nothing
+        at = {**found.params, "log_b": np.asarray(found.params["log_b"])}
+        return found._replace(params=to_params(at))
     return found._replace(params=to_params(found.params))

@@ -1,6 +1,6 @@
 """Laplace's approximation of LCA's posterior, with the rotation quotiented out.
 
-At the mode θ̂ = (vec W, log σ²) the precision is H = -∇² log p. M = WᵀW does not change
+At the mode θ̂ = (vec W, log b) the precision is H = -∇² log p. M = WᵀW does not change
 along the tangents vec(ΩW), Ω skew, of the rotation orbit: to first order they carry
 nothing, to second order a Gaussian that spreads along them drifts off the orbit and
 inflates M. So draws are restricted to their orthogonal complement: with Q its basis,
@@ -32,7 +32,7 @@ from jaxtyping import Float
 
 from probmetric.inference.lca.curvature import precision
 from probmetric.inference.lca.statistics import Statistics
-from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.models.lca import LCAParams, LCAPrior, log_b_of, log_sigma2_of
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -43,7 +43,7 @@ MAX_PARAMETERS = 10_001
 class Laplace(NamedTuple):
     """A Gaussian around the mode.
 
-    ``mode`` (q,) is (vec W, log σ²); ``root`` (q, m) is the matrix of Eq. (1), so
+    ``mode`` (q,) is (vec W, log b); ``root`` (q, m) is the matrix of Eq. (1), so
     that the covariance of the draws is root·rootᵀ; ``shape`` is (p, d).
     """
 
@@ -149,7 +149,7 @@ def laplace(
         )
     H = precision(params, stats, prior, learning_rate)
     H = (H + H.T) / 2
-    mode = np.append(np.ravel(W), params.log_sigma2)
+    mode = np.append(np.ravel(W), log_b_of(np.asarray(params.log_sigma2), p))
     if not quotient:
         return Laplace(mode, _root(H), W.shape)
     Q = _complement(W)
@@ -196,4 +196,5 @@ def laplace_draws(approximation: Laplace, key: Any, n_draws: int) -> LCAParams:
     noise = jax.random.normal(key, (n_draws, root.shape[1]), root.dtype)
     theta = approximation.mode + noise @ root.T
     W = theta[:, :-1].reshape(n_draws, *approximation.shape)
-    return LCAParams(W, theta[:, -1], jnp.ones(n_draws, root.dtype))
+    log_sigma2 = log_sigma2_of(theta[:, -1], approximation.shape[0])
+    return LCAParams(W, log_sigma2, jnp.ones(n_draws, root.dtype))

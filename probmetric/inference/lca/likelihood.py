@@ -13,20 +13,31 @@ learning rate η.
 
 3. Log joint density with the prior of ``LCAPrior`` and the learning rate η:
 
-       log p = η ℓ + log N(W; W₀, c²/λ) + log N(log σ²; m, s²).                    (3)
+       log p = η ℓ + log N(W; W₀, c²/λ) + log p(log b),                            (3)
+
+   with b ~ Gamma(a, r), log p(log b) = a log(rb) - rb - log Γ(a).
 
    It equals the NumPyro density of ``models.lca.lca``, constants included; a flat
-   prior contributes nothing. The mode is that in (W, log σ²).
+   prior contributes nothing. It is a density of (W, log b), and so is its mode; σ² is
+   a function of b, and no Jacobian belongs to it.
 """
 
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammaln
 from jaxtyping import Float
 
 from probmetric.inference.lca.statistics import Statistics, project
-from probmetric.models.lca import LCAParams, LCAPrior, coincidence_exponent, log1mexp
+from probmetric.models.lca import (
+    LCAParams,
+    LCAPrior,
+    coincidence_exponent,
+    log1mexp,
+    log_b_of,
+    log_sigma2_of,
+)
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -50,12 +61,12 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
 
 @numpy_in_numpy_out
 def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
-    """Return the log prior density of (W, log σ²), zero for flat parts.
+    """Return the log prior density of (W, log b), zero for flat parts.
 
     With a κ per anchor σ² is fixed and only W has a prior.
     """
     W = params.W
-    precision = prior.lam / jnp.asarray(prior.c) ** 2
+    precision = prior.lam / jnp.asarray(prior.width) ** 2
     flat = precision == 0
     safe = jnp.where(flat, 1.0, precision)
     constant = 0.5 * W.size * jnp.log(safe / (2 * jnp.pi))
@@ -63,11 +74,12 @@ def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     density = jnp.where(flat, 0.0, density)
     if jnp.ndim(params.kappa2):
         return density
-    scale = jnp.asarray(prior.log_sigma2_scale, W.dtype)
-    finite = jnp.where(jnp.isinf(scale), 1.0, scale)
-    z = (params.log_sigma2 - prior.log_sigma2_loc) / finite
-    normal = -0.5 * z**2 - jnp.log(finite) - 0.5 * jnp.log(2 * jnp.pi)
-    return density + jnp.where(jnp.isinf(scale), 0.0, normal)
+    log_b = log_b_of(params.log_sigma2, W.shape[0], params.kappa2)
+    shape, rate = jnp.asarray(prior.b_shape, W.dtype), jnp.asarray(prior.b_rate)
+    flat = shape == 0
+    safe, safe_rate = jnp.where(flat, 1.0, shape), jnp.where(flat, 1.0, rate)
+    gamma = safe * (jnp.log(safe_rate) + log_b) - safe_rate * jnp.exp(log_b)
+    return density + jnp.where(flat, 0.0, gamma - gammaln(safe))
 
 
 @numpy_in_numpy_out
@@ -77,7 +89,7 @@ def log_joint(
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, ""]:
-    """Return the log joint density of labels and (W, log σ²) (Eq. 3)."""
+    """Return the log joint density of labels and (W, log b) (Eq. 3)."""
     likelihood = jnp.asarray(log_likelihood(params, stats))
     return learning_rate * likelihood + log_prior(params, prior)
 
@@ -89,16 +101,18 @@ def objective(unconstrained: dict[str, Any], data: Any) -> Any:
 
 
 def to_params(unconstrained: dict[str, Any]) -> LCAParams:
-    """Map {W, log_sigma2} or, per anchor, {W, log_kappa2} to parameters."""
+    """Map {W, log_b} or, per anchor, {W, log_kappa2} to parameters."""
     W = unconstrained["W"]
     if "log_kappa2" in unconstrained:
         half = np.log(np.asarray(0.5, W.dtype))
         return LCAParams(W, half, jnp.exp(unconstrained["log_kappa2"]))
-    return LCAParams(W, unconstrained["log_sigma2"], np.ones((), W.dtype))
+    log_sigma2 = log_sigma2_of(unconstrained["log_b"], W.shape[-2])
+    return LCAParams(W, log_sigma2, np.ones((), W.dtype))
 
 
 def to_unconstrained(params: LCAParams) -> dict[str, Any]:
-    """Map parameters to {W, log_sigma2} or, per anchor, {W, log_kappa2}."""
-    if jnp.ndim(params.kappa2):
-        return {"W": params.W, "log_kappa2": jnp.log(params.kappa2)}
-    return {"W": params.W, "log_sigma2": params.log_sigma2}
+    """Map parameters to {W, log_b} or, per anchor, {W, log_kappa2}."""
+    W = params.W
+    if np.ndim(params.kappa2):
+        return {"W": W, "log_kappa2": jnp.log(params.kappa2)}
+    return {"W": W, "log_b": log_b_of(params.log_sigma2, W.shape[0], params.kappa2)}

@@ -88,7 +88,10 @@ def _neighbors(name: str, value: int | None, most: int) -> int:
 
 
 def prior_for(pairs: Pairs, recipe: Recipe, lam: float) -> LCAPrior:
-    """Return the prior W ~ N(W₀, c²/λ), log σ² ~ N(log .3, 1)."""
+    """Return the prior W ~ N(W₀, c²/λ), b ~ Exponential(1).
+
+    Empirical Bayes: W₀ and c are set from the pairs that are then fitted.
+    """
     d = pairs.X.shape[1]
     p, mean = recipe.n_components, recipe.prior_mean
     if not isinstance(mean, str):

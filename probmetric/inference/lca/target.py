@@ -1,56 +1,142 @@
-"""LCA's posterior density for samplers: the pooled log joint density.
+"""LCA's posterior density for samplers: pooled, and one whichever way W is reflected.
 
-The NumPyro model is per pair; this evaluates the same density (a test holds value and
-gradient equal) at a cost that does not depend on the number of y = 1 pairs. Positions
-are {W, log_sigma2}; reported is what the likelihood identifies: M, b and log σ².
+The NumPyro model is per pair; this evaluates its density at a cost that does not depend
+on the number of y = 1 pairs. Positions are {W, log_b}; reported is what the likelihood
+identifies: M, b and log σ².
+
+The likelihood is that of HW for every orthogonal H; the prior N(W₀, c²/λ) is not. So
+the posterior of W has two sheets, det(WW₀ᵀ) ≷ 0, with a barrier between them that no
+sampler crosses, of different heights and different M: chains that start on either
+never agree. With a fixed reflection H = I - 2uuᵀ samplers are given, for the prior
+p(W), the mixture
+
+    ½ p(W) + ½ p(HW) = ½ p(W) (1 + e^{-a}),       a = 2 (λ/c²) uᵀW W₀ᵀu.           (1)
+
+W → HW keeps volume, likelihood and M. So M and b have *the same law* under Eq. (1) as
+under the model, both sheets included, and the two sheets are mirror images: a chain
+draws that law on whichever it is. Normaliser and prior draws of M stay the Gaussian's.
+u is the weakest axis of WW₀ᵀ at the mode, the one along which the other sheet is
+nearest; with u = 0 the density is the model's own.
 """
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from probmetric.data.containers import Pairs
+from probmetric.data.padding import pad_pairs
+from probmetric.inference.lca.fit import check_prior, fit
 from probmetric.inference.lca.laplace import laplace
 from probmetric.inference.lca.likelihood import objective, to_params
 from probmetric.inference.lca.statistics import Statistics, prepare
-from probmetric.inference.sampling.target import Gaussian, Target
-from probmetric.models.lca import LCAParams, LCAPrior, identified
+from probmetric.inference.sampling.target import Gaussian, Posterior, Target
+from probmetric.inference.solvers.result import Result
+from probmetric.models.lca import LCAParams, LCAPrior, identified, log_b_of
+
+
+def _log_odds(at: Any, data: Any) -> Any:
+    """Return a of Eq. (1): the log density of W over that of HW."""
+    prior, u = data[1], data[3]
+    return 2 * prior.lam / prior.width**2 * (u @ at["W"]) @ (prior.mean.T @ u)
+
+
+def _log_density(at: Any, data: Any) -> Any:
+    mirrored = jnp.logaddexp(0.0, -_log_odds(at, data)) - np.log(2)
+    return objective(at, data) + mirrored
 
 
 def _functionals(at: Any, data: Any) -> dict[str, Any]:
-    return {**identified(to_params(at)), "log_sigma2": at["log_sigma2"]}
+    params = to_params(at)
+    return {**identified(params), "log_sigma2": params.log_sigma2}
 
 
-TARGET = Target(objective, _functionals)
-"""Of positions {W, log_sigma2} and data (statistics, prior, learning rate)."""
+def _sites(at: Any, data: Any) -> dict[str, Any]:
+    """Return the sites of the NumPyro model, W on the sheet of W₀."""
+    params, W, u = to_params(at), at["W"], data[3]
+    W = jnp.where(_log_odds(at, data) < 0, W - 2 * jnp.outer(u, u @ W), W)
+    sigma2 = jnp.exp(params.log_sigma2)
+    return {"W": W, "log_b": at["log_b"], "sigma2": sigma2, **identified(params)}
+
+
+TARGET = Target(_log_density, _functionals)
+"""Of positions {W, log_b} and data (statistics, prior, learning rate, u)."""
+
+MODEL_TARGET = Target(_log_density, _sites)
+"""The same density; reports the sites of ``models.lca.lca``."""
 
 
 def target_data(
-    pairs: Pairs, prior: LCAPrior, learning_rate: float
-) -> tuple[Statistics, LCAPrior, Any]:
-    """Return what ``TARGET`` is evaluated on: statistics, prior, learning rate."""
+    pairs: Pairs,
+    prior: LCAPrior,
+    learning_rate: float,
+    mode: LCAParams | None = None,
+) -> tuple[Statistics, LCAPrior, Any, Any]:
+    """Return what ``TARGET`` is evaluated on: statistics, prior, learning rate, u.
+
+    Without a mode u is 0, and the density the model's own, of two sheets.
+    """
     stats = prepare(pairs)
     dtype = stats.T.dtype
     prior = LCAPrior(*(np.asarray(v, dtype) for v in prior))
-    return stats, prior, np.asarray(learning_rate, dtype)
+    u = np.zeros(len(prior.mean), dtype)
+    if mode is not None:
+        C = np.asarray(mode.W) @ prior.mean.T
+        u = np.linalg.eigh((C + C.T) / 2)[1][:, 0].astype(dtype)
+    return stats, prior, np.asarray(learning_rate, dtype), u
 
 
-def start(
-    params: LCAParams,
-    data: tuple[Statistics, LCAPrior, Any],
-    *,
-    quotient: bool = False,
-) -> Gaussian:
-    """Return the Laplace approximation at the mode.
+def start(params: LCAParams, data: Any, *, quotient: bool = False) -> Gaussian:
+    """Return the Laplace approximation at the mode, of data from ``target_data``.
 
     By default the whole covariance, rotations included, for NUTS's start and mass
     matrix: a prior centred off zero pins them. With ``quotient`` the rotations are
     left out (``lca.laplace``), for draws.
     """
-    found = laplace(params, *data, quotient=quotient)
+    found = laplace(params, *data[:3], quotient=quotient)
     return Gaussian(position(params), found.root)
 
 
 def position(params: LCAParams) -> dict[str, Any]:
     """Return parameters as a position of ``TARGET``."""
-    return {"W": np.asarray(params.W), "log_sigma2": np.asarray(params.log_sigma2)}
+    W = np.asarray(params.W)
+    log_b = log_b_of(np.asarray(params.log_sigma2), len(W))
+    return {"W": W, "log_b": np.asarray(log_b, W.dtype)}
+
+
+def closed_form(
+    pairs: Pairs, prior: Any, *, learning_rate: Any = 1.0, **options: Any
+) -> Posterior | None:
+    """Return the posterior of ``models.lca.lca``, to be sampled from its mode on.
+
+    Parameters
+    ----------
+    pairs, prior, learning_rate, **options
+        As given to the model.
+
+    Returns
+    -------
+    Posterior or None
+        None where there is no closed form: a prior of one's own, a hyperprior, a flat
+        prior, a κ per anchor, the latent form, no labels.
+
+    Raises
+    ------
+    ValueError
+        A prior centred at zero.
+    """
+    if not isinstance(prior, LCAPrior) or options or pairs.y is None:
+        return None
+    if not np.isscalar(prior.lam) and not hasattr(prior.lam, "dtype"):
+        return None  # a hyperprior
+    if not float(prior.lam) > 0 or not float(prior.b_shape) > 0:
+        return None
+    check_prior(prior)
+    pairs, prior = jax.tree.map(np.asarray, (pad_pairs(pairs), prior))
+    mode = fit(pairs, prior, learning_rate=float(learning_rate))
+    if mode.result != Result.CONVERGED:
+        return None
+    params = jax.tree.map(np.asarray, mode.params)
+    data = target_data(pairs, prior, float(learning_rate), params)
+    return Posterior(MODEL_TARGET, data, start(params, data))

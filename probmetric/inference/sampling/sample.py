@@ -8,7 +8,9 @@ with the same shapes compiles nothing and a long run can be resumed.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
@@ -197,9 +199,14 @@ def sample(
             run["n_draws"] = math.prod(counts(n_draws, n_chains))
             draws = sampler.draw_model(model, args, options, full_kwargs=full, **run)
         else:
-            if start is None:
-                start = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-            posterior = Posterior(target, arrays, start)
+            posterior = None
+            if start is None and isinstance(sampler, NUTS):
+                posterior = _closed_form(model, args, full)
+                sampler = _adapting(sampler, posterior)
+            if posterior is None:
+                if start is None:
+                    start = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+                posterior = Posterior(target, arrays, start)
             draws = sampler.draw(posterior, n_draws=n_draws, n_chains=n_chains, **run)
         _warn(draws, identified)
         if log_likelihood:
@@ -215,6 +222,31 @@ def sample(
         log_likelihood=likelihood,
         attributes=provenance(model, data, arguments),
     )
+
+
+def _closed_form(model: Any, args: Any, kwargs: Any) -> Posterior | None:
+    """Return the posterior that a model's closed form gives, if it names one.
+
+    ``model.closed_form`` is "module:function", a name since models import no inference;
+    the function takes the model's arguments. It gives the sites, from a faster density
+    that starts at its mode.
+    """
+    name = getattr(model, "closed_form", None)
+    if name is None or len(args) < 2:
+        return None
+    return resolve_name(name)(*jax.device_get(args), **jax.device_get(kwargs))
+
+
+def _adapting(sampler: NUTS, posterior: Posterior | None) -> NUTS:
+    """Let NUTS adapt a Laplace mass matrix that its warm-up is long enough for.
+
+    Ten iterations a parameter. Where the prior is weak the posterior is no Gaussian,
+    and the frozen matrix cost seven gradients in eight (λ = 1, d = 5, p = 2).
+    """
+    if posterior is None or sampler.adapt_mass is not None:
+        return sampler
+    enough = 10 * len(posterior.start.factor) <= (sampler.n_warmup or 300)
+    return replace(sampler, adapt_mass=enough)
 
 
 def _warn(draws: Draws, identified: Sequence[str] | None) -> None:

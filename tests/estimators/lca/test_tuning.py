@@ -46,9 +46,18 @@ def test_folds_choose_no_learning_where_labels_are_noise():
     fitted = lca_tuning.unlearned(pairs, prior, recipe)
     assert unlearned.n_refresh == 0
     np.testing.assert_array_equal(fitted.fit.params.W, prior.mean)
-    # At the optimum over log σ² alone a step either way is worse.
-    rho = float(fitted.fit.params.log_sigma2)
-    assert -20 < rho < 10
+    # At the optimum over b alone a step either way is worse, by either formula.
+    rate = lca_tuning.rate_for(pairs, recipe)
+    delta = (X[pairs.i] - X[pairs.j]) @ prior.mean.T
+
+    def value(log_b):
+        b = np.exp(log_b)
+        t = b + 0.5 * np.exp(-b) * np.sum(delta**2, 1)  # p = 2: τ² = e^b
+        log_p = np.where(pairs.y == 1, -t, np.log(-np.expm1(-t)))
+        return rate * np.sum(log_p) + log_b - b
+
+    best = np.log(np.log1p(2 * np.exp(fitted.fit.params.log_sigma2)))
+    assert value(best) > max(value(best - 0.01), value(best + 0.01))
 
 
 def test_evidence_chooses_from_its_grid():

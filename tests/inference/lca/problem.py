@@ -6,11 +6,11 @@ import numpy as np
 from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Pairs
-from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
+from probmetric.models.lca import LCAParams, LCAPrior, lca, log_b_of, simulate
 
 
 def flat_prior(W):
-    return LCAPrior(np.zeros_like(W), lam=0.0, log_sigma2_scale=np.inf)
+    return LCAPrior(np.zeros_like(W), lam=0.0, b_shape=0.0, b_rate=0.0)
 
 
 def simulated():
@@ -37,5 +37,5 @@ def model_value_and_grad(pairs, prior, learning_rate, params, **kwargs):
 
     sites = {"W": jnp.asarray(params.W)}
     if jnp.ndim(params.kappa2) == 0:
-        sites["log_sigma2"] = jnp.asarray(params.log_sigma2)
+        sites["log_b"] = log_b_of(params.log_sigma2, len(params.W))
     return jax.value_and_grad(density)(sites)

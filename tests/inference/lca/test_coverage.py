@@ -11,8 +11,9 @@ import pytest
 from probmetric.checks.sbc import model_story, sbc
 from probmetric.checks.uniformity import uniformity
 from probmetric.data.containers import Pairs
+from probmetric.inference.lca.likelihood import to_params
 from probmetric.inference.sampling.target import Target
-from probmetric.models.lca import LCAParams, LCAPrior, identified, lca
+from probmetric.models.lca import LCAPrior, identified, lca
 
 N_PAIRS, N_DRAWS, N_FITS = 20, 99, 400
 RNG = np.random.default_rng(6)
@@ -31,7 +32,7 @@ def observe(pairs, sites):
 
 def functionals(position, data):
     """Distances and log P(same) of three pairs that have no label."""
-    found = identified(LCAParams(position["W"], position["log_sigma2"]))
+    found = identified(to_params(position))
     squared = jnp.einsum("nd,de,ne->n", jnp.asarray(DELTA), found["M"], DELTA)
     return {"distance": jnp.sqrt(squared), "log P(same)": -found["b"] - squared / 2}
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 
 def rotation_tangents(W):
-    """vec(ΩW) for the p(p-1)/2 elementary skew Ω, with a zero for log σ²."""
+    """vec(ΩW) for the p(p-1)/2 elementary skew Ω, with a zero for log b."""
     columns = []
     for a, b in np.argwhere(np.triu(np.ones((len(W), len(W))), 1)):
         skew = np.zeros((len(W), len(W)))
@@ -52,14 +52,22 @@ def problem():
 
 
 def at(theta, W):
-    return LCAParams(theta[:-1].reshape(W.shape), theta[-1], jnp.asarray(1.0))
+    """Return parameters at (vec W, log b): σ² = (e^{2b/p} - 1)/2, as a user would."""
+    sigma2 = jnp.expm1(2 * jnp.exp(theta[-1]) / len(W)) / 2
+    return LCAParams(theta[:-1].reshape(W.shape), jnp.log(sigma2), jnp.asarray(1.0))
+
+
+def theta_of(params):
+    """Return (vec W, log b), with b = (p/2) log(1 + 2σ²)."""
+    b = 0.5 * len(params.W) * np.log1p(2 * np.exp(params.log_sigma2))
+    return jnp.append(jnp.ravel(params.W), np.log(b))
 
 
 @pytest.mark.parametrize("by_points", [False, True])
 def test_gradient_and_hessian_match_autodiff(problem, by_points):
     pairs, _, truth, _ = problem
     stats = prepare(pairs, by_points=by_points)
-    theta = jnp.append(jnp.ravel(truth.W), truth.log_sigma2)
+    theta = theta_of(truth)
 
     def value(theta):
         return log_likelihood(at(theta, truth.W), stats)
@@ -74,7 +82,7 @@ def test_gradient_and_hessian_match_autodiff(problem, by_points):
 
 def test_hessian_has_exactly_the_rotations_in_its_null_space_at_the_mle(problem):
     pairs, _, _, _ = problem
-    flat = LCAPrior(0.7 * np.eye(3), lam=0.0, log_sigma2_scale=np.inf)
+    flat = LCAPrior(0.7 * np.eye(3), lam=0.0, b_shape=0.0, b_rate=0.0)
     found = inference.fit(pairs, flat, tol=1e-12)
     H = hessian(found.params, prepare(pairs))
     assert int(np.sum(np.abs(np.linalg.eigvalsh(H)) < 1e-4)) == 3
@@ -85,7 +93,7 @@ def test_hessian_has_exactly_the_rotations_in_its_null_space_at_the_mle(problem)
 def test_precision_is_minus_the_hessian_of_the_log_joint(problem):
     pairs, prior, truth, _ = problem
     stats = prepare(pairs)
-    theta = jnp.append(jnp.ravel(truth.W), truth.log_sigma2)
+    theta = theta_of(truth)
     want = -jax.hessian(lambda v: log_joint(at(v, truth.W), stats, prior, 0.3))(theta)
     np.testing.assert_allclose(
         precision(truth, stats, prior, 0.3), want, rtol=1e-9, atol=1e-9
@@ -95,13 +103,13 @@ def test_precision_is_minus_the_hessian_of_the_log_joint(problem):
 def test_certificate_holds_at_the_maximum_and_not_elsewhere(problem):
     pairs, _, truth, _ = problem
     stats = prepare(pairs)
-    flat = LCAPrior(0.7 * np.eye(3), lam=0.0, log_sigma2_scale=np.inf)
+    flat = LCAPrior(0.7 * np.eye(3), lam=0.0, b_shape=0.0, b_rate=0.0)
     best = certificate(inference.fit(pairs, flat, tol=1e-12).params, stats)
     assert best.largest < 1e-5
     assert best.stationarity < 1e-5
     elsewhere = certificate(truth._replace(W=truth.W * 3.0), stats)
     assert elsewhere.stationarity > 1e-2
-    low = LCAPrior(0.7 * np.eye(1, 3), lam=0.0, log_sigma2_scale=np.inf)
+    low = LCAPrior(0.7 * np.eye(1, 3), lam=0.0, b_shape=0.0, b_rate=0.0)
     assert (
         certificate(inference.fit(pairs, low, tol=1e-12).params, stats).largest > 1e-2
     )
@@ -122,9 +130,8 @@ def test_laplace_draws_leave_out_the_rotation_and_have_the_stated_covariance(pro
     leak = jnp.max(jnp.abs(tangents.T @ approximation.root))
     assert leak < 1e-10 * jnp.max(jnp.abs(tangents))
     draws = laplace_draws(approximation, jax.random.key(0), 20000)
-    flat = np.concatenate(
-        [np.reshape(draws.W, (20000, -1)), np.asarray(draws.log_sigma2)[:, None]], 1
-    )
+    log_b = np.log(1.5 * np.log1p(2 * np.exp(np.asarray(draws.log_sigma2))))
+    flat = np.concatenate([np.reshape(draws.W, (20000, -1)), log_b[:, None]], 1)
     want = approximation.root @ approximation.root.T
     sd = np.sqrt(np.diag(want))
     error = (np.cov(flat.T) - want) / np.outer(sd, sd)
@@ -140,7 +147,8 @@ def test_laplace_is_that_of_the_orthogonal_complement_of_the_tangents(p, d):
     pairs = Pairs(X, np.arange(39), np.arange(1, 40), np.arange(39) % 2)
     W = rng.normal(size=(p, d))
     # So strong a prior makes the precision positive definite wherever W is.
-    params, prior = LCAParams(W, np.array(-0.5)), LCAPrior(W, lam=1e4)
+    params = LCAParams(W, np.array(-0.5))
+    prior = LCAPrior(W, lam=1e4, b_shape=1e4, b_rate=1e4)
     root = laplace(params, prepare(pairs), prior).root
     H = precision(params, prepare(pairs), prior)
     tangents = rotation_tangents(W) if p > 1 else np.zeros((d + 1, 0))

@@ -13,7 +13,7 @@ from probmetric.inference.lca.em import (
     spectrum,
 )
 from probmetric.inference.lca.latent import odds
-from probmetric.inference.lca.likelihood import to_params
+from probmetric.inference.lca.likelihood import to_params, to_unconstrained
 from probmetric.inference.lca.statistics import prepare
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Result
@@ -62,7 +62,7 @@ def uncorrected_full_step(unconstrained, data):
     D = jnp.sum(project(params.W, stats) ** 2, -1)
     t = coincidence_exponent(D, sigma2, 1.0, params.W.shape[0])
     missing = jnp.sum(stats.w * odds(t)[1] * s**2 * D)
-    W, rho = m_step(
+    W, log_b = m_step(
         params,
         found._replace(eps2=found.eps2 + missing),
         stats,
@@ -72,7 +72,7 @@ def uncorrected_full_step(unconstrained, data):
         full=True,
     )
     _, value = full_step(unconstrained, data)
-    return {"W": W, "log_sigma2": rho}, value
+    return {"W": W, "log_b": log_b}, value
 
 
 @pytest.mark.parametrize("step", [reduced_step, full_step])
@@ -80,7 +80,7 @@ def test_em_never_falls_beyond_rounding(problem, step):
     pairs, prior, _ = problem
     stats = prepare(pairs)
     flat = flat_prior(prior.mean)
-    start = {"W": jnp.asarray(prior.mean), "log_sigma2": jnp.asarray(0.5)}
+    start = {"W": jnp.asarray(prior.mean), "log_b": jnp.asarray(0.9)}
     C = stats.S if step is full_step else stats.T
     found = run_em(step, start, (stats, flat, 1.0, spectrum(C)), max_steps=400, tol=0.0)
     gains = np.diff(found.trace[: int(found.n_steps)])
@@ -94,7 +94,7 @@ def test_em_with_the_seeds_variance_falls_and_stops_elsewhere(problem):
     right = inference.fit(
         pairs, flat, init=LCAParams(prior.mean, np.array(-1.2)), tol=1e-9
     )
-    start = {"W": right.params.W, "log_sigma2": right.params.log_sigma2}
+    start = to_unconstrained(right.params)
     found = run_em(
         uncorrected_full_step,
         start,

@@ -21,7 +21,7 @@ def problem(N, d, p, sigma2, seed, shift=0.0):
     i = np.arange(N)
     truth = LCAParams(rng.normal(size=(p, d)) / np.sqrt(d) * 1.2, np.log(sigma2))
     pairs = simulate(jax.random.key(seed), truth, Pairs(X, i, i + N, None))
-    flat = LCAPrior(np.zeros((p, d)), lam=0.0, log_sigma2_scale=np.inf)
+    flat = LCAPrior(np.zeros((p, d)), lam=0.0, b_shape=0.0, b_rate=0.0)
     start = LCAParams(rng.normal(size=(p, d)) * 0.3, np.log(np.array(0.3)))
     return pairs._replace(y=np.asarray(pairs.y)), flat, start
 

@@ -17,6 +17,7 @@ from probmetric.models.lca import (
     LCAPrior,
     coincidence_exponent,
     log1mexp,
+    log_sigma2_of,
 )
 from tests.inference.lca.problem import flat_prior
 from tests.oracles import lca_em_step
@@ -145,7 +146,7 @@ def test_em_steps_match_golden(data, full, per_anchor):
     kappa2 = jnp.asarray(case["kappa2_per_pair"]) if per_anchor else jnp.asarray(1.0)
     params = params._replace(kappa2=kappa2)
     stats = prepare(pairs, per_anchor=per_anchor)
-    W, log_sigma2 = m_step(
+    W, log_b = m_step(
         params,
         moments(params, stats),
         stats,
@@ -155,15 +156,16 @@ def test_em_steps_match_golden(data, full, per_anchor):
         full=full,
     )
     np.testing.assert_allclose(W, want["W"], rtol=RTOL, atol=1e-13)
-    np.testing.assert_allclose(jnp.exp(log_sigma2), want["sigma2"], rtol=RTOL)
+    sigma2 = jnp.exp(log_sigma2_of(log_b, len(W)))
+    np.testing.assert_allclose(sigma2, want["sigma2"], rtol=RTOL)
 
 
 def test_map_em_step_with_the_scaled_prior_matches_golden(data):
     case, pairs, params = data
     want = next(v for k, v in case.items() if "scaled prior" in k)
     stats = prepare(pairs)
-    prior = LCAPrior(np.zeros_like(params.W), lam=0.7, log_sigma2_scale=np.inf)
-    W, log_sigma2 = m_step(
+    prior = LCAPrior(np.zeros_like(params.W), lam=0.7, b_shape=0.0, b_rate=0.0)
+    W, log_b = m_step(
         params,
         moments(params, stats),
         stats,
@@ -174,7 +176,8 @@ def test_map_em_step_with_the_scaled_prior_matches_golden(data):
         scaled=True,
     )
     np.testing.assert_allclose(W, want["W"], rtol=RTOL, atol=1e-13)
-    np.testing.assert_allclose(jnp.exp(log_sigma2), want["sigma2"], rtol=RTOL)
+    sigma2 = jnp.exp(log_sigma2_of(log_b, len(W)))
+    np.testing.assert_allclose(sigma2, want["sigma2"], rtol=RTOL)
 
 
 def test_em_step_equals_brute_force_over_every_latent_pair(data):
@@ -192,7 +195,8 @@ def test_em_step_equals_brute_force_over_every_latent_pair(data):
     )
     W, sigma2 = lca_em_step(pairs, params.W, float(np.exp(params.log_sigma2)))
     np.testing.assert_allclose(found[0], W, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(jnp.exp(found[1]), sigma2, rtol=1e-11)
+    got = jnp.exp(log_sigma2_of(found[1], len(W)))
+    np.testing.assert_allclose(got, sigma2, rtol=1e-11)
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "squarem", "em"])

@@ -1,0 +1,147 @@
+"""The prior of LCA: of b in closed form; of W, one law of M on either sheet."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from arviz_stats import ess, rhat
+from numpyro.infer.util import log_density
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+
+import probmetric as pm
+from probmetric.data.containers import Pairs
+from probmetric.inference.lca.em import _log_b
+from probmetric.inference.lca.fit import fit, scaled_pca
+from probmetric.inference.lca.likelihood import log_prior
+from probmetric.inference.lca.target import TARGET, position, target_data
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import Posterior
+from probmetric.models.lca import (
+    LCAParams,
+    LCAPrior,
+    lca,
+    log_b_of,
+    log_sigma2_of,
+    simulate,
+)
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@pytest.mark.parametrize("p", [1, 13, 64])
+def test_probability_of_identical_points_is_uniform_whatever_p_is(p):
+    # The density in log b, times d log b / dP0 = 1/(b P0), integrates to P0.
+    prior = LCAPrior(np.eye(p), lam=0.0)
+
+    def density(P0):
+        b = -np.log(P0)
+        params = LCAParams(np.eye(p), np.log(np.expm1(2 * b / p) / 2))
+        return float(np.exp(log_prior(params, prior))) / (b * P0)
+
+    for low, high in ((0.05, 0.999), (0.2, 0.5)):
+        assert quad(density, low, high, limit=20)[0] == pytest.approx(high - low)
+
+
+@pytest.mark.parametrize("p", [1, 2, 40])
+def test_log_b_and_log_sigma2_are_inverse_without_overflow(p):
+    log_b = np.linspace(-40, np.log(300 * p), 50)
+    np.testing.assert_allclose(log_b_of(log_sigma2_of(log_b, p), p), log_b, atol=1e-12)
+    assert np.isfinite(log_sigma2_of(np.log(1e4), p))
+
+
+@pytest.mark.parametrize("p", [1, 5, 60])
+def test_the_m_step_of_b_is_the_minimum_of_its_equation(p):
+    rng = np.random.default_rng(p)
+    for _ in range(20):
+        A, ratio = rng.gamma(2.0) * 50, np.exp(rng.normal(-3, 3))
+        shape, rate = rng.gamma(1.0) * 3, rng.gamma(1.0) * 3
+
+        def f(x, A=A, B=A * ratio, a=shape, r=rate):
+            rho = np.log(np.expm1(2 * np.exp(x) / p) / 2)
+            return A * rho + B * np.exp(-rho) - a * x + r * np.exp(x)
+
+        got = float(_log_b(A, A * ratio, p, shape, rate))
+        near = minimize_scalar(f, bracket=(got - 0.5, got + 0.5), tol=1e-12)
+        assert got == pytest.approx(near.x, abs=1e-5)
+
+
+def hidden(seed=0):
+    """500 pairs of 1000 points, d = 5, p = 2, and the prior at their scaled PCA."""
+    rng = np.random.default_rng(seed)
+    X, i = rng.normal(size=(1000, 5)), np.arange(500)
+    truth = LCAParams(rng.normal(size=(2, 5)) * 0.6, np.log(0.3))
+    pairs = simulate(jax.random.key(seed), truth, Pairs(X, i, i + 500, None))
+    pairs = pairs._replace(y=np.asarray(pairs.y))
+    return pairs, LCAPrior(*scaled_pca(pairs, 2), lam=10.0)
+
+
+def worst(M):
+    """Return the largest R-hat and the smallest bulk ESS of the entries of M."""
+    upper = M[..., *np.triu_indices(M.shape[-1])]
+    entries = np.moveaxis(upper, -1, 0)
+    return max(map(rhat, entries)), min(ess(e, method="bulk") for e in entries)
+
+
+def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
+    pairs, prior = hidden()
+    mode = fit(pairs, prior).params
+    found = []
+    for at in (mode, None):
+        data = target_data(pairs, prior, 1.0, at)
+        draws = NUTS().draw(
+            Posterior(TARGET, data, position(mode)), seed=0, progress=False
+        )
+        r, n = worst(draws.values["M"])
+        found.append((r, 1e3 * n / draws.statistics["num_steps"].sum()))
+    (good, speed), (control, slow) = found
+    assert good < 1.01
+    assert speed >= 40
+    assert control > 1.05  # two sheets: what every sampler met before
+    assert slow < 5
+
+
+def test_the_generic_door_starts_at_the_mode_of_the_pooled_density():
+    pairs, prior = hidden()
+    tree = pm.sample(lca, pairs, prior=prior, log_likelihood=True, progress=False)
+    drawn, steps = tree["posterior"], tree["sample_stats"]["num_steps"].to_numpy()
+    assert {"W", "log_b", "sigma2", "M", "b"} == set(drawn.data_vars)
+    r, n = worst(drawn["M"].to_numpy())
+    assert r < 1.01
+    assert 1e3 * n / steps.sum() >= 40
+    W, M = drawn["W"].to_numpy(), drawn["M"].to_numpy()
+    scale = 1 + 2 * drawn["sigma2"].to_numpy()[..., None, None]
+    np.testing.assert_allclose(np.swapaxes(W, -1, -2) @ W / scale, M, rtol=1e-9)
+    # One mode, so that W itself agrees between chains.
+    assert np.ptp((W * prior.mean).sum((-1, -2)).mean(1)) < 0.1
+
+
+def test_the_mirrored_density_is_the_mean_of_the_models_over_a_reflection():
+    pairs, prior = hidden()
+    data = target_data(pairs, prior, 0.7, fit(pairs, prior).params)
+    u, rng = data[3], np.random.default_rng(1)
+    assert np.linalg.norm(u) == pytest.approx(1)
+    reflect = np.eye(2) - 2 * np.outer(u, u)
+    for _ in range(3):
+        W, log_b = prior.mean + 0.3 * rng.normal(size=(2, 5)), rng.normal() - 2
+        own = [
+            log_density(
+                lca,
+                (pairs, prior),
+                {"learning_rate": 0.7},
+                {"W": jnp.asarray(V), "log_b": jnp.asarray(log_b)},
+            )[0]
+            for V in (W, reflect @ W)
+        ]
+        for V in (W, reflect @ W):
+            got = TARGET.log_density({"W": V, "log_b": log_b}, data)
+            want = np.logaddexp(*map(float, own)) - np.log(2)
+            assert float(got) == pytest.approx(want, rel=1e-12)
+
+
+def test_a_prior_centred_at_zero_is_refused():
+    pairs, prior = hidden()
+    zero = prior._replace(mean=np.zeros((2, 5)))
+    for call in (lambda: fit(pairs, zero), lambda: pm.sample(lca, pairs, prior=zero)):
+        with pytest.raises(ValueError, match=r"prior\.mean: expected a W₀ other than"):
+            call()
