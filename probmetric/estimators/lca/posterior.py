@@ -41,11 +41,15 @@ from probmetric.estimators._labelled import report
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca.curvature import generalised_rate
 from probmetric.inference.lca.draws import log_likelihood as pair_likelihood
+from probmetric.inference.lca.jackknife import held_out_links, leave_out
 from probmetric.inference.lca.recipe import Fitted, Recipe, refitted
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
+from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.posterior.interval_metric import IntervalMetric
+from probmetric.posterior.jackknife import groups_of
 from probmetric.posterior.metric import PosteriorMetric
 
 LOO_GRID = (1.0, 10.0, 100.0)
@@ -56,6 +60,11 @@ INTERVAL_LAM = 1.0
 
 MOST_POINTS = 1000
 """Points of which intervals take all pairs by default."""
+
+NO_ISOTONIC = (
+    "expected a link with parameters, which each refit fits again, got link='isotonic', "
+    "whose steps have no standard error; use link='auto' or 'model'"
+)
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
 
@@ -123,6 +132,70 @@ def lams_for(given: Any, purpose: str, *, labelled: bool) -> tuple[float | None,
     if not labelled:
         return (None,)
     return (INTERVAL_LAM,) if purpose == "intervals" else LOO_GRID
+
+
+def jackknifed(
+    mode: Fitted,
+    codes: np.ndarray,
+    scale: np.ndarray,
+    *,
+    all_pairs: bool,
+    link: str = "auto",
+    seed: int = 0,
+) -> IntervalMetric:
+    """Return a mode and its refits without each group of points.
+
+    Parameters
+    ----------
+    mode
+        In standardised units; ``scale`` (d,) is what features were divided by.
+    codes
+        Class of each point.
+    all_pairs
+        Whether the mode is of all pairs. Its link is then calibrated on pairs held
+        out; for others, which are chosen by their distance, it is the model's.
+    link
+        That of the estimator: "model" keeps the model's, "isotonic" gives none.
+    seed
+        Of the groups, of more than 100 points.
+    """
+    group = groups_of(codes, seed)
+    refits = leave_out(mode, group)
+    W, log_sigma2 = (
+        np.concatenate([np.asarray(one)[None], np.asarray(left)])
+        for one, left in zip(mode.fit.params[:2], refits[:2], strict=True)
+    )
+    eta = 1 + 2 * np.exp(log_sigma2)  # As ``models.lca.to_metric``.
+    factors, b = W / np.sqrt(eta)[:, None, None], 0.5 * W.shape[1] * np.log(eta)
+    kind, no_link = "model", ""
+    links: list[Any] = [Link(v, np.asarray(0.5)) for v in b]
+    if link == "isotonic":
+        kind, links, no_link = "none", [None] * len(b), NO_ISOTONIC
+    elif all_pairs and link != "model":
+        kind = "calibrated on pairs held out"
+        Z = np.asarray(mode.pairs.X)
+        links = held_out_links(Z, codes, group, factors[0], factors[1:])
+    metrics = [Mahalanobis(L / scale, own) for L, own in zip(factors, links, strict=True)]
+    about = (
+        f"{'all' if all_pairs else 'fitted'} pairs of {len(codes)} points, "
+        f"λ = {float(mode.prior.lam):g}, learning rate {mode.learning_rate:g}, "
+        f"link {kind}"
+    )
+    return IntervalMetric(metrics[0], metrics[1:], about=about, no_link=no_link)
+
+
+def refuse_no_draws(purpose: str, *, labelled: bool, n_draws: int | None) -> None:
+    """Raise for what the jackknife cannot answer."""
+    if purpose != "intervals" or not labelled:
+        raise ValueError(
+            "method: expected a sampler for prediction and after fit_pairs, got "
+            "'jackknife', which gives intervals after fit"
+        )
+    if n_draws is not None:
+        raise ValueError(
+            f"n_draws: expected None for the jackknife, which has no draws, got "
+            f"{n_draws}; method='bootstrap' has"
+        )
 
 
 def in_folder_of(method: Any, lam: Any) -> Any:
