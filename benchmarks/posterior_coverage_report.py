@@ -21,8 +21,8 @@ def summary(rows, question):
     if not len(some):
         return None
     counts = np.array([found[:3] for found in some[question]], float)
-    share = some.assign(**dict(zip("cba", (counts / counts.sum(1, keepdims=True)).T,
-                                   strict=True))).groupby("data")[["c", "b", "a"]]  # fmt: skip
+    parts = dict(zip("cba", (counts / counts.sum(1, keepdims=True)).T, strict=True))
+    share = some.assign(**parts).groupby("data")[["c", "b", "a"]]
     mean, error = share.mean(), share.sem()["c"]
     pooled = mean.mean()
     of_error = float(np.sqrt((error**2).sum()) / len(mean))

@@ -1,2 +1,6 @@
+from .interval_metric import (
+    IntervalMetric as IntervalMetric,
+    with_intervals as with_intervals,
+)
 from .intervals import Interval as Interval, spread as spread
 from .metric import PosteriorMetric as PosteriorMetric

@@ -14,7 +14,6 @@ from probmetric.metric.protocol import maps_of
 from probmetric.precision import finite
 from probmetric.typing import Array
 
-
 MATRIX_REFUSAL = (
     "matrix_interval: no {prob:.0%} interval for entries of a metric can be given: "
     "nominal 90 % covered at most 60 % whatever made the draws (squares are biased "

@@ -9,6 +9,10 @@ which for statistics of pairs of points is too large on average rather than too 
 (Efron and Stein), and takes n refits, or ``N_GROUPS`` of more points than
 ``MOST_ALONE``. Limits of θ̂ are θ̂ ± t √V with t that of g - 1 degrees of freedom.
 
+Of points in C classes V is multiplied by (n - 1)/(n - C): as many means are fitted,
+so many degrees of freedom are gone. Two or three points a class need it (ratios among
+seven classes, n = 20: .86 covered for .80), elsewhere it changes little.
+
 References
 ----------
 Efron and Stein, "The jackknife estimate of variance", Ann. Statist. 9 (1981).
@@ -44,6 +48,11 @@ def groups_of(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"
     return group
 
 
+def factor_of(codes: Int[np.ndarray, "n"]) -> float:
+    """Return (n - 1)/(n - C), which V is multiplied by."""
+    return (len(codes) - 1) / (len(codes) - len(np.unique(codes)))
+
+
 def covariance(left_out: Float[np.ndarray, "g *m p"]) -> Float[np.ndarray, "*m p p"]:
     """Return Eq. (1) of vectors."""
     g, gap = len(left_out), left_out - left_out.mean(0)
@@ -58,9 +67,9 @@ def quantile_of_t(prob: float, df: int) -> float:
 
 
 def limits(
-    values: Float[np.ndarray, "r *m"], prob: float
+    values: Float[np.ndarray, "r *m"], prob: float, factor: float = 1.0
 ) -> Float[np.ndarray, "2 *m"]:
-    """Return (lower, upper), value ± t √V, of numbers: first the fit's, then those of refits.
+    """Return (lower, upper), value ± t √V; the first value is the fit's.
 
     Infinite ones stay as they are.
     """
@@ -68,15 +77,15 @@ def limits(
     g, known = len(left_out), np.isfinite(values).all(0)
     left_out = np.where(known, left_out, 0.0)
     variance = (g - 1) / g * np.sum((left_out - left_out.mean(0)) ** 2, 0)
-    half = quantile_of_t(prob, g - 1) * np.sqrt(variance)
+    half = quantile_of_t(prob, g - 1) * np.sqrt(factor * variance)
     return np.stack([value - half, value + half])
 
 
 def positive_limits(
-    values: Float[np.ndarray, "r *m"], prob: float
+    values: Float[np.ndarray, "r *m"], prob: float, factor: float = 1.0
 ) -> Float[np.ndarray, "2 *m"]:
     """Return limits of numbers ≥ 0, made on the scale of logarithms; zeros stay."""
-    ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob)
+    ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor)
     return np.where(values[0] == 0, 0.0, np.exp(ends))
 
 

@@ -317,6 +317,7 @@ class PosteriorMetric:
 PURPOSES = ("prediction", "intervals")
 SOURCES = ("laplace", "nuts", "svi", "bootstrap", "exact")
 
+
 def check_names(purpose: str, source: str) -> None:
     """Raise for unknown names."""
     check_choice("purpose", purpose, PURPOSES)

@@ -7,8 +7,12 @@ import pytest
 from scipy import stats
 
 from probmetric.metric import Link, Mahalanobis
-from probmetric.posterior.interval_metric import OF_DRAWS, IntervalMetric
-from probmetric.posterior.jackknife import aligned, groups_of, limits
+from probmetric.posterior.interval_metric import (
+    OF_DRAWS,
+    IntervalMetric,
+    with_intervals,
+)
+from probmetric.posterior.jackknife import aligned, factor_of, groups_of, limits
 from tests.metric_kinds import build
 
 G = 12
@@ -154,7 +158,7 @@ def test_it_survives_a_pickle(made, X):
 
 @pytest.mark.parametrize("name", OF_DRAWS)
 def test_questions_to_draws_are_refused_with_the_way_to_them(made, name):
-    with pytest.raises(AttributeError, match=f"{name}: expected draws.*bootstrap"):
+    with pytest.raises(AttributeError, match=rf"{name}: expected draws"):
         getattr(made, name)
 
 
@@ -175,7 +179,7 @@ def test_what_it_cannot_answer_is_refused(made, X):
     with pytest.raises(ValueError, match="left_out: expected two or more"):
         IntervalMetric(metric, left[:1])
     plain = [Mahalanobis(m.factor) for m in (metric, *left)]
-    with pytest.raises(ValueError, match="P\\(same\\)|link"):
+    with pytest.raises(ValueError, match=r"link|same_probability"):
         IntervalMetric(plain[0], plain[1:]).same_interval(X[0], X[1])
     told = IntervalMetric(plain[0], plain[1:], no_link="expected a reason")
     with pytest.raises(ValueError, match="expected a reason"):
@@ -202,6 +206,35 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
     low, high = limits(np.array([x.mean(), *left]), 0.9)
     half = stats.t.ppf(0.95, 14) * x.std(ddof=1) / np.sqrt(15)
     np.testing.assert_allclose([low, high], x.mean() + half * np.array([-1, 1]))
+
+
+def test_a_factor_multiplies_variances(X):
+    metric, left = fits()
+    plain, wide = (IntervalMetric(metric, left, factor=f) for f in (1.0, 4.0))
+    pair = (X[:4], X[4:8])
+    one, two = (np.log(m.ratio_interval(pair, pair[::-1])) for m in (plain, wide))
+    np.testing.assert_allclose(np.diff(two, axis=0), 2 * np.diff(one, axis=0))
+    assert np.all(wide.interval(*pair).lower < plain.interval(*pair).lower)
+    assert factor_of(np.array([0, 0, 1, 1, 2, 2, 2])) == 6 / 4
+    with pytest.raises(ValueError, match="factor: expected"):
+        IntervalMetric(metric, left, factor=0.0)
+
+
+def test_any_learner_has_intervals_by_refits_of_its_own():
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(14, 2)), np.repeat(["a", "b"], 7)
+    sizes = []
+
+    def learn(X, y):
+        sizes.append(len(X))
+        return Mahalanobis(np.linalg.cholesky(np.linalg.inv(np.cov(X.T))).T)
+
+    made = with_intervals(learn, X, y)
+    assert sorted(sizes) == [13] * 14 + [14]
+    assert repr(made) == "IntervalMetric(Mahalanobis, 14 refits, 14 points)"
+    assert made.factor == 13 / 12
+    np.testing.assert_array_equal(made.left_out[3].factor, learn(
+        np.delete(X, 3, 0), np.delete(y, 3)).factor)  # fmt: skip
 
 
 def test_alignment_is_the_best_rotation():

@@ -387,7 +387,7 @@ class LCA(PairsMixin, BaseEstimator):
         draws : DataTree, optional
             Of ``sample``: the metrics are made of these, and but for ``n_draws``
             nothing else is looked at. Default: draws for the purpose.
-        method : "jackknife", sampler, or "laplace", "bootstrap", "nuts", "svi"; optional
+        method : sampler or its name, or "jackknife"; optional
             Default: "laplace" for prediction, "jackknife" for intervals: refits
             without each point (of more than 100 points, without each of 50 groups),
             no draws; "laplace" for both after ``fit_pairs``, whose pairs are taken as
@@ -472,7 +472,7 @@ class LCA(PairsMixin, BaseEstimator):
                     self._codes,
                     self.scale_,
                     all_pairs=pairs == "all" or recipe.pairs == "all",
-                    link=getattr(self, "link", "auto"),
+                    link=self.link,
                     seed=seed,
                 )
             drawn = draw(

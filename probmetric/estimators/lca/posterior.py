@@ -49,7 +49,7 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.interval_metric import IntervalMetric
-from probmetric.posterior.jackknife import groups_of
+from probmetric.posterior.jackknife import factor_of, groups_of
 from probmetric.posterior.metric import PosteriorMetric
 
 LOO_GRID = (1.0, 10.0, 100.0)
@@ -62,8 +62,8 @@ MOST_POINTS = 1000
 """Points of which intervals take all pairs by default."""
 
 NO_ISOTONIC = (
-    "expected a link with parameters, which each refit fits again, got link='isotonic', "
-    "whose steps have no standard error; use link='auto' or 'model'"
+    "expected a link with parameters, which each refit fits again, got "
+    "link='isotonic', whose steps have no standard error; use link='auto' or 'model'"
 )
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
@@ -175,13 +175,21 @@ def jackknifed(
         kind = "calibrated on pairs held out"
         Z = np.asarray(mode.pairs.X)
         links = held_out_links(Z, codes, group, factors[0], factors[1:])
-    metrics = [Mahalanobis(L / scale, own) for L, own in zip(factors, links, strict=True)]
+    metrics = [
+        Mahalanobis(L / scale, own) for L, own in zip(factors, links, strict=True)
+    ]
     about = (
         f"{'all' if all_pairs else 'fitted'} pairs of {len(codes)} points, "
         f"λ = {float(mode.prior.lam):g}, learning rate {mode.learning_rate:g}, "
         f"link {kind}"
     )
-    return IntervalMetric(metrics[0], metrics[1:], about=about, no_link=no_link)
+    return IntervalMetric(
+        metrics[0],
+        metrics[1:],
+        factor=factor_of(codes),
+        about=about,
+        no_link=no_link,
+    )
 
 
 def refuse_no_draws(purpose: str, *, labelled: bool, n_draws: int | None) -> None:

@@ -281,9 +281,7 @@ class Bootstrap:
                 values, results = _block(
                     shared, seeded, n, first, np.asarray(n_block), self.tol, *static
                 )
-                check_results(
-                    "bootstrap", np.asarray(results)[:n_block], index * size
-                )
+                check_results("bootstrap", np.asarray(results)[:n_block], index * size)
                 return (), jax.tree.map(lambda a: np.asarray(a)[None], values), {}
 
             values, _ = run_blocks(

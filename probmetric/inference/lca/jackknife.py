@@ -5,7 +5,7 @@ them is gone, and goes on from the fit to all (``bootstrap``, which keeps the pr
 
 These refits also make held-out pairs: point i with every point j of another group,
 under the fit without the group of i. P(same) is calibrated on them by logistic
-regression on log D (maths: ``metric`` links),
+regression on log D (``metric.link``),
 
     log odds = a - γ log D,   γ ≥ 0,                                              (1)
 
@@ -19,9 +19,6 @@ References
 Platt, "Probabilistic Outputs for Support Vector Machines", 1999.
 """
 
-from typing import NamedTuple
-
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit, logit
@@ -29,9 +26,9 @@ from scipy.special import expit, logit
 from probmetric.data.padding import bucket, pad_pairs
 from probmetric.inference.lca.bootstrap import bootstrap, check_results
 from probmetric.inference.lca.recipe import Fitted
+from probmetric.metric.link import AT_RANDOM, LogLogisticLink
 from probmetric.models.lca import LCAParams
 from probmetric.posterior.jackknife import MOST_ALONE, N_GROUPS, aligned
-from probmetric.typing import Array
 
 MOST_HELD_OUT = 10_000
 """Held-out pairs that a link is fitted to; of more, so many at random."""
@@ -62,26 +59,13 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     return LCAParams(*(a[:g] for a in found.params))
 
 
-class LogLogistic(NamedTuple):
-    """Eq. (1): a, γ, the smallest D > 0 seen, and the odds of the pairs."""
-
-    intercept: np.ndarray
-    slope: np.ndarray
-    floor: np.ndarray
-    odds: np.ndarray
-
-    def log_odds(self, squared: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """Return log(P/(1 - P)) at squared distances."""
-        return self.intercept - self.slope * jnp.log(jnp.maximum(squared, self.floor))
-
-
 def held_out_links(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     group: Int[np.ndarray, "n"],
     factor: Float[np.ndarray, "p d"],
     left_out: Float[np.ndarray, "g p d"],
-) -> list[LogLogistic]:
+) -> list[LogLogisticLink]:
     """Return links on held-out pairs: that of the fit, then one a group left out.
 
     Parameters
@@ -112,8 +96,8 @@ def held_out_links(
 def log_logistic(
     squared: Float[np.ndarray, "N"],
     same: Bool[np.ndarray, "N"],
-    start: LogLogistic | None = None,
-) -> LogLogistic:
+    start: LogLogisticLink | None = None,
+) -> LogLogisticLink:
     """Fit Eq. (1) to squared distances and labels of both kinds, by Newton's method."""
     n_same, n = int(same.sum()), len(same)
     target = np.where(same, (n_same + 1) / (n_same + 2), 1 / (n - n_same + 2))
@@ -139,4 +123,6 @@ def log_logistic(
         level, fall = logit(target.mean()), 0.0
     slope = fall / unit
     odds = np.asarray(n_same / (n - n_same))
-    return LogLogistic(np.asarray(level + slope * centre), np.asarray(slope), floor, odds)
+    return LogLogisticLink(
+        np.asarray(level + slope * centre), np.asarray(slope), floor, odds, AT_RANDOM
+    )
