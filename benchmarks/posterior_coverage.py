@@ -34,13 +34,8 @@ import pandas as pd
 from posterior_coverage_report import JUDGED, QUESTIONS, SETS, SIZES, markdown, plot
 
 import probmetric as pm
-from probmetric.inference.lca import jackknife
-from probmetric.inference.lca.jackknife import (
-    MOST_HELD_OUT,
-    held_out_links,
-    leave_out,
-)
-from probmetric.posterior.jackknife import groups_of
+from probmetric.inference.lca import held_out_links, leave_out
+from probmetric.posterior import aligned, groups_of
 
 OUT = Path("out/posterior_coverage.json")
 N_REFERENCE, N_PAIRS, N_SIMULATED = 1000, 40, 8000
@@ -104,9 +99,8 @@ def on_reference(X, y):
     left_out = leave_out(lca.fitted_, group)
     shrink = np.sqrt(1 + 2 * np.exp(np.asarray(left_out.log_sigma2)))[:, None, None]
     maps = np.asarray(left_out.W) / shrink / lca.scale_
-    jackknife.MOST_HELD_OUT = len(y) ** 2
-    link = held_out_links(X, y, group, lca.components_, maps)[0]
-    jackknife.MOST_HELD_OUT = MOST_HELD_OUT
+    maps = aligned(maps, lca.components_)
+    link = held_out_links(X, y, group, lca.components_, maps, most=len(y) ** 2)[0]
     return lca.components_, lca.intercept_, link
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from probmetric.arguments import check_number, check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import maps_of
-from probmetric.precision import finite
+from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
 MATRIX_REFUSAL = (
@@ -90,9 +90,10 @@ def exponent(metric: Any, A: Array, B: Array) -> Array:
     return -jnp.log(same(metric, A, B))
 
 
+@numpy_in_numpy_out
 def log_odds(metric: Any, A: Array, B: Array) -> Array:
     """Return log(P/(1 - P)) of P(same) of matching rows; also where P underflows."""
-    link = getattr(metric, "link", None)
+    link: Any = getattr(metric, "link", None)
     if hasattr(link, "log_odds"):
         return link.log_odds(metric.distance(A, B) ** 2)
     e = exponent(metric, A, B)

@@ -439,9 +439,9 @@ class LCA(PairsMixin, BaseEstimator):
         if draws is not None:
             return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
         spread = labelled and purpose == "intervals"
-        if method is None:
-            method = "jackknife" if spread else "laplace"
-        alone = isinstance(method, str) and method == "jackknife"
+        default = "jackknife" if spread else "laplace"
+        sampler: Any = default if method is None else method
+        alone = isinstance(sampler, str) and sampler == "jackknife"
         if alone:
             refuse_no_draws(purpose, labelled=labelled, n_draws=n_draws)
         if pairs == "all" and not labelled:
@@ -454,7 +454,8 @@ class LCA(PairsMixin, BaseEstimator):
             aim, lam = recipe, None
             if spread:  # One fit where the first of two would be thrown away.
                 rate = 1.0 if isinstance(learning_rate, str) else learning_rate
-                aim, lam = recipe._replace(learning_rate=rate), lams[0]
+                check_number("learning_rate", rate, 0, open_low=True)
+                aim, lam = recipe._replace(learning_rate=float(rate)), lams[0]
             fitted = on_all_pairs(fitted, self._codes, aim, lam)
         candidates: list[PosteriorMetric] = []
         for lam in lams:
@@ -477,7 +478,7 @@ class LCA(PairsMixin, BaseEstimator):
                 )
             drawn = draw(
                 mode,
-                method if len(lams) == 1 else in_folder_of(method, lam),
+                sampler if len(lams) == 1 else in_folder_of(sampler, lam),
                 scale=self.scale_,
                 seed=seed,
                 n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,

@@ -49,7 +49,7 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import lca
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.interval_metric import IntervalMetric
-from probmetric.posterior.jackknife import factor_of, groups_of
+from probmetric.posterior.jackknife import aligned, factor_of, groups_of
 from probmetric.posterior.metric import PosteriorMetric
 
 LOO_GRID = (1.0, 10.0, 100.0)
@@ -174,6 +174,7 @@ def jackknifed(
     elif all_pairs and link != "model":
         kind = "calibrated on pairs held out"
         Z = np.asarray(mode.pairs.X)
+        factors[1:] = aligned(factors[1:], factors[0])
         links = held_out_links(Z, codes, group, factors[0], factors[1:])
     metrics = [
         Mahalanobis(L / scale, own) for L, own in zip(factors, links, strict=True)

@@ -28,12 +28,14 @@ from probmetric.inference.lca.bootstrap import bootstrap, check_results
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.metric.link import AT_RANDOM, LogLogisticLink
 from probmetric.models.lca import LCAParams
-from probmetric.posterior.jackknife import MOST_ALONE, N_GROUPS, aligned
 
 MOST_HELD_OUT = 10_000
 """Held-out pairs that a link is fitted to; of more, so many at random."""
 
 N_STEPS = 50
+
+FEW = 50
+"""Refits are made in multiples of it."""
 
 
 def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
@@ -46,7 +48,7 @@ def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     """
     n, g = len(group), int(group.max()) + 1
     # Few shapes, few compilations; what is added weighs one, and costs a step.
-    u = np.ones((N_GROUPS if g <= N_GROUPS else MOST_ALONE, bucket(n)))
+    u = np.ones((-(-g // FEW) * FEW, bucket(n)))
     u[:g, :n] = group != np.arange(g)[:, None]
     found = bootstrap(
         pad_pairs(fitted.pairs),
@@ -65,6 +67,7 @@ def held_out_links(
     group: Int[np.ndarray, "n"],
     factor: Float[np.ndarray, "p d"],
     left_out: Float[np.ndarray, "g p d"],
+    most: int = MOST_HELD_OUT,
 ) -> list[LogLogisticLink]:
     """Return links on held-out pairs: that of the fit, then one a group left out.
 
@@ -75,15 +78,17 @@ def held_out_links(
     group
         The group of each point.
     factor, left_out
-        The maps L of the fit and of its refits.
+        The maps L of the fit and of its refits, rotated onto it.
+    most
+        Pairs that are taken; of more, so many at random.
     """
     i, j = np.nonzero(group[:, None] != group[None])
-    if len(i) > MOST_HELD_OUT:
-        kept = np.random.default_rng(0).choice(len(i), MOST_HELD_OUT, replace=False)
+    if len(i) > most:
+        kept = np.random.default_rng(0).choice(len(i), most, replace=False)
         i, j = i[kept], j[kept]
     same = codes[i] == codes[j]
     V = X @ factor.T
-    moved = X @ aligned(left_out, factor).transpose(0, 2, 1) - V
+    moved = X @ left_out.transpose(0, 2, 1) - V
     own = V[i] - V[j] + moved[group[i], i] - moved[group[i], j]
     links = [log_logistic(np.sum(own**2, 1), same)]
     for k, by in enumerate(moved):

@@ -180,7 +180,7 @@ def refitted(
 def on_all_pairs(
     fitted: Fitted, codes: np.ndarray, recipe: Recipe, lam: float | None = None
 ) -> Fitted:
-    """Return the fit, with its prior, that ``pairs="all"`` gives; λ as before, or lam."""
+    """Return the fit that ``pairs="all"`` gives, with its prior; same λ, or lam."""
     if recipe.pairs == "all":
         return fitted
     lam = float(fitted.prior.lam) if lam is None else lam
