@@ -238,6 +238,19 @@ def test_any_learner_has_intervals_by_refits_of_its_own():
         np.delete(X, 3, 0), np.delete(y, 3)).factor)  # fmt: skip
 
 
+def test_a_refit_with_fewer_directions_has_rows_of_zeros():
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(10, 3)), np.repeat([0, 1], 5)
+
+    def learn(X, y):
+        return Mahalanobis(np.eye(3)[: 2 + (len(X) % 2)] * (1 + X.mean()))
+
+    made = with_intervals(learn, X, y)
+    assert {len(m.factor) for m in (made.metric, *made.left_out)} == {3}
+    wanted = learn(X, y).distance(X[:3], X[3:6])
+    np.testing.assert_allclose(made.distance(X[:3], X[3:6]), wanted)
+
+
 def test_alignment_is_the_best_rotation():
     rng = np.random.default_rng(5)
     L = rng.normal(size=(2, 4))
