@@ -231,7 +231,7 @@ def _scores(data: Dataset, n_splits: int, seed: int) -> list[VoteScores]:
     """Return scores of neighbours on held-out points, the Euclidean first."""
     learners = {
         "Euclidean": lambda X, _: euclid(X),
-        "LCA, closed form": lambda X, y: LCA().fit(X, y).get_metric(),
+        "LCA, closed form": lambda X, y: LCA(link="model").fit(X, y).get_metric(),
         "LCA, posterior average": lambda X, y: (
             LCA().fit(X, y).posterior_metric("prediction", seed=seed)
         ),

@@ -143,7 +143,7 @@ class LCA(PairsMixin, BaseEstimator):
     The optimum is local in general.
 
     P(same) refers to pairs chosen as those of its link: after ``fit`` by default to
-    *nearest* pairs, some half of which are *same* by construction. It is no probability
+    *nearest* pairs, about half of which are *same* by design. It is no probability
     for pairs met in another way: ask for ``link_pairs="all"``. On eleven sets with
     held-out pairs of the design the calibrated link has log loss .351 and calibration
     error .051, the isotonic .345 and .033, the model's .438 and .130
@@ -263,7 +263,8 @@ class LCA(PairsMixin, BaseEstimator):
     def get_metric(self) -> Mahalanobis:
         """Return the learned metric, picklable, with a link unless ``per_anchor``.
 
-        The first call after ``fit`` calibrates the link, at up to five more fits.
+        The first call after ``fit`` calibrates the link, at up to five more fits;
+        ``link="model"`` spares them where only distances are asked for.
         """
         link = self.link_
         return Mahalanobis(self.components_.copy(), link)

@@ -68,7 +68,7 @@ def folds(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"]:
     return fold
 
 
-def held_out(
+def held_out_pairs(
     Z: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     recipe: Recipe,
@@ -86,7 +86,8 @@ def held_out(
     """
     fold, found, left = folds(codes), [], MOST_HELD_OUT
     for k in range(N_FOLDS):
-        held = np.flatnonzero(fold == k)[:left]
+        # At random, as rows may be in the order of classes.
+        held = np.random.default_rng(k).permutation(np.flatnonzero(fold == k))[:left]
         if not len(held):
             continue
         rest = np.flatnonzero(fold != k)
@@ -249,7 +250,7 @@ def calibrate(asked: Asked, fitted: Fitted, codes: np.ndarray) -> AnyLink | None
     """Return the link of a fit on held-out pairs; warn and return None without them."""
     recipe = asked.recipe._replace(n_refresh=fitted.n_refresh)
     Z, lam = np.asarray(fitted.pairs.X), float(fitted.prior.lam)
-    pairs = held_out(Z, codes, recipe, lam, asked.pairs)
+    pairs = held_out_pairs(Z, codes, recipe, lam, asked.pairs)
     if 0 < pairs.y.sum() < len(pairs.y):
         return FITS[asked.kind](pairs, asked.pairs)
     warnings.warn(

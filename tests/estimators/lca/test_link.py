@@ -106,7 +106,7 @@ def test_held_out_pairs_are_those_of_the_design(design, options):
     # Overlapping classes, so that there are impostors; no two distances alike.
     Z = Z_IRIS[SMALL] + RNG.normal(size=(60, 4)) * 0.5
     codes = IRIS_Y[SMALL]
-    got = calibration.held_out(Z, codes, recipe, 10.0, design)
+    got = calibration.held_out_pairs(Z, codes, recipe, 10.0, design)
     D, same = zip(*by_hand(Z, codes, recipe, 10.0, design), strict=True)
     order = np.argsort(got.squared)
     np.testing.assert_allclose(got.squared[order], D, rtol=1e-9)
@@ -117,28 +117,30 @@ def test_neighbours_asked_for_are_as_many_as_the_folds_can_give():
     codes = np.repeat([0, 1], [12, 3])
     Z = RNG.normal(size=(15, 2)) + codes[:, None]
     recipe = Recipe(2, n_targets=11, n_impostors=12, max_iter=20)
-    got = calibration.held_out(Z, codes, recipe, 10.0, "nearest")
+    got = calibration.held_out_pairs(Z, codes, recipe, 10.0, "nearest")
     assert 0 < got.y.sum() < len(got.y)
 
 
 def test_no_learning_is_calibrated_without_learning():
     recipe = Recipe(4, n_refresh=0, max_iter=50)
-    got = calibration.held_out(Z_IRIS, IRIS_Y, recipe, np.inf, "nearest")
-    strong = calibration.held_out(Z_IRIS, IRIS_Y, recipe, 1e9, "nearest")
+    got = calibration.held_out_pairs(Z_IRIS, IRIS_Y, recipe, np.inf, "nearest")
+    strong = calibration.held_out_pairs(Z_IRIS, IRIS_Y, recipe, 1e9, "nearest")
     np.testing.assert_allclose(got.squared, strong.squared, rtol=1e-3)
 
 
 def test_no_more_folds_are_fitted_than_hold_the_points_wanted(monkeypatch):
-    fitted = []
-    inner = calibration.fit_labelled
+    chosen = []
+    inner = calibration._pairs
     monkeypatch.setattr(
-        calibration, "fit_labelled", lambda *a: fitted.append(a) or inner(*a)
+        calibration, "_pairs", lambda *a: chosen.append(a[2]) or inner(*a)
     )
     monkeypatch.setattr(calibration, "MOST_HELD_OUT", 20)
     recipe = Recipe(4, max_iter=20)
-    got = calibration.held_out(Z_IRIS, IRIS_Y, recipe, 10.0, "nearest")
-    assert len(fitted) == 1
+    got = calibration.held_out_pairs(Z_IRIS, IRIS_Y, recipe, 10.0, "nearest")
+    assert [len(held) for held in chosen] == [20]
     assert len(got.y) == 20 * 6
+    # The rows of iris are in the order of classes; the points are of all of them.
+    assert np.all(np.bincount(IRIS_Y[chosen[0]]) > 3)
 
 
 # -- the links
@@ -218,7 +220,7 @@ def test_distances_all_alike_give_the_share_of_same(fit, D):
 
 
 def test_fit_itself_calibrates_nothing(monkeypatch):
-    monkeypatch.setattr(calibration, "held_out", None)
+    monkeypatch.setattr(calibration, "held_out_pairs", None)
     fitted = LCA(max_iter=50).fit(IRIS_X[SMALL], IRIS_Y[SMALL])
     fitted.transform(IRIS_X)
     with pytest.raises(TypeError):
