@@ -11,7 +11,7 @@ Questions that raise an error, with the measured reason. Intervals from
 ``"prediction"``: nominal 90 % of LCA's distances were covered 61, 45, 30 % of the time
 by Laplace draws (n = 20, 40, 120). Intervals of the entries of a matrix, whatever made
 the draws. Probabilities of *same* averaged over draws, unless of the bootstrap, of
-pairs that are not independent. Bootstrap draws answer, and cover 71 to 82 %: a distance
+pairs that are not independent. Bootstrap draws answer, and cover 71 to 81 %: a distance
 is a norm, and each draw adds its noise once more. ``IntervalMetric`` has no draws and
 covers what it says.
 

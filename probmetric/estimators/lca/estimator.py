@@ -424,7 +424,7 @@ class LCA(PairsMixin, BaseEstimator):
             ``LCA(pairs="all", learning_rate=1, regularization=1)`` with a link
             calibrated on held-out pairs; this fit's own ``pair_distance`` may lie
             outside. Nominal 90 % covered 91-95 % of distances, 89-94 % of ratios and
-            92-95 % of P(same) on six populations, n = 20 to 120; 82 % and more on each.
+            92-95 % of P(same) on six populations, n = 20 to 120; 83 % and more on each.
 
         Raises
         ------

@@ -12,18 +12,18 @@ about half (.040 ± .027 worse). See benchmarks/results/posterior_few_labels.md.
 *Intervals* are those of the jackknife at η = 1 and λ = 1 over all pairs of the labelled
 points: refits without each point, or without each of 50 groups of more than 100.
 Nominal 90 % covered (five principal scores of four sets and two simulated populations,
-24-30 training sets of each; the truth is the same recipe, link included, on 1000
+30 training sets of each; the truth is the same recipe, link included, on 1000
 points; in brackets the least of the six, and the percentile of bootstrap draws):
 
     n     distance          ratio             P(same)
-    20    .95 (.92, .71)    .94 (.87, .72)    .94 (.91, .70)
-    40    .94 (.91, .74)    .93 (.90, .81)    .95 (.91, .78)
-    80    .93 (.90, .81)    .92 (.88, .85)    .94 (.91, .85)
-    120   .91 (.82, .82)    .89 (.82, .84)    .92 (.85, .85)
+    20    .95 (.92, .71)    .94 (.87, .70)    .94 (.91, .70)
+    40    .94 (.91, .77)    .93 (.90, .84)    .95 (.91, .81)
+    80    .92 (.90, .79)    .92 (.88, .85)    .94 (.91, .85)
+    120   .91 (.84, .81)    .89 (.84, .84)    .92 (.88, .85)
 
-with standard errors of about .01 (.02 for the bootstrap, 10 training sets); no tail
-exceeds .06. The least is nearly always twonorm5, classes that hardly overlap. Laplace
-draws covered .30-.61 of distances. See benchmarks/results/posterior_coverage.md.
+with standard errors of about .01 (.02 for the bootstrap, 6 training sets); no tail
+exceeds .06. The least of distances is mostly twonorm5, classes that hardly overlap.
+Laplace draws covered .30-.61 of distances. See benchmarks/results/posterior_coverage.md.
 Neither object serves for the other.
 
 After ``fit_pairs``, on pairs that really are independent, intervals are those of the
