@@ -16,12 +16,13 @@ HEAD = (
     "Stored: jackknife, seeds 30-59; bootstrap, 30-35; Laplace, 30-32.",
     "Limits (2) of `posterior.noncentral` were chosen on seeds 0-19 against the same",
     "without G(0) (distance, n = 20: .887 covered, .081 above), against percentiles",
-    "and against the hybrid; there they gave .933, .920, .920, .902 of distances, .913,",
-    ".917, .901, .888 of ratios and .913, .942, .922, .914 of P(same) at n = 20, 40, 80,",
-    "120, before the class factor (n - 1)/(n - C). That was added on seeds 0-19 after",
-    "seeds 30-35 were seen once without it (ratio, n = 20, image_segmentation: .73): the",
-    "untouched seeds are 36-59. The hybrid had .912, .956, .913, .904 on seeds 30-35,",
-    "where (2) had .923, .951, .916, .913: no better, and it needs both methods.",
+    "and against the hybrid; there they gave .933, .920, .920, .902 of distances,",
+    ".913, .917, .901, .888 of ratios and .913, .942, .922, .914 of P(same) at n =",
+    "20, 40, 80, 120, before the class factor (n - 1)/(n - C). That was added on",
+    "seeds 0-19 after seeds 30-35 were seen once without it (ratio, n = 20,",
+    "image_segmentation: .73): the untouched seeds are 36-59. The hybrid had .912,",
+    ".956, .913, .904 on seeds 30-35, where (2) had .923, .951, .916, .913: no",
+    "better, and it needs both methods.",
 )
 
 

@@ -23,7 +23,7 @@ points; in brackets the least of the six, and the percentile of bootstrap draws)
 
 with standard errors of about .01 (.02 for the bootstrap, 6 training sets); no tail
 exceeds .06. The least of distances is mostly twonorm5, classes that hardly overlap.
-Laplace draws covered .30-.61 of distances. See benchmarks/results/posterior_coverage.md.
+Laplace draws covered .30-.61 of distances: benchmarks/results/posterior_coverage.md.
 Neither object serves for the other.
 
 After ``fit_pairs``, on pairs that really are independent, intervals are those of the
