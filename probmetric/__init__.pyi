@@ -61,6 +61,10 @@ from .metric.pair_similarity import PairSimilarity as PairSimilarity
 from .metric.protocol import Metric as Metric
 from .neighbors.classifier import KNeighborsClassifier as KNeighborsClassifier
 from .neighbors.search import nearest as nearest
+from .posterior.interval_metric import (
+    IntervalMetric as IntervalMetric,
+    with_intervals as with_intervals,
+)
 from .posterior.metric import PosteriorMetric as PosteriorMetric
 from .registry import MODELS as MODELS, ModelSpec as ModelSpec
 from .storage.draws_file import load_draws as load_draws, save_draws as save_draws

@@ -101,13 +101,15 @@ ROOT = {
         lambda m, A: m.transform(A), [g.metric, g.metric], g.X
     ),
     "posterior.stack.unstack": lambda f, g: f([g.metric, g.metric]),
+    "posterior.intervals.apart": lambda f, g: f(g.c),
     "posterior.intervals.between_rows": lambda f, g: f(g.metric, *g.same),
     "posterior.intervals.exponent": lambda f, g: f(g.linked, *g.same),
+    "posterior.intervals.log_odds": lambda f, g: f(g.linked, *g.same),
     "posterior.intervals.pairwise": lambda f, g: f(g.metric, *g.same),
     "posterior.intervals.quantiles": lambda f, g: f(g.B, 0.9),
     "posterior.intervals.ratio": lambda f, g: f(g.c, 2 * g.c),
     "posterior.intervals.same": lambda f, g: f(g.linked, *g.same),
-    "posterior.intervals.spread": lambda f, g: f(g.S, 2.0, False),
+    "posterior.intervals.spread": lambda f, g: f(g.S, 1.0, False),
 }
 
 OTHERS = MODELS | ROOT

@@ -25,6 +25,7 @@ MODULES = {
     "inference.sampling.summary": "summarises draws, NumPy and xarray only",
     "inference.sampling.units": "reads a DataTree",
     "inference.sampling.warnings": "prints",
+    "inference.lca.jackknife": "NumPy only, beside bootstrap, tested here",
     "interrupts": "signals",
     "linalg_scaled": "NumPy only",
     "metric": "parts of the exported classes, whose methods are tested",
@@ -32,7 +33,10 @@ MODULES = {
     "neighbors.classifier": "checks arguments",
     "neighbors.range": "NumPy only",
     "plots": "draws figures",
+    "posterior.interval_metric": "calls any learner; answers by NumPy and over_draws",
+    "posterior.jackknife": "NumPy only",
     "posterior.metric": "checks arguments",
+    "posterior.noncentral": "NumPy only",
     "precision": "the mechanism itself",
     "progress": "prints",
     "provenance": "names versions",
@@ -54,6 +58,7 @@ REASONS = {
     "inference.dca_gm.start.check_labelled": WHOLE,
     "inference.gaussian_classes.posterior.is_diagonal": WHOLE,
     "inference.gaussian_classes.posterior.is_mean": WHOLE,
+    "inference.lca.bootstrap.check_results": WHOLE,
     "inference.lca.bootstrap.dirichlet_weights": "takes its dtype as an argument",
     "inference.lca.bootstrap.memory_of_a_refit": WHOLE,
     "inference.lca.bootstrap.needed_memory": WHOLE,
@@ -109,6 +114,7 @@ REASONS = {
     "posterior.draws.posterior_metric": DRAWN,
     "posterior.draws.thinned": DRAWN,
     "posterior.intervals.is_positive": WHOLE,
+    "posterior.intervals.need_distance": WHOLE,
 }
 
 INNER = {

@@ -33,7 +33,7 @@ USES = {
     "laplace": 1,
     "bootstrap": 2,
     "prediction": 4,
-    "intervals": 3,
+    "intervals": 2,
 }
 """Most programs of ``LCA.sample(method)`` and ``LCA.posterior_metric(purpose)``."""
 

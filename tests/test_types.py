@@ -73,4 +73,4 @@ def test_right_calls_pass_and_what_they_return_is_known(said):
     """The negative control, and the types of draws and of their metric."""
     assert {kind for _, kind, _ in said["right.py"]} == {"information"}
     kinds = [message.split('" is "')[1] for _, _, message in said["right.py"]]
-    assert kinds == ['DataTree"', 'DataTree"', 'PosteriorMetric"']
+    assert kinds == ['DataTree"', 'DataTree"', 'PosteriorMetric | IntervalMetric"']

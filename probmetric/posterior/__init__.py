@@ -1,9 +1,12 @@
-"""Draws of a metric: intervals and probabilities, and which of them are valid.
+"""A metric's uncertainty: intervals and probabilities, and which of them are valid.
 
 ``metric``      ``PosteriorMetric``: the only class with a draw axis; it raises for
                 questions that its draws do not answer.
 ``draws``       draws of ``sample`` as one.
 ``intervals``   functions of one draw, and intervals of their values.
+``interval_metric``  ``IntervalMetric``: a fit and its jackknife; intervals, no draws.
+``jackknife``   groups of points, and limits from refits without them.
+``noncentral``  limits for the length of a vector that is seen with noise.
 ``stack``       draws stacked for ``vmap``, and taken apart again.
 """
 

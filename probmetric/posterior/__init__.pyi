@@ -1,2 +1,7 @@
+from .interval_metric import (
+    IntervalMetric as IntervalMetric,
+    with_intervals as with_intervals,
+)
 from .intervals import Interval as Interval, spread as spread
+from .jackknife import aligned as aligned, groups_of as groups_of
 from .metric import PosteriorMetric as PosteriorMetric

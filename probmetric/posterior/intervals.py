@@ -1,5 +1,6 @@
 """Functions of one draw, and intervals of their values over draws."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -10,8 +11,15 @@ from jaxtyping import Bool
 from probmetric.arguments import check_number, check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import maps_of
-from probmetric.precision import finite
+from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
+
+MATRIX_REFUSAL = (
+    "matrix_interval: no {prob:.0%} interval for entries of a metric can be given: "
+    "nominal 90 % covered at most 60 % whatever made the draws (squares are biased "
+    "upwards near the boundary of the positive matrices); ask for distances (interval) "
+    "or ratios of them (ratio_interval)"
+)
 
 
 class Interval(NamedTuple):
@@ -33,6 +41,24 @@ def between_rows(metric: Any, A: Array, B: Array) -> Array:
     if hasattr(metric, "refine"):
         return metric.refine(A, B, jnp.arange(len(A))[:, None])[:, 0]
     return jax.vmap(lambda a, b: metric.dissimilarity(a, b[None])[0])(A, B)
+
+
+def need_distance(metric: Any) -> None:
+    """Raise for ratios of what is no distance."""
+    if not metric.is_distance:
+        raise ValueError(
+            "ratio_interval: expected a distance, got "
+            f"{type(metric).__name__}, which has no zero that means 'equal'"
+        )
+
+
+def apart(values: np.ndarray) -> np.ndarray:
+    """Return what a ratio is divided by, or refuse zeros."""
+    if (values == 0).any():
+        raise ValueError(
+            "second: expected points at a distance, got a pair at distance zero"
+        )
+    return values
 
 
 def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
@@ -64,11 +90,27 @@ def exponent(metric: Any, A: Array, B: Array) -> Array:
     return -jnp.log(same(metric, A, B))
 
 
+@numpy_in_numpy_out
+def log_odds(metric: Any, A: Array, B: Array) -> Array:
+    """Return log(P/(1 - P)) of P(same) of matching rows; also where P underflows."""
+    link: Any = getattr(metric, "link", None)
+    if hasattr(link, "log_odds"):
+        return link.log_odds(metric.distance(A, B) ** 2)
+    e = exponent(metric, A, B)
+    return -e - jnp.log(-jnp.expm1(-e))
+
+
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
     """Return draws moved from their mean (of logarithms where positive) by a factor."""
     check_number("inflate", inflate, 0, open_low=True)
     if inflate == 1:
         return values
+    warnings.warn(
+        "inflate: goes with the next release; for intervals that cover without it ask "
+        "posterior_metric('intervals'), the jackknife",
+        FutureWarning,
+        stacklevel=3,
+    )
     if not positive:
         return values.mean(0) + inflate * (values - values.mean(0))
     zero: Bool[np.ndarray, "..."] = values == 0  # Equal points stay at distance zero.

@@ -163,12 +163,14 @@ def test_a_single_pair_gives_single_numbers(posterior, X, distances):
 def test_inflate_widens_on_the_scale_of_logarithms(posterior, X):
     prob = 1 - 2 / (N_DRAWS - 1)  # Limits are draws: nothing is interpolated.
     plain = np.log(posterior.interval(X[0], X[4:8], prob=prob))
-    wide = np.log(posterior.interval(X[0], X[4:8], prob=prob, inflate=1.25))
+    with pytest.warns(FutureWarning, match="inflate: goes"):
+        wide = np.log(posterior.interval(X[0], X[4:8], prob=prob, inflate=1.25))
     np.testing.assert_allclose(wide[1] - wide[0], 1.25 * (plain[1] - plain[0]))
 
 
 def test_equal_points_keep_distance_zero_when_inflated(posterior, X):
-    lower, upper = posterior.interval(X[0], X[0], inflate=1.25)
+    with pytest.warns(FutureWarning, match="inflate: goes"):
+        lower, upper = posterior.interval(X[0], X[0], inflate=1.25)
     assert lower == upper == 0
 
 
@@ -195,12 +197,13 @@ def test_an_interval_for_p_same_is_one_for_the_exponent(X):
     prob = 1 - 2 / (N_DRAWS - 1)  # Limits are draws: nothing is interpolated.
     found = posterior.same_interval(X[:4], X[4:8], prob=prob)
     np.testing.assert_allclose(found, np.sort(P, 0)[[1, -2]], rtol=1e-10)
-    wide = posterior.same_interval(X[:4], X[4:8], prob=prob, inflate=2.0)
+    with pytest.warns(FutureWarning, match="inflate: goes"):
+        wide = posterior.same_interval(X[:4], X[4:8], prob=prob, inflate=2.0)
     assert (0 < wide.lower).all()
     assert (wide.lower < found.lower).all()
     assert (found.upper < wide.upper).all()
     assert (wide.upper < 1).all()
-    far = posterior.same_interval(X[0], X[0] + 1e3, inflate=2.0)  # P underflows.
+    far = posterior.same_interval(X[0], X[0] + 1e3)  # P underflows.
     assert far.lower == far.upper == 0
 
 

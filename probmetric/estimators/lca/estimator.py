@@ -29,12 +29,15 @@ from probmetric.estimators.lca.link import Asked, asked, calibrate
 from probmetric.estimators.lca.posterior import (
     N_DRAWS,
     best_for_votes,
+    chosen,
     drawable,
     for_purpose,
     in_folder_of,
+    jackknifed,
     lams_for,
     refit,
     refuse_many,
+    refuse_no_draws,
     to_tree,
 )
 from probmetric.estimators.lca.settings import recipe_of
@@ -48,6 +51,7 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.link import AnyLink
 from probmetric.models.lca import to_metric
 from probmetric.posterior.draws import posterior_metric
+from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, no_type_check
 
@@ -371,15 +375,15 @@ class LCA(PairsMixin, BaseEstimator):
         purpose: Purpose,
         *,
         draws: xr.DataTree | None = None,
-        method: LCAMethod | None = None,
+        method: LCAMethod | Literal["jackknife"] | None = None,
         n_draws: int | None = None,
         seed: int = 0,
         pairs: Literal["auto", "fitted", "all"] = "auto",
         learning_rate: float | Literal["auto"] = "auto",
         regularization: float | Literal["auto"] = "auto",
         progress: bool | None = None,
-    ) -> PosteriorMetric:
-        """Return draws of the metric for one purpose; there is no default.
+    ) -> PosteriorMetric | IntervalMetric:
+        """Return the metric with its uncertainty, for one purpose; there is no default.
 
         Parameters
         ----------
@@ -387,13 +391,16 @@ class LCA(PairsMixin, BaseEstimator):
         draws : DataTree, optional
             Of ``sample``: the metrics are made of these, and but for ``n_draws``
             nothing else is looked at. Default: draws for the purpose.
-        method : sampler, or "laplace", "bootstrap", "nuts", "svi"; optional
-            Default: "laplace" for prediction, "bootstrap" for intervals; "laplace"
-            for both after ``fit_pairs``, whose pairs are taken as independent.
+        method : sampler or its name, or "jackknife"; optional
+            Default: "laplace" for prediction, "jackknife" for intervals: refits
+            without each point (of more than 100 points, without each of 50 groups),
+            no draws; "laplace" for both after ``fit_pairs``, whose pairs are taken as
+            independent.
         n_draws : int, optional
-            Number of metrics. Default: 32 for prediction, 100 for intervals; of
-            ``draws``, all.
+            Number of metrics drawn. Default: 32 for prediction, 100 for intervals; of
+            ``draws``, all. Refused for the jackknife.
         seed : int, default=0
+            Of draws, and of the groups of more than 100 points.
         pairs : {"auto", "fitted", "all"}, default="auto"
             The pairs of the fit, or all pairs of its labelled points. "auto" is
             "all" for intervals after ``fit``, otherwise "fitted". Nearest pairs are
@@ -413,11 +420,13 @@ class LCA(PairsMixin, BaseEstimator):
 
         Returns
         -------
-        PosteriorMetric
-            Its intervals are for the fit that the draws are of, by default
-            ``LCA(pairs="all", learning_rate=1, regularization=1)``; this fit's own
-            ``pair_distance`` may lie outside. From n = 40 ask for bootstrap intervals
-            with ``inflate=1.3``: nominal 90 % then covered 84-96 %.
+        IntervalMetric or PosteriorMetric
+            The first from the jackknife, otherwise draws. Its intervals are for the
+            fit that it holds and says when printed, by default that of
+            ``LCA(pairs="all", learning_rate=1, regularization=1)`` with a link
+            calibrated on held-out pairs; this fit's own ``pair_distance`` may lie
+            outside. Nominal 90 % covered 91-95 % of distances, 89-94 % of ratios and
+            92-95 % of P(same) on six populations, n = 20 to 120; 83 % and more on each.
 
         Raises
         ------
@@ -425,7 +434,7 @@ class LCA(PairsMixin, BaseEstimator):
             Before ``fit`` or ``fit_pairs``.
         ValueError
             For an option out of its range, "all" after ``fit_pairs``, more points than
-            all pairs can be made of, a fit per anchor.
+            all pairs can be made of, a fit per anchor, ``n_draws`` without draws.
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         check_choice("pairs", pairs, ("auto", "fitted", "all"))
@@ -435,17 +444,24 @@ class LCA(PairsMixin, BaseEstimator):
         if draws is not None:
             return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
         spread = labelled and purpose == "intervals"
-        if method is None:
-            method = "bootstrap" if spread else "laplace"
+        sampler = chosen(method, spread=spread)
+        alone = bool(sampler == "jackknife")
+        if alone:
+            refuse_no_draws(purpose, labelled=labelled, n_draws=n_draws)
         if pairs == "all" and not labelled:
             raise ValueError("pairs: expected 'fitted' after fit_pairs, got 'all'")
         if pairs == "auto" and spread:
             refuse_many(len(fitted.pairs.X))
             pairs = "all"
-        if pairs == "all":
-            fitted = on_all_pairs(fitted, self._codes, recipe)
-        candidates: list[PosteriorMetric] = []
         lams = lams_for(regularization, purpose, labelled=labelled)
+        if pairs == "all":
+            aim, lam = recipe, None
+            if spread:  # One fit where the first of two would be thrown away.
+                rate = 1.0 if isinstance(learning_rate, str) else learning_rate
+                check_number("learning_rate", rate, 0, open_low=True)
+                aim, lam = recipe._replace(learning_rate=float(rate)), lams[0]
+            fitted = on_all_pairs(fitted, self._codes, aim, lam)
+        candidates: list[PosteriorMetric] = []
         for lam in lams:
             mode = for_purpose(
                 fitted,
@@ -455,9 +471,18 @@ class LCA(PairsMixin, BaseEstimator):
                 labelled=labelled,
                 learning_rate=learning_rate,
             )
+            if alone:
+                return jackknifed(
+                    mode,
+                    self._codes,
+                    self.scale_,
+                    all_pairs=pairs == "all" or recipe.pairs == "all",
+                    link=self.link,
+                    seed=seed,
+                )
             drawn = draw(
                 mode,
-                method if len(lams) == 1 else in_folder_of(method, lam),
+                sampler if len(lams) == 1 else in_folder_of(sampler, lam),
                 scale=self.scale_,
                 seed=seed,
                 n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,

@@ -24,3 +24,4 @@ from .likelihood import (
 from .recipe import Recipe as Recipe, fit_labelled as fit_labelled
 from .statistics import Statistics as Statistics, prepare as prepare
 from .target import TARGET as TARGET, start as start, target_data as target_data
+from .jackknife import held_out_links as held_out_links, leave_out as leave_out

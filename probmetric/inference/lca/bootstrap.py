@@ -129,7 +129,7 @@ def bootstrap(
     u = jnp.asarray(u, shared.learning_rate.dtype)
     found = _refit_all(shared, u, tol, batch=batch, max_steps=max_steps)
     params = to_params(found.params)
-    ones = jnp.ones_like(found.params["log_b"])
+    ones = np.ones(len(u), u.dtype)
     return found._replace(params=params._replace(kappa2=ones))
 
 
@@ -284,7 +284,7 @@ class Bootstrap:
                 values, results = _block(
                     shared, seeded, n, first, np.asarray(n_block), self.tol, *static
                 )
-                _check(np.asarray(results)[:n_block], index * size)
+                check_results("bootstrap", np.asarray(results)[:n_block], index * size)
                 return (), jax.tree.map(lambda a: np.asarray(a)[None], values), {}
 
             values, _ = run_blocks(
@@ -338,11 +338,12 @@ def memory_of_a_refit(N: int, n: int, p: int, d: int, max_steps: int) -> int:
     return 8 * (N * (2 * p + d + 8) + 4 * n + 64 * d * (p + d) + 4 * max_steps)
 
 
-def _check(results: np.ndarray, first: int) -> None:
+def check_results(name: str, results: np.ndarray, first: int) -> None:
+    """Raise for refits that did not converge."""
     for code in (Result.NONFINITE, Result.DECREASED, Result.MAX_STEPS):
         if np.any(results == code):
             raise RuntimeError(
-                f"bootstrap: {code.name} in {int(np.sum(results == code))} of the "
+                f"{name}: {code.name} in {int(np.sum(results == code))} of the "
                 f"{len(results)} refits from draw {first} on; {REMEDY[code]}"
             )
 

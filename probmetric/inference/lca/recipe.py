@@ -180,9 +180,12 @@ def refitted(
     return fitted._replace(fit=fit, prior=prior, learning_rate=rate)
 
 
-def on_all_pairs(fitted: Fitted, codes: np.ndarray, recipe: Recipe) -> Fitted:
-    """Return the fit, prior included, that ``pairs="all"`` gives at the same λ."""
+def on_all_pairs(
+    fitted: Fitted, codes: np.ndarray, recipe: Recipe, lam: float | None = None
+) -> Fitted:
+    """Return the fit that ``pairs="all"`` gives, with its prior; same λ, or lam."""
     if recipe.pairs == "all":
         return fitted
-    recipe, lam = recipe._replace(pairs="all"), float(fitted.prior.lam)
+    lam = float(fitted.prior.lam) if lam is None else lam
+    recipe = recipe._replace(pairs="all")
     return fit_labelled(np.asarray(fitted.pairs.X), codes, recipe, lam)

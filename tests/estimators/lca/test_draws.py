@@ -104,7 +104,7 @@ def test_bootstrap_draw_is_a_refit_under_product_weights(fitted):
 
 def test_purposes_have_objects_of_their_own(fitted):
     near = fitted.posterior_metric("prediction")
-    spread = fitted.posterior_metric("intervals", n_draws=20)
+    spread = fitted.posterior_metric("intervals", method="bootstrap", n_draws=20)
     assert (near.source, near.n_draws) == ("laplace", 32)
     assert (spread.source, spread.n_draws) == ("bootstrap", 20)
     interval = spread.interval(X[:4], X[4:8])
@@ -134,22 +134,76 @@ def test_all_pairs_may_stand_for_the_fitted_ones(fitted):
     assert made.n_draws == 4
 
 
-def test_intervals_are_for_the_fit_on_all_pairs(fitted):
+def test_intervals_are_for_the_fit_that_the_object_holds(fitted):
     own = LCA(pairs="all", learning_rate=1, regularization=1).fit(X, y)
-    made = fitted.posterior_metric("intervals", n_draws=20)
+    made = fitted.posterior_metric("intervals")
+    assert (made.source, len(made.left_out)) == ("jackknife", len(X))
+    assert "all pairs of 60 points, λ = 1, learning rate 1" in repr(made)
+    distance = own.get_metric().distance(X[:4], X[4:8])
+    np.testing.assert_allclose(made.distance(X[:4], X[4:8]), distance, rtol=1e-3)
+    low, high = made.interval(X[:4], X[4:8])
+    assert np.all((low < distance) & (distance < high))
+    np.testing.assert_allclose(
+        own.posterior_metric("intervals").interval(X[:4], X[4:8]),
+        (low, high),
+        rtol=1e-2,
+    )
+
+
+def test_a_refit_of_the_jackknife_is_a_fit_without_the_point(fitted):
+    made = fitted.posterior_metric("intervals")
+    prior = LCA(pairs="all", regularization=1).fit(X, y).fitted_.prior
+    Z = (X - fitted.mean_) / fitted.scale_
+    rest = np.arange(60) != 7
+    settings = {"pairs": "all", "learning_rate": 1, "prior_mean": prior.mean}
+    alone = LCA(standardize=False, regularization=1, tol=1e-9, **settings)
+    alone.fit(Z[rest], y[rest])
+    factor = made.left_out[7].factor * fitted.scale_
+    wanted = alone.get_mahalanobis_matrix()
+    np.testing.assert_allclose(
+        factor.T @ factor, wanted, atol=1e-3 * np.abs(wanted).max()
+    )
+
+
+def test_the_jackknife_is_deterministic_and_moves_with_prob(fitted):
+    one, two = (fitted.posterior_metric("intervals") for _ in range(2))
+    for ask in ("interval", "same_interval"):
+        found = [getattr(m, ask)(X[:4], X[4:8]) for m in (one, two)]
+        np.testing.assert_array_equal(*found)
+    narrow = one.interval(X[:4], X[4:8], prob=0.5)
+    wide = one.interval(X[:4], X[4:8], prob=0.95)
+    assert np.all((wide.lower <= narrow.lower) & (narrow.upper < wide.upper))
+
+
+def test_what_has_no_draws_takes_no_number_of_them(fitted):
+    with pytest.raises(ValueError, match="n_draws: expected None for the jackknife"):
+        fitted.posterior_metric("intervals", n_draws=20)
+    with pytest.raises(ValueError, match="method: expected a sampler for prediction"):
+        fitted.posterior_metric("prediction", method="jackknife")
+
+
+def test_bootstrap_draws_stay_available_for_intervals(fitted):
+    made = fitted.posterior_metric("intervals", method="bootstrap", n_draws=20)
+    own = LCA(pairs="all", learning_rate=1, regularization=1).fit(X, y)
     low, high = made.interval(X[:4], X[4:8], prob=0.99)
     distance = own.get_metric().distance(X[:4], X[4:8])
     assert np.all((low < distance) & (distance < high))
-    again = own.posterior_metric("intervals", n_draws=20)
-    np.testing.assert_allclose(
-        made.pair_draws(X[:4], X[4:8]), again.pair_draws(X[:4], X[4:8]), rtol=2e-2
-    )
 
 
 def test_all_pairs_of_many_points_must_be_asked_for(fitted, monkeypatch):
     monkeypatch.setattr(lca_posterior, "MOST_POINTS", 50)
     with pytest.raises(ValueError, match="more than 50 points, got 'auto' with 60"):
-        fitted.posterior_metric("intervals", n_draws=20)
+        fitted.posterior_metric("intervals")
+
+
+def test_pairs_chosen_by_distance_keep_the_models_link(fitted):
+    made = fitted.posterior_metric("intervals", pairs="fitted")
+    assert "fitted pairs of 60 points" in repr(made)
+    assert "link model" in repr(made)
+    P = made.metric.same_probability(X[:4], X[4:8])
+    np.testing.assert_allclose(made.same_probability(X[:4], X[4:8]), P)
+    low, high = made.same_interval(X[:4], X[4:8])
+    assert np.all((low < P) & (P < high))
 
 
 def test_independent_pairs_keep_their_own_posterior():

@@ -1,0 +1,97 @@
+"""The delete-a-group jackknife: refits without a part of the points, and their limits.
+
+Each group of points is left out in turn and everything that a fit does is done again.
+With θ_(k) the estimate without group k and θ̄ their mean, the variance of θ̂ is
+
+    V = (g - 1)/g Σ_k (θ_(k) - θ̄)²,                                               (1)
+
+which for statistics of pairs of points is too large on average rather than too small
+(Efron and Stein), and takes n refits, or ``N_GROUPS`` of more points than
+``MOST_ALONE``. Limits of θ̂ are θ̂ ± t √V with t that of g - 1 degrees of freedom.
+
+Of points in C classes V is multiplied by (n - 1)/(n - C): as many means are fitted,
+so many degrees of freedom are gone. Two or three points a class need it (ratios among
+seven classes, n = 20: .86 covered for .80), elsewhere it changes little.
+
+References
+----------
+Efron and Stein, "The jackknife estimate of variance", Ann. Statist. 9 (1981).
+"""
+
+from functools import cache
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import special
+
+from probmetric.arguments import check_within_0_1
+
+MOST_ALONE = 100
+"""Points up to which each is a group of its own."""
+
+N_GROUPS = 50
+"""Groups of more points."""
+
+
+def groups_of(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"]:
+    """Return the group 0..g-1 in which each point is left out.
+
+    Each alone up to ``MOST_ALONE`` points; of more, ``N_GROUPS`` groups at random, the
+    classes spread over them as evenly as can be.
+    """
+    n = len(codes)
+    if n <= MOST_ALONE:
+        return np.arange(n)
+    order = np.lexsort((np.random.default_rng(seed).random(n), codes))
+    group = np.empty(n, int)
+    group[order] = np.arange(n) % N_GROUPS
+    return group
+
+
+def factor_of(codes: Int[np.ndarray, "n"]) -> float:
+    """Return (n - 1)/(n - C), which V is multiplied by."""
+    return (len(codes) - 1) / (len(codes) - len(np.unique(codes)))
+
+
+def covariance(left_out: Float[np.ndarray, "g *m p"]) -> Float[np.ndarray, "*m p p"]:
+    """Return Eq. (1) of vectors."""
+    g, gap = len(left_out), left_out - left_out.mean(0)
+    return (g - 1) / g * np.einsum("g...p,g...q->...pq", gap, gap)
+
+
+@cache
+def quantile_of_t(prob: float, df: int) -> float:
+    """Return the t that |T| of df degrees of freedom exceeds with 1 - prob."""
+    check_within_0_1(prob=prob)
+    return float(special.stdtrit(df, (1 + prob) / 2))
+
+
+def limits(
+    values: Float[np.ndarray, "r *m"], prob: float, factor: float = 1.0
+) -> Float[np.ndarray, "2 *m"]:
+    """Return (lower, upper), value ± t √V; the first value is the fit's.
+
+    Infinite ones stay as they are.
+    """
+    value, left_out = np.asarray(values[0]), values[1:]
+    g, known = len(left_out), np.isfinite(values).all(0)
+    left_out = np.where(known, left_out, 0.0)
+    variance = (g - 1) / g * np.sum((left_out - left_out.mean(0)) ** 2, 0)
+    half = quantile_of_t(prob, g - 1) * np.sqrt(factor * variance)
+    return np.stack([value - half, value + half])
+
+
+def positive_limits(
+    values: Float[np.ndarray, "r *m"], prob: float, factor: float = 1.0
+) -> Float[np.ndarray, "2 *m"]:
+    """Return limits of numbers ≥ 0, made on the scale of logarithms; zeros stay."""
+    ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor)
+    return np.where(values[0] == 0, 0.0, np.exp(ends))
+
+
+def aligned(
+    left_out: Float[np.ndarray, "g p d"], factor: Float[np.ndarray, "p d"]
+) -> Float[np.ndarray, "g p d"]:
+    """Rotate maps onto a map: the R of the orthogonal Procrustes problem of each."""
+    U, _, Vt = np.linalg.svd(np.einsum("pd,gqd->gpq", factor, left_out))
+    return (U @ Vt) @ left_out

@@ -1,0 +1,129 @@
+"""Refits without a group of points, and links on the pairs that they hold out."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from probmetric.inference.lca import jackknife
+from probmetric.inference.lca.fit import fit
+from probmetric.inference.lca.jackknife import (
+    held_out_links,
+    leave_out,
+    log_logistic,
+)
+from probmetric.inference.lca.recipe import Fitted
+from probmetric.models.lca import to_metric
+from tests.inference.lca.problem import simulated
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    pairs, prior, _ = simulated()
+    return Fitted(fit(pairs, prior, tol=1e-9), pairs, prior, 1.0, 0, 1)
+
+
+def M_of(params):
+    return np.asarray(to_metric(params).matrix)
+
+
+def test_a_group_left_out_is_a_fit_without_its_pairs(fitted):
+    group = np.arange(80) % 20
+    found = leave_out(fitted, group)
+    assert found.W.shape == (20, 3, 3)
+    pairs = fitted.pairs
+    rest = (group[pairs.i] != 3) & (group[pairs.j] != 3)
+    some = pairs._replace(**{k: getattr(pairs, k)[rest] for k in ("i", "j", "y", "w")})
+    wanted = fit(some, fitted.prior, tol=1e-9).params
+    mine = type(wanted)(found.W[3], found.log_sigma2[3])
+    np.testing.assert_allclose(M_of(mine), M_of(wanted), rtol=0, atol=2e-3)
+    assert np.abs(M_of(mine) - M_of(fitted.fit.params)).max() > 1e-2
+
+
+def test_a_refit_that_did_not_end_is_an_error(fitted, monkeypatch):
+    one_step = jackknife.bootstrap
+
+    def cut(*arguments, **settings):
+        return one_step(*arguments, **settings, max_steps=1, tol=1e-12)
+
+    monkeypatch.setattr(jackknife, "bootstrap", cut)
+    with pytest.raises(RuntimeError, match="jackknife: MAX_STEPS in"):
+        leave_out(fitted, np.arange(80) % 20)
+
+
+def numbers(link):
+    return [link.intercept, link.slope]
+
+
+def labelled(seed=0, n=400):
+    rng = np.random.default_rng(seed)
+    D = np.exp(rng.normal(size=n))
+    return D, rng.uniform(size=n) < 1 / (1 + (D / 0.8) ** 1.5)
+
+
+def test_the_link_is_the_minimum_of_its_loss():
+    D, same = labelled()
+    link = log_logistic(D, same)
+    n1, n0 = same.sum(), (~same).sum()
+    target = np.where(same, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
+
+    def loss(theta):
+        odds = theta[0] - theta[1] * np.log(D)
+        return np.mean(np.logaddexp(0, odds) - target * odds)
+
+    wanted = minimize(loss, [0.0, 1.0], options={"gtol": 1e-9}).x
+    np.testing.assert_allclose([link.intercept, link.slope], wanted, rtol=1e-5)
+    assert link.floor == D.min()
+    assert link.odds == n1 / n0
+    again = log_logistic(D, same, link)
+    np.testing.assert_allclose(numbers(again), numbers(link), rtol=1e-9)
+    np.testing.assert_allclose(
+        link.log_odds(np.array([0.0, D.min(), 1.0])),
+        link.intercept - link.slope * np.log([D.min(), D.min(), 1.0]),
+        rtol=1e-6,
+    )
+
+
+def test_separable_pairs_keep_a_finite_slope_and_rising_ones_a_flat_one():
+    D = np.linspace(0.1, 2, 50)
+    steep = log_logistic(D, D < 1)
+    assert 5 < steep.slope < 1e3
+    flat = log_logistic(D, D > 1)
+    assert flat.slope == 0
+    np.testing.assert_allclose(1 / (1 + np.exp(-flat.intercept)), 0.5, atol=0.02)
+
+
+def test_links_are_of_pairs_held_out_and_leave_a_group_out():
+    """Against loops over pairs and replicates."""
+    rng = np.random.default_rng(1)
+    X, codes = rng.normal(size=(24, 3)), np.arange(24) % 2
+    X[:, 0] += 2 * codes
+    group = np.arange(24) % 8
+    L = rng.normal(size=(2, 3))
+    left = L + 0.05 * rng.normal(size=(8, 2, 3))
+    links = held_out_links(X, codes, group, L, left)
+    assert len(links) == 9
+
+    def by_hand(k):
+        D, same = [], []
+        for i in range(24):
+            for j in range(24):
+                if group[i] == group[j] or k in (group[i], group[j]):
+                    continue
+                own = left[group[i]] + (0 if k is None else left[k] - L)
+                D.append(np.sum((own @ (X[i] - X[j])) ** 2))
+                same.append(codes[i] == codes[j])
+        return log_logistic(np.array(D), np.array(same))
+
+    for link, k in ((links[0], None), (links[1], 0), (links[6], 5)):
+        np.testing.assert_allclose(numbers(link), numbers(by_hand(k)), rtol=1e-6)
+
+
+def test_of_many_pairs_some_at_random_are_taken():
+    rng = np.random.default_rng(2)
+    X, codes = rng.normal(size=(60, 2)), np.arange(60) % 2
+    X[:, 0] += 2 * codes
+    given = X, codes, np.arange(60), np.eye(2), np.repeat(np.eye(2)[None], 60, 0)
+    every = held_out_links(*given)[0]
+    some = held_out_links(*given, most=1000)[0]
+    assert some.intercept != every.intercept
+    np.testing.assert_allclose(some.slope, every.slope, rtol=0.25)

@@ -1,0 +1,258 @@
+"""``IntervalMetric``: the limits of a fit from its refits, and what it refuses."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from probmetric.metric import Link, LogLogisticLink, Mahalanobis
+from probmetric.posterior.interval_metric import (
+    OF_DRAWS,
+    IntervalMetric,
+    with_intervals,
+)
+from probmetric.posterior.jackknife import aligned, factor_of, groups_of, limits
+from tests.metric_kinds import build
+
+G = 12
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(1).normal(size=(12, 3))
+
+
+def linked(factor, b=0.2):
+    return Mahalanobis(factor, Link(np.array(b), np.array(0.5)))
+
+
+def fits(seed=0, size=0.05):
+    """Return a metric and refits, each rotated at random."""
+    rng = np.random.default_rng(seed)
+    L, found = rng.normal(size=(3, 3)), []
+    for _ in range(G):
+        Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        found.append(linked(Q @ (L + size * rng.normal(size=(3, 3))), rng.uniform()))
+    return linked(L), found
+
+
+@pytest.fixture
+def made():
+    return IntervalMetric(*fits(), about="tests")
+
+
+def by_hand(value, left_out, prob=0.9):
+    """Return jackknife-t limits."""
+    g = len(left_out)
+    se = np.sqrt((g - 1) ** 2 / g * np.var(left_out, axis=0, ddof=1))
+    half = stats.t.ppf((1 + prob) / 2, g - 1) * se
+    return value - half, value + half
+
+
+def test_points_are_those_of_the_fit_and_lie_inside(made, X):
+    A, B = X[:4], X[4:8]
+    metric = made.metric
+    np.testing.assert_allclose(made.distance(A, B), metric.distance(A, B), rtol=1e-12)
+    P = metric.same_probability(A, B)
+    np.testing.assert_allclose(made.same_probability(A, B), P, rtol=1e-10)
+    ratio = metric.distance(A, B) / metric.distance(B, A[::-1])
+    for value, (low, high) in (
+        (metric.distance(A, B), made.interval(A, B)),
+        (P, made.same_interval(A, B)),
+        (ratio, made.ratio_interval((A, B), (B, A[::-1]))),
+    ):
+        assert np.all((low < value) & (value < high))
+
+
+def test_a_rotation_of_a_refit_changes_nothing(X):
+    """Refits are aligned: their rotation is no noise."""
+    metric, left = fits()
+    turn = np.linalg.qr(np.random.default_rng(9).normal(size=(3, 3)))[0]
+    turned = [linked(turn @ m.factor, m.link.b) for m in left]
+    one, two = (IntervalMetric(metric, some) for some in (left, turned))
+    for ask in ("interval", "same_interval"):
+        found = [getattr(m, ask)(X[:4], X[4:8]) for m in (one, two)]
+        np.testing.assert_allclose(*found, rtol=1e-7)
+
+
+def test_ratios_and_p_same_are_jackknife_t_on_their_scales(made, X):
+    A, B, C = X[:4], X[4:8], X[8:]
+    every = (made.metric, *made.left_out)
+    first = np.log([m.distance(A, B) for m in every])
+    ratio = first - np.log([m.distance(A, C) for m in every])
+    found = made.ratio_interval((A, B), (A, C), prob=0.8)
+    wanted = np.exp(by_hand(ratio[0], ratio[1:], 0.8))
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    P = np.array([m.same_probability(A, B) for m in every])
+    low, high = by_hand(*(lambda o: (o[0], o[1:]))(np.log(P / (1 - P))))
+    wanted = 1 / (1 + np.exp([-low, -high]))
+    np.testing.assert_allclose(made.same_interval(A, B), wanted, rtol=1e-9)
+
+
+def test_a_link_that_knows_log_odds_is_asked_for_them(X):
+    metric, left = fits()
+    own = [
+        Mahalanobis(m.factor, LogLogisticLink(m.link.b, 1.5, 1e-9, 1.0, "all"))
+        for m in (metric, *left)
+    ]
+    made = IntervalMetric(own[0], own[1:])
+    log_odds = [
+        m.link.b - 3 * np.log(m.distance(X[:4], X[4:8])) for m in (metric, *left)
+    ]
+    low, high = by_hand(log_odds[0], np.array(log_odds[1:]))
+    wanted = 1 / (1 + np.exp([-low, -high]))
+    np.testing.assert_allclose(made.same_interval(X[:4], X[4:8]), wanted, rtol=1e-9)
+
+
+def test_far_points_keep_limits_in_order(made, X):
+    """P(same) of them underflows; log odds do not."""
+    far = made.same_interval(X[0], X[0] + 1e3)
+    assert far.lower == far.upper == 0
+    low, high = made.interval(X[0], X[0] + 1e150)
+    assert 0 < low < high < np.inf
+
+
+def test_equal_points_have_distance_zero_for_sure(made, X):
+    assert tuple(made.interval(X[0], X[0])) == (0, 0)
+    assert tuple(made.ratio_interval((X[0], X[0]), (X[0], X[1]))) == (0, 0)
+
+
+def test_shapes_are_those_of_the_question(made, X):
+    low, high = made.interval(X[0], X[1])
+    assert low.shape == high.shape == ()
+    low, _ = made.interval(X[:6].reshape(2, 3, 3), X[0])
+    assert low.shape == (2, 3)
+    flat = made.interval(X[:6], X[0]).lower
+    np.testing.assert_array_equal(low.ravel(), flat)
+
+
+def test_chunks_do_not_change_an_answer(made, X, monkeypatch):
+    whole = made.interval(X[:6], X[6:])
+    monkeypatch.setattr("probmetric.posterior.interval_metric.CHUNK", 1)
+    np.testing.assert_allclose(made.interval(X[:6], X[6:]), whole, rtol=1e-12)
+
+
+def test_other_kinds_have_jackknife_t_of_log_dissimilarities(X):
+    every = [build("LocalMahalanobis", s) for s in range(G)]
+    made = IntervalMetric(every[0], every[1:])
+    D = np.log([[m.dissimilarity(a, b[None])[0] for a, b in zip(X[:4], X[4:8],
+                strict=True)] for m in every])  # fmt: skip
+    wanted = np.exp(by_hand(D[0], D[1:]))
+    np.testing.assert_allclose(made.interval(X[:4], X[4:8]), wanted, rtol=1e-7)
+
+
+def test_it_says_what_it_is(made):
+    assert repr(made) == f"IntervalMetric(Mahalanobis, {G} refits, tests)"
+    assert (made.n_features, made.is_distance) == (3, True)
+    assert (made.purpose, made.source) == ("intervals", "jackknife")
+
+
+def test_it_survives_a_pickle(made, X):
+    again = pickle.loads(pickle.dumps(made))
+    np.testing.assert_array_equal(
+        again.interval(X[:4], X[4:8]), made.interval(X[:4], X[4:8])
+    )
+
+
+@pytest.mark.parametrize("name", OF_DRAWS)
+def test_questions_to_draws_are_refused_with_the_way_to_them(made, name):
+    with pytest.raises(AttributeError, match=rf"{name}: expected draws"):
+        getattr(made, name)
+
+
+def test_what_it_cannot_answer_is_refused(made, X):
+    with pytest.raises(ValueError, match="ask for distances"):
+        made.matrix_interval()
+    with pytest.raises(AttributeError, match="no attribute 'wrong'"):
+        made.wrong  # noqa: B018
+    with pytest.raises(ValueError, match="second: expected points at a distance"):
+        made.ratio_interval((X[0], X[1]), (X[2], X[2]))
+    with pytest.raises(ValueError, match="A: expected 3 features"):
+        made.interval(X[:, :2], X[:, :2])
+    with pytest.raises(ValueError, match="prob: expected"):
+        made.interval(X[0], X[1], prob=0.0)
+    with pytest.raises(ValueError, match="prob: expected"):
+        made.same_interval(X[0], X[1], prob=1.0)
+    metric, left = fits()
+    with pytest.raises(ValueError, match="left_out: expected two or more"):
+        IntervalMetric(metric, left[:1])
+    plain = [Mahalanobis(m.factor) for m in (metric, *left)]
+    with pytest.raises(ValueError, match=r"link|same_probability"):
+        IntervalMetric(plain[0], plain[1:]).same_interval(X[0], X[1])
+    told = IntervalMetric(plain[0], plain[1:], no_link="expected a reason")
+    with pytest.raises(ValueError, match="expected a reason"):
+        told.same_probability(X[0], X[1])
+    kinds = [build("PairSimilarity", s) for s in range(3)]
+    with pytest.raises(ValueError, match="ratio_interval: expected a distance"):
+        IntervalMetric(kinds[0], kinds[1:]).ratio_interval((X[0],) * 2, (X[0], X[1]))
+
+
+def test_groups_are_points_alone_or_fifty_balanced_parts():
+    np.testing.assert_array_equal(groups_of(np.zeros(100, int)), np.arange(100))
+    codes = np.repeat([0, 1, 2], [100, 60, 40])
+    group = groups_of(codes)
+    assert set(np.bincount(group)) == {4}
+    table = np.array([np.bincount(group[codes == c], minlength=50) for c in range(3)])
+    assert np.ptp(table, axis=1).max() <= 1
+    assert np.any(group != groups_of(codes, 1))
+    np.testing.assert_array_equal(group, groups_of(codes))
+
+
+def test_the_jackknife_of_a_mean_is_its_standard_error():
+    x = np.random.default_rng(4).normal(size=15)
+    left = (x.sum() - x) / 14
+    low, high = limits(np.array([x.mean(), *left]), 0.9)
+    half = stats.t.ppf(0.95, 14) * x.std(ddof=1) / np.sqrt(15)
+    np.testing.assert_allclose([low, high], x.mean() + half * np.array([-1, 1]))
+
+
+def test_a_factor_multiplies_variances(X):
+    metric, left = fits()
+    plain, wide = (IntervalMetric(metric, left, factor=f) for f in (1.0, 4.0))
+    pair = (X[:4], X[4:8])
+    one, two = (np.log(m.ratio_interval(pair, pair[::-1])) for m in (plain, wide))
+    np.testing.assert_allclose(np.diff(two, axis=0), 2 * np.diff(one, axis=0))
+    low, high = wide.interval(*pair)
+    inner, outer = plain.interval(*pair)
+    assert np.all((low <= inner) & (outer < high))
+    assert factor_of(np.array([0, 0, 1, 1, 2, 2, 2])) == 6 / 4
+    with pytest.raises(ValueError, match="factor: expected"):
+        IntervalMetric(metric, left, factor=0.0)
+
+
+def test_any_learner_has_intervals_by_refits_of_its_own():
+    rng = np.random.default_rng(6)
+    X, y = rng.normal(size=(14, 2)), np.repeat(["a", "b"], 7)
+    sizes = []
+
+    def learn(X, y):
+        sizes.append(len(X))
+        return Mahalanobis(np.linalg.cholesky(np.linalg.inv(np.cov(X.T))).T)
+
+    made = with_intervals(learn, X, y)
+    assert sorted(sizes) == [13] * 14 + [14]
+    assert repr(made) == "IntervalMetric(Mahalanobis, 14 refits, 14 points)"
+    assert made.factor == 13 / 12
+    np.testing.assert_array_equal(made.left_out[3].factor, learn(
+        np.delete(X, 3, 0), np.delete(y, 3)).factor)  # fmt: skip
+
+
+def test_a_refit_with_fewer_directions_has_rows_of_zeros():
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(10, 3)), np.repeat([0, 1], 5)
+
+    def learn(X, y):
+        return Mahalanobis(np.eye(3)[: 2 + (len(X) % 2)] * (1 + X.mean()))
+
+    made = with_intervals(learn, X, y)
+    assert {len(m.factor) for m in (made.metric, *made.left_out)} == {3}
+    wanted = learn(X, y).distance(X[:3], X[3:6])
+    np.testing.assert_allclose(made.distance(X[:3], X[3:6]), wanted)
+
+
+def test_alignment_is_the_best_rotation():
+    rng = np.random.default_rng(5)
+    L = rng.normal(size=(2, 4))
+    Q = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    np.testing.assert_allclose(aligned((Q @ L)[None], L)[0], L, atol=1e-12)
