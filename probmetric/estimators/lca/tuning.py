@@ -36,6 +36,7 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.progress import progress_bar
 from probmetric.typing import Array
 
 GRID = (30.0, 10.0, 3.0, 1.0)
@@ -78,7 +79,7 @@ def fit_labels(
         recipe, lam = recipe._replace(n_refresh=choice.n_refresh), choice.lam
         if np.isinf(lam):
             pairs = build(X, codes, recipe)
-            return _unlearned(pairs, prior_for(pairs, recipe, lam), recipe)
+            return unlearned(pairs, prior_for(pairs, recipe, lam), recipe)
     return fit_labelled(X, codes, recipe, float(lam))
 
 
@@ -138,7 +139,9 @@ def choose_by_folds(
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)
     tables = [
         _score_fold(X[train], codes[train], X[test], codes[test], recipe)
-        for train, test in folds.split(X, codes)
+        for train, test in progress_bar(
+            list(folds.split(X, codes)), "choose λ", None, "fold"
+        )
     ]
     mean: dict[tuple[float, int], np.ndarray] = {
         key: np.mean([table[key] for table in tables], 0) for key in tables[0]
@@ -215,7 +218,7 @@ def choose_by_evidence(pairs: Pairs, recipe: Recipe, learning_rate: float) -> fl
     return chosen
 
 
-def _unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
+def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
     """Keep W = W₀ and fit σ² alone, so that P(same) is defined."""
     rate = rate_for(pairs, recipe)
     with jax.enable_x64(True):
