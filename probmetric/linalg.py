@@ -4,13 +4,31 @@ Jitter is never added here. A matrix that is not positive definite gives NaN, wh
 the caller turns into a result code or an error; a ridge is a prior, with a name.
 """
 
+from contextlib import AbstractContextManager
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Float
+from threadpoolctl import ThreadpoolController
 
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a block in which BLAS and LAPACK work in the thread that calls them.
+
+    For many small problems: threads that an OpenBLAS starts for each cost more than
+    the work itself.
+    """
+    return _libraries().limit(limits=1, user_api="blas")
 
 
 def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:

@@ -25,6 +25,16 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not HEAVY & set(loaded)
 
 
+def test_data_and_a_learner_load_nothing_that_only_results_need():
+    loaded = run_python(
+        "import json, sys, probmetric as pm\n"
+        "pm.datasets.load('wine'), pm.LCA\n"
+        "print(json.dumps(list(sys.modules)))"
+    )
+    late = {"arviz", "arviz_stats", "matplotlib", "sklearn.neighbors", "typer"}
+    assert not late & set(loaded)
+
+
 def test_importing_every_module_changes_no_configuration_of_jax():
     seen = run_python(
         "import json, os, jax, numpy, numpyro\n"

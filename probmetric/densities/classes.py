@@ -116,18 +116,26 @@ def class_scores(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, 
     return -jnp.einsum("ck,ckd->cd", share * at.a, at.u)
 
 
-def class_hessians(
+def posterior_and_hessians(
     classes: ClassDensities, x: Float[Array, "d"]
-) -> Float[Array, "c d d"]:
-    """Return ∇∇p_c(x) / p_c(x) for one point (Eqs. 3 and 4), shape (c, d, d)."""
+) -> tuple[Float[Array, "c"], Float[Array, "c d d"]]:
+    """Return ``log_posterior`` and ``class_hessians``, which share most of the work."""
     at = _components(classes, x)
+    log_rho = jax.nn.log_softmax(classes.log_prior + logsumexp(at.log_f, -1))
     share = jax.nn.softmax(at.log_f, -1) * at.a
     eye = jnp.broadcast_to(jnp.eye(x.shape[-1], dtype=x.dtype), classes.factor.shape)
     # The precision is itself the answer here; it does not depend on x, so that a
     # vmap over points computes it once.
     precision = cho_solve((classes.factor, True), eye)
     outer = jnp.einsum("ck,cki,ckj->cij", share * at.b, at.u, at.u)
-    return outer - jnp.einsum("ck,ckij->cij", share, precision)
+    return log_rho, outer - jnp.einsum("ck,ckij->cij", share, precision)
+
+
+def class_hessians(
+    classes: ClassDensities, x: Float[Array, "d"]
+) -> Float[Array, "c d d"]:
+    """Return ∇∇p_c(x) / p_c(x) for one point (Eqs. 3 and 4), shape (c, d, d)."""
+    return posterior_and_hessians(classes, x)[1]
 
 
 def through_map(

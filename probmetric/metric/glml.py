@@ -187,12 +187,17 @@ def min_norm(
     scaled = values / jnp.where(top > 0, top, 1.0)
     bound = jnp.arcsinh(jnp.asarray(max_multiplier / 2, B.dtype))
 
-    def log_a(v: Any) -> Any:  # τ = 2 sinh v: even steps from gentle to extreme metrics
-        return jnp.arcsinh(jnp.sinh(v) * scaled)
+    def half(v: Any) -> Any:  # τ = 2 sinh v: even steps from gentle to extreme metrics
+        return jnp.sinh(v) * scaled
 
-    v = _bisect(lambda v: jnp.sum(scaled * jnp.exp(-log_a(v))), -bound, bound)
+    def gap(v: Any) -> Any:
+        x = half(v)
+        larger = jnp.abs(x) + jnp.sqrt(1 + x**2)  # e^|asinh x|, without logarithms
+        return jnp.sum(scaled * jnp.where(x > 0, 1 / larger, larger))
+
+    v = _bisect(gap, -bound, bound)
     # B = 0 meets the constraint with every τ: its own a = 1 needs no choice.
-    return Spectrum(unit_determinant(jnp.exp(log_a(v))), U)
+    return Spectrum(unit_determinant(jnp.exp(jnp.arcsinh(half(v)))), U)
 
 
 def log_inverse(

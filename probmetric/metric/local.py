@@ -32,9 +32,9 @@ from jaxtyping import Float, Int
 
 from probmetric.densities.classes import (
     ClassDensities,
-    class_hessians,
     class_scores,
     log_posterior,
+    posterior_and_hessians,
     through_map,
 )
 from probmetric.metric import glml
@@ -274,7 +274,7 @@ def _frame_matrices(
 def _bias(
     classes: ClassDensities, z: Float[Array, "d"]
 ) -> tuple[Float[Array, "d d"], Float[Array, ""]]:
-    return glml.bias_matrix(log_posterior(classes, z), class_hessians(classes, z))
+    return glml.bias_matrix(*posterior_and_hessians(classes, z))
 
 
 def local_metric(

@@ -27,7 +27,6 @@ query, of 1 + t / 64 rows at a time (at worst n each).
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.neighbors import NearestNeighbors
 
 from probmetric.linalg_scaled import LOST, balanced, squares
 from probmetric.metric import Mahalanobis
@@ -101,6 +100,8 @@ def _search(
     )
     before += np.linalg.norm(L) * np.linalg.norm(centre)
     slack = 16 * np.finfo(float).eps * sum(L.shape) * (reach + before) ** 2  # Eq. (2)
+    from sklearn.neighbors import NearestNeighbors  # Not read by whoever only fits.
+
     search = NearestNeighbors(
         algorithm="kd_tree" if L.shape[0] <= MAX_TREE_DIMENSION else "brute"
     ).fit(V)

@@ -26,17 +26,16 @@ Shapes are padded to few sizes (``bucket``), so that other numbers of points sel
 compile again.
 """
 
-from collections.abc import Callable
-from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
-from threadpoolctl import ThreadpoolController
 
+from probmetric.compilation import COMPILED_SOON
 from probmetric.data.padding import pad_rows
+from probmetric.linalg import one_blas_thread
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import Prepared
 from probmetric.typing import Array
@@ -115,11 +114,6 @@ def distances(metric: Any, Q: Array, shared: Any, P: Array) -> Array:
     return metric.pairwise(Q, P)
 
 
-def from_queries(metric: Any, Q: Array) -> Callable[[Array], Array]:
-    """Return P ↦ pairwise(Q, P), with what depends on Q alone computed once."""
-    return partial(distances, metric, Q, ready(metric, Q))
-
-
 @jax.jit
 def tile_of(
     metric: Any,
@@ -136,12 +130,7 @@ def tile_of(
     return jnp.where(hidden, jnp.nan, D), jnp.any(jnp.isnan(D) & ~hidden)
 
 
-_ready = jax.jit(ready)
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
+_ready = jax.jit(ready, compiler_options=COMPILED_SOON)
 
 
 def ready_alone(metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
@@ -151,7 +140,7 @@ def ready_alone(metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
     that starts threads of its own inside each made 1024 eigenproblems of size 32 take
     2 to 100 times longer. XLA's own products do not use that library.
     """
-    with jax.enable_x64(True), _libraries().limit(limits=1, user_api="blas"):
+    with jax.enable_x64(True), one_blas_thread():
         return jax.block_until_ready(_ready(metric, Q))
 
 

@@ -49,8 +49,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.metric.protocol import maps_of
-from probmetric.neighbors.scan import bucket, from_queries, in_tiles, refuse_nan
+from probmetric.metric.protocol import Prepared, maps_of
+from probmetric.neighbors.scan import (
+    bucket,
+    distances,
+    in_tiles,
+    ready,
+    ready_alone,
+    refuse_nan,
+)
 from probmetric.neighbors.search import found_but_own, nearest
 from probmetric.typing import Array
 
@@ -125,29 +132,31 @@ def soft_votes(
     A query from which every point is infinitely far (all D = ∞) has equal weights.
     ``metrics`` share one structure; ``own[i]`` is the point that query i does not see.
     """
+    size, apart = len(metrics), isinstance(metrics[0], Prepared)
     if isinstance(metrics[0], Mahalanobis):
-        Q, X, metrics = _padded(Q, X, metrics)
-    leaves, structure = stack(metrics)
+        (Q, X, metrics), apart = _padded(Q, X, metrics), False
+    if apart:  # What a draw prepares is large, and compiled once for all uses.
+        size = 1
+    starts = range(0, len(metrics), size)
+    groups = [(*stack(metrics[i : i + size]), scales[i : i + size]) for i in starts]
     shape, tiles = bucket(len(Q), VOTE_TILE), bucket(len(X), VOTE_TILE)
     seen = np.arange(len(X), dtype=np.int32)
     seen = in_tiles(seen, tiles)
     seen.reshape(-1)[len(X) :] = -1
     own = np.full(len(Q), -2) if own is None else own
+    padded = -(-n_classes // 4) * 4
     parts: list[Any] = []
     with jax.enable_x64(True):
-        data = jax.device_put((in_tiles(X, tiles), in_tiles(codes, tiles), seen))
+        points = jax.device_put((in_tiles(X, tiles), in_tiles(codes, tiles), seen))
         for q, mine in zip(in_tiles(Q, shape), in_tiles(own, shape), strict=True):
-            votes = _soft(
-                leaves,
-                scales,
-                bandwidths,
-                q,
-                mine,
-                *data,
-                structure,
-                -(-n_classes // 4) * 4,
-            )
-            parts.append(np.asarray(votes))
+            votes = 0.0
+            for i, (leaves, structure, s) in zip(starts, groups, strict=True):
+                shared = ready_alone(metrics[i], q) if apart else None
+                queries = q, mine, shared
+                draws = leaves, s
+                of = _soft(draws, bandwidths, queries, points, structure, padded)
+                votes = votes + np.asarray(of)
+            parts.append(votes / len(metrics))
     votes = np.concatenate(parts, 1)[:, : len(Q), :n_classes]
     refuse_nan(np.isnan(votes).any(), Q, X)
     return votes
@@ -182,24 +191,26 @@ def stack(metrics: Sequence[Dissimilarity]) -> tuple[Any, Any]:
 
 @partial(jax.jit, static_argnames=("structure", "n_classes"))
 def _soft(
-    leaves: Any,
-    scales: Float[Array, "s"],
+    draws: Any,
     bandwidths: Float[Array, "g"],
-    Q: Float[Array, "q d"],
-    own: Int[Array, "q"],
-    tiles: Float[Array, "t p d"],
-    codes: Int[Array, "t p"],
-    seen: Int[Array, "t p"],
+    queries: Any,
+    points: Any,
     structure: Any,
     n_classes: int,
 ) -> Float[Array, "g q c"]:
-    """Stream Eq. (1) over tiles of points and draws of a metric; sum, then average."""
+    """Return votes by Eq. (1), summed over draws: leaves and scales of a metric each.
 
-    def add(kept: Any, tile: Any, distances: Any, h: Array) -> Any:
+    ``queries`` are rows, the point each does not see, and what ``ready`` shares, or
+    None; ``points`` are tiles of rows, of codes and of indices. These stream by.
+    """
+    Q, own, shared = queries
+    _, codes, seen = points
+
+    def add(kept: Any, tile: Any, D: Array, h: Array) -> Any:
         low, total = kept
-        P, code, index = tile
+        _, code, index = tile
         hidden = (index < 0) | (index == own[:, None])
-        D = jnp.where(hidden, jnp.inf, distances(P))
+        D = jnp.where(hidden, jnp.inf, D)
         new = jnp.minimum(low, jnp.min(D, 1))
         # While nothing finite has been seen, take zero: every weight is exp(-∞).
         zero = jnp.where(jnp.isposinf(new), 0.0, new)
@@ -208,20 +219,29 @@ def _soft(
         votes = w @ one_hot(code)
         return new, total * fade[..., None] + votes
 
-    def one_draw(mean: Array, draw: Any) -> Any:
-        distances = from_queries(jax.tree.unflatten(structure, draw[0]), Q)
+    def one_draw(votes: Array, draw: Any) -> Any:
+        metric = jax.tree.unflatten(structure, draw[0])
+        once = ready(metric, Q) if shared is None else shared
         empty = (
             jnp.full(len(Q), jnp.inf, Q.dtype),
             jnp.zeros((len(bandwidths), len(Q), n_classes), Q.dtype),
         )
         (_, total), _ = jax.lax.scan(
-            lambda kept, tile: (add(kept, tile, distances, bandwidths * draw[1]), None),
+            lambda kept, tile: (
+                add(
+                    kept,
+                    tile,
+                    distances(metric, Q, once, tile[0]),
+                    bandwidths * draw[1],
+                ),
+                None,
+            ),
             empty,
-            (tiles, codes, seen),
+            points,
         )
         size = jnp.sum(total, -1, keepdims=True)
         share = jnp.where(size > 0, total / jnp.where(size > 0, size, 1), equal)
-        return mean + share / len(scales), None
+        return votes + share, None
 
     one_hot = partial(jax.nn.one_hot, num_classes=n_classes, dtype=Q.dtype)
     others = jnp.sum(one_hot(jnp.where(seen < 0, -1, codes)), (0, 1)) - one_hot(
@@ -229,7 +249,7 @@ def _soft(
     )
     equal = others / jnp.sum(others, -1, keepdims=True)
     none = jnp.zeros((len(bandwidths), len(Q), n_classes), Q.dtype)
-    return jax.lax.scan(one_draw, none, (leaves, scales))[0]
+    return jax.lax.scan(one_draw, none, draws)[0]
 
 
 BANDWIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)

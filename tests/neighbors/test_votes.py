@@ -155,14 +155,10 @@ def test_votes_hold_no_queries_by_points_array(n_tiles):
     structure = jax.tree.structure(build_euclid())
     largest = largest_intermediate(
         lambda q: _soft(
-            (np.eye(2)[None],),
-            np.ones(1),
+            ((np.eye(2)[None],), np.ones(1)),
             np.ones(g),
-            q,
-            np.full(t, -2),
-            tiles,
-            flat,
-            flat,
+            (q, np.full(t, -2), None),
+            (tiles, flat, flat),
             structure,
             c,
         ),

@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 from sklearn.model_selection import StratifiedKFold
-from sklearn.neighbors import NearestNeighbors
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
@@ -192,6 +191,8 @@ def accuracies(
 ) -> Float[np.ndarray, "k"]:
     """Return kNN accuracy at each k of ``NEIGHBORS``, ties to the lower class code."""
     k = min(max(NEIGHBORS), len(Z))
+    from sklearn.neighbors import NearestNeighbors
+
     near = NearestNeighbors(n_neighbors=k).fit(Z).kneighbors(Z_test)[1]
     votes = np.cumsum(np.eye(codes.max() + 1)[codes[near]], 1)
     return np.array(

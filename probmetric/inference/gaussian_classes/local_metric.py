@@ -47,10 +47,10 @@ from jax.scipy.special import gammaln
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
+from probmetric.compilation import COMPILED_SOONEST
 from probmetric.densities.classes import (
     ClassDensities,
-    class_hessians,
-    log_posterior,
+    posterior_and_hessians,
     through_map,
 )
 from probmetric.inference.gaussian_classes.posterior import (
@@ -168,7 +168,9 @@ def posterior_metrics(
     return base, [] if classes is None else _unstacked(classes, base)
 
 
-@partial(jax.jit, static_argnames=("n_draws", "rule"))
+@partial(
+    jax.jit, static_argnames=("n_draws", "rule"), compiler_options=COMPILED_SOONEST
+)
 def _posterior_metrics(
     post: ClassPosterior, seed: Any, n_draws: int, rule: Rule
 ) -> Any:
@@ -219,11 +221,10 @@ def error_expansion(
     A : array of shape (d, d)
         Any scale: it is divided by |A|^{1/d}, and r is the distance under that.
     """
-    rho = jnp.exp(log_posterior(classes, jnp.asarray(x)))
+    log_rho, H = posterior_and_hessians(classes, jnp.asarray(x))
+    rho = jnp.exp(log_rho)
     s = jnp.sum(rho**2)
-    B = jnp.einsum(
-        "c,cij->ij", rho * (s - rho), class_hessians(classes, jnp.asarray(x))
-    )
+    B = jnp.einsum("c,cij->ij", rho * (s - rho), H)
     values, U = jnp.linalg.eigh(jnp.asarray(A))
     inverse = jnp.exp(jnp.mean(jnp.log(values))) / values
     slope = jnp.sum(jnp.einsum("ia,ij,ja->a", U, B, U) * inverse)

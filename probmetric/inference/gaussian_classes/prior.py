@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.compilation import COMPILED_SOON
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -80,7 +81,8 @@ def evidence_prior(
     def score(point: Any) -> Any:
         return log_evidence(stats, at(point), covariance=covariance)
 
-    scores = jax.lax.map(score, grid, batch_size=16)
+    # A divisor of 216: a remainder would compile the body a second time.
+    scores = jax.lax.map(score, grid, batch_size=18)
     best = jnp.argmax(jnp.where(jnp.isnan(scores), -jnp.inf, scores))
     found = jnp.isfinite(scores[best])
     return jax.tree.map(lambda v: jnp.where(found, v, jnp.nan), at(grid[best]))
@@ -96,7 +98,7 @@ class Learned(NamedTuple):
 
 
 @numpy_in_numpy_out
-@jax.jit(static_argnames=("n_classes", "covariance"))
+@jax.jit(static_argnames=("n_classes", "covariance"), compiler_options=COMPILED_SOON)
 def learn(
     data: Labelled,
     n_classes: int,
