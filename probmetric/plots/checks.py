@@ -1,6 +1,6 @@
 """Figures of checks: agreement with sampling, predictive checks, calibration."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 
 from probmetric.data.containers import Pairs
 from probmetric.plots.style import COLORS, blank, posterior, stacked, styled
+from probmetric.typing import ArrayLike, DrawsLike
 
 VERDICT_COLORS = {"agree": COLORS[0], "disagree": COLORS[5], "inconclusive": COLORS[6]}
 VERDICT_MARKERS = {"agree": "o", "disagree": "X", "inconclusive": "s"}
@@ -52,7 +53,7 @@ def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
     for verdict, color in VERDICT_COLORS.items():
         chosen = verdicts == verdict
         if chosen.any():
-            style: dict[str, Any] = {
+            style = {
                 "color": color,
                 "marker": VERDICT_MARKERS[verdict],
                 "s": 14 if many else 28,
@@ -113,10 +114,10 @@ def _replicated_shares(
 
 @styled
 def predictive_check(
-    draws: Any,
+    draws: DrawsLike,
     pairs: Pairs,
     *,
-    prior: Any = None,
+    prior: DrawsLike | None = None,
     bins: int = 10,
     max_draws: int = 200,
     seed: int = 0,
@@ -179,7 +180,11 @@ def predictive_check(
 
 @styled
 def calibration(
-    y: Any, probability: Any, *, bins: int = 10, label: str = "P(same)"
+    y: ArrayLike,
+    probability: ArrayLike | Mapping[str, ArrayLike],
+    *,
+    bins: int = 10,
+    label: str = "P(same)",
 ) -> Figure:
     """Draw observed frequency against stated probability, with its sampling error.
 
@@ -202,7 +207,7 @@ def calibration(
     y = np.asarray(y)
     if not np.isin(y, (0, 1)).all():
         raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
-    curves = probability if isinstance(probability, dict) else {"": probability}
+    curves = probability if isinstance(probability, Mapping) else {"": probability}
     figure, axis = blank(size=(4.9, 4.6))
     axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
     for k, (name, stated) in enumerate(curves.items()):
@@ -223,7 +228,7 @@ def calibration(
             ]
         ).T
         error = np.abs(limits - share)
-        style: Any = {"fmt": "o-", "ms": 4.5, "capsize": 2, "color": COLORS[k]}
+        style = {"fmt": "o-", "ms": 4.5, "capsize": 2, "color": COLORS[k]}
         axis.errorbar(centres, share, error, label=name or None, **style)
     if len(curves) > 1:
         axis.legend()
