@@ -178,7 +178,7 @@ def _host_weights(data: Labelled) -> Float[np.ndarray, "n"]:
     return np.ones(len(data.X)) if data.w is None else np.asarray(data.w, float)
 
 
-def _counts(n_gaussians: Any, n_classes: int) -> list[int]:
+def _counts(n_gaussians: int | Sequence[int], n_classes: int) -> list[int]:
     """Return the number of components of each class."""
     given = np.atleast_1d(np.asarray(n_gaussians))
     whole = np.issubdtype(given.dtype, np.integer)

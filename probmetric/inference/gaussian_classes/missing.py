@@ -119,7 +119,7 @@ def log_joint(
     return value - jnp.sum(volume)
 
 
-def _step(params: Any, given: Any, covariance: Covariance) -> tuple[Any, Any]:
+def _step(params: Any, given: Any, covariance: Covariance) -> tuple[Any, Array]:
     data, prior = given
     stats = expected_statistics(params, data)
     new = mode(posterior(stats, prior, covariance=covariance))
