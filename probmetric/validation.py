@@ -265,7 +265,7 @@ def validate(
     work = [(problem, check) for problem in problems for check in chosen]
     # Checks that name one reference function share its evaluation on a problem.
     shared: dict[tuple[int, Any], Any] = {}
-    bar = progress_bar(work, f"validate {name}", progress)
+    bar = progress_bar(work, f"validate {name}", progress, "check")
     judgements: list[Judgement] = []
     with jax.enable_x64(True):
         for problem, check in bar:

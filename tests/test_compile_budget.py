@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow  # It compiles everything anew.
+
 FITS = {
     "LCA": 2,
     "LCAClassifier": 2,
@@ -37,6 +39,9 @@ USES = {
 
 STORIES = {"nuts": 4, "svi": 5, "laplace": 5}
 """The same of ``pm.sample`` of a NumPyro model, with its log likelihood."""
+
+OTHERS = {"DCAGM": 4, "TwoStageMixture": 4}
+"""Most programs of ``sample("laplace")`` of other learners."""
 
 COUNT = f"""
 import json, warnings
@@ -77,6 +82,10 @@ for name in {list(USES)}:
     jax.clear_caches()
     count(name, lambda: uses[name](lca))
     count(name + " again", lambda: uses[name](other))
+for name in {list(OTHERS)}:
+    learner = getattr(pm, name)().fit(X[:, :2], y if name == "DCAGM" else None)
+    jax.clear_caches()
+    count(name + " sampled", lambda: learner.sample("laplace", **few))
 
 def model(data):
     mean = numpyro.sample("mean", dist.Normal(0, 10))
@@ -125,3 +134,9 @@ def test_a_use_of_another_size_in_the_same_bucket_compiles_nothing(programs, nam
 def test_a_model_is_sampled_by_few_programs_and_again_by_the_same(programs, name):
     assert len(programs[f"{name} of a model"]) <= STORIES[name]
     assert not programs[f"{name} of a model again"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_learner_is_sampled_by_few_programs(programs, name):
+    found = programs[f"{name} sampled"]
+    assert 0 < len(found) <= OTHERS[name], found

@@ -204,7 +204,7 @@ def sbc(
     with jax.enable_x64(is_double(dtype)):
         data = cast(data, dtype)
         keys = jax.random.split(jax.random.key(seed), n_chunks * chunk)
-        for k in progress_bar(range(n_chunks), "sbc", progress):
+        for k in progress_bar(range(n_chunks), "simulations", progress, "block"):
             some = keys[k * chunk : (k + 1) * chunk]
             ranks = _ranks(target, story, settings, n_draws, some, data)
             kept.append(jax.tree.map(np.asarray, ranks))

@@ -30,6 +30,7 @@ from probmetric.evaluation.cross_validate import (
     stratified_folds,
 )
 from probmetric.evaluation.evaluate import evaluate
+from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
 
@@ -95,6 +96,7 @@ def run(
         metrics = {EUCLID: lambda rows: euclid(points.X[rows]), name: learned}
         figures: list[dict[str, Any]] = []
         predictions: list[pd.DataFrame] = []
+        splits = progress_bar(splits, "held-out points", None, "split")
         with noted() as seen, bad_input():
             for stated in cross_validate(metrics, X, labels, splits, n_neighbors=k):
                 own, which = stated.rows, {"method": stated.name, "split": stated.split}

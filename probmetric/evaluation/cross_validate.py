@@ -176,6 +176,7 @@ def held_out(
     scores = {name: np.empty(len(codes)) for name in candidates}
     learners = {name: learner(one) for name, one in candidates.items()}
     folds = stratified_folds(codes, n_folds, seed)
+    folds = progress_bar(folds, "held-out points", None, "fold")
     for stated in cross_validate(learners, X, y, folds, n_neighbors=n_neighbors):
         scores[stated.name][stated.rows] = np.log(stated.of_truth(y)[1])
     return _table(scores)
@@ -266,7 +267,8 @@ def vote_scores(
 
     learners = {name: learner(fit) for name, fit in metrics.items()}
     splitter = StratifiedShuffleSplit(n_splits, test_size=0.3, random_state=seed)
-    splits = progress_bar(list(splitter.split(X, y)), "held-out neighbours", progress)
+    splits = list(splitter.split(X, y))
+    splits = progress_bar(splits, "held-out neighbours", progress, "split")
     found: dict[str, list[Any]] = {name: [] for name in metrics}
     for stated in cross_validate(learners, X, y, splits, n_neighbors=n_neighbors):
         (truth, own), P = stated.of_truth(y), stated.P

@@ -37,6 +37,7 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.progress import progress_bar
 from probmetric.typing import Array
 
 GRID = (30.0, 10.0, 3.0, 1.0)
@@ -139,7 +140,9 @@ def choose_by_folds(
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)
     tables = [
         _score_fold(X[train], codes[train], X[test], codes[test], recipe)
-        for train, test in folds.split(X, codes)
+        for train, test in progress_bar(
+            list(folds.split(X, codes)), "choose λ", None, "fold"
+        )
     ]
     mean: dict[tuple[float, int], np.ndarray] = {
         key: np.mean([table[key] for table in tables], 0) for key in tables[0]

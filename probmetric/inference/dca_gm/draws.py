@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
@@ -97,6 +98,13 @@ TARGET_A = Target(_log_density_A, _functionals_A)
 """Positions are whitened A, an array (p, d); data are ``Asked``."""
 
 
+@jax.jit
+def _begin(params: DCAGMParams, given: Conditioned) -> tuple[DCAGMSites, White]:
+    """Return the whitened sites of parameters, and the whitening."""
+    white = white_coordinates(given)
+    return to_white(unconstrain(params), white), white
+
+
 @numpy_in_numpy_out
 def prepare(
     params: DCAGMParams,
@@ -120,15 +128,12 @@ def prepare(
     scale : array of shape (d,), optional
         Default: ones.
     """
-    given = jax.tree.map(jnp.asarray, given)
-    white = white_coordinates(given)
-    X = given.data.X
-    begin = jax.tree.map(jnp.asarray, params._replace(fisher=None))
-    position = to_white(unconstrain(begin), white)
+    X = np.asarray(given.data.X)
+    position, white = _begin(params._replace(fisher=None), given)
     asked = Asked(
         white,
-        X if queries is None else jnp.asarray(queries),
-        jnp.ones(X.shape[1], X.dtype) if scale is None else jnp.asarray(scale),
+        X if queries is None else queries,
+        np.ones(X.shape[1], X.dtype) if scale is None else scale,
         position,
     )
     return position, asked

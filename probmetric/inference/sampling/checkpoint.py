@@ -138,7 +138,7 @@ def _run_blocks[S](
     done = 0
     if folder is not None:
         done, state, kept = read_blocks(folder, run, state)
-    for index in progress_bar(range(done, len(plan)), label, progress):
+    for index in progress_bar(range(done, len(plan)), label, progress, "block"):
         check()
         n, keep = plan[index]
         state, *rows = advance(state, n, index)

@@ -299,7 +299,7 @@ class SVI:
             state = _begin(by, key, data)
             size = -(-self.n_steps // N_BLOCKS)
             losses = np.full(size, np.nan)
-            for _ in progress_bar(range(N_BLOCKS), "svi", progress):
+            for _ in progress_bar(range(N_BLOCKS), "svi", progress, "block"):
                 state, losses = _advance(by, size, key, state, data)
             if not np.isfinite(losses).all():
                 raise ValueError(

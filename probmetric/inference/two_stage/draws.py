@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
@@ -78,7 +77,7 @@ def posterior(fitted: Fitted) -> Posterior:
         Where there is no Laplace approximation at the EM solution.
     """
     with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, pack(fitted))
+        data = jax.device_put(pack(fitted))
         start = laplace_fit(TARGET, data, position(fitted))
     return Posterior(TARGET, data, start)
 

@@ -216,8 +216,7 @@ class Enrolled(NamedTuple):
 @numpy_in_numpy_out
 def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
     """Return what Eq. (4) needs of each group of instances, in order of codes."""
-    data = group_data(groups)
-    data = jax.tree.map(jnp.asarray, data)
+    data = jax.device_put(group_data(groups))
     log_p = log_groups(params, data)
     return Enrolled(log_p - logsumexp(log_p, -1)[:, None], data.mean, data.size)
 

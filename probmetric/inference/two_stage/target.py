@@ -138,24 +138,28 @@ def _constrained(at: Arrays) -> tuple[Arrays, Array | float]:
     return sites, log_jacobian
 
 
+@jax.jit
+def _unconstrained(sites: Arrays) -> Arrays:
+    """Return the model's sites on the real line."""
+    return {
+        name: _BIJECTIONS[name].inv(value) if name in _BIJECTIONS else value
+        for name, value in sites.items()
+    }
+
+
 @numpy_in_numpy_out
 def position(fitted: Fitted) -> Arrays:
     """Return the EM solution on the real line, by the model's site."""
-    p = fitted.params
+    p = TwoStageParams(*map(np.asarray, fitted.params))
     sites: Arrays = {"weights": p.weights, "means": p.means}
     if fitted.proportional:
-        total = np.asarray(p.within + p.between)
+        total = p.within + p.between
         sites["covariances"] = total
         if fitted.alpha is None:
-            sites["alpha"] = np.asarray(p.within)[0, 0, 0] / total[0, 0, 0]
+            sites["alpha"] = p.within[0, 0, 0] / total[0, 0, 0]
     else:
         sites |= {"within": p.within, "between": p.between}
-    return {
-        name: _BIJECTIONS[name].inv(jnp.asarray(value))
-        if name in _BIJECTIONS
-        else jnp.asarray(value)
-        for name, value in sites.items()
-    }
+    return _unconstrained(sites)
 
 
 def _log_density(at: Arrays, data: Data) -> Array:

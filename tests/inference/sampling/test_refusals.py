@@ -15,7 +15,6 @@ from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Gaussian, Posterior, Target
 from probmetric.inference.sampling.warnings import SamplingWarning, warn_of_trouble
-from probmetric.progress import progress_bar
 from tests.inference.sampling.problems import GAUSSIAN, PRIOR, normal_model, points
 
 
@@ -141,13 +140,6 @@ def test_trouble_is_warned_of_by_name(values, diverging, message):
 def test_good_draws_raise_no_warning():
     values = np.random.default_rng(0).normal(size=(4, 1000, 3))
     warn_of_trouble({"M": values}, {"diverging": np.zeros((4, 1000), bool)})
-
-
-def test_a_progress_bar_is_silent_unless_watched_or_asked_for(capfd):
-    list(progress_bar(range(3), "quiet", None))
-    assert capfd.readouterr().err == ""
-    list(progress_bar(range(3), "loud", True))
-    assert "loud" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("kind", [NUTS, SVI, Laplace, Bootstrap])

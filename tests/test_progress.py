@@ -1,0 +1,40 @@
+"""Bars where someone watches, a line now and then in a log, silence when asked for."""
+
+import itertools
+
+from probmetric import progress
+from probmetric.progress import progress_bar
+
+
+def test_what_is_quick_leaves_nothing_in_a_log(capfd):
+    assert list(progress_bar(range(3), "quick", None)) == [0, 1, 2]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_bar_that_is_asked_for_is_shown_at_once(capfd):
+    list(progress_bar(range(3), "loud", True))
+    assert "loud" in capfd.readouterr().err
+
+
+def test_silence_returns_what_was_given():
+    items = range(3)
+    assert progress_bar(items, "quiet", False) is items
+
+
+def test_a_log_gets_a_line_every_ten_seconds(capfd, monkeypatch):
+    clock = itertools.count(0.0, 4.0)  # Four seconds a step.
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    bar = progress_bar(range(8), "validate lda", None, "check")
+    for item in bar:
+        bar.set_postfix_str(f"number {item}")
+    assert capfd.readouterr().err.splitlines() == [
+        "validate lda: 2 of 8 checks in 12 s, number 1",
+        "validate lda: 5 of 8 checks in 24 s, number 4",
+    ]
+
+
+def test_items_without_a_length_are_counted(capfd, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    list(progress_bar(iter("ab"), "letters", None))
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == ["letters: 0 steps in 0 s", "letters: 1 steps in 0 s"]
