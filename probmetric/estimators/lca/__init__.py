@@ -3,7 +3,6 @@
 ``estimator``    ``LCA``: fit from labels or pairs.
 ``settings``     its settings, checked; users' pairs, standardised.
 ``tuning``       λ by rule, by folds or by evidence.
-``draws``        draws in input units.
 ``posterior``    ``sample`` and ``posterior_metric``, for prediction and for intervals.
 ``classifier``   ``LCAClassifier``: one LCA a class, its score (1).
 """
