@@ -14,6 +14,8 @@ import jax
 import numpy as np
 
 Array = jax.Array | np.ndarray
+Scalar = Array | np.floating | float
+"""One number: NumPy's own scalars are no arrays."""
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -41,7 +41,6 @@ from probmetric.inference.sampling.target import (
     Arrays,
     Kwargs,
     Model,
-    Scalar,
     Static,
     Target,
     Tree,
@@ -52,7 +51,7 @@ from probmetric.inference.sampling.target import (
     split_arguments,
 )
 from probmetric.progress import progress_bar
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 LOG_LIKELIHOOD = "log_likelihood"
 

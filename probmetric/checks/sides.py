@@ -17,11 +17,10 @@ from probmetric.inference.sampling.target import (
     Kwargs,
     Model,
     Posterior,
-    Scalar,
     model_target,
 )
 from probmetric.inference.solvers.em import run_em
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 def density_of(
@@ -64,7 +63,7 @@ def as_dataset(
 
 
 def largest_fall[P, D](
-    step: Callable[[P, D], tuple[P, Array]], start: P, data: D, *, max_steps: int
+    step: Callable[[P, D], tuple[P, Scalar]], start: P, data: D, *, max_steps: int
 ) -> Values:
     """Return how far an EM's objective ever falls in a step, relative to its end."""
     found = run_em(step, start, data, max_steps=max_steps, tol=0.0)

@@ -9,7 +9,7 @@ was kept of it, and from the data.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -73,7 +73,7 @@ def approximations(
     Never called agreement: this is the price of speed, in figures.
     """
     wanted = reference["posterior"].to_dataset()[["M", "b"]]
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, str | float]] = []
     for name, tree in others.items():
         table = distance(wanted, tree["posterior"].to_dataset()[["M", "b"]])
         shift = np.abs(table["shift"].to_numpy())

@@ -6,7 +6,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
 from probmetric.checks.sides import density_of, largest_fall
@@ -24,7 +23,7 @@ from probmetric.inference.two_stage.groups import (
 )
 from probmetric.inference.two_stage.groups_missing import GroupRows, filled, group_rows
 from probmetric.models.two_stage import TwoStageParams, two_stage
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 FEW = 3
 """Instances of a source in the check of missing entries."""
@@ -122,7 +121,7 @@ def missing_slope(problem: Problem[Groups], fill: bool = False) -> Values:
 
 def step_without_spread(
     params: TwoStageParams, data: GroupData
-) -> tuple[TwoStageParams, Float[Array, ""]]:
+) -> tuple[TwoStageParams, Scalar]:
     """Do a wrong EM step, every x_i replaced by its component's mean estimate."""
     stats = e_step(params, data)
     _, objective = em_step(params, data)
@@ -134,7 +133,9 @@ def step_without_spread(
 
 def climb(
     problem: Problem[Groups],
-    step: Callable[[TwoStageParams, GroupData], tuple[TwoStageParams, Array]] = em_step,
+    step: Callable[
+        [TwoStageParams, GroupData], tuple[TwoStageParams, Scalar]
+    ] = em_step,
 ) -> Values:
     """Follow grouped EM from its start."""
     return largest_fall(step, *_start(problem), max_steps=60)

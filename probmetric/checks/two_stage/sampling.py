@@ -19,10 +19,10 @@ from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Groups
 from probmetric.data.groups import Stacks
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import Arrays, Scalar, Target
+from probmetric.inference.sampling.target import Arrays, Target
 from probmetric.inference.two_stage.pairs import representative
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 N_WORLDS = 280
 """Finds a common shift of 0.3 posterior sd among five quantities."""

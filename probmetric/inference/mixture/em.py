@@ -45,7 +45,7 @@ from probmetric.inference.mixture.statistics import (
 )
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 CHUNK = 2048
 """Rows whitened at a time: k · d · CHUNK numbers, so that they stay in cache."""
@@ -177,7 +177,7 @@ def m_step(
 
 
 @numpy_in_numpy_out
-def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Array]:
+def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Scalar]:
     """Return the next parameters, and the log joint density of the given ones."""
     return _finish(params, e_step(params, data), data.prior)
 
@@ -185,7 +185,7 @@ def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Ar
 @numpy_in_numpy_out
 def em_step_missing(
     params: MixtureParams, data: MixtureData
-) -> tuple[MixtureParams, Array]:
+) -> tuple[MixtureParams, Scalar]:
     """Do what ``em_step`` does, with NaN entries of X integrated out."""
     stats = e_step_missing(params, data.X, data.w, data.known)
     return _finish(params, stats, data.prior)
@@ -193,7 +193,7 @@ def em_step_missing(
 
 def _finish(
     params: MixtureParams, stats: MixtureStats, prior: TwoStagePrior | None
-) -> tuple[MixtureParams, Array]:
+) -> tuple[MixtureParams, Scalar]:
     objective = stats.log_likelihood
     if prior is not None:
         objective = objective + log_prior(*params, prior)

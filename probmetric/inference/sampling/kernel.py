@@ -23,13 +23,12 @@ from numpyro.infer.hmc import HMCState, hmc
 from probmetric.inference.sampling.target import (
     Arrays,
     Gaussian,
-    Scalar,
     Seed,
     Start,
     Target,
     gaussian_draw,
 )
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 type _Moved = tuple[HMCState, tuple[Arrays, Arrays]]
 """A state, and the functionals and statistics of draws on the way there."""

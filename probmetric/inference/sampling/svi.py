@@ -33,7 +33,6 @@ from probmetric.inference.sampling.target import (
     Kwargs,
     Model,
     Posterior,
-    Scalar,
     Seed,
     Static,
     Target,
@@ -46,7 +45,7 @@ from probmetric.inference.sampling.target import (
     split_arguments,
 )
 from probmetric.progress import progress_bar
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 GUIDES = (
     "AutoBNAFNormal",

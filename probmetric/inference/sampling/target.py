@@ -22,7 +22,7 @@ from numpyro.infer.util import constrain_fn, potential_energy
 
 from probmetric.arguments import check_number
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array, ArrayLike
+from probmetric.typing import Array, ArrayLike, Scalar
 
 type Model = Callable[..., None]
 """A NumPyro model."""
@@ -38,7 +38,6 @@ type Start = Gaussian | PyTree
 """An approximation, or a position."""
 
 type Seed = Int[Array, ""]
-type Scalar = Array | float
 
 type Attribute = str | int | float | None
 """What is said of a run, beside its draws."""

@@ -33,7 +33,7 @@ from jax.flatten_util import ravel_pytree
 from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 ROUNDING = 1e3
 """A fall of the objective by fewer than ROUNDING · eps · |objective| is rounding."""
@@ -56,7 +56,7 @@ type _Advance = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
 @numpy_in_numpy_out
 def run_em[P, D](
-    step: Callable[[P, D], tuple[P, Array]],
+    step: Callable[[P, D], tuple[P, Scalar]],
     params: P,
     data: D,
     *,
@@ -95,7 +95,7 @@ def run_em[P, D](
 
 @partial(jax.jit, static_argnames=("step", "max_steps", "accelerate"))
 def _run[P, D](
-    step: Callable[[P, D], tuple[P, Array]],
+    step: Callable[[P, D], tuple[P, Scalar]],
     params: P,
     data: D,
     tol: Array | None,

@@ -11,12 +11,12 @@ from scipy.optimize import OptimizeResult, minimize
 from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 @partial(jax.jit, static_argnames="objective")
 def _value_and_gradient[P, D](
-    objective: Callable[[P, D], Array | float], flat: Array, like: P, data: D
+    objective: Callable[[P, D], Scalar], flat: Array, like: P, data: D
 ) -> tuple[Array, Array]:
     unravel = ravel_pytree(like)[1]
     return jax.value_and_grad(lambda x: objective(unravel(x), data))(flat)
@@ -24,7 +24,7 @@ def _value_and_gradient[P, D](
 
 @numpy_in_numpy_out
 def lbfgs[P, D](
-    objective: Callable[[P, D], Array | float],
+    objective: Callable[[P, D], Scalar],
     params: P,
     data: D,
     *,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, PyTree
 
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike
 
 
 class Result(IntEnum):
@@ -65,7 +65,7 @@ class Fit(NamedTuple):
     trace: Float[Array, "t"]
 
     @classmethod
-    def closed(cls, params: PyTree, objective: Array | float) -> "Fit":
+    def closed(cls, params: PyTree, objective: ArrayLike) -> "Fit":
         """Return a fit in closed form: no steps, converged if the objective is finite.
 
         Parameters

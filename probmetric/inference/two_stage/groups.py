@@ -50,7 +50,7 @@ from probmetric.inference.two_stage.groups_missing import (
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 class GroupData(NamedTuple):
@@ -172,7 +172,7 @@ def m_step(
 
 def em_step(
     params: TwoStageParams, data: GroupData | GroupRows
-) -> tuple[TwoStageParams, Array]:
+) -> tuple[TwoStageParams, Scalar]:
     """Return the next parameters, and the log joint density of the given ones."""
     stats = e_step(params, data)
     objective, p = stats.log_likelihood, data.prior

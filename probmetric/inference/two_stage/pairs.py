@@ -44,7 +44,7 @@ from probmetric.inference.two_stage.proportional import best_root
 from probmetric.linalg import logdet_chol, solve_spd
 from probmetric.models.two_stage import TwoStageParams, to_metric
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 @numpy_in_numpy_out
@@ -150,7 +150,7 @@ def _root(n: Array, A: Array, C: Array) -> Array:
     return jnp.where(A - 2 * C > 0, alpha, jnp.nan)
 
 
-def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Array]:
+def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Scalar]:
     """Return the next α, Eq. (3), and the log likelihood of the given one.
 
     α of shape () is common; of shape (k,), one a component.

@@ -37,7 +37,7 @@ from probmetric.inference.two_stage.groups import GroupData, e_step
 from probmetric.inference.two_stage.groups_missing import GroupRows
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 def best_root(
@@ -166,7 +166,7 @@ def proportional_m_step(
 
 def em_step_proportional(
     params: ProportionalParams, data: GroupData | GroupRows
-) -> tuple[ProportionalParams, Array]:
+) -> tuple[ProportionalParams, Scalar]:
     """Return the next (c, μ, Σ, α), and the log joint density of the given ones."""
     p, a = data.prior, params.alpha
     stats = e_step(proportional(*params), data)
