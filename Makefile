@@ -59,7 +59,7 @@ types: $(STAMP) ## check types
 
 # SAVE=--inplace keeps the new output in the notebooks.
 notebooks: $(STAMP) ## execute every notebook; SAVE=--inplace keeps the output
-	$(PY) -m jupyter execute $(SAVE) notebooks/*.ipynb
+	printf '%s\n' notebooks/*.ipynb | xargs -n 1 -P 2 $(PY) -m jupyter execute $(SAVE)
 
 # peers_*.py are no scripts for this environment, and peers.py has a target of its own.
 BENCH ?= $(filter-out benchmarks/peers%,$(wildcard benchmarks/*.py))

@@ -127,7 +127,7 @@ class World:
     def fit(self, pairs, lam, index):
         """Return the fit that the intervals are for."""
         X, y = self.X[index], self.y[index]
-        lca = pm.LCA(regularization=lam, learning_rate=1)
+        lca = pm.LCA(regularization=lam, learning_rate=1, link="model")
         if pairs == "all":
             return lca.set_params(pairs="all").fit(X, y)
         return lca.fit(X, y)

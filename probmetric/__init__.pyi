@@ -50,7 +50,12 @@ from .inference.solvers.result import Fit as Fit, Result as Result
 from .metric.class_distribution import ClassDistribution as ClassDistribution
 from .metric.fisher import LocalFisher as LocalFisher
 from .metric.local import LocalMahalanobis as LocalMahalanobis
-from .metric.mahalanobis import Link as Link, Mahalanobis as Mahalanobis
+from .metric.link import (
+    IsotonicLink as IsotonicLink,
+    Link as Link,
+    LogLogisticLink as LogLogisticLink,
+)
+from .metric.mahalanobis import Mahalanobis as Mahalanobis
 from .metric.mean import MeanDissimilarity as MeanDissimilarity
 from .metric.pair_similarity import PairSimilarity as PairSimilarity
 from .metric.protocol import Metric as Metric

@@ -7,7 +7,9 @@ closer. Each kind is final; ``Metric`` is what they have in common, and a call
 inequality for its ``distance``) and ``symmetric`` are static.
 
 ``protocol``             what a metric offers, and how metrics compare.
-``mahalanobis``          ‖L(x - y)‖², and the link to a probability of *same*.
+``mahalanobis``          ‖L(x - y)‖².
+``link``                 from it to a probability of *same*: the model's (1), calibrated
+                         (2)-(3).
 ``local``, ``glml``      a matrix a query (1)-(2), and GLML's rules for it (1)-(9).
 ``class_distribution``   divergences of p(c|x): log joint (1), scores (2).
 ``fisher``               the Fisher matrix of p(c|x) (1)-(3), as a local metric.

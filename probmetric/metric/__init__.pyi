@@ -1,7 +1,12 @@
 from .class_distribution import ClassDistribution as ClassDistribution
 from .fisher import LocalFisher as LocalFisher
 from .local import LocalMahalanobis as LocalMahalanobis, local_metric as local_metric
-from .mahalanobis import Link as Link, Mahalanobis as Mahalanobis
+from .link import (
+    IsotonicLink as IsotonicLink,
+    Link as Link,
+    LogLogisticLink as LogLogisticLink,
+)
+from .mahalanobis import Mahalanobis as Mahalanobis
 from .mean import MeanDissimilarity as MeanDissimilarity, mean_metric as mean_metric
 from .pair_similarity import PairSimilarity as PairSimilarity
 from .protocol import (

@@ -1,25 +1,16 @@
 """The Mahalanobis metric: the Euclidean distance after a linear map."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.metric.link import AnyLink
 from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
-
-
-class Link(NamedTuple):
-    """P(same | D) = exp(-(b + scale · D)) for a squared distance D.
-
-    The link of Latent Coincidence Analysis: b ≥ 0, scale > 0 (maths A2).
-    """
-
-    b: Float[Array, ""]
-    scale: Float[Array, ""]
 
 
 def _power(size: Array) -> Array:
@@ -61,8 +52,9 @@ class Mahalanobis:
     ----------
     factor : array of shape (p, d)
         L. Identified only up to a rotation or reflection of its rows.
-    link : Link, optional
-        Turns a squared distance into P(same), where the model defines one.
+    link : Link, LogLogisticLink or IsotonicLink, optional
+        Turns a squared distance into P(same): the model's own, or one calibrated on
+        pairs held out. Which, and of what pairs, the metric says when printed.
 
     Notes
     -----
@@ -72,7 +64,7 @@ class Mahalanobis:
     """
 
     factor: Float[Array, "p d"]
-    link: Link | None = None
+    link: AnyLink | None = None
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
 
@@ -150,21 +142,33 @@ class Mahalanobis:
 
     @measured
     def same_probability(
-        self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
+        self,
+        A: Float[Array, "*n d"],
+        B: Float[Array, "*n d"],
+        *,
+        prior_odds: float | None = None,
     ) -> Float[Array, "*n"]:
-        """Return P(same) of matching rows of A and B, in (0, 1].
+        """Return P(same) of matching rows of A and B, in [0, 1].
+
+        Parameters
+        ----------
+        A, B : arrays of shape (..., d)
+        prior_odds : float > 0, optional
+            Odds of *same* before the distance is seen. Default: those of the pairs
+            that the link was fitted to.
 
         Raises
         ------
         ValueError
-            When the metric carries no link.
+            When the metric carries no link; for prior odds unless the link is
+            calibrated on pairs chosen at random given y (``link.pairs == "all"``).
         """
         if self.link is None:
             raise ValueError(
                 "link: expected a metric whose model defines P(same), got link=None"
             )
         squared = jnp.sum(((jnp.asarray(A) - B) @ check_factor(self.factor).T) ** 2, -1)
-        return jnp.exp(-(self.link.b + self.link.scale * squared))
+        return self.link.probability(squared, prior_odds)
 
     def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:
         """Return a faiss index that searches under this metric, exactly.

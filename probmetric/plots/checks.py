@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
+from probmetric.arguments import check_number
 from probmetric.data.containers import Pairs
 from probmetric.plots.style import COLORS, blank, posterior, stacked, styled
 from probmetric.typing import ArrayLike, DrawsLike
@@ -178,6 +179,19 @@ def predictive_check(
     return figure
 
 
+def _frequencies(
+    stated: np.ndarray, which: np.ndarray, prob: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return limits of each bin's frequency, if what was stated is right."""
+    rng, counts = np.random.default_rng(0), np.bincount(which)
+    shares = [
+        np.bincount(which, rng.random(len(stated)) < stated) / counts
+        for _ in range(2000)
+    ]
+    low, high = np.quantile(shares, [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
+    return low, high
+
+
 @styled
 def calibration(
     y: ArrayLike,
@@ -185,6 +199,7 @@ def calibration(
     *,
     bins: int = 10,
     label: str = "P(same)",
+    band: float | None = None,
 ) -> Figure:
     """Draw observed frequency against stated probability, with its sampling error.
 
@@ -198,12 +213,18 @@ def calibration(
         Equal-count bins.
     label : str
         Name of the probability, for the axis.
+    band : float in (0, 1), optional
+        Draw, behind each curve, the band that would hold this share of frequencies if
+        what was stated were right, and count the bins outside.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Bars are 95 % Wilson intervals of the frequency, for independent outcomes.
+        Bars are 95 % Wilson intervals of the frequency. They and bands are for
+        independent outcomes: those of pairs that share points spread more.
     """
+    if band is not None:
+        check_number("band", band, 0, 1, open_low=True)
     y = np.asarray(y)
     if not np.isin(y, (0, 1)).all():
         raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
@@ -228,9 +249,14 @@ def calibration(
             ]
         ).T
         error = np.abs(limits - share)
+        if band is not None:
+            low, high = _frequencies(stated, which, band)
+            axis.fill_between(centres, low, high, color=COLORS[k], alpha=0.28, lw=0)
+            outside = int(np.sum((share < low) | (share > high)))
+            name = f"{name} ({outside} of {len(share)} outside)".lstrip()
         style = {"fmt": "o-", "ms": 4.5, "capsize": 2, "color": COLORS[k]}
         axis.errorbar(centres, share, error, label=name or None, **style)
-    if len(curves) > 1:
+    if len(curves) > 1 or band is not None:
         axis.legend()
     axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     axis.set(xlabel=f"stated {label}", ylabel="observed frequency")

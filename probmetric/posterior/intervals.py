@@ -60,7 +60,7 @@ def same(metric: Any, A: Array, B: Array) -> Array:
 def exponent(metric: Any, A: Array, B: Array) -> Array:
     """Return -log P(same) of matching rows; of a link even where P underflows."""
     if isinstance(metric, Mahalanobis) and metric.link is not None:
-        return metric.link.b + metric.link.scale * metric.distance(A, B) ** 2
+        return -metric.link.log_probability(metric.distance(A, B) ** 2)
     return -jnp.log(same(metric, A, B))
 
 

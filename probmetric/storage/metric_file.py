@@ -23,9 +23,11 @@ from probmetric.densities.classes import ClassDensities
 from probmetric.files import read_npz, readable, replacing
 from probmetric.metric import (
     ClassDistribution,
+    IsotonicLink,
     Link,
     LocalFisher,
     LocalMahalanobis,
+    LogLogisticLink,
     Mahalanobis,
     PairSimilarity,
 )
@@ -37,9 +39,11 @@ KINDS: dict[str, Any] = {
     for kind in (
         ClassDensities,
         ClassDistribution,
+        IsotonicLink,
         Link,
         LocalFisher,
         LocalMahalanobis,
+        LogLogisticLink,
         Mahalanobis,
         MeanDissimilarity,
         PairSimilarity,

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -102,6 +103,16 @@ def made(name):
     return make(jnp.asarray(at))
 
 
+@jax.jit
+def log_prob(d, x):
+    return d.log_prob(x)
+
+
+@partial(jax.jit, static_argnames="shape")
+def sample(d, shape=()):
+    return d.sample(KEY, shape)
+
+
 def each(names=tuple(NAMED)):
     return pytest.mark.parametrize("name", names)
 
@@ -123,29 +134,29 @@ def test_every_distribution_of_the_package_is_tested_here():
 @pytest.mark.parametrize("sample_shape", [(), (2,), (3, 2)])
 def test_samples_and_their_log_probs_have_the_shapes_that_are_said(name, sample_shape):
     d = made(name)
-    x = d.sample(KEY, sample_shape)
+    x = sample(d, sample_shape)
     assert x.shape == d.shape(sample_shape)
-    assert d.log_prob(x).shape == sample_shape + d.batch_shape
-    assert np.all(np.isfinite(d.log_prob(x)))
+    assert log_prob(d, x).shape == sample_shape + d.batch_shape
+    assert np.all(np.isfinite(log_prob(d, x)))
 
 
 @each()
 def test_the_log_prob_of_many_is_that_of_each(name):
     d = made(name)
-    x = d.sample(KEY, (3,))
-    one_by_one = jnp.stack([d.log_prob(row) for row in x])
-    np.testing.assert_allclose(d.log_prob(x), one_by_one, rtol=1e-12, atol=1e-14)
+    x = sample(d, (3,))
+    one_by_one = np.stack([log_prob(d, row) for row in x])
+    np.testing.assert_allclose(log_prob(d, x), one_by_one, rtol=1e-12, atol=1e-14)
 
 
 @each()
 def test_an_expanded_one_repeats_it(name):
     d = made(name)
     wide = d.expand((5, *d.batch_shape))
-    x = wide.sample(KEY, (2,))
+    x = sample(wide, (2,))
     assert x.shape == (2, 5, *d.batch_shape, *d.event_shape)
-    np.testing.assert_allclose(wide.log_prob(x), d.log_prob(x), rtol=1e-12)
-    one = wide.log_prob(d.sample(KEY))
-    np.testing.assert_allclose(one[3], d.log_prob(d.sample(KEY)), rtol=1e-12)
+    np.testing.assert_allclose(log_prob(wide, x), log_prob(d, x), rtol=1e-12)
+    one = log_prob(wide, sample(d))
+    np.testing.assert_allclose(one[3], log_prob(d, sample(d)), rtol=1e-12)
     np.testing.assert_array_equal(wide.mean[2], d.mean)
     np.testing.assert_array_equal(wide.variance[2], d.variance)
 
@@ -153,13 +164,13 @@ def test_an_expanded_one_repeats_it(name):
 @each([name for name in NAMED if "scalar" not in name])
 def test_events_of_a_batch_add_and_a_mask_leaves_out(name):
     d = made(name)
-    x, last = d.sample(KEY, (2,)), len(d.batch_shape)
-    whole = d.to_event(last).log_prob(x)
-    parts = d.log_prob(x).reshape(2, -1).sum(1)
+    x, last = sample(d, (2,)), len(d.batch_shape)
+    whole = log_prob(d.to_event(last), x)
+    parts = log_prob(d, x).reshape(2, -1).sum(1)
     np.testing.assert_allclose(whole, parts, rtol=1e-12)
     mask = jnp.arange(d.batch_shape[-1]) < 2
     np.testing.assert_array_equal(
-        d.mask(mask).log_prob(x), jnp.where(mask, d.log_prob(x), 0.0)
+        log_prob(d.mask(mask), x), jnp.where(mask, log_prob(d, x), 0.0)
     )
 
 
@@ -177,18 +188,20 @@ def test_it_is_a_pytree_and_compiles(name):
 @each()
 def test_vmap_over_a_parameter_is_a_loop(name):
     make, at = NAMED[name]
-    x = made(name).sample(KEY)
+    x = sample(made(name))
     several = jnp.asarray(at) + jnp.array([0.0, -0.1, -0.2]).reshape(-1, *[1] * at.ndim)
-    found = jax.vmap(lambda a: make(a).log_prob(x))(several)
-    loop = jnp.stack([make(a).log_prob(x) for a in several])
+    one = jax.jit(lambda a: make(a).log_prob(x))
+    found = jax.jit(jax.vmap(one))(several)
+    loop = np.stack([one(a) for a in several])
     np.testing.assert_allclose(found, loop, rtol=1e-12, atol=1e-14)
 
 
 @each()
 def test_gradients_are_finite_differences(name):
     make, at = NAMED[name]
-    x = made(name).sample(KEY)
+    x = sample(made(name))
 
+    @jax.jit
     def total(a):
         return jnp.sum(make(a).log_prob(x))
 
@@ -202,7 +215,7 @@ def test_gradients_are_finite_differences(name):
 @each()
 def test_samples_are_in_the_support(name):
     d = made(name)
-    assert np.all(d.support(d.sample(KEY, (50,))))
+    assert np.all(d.support(sample(d, (50,))))
     assert d.support.event_dim == d.event_dim
 
 
@@ -222,7 +235,7 @@ def test_invalid_arguments_are_refused(make):
 @each()
 def test_moments_are_those_of_the_samples(name):
     d = made(name)
-    x = np.asarray(d.sample(KEY, (N_DRAWS,)), float)
+    x = np.asarray(sample(d, (N_DRAWS,)), float)
     mean, variance = np.asarray(d.mean), np.asarray(d.variance)
     assert mean.shape == variance.shape == d.batch_shape + d.event_shape
     square = (x - mean) ** 2
@@ -298,7 +311,7 @@ ZERO = {
 @pytest.mark.parametrize("name", list(ZERO))
 def test_a_weight_of_zero_removes_an_observation_whatever_it_is(name):
     of, at = ZERO[name]
-    value, slope = jax.value_and_grad(of)(jnp.asarray(at))
+    value, slope = jax.jit(jax.value_and_grad(of))(jnp.asarray(at))
     assert value == 0.0
     assert np.all(np.asarray(slope) == 0.0)
 

@@ -187,6 +187,23 @@ def test_calibration_draws_every_curve_by_name():
     assert_drawn(figure, "model", "flat", "stated P(same)", "observed frequency")
 
 
+def test_bands_of_calibration_hold_what_is_stated_if_it_is_right():
+    p = RNG.random(3000)
+    y = (RNG.random(3000) < p).astype(int)
+    figure = plots.calibration(y, {"right": p, "wrong": p**2}, band=0.9)
+    label = {
+        name: text
+        for text in texts(figure)
+        for name in ("right", "wrong")
+        if name in text
+    }
+    outside = {name: int(text.split("(")[1].split()[0]) for name, text in label.items()}
+    # Of ten bins each is outside with probability .1: more than 4, 2e-3.
+    assert outside["right"] <= 4
+    assert outside["wrong"] >= 7
+    assert_drawn(figure, "of 10 outside)")
+
+
 def test_calibration_refuses_numbers_that_are_no_probabilities():
     with pytest.raises(ValueError, match=r"expected shape \(3,\) in \[0, 1\]"):
         plots.calibration([0, 1, 1], [0.1, 0.5, 1.5])

@@ -30,3 +30,18 @@ def test_draws_of_0_1_0_load(name):
     posterior = posterior_of(load_draws(FOLDER / name))
     got = np.mean(posterior.pairwise(X[:4], X[:6]), 0)
     np.testing.assert_allclose(got, EXPECTED[name], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["lca.npz", "lca.nc"])
+def test_p_same_of_0_1_0_is_the_models(name):
+    path = FOLDER / name
+    stored = path.suffix == ".npz"
+    metrics = [pm.load_metric(path)] if stored else posterior_of(load_draws(path)).draws
+    for metric in metrics:
+        assert metric.link.kind == "model"
+        D = np.asarray(metric.dissimilarity(X[0], X[1:3]))
+        wanted = np.exp(-(metric.link.b + 0.5 * D))
+        got = metric.same_probability(X[[0, 0]], X[1:3])
+        np.testing.assert_allclose(got, wanted, rtol=1e-12)
+        with pytest.raises(ValueError, match=r"prior_odds: .* got the model link"):
+            metric.same_probability(X[:1], X[1:2], prior_odds=0.1)

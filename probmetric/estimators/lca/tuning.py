@@ -80,7 +80,7 @@ def fit_labels(
         recipe, lam = recipe._replace(n_refresh=choice.n_refresh), choice.lam
         if np.isinf(lam):
             pairs = build(X, codes, recipe)
-            return _unlearned(pairs, prior_for(pairs, recipe, lam), recipe)
+            return unlearned(pairs, prior_for(pairs, recipe, lam), recipe)
     return fit_labelled(X, codes, recipe, float(lam))
 
 
@@ -217,7 +217,7 @@ def choose_by_evidence(pairs: Pairs, recipe: Recipe, learning_rate: float) -> fl
     return chosen
 
 
-def _unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
+def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
     """Keep W = W₀ and fit σ² alone, so that P(same) is defined."""
     rate = rate_for(pairs, recipe)
     with jax.enable_x64(True):

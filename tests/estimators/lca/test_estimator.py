@@ -175,7 +175,7 @@ def test_distance_transform_matrix_and_metric_agree():
 
 
 def test_same_probability_is_that_of_the_model_in_standard_units():
-    fitted = LCA().fit(IRIS_X, IRIS_Y)
+    fitted = LCA(link="model").fit(IRIS_X, IRIS_Y)
     params = fitted.fitted_.fit.params
     delta = (IRIS_X[3] - IRIS_X[70]) / IRIS_X.std(0)
     eta = 1 + 2 * np.exp(params.log_sigma2)

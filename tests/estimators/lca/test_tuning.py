@@ -43,7 +43,7 @@ def test_folds_choose_no_learning_where_labels_are_noise():
     pairs = nearest_pairs(X, y)
     recipe = lca_tuning.Recipe(n_components=2)
     prior = lca_tuning.prior_for(pairs, recipe, np.inf)
-    fitted = lca_tuning._unlearned(pairs, prior, recipe)
+    fitted = lca_tuning.unlearned(pairs, prior, recipe)
     assert unlearned.n_refresh == 0
     np.testing.assert_array_equal(fitted.fit.params.W, prior.mean)
     # At the optimum over log σ² alone a step either way is worse.
