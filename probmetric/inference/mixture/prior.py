@@ -16,11 +16,11 @@ from probmetric.densities.gaussian import log_normal
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 def log_inverse_wishart(
-    S: Float[Array, "d d"], df: Array | float, scale: Float[Array, "d d"]
+    S: Float[Array, "d d"], df: Scalar | int, scale: Float[Array, "d d"]
 ) -> Float[Array, ""]:
     """Return log IW(S; df, scale) ∝ |S|^{-(df+d+1)/2} exp(-½ tr(scale S⁻¹))."""
     d = S.shape[0]

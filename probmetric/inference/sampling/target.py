@@ -141,7 +141,7 @@ def is_double(dtype: str) -> bool:
     return dtype == "float64"
 
 
-def counts(n_draws: int, n_chains: int) -> tuple[int, int]:
+def counts(n_draws: object, n_chains: object) -> tuple[int, int]:
     """Check the numbers of draws and chains and return them as ints."""
     return (
         int(check_number("n_draws", n_draws, 1, whole=True)),

@@ -33,7 +33,7 @@ from jax.flatten_util import ravel_pytree
 from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array, Scalar
+from probmetric.typing import Array, ArrayLike, Scalar
 
 ROUNDING = 1e3
 """A fall of the objective by fewer than ROUNDING · eps · |objective| is rounding."""
@@ -61,7 +61,7 @@ def run_em[P, D](
     data: D,
     *,
     max_steps: int = 1000,
-    tol: float | None = None,
+    tol: ArrayLike | None = None,
     accelerate: bool = False,
 ) -> Fit:
     """Return the outcome of iterating an EM step to its fixed point.

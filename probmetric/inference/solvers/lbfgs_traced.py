@@ -24,7 +24,7 @@ from jaxtyping import Float
 
 from probmetric.inference.solvers.result import Result
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 MEMORY = 12
 SUFFICIENT = 1e-4
@@ -84,7 +84,7 @@ def minimise(
     start: Float[Array, "q"],
     *,
     max_steps: int,
-    tol: Array | float,
+    tol: Scalar | int,
 ) -> Minimum:
     """Return a minimum of a smooth function from a point of finite value; traceable.
 
