@@ -81,8 +81,9 @@ class ModelSpec:
         One line for the table of learners.
     estimator : type, optional
         The scikit-learn class, for the command line.
-    variants : mapping of str to type
-        Further estimators of the same model, by their names on the command line.
+    variants : mapping of str to place
+        Further estimators of the same model, by their names on the command line; a
+        place in it is not looked up (``estimators`` returns it as it is).
     methods : tuple of str
         What its ``sample`` takes as ``method``; empty where it has no draws.
     metrics_of_draws : callable, optional
@@ -114,7 +115,7 @@ class ModelSpec:
     from_labels: Callable[..., Any] | None
     summary: str
     estimator: type | None = None
-    variants: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    variants: Mapping[str, Place] = field(default_factory=dict[str, Place])
     methods: tuple[str, ...] = ()
     metrics_of_draws: Callable[[Any], Any] | None = None
     study: Callable[..., Any] | None = None

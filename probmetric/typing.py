@@ -3,8 +3,9 @@
 ``n`` points, ``d`` features, ``p`` latent dimensions, ``N`` pairs, ``c`` classes,
 ``k`` mixture components, ``s`` draws. Either NumPy or JAX holds the numbers.
 
-What users pass, ``ArrayLike`` and the settings of a constructor, is for type checkers:
-at run time a wrong value is refused in words of our own, not by its type.
+What users pass, ``ArrayLike``, ``DrawsLike``, ``Names`` and the settings of a
+constructor, is for type checkers: at run time a wrong value is refused in words of our
+own, not by its type.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,13 +14,19 @@ import jax
 import numpy as np
 
 Array = jax.Array | np.ndarray
+Scalar = Array | np.floating | float
+"""One number: NumPy's own scalars are no arrays."""
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Self as Self
 
+    import xarray as xr
     from numpy.typing import ArrayLike as ArrayLike
 
     Purpose = Literal["prediction", "intervals"]
+    DrawsLike = xr.DataTree | xr.Dataset
+    Names = Sequence[str] | np.ndarray
 
     def no_type_check[F](function: F) -> F:
         """Return a function whose annotations are not enforced at run time."""
@@ -27,4 +34,4 @@ if TYPE_CHECKING:
 else:
     from typing import no_type_check as no_type_check
 
-    ArrayLike = Purpose = Self = Any
+    ArrayLike = DrawsLike = Names = Purpose = Self = Any

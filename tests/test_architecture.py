@@ -125,6 +125,31 @@ def test_no_folder_holds_many_files():
     assert not {str(folder): n for folder, n in number.items() if n > MAX_FILES}
 
 
+MAP = re.compile(r"^((?:``\w+``(?:, )?)+)(?:\s{2,}.*)?$", re.M)
+
+
+def _wrong_in_map(text, there):
+    """Return the files a folder's map leaves out, and what it lists that is no file."""
+    listed = {n for row in MAP.findall(text) for n in re.findall(r"\w+", row)}
+    said = set(re.findall(r"``(\w+)``", text))
+    return sorted(there - said), sorted(listed - there)
+
+
+@pytest.mark.parametrize("path", FOLDERS, ids=lambda p: p.parent.name)
+def test_a_map_names_every_file_and_no_other(path):
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    if MAP.search(text):
+        inside = (p for p in path.parent.glob("[!.]*") if not p.name.startswith("__"))
+        inside = (p for p in inside if p.suffix == ".py" or list(p.glob("__init__.py")))
+        there = {p.stem for p in inside}
+        assert _wrong_in_map(text, there) == ([], [])
+
+
+def test_a_wrong_map_would_be_seen():
+    text = "Room.\n\n``old``    gone.\n``fit``, ``em``\n    both here."
+    assert _wrong_in_map(text, {"fit", "em", "new"}) == (["new"], ["old"])
+
+
 def test_no_file_is_too_long():
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text().splitlines())

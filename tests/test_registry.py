@@ -8,7 +8,15 @@ from textwrap import dedent
 import pytest
 
 from probmetric.checks.check import Check
-from probmetric.registry import MODELS, _spec, at, estimators, learner_name, model_of
+from probmetric.registry import (
+    MODELS,
+    Place,
+    _spec,
+    at,
+    estimators,
+    learner_name,
+    model_of,
+)
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"distributions"}
@@ -80,6 +88,12 @@ def test_the_entry_and_the_check_of_contributing_are_made():
 def test_an_exact_check_without_a_control_cannot_be_made():
     with pytest.raises(ValueError, match="controls: expected at least one"):
         Check("claim", "exact", lambda p: {}, lambda p: {})
+
+
+def test_variants_are_places_that_listing_them_does_not_load():
+    found = [p for spec in MODELS.values() for p in spec.variants.values()]
+    assert len(found) >= 1
+    assert all(isinstance(place, Place) for place in found)
 
 
 def test_every_name_of_a_learner_leads_to_its_model():

@@ -8,6 +8,8 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
 ``compare``      values or draws against draws: z (1), detectable shift (2), Holm.
 ``uniformity``   ranks of SBC: mean (1), shape (2), detectable shift (3).
 ``sbc``          simulation-based calibration with NUTS.
+``problems``     what all problems share: a fit, and changes of the data.
+``sides``        what many checks compare: NumPyro's density, its draws, an EM's falls.
 ``lca``, ``two_stage``, ``gaussian_classes``, ``dca_gm``
                  a folder each: ``problems`` (data sets), ``density``, then
                  ``quadrature`` or ``posterior``, and ``sampling``.

@@ -24,12 +24,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
+from jaxtyping import PyTree
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.checks.compare import compare
 from probmetric.checks.uniformity import Ranks, uniformity
 from probmetric.checks.values import compare_values, within_bound
-from probmetric.typing import no_type_check
+from probmetric.typing import ArrayLike, no_type_check
 
 COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
 """Numbers of an entry in the table of ``judge``."""
@@ -37,7 +38,7 @@ COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
 type Kind = Literal["exact", "approximate"]
 type Layer = Literal["algebra", "quadrature", "gradient", "sampling", "sbc"]
 
-type Values = Mapping[str, Any]
+type Values = Mapping[str, ArrayLike]
 """Arrays, or numbers, by name."""
 
 type Side = Values | xr.Dataset | xr.DataTree | Ranks
@@ -54,12 +55,12 @@ class Problem[D]:
     ----------
     name : str
         In reports and tables.
-    params : any
+    params : pytree of arrays
         A fitted or a true value of the model's ``Params``; None where the checks
         need none.
     data : pytree of arrays
         A container of ``probmetric.data``, or anything that your own checks read.
-    prior : any, optional
+    prior : pytree of arrays, optional
         The model's prior.
     options : mapping of str, optional
         Static settings (learning rate, sizes) by name.
@@ -78,18 +79,18 @@ class Problem[D]:
     """
 
     name: str
-    params: Any
+    params: PyTree
     data: D
-    prior: Any = None
+    prior: PyTree = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def uniform(problem: Problem[Any]) -> None:
+def uniform(problem: Problem[object]) -> None:
     """Stand as the reference of a calibration check: ranks are to be uniform."""
     del problem
 
 
-def zero(problem: Problem[Any]) -> None:
+def zero(problem: Problem[object]) -> None:
     """Stand as the reference of a claim that all values of the estimate are zero."""
     del problem
 

@@ -26,7 +26,6 @@ Bayesian Analysis 2021.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -40,6 +39,7 @@ from probmetric.inference.sampling.summary import (
     select,
     summarise,
 )
+from probmetric.typing import ArrayLike
 
 
 def holm(p: np.ndarray) -> np.ndarray:
@@ -53,7 +53,7 @@ def holm(p: np.ndarray) -> np.ndarray:
     return adjusted
 
 
-def overall(verdicts: Any) -> str:
+def overall(verdicts: ArrayLike) -> str:
     """Return the worst of several verdicts."""
     order = ("disagree", "outside", "inconclusive", "agree", "within")
     present = set(np.ravel(np.asarray(verdicts)).tolist())
@@ -61,10 +61,10 @@ def overall(verdicts: Any) -> str:
 
 
 def compare(
-    reference: "Mapping[str, Any] | xr.Dataset | xr.DataTree",
+    reference: "Mapping[str, ArrayLike] | xr.Dataset | xr.DataTree",
     draws: "xr.Dataset | xr.DataTree",
     *,
-    reference_mcse: Mapping[str, Any] | None = None,
+    reference_mcse: Mapping[str, ArrayLike] | None = None,
     alpha: float = 0.01,
     power: float = 0.9,
     tol: float | int = 0.1,
@@ -253,9 +253,9 @@ def distance(
 
 
 def entry_table(
-    columns: Mapping[str, Any],
+    columns: Mapping[str, ArrayLike],
     entries: Sequence[str],
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, str | float] | None = None,
 ) -> xr.Dataset:
     """Return columns over ``entry``, with the worst of their verdicts as attribute."""
     table = xr.Dataset(

@@ -1,7 +1,5 @@
 """The checks of classical MDS, and problems to run them on."""
 
-from typing import Any
-
 import numpy as np
 from scipy.spatial.distance import cdist
 
@@ -10,6 +8,7 @@ from probmetric.checks.problems import fitted, standardised
 from probmetric.data.containers import Distances
 from probmetric.inference.mds.fit import embed_new, fit
 from probmetric.inference.solvers.result import Fit
+from probmetric.typing import Array
 
 
 def toy(seed: int) -> Problem[Distances]:
@@ -34,7 +33,7 @@ def _fitted(name: str, X: np.ndarray) -> Problem[Distances]:
     return fitted(fit_problem, name, distances, n_components=X.shape[1])
 
 
-def _embedded(Q: Any) -> Values:
+def _embedded(Q: Array) -> Values:
     return {"D": cdist(Q, Q)}
 
 

@@ -1,7 +1,5 @@
 """The checks of pair LDA, and problems to run them on."""
 
-from typing import Any
-
 import numpy as np
 
 from probmetric.checks.check import Problem, Values, by_algebra, zero
@@ -10,6 +8,7 @@ from probmetric.data.containers import Pairs
 from probmetric.data.pairs import all_pairs
 from probmetric.inference.pair_lda import fit, second_moments
 from probmetric.inference.solvers.result import Fit
+from probmetric.typing import Array, ArrayLike
 
 ALPHA = 0.01
 
@@ -49,7 +48,7 @@ def _notes(problem: Problem[Pairs]) -> Values:
     return {"M": np.linalg.solve(ALPHA * one + close - far, one)}
 
 
-def _metric(factor: Any) -> Values:
+def _metric(factor: Array) -> Values:
     L = np.asarray(factor)
     return {"M": L.T @ L}
 
@@ -58,8 +57,8 @@ def _orthonormal(problem: Problem[Pairs]) -> Values:
     return _metric(np.linalg.qr(np.asarray(problem.params.factor).T)[0].T)
 
 
-def _smallest(M: np.ndarray) -> Values:
-    values = np.linalg.eigvalsh(M)
+def _smallest(M: ArrayLike) -> Values:
+    values = np.linalg.eigvalsh(np.asarray(M))
     return {"negative part": np.minimum(values, 0).sum() / np.abs(values).sum()}
 
 

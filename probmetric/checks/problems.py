@@ -6,11 +6,10 @@ problem must be the one learned before.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, PyTree, Shaped
 
 from probmetric.checks.check import Problem
 from probmetric.data.containers import Data, Groups, Labelled, Pairs, weights
@@ -46,8 +45,8 @@ def fitted[D: Data](
     fit: Callable[[Problem[D]], Fit],
     name: str,
     data: D,
-    prior: Any = None,
-    **options: Any,
+    prior: PyTree = None,
+    **options: object,
 ) -> Problem[D]:
     """Return a problem with the parameters that its learner fits to it."""
     problem = Problem(name, None, data, prior, options)

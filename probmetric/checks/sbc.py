@@ -28,14 +28,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+from jaxtyping import Bool, Int, PyTree
 from numpyro.distributions import biject_to
+from numpyro.infer.hmc import HMCState
 from numpyro.infer.util import constrain_fn
 
 from probmetric.arguments import check_counts
 from probmetric.checks.uniformity import Ranks
 from probmetric.inference.sampling.kernel import Settings, kernel
 from probmetric.inference.sampling.target import (
+    Args,
+    Arrays,
+    Kwargs,
+    Model,
+    Static,
     Target,
+    Tree,
     cast,
     fill_arguments,
     is_double,
@@ -43,6 +51,7 @@ from probmetric.inference.sampling.target import (
     split_arguments,
 )
 from probmetric.progress import progress_bar
+from probmetric.typing import Array, Scalar
 
 LOG_LIKELIHOOD = "log_likelihood"
 
@@ -61,12 +70,20 @@ class Story(NamedTuple):
         the target under test is.
     """
 
-    simulate: Callable[[Any, Any], tuple[Any, Any]]
-    log_likelihood: Callable[[Any, Any], Any]
+    simulate: Callable[[jax.Array, PyTree], tuple[PyTree, PyTree]]
+    log_likelihood: Callable[[PyTree, PyTree], Scalar]
 
 
-def _rank(split: Any, truth: Any, draws: Any) -> tuple[Any, Any, Any]:
-    """Return the rank, whether draws were one number, and whether it was the truth."""
+class _Ranked(NamedTuple):
+    """Ranks of a quantity's entries, whether draws were one number, and the truth."""
+
+    rank: Int[Array, "..."]
+    constant: Bool[Array, "..."]
+    right: Bool[Array, "..."]
+
+
+def _rank(split: Array, truth: Array, draws: Array) -> _Ranked:
+    """Rank a true value among draws of it."""
     below, equal = jnp.sum(draws < truth, 0), jnp.sum(draws == truth, 0)
     low, high = (jnp.asarray(end, float) for end in (draws.min(0), draws.max(0)))
     # In single precision the product can round up to equal + 1.
@@ -74,21 +91,28 @@ def _rank(split: Any, truth: Any, draws: Any) -> tuple[Any, Any, Any]:
     # As ``compare``: a thousand roundings.
     rounding = 1e3 * jnp.finfo(low.dtype).eps * jnp.abs(truth)
     right = jnp.abs(low - truth) <= rounding
-    return below + jnp.minimum(share, equal), low == high, right
+    return _Ranked(below + jnp.minimum(share, equal), low == high, right)
 
 
-def _quantities(target: Target, story: Story, position: Any, data: Any) -> Any:
+def _quantities(
+    target: Target, story: Story, position: PyTree, data: PyTree
+) -> dict[str, Scalar]:
     values = target.functionals(position, data)
     return {**values, LOG_LIKELIHOOD: story.log_likelihood(position, data)}
 
 
 @partial(jax.jit, static_argnames=("target", "story", "settings", "n_draws"))
 def _ranks(
-    target: Target, story: Story, settings: Settings, n_draws: int, keys: Any, data: Any
-) -> Any:
+    target: Target,
+    story: Story,
+    settings: Settings,
+    n_draws: int,
+    keys: jax.Array,
+    data: PyTree,
+) -> dict[str, _Ranked]:
     """Simulate, fit and rank, once a key."""
 
-    def one(key: Any) -> Any:
+    def one(key: jax.Array) -> dict[str, _Ranked]:
         key_world, key_start, key_fit = jax.random.split(key, 3)
         truth, simulated = story.simulate(key_world, data)
         # Any start will do; another draw of the prior has the right scale.
@@ -96,10 +120,10 @@ def _ranks(
         init, step = kernel(target, settings)
         state = init(key_fit, start, None, simulated)
 
-        def advance(_: Any, state: Any) -> Any:
+        def advance(_: jax.Array, state: HMCState) -> HMCState:
             return step(state, (simulated,))
 
-        def draw(state: Any, _: Any) -> tuple[Any, Any]:
+        def draw(state: HMCState, _: None) -> tuple[HMCState, dict[str, Scalar]]:
             state = jax.lax.fori_loop(0, settings.thin, advance, state)
             return state, _quantities(target, story, state.z, simulated)
 
@@ -115,7 +139,7 @@ def _ranks(
 def sbc(
     target: Target,
     story: Story,
-    data: Any,
+    data: PyTree,
     *,
     seed: int,
     n_simulations: int = 400,
@@ -175,7 +199,7 @@ def sbc(
     settings = Settings(n_warmup, target_accept, dense=dense_mass, thin=thin)
     chunk = min(chunk, n_simulations)
     n_chunks = -(-n_simulations // chunk)
-    kept: list[Any] = []
+    kept: list[dict[str, _Ranked]] = []
     with jax.enable_x64(is_double(dtype)):
         data = cast(data, dtype)
         keys = jax.random.split(jax.random.key(seed), n_chunks * chunk)
@@ -187,11 +211,11 @@ def sbc(
     return _distinct(stacked, n_draws)
 
 
-def _distinct(found: Mapping[str, Any], n_draws: int) -> Ranks:
+def _distinct(found: Mapping[str, _Ranked], n_draws: int) -> Ranks:
     """Name every entry; drop those that repeat an earlier one throughout."""
-    rows: dict[str, np.ndarray] = {}
+    rows: Arrays = {}
     constants: dict[str, bool] = {}
-    seen: set[Any] = set()
+    seen: set[tuple[bytes, bool | None]] = set()
     for name, (ranks, constant, right) in found.items():
         for at in np.ndindex(ranks.shape[1:]):
             column = (slice(None), *at)
@@ -207,15 +231,15 @@ def _distinct(found: Mapping[str, Any], n_draws: int) -> Ranks:
     return Ranks(rows, n_draws, constants)
 
 
-def model_story(
-    model: Callable[..., None],
-    data: Any,
-    observe: Callable[[Any, Mapping[str, Any]], Any],
+def model_story[D](
+    model: Model,
+    data: D,
+    observe: Callable[[D, Mapping[str, Array]], D],
     *,
-    prior: Any = None,
-    options: Mapping[str, Any] | None = None,
+    prior: PyTree = None,
+    options: Kwargs | None = None,
     dtype: str = "float64",
-) -> tuple[Target, Story, Any]:
+) -> tuple[Target, Story, list[Array]]:
     """Return a NumPyro model as the ``Story`` that ``sbc`` takes.
 
     Parameters
@@ -251,9 +275,7 @@ def model_story(
     return target, _cached_story(model, observe, worlds, tuple(prototype)), arrays
 
 
-def sample_sites(
-    model: Callable[..., None], key: Any, args: Any, kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
+def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Arrays:
     """Draw every sample site from a NumPyro model: parameters from their priors, data.
 
     The truth of a simulated world. It must not come from the sampler under test: a
@@ -262,7 +284,9 @@ def sample_sites(
     return {name: s["value"] for name, s in _traced(model, key, args, kwargs).items()}
 
 
-def _traced(model: Any, key: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+def _traced(
+    model: Model, key: jax.Array, args: Args, kwargs: Kwargs
+) -> dict[str, dict[str, Any]]:
     """Run a model; return its sample sites."""
     seeded = numpyro.handlers.seed(model, key)
     trace = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
@@ -270,10 +294,15 @@ def _traced(model: Any, key: Any, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _cached_story(model: Any, observe: Any, worlds: Any, latent: Any) -> Story:
+def _cached_story(
+    model: Model,
+    observe: Callable[[PyTree, Mapping[str, Array]], PyTree],
+    worlds: tuple[Tree, Static, Tree, Static],
+    latent: tuple[str, ...],
+) -> Story:
     tree, static, full_tree, full_static = worlds
 
-    def simulate(key: Any, data: Any) -> tuple[Any, Any]:
+    def simulate(key: jax.Array, data: list[Array]) -> tuple[Arrays, list[Array]]:
         args, kwargs = fill_arguments(tree, static, data)
         trace = _traced(model, key, args, kwargs)
         sites = {name: site["value"] for name, site in trace.items()}
@@ -284,7 +313,7 @@ def _cached_story(model: Any, observe: Any, worlds: Any, latent: Any) -> Story:
         full = (observe(args[0], sites), *args[1:])
         return position, split_arguments(full, kwargs)[2]
 
-    def log_likelihood(position: Any, data: Any) -> Any:
+    def log_likelihood(position: Mapping[str, Array], data: list[Array]) -> Scalar:
         args, kwargs = fill_arguments(full_tree, full_static, data)
         values = constrain_fn(model, args, kwargs, position)
         given = numpyro.handlers.substitute(model, values)

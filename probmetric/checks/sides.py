@@ -1,7 +1,6 @@
 """Sides that many checks share: NumPyro's density, its draws, the falls of an EM."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -10,25 +9,35 @@ from numpyro.infer.util import log_density
 
 from probmetric.checks.check import Values
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import Draws, Posterior, model_target
+from probmetric.inference.sampling.target import (
+    Args,
+    Arrays,
+    Attribute,
+    Draws,
+    Kwargs,
+    Model,
+    Posterior,
+    model_target,
+)
 from probmetric.inference.solvers.em import run_em
+from probmetric.typing import Array, Scalar
 
 
 def density_of(
-    model: Callable[..., None], args: tuple[Any, ...], options: Mapping[str, Any]
-) -> Callable[[dict[str, Any]], tuple[Any, dict[str, Any]]]:
+    model: Model, args: Args, options: Kwargs
+) -> Callable[[Mapping[str, Array]], tuple[Array, Arrays]]:
     """Return NumPyro's log density and its gradient, as a function of the sites."""
 
-    def density(sites: dict[str, Any]) -> Any:
-        return log_density(model, args, dict(options), sites)[0]
+    def density(sites: Mapping[str, Array]) -> Scalar:
+        return log_density(model, args, dict(options), dict(sites))[0]
 
     return jax.jit(jax.value_and_grad(density))
 
 
 def sampled(
-    model: Callable[..., None],
-    args: tuple[Any, ...],
-    options: Mapping[str, Any] | None = None,
+    model: Model,
+    args: Args,
+    options: Kwargs | None = None,
     *,
     seed: int,
     n_draws: int,
@@ -43,7 +52,7 @@ def sampled(
 
 
 def as_dataset(
-    values: Mapping[str, Any], attrs: Mapping[str, Any] | None = None
+    values: Mapping[str, Array], attrs: Mapping[str, Attribute] | None = None
 ) -> xr.Dataset:
     """Return draws by name, of shape (n_chains, n_draws, ...), as a Dataset."""
     columns = {
@@ -53,7 +62,9 @@ def as_dataset(
     return xr.Dataset(columns, attrs=attrs)
 
 
-def largest_fall(step: Any, start: Any, data: Any, *, max_steps: int) -> Values:
+def largest_fall[P, D](
+    step: Callable[[P, D], tuple[P, Scalar]], start: P, data: D, *, max_steps: int
+) -> Values:
     """Return how far an EM's objective ever falls in a step, relative to its end."""
     found = run_em(step, start, data, max_steps=max_steps, tol=0.0)
     trace = np.asarray(found.trace[: int(found.n_steps)])

@@ -21,13 +21,14 @@ for Bayesian computation: the choice of test quantities", Bayesian Analysis 2023
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 from scipy import stats
 
 from probmetric.checks.compare import entry_table, holm
+from probmetric.typing import Array
 
 N_BINS = 10
 
@@ -47,7 +48,7 @@ class Ranks(NamedTuple):
         always the true one, up to rounding. Their ranks say nothing.
     """
 
-    ranks: Mapping[str, Any]
+    ranks: Mapping[str, Array]
     n_draws: int
     constants: Mapping[str, bool] = {}
 

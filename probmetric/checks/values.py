@@ -1,20 +1,20 @@
 """Comparisons of values with values, and of distances with a bound, for ``judge``."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from probmetric.checks.compare import distance, entry_table
+from probmetric.typing import ArrayLike
 
 ESS_MIN = 400
 """Reference draws that a distance needs: its Monte Carlo error is then 0.05 sd."""
 
 
 def compare_values(
-    reference: Mapping[str, Any],
-    estimate: Mapping[str, Any],
+    reference: Mapping[str, ArrayLike],
+    estimate: Mapping[str, ArrayLike],
     *,
     rtol: float | int,
     atol: float | int,

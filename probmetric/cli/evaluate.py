@@ -30,6 +30,8 @@ from probmetric.evaluation.cross_validate import (
     stratified_folds,
 )
 from probmetric.evaluation.evaluate import evaluate
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import MetricDraws
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
@@ -87,14 +89,14 @@ def run(
         for remark in remarks:
             note(remark)
 
-        def learned(rows: np.ndarray) -> Any:
+        def learned(rows: np.ndarray) -> Dissimilarity | MetricDraws:
             if use is not None:
                 return use.metric
             return fit_named(clone(learner), _rows(points, rows)).get_metric()
 
         name = use.name if use is not None else str(model)
         metrics = {EUCLID: lambda rows: euclid(points.X[rows]), name: learned}
-        figures: list[dict[str, Any]] = []
+        figures: list[dict[str, str | float]] = []
         predictions: list[pd.DataFrame] = []
         splits = progress_bar(splits, "held-out points", None, "split")
         with noted() as seen, bad_input():

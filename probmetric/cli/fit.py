@@ -16,6 +16,7 @@ from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
+from probmetric.metric import Dissimilarity
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
 from probmetric.storage.metric_file import save_metric
@@ -115,7 +116,9 @@ def troubled(seen: list[Warning]) -> bool:
     return any(isinstance(w, ConvergenceWarning | SamplingWarning) for w in seen)
 
 
-def _figures(metric: Any, data: Dataset, seed: int) -> dict[str, dict[str, float]]:
+def _figures(
+    metric: Dissimilarity, data: Dataset, seed: int
+) -> dict[str, dict[str, float]]:
     """Return retrieval on the training points, Euclidean and under the metric."""
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(data.X))[:MOST])

@@ -17,6 +17,8 @@ from probmetric.data.containers import Labelled
 from probmetric.data.hash import data_hash
 from probmetric.data.inputs import class_codes, points
 from probmetric.datasets import loading as datasets
+from probmetric.metric import Dissimilarity
+from probmetric.metric.protocol import MetricDraws
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
 
@@ -128,7 +130,7 @@ def check_features(
 class Given(NamedTuple):
     """A metric or draws of one, d, the features' names, and the data it has seen."""
 
-    metric: Any
+    metric: Dissimilarity | MetricDraws
     n_features: int
     feature_names: Sequence[str] | None
     data_hash: str | None

@@ -10,7 +10,6 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -22,11 +21,16 @@ from probmetric.inference.sampling.nuts import NUTS
 from probmetric.registry import MODELS
 from probmetric.storage.draws_file import save_draws
 
-IN_BLOCKS: dict[str, Any] = {"nuts": NUTS, "bootstrap": Bootstrap}
+IN_BLOCKS = {
+    "nuts": NUTS,
+    "bootstrap": Bootstrap,
+}
 """Samplers that take long enough to be kept block by block."""
 
 
-def sampler_for(method: str, folder: Path | None, resume: bool) -> Any:
+def sampler_for(
+    method: str, folder: Path | None, resume: bool
+) -> str | NUTS | Bootstrap:
     """Return what ``sample`` takes as its method; raise for impossible options."""
     if folder is None:
         if resume:

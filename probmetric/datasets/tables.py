@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from probmetric.files import read_npz, readable
+from probmetric.typing import ArrayLike
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -83,7 +84,7 @@ class Table(NamedTuple):
 
 
 def codes(
-    labels: Any, source: str, argument: str = "label"
+    labels: ArrayLike | None, source: str, argument: str = "label"
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return labels as codes 0..C-1 (n,) and the name of each code, sorted."""
     series = pd.Series(labels)

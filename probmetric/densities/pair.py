@@ -30,7 +30,8 @@ Erratum Y3: the constant that seed 002 prints is wrong by α^{-d} (1-α)^{-d/2}.
 """
 
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +69,7 @@ def log_components(
     """
     S = model.between + (model.noise_other if other else model.noise)
 
-    def one(x: Any, mean: Any, S: Any) -> Any:
+    def one(x: Array, mean: Array, S: Array) -> Array:
         if missing:
             return log_normal_seen(x, mean, S)
         return log_normal(jnp.linalg.cholesky(S), x - mean)
@@ -86,7 +87,9 @@ def log_pair_components(
     which cancels where W is much smaller than B: relative error about eps · ‖B‖/‖W‖.
     """
 
-    def one(q: Any, y: Any, log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+    def one(
+        q: Array, y: Array, log_c: Array, mean: Array, B: Array, W: Array, W2: Array
+    ) -> Array:
         if missing:
             joint = jnp.block([[B + W, B], [B, B + W2]])
             both = jnp.concatenate([q, y])
@@ -129,7 +132,14 @@ def regression(
     """
     eye = jnp.eye(model.means.shape[-1], dtype=model.means.dtype)
 
-    def pack(log_c: Any, mean: Any, S: Any, cross: Any, R_of: Any, n_seen: Any) -> Any:
+    def pack(
+        log_c: Array,
+        mean: Array,
+        S: Array,
+        cross: Array,
+        R_of: Callable[[Array], Array],
+        n_seen: Array | int,
+    ) -> Regression:
         """Finish from S', from B and from a function of H that gives R."""
         L = jnp.linalg.cholesky(S)
         H = cho_solve((L, True), cross.T).T
@@ -141,14 +151,16 @@ def regression(
 
     if seen_q is None or seen_y is None:
 
-        def full(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+        def full(
+            log_c: Array, mean: Array, B: Array, W: Array, W2: Array
+        ) -> Regression:
             return pack(log_c, mean, B + W2, B, lambda H: W + H @ W2, 2 * len(mean))
 
         return jax.vmap(full)(*model)
 
     n_seen = jnp.sum(seen_q) + jnp.sum(seen_y)
 
-    def partial(log_c: Any, mean: Any, B: Any, W: Any, W2: Any) -> Any:
+    def partial(log_c: Array, mean: Array, B: Array, W: Array, W2: Array) -> Regression:
         cross = jnp.where(seen_q[:, None] & seen_y, B, 0.0)
         S, own = restricted(B + W2, seen_y), restricted(B + W, seen_q)
         reg = pack(log_c, mean, S, cross, lambda H: own - H @ cross.T, n_seen)

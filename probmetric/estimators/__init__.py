@@ -6,4 +6,5 @@
 ``_mahalanobis``           methods of every learned Mahalanobis metric.
 ``_pair_learner``          base of learners from close and far pairs.
 ``_labelled``              labelled points checked; outcomes reported.
+``_settings``              settings of constructors, checked by their types in ``fit``.
 """

@@ -15,16 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
 from probmetric.data.inputs import class_codes
 from probmetric.data.scaling import fit_scaler
-from probmetric.metric import Mahalanobis
+from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors import KNeighborsClassifier
 from probmetric.progress import progress_bar
 from probmetric.registry import fit_labels
-from probmetric.typing import no_type_check
+from probmetric.typing import ArrayLike, no_type_check
 
 EUCLID = "Euclidean, standardised"
 """What ``euclid`` is called in tables."""
@@ -48,8 +49,8 @@ class Stated(NamedTuple):
 
 
 def cross_validate(
-    metrics: Mapping[str, Callable[[Rows], Any]],
-    X: Any,
+    metrics: Mapping[str, Callable[[Rows], Dissimilarity | MetricDraws]],
+    X: ArrayLike,
     y: np.ndarray,
     splits: Iterable[tuple[Rows, Rows]],
     *,
@@ -99,16 +100,16 @@ def stratified_folds(
     return list(folds.split(codes, codes))
 
 
-def rows_of(X: Any, rows: Rows) -> Any:
+def rows_of(X: Any, rows: Rows) -> np.ndarray | pd.DataFrame:
     """Return rows of an array or of a DataFrame."""
     return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
 
 
 @no_type_check
 def held_out(
-    candidates: Mapping[str, Any],
+    candidates: Mapping[str, BaseEstimator],
     X: Any,
-    y: Any,
+    y: ArrayLike,
     *,
     n_neighbors: int = 5,
     n_folds: int = 5,
@@ -166,8 +167,10 @@ def held_out(
     if len(X) != len(y):
         raise ValueError(f"y: expected one label a row of X, {len(X)}, got {len(y)}")
 
-    def learner(candidate: Any) -> Callable[[Rows], Any]:
-        def fit(rows: Rows) -> Any:
+    def learner(
+        candidate: BaseEstimator,
+    ) -> Callable[[Rows], Dissimilarity | MetricDraws]:
+        def fit(rows: Rows) -> Dissimilarity | MetricDraws:
             fresh: Any = clone(candidate)
             return _metric(fit_labels(fresh, rows_of(X, rows), y[rows]))
 
@@ -182,7 +185,7 @@ def held_out(
     return _table(scores)
 
 
-def _learns_a_metric(candidate: Any) -> bool:
+def _learns_a_metric(candidate: object) -> bool:
     """Say whether ``get_metric()`` needs no argument, such as a class."""
     make = getattr(candidate, "get_metric", None)
     return make is not None and all(
@@ -190,7 +193,7 @@ def _learns_a_metric(candidate: Any) -> bool:
     )
 
 
-def _metric(fitted: Any) -> Any:
+def _metric(fitted: Any) -> Dissimilarity | MetricDraws:
     """Return draws for prediction where the learner can make them by itself."""
     make = getattr(fitted, "posterior_metric", None)
     if make is None or next(iter(signature(make).parameters)) != "purpose":
@@ -231,8 +234,12 @@ class VoteScores(NamedTuple):
     brier: Float[np.ndarray, "splits m"]
 
 
+type _Learn = Callable[[np.ndarray, np.ndarray], Dissimilarity | MetricDraws]
+"""What points and classes teach."""
+
+
 def vote_scores(
-    metrics: Mapping[str, Callable[[np.ndarray, np.ndarray], Any]],
+    metrics: Mapping[str, _Learn],
     X: Float[np.ndarray, "n d"],
     y: np.ndarray,
     *,
@@ -262,14 +269,14 @@ def vote_scores(
     list of VoteScores, one for each metric
     """
 
-    def learner(fit: Callable[..., Any]) -> Callable[[Rows], Any]:
+    def learner(fit: _Learn) -> Callable[[Rows], Dissimilarity | MetricDraws]:
         return lambda rows: fit(X[rows], y[rows])
 
     learners = {name: learner(fit) for name, fit in metrics.items()}
     splitter = StratifiedShuffleSplit(n_splits, test_size=0.3, random_state=seed)
     splits = list(splitter.split(X, y))
     splits = progress_bar(splits, "held-out neighbours", progress, "split")
-    found: dict[str, list[Any]] = {name: [] for name in metrics}
+    found: dict[str, list[tuple[np.ndarray, ...]]] = {name: [] for name in metrics}
     for stated in cross_validate(learners, X, y, splits, n_neighbors=n_neighbors):
         (truth, own), P = stated.of_truth(y), stated.P
         brier = np.sum((P - np.eye(P.shape[1])[truth]) ** 2, 1)
@@ -288,7 +295,7 @@ def summary(results: list[VoteScores]) -> pd.DataFrame:
     standard error over splits, which overlap: it describes this table, and is no test.
     """
     base = results[0].log_score.mean(1)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, str | float]] = []
     for result in results:
         difference = result.log_score.mean(1) - base
         error = difference.std(ddof=1) / np.sqrt(len(base)) if len(base) > 1 else np.nan
@@ -309,7 +316,7 @@ def summary(results: list[VoteScores]) -> pd.DataFrame:
 
 
 def class_spread(
-    draws: Any,
+    draws: MetricDraws,
     X: Float[np.ndarray, "n d"],
     y: np.ndarray,
     query: Float[np.ndarray, "d"],

@@ -34,22 +34,23 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from probmetric.arguments import check_counts
 from probmetric.data import inputs
+from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.search import found_but_own
 from probmetric.posterior.intervals import Interval, between_rows
 from probmetric.posterior.stack import over_draws
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike
 
 QUERY_TILE = 512
 PAIR_TILE = 8192
 
 
 def evaluate(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     classifier: Any = None,
-    metric: Any = None,
+    metric: Dissimilarity | MetricDraws | None = None,
     n_bins: int = 15,
     max_pairs: int = 200_000,
     seed: int = 0,
@@ -137,7 +138,7 @@ def calibration_error(
 
 
 def retrieval(
-    metric: Any, X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+    metric: Dissimilarity, X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
 ) -> dict[str, float]:
     """Return precision at 1, R-precision and MAP@R (2) of points among each other."""
     R = np.bincount(codes)[codes] - 1
@@ -165,7 +166,7 @@ def retrieval(
 
 
 def pair_roc_auc(
-    metric: Any,
+    metric: Dissimilarity,
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     *,

@@ -1,6 +1,6 @@
 """Figures of checks: agreement with sampling, predictive checks, calibration."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 from probmetric.arguments import check_number
 from probmetric.data.containers import Pairs
 from probmetric.plots.style import COLORS, blank, posterior, stacked, styled
+from probmetric.typing import ArrayLike, DrawsLike
 
 VERDICT_COLORS = {"agree": COLORS[0], "disagree": COLORS[5], "inconclusive": COLORS[6]}
 VERDICT_MARKERS = {"agree": "o", "disagree": "X", "inconclusive": "s"}
@@ -53,7 +54,7 @@ def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
     for verdict, color in VERDICT_COLORS.items():
         chosen = verdicts == verdict
         if chosen.any():
-            style: dict[str, Any] = {
+            style = {
                 "color": color,
                 "marker": VERDICT_MARKERS[verdict],
                 "s": 14 if many else 28,
@@ -114,10 +115,10 @@ def _replicated_shares(
 
 @styled
 def predictive_check(
-    draws: Any,
+    draws: DrawsLike,
     pairs: Pairs,
     *,
-    prior: Any = None,
+    prior: DrawsLike | None = None,
     bins: int = 10,
     max_draws: int = 200,
     seed: int = 0,
@@ -193,8 +194,8 @@ def _frequencies(
 
 @styled
 def calibration(
-    y: Any,
-    probability: Any,
+    y: ArrayLike,
+    probability: ArrayLike | Mapping[str, ArrayLike],
     *,
     bins: int = 10,
     label: str = "P(same)",
@@ -227,7 +228,7 @@ def calibration(
     y = np.asarray(y)
     if not np.isin(y, (0, 1)).all():
         raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
-    curves = probability if isinstance(probability, dict) else {"": probability}
+    curves = probability if isinstance(probability, Mapping) else {"": probability}
     figure, axis = blank(size=(4.9, 4.6))
     axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
     for k, (name, stated) in enumerate(curves.items()):
@@ -253,7 +254,7 @@ def calibration(
             axis.fill_between(centres, low, high, color=COLORS[k], alpha=0.28, lw=0)
             outside = int(np.sum((share < low) | (share > high)))
             name = f"{name} ({outside} of {len(share)} outside)".lstrip()
-        style: Any = {"fmt": "o-", "ms": 4.5, "capsize": 2, "color": COLORS[k]}
+        style = {"fmt": "o-", "ms": 4.5, "capsize": 2, "color": COLORS[k]}
         axis.errorbar(centres, share, error, label=name or None, **style)
     if len(curves) > 1 or band is not None:
         axis.legend()

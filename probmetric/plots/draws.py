@@ -1,6 +1,6 @@
 """Figures of draws: the matrix, its eigenvalues, and whether chains agree."""
 
-from typing import Any
+from collections.abc import Callable
 
 import arviz as az
 import numpy as np
@@ -20,6 +20,7 @@ from probmetric.plots.style import (
     stacked,
     styled,
 )
+from probmetric.typing import ArrayLike, DrawsLike
 
 
 def _interval(values: np.ndarray, prob: float) -> np.ndarray:
@@ -29,7 +30,7 @@ def _interval(values: np.ndarray, prob: float) -> np.ndarray:
 
 
 @styled
-def metric(draws: Any, *, prob: float = 0.9) -> Figure:
+def metric(draws: DrawsLike, *, prob: float = 0.9) -> Figure:
     """Draw the posterior of M: its mean, and beside it how wide each interval is.
 
     Parameters
@@ -63,7 +64,9 @@ def metric(draws: Any, *, prob: float = 0.9) -> Figure:
 
 
 @styled
-def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figure:
+def eigenvalues(
+    draws: DrawsLike, *, prob: float = 0.9, reference: ArrayLike | None = None
+) -> Figure:
     """Draw a forest of M's eigenvalues, which no rotation of W changes.
 
     Parameters
@@ -98,7 +101,7 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
     if reference is not None:
         point = np.linalg.eigvalsh(np.asarray(reference) * units)[::-1][:d]
         seen = point > floor
-        style: Any = {"ms": 5.5, "mfc": "none", "mec": COLORS[5]}
+        style = {"ms": 5.5, "mfc": "none", "mec": COLORS[5]}
         axis.plot(point[seen], rows[seen], "D", label="closed form", **style)
         axis.legend(loc="upper left")
     axis.set_xscale("log")
@@ -110,7 +113,7 @@ def eigenvalues(draws: Any, *, prob: float = 0.9, reference: Any = None) -> Figu
     return figure
 
 
-def _identified(draws: Any) -> xr.Dataset:
+def _identified(draws: DrawsLike) -> xr.Dataset:
     """Return identified quantities, few enough to read: b and eigenvalues."""
     given = posterior(draws)
     kept: dict[str, xr.DataArray] = {}
@@ -131,19 +134,19 @@ def _identified(draws: Any) -> xr.Dataset:
     )
 
 
-def _through_arviz(plot: Any, draws: Any, **kwargs: Any) -> Figure:
+def _through_arviz(plot: Callable[..., az.PlotCollection], draws: DrawsLike) -> Figure:
     """Run an ArviZ plot on the identified quantities and return its figure."""
     tree = xr.DataTree.from_dict({"posterior": _identified(draws)})
-    collection = plot(tree, backend="matplotlib", **kwargs)
+    collection = plot(tree, backend="matplotlib")
     figure: Figure = collection.viz["figure"].item()
     return adopt(figure)
 
 
-def rank(draws: Any) -> Figure:
+def rank(draws: DrawsLike) -> Figure:
     """Draw ArviZ's rank plot of the identified quantities: flat where chains agree."""
     return _through_arviz(az.plot_rank, draws)
 
 
-def trace(draws: Any) -> Figure:
+def trace(draws: DrawsLike) -> Figure:
     """Draw ArviZ's traces and densities of the identified quantities, by chain."""
     return _through_arviz(az.plot_trace_dist, draws)

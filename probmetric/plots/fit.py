@@ -1,14 +1,14 @@
 """Figures of one learned metric: its matrix, and how well it separates classes."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from probmetric.metric import Dissimilarity
 from probmetric.plots.style import COLORS, blank, heatmap, matrix_side, styled
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws
+from probmetric.typing import ArrayLike
 
 MOST_PAIRS = 20_000
 
@@ -46,9 +46,9 @@ def matrix(
 
 @styled
 def pair_histogram(
-    metric: Any,
+    metric: Dissimilarity,
     X: Float[np.ndarray, "n d"],
-    y: Any,
+    y: ArrayLike,
     *,
     seed: int = 0,
 ) -> Figure:

@@ -1,24 +1,23 @@
 """Figures of a metric that changes from place to place."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
+from probmetric.typing import ArrayLike, Names
 
 
 @styled
 def local_ellipses(
-    learned: Any,
-    X: Any,
-    y: Any,
+    learned: object,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    at: Any = None,
+    at: ArrayLike | None = None,
     features: tuple[int, int] = (0, 1),
-    feature_names: Any = None,
-    target_names: Any = None,
+    feature_names: Names | None = None,
+    target_names: Names | None = None,
     number: int = 25,
     size: float = 0.08,
 ) -> Figure:
@@ -72,11 +71,14 @@ def local_ellipses(
             *shown[codes == c].T, s=9, alpha=0.45, color=COLORS[c % 8], lw=0, label=name
         )
     angles = np.degrees(np.arctan2(vectors[:, 1, 0], vectors[:, 0, 0]))
-    style: Any = {"fill": False, "color": "#333333", "lw": 0.9}
     for centre, (a, b), angle in zip(
         places[:, list(features)], radii, angles, strict=True
     ):
-        axis.add_patch(Ellipse(centre, 2 * a, 2 * b, angle=angle, **style))
+        axis.add_patch(
+            Ellipse(
+                centre, 2 * a, 2 * b, angle=angle, fill=False, color="#333333", lw=0.9
+            )
+        )
     names = feature_names or [f"x{k}" for k in range(X.shape[1])]
     axis.set(xlabel=names[features[0]], ylabel=names[features[1]])
     axis.set_aspect("equal", adjustable="datalim")

@@ -1,13 +1,13 @@
 """Figures of points under a metric: embeddings, classes, neighbours."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from probmetric.neighbors.search import nearest
 from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
+from probmetric.posterior.metric import PosteriorMetric
+from probmetric.typing import ArrayLike, Names
 
 
 def _plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -22,12 +22,12 @@ def _plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @styled
 def embedding(
-    learned: Any,
-    X: Any,
-    y: Any,
+    learned: object,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     links: int = 0,
-    target_names: Any = None,
+    target_names: Names | None = None,
     title: str = "The data, as the metric sees them",
 ) -> Figure:
     """Draw the data in the plane that shows most of the learned distance.
@@ -67,8 +67,8 @@ def embedding(
         segments = np.stack([Z[rows], Z[ends]], axis=1)
         for same, color, width in ((True, "#bbbbbb", 0.5), (False, COLORS[5], 0.9)):
             chosen = list(segments[(codes[rows] == codes[ends]) == same])
-            style: Any = {"colors": color, "linewidths": width, "zorder": 1}
-            axis.add_collection(LineCollection(chosen, **style))
+            lines = LineCollection(chosen, colors=color, linewidths=width, zorder=1)
+            axis.add_collection(lines)
         crossing = float(np.mean(codes[rows] != codes[ends]))
         axis.set_xlabel(
             f"links to the {links} nearest neighbours; red: to another class "
@@ -95,7 +95,11 @@ def embedding(
 
 @styled
 def class_probabilities(
-    probabilities: Any, *, classes: Any, truth: Any = None, title: str | None = None
+    probabilities: ArrayLike,
+    *,
+    classes: Names,
+    truth: str | None = None,
+    title: str | None = None,
 ) -> Figure:
     """Draw one query's class probabilities, with their spread over draws.
 
@@ -139,15 +143,15 @@ def class_probabilities(
 
 @styled
 def neighbor_probabilities(
-    posterior: Any,
-    query: Any,
-    points: Any,
+    posterior: PosteriorMetric,
+    query: ArrayLike,
+    points: ArrayLike,
     k: int,
     *,
     top: int = 12,
-    names: Any = None,
-    y: Any = None,
-    target_names: Any = None,
+    names: Names | None = None,
+    y: ArrayLike | None = None,
+    target_names: Names | None = None,
 ) -> Figure:
     """Draw who is among the k nearest of a query, with what probability.
 

@@ -13,7 +13,10 @@ import numpy as np
 import xarray as xr
 from cycler import cycler
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from probmetric.typing import Names
 
 # Okabe and Ito's eight colours, told apart with every kind of colour vision.
 COLORS = (
@@ -53,13 +56,17 @@ def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def blank(
-    columns: int = 1, *, size: tuple[float, float], **kwargs: Any
+    columns: int = 1,
+    *,
+    size: tuple[float, float],
+    sharey: bool = False,
+    width_ratios: Sequence[float | int] | None = None,
 ) -> tuple[Figure, Any]:
     """Return a figure and its axes, or its one axis, side by side."""
     # Through pyplot: its first figure loads the backend, and only then does a notebook
     # know how to show one.
     figure = adopt(plt.figure(figsize=size, layout="constrained"))
-    return figure, figure.subplots(1, columns, **kwargs)
+    return figure, figure.subplots(1, columns, sharey=sharey, width_ratios=width_ratios)
 
 
 def adopt(figure: Figure) -> Figure:
@@ -74,7 +81,7 @@ def matrix_side(d: int) -> float:
 
 
 def heatmap(
-    axis: Any, values: np.ndarray, names: Sequence[str], title: str, *, width: bool
+    axis: Axes, values: np.ndarray, names: Sequence[str], title: str, *, width: bool
 ) -> None:
     """Draw a matrix (d, d): from zero for widths, else red and blue about zero.
 
@@ -101,7 +108,7 @@ def metric_of(learned: Any) -> Any:
     return learned.get_metric() if hasattr(learned, "get_metric") else learned
 
 
-def posterior(draws: Any, *names: str) -> xr.Dataset:
+def posterior(draws: object, *names: str) -> xr.Dataset:
     """Return the posterior of a DataTree, or the Dataset itself, with given variables.
 
     Raises
@@ -133,7 +140,7 @@ def stacked(variable: xr.DataArray) -> np.ndarray:
     return ordered.to_numpy().reshape(-1, *ordered.shape[2:])
 
 
-def feature_scale(draws: Any, d: int) -> tuple[np.ndarray, str]:
+def feature_scale(draws: object, d: int) -> tuple[np.ndarray, str]:
     """Return what each feature is measured in, shape (d,), and the words for it.
 
     The standard deviations of the points stored with the draws, so that entries for
@@ -158,7 +165,7 @@ def names_of(variable: xr.DataArray) -> list[str]:
 
 
 def class_names(
-    y: np.ndarray, target_names: Any = None
+    y: np.ndarray, target_names: Names | None = None
 ) -> tuple[np.ndarray, list[str]]:
     """Return codes (n,) and a name for each class."""
     classes, codes = np.unique(y, return_inverse=True)

@@ -77,7 +77,7 @@ def _calibration(stated: pd.DataFrame) -> Section:
     pictures: list[Picture] = []
     for method, rows in stated.groupby("method", sort=False):
         right = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
-        sure = {method: rows[columns].to_numpy(float).max(1).clip(0, 1)}
+        sure = {str(method): rows[columns].to_numpy(float).max(1).clip(0, 1)}
         caption = (
             f"{method}: of the points whose predicted class was given a probability, "
             "how many were of that class. Below the diagonal: too sure of itself."

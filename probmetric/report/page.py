@@ -87,7 +87,7 @@ def _png(figure: Figure) -> tuple[str, int]:
     return base64.b64encode(buffer.getvalue()).decode(), width
 
 
-def _cell(value: Any) -> tuple[str, bool, str]:
+def _cell(value: object) -> tuple[str, bool, str]:
     """Return a cell's text, whether it is a number, and the tag it is shown as."""
     if isinstance(value, bool | np.bool_):
         return ("yes" if value else "no"), False, ""

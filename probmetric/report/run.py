@@ -78,7 +78,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Turn a value into what JSON holds."""
     if isinstance(value, Mapping):
         return {str(key): _plain(held) for key, held in value.items()}

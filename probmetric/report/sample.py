@@ -11,6 +11,7 @@ import xarray as xr
 from probmetric import plots
 from probmetric.data.containers import Pairs
 from probmetric.inference.sampling.summary import entry_names, summarise
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
 from probmetric.report.page import (
     Picture,
@@ -153,7 +154,7 @@ def _neighbor_section(draws: xr.DataTree, data: Any) -> list[Section]:
     ]
 
 
-def _least_sure(posterior: Any, X: np.ndarray, k: int) -> int:
+def _least_sure(posterior: PosteriorMetric, X: np.ndarray, k: int) -> int:
     """Return the row, of some evenly spaced, of the smallest Σ p² of its neighbours."""
     rows = np.unique(np.linspace(0, len(X) - 1, TRIED).astype(int))
     shares = posterior.neighbor_probability(X[rows], X, min(k + 1, len(X)))

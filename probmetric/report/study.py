@@ -76,7 +76,7 @@ def approximations(
     Never called agreement: this is the price of speed, in figures.
     """
     wanted = reference["posterior"].to_dataset()[["M", "b"]]
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, str | float]] = []
     for name, tree in others.items():
         table = distance(wanted, tree["posterior"].to_dataset()[["M", "b"]])
         shift = np.abs(table["shift"].to_numpy())

@@ -2,7 +2,6 @@
 
 ``metric_file``   metrics, and draws of one, as NPZ arrays with a JSON header.
 ``draws_file``    draws as NetCDF, and the metrics that they stand for.
-``draws_metrics`` those metrics, by what was drawn.
 """
 
 import lazy_loader

@@ -4,14 +4,14 @@ The toy has one Gaussian a class; derivations are checked with each of them spli
 two (``dca_gm.problems.split``), so that shares within a class matter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import multivariate_normal
+from jaxtyping import Float
 from numpyro.infer.util import log_density
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient
@@ -31,25 +31,27 @@ from probmetric.metric import LocalFisher, Mahalanobis
 from probmetric.metric.class_distribution import scores
 from probmetric.models.dca_gm import (
     DCAGMParams,
+    DCAGMSites,
     dca_gm,
     log_weight,
     to_metric,
     unconstrain,
 )
+from probmetric.typing import Array
 
 RATE = 0.7
 
 
-def _options(params: DCAGMParams) -> dict[str, Any]:
+def _options(params: DCAGMParams) -> dict[str, str | float]:
     shared = params.chol.shape[1] == 1
     return {"covariance": "class" if shared else "component", "learning_rate": RATE}
 
 
-def _named(sites: Any) -> dict[str, Any]:
+def _named(sites: DCAGMSites) -> dict[str, jax.Array]:
     return {name: value for name, value in sites._asdict().items() if value.size}
 
 
-def _table(found: tuple[Any, Values]) -> Values:
+def _table(found: tuple[Array, Mapping[str, Array]]) -> Values:
     value, gradient = found
     return {"log density": value, **{f"∂/∂{k}": g for k, g in gradient.items()}}
 
@@ -71,7 +73,7 @@ def _joint(
     return _table((value, _named(gradient)))
 
 
-def _mu_prime(params: DCAGMParams) -> Any:
+def _mu_prime(params: DCAGMParams) -> Float[Array, "c k d"]:
     """Return some centres before their projection."""
     c, k, _ = params.mu.shape
     return jnp.asarray(np.random.default_rng(0).normal(size=(c, k, params.A.shape[1])))
@@ -82,7 +84,7 @@ def _autodiff(problem: Problem[Labelled]) -> Values:
     params, data, prior = split(problem)
     mu_prime, options = _mu_prime(params), {**_options(params), "learning_rate": 1.0}
 
-    def likelihood(A: Any, mu: Any) -> Any:
+    def likelihood(A: Float[Array, "p d"], mu: Float[Array, "c k p"]) -> Array | float:
         values = _named(unconstrain(params._replace(A=A, mu=mu)))
         full, none = (
             log_density(dca_gm, (data._replace(w=w), prior), options, values)[0]
@@ -123,7 +125,7 @@ def _fisher(problem: Problem[Labelled]) -> Values:
 def _hessian_of_kl(problem: Problem[Labelled]) -> Values:
     params, data, _ = split(problem)
 
-    def kl(y: Any, x: Any) -> Any:
+    def kl(y: Float[Array, "d"], x: Float[Array, "d"]) -> Array:
         log_p, log_q = class_log_probability(params, jnp.stack([x, y]))
         return jnp.sum(jnp.exp(log_p) * (log_p - log_q))
 
@@ -147,8 +149,7 @@ def _moved(params: DCAGMParams) -> DCAGMParams:
 
 
 def _seen(
-    problem: Problem[Labelled],
-    change: Callable[[DCAGMParams], DCAGMParams] = _moved,
+    problem: Problem[Labelled], change: Callable[[DCAGMParams], DCAGMParams] = _moved
 ) -> Values:
     """Return what is identified, after a change of the parameters."""
     params, X = change(split(problem)[0]), jnp.asarray(problem.data.X)
@@ -196,7 +197,7 @@ def _brute_em(problem: Problem[Labelled]) -> Values:
     return {"μ": mu, "β": beta, "Σ": covariance}
 
 
-def _em(problem: Problem[Labelled], prior: EMPrior = PRIOR) -> Values:
+def _em(problem: Problem[Labelled], prior: EMPrior = PRIOR) -> Mapping[str, jax.Array]:
     params, data, _ = split(problem)
     em = EMData(data.X @ params.A.T, data.y, data.w, prior)
     new, _ = jax.jit(em_step)(params, em)

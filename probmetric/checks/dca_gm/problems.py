@@ -13,7 +13,7 @@ from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.fit import default_prior, fit
 from probmetric.inference.dca_gm.start import start
 from probmetric.inference.solvers.result import Fit
-from probmetric.models.dca_gm import DCAGMParams, simulate
+from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, simulate
 from probmetric.precision import to_numpy
 
 
@@ -43,7 +43,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
     return _fitted("data", Labelled(*standardised(X, y)), 3)
 
 
-def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, Any]:
+def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
     """Return parameters with every component in two, weighted data, and a prior."""
     params, data, prior = jax.tree.map(
         jnp.asarray, (problem.params, problem.data, problem.prior)

@@ -11,11 +11,11 @@ densities for Student's.
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from scipy import stats as scipy_stats
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_quadrature
@@ -35,6 +35,7 @@ from probmetric.inference.gaussian_classes.posterior import (
 from probmetric.inference.gaussian_classes.predict import predictive
 from probmetric.metric.glml import bias_matrix
 from probmetric.models.gaussian_classes import NIWPrior, to_densities
+from probmetric.typing import Array
 
 
 def some_posterior(
@@ -103,10 +104,10 @@ def bias_by_autodiff(problem: Problem[Labelled]) -> Values:
     """Evaluate Eq. (11) of the paper with Hessians of p_c by automatic derivatives."""
     classes = predictive(some_posterior(problem))
 
-    def densities(x: Any) -> Any:
+    def densities(x: Float[Array, "d"]) -> Float[Array, "c"]:
         return jnp.exp(classes.log_prior + class_log_densities(classes, x))
 
-    def at(x: Any) -> Any:
+    def at(x: Float[Array, "d"]) -> Float[Array, "d d"]:
         p, H = densities(x), jax.hessian(densities)(x)
         others = jnp.sum(p**2) - p**2 - p * (jnp.sum(p) - p)
         return jnp.einsum("c,cij->ij", others, H)
@@ -120,7 +121,7 @@ def bias_estimate(problem: Problem[Labelled], normal: bool = False) -> Values:
     if normal:
         classes = classes._replace(inv_df=jnp.zeros_like(classes.inv_df))
 
-    def at(x: Any) -> Any:
+    def at(x: Float[Array, "d"]) -> Float[Array, "d d"]:
         return bias_matrix(log_posterior(classes, x), class_hessians(classes, x))[0]
 
     return {"B": _signless(np.asarray(jax.vmap(at)(places(problem))))}
@@ -134,14 +135,14 @@ def error_by_sphere(problem: Problem[Labelled]) -> Values:
     """
     classes = to_densities(problem.params)
 
-    def error(x: Any, r: float) -> Any:
+    def error(x: Float[Array, "d"], r: float) -> Float[Array, ""]:
         steps = r * jnp.concatenate([jnp.eye(len(x)), -jnp.eye(len(x))])
         logs = jax.vmap(lambda e: class_log_densities(classes, x + e))(steps)
         near = jnp.exp(classes.log_prior) * jnp.mean(jnp.exp(logs), 0)
         rho = jnp.exp(log_posterior(classes, x))
         return 1 - jnp.sum(rho * near / jnp.sum(near))
 
-    def at(x: Any) -> Any:
+    def at(x: Float[Array, "d"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
         limit = 1 - jnp.sum(jnp.exp(2 * log_posterior(classes, x)))
         slopes = [(error(x, r) - limit) / r**2 for r in (0.02, 0.01)]
         return limit, (4 * slopes[1] - slopes[0]) / 3

@@ -9,13 +9,13 @@ posterior, which is again a conjugate pair with uniform ranks.
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jax.scipy.stats import multivariate_normal
+from jaxtyping import Float
 
 from probmetric.checks.check import Problem, Values, by_sampling, by_sbc
 from probmetric.checks.gaussian_classes.density import places, some_posterior
@@ -34,9 +34,11 @@ from probmetric.inference.gaussian_classes.predict import predictive
 from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
+    NIWPrior,
     gaussian_classes,
     to_densities,
 )
+from probmetric.typing import Array
 
 
 def nuts_reference(problem: Problem[Labelled]) -> xr.Dataset:
@@ -61,11 +63,11 @@ def nuts_reference(problem: Problem[Labelled]) -> xr.Dataset:
 
 
 @partial(jnp.vectorize, signature="(d,d)->(d,d)")
-def _precision(chol: Any) -> Any:
+def _precision(chol: Float[Array, "d d"]) -> Float[Array, "d d"]:
     return jax.scipy.linalg.cho_solve((chol, True), jnp.eye(len(chol)))
 
 
-def _log_det(chol: Any) -> Any:
+def _log_det(chol: Float[Array, "... d d"]) -> Float[Array, "..."]:
     return 2 * jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)).sum(-1)
 
 
@@ -122,15 +124,21 @@ def ranks_of_draws(
 
 @partial(jax.jit, static_argnames=("shape", "c"))
 def _world_ranks(
-    prior: Any, keys: Any, wrong: Any, shape: tuple[int, int], c: int
-) -> Any:
+    prior: NIWPrior,
+    keys: jax.Array,
+    wrong: tuple[Array, Array, Array],
+    shape: tuple[int, int],
+    c: int,
+) -> dict[str, Array]:
     nothing = statistics(Labelled(jnp.zeros((1, shape[1])), jnp.zeros(1, int)), c)
     nothing = jax.tree.map(jnp.zeros_like, nothing)
     before = posterior(nothing, prior)
 
-    def quantities(params: Any, data: Any) -> dict[str, Any]:
+    def quantities(params: GaussianClassesParams, data: Labelled) -> dict[str, Array]:
         logs = jax.vmap(lambda x: class_log_densities(to_densities(params), x))(data.X)
-        own = jnp.take_along_axis(logs + jnp.log(params.weights), data.y[:, None], 1)
+        own = jnp.take_along_axis(
+            logs + jnp.log(params.weights), jnp.asarray(data.y)[:, None], 1
+        )
         local = local_metric(to_densities(params), frame="identity")
         distance = local.dissimilarity(prior.mean, prior.mean[None] + 1.0)[0]
         return {
@@ -143,7 +151,7 @@ def _world_ranks(
             "log_likelihood": jnp.sum(own),
         }
 
-    def world(key: Any) -> Any:
+    def world(key: jax.Array) -> dict[str, Array]:
         key_world, key_draws = jax.random.split(key)
         theta, data = _simulated(key_world, prior, shape, c)
         stats = statistics(data, c)
@@ -161,7 +169,9 @@ def _world_ranks(
     return jax.lax.map(world, keys, batch_size=50)
 
 
-def _simulated(key: Any, prior: Any, shape: tuple[int, int], c: int) -> Any:
+def _simulated(
+    key: jax.Array, prior: NIWPrior, shape: tuple[int, int], c: int
+) -> tuple[GaussianClassesParams, Labelled]:
     """Draw true parameters and their data from the NumPyro model."""
     unseen = Labelled(jnp.zeros(shape), None)
     sites = sample_sites(gaussian_classes, key, (unseen, prior), {"n_classes": c})

@@ -104,7 +104,9 @@ def _latent_values(
     found, unit = moments(problem), _directions(problem)
     p, y = unit.shape[1], np.arange(N_PAIRS) % 2
     mean, cov = (
-        np.stack([found[f"{kind}, z' | y={label}]"][k] for k, label in enumerate(y)])
+        np.stack(
+            [np.asarray(found[f"{kind}, z' | y={v}]"])[k] for k, v in enumerate(y)]
+        )
         for kind in ("E[z", "Cov[z")
     )
     less = np.concatenate([np.eye(p), -np.eye(p)])

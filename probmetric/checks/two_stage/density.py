@@ -1,7 +1,7 @@
 """EM against the NumPyro density and its gradient: value, stationarity, ascent."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,23 +11,33 @@ from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, ze
 from probmetric.checks.sides import density_of, largest_fall
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
+from probmetric.inference.sampling.target import Arrays
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.two_stage.fit import fit, start_groups
-from probmetric.inference.two_stage.groups import e_step, em_step, group_data, m_step
-from probmetric.inference.two_stage.groups_missing import filled, group_rows
+from probmetric.inference.two_stage.groups import (
+    GroupData,
+    e_step,
+    em_step,
+    group_data,
+    m_step,
+)
+from probmetric.inference.two_stage.groups_missing import GroupRows, filled, group_rows
 from probmetric.models.two_stage import TwoStageParams, two_stage
+from probmetric.typing import Array, Scalar
 
 FEW = 3
 """Instances of a source in the check of missing entries."""
 
 
-def _numpyro(data: Groups | Points, problem: Problem[Groups], **options: Any) -> Any:
+def _numpyro(
+    data: Groups | Points, problem: Problem[Groups], **options: str | float
+) -> Callable[[Mapping[str, Array]], tuple[Array, Arrays]]:
     """Return NumPyro's density of some data under a problem's prior."""
     args = stack(data), problem.prior
     return density_of(two_stage, args, {**problem.options, **options})
 
 
-def _start(problem: Problem[Groups]) -> tuple[TwoStageParams, Any]:
+def _start(problem: Problem[Groups]) -> tuple[TwoStageParams, GroupData]:
     data = group_data(problem.data, prior=problem.prior)
     start = start_groups(data, **problem.options)
     return jax.tree.map(jnp.asarray, start), data
@@ -46,14 +56,17 @@ def value_estimate(problem: Problem[Groups], **forget: None) -> Values:
     return {"log joint density": jax.jit(em_step)(start, data._replace(**forget))[1]}
 
 
-def _slope(gradient: dict[str, Any], n: int) -> Values:
+def _slope(gradient: Mapping[str, Array], n: int) -> Values:
     """Return gradients per point, that of the weights along the simplex."""
     slope = {name: np.asarray(g) / n for name, g in gradient.items()}
     return {**slope, "weights": slope["weights"] - slope["weights"].mean()}
 
 
 def _slope_at_end(
-    problem: Problem[Groups], groups: Groups, data: Any, max_steps: int = 20_000
+    problem: Problem[Groups],
+    groups: Groups,
+    data: GroupData | GroupRows,
+    max_steps: int = 20_000,
 ) -> Values:
     """Differentiate NumPyro's density of the groups where EM on the data ends."""
     start, _ = _start(problem)
@@ -98,7 +111,7 @@ def _with_holes(problem: Problem[Groups]) -> Groups:
 def missing_slope(problem: Problem[Groups], fill: bool = False) -> Values:
     """Differentiate NumPyro's density of what was seen where grouped EM ends."""
     groups = _with_holes(problem)
-    data: Any = (
+    data = (
         group_data(filled(groups), prior=problem.prior)
         if fill
         else group_rows(groups, prior=problem.prior)
@@ -106,7 +119,9 @@ def missing_slope(problem: Problem[Groups], fill: bool = False) -> Values:
     return _slope_at_end(problem, groups, data)
 
 
-def step_without_spread(params: Any, data: Any) -> tuple[Any, Any]:
+def step_without_spread(
+    params: TwoStageParams, data: GroupData
+) -> tuple[TwoStageParams, Scalar]:
     """Do a wrong EM step, every x_i replaced by its component's mean estimate."""
     stats = e_step(params, data)
     _, objective = em_step(params, data)
@@ -116,7 +131,12 @@ def step_without_spread(params: Any, data: Any) -> tuple[Any, Any]:
     return m_step(wrong, params.means, data.prior), objective
 
 
-def climb(problem: Problem[Groups], step: Any = em_step) -> Values:
+def climb(
+    problem: Problem[Groups],
+    step: Callable[
+        [TwoStageParams, GroupData], tuple[TwoStageParams, Scalar]
+    ] = em_step,
+) -> Values:
     """Follow grouped EM from its start."""
     return largest_fall(step, *_start(problem), max_steps=60)
 

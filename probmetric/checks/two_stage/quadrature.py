@@ -5,8 +5,6 @@ blocks of W and B. The rule is exact to rounding for a normal integrand once its
 is below the integrand's standard deviation.
 """
 
-from typing import Any
-
 import numpy as np
 from scipy.stats import multivariate_normal as normal
 
@@ -15,6 +13,7 @@ from probmetric.data.containers import Groups
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.two_stage.pairs import log_joint_small_alpha, representative
 from probmetric.models.two_stage import TwoStageParams, to_metric
+from probmetric.typing import ArrayLike
 
 N_PAIRS = 4
 REACH = 9.0
@@ -81,7 +80,7 @@ def integral_estimate(problem: Problem[Groups]) -> Values:
     }
 
 
-def _with(problem: Problem[Groups], **wrong: Any) -> Values:
+def _with(problem: Problem[Groups], **wrong: ArrayLike) -> Values:
     return {**integral_estimate(problem), **wrong}
 
 

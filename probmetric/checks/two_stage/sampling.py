@@ -3,11 +3,12 @@
 Calibration ranks label-invariant functionals only; components have no names.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
+from jaxtyping import PyTree
 from numpyro import handlers
 
 from probmetric.checks.check import Problem, Values, by_sampling, by_sbc
@@ -18,9 +19,10 @@ from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Groups
 from probmetric.data.groups import Stacks
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import Target
+from probmetric.inference.sampling.target import Arrays, Target
 from probmetric.inference.two_stage.pairs import representative
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, two_stage
+from probmetric.typing import Array, Scalar
 
 N_WORLDS = 280
 """Finds a common shift of 0.3 posterior sd among five quantities."""
@@ -55,7 +57,7 @@ def _moments(problem: Problem[Groups], n_seen: int = 2) -> Values:
     return {"x": np.stack(first), "x₁ x": np.stack(second)}
 
 
-def calibration_model(data: Any, prior: Any) -> None:
+def calibration_model(data: tuple[Stacks, bool], prior: TwoStagePrior) -> None:
     """Write the proportional form; ``data`` is (stacks, whether they are observed)."""
     stacks, observed = data
     two_stage(
@@ -63,7 +65,9 @@ def calibration_model(data: Any, prior: Any) -> None:
     )
 
 
-def observe(data: Any, sites: Any) -> Any:
+def observe(
+    data: tuple[Stacks, bool], sites: Mapping[str, Array]
+) -> tuple[Stacks, bool]:
     """Put simulated instances where the model looks for them."""
     stacks, _ = data
     X = tuple(sites[f"x_{b.shape[1]}"].reshape(b.shape) for b in stacks.X)
@@ -74,11 +78,11 @@ def observe(data: Any, sites: Any) -> Any:
 def _invariant_target(target: Target, story: Story, ignore_data: bool) -> Target:
     """Keep the label-invariant functionals, and leave the data out if asked."""
 
-    def log_density(position: Any, data: Any) -> Any:
+    def log_density(position: PyTree, data: PyTree) -> Scalar:
         full = target.log_density(position, data)
         return full - story.log_likelihood(position, data) if ignore_data else full
 
-    def functionals(position: Any, data: Any) -> dict[str, Any]:
+    def functionals(position: PyTree, data: PyTree) -> Arrays:
         values = target.functionals(position, data)
         names = "alpha", "mean", "within_average", "covariance_total"
         return {name: values[name] for name in names}

@@ -259,7 +259,7 @@ def to_tree(
         drawn,
         feature_names=None if names is None else list(names),
         data=shown,
-        observed={"y": pairs.y},
+        observed={"y": np.asarray(pairs.y)},
         log_likelihood=(
             {"y": pair_likelihood(M, b, shown, rate)} if pointwise else None
         ),

@@ -16,7 +16,7 @@ standard deviations and a k-hat of 1, because θ's scale and tilts are held by i
 alone.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +69,7 @@ def _log_density(position: DCAGMSites, data: Asked) -> Float[Array, ""]:
     return white_joint(position, data.white)
 
 
-def _functionals(position: DCAGMSites, data: Asked) -> dict[str, Any]:
+def _functionals(position: DCAGMSites, data: Asked) -> dict[str, Array]:
     given = data.white.given
     sites = from_white(position, data.white)
     params = constrain(sites, given.prior.present)
@@ -87,7 +87,7 @@ def _log_density_A(position: Float[Array, "p d"], data: Asked) -> Float[Array, "
     return _log_density(data.mode._replace(A=position), data)
 
 
-def _functionals_A(position: Float[Array, "p d"], data: Asked) -> dict[str, Any]:
+def _functionals_A(position: Float[Array, "p d"], data: Asked) -> dict[str, Array]:
     return _functionals(data.mode._replace(A=position), data)
 
 

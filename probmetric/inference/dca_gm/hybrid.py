@@ -16,7 +16,7 @@ move with the projection within step 3, μ = Aμ' (the paper's reparametrisation
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,17 +48,17 @@ class Penalty(NamedTuple):
 
 
 class _State(NamedTuple):
-    theta: Any
-    best: Any
-    best_value: Any
-    gradient: Any
-    direction: Any
-    value: Any
-    stalled: Any
-    result: Any
-    n_steps: Any
-    n_evaluations: Any
-    trace: Any
+    theta: DCAGMParams
+    best: DCAGMParams
+    best_value: Array
+    gradient: Array
+    direction: Array
+    value: Array
+    stalled: Array
+    result: Array
+    n_steps: Array
+    n_evaluations: Array
+    trace: jax.Array
 
 
 @numpy_in_numpy_out
@@ -104,7 +104,7 @@ def fit_hybrid(
     w = weights(data)
     X, y = jnp.asarray(data.X), jnp.asarray(data.y)
 
-    def penalised(theta: DCAGMParams) -> Any:
+    def penalised(theta: DCAGMParams) -> Array:
         distance2 = jnp.sum((theta.A - penalty.mean) ** 2)
         likelihood = conditional_log_likelihood(theta, data)
         return likelihood - 0.5 * penalty.precision * distance2
@@ -134,13 +134,13 @@ def fit_hybrid(
         slope = jnp.sum(gradient * direction)
         first = 0.5 * jnp.linalg.norm(theta.A) / jnp.linalg.norm(direction)
 
-        def too_far(search: tuple[Any, Any, Any]) -> Any:
+        def too_far(search: tuple[Array, Array, Array]) -> Array:
             step, value, halvings = search
             # Written so that a NaN value counts as too far.
             enough = value >= before + ARMIJO * step * slope
             return ~enough & (halvings < HALVINGS)
 
-        def halve(search: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        def halve(search: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             step = search[0] / 2
             value = penalised(at(theta.A + step * direction))
             return step, value, search[2] + 1
@@ -173,7 +173,7 @@ def fit_hybrid(
             state.trace.at[state.n_steps].set(value),
         )
 
-    def going(state: _State) -> Any:
+    def going(state: _State) -> Array:
         return (state.result == Result.MAX_STEPS) & (state.n_steps < max_steps)
 
     zeros = jnp.zeros_like(params.A)

@@ -25,7 +25,7 @@ from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps
 from probmetric.linalg import row_signs
 from probmetric.models.dca_gm import DCAGMParams
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike
 
 RIDGE = 1e-3
 """ε of Eq. (1), and of the mixtures' ridge: a thousandth of the data's own scale."""
@@ -178,7 +178,7 @@ def _host_weights(data: Labelled) -> Float[np.ndarray, "n"]:
     return np.ones(len(data.X)) if data.w is None else np.asarray(data.w, float)
 
 
-def _counts(n_gaussians: Any, n_classes: int) -> list[int]:
+def _counts(n_gaussians: ArrayLike, n_classes: int) -> list[int]:
     """Return the number of components of each class."""
     given = np.atleast_1d(np.asarray(n_gaussians))
     whole = np.issubdtype(given.dtype, np.integer)

@@ -45,6 +45,7 @@ from probmetric.models.gaussian_classes import (
     NIWPrior,
 )
 from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
 
 START_TOL = 1e-4
 """Relative gap to the mode that is close enough to choose a prior or start a chain."""
@@ -66,7 +67,7 @@ def evidence_prior_missing(
     statistics at the mode under a first prior, which is that of rows filled with class
     means: one more use of the data, for three numbers and a pooled matrix.
     """
-    options: Any = {"covariance": covariance, "alpha": alpha}
+    options = {"covariance": covariance, "alpha": alpha}
     filled = statistics(fill_with_means(data, n_classes), n_classes)
     first = evidence_prior(filled, **options)
     found = fit_missing(
@@ -75,12 +76,12 @@ def evidence_prior_missing(
     return evidence_prior(expected_statistics(found.params, data), **options)
 
 
-def _fill(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelled:
+def _fill(key: jax.Array, params: GaussianClassesParams, data: Labelled) -> Labelled:
     """Draw the missing entries given the seen ones and θ, Eq. (1)."""
     mean, S = jnp.asarray(params.mean), jnp.asarray(covariances_of(params))
     chol = jnp.broadcast_to(params.chol, S.shape)
 
-    def row(given: Any) -> Any:
+    def row(given: Any) -> Array:
         x, y, noise = given
         drawn = mean[y] + chol[y] @ noise
         L, e, seen = chol_seen(x, drawn, S[y])
@@ -93,7 +94,7 @@ def _fill(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelled:
 
 @numpy_in_numpy_out
 def complete(
-    key: Any,
+    key: jax.Array,
     data: Labelled,
     prior: NIWPrior,
     start: GaussianClassesParams,
@@ -138,7 +139,7 @@ def complete(
 
 @partial(jax.jit, static_argnums=(4, 5, 6, 7))
 def _complete(
-    key: Any,
+    key: jax.Array,
     data: Labelled,
     prior: Any,
     start: Any,
@@ -149,13 +150,13 @@ def _complete(
 ) -> ClassPosterior:
     c = len(start.weights)
 
-    def sweep(params: Any, key: Any) -> tuple[Any, ClassPosterior]:
+    def sweep(params: Any, key: jax.Array) -> tuple[Any, ClassPosterior]:
         key_x, key_theta = jax.random.split(key)
         stats = statistics(_fill(key_x, params, data), c)
         post = posterior(stats, prior, covariance=covariance)
         return jax.tree.map(lambda a: a[0], draw(key_theta, post, 1)), post
 
-    def several(params: Any, keys: Any) -> tuple[Any, ClassPosterior]:
+    def several(params: Any, keys: jax.Array) -> tuple[Any, ClassPosterior]:
         params, posts = jax.lax.scan(sweep, params, keys)
         return params, jax.tree.map(lambda a: a[-1], posts)
 

@@ -22,7 +22,7 @@ from probmetric.inference.gaussian_classes.posterior import (
 )
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.metrics import joined
-from probmetric.inference.sampling.target import Draws, counts
+from probmetric.inference.sampling.target import Attribute, Draws, Kwargs, counts
 from probmetric.metric import LocalMahalanobis
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
@@ -30,6 +30,7 @@ from probmetric.models.gaussian_classes import (
     to_densities,
 )
 from probmetric.precision import to_numpy
+from probmetric.typing import Names
 
 if TYPE_CHECKING:
     Exact = Literal["exact"]
@@ -45,8 +46,8 @@ def sample(
     scaler: Scaler,
     data: Labelled,
     *,
-    names: Any = None,
-    arguments: dict[str, Any],
+    names: Names | None = None,
+    arguments: Kwargs,
     base: LocalMahalanobis | None = None,
     seed: int = 0,
     n_draws: int = 1000,
@@ -88,7 +89,7 @@ def sample(
     }
     owner = "class" if factor.shape[1] == params.mean.shape[1] else "all_classes"
     n_completions = len(posterior.mean) if is_mean(posterior) else 1
-    attributes: dict[str, Any] = {"completions": n_completions}
+    attributes: dict[str, Attribute] = {"completions": n_completions}
     if base is not None:
         shared = {
             name: np.asarray(getattr(base, name)).tolist()

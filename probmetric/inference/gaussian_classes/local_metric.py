@@ -91,7 +91,9 @@ def _mapped(
     return jax.vmap(lambda draw: through_map(to_densities(draw), frame, centre))(params)
 
 
-def _unstacked(classes: ClassDensities, base: LocalMahalanobis) -> list[Any]:
+def _unstacked(
+    classes: ClassDensities, base: LocalMahalanobis
+) -> list[LocalMahalanobis]:
     """Return one metric a draw; they share all else of the base."""
     return [
         replace(base, classes=ClassDensities(*draw))
@@ -172,8 +174,8 @@ def posterior_metrics(
     jax.jit, static_argnames=("n_draws", "rule"), compiler_options=COMPILED_SOONEST
 )
 def _posterior_metrics(
-    post: ClassPosterior, seed: Any, n_draws: int, rule: Rule
-) -> Any:
+    post: ClassPosterior, seed: Array, n_draws: int, rule: Rule
+) -> tuple[LocalMahalanobis, list[Array] | None]:
     base = student_metric(post, rule=rule)
     if not n_draws:
         return base, None
@@ -195,7 +197,7 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
     The ordinary mean of matrices of determinant one has a larger determinant.
     """
 
-    def log(M: Any) -> Any:
+    def log(M: Array) -> Array:
         values, U = jnp.linalg.eigh(M)
         return jnp.einsum("...ij,...j,...kj->...ik", U, jnp.log(values), U)
 

@@ -54,7 +54,7 @@ from probmetric.models.gaussian_classes import (
     gaussian_classes,
 )
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
@@ -119,7 +119,7 @@ def log_joint(
     return value - jnp.sum(volume)
 
 
-def _step(params: Any, given: Any, covariance: Covariance) -> tuple[Any, Any]:
+def _step(params: Any, given: Any, covariance: Covariance) -> tuple[Any, Scalar]:
     data, prior = given
     stats = expected_statistics(params, data)
     new = mode(posterior(stats, prior, covariance=covariance))

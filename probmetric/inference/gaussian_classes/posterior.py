@@ -26,7 +26,7 @@ References
 maths 2.7; Gelman et al., "Bayesian Data Analysis", 3rd ed., §3.6.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -129,7 +129,7 @@ def posterior(
     return ClassPosterior(prior.alpha + stats.n, mean, kappa, nu, Psi)
 
 
-def _log_normaliser(nu: Any, log_det: Any, d: int) -> Any:
+def _log_normaliser(nu: Array, log_det: Array, d: int) -> Array:
     """Return log Γ_D(ν/2) - (ν/2) log|Ψ|."""
     return multigammaln(nu / 2, d) - nu / 2 * log_det
 
@@ -160,7 +160,7 @@ def log_evidence(
 
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_draws")
-def draw(key: Any, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
+def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
     """Draw parameters from the posterior, exactly and independently (Eq. 4).
 
     Parameters
@@ -203,7 +203,7 @@ def draw(key: Any, post: ClassPosterior, n_draws: int) -> GaussianClassesParams:
     return GaussianClassesParams(pi, mean, chol)
 
 
-def _with_covariance(post: ClassPosterior, divisor: Any) -> Any:
+def _with_covariance(post: ClassPosterior, divisor: Float[Array, "q"]) -> Array:
     """Return chol of Ψ / divisor, divisor (q,)."""
     if is_diagonal(post):
         scale = jnp.sqrt(post.Psi / divisor[:, None])

@@ -6,8 +6,6 @@ a row with missing entries is the density of the entries that are there, x_o:
     x ~ t_df(m, S)   implies   x_o ~ t_df(m_o, S_oo).                             (1)
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,7 +68,7 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     )
 
 
-def _diagonal_log_densities(post: ClassPosterior, x: Any) -> Any:
+def _diagonal_log_densities(post: ClassPosterior, x: Array) -> Array:
     there = ~jnp.isnan(x)
     scale2 = post.Psi * ((post.kappa + 1) / (post.kappa * post.nu))[:, None]
     white = (jnp.where(there, x, 0.0) - post.mean) / jnp.sqrt(scale2)
@@ -78,10 +76,10 @@ def _diagonal_log_densities(post: ClassPosterior, x: Any) -> Any:
     return jnp.sum(jnp.where(there, each, 0.0), -1)
 
 
-def _partly_log_densities(classes: ClassDensities, x: Any) -> Any:
+def _partly_log_densities(classes: ClassDensities, x: Array) -> Array:
     """Return the log density of the seen entries by class, Eq. (1)."""
 
-    def one(loc: Any, factor: Any, inv_df: Any) -> Any:
+    def one(loc: Array, factor: Array, inv_df: Array) -> Array:
         L, delta, seen = chol_seen(x, loc, factor @ factor.T)
         white = solve_triangular(L, delta, lower=True)
         density = log_student(white, 1 / inv_df, jnp.sum(seen))
@@ -107,14 +105,14 @@ def predict_log_proba(
 
 
 @jax.jit(static_argnames="missing")
-def _predict(post: ClassPosterior, X: Any, missing: bool) -> Any:
+def _predict(post: ClassPosterior, X: Array, missing: bool) -> Array:
     if is_mean(post):
         each = jax.vmap(lambda one: _log_joint(one, X, missing))(post)
         return jax.nn.log_softmax(logsumexp(each, 0), -1)
     return jax.nn.log_softmax(_log_joint(post, X, missing), -1)
 
 
-def _log_joint(post: ClassPosterior, X: Any, missing: bool) -> Any:
+def _log_joint(post: ClassPosterior, X: Array, missing: bool) -> Array:
     """Return log P(class, x | data), shape (n, c)."""
     log_prior = jnp.log(post.alpha) - jnp.log(jnp.sum(post.alpha))
     if is_diagonal(post):
@@ -123,7 +121,7 @@ def _log_joint(post: ClassPosterior, X: Any, missing: bool) -> Any:
         each = each if missing else jnp.where(bad, jnp.nan, each)
     else:
         classes = predictive(post)
-        one: Any = _partly_log_densities if missing else class_log_densities
+        one = _partly_log_densities if missing else class_log_densities
         each = jax.lax.map(lambda x: one(classes, x), X, batch_size=256)
     return log_prior + each
 

@@ -10,7 +10,7 @@ Empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
 """
 
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,12 +73,12 @@ def evidence_prior(
     grid = jnp.asarray(np.array(list(product(EXCESS, KAPPA, SHRINKAGE))), S.dtype)
     order = 1 if covariance == "diagonal" else d
 
-    def at(point: Any) -> NIWPrior:
+    def at(point: Array) -> NIWPrior:
         excess, kappa, a = point
         Psi = excess * ((1 - a) * S + a * ridge)
         return NIWPrior(grand, Psi, kappa, excess + order + 1, alpha)
 
-    def score(point: Any) -> Any:
+    def score(point: Array) -> Array:
         return log_evidence(stats, at(point), covariance=covariance)
 
     # A divisor of 216: a remainder would compile the body a second time.

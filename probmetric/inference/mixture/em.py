@@ -25,7 +25,7 @@ References
 Dempster, Laird, Rubin (1977); prior: Fraley and Raftery (2007), J. Classification 24.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ from probmetric.inference.mixture.statistics import (
 )
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 CHUNK = 2048
 """Rows whitened at a time: k · d · CHUNK numbers, so that they stay in cache."""
@@ -60,7 +60,11 @@ class MixtureData(NamedTuple):
     prior: TwoStagePrior | None = None
 
 
-def _whitening(params: MixtureParams) -> tuple[Any, tuple[Any, Any, Any]]:
+type _Parts = tuple[Array, Array, Array]
+"""Of each component: L⁻¹, L⁻¹μ and log c - ½ d log 2π - log|L|."""
+
+
+def _whitening(params: MixtureParams) -> tuple[Array, _Parts]:
     """Return L, and L⁻¹, L⁻¹μ and log c - ½ d log 2π - log|L| of each component."""
     L = jnp.linalg.cholesky(params.covariances)
     eye = jnp.eye(L.shape[-1], dtype=L.dtype)
@@ -69,13 +73,17 @@ def _whitening(params: MixtureParams) -> tuple[Any, tuple[Any, Any, Any]]:
     return L, (inverse, shift, jnp.log(params.weights) + log_peak(L))
 
 
-def _chunk(X: Any, parts: Any, known: Any) -> tuple[Any, Any]:
+def _chunk(X: Array, parts: _Parts, known: Array | None) -> tuple[Array, Array]:
     """Return z (k, d, m) and log c_k N(x; μ_k, S_k) (k, m) of the rows of X (m, d)."""
     inverse, shift, constant = parts
     k, d, _ = inverse.shape
     z = (inverse.reshape(k * d, d) @ X.T).reshape(k, d, -1) - shift[:, :, None]
     log_p = constant[:, None] - 0.5 * jnp.sum(z**2, 1)
     return z, only_known(log_p.T, known).T
+
+
+type _Block = tuple[Array, Array, Array | None]
+"""Rows, their weights, and the components that are known, if any."""
 
 
 @numpy_in_numpy_out
@@ -85,7 +93,7 @@ def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
     L, parts = _whitening(params)
     known = None if data.known is None else chunks(data.known, CHUNK, -1)
 
-    def add(total: MixtureStats, block: Any) -> tuple[MixtureStats, None]:
+    def add(total: MixtureStats, block: _Block) -> tuple[MixtureStats, None]:
         X, w, known = block
         z, log_p = _chunk(X, parts, known)
         log_x, r = responsibilities(log_p.T, w)
@@ -121,7 +129,7 @@ def step_of_means(
     first: Float[Array, "k d"],
     centre: Float[Array, "k d"],
     prior: TwoStagePrior | None,
-) -> tuple[Float[Array, "k d"], Any]:
+) -> tuple[Float[Array, "k d"], Array | float]:
     """Return δ of Eq. (4), and Ψ + κ₀ (μ - m₀)(μ - m₀)ᵀ at the new means."""
     if prior is None:
         return first / mass[:, None], 0.0
@@ -169,7 +177,7 @@ def m_step(
 
 
 @numpy_in_numpy_out
-def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Any]:
+def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Scalar]:
     """Return the next parameters, and the log joint density of the given ones."""
     return _finish(params, e_step(params, data), data.prior)
 
@@ -177,7 +185,7 @@ def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, An
 @numpy_in_numpy_out
 def em_step_missing(
     params: MixtureParams, data: MixtureData
-) -> tuple[MixtureParams, Any]:
+) -> tuple[MixtureParams, Scalar]:
     """Do what ``em_step`` does, with NaN entries of X integrated out."""
     stats = e_step_missing(params, data.X, data.w, data.known)
     return _finish(params, stats, data.prior)
@@ -185,7 +193,7 @@ def em_step_missing(
 
 def _finish(
     params: MixtureParams, stats: MixtureStats, prior: TwoStagePrior | None
-) -> tuple[MixtureParams, Any]:
+) -> tuple[MixtureParams, Scalar]:
     objective = stats.log_likelihood
     if prior is not None:
         objective = objective + log_prior(*params, prior)

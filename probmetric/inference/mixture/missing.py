@@ -11,8 +11,6 @@ and the statistics of EM take (2), and (2)(2)ᵀ + (3), for x - μ_k and its squ
 Entries must be missing at random. Cost n k d³: one factorisation a row.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
@@ -47,22 +45,28 @@ def e_step_missing(
     """
     k, d = params.means.shape
 
-    def component(x: Any, c: Any, mean: Any, S: Any) -> Any:
+    def component(
+        x: Array, c: Array, mean: Array, S: Array
+    ) -> tuple[Array, Array, Array]:
         L, e, seen = chol_seen(x, mean, S)
         Je = cho_solve((L, True), e)
         log_p = jnp.log(c) + log_peak(L, jnp.sum(seen)) - 0.5 * e @ Je  # Eq. (1)
-        guess = S @ Je  # Eq. (2)
+        guess = jnp.asarray(S @ Je)  # Eq. (2)
         JS = cho_solve((L, True), jnp.where(seen[:, None], S, 0.0))
-        square = jnp.outer(guess, guess) + S - S @ jnp.where(seen[:, None], JS, 0.0)
+        square = (
+            jnp.outer(guess, jnp.asarray(guess))
+            + S
+            - S @ jnp.where(seen[:, None], JS, 0.0)
+        )
         return log_p, guess, square
 
-    def row(x: Any, weight: Any, label: Any) -> MixtureStats:
+    def row(x: Array, weight: Array, label: Array) -> MixtureStats:
         each = jax.vmap(component, (None, 0, 0, 0))
         log_p, guess, square = each(x, *params)
         total, r = responsibilities(only_known(log_p, label), weight)
         return MixtureStats(total, r, r[:, None] * guess, r[:, None, None] * square)
 
-    def add(total: MixtureStats, block: Any) -> tuple[MixtureStats, None]:
+    def add(total: MixtureStats, block: list[Array]) -> tuple[MixtureStats, None]:
         new = jax.vmap(row)(*block)
         return jax.tree.map(lambda t, a: t + jnp.sum(a, 0), total, new), None
 

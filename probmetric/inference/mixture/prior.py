@@ -5,8 +5,6 @@ in the place of S_k in the two-stage model; α ~ Beta. Log densities carry their
 constants, so that EM's objective equals the log joint density of the NumPyro model.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +16,11 @@ from probmetric.densities.gaussian import log_normal
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 def log_inverse_wishart(
-    S: Float[Array, "d d"], df: Any, scale: Float[Array, "d d"]
+    S: Float[Array, "d d"], df: Scalar | int, scale: Float[Array, "d d"]
 ) -> Float[Array, ""]:
     """Return log IW(S; df, scale) ∝ |S|^{-(df+d+1)/2} exp(-½ tr(scale S⁻¹))."""
     d = S.shape[0]
@@ -48,7 +46,7 @@ def log_prior(
     power = jnp.where(a == 1, 0.0, (a - 1) * jnp.log(jnp.where(a == 1, 1.0, weights)))
     dirichlet = gammaln(k * a) - k * gammaln(a) + jnp.sum(power)
 
-    def one(mean: Any, S: Any) -> Any:
+    def one(mean: Array, S: Array) -> Array:
         L = jnp.linalg.cholesky(S) / jnp.sqrt(prior.strength)
         normal = log_normal(L, mean - prior.mean)
         return normal + log_inverse_wishart(S, prior.df, prior.scale)
@@ -56,7 +54,7 @@ def log_prior(
     return dirichlet + jnp.sum(jax.vmap(one)(means, spread))
 
 
-def log_beta(alpha: Any, prior: TwoStagePrior) -> Any:
+def log_beta(alpha: Array, prior: TwoStagePrior) -> Array:
     """Return log Beta(alpha; a, b)."""
     a, b = prior.alpha_a, prior.alpha_b
     powers = (a - 1) * jnp.log(alpha) + (b - 1) * jnp.log1p(-alpha)

@@ -74,8 +74,8 @@ def start_mixture(
 
 
 def _clusters_with_known(
-    rows: Any, w: Any, known: Any, n_components: int, kmeans: Any
-) -> Any:
+    rows: Array, w: Array, known: Array, n_components: int, kmeans: Any
+) -> Array:
     """Assign to the nearest centre, those of named components being their means."""
     centres = kmeans.fit(rows, sample_weight=w).cluster_centers_.copy()
     for k in range(n_components):

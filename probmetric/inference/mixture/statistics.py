@@ -4,9 +4,10 @@ What the E-steps share is here too: which components a row may belong to, its
 responsibilities, and rows cut into chunks.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
@@ -44,7 +45,7 @@ class GroupStats(NamedTuple):
     within: Float[Array, "k d d"]
 
 
-def zero_stats(k: int, d: int, dtype: Any) -> MixtureStats:
+def zero_stats(k: int, d: int, dtype: np.dtype) -> MixtureStats:
     """Return the statistics of no rows."""
     shapes = (), (k,), (k, d), (k, d, d)
     return MixtureStats(*[jnp.zeros(shape, dtype) for shape in shapes])

@@ -14,6 +14,8 @@ In reading order:
 ``sample``       ``sample``: one function for every NumPyro model and target.
 ``datatree``     draws as an ArviZ DataTree with data and provenance.
 ``summary``      mean, sd, Monte Carlo error, R-hat and effective size by entry.
+``metrics``      draws as metrics, one a draw.
+``units``        whether stored log likelihoods are of units that could be left out.
 ``warnings``     divergences, high R-hat and low effective size.
 """
 

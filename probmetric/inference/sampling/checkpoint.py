@@ -9,7 +9,7 @@ logged to the logger ``probmetric``.
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from probmetric.data.hash import data_hash, data_variables
 from probmetric.files import UNREADABLE, locked, read_npz, replacing
+from probmetric.inference.sampling.target import Arrays
 from probmetric.interrupts import check, noticed
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
@@ -27,8 +29,11 @@ from probmetric.provenance import versions
 LOGGER = logging.getLogger("probmetric")
 PACKAGES = ("probmetric", "jax", "numpyro", "numpy")
 
+type Kept = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+"""Values and statistics of a block of draws."""
 
-def describe(data: Any, **run: Any) -> str:
+
+def describe(data: PyTree, **run: object) -> str:
     """Return a line of JSON that two runs share only if they are the same.
 
     Parameters
@@ -66,9 +71,9 @@ def plan_blocks(n_warmup: int, n_draws: int, size: int) -> list[tuple[int, bool]
     return plan
 
 
-def run_blocks(
-    advance: Callable[[Any, int, int], tuple[Any, Any, Any]],
-    state: Any,
+def run_blocks[S](
+    advance: Callable[[S, int, int], tuple[S, Arrays, Arrays]],
+    state: S,
     plan: list[tuple[int, bool]],
     *,
     folder: Path | None = None,
@@ -76,7 +81,7 @@ def run_blocks(
     run: str = "",
     label: str,
     progress: bool | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> Kept:
     """Run the blocks that are not in the folder yet; return all draws.
 
     Parameters
@@ -119,17 +124,17 @@ def run_blocks(
         return _run_blocks(advance, state, plan, folder, run, label, progress)
 
 
-def _run_blocks(
-    advance: Callable[[Any, int, int], tuple[Any, Any, Any]],
-    state: Any,
+def _run_blocks[S](
+    advance: Callable[[S, int, int], tuple[S, Arrays, Arrays]],
+    state: S,
     plan: list[tuple[int, bool]],
     folder: Path | None,
     run: str,
     label: str,
     progress: bool | None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> Kept:
     """Run the blocks in a folder that is held."""
-    kept: list[tuple[Any, Any]] = []
+    kept: list[Kept] = []
     done = 0
     if folder is not None:
         done, state, kept = read_blocks(folder, run, state)
@@ -149,12 +154,17 @@ def _path(folder: Path, index: int) -> Path:
     return folder / f"block_{index:05d}.npz"
 
 
-def _is_key(leaf: Any) -> bool:
+def _is_key(leaf: jax.Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def write_block(
-    folder: Path, index: int, run: str, state: Any, values: Any, statistics: Any
+    folder: Path,
+    index: int,
+    run: str,
+    state: PyTree,
+    values: Mapping[str, np.ndarray],
+    statistics: Mapping[str, np.ndarray],
 ) -> None:
     """Write one block and rename it into place; values may be empty (warm-up)."""
     leaves = jax.tree.leaves(state)
@@ -179,9 +189,7 @@ def write_block(
         ) from error
 
 
-def read_blocks(
-    folder: Path, run: str, state: Any
-) -> tuple[int, Any, list[tuple[dict[str, Any], dict[str, Any]]]]:
+def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Kept]]:
     """Read the blocks that stand, in order.
 
     Parameters
@@ -257,7 +265,7 @@ def _difference(found: str, wanted: str) -> str:
     return ", ".join(_one_difference(k, a.get(k), b.get(k)) for k in unequal)
 
 
-def _one_difference(name: str, a: Any, b: Any) -> str:
+def _one_difference(name: str, a: object, b: object) -> str:
     if not isinstance(a, dict) or not isinstance(b, dict):
         return f"{name} {a} and not {b}"
     unequal = [k for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)]

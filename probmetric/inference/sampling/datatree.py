@@ -2,17 +2,18 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 import xarray as xr
+from jaxtyping import PyTree
 
 from probmetric.data.containers import Distances, Pairs
 from probmetric.data.hash import data_hash, data_variables
-from probmetric.inference.sampling.target import Draws
+from probmetric.inference.sampling.target import Attribute, Draws, Kwargs, Model, Target
 from probmetric.inference.sampling.units import set_apart
 from probmetric.provenance import versions
+from probmetric.typing import Array
 
 DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
 """Axes of the quantities that go by these names everywhere in the package."""
@@ -23,10 +24,10 @@ def to_datatree(
     *,
     feature_names: Sequence[str] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
-    data: Any = None,
-    observed: Mapping[str, Any] | None = None,
-    log_likelihood: Mapping[str, Any] | None = None,
-    attributes: Mapping[str, Any] | None = None,
+    data: PyTree = None,
+    observed: Mapping[str, Array] | None = None,
+    log_likelihood: Mapping[str, Array] | None = None,
+    attributes: Mapping[str, Attribute] | None = None,
 ) -> xr.DataTree:
     """Return draws as a DataTree.
 
@@ -101,7 +102,7 @@ def to_datatree(
 
 
 def _posterior_dims(
-    values: Mapping[str, Any], dims: Mapping[str, Sequence[str]]
+    values: Mapping[str, Array], dims: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
     unknown = [name for name in dims if name not in values]
     if unknown:
@@ -120,7 +121,7 @@ def _posterior_dims(
     return axes
 
 
-def _data_dims(data: Any, variables: Mapping[str, Any]) -> dict[str, list[str]]:
+def _data_dims(data: PyTree, variables: Mapping[str, Array]) -> dict[str, list[str]]:
     """Name the axes whose meaning is known; ArviZ names the others, each by itself.
 
     Arrays that share a name are joined along it, and the shorter one padded with NaN:
@@ -133,6 +134,7 @@ def _data_dims(data: Any, variables: Mapping[str, Any]) -> dict[str, list[str]]:
     if len(X) != 2:
         return {}
     # An array of a user's own may bear the name of an axis; then the axis has none.
+    rows: dict[tuple[int, ...], str]
     rows = {X[:1]: "point", **({i: "pair"} if i == j and len(i) == 1 else {})}
     rows = {shape: name for shape, name in rows.items() if name not in shapes}
     axes = {name: [rows[shape]] for name, shape in shapes.items() if shape in rows}
@@ -141,7 +143,9 @@ def _data_dims(data: Any, variables: Mapping[str, Any]) -> dict[str, list[str]]:
     return axes
 
 
-def _feature_coords(names: Sequence[str] | None, sizes: set[int]) -> dict[str, Any]:
+def _feature_coords(
+    names: Sequence[str] | None, sizes: set[int]
+) -> dict[str, list[str]]:
     if names is None and len(sizes) != 1:
         return {}
     labels = (
@@ -156,26 +160,28 @@ def _feature_coords(names: Sequence[str] | None, sizes: set[int]) -> dict[str, A
     return {"feature": labels, "feature_bis": labels}
 
 
-def provenance(model: Any, data: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def provenance(
+    model: Model | Target, data: PyTree, arguments: Kwargs
+) -> dict[str, Attribute]:
     """Describe a run: versions, data hash, sum of weights, the model's arguments."""
     packages = versions("probmetric", "jax", "numpyro", "arviz", "numpy")
     total = getattr(data, "w", None)
     if total is None and hasattr(data, "X"):
         total = np.ones(len(data.i if isinstance(data, Pairs) else data.X))
-    rate = _plain(arguments.get("learning_rate", 1.0))
+    rate = np.asarray(arguments.get("learning_rate", 1.0))
     return {
         **{f"{name}_version": value for name, value in packages.items()},
         "model": getattr(model, "__name__", type(model).__name__),
         "data_hash": data_hash(data),
         **({} if total is None else {"sum_of_weights": float(np.sum(total))}),
-        "learning_rate": float(rate) if np.ndim(rate) == 0 else json.dumps(rate),
+        "learning_rate": float(rate) if rate.ndim == 0 else json.dumps(rate.tolist()),
         "model_arguments": json.dumps(
             jax.tree.map(_plain, dict(arguments)), default=repr
         ),
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> str | int | float | list:
     """Turn a value into what both JSON and netCDF can store."""
     if isinstance(value, bool | np.bool_):
         return int(value)

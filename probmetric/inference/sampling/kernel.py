@@ -10,15 +10,31 @@ NumPyro's ``sample_kernel`` reads settings that its ``init_kernel`` leaves in th
 common closure; ``jax.eval_shape`` runs the latter for that effect alone, at no cost.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from numpyro.infer.hmc import hmc
+from jaxtyping import PyTree
+from numpyro.infer.hmc import HMCState, hmc
 
-from probmetric.inference.sampling.target import Gaussian, Target, gaussian_draw
+from probmetric.inference.sampling.target import (
+    Arrays,
+    Gaussian,
+    Seed,
+    Start,
+    Target,
+    gaussian_draw,
+)
+from probmetric.typing import Array, Scalar
+
+type _Moved = tuple[HMCState, tuple[Arrays, Arrays]]
+"""A state, and the functionals and statistics of draws on the way there."""
+
+type _Summed = tuple[HMCState, jax.Array, jax.Array]
+"""A state, leapfrog steps on the way there, and whether any diverged."""
 
 N_CANDIDATES = 16
 """Starting points tried per chain; the first of finite density is taken."""
@@ -41,19 +57,23 @@ class Settings(NamedTuple):
     inflate: float = 2.0
 
 
-def kernel(target: Target, settings: Settings) -> tuple[Any, Any]:
+def kernel(
+    target: Target, settings: Settings
+) -> tuple[Callable[..., HMCState], Callable[..., HMCState]]:
     """Return NumPyro's (init, sample), as functions of arrays only.
 
     ``init(key, position, inverse_mass, data) -> state`` must have been traced before
     ``sample(state, (data,)) -> state`` is, in the same program.
     """
 
-    def potential(data: Any) -> Any:
+    def potential(data: PyTree) -> Callable[[PyTree], Scalar]:
         return lambda position: -target.log_density(position, data)
 
     init_kernel, sample_kernel = hmc(potential_fn_gen=potential, algo="NUTS")
 
-    def init_one(key: Any, position: Any, inverse_mass: Any, data: Any) -> Any:
+    def init_one(
+        key: jax.Array, position: PyTree, inverse_mass: Array | None, data: PyTree
+    ) -> HMCState:
         return init_kernel(
             position,
             settings.n_warmup,
@@ -69,7 +89,7 @@ def kernel(target: Target, settings: Settings) -> tuple[Any, Any]:
     return init_one, sample_kernel
 
 
-def _uniform_or_gaussian(start: Any, settings: Settings, key: Any) -> Any:
+def _uniform_or_gaussian(start: Start, settings: Settings, key: jax.Array) -> PyTree:
     """Draw a starting point: inflated Laplace, or uniform(-2, 2) on the real line."""
     mean = start.mean if isinstance(start, Gaussian) else start
     flat, unravel = ravel_pytree(mean)
@@ -81,8 +101,13 @@ def _uniform_or_gaussian(start: Any, settings: Settings, key: Any) -> Any:
 
 @partial(jax.jit, static_argnames=("target", "settings", "n_chains"))
 def init(
-    target: Target, settings: Settings, n_chains: int, seed: Any, start: Any, data: Any
-) -> Any:
+    target: Target,
+    settings: Settings,
+    n_chains: int,
+    seed: Seed,
+    start: Start,
+    data: PyTree,
+) -> HMCState:
     """Start the chains.
 
     Parameters
@@ -110,7 +135,7 @@ def init(
     if isinstance(start, Gaussian):
         inverse_mass = start.factor @ start.factor.T
 
-    def one(key: Any) -> Any:
+    def one(key: jax.Array) -> HMCState:
         key, *tries = jax.random.split(key, N_CANDIDATES + 1)
         points = jax.vmap(partial(_uniform_or_gaussian, start, settings))(
             jnp.stack(tries)
@@ -132,11 +157,11 @@ def block(
     target: Target,
     settings: Settings,
     size: int,
-    state: Any,
-    n_draws: Any,
-    data: Any,
+    state: HMCState,
+    n_draws: jax.Array,
+    data: PyTree,
     vectorized: bool = False,
-) -> tuple[Any, Any, Any]:
+) -> tuple[HMCState, Arrays, Arrays]:
     """Advance every chain by ``n_draws`` draws of ``settings.thin`` iterations.
 
     Parameters
@@ -166,8 +191,8 @@ def block(
     """
     init_one, sample_kernel = kernel(target, settings)
 
-    def iterate(state: Any) -> tuple[Any, Any]:
-        def again(_: Any, carry: Any) -> Any:
+    def iterate(state: HMCState) -> _Moved:
+        def again(_: jax.Array, carry: _Summed) -> _Summed:
             state, steps, diverging = carry
             state = sample_kernel(state, (data,))
             return state, steps + state.num_steps, diverging | state.diverging
@@ -186,12 +211,12 @@ def block(
         }
         return state, (target.functionals(state.z, data), statistics)
 
-    def one(state: Any) -> Any:
+    def one(state: HMCState) -> _Moved:
         jax.eval_shape(init_one, state.rng_key, state.z, None, data)
         shapes = jax.eval_shape(iterate, state)[1]
         room = jax.tree.map(lambda s: jnp.zeros((size, *s.shape), s.dtype), shapes)
 
-        def write(i: Any, carry: Any) -> Any:
+        def write(i: jax.Array, carry: _Moved) -> _Moved:
             state, room = carry
             state, row = iterate(state)
             return state, jax.tree.map(lambda r, v: r.at[i].set(v), room, row)

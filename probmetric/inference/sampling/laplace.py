@@ -13,18 +13,20 @@ Vehtari et al., "Pareto smoothed importance sampling", JMLR 2024.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Float, PyTree
 
 from probmetric.arguments import check_number
 from probmetric.inference.sampling.target import (
+    Arrays,
     Draws,
     Gaussian,
     Posterior,
+    Seed,
     Target,
     cast,
     counts,
@@ -34,10 +36,13 @@ from probmetric.inference.sampling.target import (
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
 
 
 @partial(jax.jit, static_argnames="target")
-def _curvature(target: Target, mode: Any, data: Any) -> tuple[Any, Any]:
+def _curvature(
+    target: Target, mode: PyTree, data: PyTree
+) -> tuple[Float[Array, "k"], Float[Array, "k k"]]:
     """Return the eigenvalues, ascending, and eigenvectors of -H."""
     flat, unravel = ravel_pytree(mode)
     H = jax.hessian(lambda x: target.log_density(unravel(x), data))(flat)
@@ -46,14 +51,14 @@ def _curvature(target: Target, mode: Any, data: Any) -> tuple[Any, Any]:
 
 @partial(jax.jit, static_argnames=("target", "n_draws"))
 def _draw(
-    target: Target, gaussian: Gaussian, seed: Any, n_draws: int, data: Any
-) -> tuple[Any, Any]:
+    target: Target, gaussian: Gaussian, seed: Seed, n_draws: int, data: PyTree
+) -> tuple[Arrays, Float[Array, "s"]]:
     """Return functionals of independent draws and log p - log q, up to a constant."""
     m = gaussian.factor.shape[1]
     shape, dtype = (n_draws, m), gaussian.factor.dtype
     noise = jax.random.normal(jax.random.key(seed), shape, dtype)
 
-    def one(e: Any) -> tuple[Any, Any]:
+    def one(e: Float[Array, "m"]) -> tuple[Arrays, Array]:
         position = gaussian_draw(gaussian, e)
         # log q = -‖e‖²/2 up to a constant, whatever the factor; with fewer columns
         # than rows both densities are those on the slice mean + span(factor).
@@ -65,7 +70,7 @@ def _draw(
 
 @numpy_in_numpy_out
 def laplace_fit(
-    target: Target, data: Any, start: Any, *, max_steps: int = 2000
+    target: Target, data: PyTree, start: PyTree, *, max_steps: int = 2000
 ) -> Gaussian:
     """Find the mode by L-BFGS and the Gaussian that its Hessian defines.
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
+from numpyro.infer.hmc import HMCState
 
 from probmetric.arguments import check_bool, check_number, check_within_0_1
 from probmetric.inference.sampling.checkpoint import (
@@ -16,9 +16,11 @@ from probmetric.inference.sampling.checkpoint import (
 )
 from probmetric.inference.sampling.kernel import Settings, block, init
 from probmetric.inference.sampling.target import (
+    Arrays,
     Draws,
     Gaussian,
     Posterior,
+    Start,
     cast,
     counts,
     is_double,
@@ -148,7 +150,9 @@ class NUTS:
             state = init(target, settings, n_chains, np.int64(seed), start, data)
             _check_start(state)
 
-            def advance(state: Any, n: int, _: int) -> tuple[Any, Any, Any]:
+            def advance(
+                state: HMCState, n: int, _: int
+            ) -> tuple[HMCState, Arrays, Arrays]:
                 return block(target, settings, size, state, n, data, self.vectorized)
 
             # What is done with a model of the same name that was changed in between
@@ -179,7 +183,7 @@ class NUTS:
         return Draws(values, statistics, {**attributes, **settings._asdict()})
 
 
-def _check_start(state: Any) -> None:
+def _check_start(state: HMCState) -> None:
     good = np.isfinite(np.asarray(state.potential_energy))
     for leaf in jax.tree.leaves(state.z_grad):
         good &= np.isfinite(leaf).reshape(len(good), -1).all(1)
@@ -191,6 +195,6 @@ def _check_start(state: Any) -> None:
         )
 
 
-def _size(start: Any) -> int:
+def _size(start: Start) -> int:
     mean = start.mean if isinstance(start, Gaussian) else start
     return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(mean))

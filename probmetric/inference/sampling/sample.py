@@ -17,6 +17,7 @@ import jax
 import numpy as np
 import numpyro
 import xarray as xr
+from jaxtyping import PyTree
 from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
 
 from probmetric.inference.sampling.datatree import provenance, to_datatree
@@ -24,9 +25,15 @@ from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import (
+    Arrays,
     Draws,
+    Kwargs,
+    Model,
     Posterior,
+    Start,
+    Static,
     Target,
+    Tree,
     cast,
     counts,
     fill_arguments,
@@ -35,6 +42,7 @@ from probmetric.inference.sampling.target import (
     split_arguments,
 )
 from probmetric.inference.sampling.warnings import warn_of_trouble
+from probmetric.typing import Array
 
 SAMPLERS = (NUTS, SVI, Laplace)
 
@@ -44,7 +52,7 @@ else:
     Method = Any
 
 
-def sampler_of(method: Any, kinds: tuple[type, ...] = SAMPLERS) -> Any:
+def sampler_of[S](method: object, kinds: tuple[type[S], ...] = SAMPLERS) -> S:
     """Return a sampler; a short name ("nuts") stands for one with its defaults.
 
     Parameters
@@ -72,13 +80,13 @@ def sampler_of(method: Any, kinds: tuple[type, ...] = SAMPLERS) -> Any:
 
 def sample(
     model: "Callable[..., None] | Target",
-    data: Any,
+    data: PyTree,
     *,
     method: Method = "nuts",
     seed: int = 0,
-    prior: Any = None,
-    options: Mapping[str, Any] | None = None,
-    start: Any = None,
+    prior: PyTree = None,
+    options: Kwargs | None = None,
+    start: Start | None = None,
     n_chains: int = 4,
     n_draws: int = 1000,
     feature_names: Sequence[str] | None = None,
@@ -184,7 +192,7 @@ def sample(
     given = getattr(model, "prepare", lambda data: data)(data)
     args = (given,) if prior is None else (given, prior)
     full = {k: v for k, v in options.items() if k != "batch"}
-    observed: dict[str, Any] = {}
+    observed: dict[str, np.ndarray] = {}
     likelihood = None
     with jax.enable_x64(is_double(dtype)):
         args, full = cast(args, dtype), cast(full, dtype)
@@ -260,7 +268,7 @@ def _warn(draws: Draws, identified: Sequence[str] | None) -> None:
 
 
 @partial(jax.jit, static_argnames=("model", "tree", "static"))
-def _observed(model: Any, tree: Any, static: Any, data: Any) -> dict[str, Any]:
+def _observed(model: Model, tree: Tree, static: Static, data: list[Array]) -> Arrays:
     """Return the observed sites' values by name."""
     args, kwargs = fill_arguments(tree, static, data)
     seeded = numpyro.handlers.seed(model, jax.random.key(0))
@@ -274,8 +282,12 @@ def _observed(model: Any, tree: Any, static: Any, data: Any) -> dict[str, Any]:
 
 @partial(jax.jit, static_argnames=("model", "tree", "static"))
 def _log_likelihood(
-    model: Any, tree: Any, static: Any, data: Any, draws: dict[str, Any]
-) -> dict[str, Any]:
+    model: Model,
+    tree: Tree,
+    static: Static,
+    data: list[Array],
+    draws: Mapping[str, Array],
+) -> Arrays:
     """Return that of every observation under every draw, by site."""
     args, kwargs = fill_arguments(tree, static, data)
     return numpyro_log_likelihood(model, draws, *args, batch_ndims=2, **kwargs)

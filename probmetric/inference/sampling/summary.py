@@ -4,12 +4,14 @@ A quantity of shape (d, d) is d² *entries*, named by its coordinates:
 ``M[alcohol, ash]``. R-hat, effective sample sizes and Monte Carlo errors are ArviZ's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+
+from probmetric.typing import ArrayLike
 
 SAMPLE_DIMS = ("chain", "draw")
 
@@ -38,7 +40,7 @@ class Summary(NamedTuple):
 
 def select(
     draws: "xr.Dataset | xr.DataTree",
-    names: Sequence[Any] | None,
+    names: Sequence[Hashable] | None,
     argument: str,
     *,
     min_chains: int = 2,
@@ -143,7 +145,9 @@ def align(reference: xr.Dataset, draws: xr.Dataset, argument: str) -> xr.Dataset
     return draws[list(reference.data_vars)]
 
 
-def flatten(values: Mapping[str, Any], table: xr.Dataset, argument: str) -> np.ndarray:
+def flatten(
+    values: Mapping[str, ArrayLike], table: xr.Dataset, argument: str
+) -> np.ndarray:
     """Stack reference values in the order of the table's entries, shape (m,)."""
     missing = [name for name in table.data_vars if name not in values]
     if missing:
@@ -195,7 +199,7 @@ def summarise(table: xr.Dataset) -> Summary:
     constant = np.ptp(x, axis=(0, 1)) == 0
     live = np.moveaxis(x[:, :, ~constant], 2, 0)
 
-    def spread(numbers: Any, fill: float) -> np.ndarray:
+    def spread(numbers: ArrayLike, fill: float) -> np.ndarray:
         column = np.full(len(constant), fill)
         column[~constant] = np.ravel(numbers)
         return column

@@ -6,10 +6,10 @@ normalising flows came below a k-hat of 0.7. It is here for speed and for large 
 (``batch``), never as a reference.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +17,26 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Float, PyTree
 from numpyro import infer
 from numpyro.distributions import constraints
 from numpyro.infer.elbo import get_importance_log_probs
+from numpyro.infer.svi import SVIState
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.inference.sampling.laplace import pareto_khat
 from probmetric.inference.sampling.target import (
+    Args,
+    Arrays,
     Draws,
     Gaussian,
+    Kwargs,
+    Model,
     Posterior,
+    Seed,
+    Static,
     Target,
+    Tree,
     cast,
     counts,
     fill_arguments,
@@ -36,6 +45,7 @@ from probmetric.inference.sampling.target import (
     split_arguments,
 )
 from probmetric.progress import progress_bar
+from probmetric.typing import Array, Scalar
 
 GUIDES = (
     "AutoBNAFNormal",
@@ -50,7 +60,7 @@ GUIDES = (
 N_BLOCKS = 20
 
 
-def target_model(target: Target, prototype: Any) -> Callable[[Any], None]:
+def target_model(target: Target, prototype: PyTree) -> Callable[[PyTree], None]:
     """Write a target as a NumPyro model of ``data`` with one flat latent site.
 
     The same object for the same target and shapes, so that fits share compilations.
@@ -60,12 +70,14 @@ def target_model(target: Target, prototype: Any) -> Callable[[Any], None]:
 
 
 @lru_cache(maxsize=64)
-def _target_model(target: Target, tree: Any, shapes: Any) -> Callable[[Any], None]:
-    def model(data: Any) -> None:
+def _target_model(
+    target: Target, tree: Tree, shapes: tuple[tuple[tuple[int, ...], np.dtype], ...]
+) -> Callable[[PyTree], None]:
+    def model(data: PyTree) -> None:
         leaves = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
         flat, unravel = ravel_pytree(jax.tree.unflatten(tree, leaves))
         flat_prior = dist.ImproperUniform(constraints.real, (), flat.shape)
-        position: Any = unravel(jnp.asarray(numpyro.sample("position", flat_prior)))
+        position = unravel(jnp.asarray(numpyro.sample("position", flat_prior)))
         numpyro.factor("log_density", target.log_density(position, data))
         for name, value in target.functionals(position, data).items():
             numpyro.deterministic(name, value)
@@ -76,40 +88,48 @@ def _target_model(target: Target, tree: Any, shapes: Any) -> Callable[[Any], Non
 class _Problem(NamedTuple):
     """What the compiled programs of a fit share: all but the arrays."""
 
-    model: Any
+    model: Model
     settings: "SVI"
-    tree: Any
-    static: Any
+    tree: Tree
+    static: Static
 
 
-def _engine(by: _Problem, seed: Any, data: Any) -> tuple[Any, ...]:
-    """Return NumPyro's engine and its first state, the other keys, the arguments.
+class _Engine(NamedTuple):
+    """NumPyro's engine in its first state, the other keys, the model's arguments."""
 
-    Made anew in each program, as the engine and its guide keep traced values.
-    """
+    engine: infer.SVI
+    state: SVIState
+    keys: jax.Array
+    args: Args
+    kwargs: dict[str, dict[str, PyTree]]
+
+
+def _engine(by: _Problem, seed: Seed, data: list[Array]) -> _Engine:
+    """Make the engine anew in each program, as it and its guide keep traced values."""
     args, kwargs = fill_arguments(by.tree, by.static, data)
     keys = jax.random.split(jax.random.key(seed), 4)
     guide = getattr(infer.autoguide, by.settings.guide)(by.model)
     optimiser = numpyro.optim.Adam(by.settings.step_size)
     loss = infer.Trace_ELBO(num_particles=by.settings.n_particles)
     engine = infer.SVI(by.model, guide, optimiser, loss)
-    return engine, engine.init(keys[0], *args, **kwargs["own"]), keys[1:], args, kwargs
+    state = engine.init(keys[0], *args, **kwargs["own"])
+    return _Engine(engine, state, keys[1:], args, kwargs)
 
 
 @partial(jax.jit, static_argnames="by")
-def _begin(by: _Problem, seed: Any, data: Any) -> Any:
+def _begin(by: _Problem, seed: Seed, data: list[Array]) -> SVIState:
     """Return the state before the first step."""
-    return _engine(by, seed, data)[1]
+    return _engine(by, seed, data).state
 
 
 @partial(jax.jit, static_argnames=("by", "size"))
 def _advance(
-    by: _Problem, size: int, seed: Any, state: Any, data: Any
-) -> tuple[Any, Any]:
+    by: _Problem, size: int, seed: Seed, state: SVIState, data: list[Array]
+) -> tuple[SVIState, Float[Array, "t"]]:
     """Make ``size`` steps; return the state and the loss of each."""
     engine, _, _, args, kwargs = _engine(by, seed, data)
 
-    def step(state: Any, _: Any) -> tuple[Any, Any]:
+    def step(state: SVIState, _: None) -> tuple[SVIState, Array]:
         return engine.update(state, *args, **kwargs["own"])
 
     return jax.lax.scan(step, state, None, length=size)
@@ -117,8 +137,8 @@ def _advance(
 
 @partial(jax.jit, static_argnames=("by", "n_draws"))
 def _finish(
-    by: _Problem, n_draws: int, seed: Any, state: Any, data: Any
-) -> tuple[dict[str, Any], Any]:
+    by: _Problem, n_draws: int, seed: Seed, state: SVIState, data: list[Array]
+) -> tuple[Arrays, Scalar]:
     """Return draws of the sites and deterministics, and log p - log q of others."""
     engine, _, keys, args, kwargs = _engine(by, seed, data)
     full, params = kwargs["full"], engine.get_params(state)
@@ -127,7 +147,7 @@ def _finish(
     predictive = infer.Predictive(by.model, latent, return_sites=names)
     rest = predictive(keys[1], *args, **full)
 
-    def log_weight(key: Any) -> Any:
+    def log_weight(key: jax.Array) -> Scalar:
         for_model, for_guide = jax.random.split(key)
         model = numpyro.handlers.seed(by.model, for_model)
         guide = numpyro.handlers.seed(engine.guide, for_guide)
@@ -143,10 +163,10 @@ def _finish(
 def _whitened(target: Target) -> Target:
     """Return a target of noise e and (start, data), at the position start(e)."""
 
-    def log_density(noise: Any, data: Any) -> Any:
+    def log_density(noise: Array, data: tuple[Gaussian, PyTree]) -> Scalar:
         return target.log_density(gaussian_draw(data[0], noise), data[1])
 
-    def functionals(noise: Any, data: Any) -> dict[str, Any]:
+    def functionals(noise: Array, data: tuple[Gaussian, PyTree]) -> Arrays:
         return target.functionals(gaussian_draw(data[0], noise), data[1])
 
     return Target(log_density, functionals)
@@ -224,16 +244,17 @@ class SVI:
                 target, data = _whitened(target), (start, data)
                 start = np.zeros(start.factor.shape[1], dtype)
             model, total = target_model(target, start), n_draws * n_chains
-        given: dict[str, Any] = {"n_draws": total, "dtype": dtype, "progress": progress}
-        return self.draw_model(model, (data,), {}, seed=seed, **given)
+        return self.draw_model(
+            model, (data,), {}, seed=seed, n_draws=total, dtype=dtype, progress=progress
+        )
 
     def draw_model(
         self,
-        model: Callable[..., None],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        model: Model,
+        args: Args,
+        kwargs: Kwargs,
         *,
-        full_kwargs: dict[str, Any] | None = None,
+        full_kwargs: Kwargs | None = None,
         seed: int,
         n_draws: int = 4000,
         dtype: str = "float64",
@@ -299,7 +320,9 @@ class SVI:
         return Draws(values, {}, attributes)
 
 
-def _deterministic(model: Any, latent: Any, args: Any, kwargs: Any) -> list[str]:
+def _deterministic(
+    model: Model, latent: Mapping[str, Array], args: Args, kwargs: Kwargs
+) -> list[str]:
     # An improper site cannot be sampled, so the trace runs at the first draw.
     fixed = numpyro.handlers.substitute(
         model, data={k: v[0] for k, v in latent.items()}

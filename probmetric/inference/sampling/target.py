@@ -8,21 +8,39 @@ branch on them (a flat prior is ``lam=0``). The same model with arguments of the
 shapes is therefore one target, compiled once.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import numpyro
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
+from jaxtyping import Float, Int, PyTree
 from numpyro.distributions import biject_to
 from numpyro.infer.util import constrain_fn, potential_energy
 
 from probmetric.arguments import check_number
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike, Scalar
+
+type Model = Callable[..., None]
+"""A NumPyro model."""
+
+type Args = tuple[PyTree, ...]
+type Kwargs = Mapping[str, PyTree]
+"""What a model is called with: arrays and static Python values, nested."""
+
+type Arrays = dict[str, Array]
+"""Functionals, sites or statistics by name."""
+
+type Start = Gaussian | PyTree
+"""An approximation, or a position."""
+
+type Seed = Int[Array, ""]
+
+type Attribute = str | int | float | None
+"""What is said of a run, beside its draws."""
 
 
 class Target(NamedTuple):
@@ -38,8 +56,8 @@ class Target(NamedTuple):
         R-hat and effective sample sizes stand on. Identified quantities only.
     """
 
-    log_density: Callable[[Any, Any], Any]
-    functionals: Callable[[Any, Any], dict[str, Any]]
+    log_density: Callable[[PyTree, PyTree], Scalar]
+    functionals: Callable[[PyTree, PyTree], Arrays]
 
 
 class Gaussian(NamedTuple):
@@ -54,7 +72,7 @@ class Gaussian(NamedTuple):
         of ``jax.flatten_util.ravel_pytree(mean)``; m < k leaves directions out.
     """
 
-    mean: Any
+    mean: PyTree
     factor: Float[Array, "k m"]
 
 
@@ -71,8 +89,8 @@ class Posterior(NamedTuple):
     """
 
     target: Target
-    data: Any
-    start: Any
+    data: PyTree
+    start: Start
 
 
 class Draws(NamedTuple):
@@ -88,25 +106,25 @@ class Draws(NamedTuple):
         Method and settings, for the provenance; ``khat`` for approximations.
     """
 
-    values: dict[str, Any]
-    statistics: dict[str, Any]
-    attributes: dict[str, Any]
+    values: dict[str, np.ndarray]
+    statistics: dict[str, np.ndarray]
+    attributes: Mapping[str, Attribute]
 
 
 @numpy_in_numpy_out
-def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> Any:
+def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> PyTree:
     """Return mean + factor · noise as a position."""
     flat, unravel = ravel_pytree(gaussian.mean)
     return unravel(flat + gaussian.factor @ noise)
 
 
-def cast(tree: Any, dtype: Any) -> Any:
+def cast[T](tree: T, dtype: str | np.dtype) -> T:
     """Put the arrays of a tree on the device, floating ones in the given dtype.
 
     They are cast on the host: an array operation there would compile for each shape.
     """
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> ArrayLike:
         if type(leaf) in (bool, int, float, str):
             return leaf
         array = np.asarray(leaf)
@@ -123,7 +141,7 @@ def is_double(dtype: str) -> bool:
     return dtype == "float64"
 
 
-def counts(n_draws: Any, n_chains: Any) -> tuple[int, int]:
+def counts(n_draws: object, n_chains: object) -> tuple[int, int]:
     """Check the numbers of draws and chains and return them as ints."""
     return (
         int(check_number("n_draws", n_draws, 1, whole=True)),
@@ -132,8 +150,8 @@ def counts(n_draws: Any, n_chains: Any) -> tuple[int, int]:
 
 
 def model_target(
-    model: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Target, Any, Any]:
+    model: Model, args: Args, kwargs: Kwargs
+) -> tuple[Target, list[Array], dict[str, jax.ShapeDtypeStruct]]:
     """Return a NumPyro model with its arguments as a target.
 
     Parameters
@@ -162,7 +180,7 @@ def model_target(
     tree, static, data = split_arguments(args, kwargs)
     target = _cached_target(model, tree, static)
 
-    def trace(data: Any) -> Any:
+    def trace(data: list[Array]) -> Arrays:
         return _prototype(model, *fill_arguments(tree, static, data))
 
     return target, data, jax.eval_shape(trace, data)
@@ -175,11 +193,18 @@ class _Fixed(NamedTuple):
     value: Hashable
 
 
-def _static(leaf: Any) -> _Fixed | None:
+type Tree = Hashable
+"""How a model's arguments nest, of ``jax.tree.structure``."""
+
+type Static = tuple[_Fixed | None, ...]
+"""The Python values among a model's arguments; None where an array stands."""
+
+
+def _static(leaf: object) -> _Fixed | None:
     return _Fixed(type(leaf), leaf) if type(leaf) in (bool, int, float, str) else None
 
 
-def split_arguments(args: Any, kwargs: Any) -> tuple[Any, Any, list[Any]]:
+def split_arguments(args: Args, kwargs: Kwargs) -> tuple[Tree, Static, list[Array]]:
     """Split (args, kwargs) into their tree, their static values, and their arrays."""
     leaves, tree = jax.tree.flatten((args, kwargs))
     static = tuple(_static(leaf) for leaf in leaves)
@@ -187,7 +212,9 @@ def split_arguments(args: Any, kwargs: Any) -> tuple[Any, Any, list[Any]]:
     return tree, static, [leaf for leaf, fixed in pairs if fixed is None]
 
 
-def fill_arguments(tree: Any, static: Any, data: Any) -> tuple[tuple[Any, ...], Any]:
+def fill_arguments(
+    tree: Tree, static: Static, data: Iterable[Array]
+) -> tuple[Args, dict[str, PyTree]]:
     """Put arrays and static values back into (args, kwargs)."""
     arrays = iter(data)
     leaves = [next(arrays) if fixed is None else fixed.value for fixed in static]
@@ -195,12 +222,12 @@ def fill_arguments(tree: Any, static: Any, data: Any) -> tuple[tuple[Any, ...], 
 
 
 @lru_cache(maxsize=64)
-def _cached_target(model: Any, tree: Any, static: Any) -> Target:
-    def log_density(position: Any, data: Any) -> Any:
+def _cached_target(model: Model, tree: Tree, static: Static) -> Target:
+    def log_density(position: Arrays, data: list[Array]) -> Scalar:
         args, kwargs = fill_arguments(tree, static, data)
         return -potential_energy(model, args, kwargs, position)
 
-    def functionals(position: Any, data: Any) -> dict[str, Any]:
+    def functionals(position: Arrays, data: list[Array]) -> Arrays:
         args, kwargs = fill_arguments(tree, static, data)
         return constrain_fn(model, args, kwargs, position, return_deterministic=True)
 
@@ -211,11 +238,11 @@ def _cached_target(model: Any, tree: Any, static: Any) -> Target:
     return Target(log_density, functionals)
 
 
-def _prototype(model: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
     """Trace the model once, check that it can be sampled, return a position."""
     seeded = numpyro.handlers.seed(model, jax.random.key(0))
     sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
-    position: dict[str, Any] = {}
+    position: Arrays = {}
     observed = False
     for name, site in sites.items():
         if site["type"] == "plate":

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -72,7 +71,9 @@ def warn_of_trouble(
     _warn_entries("effective sample size", names, summary.ess, low, f"below {least}")
 
 
-def _warn_entries(what: str, names: Any, numbers: Any, bad: Any, limit: str) -> None:
+def _warn_entries(
+    what: str, names: np.ndarray, numbers: np.ndarray, bad: np.ndarray, limit: str
+) -> None:
     if not bad.any():
         return
     at = np.flatnonzero(bad)[:5]

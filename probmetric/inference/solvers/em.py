@@ -24,7 +24,7 @@ convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008).
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,30 +33,35 @@ from jax.flatten_util import ravel_pytree
 from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array, ArrayLike, Scalar
 
 ROUNDING = 1e3
 """A fall of the objective by fewer than ROUNDING · eps · |objective| is rounding."""
 
 
 class _State(NamedTuple):
-    theta: Any
-    objective: Any
-    step_norm: Any
-    reach: Any
-    result: Any
-    n_steps: Any
-    n_evaluations: Any
-    trace: Any
+    theta: jax.Array
+    objective: jax.Array
+    step_norm: jax.Array
+    reach: jax.Array
+    result: Array
+    n_steps: Array
+    n_evaluations: Array
+    trace: jax.Array
+
+
+type _Advance = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+"""A step of EM on flat parameters, and the objective of the given ones."""
 
 
 @numpy_in_numpy_out
-def run_em(
-    step: Callable[[Any, Any], tuple[Any, Any]],
-    params: Any,
-    data: Any,
+def run_em[P, D](
+    step: Callable[[P, D], tuple[P, Scalar]],
+    params: P,
+    data: D,
     *,
     max_steps: int = 1000,
-    tol: Any | None = None,
+    tol: ArrayLike | None = None,
     accelerate: bool = False,
 ) -> Fit:
     """Return the outcome of iterating an EM step to its fixed point.
@@ -89,16 +94,22 @@ def run_em(
 
 
 @partial(jax.jit, static_argnames=("step", "max_steps", "accelerate"))
-def _run(
-    step: Any, params: Any, data: Any, tol: Any, *, max_steps: int, accelerate: bool
+def _run[P, D](
+    step: Callable[[P, D], tuple[P, Scalar]],
+    params: P,
+    data: D,
+    tol: Array | None,
+    *,
+    max_steps: int,
+    accelerate: bool,
 ) -> Fit:
     flat, unravel = ravel_pytree(params)
     eps = jnp.finfo(flat.dtype).eps
-    tol = float(eps) ** 0.5 if tol is None else tol
+    limit = float(eps) ** 0.5 if tol is None else tol
 
-    def advance(theta: Any) -> tuple[Any, Any]:
+    def advance(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
         new, objective = step(unravel(theta), data)
-        return ravel_pytree(new)[0], objective
+        return ravel_pytree(new)[0], jnp.asarray(objective)
 
     cycle = _squarem_cycle if accelerate else _em_cycle
     n_evaluations = 3 if accelerate else 1
@@ -112,7 +123,7 @@ def _run(
         rate2 = jnp.where(still, 0.0, jnp.minimum((after / before) ** 2, 1.0))
         gap = gain / jnp.maximum(1 - rate2, eps)  # Eq. (1)
         # In plain EM the first step has no predecessor to compare with.
-        met = (gap <= tol * scale) & ((state.n_steps > 0) | accelerate)
+        met = (gap <= limit * scale) & ((state.n_steps > 0) | accelerate)
         result = jnp.where(met, Result.CONVERGED, state.result)
         fell = state.objective - objective > ROUNDING * eps * scale
         result = jnp.where(fell, Result.DECREASED, result)
@@ -129,7 +140,7 @@ def _run(
             state.trace.at[state.n_steps].set(objective),
         )
 
-    def going(state: _State) -> Any:
+    def going(state: _State) -> Array:
         return (state.result == Result.MAX_STEPS) & (state.n_steps < max_steps)
 
     start = _State(
@@ -154,7 +165,7 @@ def _run(
     )
 
 
-def _em_cycle(advance: Any, state: _State) -> tuple[Any, ...]:
+def _em_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:
     new, objective = advance(state.theta)
     norm = jnp.linalg.norm(new - state.theta)
     # The objective of ``new`` is known only at the next step, so the gain is that of
@@ -163,7 +174,7 @@ def _em_cycle(advance: Any, state: _State) -> tuple[Any, ...]:
     return new, objective, gain, state.step_norm, norm, state.reach
 
 
-def _squarem_cycle(advance: Any, state: _State) -> tuple[Any, ...]:
+def _squarem_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:
     first, objective = advance(state.theta)
     second, objective_first = advance(first)
     r = first - state.theta

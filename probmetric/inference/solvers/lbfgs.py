@@ -2,31 +2,31 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array, Scalar
 
 
 @partial(jax.jit, static_argnames="objective")
-def _value_and_gradient(
-    objective: Any, flat: Any, like: Any, data: Any
-) -> tuple[Any, Any]:
+def _value_and_gradient[P, D](
+    objective: Callable[[P, D], Scalar], flat: Array, like: P, data: D
+) -> tuple[Array, Array]:
     unravel = ravel_pytree(like)[1]
     return jax.value_and_grad(lambda x: objective(unravel(x), data))(flat)
 
 
 @numpy_in_numpy_out
-def lbfgs(
-    objective: Callable[[Any, Any], Any],
-    params: Any,
-    data: Any,
+def lbfgs[P, D](
+    objective: Callable[[P, D], Scalar],
+    params: P,
+    data: D,
     *,
     max_steps: int = 500,
     tol: float = 1e-6,
@@ -61,7 +61,7 @@ def lbfgs(
     start = np.concatenate([np.ravel(a) for a in leaves]).astype(float)
     trace: list[float] = []
 
-    def negative(x: Any) -> tuple[float, Any]:
+    def negative(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = _value_and_gradient(objective, x.astype(dtype), params, data)
         value, gradient = float(value), np.asarray(gradient, float)
         if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
@@ -69,7 +69,7 @@ def lbfgs(
             return 1e100, np.zeros_like(gradient)
         return -value, -gradient
 
-    def record(intermediate_result: Any) -> None:
+    def record(intermediate_result: OptimizeResult) -> None:
         trace.append(-float(intermediate_result.fun))
 
     f0, _ = negative(start)

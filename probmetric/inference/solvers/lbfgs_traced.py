@@ -16,7 +16,7 @@ Nocedal and Wright, "Numerical Optimization", 2nd ed. (2006), algorithm 7.4.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from jaxtyping import Float
 
 from probmetric.inference.solvers.result import Result
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 MEMORY = 12
 SUFFICIENT = 1e-4
@@ -38,28 +38,28 @@ class Minimum(NamedTuple):
 
     x: Float[Array, "q"]
     value: Float[Array, ""]
-    result: Any
-    n_steps: Any
-    n_evaluations: Any
-    trace: Float[Array, "t"]
+    result: Array
+    n_steps: Array
+    n_evaluations: Array
+    trace: Float[jax.Array, "t"]
 
 
 class _State(NamedTuple):
     found: Minimum
-    gradient: Any
-    steps: Any
-    changes: Any
-    curvature: Any
+    gradient: Array
+    steps: jax.Array
+    changes: jax.Array
+    curvature: jax.Array
 
 
-def _direction(state: _State) -> Any:
+def _direction(state: _State) -> Array:
     """Return -Hg by the two-loop recursion; slots of zero curvature are empty."""
     at = state.found.n_steps
     order = (at - 1 - jnp.arange(MEMORY)) % MEMORY  # newest first
     rho = jnp.where(state.curvature > 0, 1 / jnp.where(state.curvature > 0,
                     state.curvature, 1.0), 0.0)  # fmt: skip
 
-    def down(q: Any, k: Any) -> tuple[Any, Any]:
+    def down(q: Array, k: Array) -> tuple[Array, Array]:
         alpha = rho[k] * (state.steps[k] @ q)
         return q - alpha * state.changes[k], alpha
 
@@ -70,7 +70,7 @@ def _direction(state: _State) -> Any:
     scale = state.curvature[newest] / jnp.where(known, square, 1.0)
     q = jnp.where(known, scale, 1.0) * q
 
-    def up(r: Any, pair: Any) -> tuple[Any, None]:
+    def up(r: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
         k, alpha = pair
         return r + (alpha - rho[k] * (state.changes[k] @ r)) * state.steps[k], None
 
@@ -80,11 +80,11 @@ def _direction(state: _State) -> Any:
 
 @numpy_in_numpy_out
 def minimise(
-    value_and_gradient: Callable[[Any], tuple[Any, Any]],
+    value_and_gradient: Callable[[Array], tuple[Array, Array]],
     start: Float[Array, "q"],
     *,
     max_steps: int,
-    tol: Any,
+    tol: Scalar | int,
 ) -> Minimum:
     """Return a minimum of a smooth function from a point of finite value; traceable.
 
@@ -124,7 +124,7 @@ def minimise(
         jnp.zeros(MEMORY, start.dtype),
     )
 
-    def body(carry: Any) -> Any:
+    def body(carry: tuple[_State, Array]) -> tuple[_State, Array]:
         state, _ = carry
         at, f, g = state.found.x, state.found.value, state.gradient
         direction = _direction(state)
@@ -135,12 +135,12 @@ def minimise(
         size = jnp.maximum(1.0, jnp.abs(f))
         met = -0.5 * slope <= tol * size
 
-        def refused(trial: Any) -> Any:
+        def refused(trial: tuple[Array, ...]) -> Array:
             t, value, _, n = trial
             fell = value <= f + SUFFICIENT * t * slope + 8 * eps * size
             return ~fell & (n < HALVINGS)  # NaN has not fallen
 
-        def halve(trial: Any) -> Any:
+        def halve(trial: tuple[Array, ...]) -> tuple[Array, ...]:
             t, _, _, n = trial
             return (0.5 * t, *value_and_gradient(at + 0.5 * t * direction), n + 1)
 
@@ -181,7 +181,7 @@ def minimise(
         state = jax.tree.map(lambda a, b: jnp.where(keep, a, b), stayed, moved)
         return state, keep
 
-    def going(carry: Any) -> Any:
+    def going(carry: tuple[_State, Array]) -> Array:
         state, ended = carry
         return ~ended & sound & (state.found.n_steps < max_steps)
 

@@ -5,12 +5,12 @@ estimators turn them into warnings or errors with the remedy.
 """
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PyTree
 
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike
 
 
 class Result(IntEnum):
@@ -57,7 +57,7 @@ class Fit(NamedTuple):
         Objective after each step, NaN beyond the last one.
     """
 
-    params: Any
+    params: PyTree
     objective: Float[Array, ""]
     result: Int[Array, ""]
     n_steps: Int[Array, ""]
@@ -65,7 +65,7 @@ class Fit(NamedTuple):
     trace: Float[Array, "t"]
 
     @classmethod
-    def closed(cls, params: Any, objective: Any) -> "Fit":
+    def closed(cls, params: PyTree, objective: ArrayLike) -> "Fit":
         """Return a fit in closed form: no steps, converged if the objective is finite.
 
         Parameters

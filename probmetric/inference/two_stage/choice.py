@@ -14,7 +14,7 @@ The paper's "choose the shortest code" errs by at most log(number of models).
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +24,7 @@ from sklearn.model_selection import KFold
 from probmetric.data.containers import Points
 from probmetric.inference.two_stage.fit import fit
 from probmetric.metric import PairSimilarity
+from probmetric.metric.pair_similarity import Score
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -70,7 +71,7 @@ def blend(
     models: Sequence[TwoStageParams],
     log_pi: Float[Array, "models"] | None = None,
     *,
-    score: Any = "log_ratio",
+    score: Score = "log_ratio",
 ) -> PairSimilarity:
     """Return the similarity averaged over models, Eq. (1).
 

@@ -12,8 +12,8 @@ distance of means,
     (μ - μ_ref)ᵀ S_ref⁻¹ (μ - μ_ref),   S = W + B.                                (1)
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
@@ -35,6 +35,7 @@ from probmetric.inference.two_stage.target import (
 )
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams, to_metric
+from probmetric.typing import Array
 
 
 def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
@@ -59,7 +60,7 @@ def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
     cost = np.sum(z**2, -1)
     order = np.stack([linear_sum_assignment(c.T)[1] for c in cost])
 
-    def permute(a: Any) -> np.ndarray:
+    def permute(a: Array) -> np.ndarray:
         values = np.asarray(a)
         index = order.reshape(*order.shape, *([1] * (values.ndim - 2)))
         return np.take_along_axis(values, index, 1)
@@ -114,8 +115,13 @@ def draw(
         Of the invariants alone.
     """
     sampler = sampler_of(method)
-    size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
-    draws = sampler.draw(posterior(fitted), seed=seed, **size)
+    draws = sampler.draw(
+        posterior(fitted),
+        seed=seed,
+        n_draws=n_draws,
+        n_chains=n_chains,
+        progress=progress,
+    )
     names = [n for n in draws.values if n not in TwoStageParams._fields]
     known = {name: draws.values[name] for name in names}
     warn_of_trouble(known, draws.statistics)
@@ -154,7 +160,7 @@ def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
     return [replace(m, noise_other=noise * np.asarray(m.noise)) for m in found]
 
 
-def _relabelled(draws: Draws, fitted: Fitted) -> dict[str, Any]:
+def _relabelled(draws: Draws, fitted: Fitted) -> Mapping[str, Array]:
     params = [np.asarray(draws.values[name]) for name in TwoStageParams._fields]
     flat = TwoStageParams(*(a.reshape(-1, *a.shape[2:]) for a in params))
     named = relabel(flat, fitted.params)

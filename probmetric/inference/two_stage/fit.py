@@ -6,7 +6,7 @@ starts, each a k-means++ clustering, under the prior.
 """
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -133,9 +133,8 @@ def fit(
             c, mu, S = end.params
             return end._replace(params=proportional(c, mu, S, alpha))
     else:
-        options: Any = {"known": known, "prior": prior}
-        whole = group_data(filled(data) if missing else data, **options)
-        groups: Any = group_rows(data, **options) if missing else whole
+        whole = group_data(filled(data) if missing else data, known=known, prior=prior)
+        groups = group_rows(data, known=known, prior=prior) if missing else whole
 
         def solve(seed: int) -> Fit:
             first = start or start_groups(whole, n_components, alpha=alpha, seed=seed)

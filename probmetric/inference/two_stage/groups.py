@@ -25,7 +25,7 @@ Groups of one tell nothing of the split of S: W moves only along its prior. Wher
 data want a B that is singular, EM approaches it sublinearly.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +50,7 @@ from probmetric.inference.two_stage.groups_missing import (
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 class GroupData(NamedTuple):
@@ -88,13 +88,13 @@ def group_data(
 class _Frame(NamedTuple):
     """One component in its own coordinates: T, T⁻¹, the spectrum a, log|S|."""
 
-    T: Any
-    T_inverse: Any
-    a: Any
-    logdet: Any
+    T: Array
+    T_inverse: Array
+    a: Array
+    logdet: Array
 
 
-def _frame(W: Any, B: Any) -> _Frame:
+def _frame(W: Array, B: Array) -> _Frame:
     L = jnp.linalg.cholesky(B + W)
     half = solve_triangular(L, W, lower=True)
     ratio = solve_triangular(L, half.T, lower=True)
@@ -103,7 +103,7 @@ def _frame(W: Any, B: Any) -> _Frame:
     return _Frame(T, L @ U, a, logdet_chol(L))
 
 
-def _log_group(frame: _Frame, mean: Any, data: GroupData) -> Any:
+def _log_group(frame: _Frame, mean: Array, data: GroupData) -> Array:
     """Return log p(X_i | k) for all groups under one component, Eq. (1)."""
     n, d = data.size, len(mean)
     u = (data.mean - mean) @ frame.T.T
@@ -133,7 +133,7 @@ def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
     total, r = responsibilities(log_groups(params, data), data.w)
     frames = jax.vmap(_frame)(params.within, params.between)
 
-    def one(component: Any) -> Any:
+    def one(component: tuple[_Frame, Array, Array]) -> tuple[Array, ...]:
         frame, mean, r = component
         n = data.size[:, None]
         u = (data.mean - mean) @ frame.T.T
@@ -172,7 +172,7 @@ def m_step(
 
 def em_step(
     params: TwoStageParams, data: GroupData | GroupRows
-) -> tuple[TwoStageParams, Any]:
+) -> tuple[TwoStageParams, Scalar]:
     """Return the next parameters, and the log joint density of the given ones."""
     stats = e_step(params, data)
     objective, p = stats.log_likelihood, data.prior

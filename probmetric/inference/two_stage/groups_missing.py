@@ -27,7 +27,7 @@ and its M-steps stand. With nothing missing J_j = W⁻¹, and (4) is what it was
 Entries must be missing at random. Work n k d³; memory n d² numbers.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -91,18 +91,18 @@ def filled(data: Points | Pairs | Groups) -> Groups:
 class _Posterior(NamedTuple):
     """Eqs. (1), (2) of all groups under one component, and J_j, J_j r_j of rows."""
 
-    log_p: Any
-    h: Any
-    V: Any
-    J: Any
-    Jr: Any
+    log_p: Array
+    h: Array
+    V: Array
+    J: Array
+    Jr: Array
 
 
-def _posterior(mean: Any, W: Any, B: Any, data: GroupRows) -> _Posterior:
+def _posterior(mean: Array, W: Array, B: Array, data: GroupRows) -> _Posterior:
     eye = jnp.eye(len(mean), dtype=W.dtype)
     sums = lambda a: jax.ops.segment_sum(a, data.owner, len(data.size))  # noqa: E731
 
-    def instance(x: Any) -> tuple[Any, ...]:
+    def instance(x: Array) -> tuple[Array, ...]:
         root, e, seen = chol_seen(x, mean, W)
         both = seen[:, None] & seen
         inverse = jnp.where(both, cho_solve((root, True), eye), 0.0)
@@ -138,7 +138,7 @@ def e_step_rows(params: TwoStageParams, data: GroupRows) -> GroupStats:
     """Return the expected statistics (4), about the current means."""
     total, r = responsibilities(log_rows(params, data), data.w)
 
-    def one(component: Any) -> Any:
+    def one(component: tuple[Array, ...]) -> tuple[Array, ...]:
         mean, W, B, r = component
         p = _posterior(mean, W, B, data)
         of_row = r[data.owner]

@@ -25,7 +25,7 @@ of instances alone, so that all queries against all sources of equal n cost one 
 component.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ from probmetric.inference.two_stage.proportional import best_root
 from probmetric.linalg import logdet_chol, solve_spd
 from probmetric.models.two_stage import TwoStageParams, to_metric
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 @numpy_in_numpy_out
@@ -59,8 +59,8 @@ def log_joint_small_alpha(
     Per component and in log; r² is the squared distance of (Q + Y)/2 from μ under Σ.
     """
 
-    def one(q: Any, y: Any) -> Any:
-        def component(c: Any, mean: Any, S: Any) -> Any:
+    def one(q: Array, y: Array) -> Array:
+        def component(c: Array, mean: Array, S: Array) -> Array:
             apart = log_normal(jnp.linalg.cholesky(2 * alpha * S), q - y)
             middle = log_normal(jnp.linalg.cholesky(S), (q + y) / 2 - mean)
             return jnp.log(c) + apart + middle
@@ -86,7 +86,7 @@ def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representa
     centre = jnp.mean(rows, 0)
     residual = rows - centre
 
-    def one(c: Any, mean: Any, W: Any, B: Any) -> Any:
+    def one(c: Array, mean: Array, W: Array, B: Array) -> tuple[Array, Array, Array]:
         S = B + W / n
         G = solve_spd(S, B).T
         # B - G B = G W/n, which does not cancel and is symmetric.
@@ -114,8 +114,8 @@ class AlphaData(NamedTuple):
     w: Float[Array, "N"]
 
 
-def _alpha_data(mixture: MixtureParams, Q: Any, Y: Any, w: Any) -> AlphaData:
-    def whiten(mean: Any, S: Any) -> Any:
+def _alpha_data(mixture: MixtureParams, Q: Array, Y: Array, w: Array) -> AlphaData:
+    def whiten(mean: Array, S: Array) -> tuple[Array, Array, Array]:
         L = jnp.linalg.cholesky(S)
         q, y = (solve_triangular(L, (A - mean).T, lower=True).T for A in (Q, Y))
         return q, y, logdet_chol(L)
@@ -124,7 +124,7 @@ def _alpha_data(mixture: MixtureParams, Q: Any, Y: Any, w: Any) -> AlphaData:
     return AlphaData(q, y, jnp.log(mixture.weights) - logdet, w)
 
 
-def _log_pairs(alpha: Any, data: AlphaData) -> Any:
+def _log_pairs(alpha: Array, data: AlphaData) -> Array:
     """Return log Pr(Q, Y, k) (k, N), up to (2π)^d, for α common or (k,)."""
     rho = 1 - jnp.broadcast_to(alpha, data.log_c.shape)[:, None]
     d = data.q.shape[-1]
@@ -133,14 +133,14 @@ def _log_pairs(alpha: Any, data: AlphaData) -> Any:
     return data.log_c[:, None] - 0.5 * d * jnp.log(v) - square / (2 * v)
 
 
-def _root(n: Any, A: Any, C: Any) -> Any:
+def _root(n: Array, A: Array, C: Array) -> Array:
     """Return α in (0, 1] from the sums of Eq. (3); NaN for an unbounded likelihood.
 
     The best of ρ = 0 and the roots in (0, 1): the clipped best root in (-1, 1) would
     miss a positive root that is second to a negative one.
     """
 
-    def objective(t: Any) -> Any:
+    def objective(t: Array) -> Array:
         return -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2))
 
     root = best_root(jnp.stack([n, -C, A - n, -C]), 0.0, 1.0, objective)
@@ -150,7 +150,7 @@ def _root(n: Any, A: Any, C: Any) -> Any:
     return jnp.where(A - 2 * C > 0, alpha, jnp.nan)
 
 
-def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Any, Any]:
+def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Scalar]:
     """Return the next α, Eq. (3), and the log likelihood of the given one.
 
     α of shape () is common; of shape (k,), one a component.
@@ -243,10 +243,12 @@ def score_enrolled(
 
 
 @jax.jit
-def _conditional(params: TwoStageParams, Q: Any, log_k: Any, mean: Any, n: Any) -> Any:
+def _conditional(
+    params: TwoStageParams, Q: Array, log_k: Array, mean: Array, n: Array
+) -> Array:
     eye = jnp.eye(Q.shape[-1], dtype=Q.dtype)
 
-    def one(mu: Any, W: Any, B: Any, log_k: Any) -> Any:
+    def one(mu: Array, W: Array, B: Array, log_k: Array) -> Array:
         G = solve_spd(B + W / n, B).T
         V = G @ W / n
         L = jnp.linalg.cholesky((V + V.T) / 2 + W)
@@ -255,7 +257,7 @@ def _conditional(params: TwoStageParams, Q: Any, log_k: Any, mean: Any, n: Any) 
         square = jnp.sum(q**2, -1)[:, None] + jnp.sum(h**2, -1) - 2 * q @ h.T
         return log_k + log_peak(L) - 0.5 * square
 
-    def add(total: Any, component: Any) -> tuple[Any, None]:
+    def add(total: Array, component: tuple[Array, ...]) -> tuple[Array, None]:
         return jnp.logaddexp(total, one(*component)), None
 
     start = jnp.full((len(Q), len(mean)), -jnp.inf, Q.dtype)

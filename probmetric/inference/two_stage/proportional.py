@@ -19,7 +19,7 @@ eigenvalues of a companion matrix), and never leaves the interval.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,14 +37,14 @@ from probmetric.inference.two_stage.groups import GroupData, e_step
 from probmetric.inference.two_stage.groups_missing import GroupRows
 from probmetric.linalg import solve_spd
 from probmetric.models.two_stage import TwoStagePrior, proportional
-from probmetric.typing import Array
+from probmetric.typing import Array, Scalar
 
 
 def best_root(
     cubic: Float[Array, "4"],
     low: float,
     high: float,
-    objective: Callable[[Any], Any],
+    objective: Callable[[Array], Array],
 ) -> Float[Array, ""]:
     """Return the root of the cubic in (low, high) with the highest objective.
 
@@ -83,7 +83,7 @@ def best_root(
     at_left = jnp.polyval(cubic, left)
     crosses = at_left * jnp.polyval(cubic, right) <= 0
 
-    def halve(_: Any, bracket: Any) -> Any:
+    def halve(_: Array | int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         a, b = bracket
         middle = (a + b) / 2
         same = jnp.sign(jnp.polyval(cubic, middle)) == jnp.sign(at_left)
@@ -110,7 +110,7 @@ class ProportionalParams(NamedTuple):
     alpha: Float[Array, ""]
 
 
-def _traces(S: Any, A: Any) -> Any:
+def _traces(S: Array, A: Array) -> Array:
     """Return Σ_k tr S_k⁻¹ A_k."""
     return jnp.sum(jax.vmap(lambda S, A: jnp.trace(solve_spd(S, A)))(S, A))
 
@@ -148,10 +148,10 @@ def proportional_m_step(
     D_N = d * jnp.sum(instances) - 2 * (ones[0] - 1)
     D_R = d * jnp.sum(mass) - 2 * (ones[1] - 1)
 
-    def objective(t: Any, b: Any, w: Any) -> Any:
+    def objective(t: Array, b: Array, w: Array) -> Array:
         return -0.5 * (D_R * jnp.log1p(-t) + D_N * jnp.log(t) + b / (1 - t) + w / t)
 
-    def sweep(_: Any, state: Any) -> Any:
+    def sweep(_: Array | int, state: tuple[Array, Array]) -> tuple[Array, Array]:
         _, a = state
         total = between / (1 - a) + within / a + pull
         total = total / (mass + instances + extra)[:, None, None]
@@ -166,7 +166,7 @@ def proportional_m_step(
 
 def em_step_proportional(
     params: ProportionalParams, data: GroupData | GroupRows
-) -> tuple[ProportionalParams, Any]:
+) -> tuple[ProportionalParams, Scalar]:
     """Return the next (c, μ, Σ, α), and the log joint density of the given ones."""
     p, a = data.prior, params.alpha
     stats = e_step(proportional(*params), data)

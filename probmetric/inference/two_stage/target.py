@@ -26,7 +26,7 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.densities.gaussian import log_normal, log_peak
 from probmetric.inference.mixture.prior import log_beta, log_inverse_wishart, log_prior
-from probmetric.inference.sampling.target import Target
+from probmetric.inference.sampling.target import Arrays, Target
 from probmetric.inference.two_stage.groups import GroupData, group_data
 from probmetric.inference.two_stage.groups_missing import (
     GroupRows,
@@ -75,11 +75,15 @@ class Pooled(NamedTuple):
     members: tuple[Int[Array, "_"], ...]
 
 
-def pack(fitted: Fitted) -> tuple[Any, ...]:
+type Data = tuple[Pooled | GroupRows, Any, Array | None]
+"""Of the target: groups, the prior and the fixed α."""
+
+
+def pack(fitted: Fitted) -> Data:
     """Return the target's data: groups, the prior and the fixed α."""
     data = as_groups(fitted.data)
     if np.isnan(np.asarray(data.X)).any():
-        groups: Any = group_rows(data)
+        groups = group_rows(data)
     else:
         sums = group_data(data)
         sizes, which = np.unique(sums.size, return_inverse=True)
@@ -93,7 +97,7 @@ def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
     """Return log c_k p(X_i | k), Eq. (1)."""
     g, d = data.groups, params.means.shape[1]
 
-    def one(log_c: Any, mean: Any, W: Any, B: Any) -> Any:
+    def one(log_c: Array, mean: Array, W: Array, B: Array) -> Array:
         L = jnp.linalg.cholesky(W)
         e = solve_triangular(L, g.residual.T, lower=True)
         scatter = jax.ops.segment_sum(jnp.sum(e**2, 0), g.owner, len(g.size))
@@ -116,7 +120,7 @@ def log_units(params: TwoStageParams, groups: Pooled | GroupRows) -> Float[Array
     return logsumexp(log_p, -1)
 
 
-def _params(sites: dict[str, Any], alpha: Any) -> TwoStageParams:
+def _params(sites: Arrays, alpha: Array | None) -> TwoStageParams:
     if "within" in sites:
         return TwoStageParams(**sites)
     share = sites.get("alpha", alpha)
@@ -124,7 +128,7 @@ def _params(sites: dict[str, Any], alpha: Any) -> TwoStageParams:
     return proportional(*mixture, share)
 
 
-def _constrained(at: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _constrained(at: Arrays) -> tuple[Arrays, Array | float]:
     """Return the model's sites and the log Jacobian of the way to them."""
     sites, log_jacobian = dict(at), 0.0
     for name in at.keys() & _BIJECTIONS.keys():
@@ -135,7 +139,7 @@ def _constrained(at: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 @jax.jit
-def _unconstrained(sites: dict[str, Any]) -> dict[str, Any]:
+def _unconstrained(sites: Arrays) -> Arrays:
     """Return the model's sites on the real line."""
     return {
         name: _BIJECTIONS[name].inv(value) if name in _BIJECTIONS else value
@@ -144,10 +148,10 @@ def _unconstrained(sites: dict[str, Any]) -> dict[str, Any]:
 
 
 @numpy_in_numpy_out
-def position(fitted: Fitted) -> dict[str, Any]:
+def position(fitted: Fitted) -> Arrays:
     """Return the EM solution on the real line, by the model's site."""
     p = TwoStageParams(*map(np.asarray, fitted.params))
-    sites: dict[str, Any] = {"weights": p.weights, "means": p.means}
+    sites: Arrays = {"weights": p.weights, "means": p.means}
     if fitted.proportional:
         total = p.within + p.between
         sites["covariances"] = total
@@ -158,7 +162,7 @@ def position(fitted: Fitted) -> dict[str, Any]:
     return _unconstrained(sites)
 
 
-def _log_density(at: Any, data: Any) -> Any:
+def _log_density(at: Arrays, data: Data) -> Array:
     groups, prior, alpha = data
     sites, log_jacobian = _constrained(at)
     params = _params(sites, alpha)
@@ -175,7 +179,7 @@ def _log_density(at: Any, data: Any) -> Any:
     return total
 
 
-def _functionals(at: Any, data: Any) -> dict[str, Any]:
+def _functionals(at: Arrays, data: Data) -> Arrays:
     sites, _ = _constrained(at)
     params = _params(sites, data[2])
     alpha = {"alpha": sites["alpha"]} if "alpha" in sites else {}
