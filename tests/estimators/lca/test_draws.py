@@ -150,21 +150,6 @@ def test_intervals_are_for_the_fit_that_the_object_holds(fitted):
     )
 
 
-def test_a_refit_of_the_jackknife_is_a_fit_without_the_point(fitted):
-    made = fitted.posterior_metric("intervals")
-    prior = LCA(pairs="all", regularization=1).fit(X, y).fitted_.prior
-    Z = (X - fitted.mean_) / fitted.scale_
-    rest = np.arange(60) != 7
-    settings = {"pairs": "all", "learning_rate": 1, "prior_mean": prior.mean}
-    alone = LCA(standardize=False, regularization=1, tol=1e-9, **settings)
-    alone.fit(Z[rest], y[rest])
-    factor = made.left_out[7].factor * fitted.scale_
-    wanted = alone.get_mahalanobis_matrix()
-    np.testing.assert_allclose(
-        factor.T @ factor, wanted, atol=1e-3 * np.abs(wanted).max()
-    )
-
-
 def test_the_jackknife_is_deterministic_and_moves_with_prob(fitted):
     one, two = (fitted.posterior_metric("intervals") for _ in range(2))
     for ask in ("interval", "same_interval"):
