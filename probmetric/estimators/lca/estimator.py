@@ -5,7 +5,7 @@ default recipe ``probmetric.estimators.lca.settings``; this file holds no mathem
 """
 
 from dataclasses import field, replace
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import xarray as xr
@@ -368,6 +368,36 @@ class LCA(PairsMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         scaler = Scaler(self.mean_, self.scale_)
         return to_tree(drawn, mode, scaler, names, pointwise=log_likelihood)
+
+    @overload
+    def posterior_metric(
+        self,
+        purpose: Literal["prediction"],
+        *,
+        draws: xr.DataTree | None = None,
+        method: LCAMethod | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        pairs: Literal["auto", "fitted", "all"] = "auto",
+        learning_rate: float | Literal["auto"] = "auto",
+        regularization: float | Literal["auto"] = "auto",
+        progress: bool | None = None,
+    ) -> PosteriorMetric: ...
+
+    @overload
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: LCAMethod | Literal["jackknife"] | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        pairs: Literal["auto", "fitted", "all"] = "auto",
+        learning_rate: float | Literal["auto"] = "auto",
+        regularization: float | Literal["auto"] = "auto",
+        progress: bool | None = None,
+    ) -> PosteriorMetric | IntervalMetric: ...
 
     @no_type_check
     def posterior_metric(
