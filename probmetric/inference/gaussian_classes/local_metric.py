@@ -175,7 +175,7 @@ def posterior_metrics(
 )
 def _posterior_metrics(
     post: ClassPosterior, seed: Array, n_draws: int, rule: Rule
-) -> tuple[LocalMahalanobis, list[Array] | None]:
+) -> tuple[LocalMahalanobis, ClassDensities | None]:
     base = student_metric(post, rule=rule)
     if not n_draws:
         return base, None

@@ -25,6 +25,7 @@ from probmetric.inference.sampling.target import Arrays
 from probmetric.interrupts import check, noticed
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
+from probmetric.typing import Array
 
 LOGGER = logging.getLogger("probmetric")
 PACKAGES = ("probmetric", "jax", "numpyro", "numpy")
@@ -154,7 +155,7 @@ def _path(folder: Path, index: int) -> Path:
     return folder / f"block_{index:05d}.npz"
 
 
-def _is_key(leaf: jax.Array) -> bool:
+def _is_key(leaf: Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
