@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
 EVERY = 10.0
@@ -10,24 +10,66 @@ EVERY = 10.0
 
 
 class _Lines:
-    """The items, with a line to standard error every ``EVERY`` seconds."""
+    """The items, with a line of text about them from time to time."""
 
-    def __init__(self, items: Iterable[Any], label: str, unit: str) -> None:
+    def __init__(
+        self,
+        items: Iterable[Any],
+        label: str,
+        unit: str,
+        write: Callable[[str], None],
+        every: float,
+        width: int = 0,
+    ) -> None:
         self.items, self.label, self.unit, self.note = items, label, unit, ""
+        self.write, self.every, self.width = write, every, width
 
     def set_postfix_str(self, text: str) -> None:
         self.note = f", {text}"
 
     def __iter__(self) -> Iterator[Any]:
-        total = f" of {len(self.items)}" if isinstance(self.items, Sized) else ""
         began = due = time.monotonic()
         for done, item in enumerate(self.items):
             now = time.monotonic()
-            if now >= due + EVERY:
-                due, taken = now, f"{self.unit}s in {now - began:.0f} s"
-                line = f"{self.label}: {done}{total} {taken}{self.note}"
-                print(line, file=sys.stderr, flush=True)
+            if now >= due + self.every:
+                due = now
+                self.write(self._line(done, now - began))
             yield item
+
+    def _line(self, done: int, seconds: float) -> str:
+        bar = total = ""
+        if isinstance(self.items, Sized):
+            total, full = f" of {len(self.items)}", self.width * done
+            filled = "█" * (full // max(1, len(self.items)))
+            bar = f"{filled:░<{self.width}} " if self.width else ""
+        counted = f"{done}{total} {self.unit}s in {seconds:.0f} s"
+        return f"{self.label}: {bar}{counted}{self.note}"
+
+
+def _to_log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class _InNotebook(_Lines):
+    """A bar of text below a cell, which is emptied at the end: none is stored."""
+
+    def __iter__(self) -> Iterator[Any]:
+        from IPython.display import DisplayHandle
+
+        handle = DisplayHandle()
+        shown: list[str] = []
+
+        def write(line: str) -> None:
+            show = handle.update if shown else handle.display
+            shown.append(line)
+            show({"text/plain": line}, raw=True)
+
+        self.write = write
+        try:
+            yield from super().__iter__()
+        finally:
+            if shown:
+                handle.update({}, raw=True)
 
 
 def progress_bar(
@@ -59,9 +101,11 @@ def progress_bar(
     # The shell of a notebook is there exactly if IPython has been loaded.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    if not (show or sys.stderr.isatty() or hasattr(shell, "kernel")):
-        return _Lines(items, label, unit)
-    from tqdm.auto import tqdm
+    if hasattr(shell, "kernel"):
+        return _InNotebook(items, label, unit, _to_log, 0.0 if show else 1.0, 20)
+    if not (show or sys.stderr.isatty()):
+        return _Lines(items, label, unit, _to_log, EVERY)
+    from tqdm import tqdm
 
     # Unless asked for, what is done within a second needs no bar.
     return tqdm(items, desc=label, unit=unit, leave=False, delay=0 if show else 1)

@@ -2,6 +2,9 @@
 
 import itertools
 
+import IPython
+import IPython.display
+
 from probmetric import progress
 from probmetric.progress import progress_bar
 
@@ -38,3 +41,26 @@ def test_items_without_a_length_are_counted(capfd, monkeypatch):
     list(progress_bar(iter("ab"), "letters", None))
     lines = capfd.readouterr().err.splitlines()
     assert lines == ["letters: 0 steps in 0 s", "letters: 1 steps in 0 s"]
+
+
+def test_a_notebook_is_left_without_a_bar(monkeypatch):
+    seen = []
+
+    class Handle:
+        def display(self, data, raw):
+            seen.append(data)
+
+        update = display
+
+    class Shell:
+        kernel = True
+
+    monkeypatch.setattr(IPython, "get_ipython", Shell)
+    monkeypatch.setattr(IPython.display, "DisplayHandle", Handle)
+    assert list(progress_bar(range(4), "bootstrap", True, "block")) == [0, 1, 2, 3]
+    texts = [data.get("text/plain") for data in seen]
+    assert texts[2] == "bootstrap: " + "█" * 10 + "░" * 10 + " 2 of 4 blocks in 0 s"
+    assert texts[-1] is None
+    seen.clear()
+    list(progress_bar(range(4), "quick", None))
+    assert seen == []
