@@ -1,5 +1,6 @@
 """Figures of draws: the matrix, its eigenvalues, and whether chains agree."""
 
+import warnings
 from collections.abc import Callable
 
 import arviz as az
@@ -30,36 +31,39 @@ def _interval(values: np.ndarray, prob: float) -> np.ndarray:
 
 
 @styled
-def metric(draws: DrawsLike, *, prob: float = 0.9) -> Figure:
-    """Draw the posterior of M: its mean, and beside it how wide each interval is.
+def metric(draws: DrawsLike, *, prob: float | None = None) -> Figure:
+    """Draw the posterior of M: its mean, and beside it how far draws spread.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         With a posterior of ``M`` (chain, draw, feature, feature_bis).
-    prob : float, default=0.9
-        Probability of the equal-tailed intervals.
+    prob : float, optional
+        Of 0.1's intervals of entries, which are gone; it warns.
 
     Returns
     -------
     matplotlib.figure.Figure
         Where the draws come with their points, entries are per standard deviation of
-        each feature. A dot marks the entries whose interval excludes zero.
+        each feature. Standard deviations over draws are no intervals: those of
+        entries are refused (``PosteriorMetric.matrix_interval``).
     """
+    if prob is not None:
+        warnings.warn(
+            "prob: expected nothing, as entries of M have no intervals; got "
+            f"{prob!r}, which is ignored and refused in the next release",
+            FutureWarning,
+            stacklevel=3,
+        )
     M = posterior(draws, "M")["M"]
     scale, unit = feature_scale(draws, M.shape[-1])
     values, names = stacked(M) * np.outer(scale, scale), names_of(M)
-    low, high = _interval(values, prob)
     side = matrix_side(len(names))
     figure, (left, right) = blank(2, size=(2 * side + 1.2, side + 0.4))
     title = f"Posterior mean of the metric, {unit}"
     heatmap(left, values.mean(0), names, title, width=False)
-    title = f"Width of the {prob:.0%} interval"
-    heatmap(right, high - low, names, title, width=True)
+    heatmap(right, values.std(0), names, "Standard deviation over draws", width=True)
     right.set_yticks([])  # Those of the left.
-    rows, columns = np.nonzero((low > 0) | (high < 0))
-    left.scatter(columns, rows, s=9, color="black")
-    left.set_xlabel(f"dot: the {prob:.0%} interval excludes 0")
     return figure
 
 
@@ -74,13 +78,21 @@ def eigenvalues(
     draws : DataTree or Dataset
         With a posterior of ``M``.
     prob : float, default=0.9
-        Probability of the thin interval; the thick one holds half.
+        Share of the draws on the thin line; the thick one holds half.
     reference : array of shape (d, d), optional
-        Another M in input units, for example the closed form's; drawn as diamonds.
+        M at the mode of W in input units, the closed form's; drawn as diamonds.
 
     Returns
     -------
     matplotlib.figure.Figure
+
+    Notes
+    -----
+    Three matrices, and none is expected to agree with another. With W = E[W] + noise,
+    E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r), rows r of W: the noise adds to every eigenvalue of
+    the mean (squares), and the eigenvalues of a draw spread further than those of the
+    mean, the largest up and the smallest down. So M at the mode of W may lie outside
+    most lines although closed form and sampling agree about W's posterior.
     """
     M = posterior(draws, "M")["M"]
     d = M.shape[-1]
@@ -97,18 +109,21 @@ def eigenvalues(
     axis.hlines(rows, np.maximum(low, floor), high, color=COLORS[0], lw=1.2)
     axis.hlines(rows, *inner, color=COLORS[0], lw=4.5)
     median = np.maximum(np.median(values, 0), floor)
-    axis.plot(median, rows, "o", ms=4.5, color="white", mec=COLORS[0])
+    axis.plot(median, rows, "o", ms=4.5, color="white", mec=COLORS[0], label="draws")
+    marked = [(stacked(M).mean(0), "s", "mean over draws, E[M]", COLORS[2])]
     if reference is not None:
-        point = np.linalg.eigvalsh(np.asarray(reference) * units)[::-1][:d]
+        marked += [(np.asarray(reference), "D", "M at the mode of W", COLORS[5])]
+    for matrix, marker, label, color in marked:
+        point = np.linalg.eigvalsh(matrix * units)[::-1][:d]
         seen = point > floor
-        style = {"ms": 5.5, "mfc": "none", "mec": COLORS[5]}
-        axis.plot(point[seen], rows[seen], "D", label="closed form", **style)
-        axis.legend(loc="upper left")
+        style = {"ms": 5.5, "mfc": "none", "mec": color, "label": label}
+        axis.plot(point[seen], rows[seen], marker, **style)
+    axis.legend(loc="upper left")
     axis.set_xscale("log")
     axis.invert_yaxis()
     axis.set_yticks(rows, [str(k + 1) for k in rows])
     axis.set_ylabel("eigenvalue, largest first")
-    axis.set_xlabel(f"size, {unit} (median, 50 % and {prob:.0%} interval)")
+    axis.set_xlabel(f"size, {unit} (median; 50 % and {prob:.0%} of the draws)")
     axis.set_title("Eigenvalues of the metric: how many directions matter")
     return figure
 

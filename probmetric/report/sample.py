@@ -106,12 +106,12 @@ def _metric_section(
             [
                 Picture(
                     plots.metric(shown),
-                    "Left: mean over draws. Right: how wide the 90 % interval of each "
-                    "entry is.",
+                    "Left: mean over draws. Right: standard deviation over draws.",
                 ),
                 Picture(
                     plots.eigenvalues(shown),
-                    "Eigenvalues: how many directions matter, with their spread.",
+                    "Eigenvalues of M under the draws: how many directions matter. "
+                    "Squares: of the mean over draws.",
                 ),
             ],
         )

@@ -109,14 +109,17 @@ def _metric_section(estimator: LCA, draws: xr.DataTree, data: Dataset) -> Sectio
         [
             Picture(
                 plots.metric(draws),
-                "Left: posterior mean of M. Right: how wide the 90 % interval of each "
-                "entry is. Features with large diagonal entries separate the classes.",
+                "Left: posterior mean of M. Right: its standard deviation over draws. "
+                "Features with large diagonal entries separate the classes.",
             ),
             Picture(
                 plots.eigenvalues(draws, reference=metric.matrix),
-                "Eigenvalues of M: how many directions matter, with their uncertainty, "
-                "and the closed form beside them. The posterior mean of M lies above "
-                "its mode, since squares average upwards.",
+                "Eigenvalues of M: how many directions matter. Circles and lines are "
+                "those of the draws, squares of their mean E[M], diamonds of M at the "
+                "mode of W, the closed form. M is a square of W, so that noise of W "
+                "adds to each, and eigenvalues of single draws spread further than "
+                "those of their mean: a diamond or square beside its line is no "
+                "disagreement. Closed form and sampling are compared above.",
             ),
             Picture(
                 plots.embedding(

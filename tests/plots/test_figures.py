@@ -86,15 +86,25 @@ def assert_drawn(figure, *wanted):
 
 def test_metric_shows_feature_names_and_both_panels(draws):
     figure = plots.metric(draws)
-    assert_drawn(figure, *NAMES, "Posterior mean", "Width of the 90% interval")
+    assert_drawn(figure, *NAMES, "Posterior mean", "Standard deviation")
     images = [axis.images[0] for axis in figure.axes if axis.images]
     M = draws["posterior"]["M"].mean(("chain", "draw")).to_numpy()
     np.testing.assert_allclose(images[0].get_array(), M, rtol=1e-12)
 
 
+def test_no_dot_marks_an_entry_and_no_interval_is_shown(draws):
+    with pytest.warns(FutureWarning, match="entries of M have no intervals"):
+        figure = plots.metric(draws, prob=0.5)
+    assert not any(axis.collections for axis in figure.axes[:2])
+    assert not any("interval" in text for text in texts(figure))
+    images = [axis.images[0] for axis in figure.axes if axis.images]
+    spread = draws["posterior"]["M"].std(("chain", "draw")).to_numpy()
+    np.testing.assert_allclose(images[1].get_array(), spread, rtol=1e-12)
+
+
 def test_eigenvalues_has_a_row_each_and_the_reference(draws):
     figure = plots.eigenvalues(draws, reference=np.diag([4.0, 1, 0.01]))
-    assert_drawn(figure, "Eigenvalues", "closed form")
+    assert_drawn(figure, "Eigenvalues", "M at the mode of W", "mean over draws, E[M]")
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["1", "2", "3"]
 
 
