@@ -19,7 +19,7 @@ HEAD = (
     "and against the hybrid; there they gave .933, .920, .920, .902 of distances,",
     ".913, .917, .901, .888 of ratios and .913, .942, .922, .914 of P(same) at n =",
     "20, 40, 80, 120 (n = 40 of distances and ratios: 12 of the 20 seeds), before the",
-    "class factor (n - 1)/(n - C) and under 0.1's prior of b. The factor was added on",
+    "class factor (n - 1)/(n - C) and under 0.1's prior of σ². The factor was added on",
     "seeds 0-19 after seeds 30-35 were seen once without it (ratio, n = 20,",
     "image_segmentation: .73): the untouched seeds are 36-59. The hybrid had .912,",
     ".956, .913, .904 on seeds 30-35, where (2) had .923, .951, .916, .913: no",

@@ -3,7 +3,7 @@
 No draws and no chance: the same fit gives the same limits. The object holds the fit
 that the limits are for, and every point value is that fit's.
 
-    distance    the noncentral law of a length, inverted (``noncentral``); Mahalanobis
+    distance    the distribution of a noisy length, inverted (``noncentral``)
     ratio       exp(log ratio ± t √V)                        (``jackknife``)
     P(same)     log odds ± t √V, so that limits stay in (0, 1); the link is fitted
                 again in each refit

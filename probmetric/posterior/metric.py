@@ -330,8 +330,8 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
         raise ValueError(
             f"{name}: expected draws made for intervals (purpose='intervals', as the "
             f"product-weight bootstrap gives), got purpose={purpose!r} of {source!r} "
-            "draws; nominal 90 % of a model's posterior covered 30 to 61 % of distances "
-            "(measured with Laplace draws of LCA)"
+            "draws; nominal 90 % of a model's posterior covered 30 to 61 % of "
+            "distances (Laplace draws of LCA)"
         )
 
 

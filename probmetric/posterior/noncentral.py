@@ -2,8 +2,8 @@
 
 An estimate v = μ + e of a vector in R^p, Cov(e) = Σ, is too long on average: E‖v‖² =
 ‖μ‖² + tr Σ. Quantiles of draws of ‖v + e'‖ add the noise a second time; limits for ‖μ‖
-invert its law instead. With u = v/‖v‖, σ² = uᵀΣu along it and λ_k the eigenvalues of
-(I - uuᵀ)Σ(I - uuᵀ) across it, the squared length at a true length x has the law
+invert its distribution instead. With u = v/‖v‖, σ² = uᵀΣu along it and λ_k the
+eigenvalues of (I - uuᵀ)Σ(I - uuᵀ) across it, the squared length at a true length x is
 
     Q(x) = (x + σ Z)² + Σ_k λ_k Z_k²,      G(x) = P(Q(x) ≤ ‖v‖²),                  (1)
 
@@ -19,7 +19,7 @@ changes nothing where the estimate is well away from zero.
 G is computed as E[Φ((r - x)/σ) - Φ((-r - x)/σ)], r² = ‖v‖² - Σ_k λ_k Z_k² where that is
 ≥ 0, the mean taken over ``N_NODES`` fixed quasi-random normals Z_k: deterministic,
 smooth in x, exact at p = 1. Where ‖v‖² is below the noise, they are drawn from the
-exponentially tilted law and weighted, so that G(0) has a small *relative* error.
+exponentially tilted distribution and weighted: G(0) then has a small *relative* error.
 
 References
 ----------

@@ -12,9 +12,9 @@ p(W), the mixture
 
     ½ p(W) + ½ p(HW) = ½ p(W) (1 + e^{-a}),       a = 2 (λ/c²) uᵀW W₀ᵀu.           (1)
 
-W → HW keeps volume, likelihood and M. So M and b have *the same law* under Eq. (1) as
-under the model, both sheets included, and the two sheets are mirror images: a chain
-draws that law on whichever it is. Normaliser and prior draws of M stay the Gaussian's.
+W → HW keeps volume, likelihood and M. So M and b have *the same distribution* under
+Eq. (1) as under the model, both sheets included, and the sheets are mirror images: a
+chain draws it on whichever it is. Normaliser and prior draws of M stay the Gaussian's.
 u is the weakest axis of WW₀ᵀ at the mode, the one along which the other sheet is
 nearest; with u = 0 the density is the model's own.
 """
