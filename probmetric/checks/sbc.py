@@ -179,7 +179,7 @@ def sbc(
     dtype : {"float64", "float32"}, default="float64"
         Precision.
     progress : bool, optional
-        Default: in terminals and notebooks.
+        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
     Returns
     -------

@@ -257,7 +257,7 @@ class DCAGM(
             without ``queries``. Under a learning rate other than one it is stored as
             ``pseudo_log_likelihood``, times the rate.
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
         Returns
         -------
@@ -332,7 +332,7 @@ class DCAGM(
             In all, evenly spaced over chains joined. Default: 200.
         seed : int, default=0
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         kept = 200 if n_draws is None else n_draws

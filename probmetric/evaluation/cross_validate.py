@@ -261,7 +261,7 @@ def vote_scores(
         Stratified splits, 30 % held out.
     seed : int
     progress : bool, optional
-        Default: in terminals and notebooks.
+        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
     n_neighbors : int, default=5
 
     Returns

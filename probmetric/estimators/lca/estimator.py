@@ -229,6 +229,15 @@ class LCA(PairsMixin, BaseEstimator):
         fitted = fit_given_pairs(given, recipe, lam)
         return self._store(fitted, scaler).calibrate_threshold(pairs, y)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Refuse pickles of 0.1, whose prior was another."""
+        if "fitted_" in state and "_uncalibrated" not in state:
+            raise ValueError(
+                "LCA: expected a pickle of this version, got one of an older version, "
+                "whose prior was on σ²: fit again (files of save_metric do load)"
+            )
+        super().__setstate__(state)
+
     def _store(
         self, fitted: Fitted, scaler: Scaler, uncalibrated: Asked | None = None
     ) -> "LCA":
@@ -334,7 +343,7 @@ class LCA(PairsMixin, BaseEstimator):
             ``loo`` takes it: after ``fit_pairs`` of pairs that share no point, with
             learning rate 1. Otherwise as ``pseudo_log_likelihood``.
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
         Returns
         -------
@@ -446,7 +455,7 @@ class LCA(PairsMixin, BaseEstimator):
             10, 100 by the leave-one-out log score of soft votes averaged over the
             draws. After ``fit_pairs``: that of the fit.
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
         Returns
         -------
@@ -491,6 +500,7 @@ class LCA(PairsMixin, BaseEstimator):
                 check_number("learning_rate", rate, 0, open_low=True)
                 aim, lam = recipe._replace(learning_rate=float(rate)), lams[0]
             fitted = on_all_pairs(fitted, self._codes, aim, lam)
+            report(fitted.fit, type(self).__name__)
         candidates: list[PosteriorMetric] = []
         for lam in lams:
             mode = for_purpose(

@@ -474,7 +474,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             leaving one out is what says how well k components predict. Under data
             weights it is stored as ``pseudo_log_likelihood``.
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
         Returns
         -------
@@ -526,7 +526,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             In all, evenly spaced over the chains. Default: 100.
         seed : int, default=0
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         kept = 100 if n_draws is None else n_draws

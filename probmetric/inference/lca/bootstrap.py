@@ -261,7 +261,7 @@ class Bootstrap:
         n_draws, n_chains : int, defaults 1000 and 4
             Their product is drawn, in one chain.
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
         Raises
         ------

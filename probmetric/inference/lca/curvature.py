@@ -108,7 +108,7 @@ def prior_precision(params: LCAParams, prior: LCAPrior) -> Float[Array, "q"]:
     """
     b = np.exp(log_b_of(np.asarray(params.log_sigma2), len(params.W)))
     on_W = np.full(np.size(params.W), prior.lam / np.asarray(prior.width) ** 2)
-    return np.append(on_W, prior.b_rate * b)
+    return np.append(on_W, np.where(prior.b_shape > 0, prior.b_rate * b, 0.0))
 
 
 def precision(

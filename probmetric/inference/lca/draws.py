@@ -81,7 +81,7 @@ def draw(
     n_draws, n_chains : int
         All but NUTS make ``n_chains * n_draws`` independent draws, in one chain.
     progress : bool, optional
-        Default: in terminals and notebooks.
+        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
     Raises
     ------

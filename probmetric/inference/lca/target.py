@@ -19,6 +19,7 @@ u is the weakest axis of WW₀ᵀ at the mode, the one along which the other she
 nearest; with u = 0 the density is the model's own.
 """
 
+import warnings
 from typing import Any
 
 import jax
@@ -32,6 +33,7 @@ from probmetric.inference.lca.laplace import laplace
 from probmetric.inference.lca.likelihood import objective, to_params
 from probmetric.inference.lca.statistics import Statistics, prepare
 from probmetric.inference.sampling.target import Gaussian, Posterior, Target
+from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import LCAParams, LCAPrior, identified, log_b_of
 
@@ -119,7 +121,8 @@ def closed_form(
     -------
     Posterior or None
         None where there is no closed form: a prior of one's own, a hyperprior, a flat
-        prior, a κ per anchor, the latent form, no labels.
+        prior, a κ per anchor, the latent form, no labels; and, with a warning, where
+        no mode with a Laplace approximation was found.
 
     Raises
     ------
@@ -135,8 +138,17 @@ def closed_form(
     check_prior(prior)
     pairs, prior = jax.tree.map(np.asarray, (pad_pairs(pairs), prior))
     mode = fit(pairs, prior, learning_rate=float(learning_rate))
-    if mode.result != Result.CONVERGED:
-        return None
     params = jax.tree.map(np.asarray, mode.params)
     data = target_data(pairs, prior, float(learning_rate), params)
-    return Posterior(MODEL_TARGET, data, start(params, data))
+    trouble = f"the fit ended with {Result(int(mode.result)).name}"
+    if mode.result == Result.CONVERGED:
+        try:
+            return Posterior(MODEL_TARGET, data, start(params, data))
+        except ValueError as error:
+            trouble = str(error)
+    warnings.warn(
+        f"lca: chains start at random and may stay on different sheets of W: {trouble}",
+        SamplingWarning,
+        stacklevel=4,
+    )
+    return None

@@ -103,7 +103,7 @@ def run_blocks[S](
     label : str
         Of the progress bar.
     progress : bool, optional
-        Default: in terminals and notebooks.
+        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
     Returns
     -------

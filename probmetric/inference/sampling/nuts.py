@@ -117,7 +117,7 @@ class NUTS:
             Draws are per chain.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
         Raises
         ------

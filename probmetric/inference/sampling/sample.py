@@ -138,7 +138,7 @@ def sample(
     dtype : {"float64", "float32"}, default="float64"
         Precision, in a scope of its own; no global flag is touched.
     progress : bool, optional
-        Default: in terminals and notebooks.
+        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
     Returns
     -------

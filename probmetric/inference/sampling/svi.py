@@ -229,7 +229,7 @@ class SVI:
             Their product, at least 100, is drawn, in one chain.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional
-            Default: in terminals and notebooks.
+            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
         Returns
         -------

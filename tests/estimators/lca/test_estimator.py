@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris, load_wine, make_blobs
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 
 from probmetric.data.padding import bucket, pad_pairs
@@ -211,3 +212,20 @@ def test_solvers_agree_on_the_optimum(solver):
     np.testing.assert_allclose(
         made.get_mahalanobis_matrix(), wanted, atol=1e-3 * wanted.max()
     )
+
+
+def test_a_pickle_of_an_older_version_is_refused():
+    fitted = LCA().fit(*load_iris(return_X_y=True))
+    state = fitted.__getstate__()
+    assert LCA.__new__(LCA).__setstate__(dict(state)) is None
+    old = {k: v for k, v in state.items() if k not in ("_uncalibrated", "_link")}
+    with pytest.raises(ValueError, match="expected a pickle of this version"):
+        LCA.__new__(LCA).__setstate__(old)
+
+
+def test_a_fit_to_all_pairs_that_stops_early_says_so():
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(ConvergenceWarning):
+        early = LCA(max_iter=3).fit(X[::5], y[::5])
+    with pytest.warns(ConvergenceWarning, match="LCA: MAX_STEPS"):
+        early.posterior_metric("intervals")

@@ -1,4 +1,4 @@
-"""The prior of LCA: of b in closed form; of W, one law of M on either sheet."""
+"""The prior of LCA: of b in closed form; of W, M alike on either sheet."""
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,19 @@ from scipy.optimize import minimize_scalar
 
 import probmetric as pm
 from probmetric.data.containers import Pairs
+from probmetric.inference.lca.curvature import prior_precision
 from probmetric.inference.lca.em import _log_b
 from probmetric.inference.lca.fit import fit, scaled_pca
 from probmetric.inference.lca.likelihood import log_prior
-from probmetric.inference.lca.target import TARGET, position, target_data
+from probmetric.inference.lca.target import (
+    TARGET,
+    closed_form,
+    position,
+    target_data,
+)
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Posterior
+from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
@@ -145,3 +152,31 @@ def test_a_prior_centred_at_zero_is_refused():
     for call in (lambda: fit(pairs, zero), lambda: pm.sample(lca, pairs, prior=zero)):
         with pytest.raises(ValueError, match=r"prior\.mean: expected a W₀ other than"):
             call()
+
+
+def test_a_flat_prior_of_b_adds_no_curvature_whatever_its_rate():
+    params = LCAParams(np.eye(2), np.asarray(-1.0))
+    flat = LCAPrior(np.eye(2), b_shape=0)
+    assert prior_precision(params, flat)[-1] == 0.0
+    proper = flat._replace(b_shape=2.0, b_rate=3.0)
+
+    def of_log_b(log_b):
+        return log_prior(params._replace(log_sigma2=log_sigma2_of(log_b, 2)), proper)
+
+    curved = jax.hessian(of_log_b)(jnp.asarray(log_b_of(-1.0, 2)))
+    np.testing.assert_allclose(prior_precision(params, proper)[-1], -curved, rtol=1e-8)
+
+
+def test_chains_that_have_no_mode_to_start_from_are_told_of(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    pairs = Pairs(X, np.arange(20), np.arange(20, 40), rng.integers(0, 2, 20))
+    prior = LCAPrior(np.eye(2, 3))
+    assert closed_form(pairs, prior) is not None
+
+    def none(*_):
+        raise ValueError("no curvature")
+
+    monkeypatch.setattr("probmetric.inference.lca.target.start", none)
+    with pytest.warns(SamplingWarning, match="start at random.*no curvature"):
+        assert closed_form(pairs, prior) is None
