@@ -26,6 +26,7 @@ MODULES = {
     "inference.sampling.units": "reads a DataTree",
     "inference.sampling.warnings": "prints",
     "inference.lca.jackknife": "NumPy only, beside bootstrap, tested here",
+    "inference.lca.link": "NumPy only",
     "interrupts": "signals",
     "linalg_scaled": "NumPy only",
     "metric": "parts of the exported classes, whose methods are tested",

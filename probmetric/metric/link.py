@@ -21,12 +21,14 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jax.scipy.special import logit, xlogy
 from jaxtyping import Float
 
 from probmetric.arguments import check_number
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, ArrayLike
 
 type Scalar = Float[Array, ""] | float
 
@@ -49,7 +51,11 @@ def _log_prior_odds(link: Any, prior_odds: Any) -> Any:
     """Return what prior odds add to the log odds, or say why they add nothing."""
     if prior_odds is None:
         return 0.0
-    check_number("prior_odds", prior_odds, 0, open_low=True)
+    if not isinstance(prior_odds, Tracer):
+        is_array = isinstance(prior_odds, np.ndarray | jax.Array)
+        one = is_array and prior_odds.ndim == 0
+        given = prior_odds.item() if one else prior_odds
+        check_number("prior_odds", given, 0, open_low=True)
     if link.kind != "calibrated" or link.pairs != AT_RANDOM:
         raise ValueError(
             "prior_odds: expected a link calibrated on pairs drawn at random given y, "
@@ -84,13 +90,13 @@ class Link:
     __repr__ = _said
 
     @numpy_in_numpy_out
-    def log_probability(self, squared: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
-        return -(self.b + self.scale * squared)
+        return -(self.b + self.scale * jnp.asarray(squared))
 
     @numpy_in_numpy_out
     def probability(
-        self, squared: Float[Array, "*n"], prior_odds: float | None = None
+        self, squared: ArrayLike, prior_odds: Scalar | None = None
     ) -> Float[Array, "*n"]:
         """Return P(same) at squared distances; prior odds are refused."""
         _log_prior_odds(self, prior_odds)
@@ -123,19 +129,20 @@ class LogLogisticLink:
     __repr__ = _said
 
     @numpy_in_numpy_out
-    def log_odds(self, squared: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_odds(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
         # γ = 0 is constant also at D = infinity, where 0 · log D is no number.
-        return self.intercept - xlogy(self.slope, jnp.maximum(squared, self.floor))
+        raised = jnp.maximum(jnp.asarray(squared), self.floor)
+        return self.intercept - xlogy(self.slope, raised)
 
     @numpy_in_numpy_out
-    def log_probability(self, squared: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return jax.nn.log_sigmoid(self.log_odds(squared))
 
     @numpy_in_numpy_out
     def probability(
-        self, squared: Float[Array, "*n"], prior_odds: float | None = None
+        self, squared: ArrayLike, prior_odds: Scalar | None = None
     ) -> Float[Array, "*n"]:
         """Return P(same) at squared distances, at other odds if asked."""
         shift = _log_prior_odds(self, prior_odds)
@@ -166,18 +173,18 @@ class IsotonicLink:
     __repr__ = _said
 
     @numpy_in_numpy_out
-    def log_odds(self, squared: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_odds(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
-        return logit(jnp.interp(squared, self.squared, self.same))
+        return logit(jnp.interp(jnp.asarray(squared), self.squared, self.same))
 
     @numpy_in_numpy_out
-    def log_probability(self, squared: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
-        return jnp.log(jnp.interp(squared, self.squared, self.same))
+        return jnp.log(jnp.interp(jnp.asarray(squared), self.squared, self.same))
 
     @numpy_in_numpy_out
     def probability(
-        self, squared: Float[Array, "*n"], prior_odds: float | None = None
+        self, squared: ArrayLike, prior_odds: Scalar | None = None
     ) -> Float[Array, "*n"]:
         """Return P(same) at squared distances, at other odds if asked."""
         shift = _log_prior_odds(self, prior_odds)

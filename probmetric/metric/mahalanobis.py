@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.metric.link import AnyLink
+from probmetric.metric.link import AnyLink, Scalar
 from probmetric.metric.protocol import check_features, measured
 from probmetric.typing import Array
 
@@ -146,7 +146,7 @@ class Mahalanobis:
         A: Float[Array, "*n d"],
         B: Float[Array, "*n d"],
         *,
-        prior_odds: float | None = None,
+        prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
         """Return P(same) of matching rows of A and B, in [0, 1].
 

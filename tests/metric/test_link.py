@@ -114,6 +114,38 @@ def test_links_are_traced_with_the_metric(link):
     assert link.kind in said[0]
 
 
+@pytest.mark.parametrize("link", [CALIBRATED, ISOTONIC])
+def test_prior_odds_may_be_traced_or_an_array(link):
+    with jax.enable_x64(True):
+        got = jax.jit(lambda odds: link.probability(D, odds))(3.0)
+        metric = Mahalanobis(np.eye(3), link)
+        by_metric = jax.jit(lambda odds: metric.same_probability(A, B, prior_odds=odds))
+        of_metric = by_metric(3.0)
+    np.testing.assert_allclose(got, link.probability(D, 3.0), rtol=1e-12)
+    wanted = metric.same_probability(A, B, prior_odds=3.0)
+    np.testing.assert_allclose(of_metric, wanted, rtol=1e-12)
+    one = link.probability(D, np.array(3.0))
+    np.testing.assert_allclose(one, link.probability(D, 3.0), rtol=1e-12)
+    with pytest.raises(ValueError, match="prior_odds: expected a number"):
+        link.probability(D, np.array(-3.0))
+
+
+def test_traced_prior_odds_are_refused_of_a_link_that_has_no_answer():
+    with pytest.raises(ValueError, match="prior_odds: expected a link calibrated"):
+        jax.jit(lambda odds: MODEL.probability(D, odds))(3.0)
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+@pytest.mark.parametrize("name", ["probability", "log_probability"])
+def test_distances_may_be_a_list_or_a_number(link, name):
+    ask = getattr(link, name)
+    for given in ([0.5, 1.5, 3.0], [1, 2, 3], 1.5, 2):
+        got = ask(given)
+        assert isinstance(got, np.ndarray)
+        wanted = ask(np.asarray(given, float))
+        np.testing.assert_allclose(got, wanted, rtol=1e-13)
+
+
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
 def test_draws_that_carry_a_link_are_mapped_over(link):
     draws = [Mahalanobis(s * np.eye(3), link) for s in (0.5, 1.0, 2.0)]

@@ -446,6 +446,7 @@ class LCA(PairsMixin, BaseEstimator):
             the closer the more points there are, and the scale of the distance with
             them: no interval for it would hold at another n. Distances from "all"
             are those of ``LCA(pairs="all")``, not of this fit's ``pair_distance``.
+            P(same) of "fitted" is the model's; there is none of link="calibrated".
         learning_rate : "auto" or float > 0, default="auto"
             Power on the likelihood. "auto" after ``fit``: for prediction η_G, the rate
             that the scores of points ask for (NOTATION.md); 1 for intervals. After

@@ -8,18 +8,14 @@ the points of the fifth give pairs *held out*: chosen as the fit chooses its own
 with points of the four (``pairs="nearest"``, "impostors"), or all pairs among
 themselves ("all"). Links of these (D, y):
 
-    log-logistic   logistic regression of y on log D, slope γ ≥ 0
+    log-logistic   logistic regression of y on log D, γ ≥ 0 (``inference.lca.link``)
     isotonic       the decreasing function of least squared error
 
-Both have Platt's targets (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) in place of 1 and 0, so that
-separable pairs give a finite slope and no probability is 0 or 1. Folds are
-fixed: a link is a function of the fit. Classes of two members are never held out, as a
-class needs two in the four folds. Of more than ``MOST_HELD_OUT`` points the first folds
-that hold so many are used: two numbers need no more.
-
-References
-----------
-Platt, "Probabilistic Outputs for Support Vector Machines", 1999.
+Both have Platt's targets, so that separable pairs give a finite slope and no
+probability is 0 or 1. Folds are fixed: a link is a function of the fit. Classes of two
+members are never held out, as a class needs two in the four folds. Of more than
+``MOST_POINTS_HELD_OUT`` points the first folds that hold so many are used: two numbers
+need no more.
 """
 
 import warnings
@@ -27,11 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.isotonic import IsotonicRegression
 
 from probmetric.estimators.lca.tuning import unlearned
+from probmetric.inference.lca.link import log_logistic, odds_of, platt_targets
 from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
@@ -39,14 +35,14 @@ from probmetric.inference.lca.recipe import (
     fit_labelled,
     prior_for,
 )
-from probmetric.metric.link import AnyLink, IsotonicLink, LogLogisticLink
+from probmetric.metric.link import AnyLink, IsotonicLink
 from probmetric.models.lca import to_metric
 
 N_FOLDS = 5
 SMALLEST = 3
 """Members of a class of which one may be held out: the fit needs two."""
 
-MOST_HELD_OUT = 1000
+MOST_POINTS_HELD_OUT = 1000
 """Points held out, after which no further fold is fitted."""
 
 
@@ -84,7 +80,7 @@ def held_out_pairs(
     design : {"nearest", "impostors", "all"}
         Those of the recipe, or "all": pairs that are chosen given y alone.
     """
-    fold, found, left = folds(codes), [], MOST_HELD_OUT
+    fold, found, left = folds(codes), [], MOST_POINTS_HELD_OUT
     for k in range(N_FOLDS):
         # At random, as rows may be in the order of classes.
         held = np.random.default_rng(k).permutation(np.flatnonzero(fold == k))[:left]
@@ -163,50 +159,13 @@ def _nearest(
     return np.take_along_axis(D, chosen, 1), np.take_along_axis(found, chosen, 1)
 
 
-def _targets(y: np.ndarray) -> np.ndarray:
-    """Return Platt's targets."""
-    n = np.bincount(y, minlength=2)
-    return np.where(y == 1, (n[1] + 1) / (n[1] + 2), 1 / (n[0] + 2))
-
-
-def log_logistic(pairs: HeldOut, design: str) -> LogLogisticLink:
-    """Fit log odds = a - γ log D, γ ≥ 0, to pairs of both labels."""
-    D, t = pairs.squared, _targets(pairs.y)
-    floor = float(np.min(D[D > 0], initial=np.inf))
-    floor = floor if np.isfinite(floor) else 1.0
-    x = np.log(np.maximum(D, floor))
-    centre, unit = x.mean(), x.std() if np.ptp(x) > 0 else 1.0
-    z = (x - centre) / unit
-
-    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        eta = theta[0] - theta[1] * z
-        gap = 1 / (1 + np.exp(-eta)) - t
-        value = np.mean(np.logaddexp(0, eta) - t * eta)
-        return float(value), np.array([gap.mean(), -(gap * z).mean()])
-
-    bounds = [(None, None), (0, None)]
-    options = {"gtol": 1e-10, "ftol": 0.0}
-    best: Any = minimize(loss, [0.0, 0.0], jac=True, bounds=bounds, options=options)
-    slope = best.x[1] / unit
-    return LogLogisticLink(
-        np.asarray(best.x[0] + slope * centre),
-        np.asarray(slope),
-        np.asarray(floor),
-        _odds(pairs.y),
-        design,
-    )
-
-
-def isotonic(pairs: HeldOut, design: str) -> IsotonicLink:
+def isotonic(
+    squared: Float[np.ndarray, "N"], y: Int[np.ndarray, "N"], design: str
+) -> IsotonicLink:
     """Fit a decreasing P(same) to pairs of both labels."""
-    fit = IsotonicRegression(increasing=False)
-    fit.fit(pairs.squared, _targets(pairs.y))
+    fit = IsotonicRegression(increasing=False).fit(squared, platt_targets(y))
     knots = np.asarray(fit.X_thresholds_), np.asarray(fit.y_thresholds_)
-    return IsotonicLink(*knots, _odds(pairs.y), design)
-
-
-def _odds(y: np.ndarray) -> np.ndarray:
-    return np.asarray(y.sum() / (1 - y).sum())
+    return IsotonicLink(*knots, odds_of(y), design)
 
 
 FITS = {"calibrated": log_logistic, "isotonic": isotonic}
@@ -252,7 +211,7 @@ def calibrate(asked: Asked, fitted: Fitted, codes: np.ndarray) -> AnyLink | None
     Z, lam = np.asarray(fitted.pairs.X), float(fitted.prior.lam)
     pairs = held_out_pairs(Z, codes, recipe, lam, asked.pairs)
     if 0 < pairs.y.sum() < len(pairs.y):
-        return FITS[asked.kind](pairs, asked.pairs)
+        return FITS[asked.kind](*pairs, asked.pairs)
     warnings.warn(
         "LCA: P(same) stays the model's, not calibrated: expected held-out pairs of "
         f"both labels, got {len(pairs.y)} of one or none (the largest class has "

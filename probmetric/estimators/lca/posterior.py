@@ -71,6 +71,12 @@ NO_ISOTONIC = (
     "link='isotonic', whose steps have no standard error; use link='auto' or 'model'"
 )
 
+NO_CALIBRATED = (
+    "expected pairs='all', of which each refit has held-out ones, got "
+    "link='calibrated' with the fitted pairs, which are chosen by their distance; use "
+    "link='auto' or 'model' for the model's link of these"
+)
+
 N_DRAWS = {"prediction": 32, "intervals": 100}
 
 
@@ -158,9 +164,10 @@ def jackknifed(
         Class of each point.
     all_pairs
         Whether the mode is of all pairs. Its link is then calibrated on pairs held
-        out; for others, which are chosen by their distance, it is the model's.
+        out; that of others, which are chosen by their distance, is the model's.
     link
-        That of the estimator: "model" keeps the model's, "isotonic" gives none.
+        That of the estimator: "model" keeps the model's, "isotonic" gives none, nor
+        does "calibrated" where there are no pairs held out.
     seed
         Of the groups, of more than 100 points.
     """
@@ -176,6 +183,8 @@ def jackknifed(
     links: list[Any] = [Link(v, np.asarray(0.5)) for v in b]
     if link == "isotonic":
         kind, links, no_link = "none", [None] * len(b), NO_ISOTONIC
+    elif link == "calibrated" and not all_pairs:
+        kind, links, no_link = "none", [None] * len(b), NO_CALIBRATED
     elif all_pairs and link != "model":
         kind = "calibrated on pairs held out"
         Z = np.asarray(mode.pairs.X)

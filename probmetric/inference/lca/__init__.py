@@ -18,6 +18,7 @@ In reading order:
 ``laplace``      draws without the rotations (1), their basis (2).
 ``target``       the log joint density for samplers.
 ``bootstrap``    refits under product weights u_i u_j.
+``link``         the log-logistic link of pairs with labels (1).
 ``jackknife``    refits with points left out, each with its link on held-out pairs.
 ``draws``        draws by every method, and the pointwise log likelihood.
 """

@@ -4,35 +4,24 @@ A refit gives the points of one group the weight zero, so that every pair with o
 them is gone, and goes on from the fit to all (``bootstrap``, which keeps the prior).
 
 These refits also make held-out pairs: point i with every point j of another group,
-under the fit without the group of i. P(same) is calibrated on them by logistic
-regression on log D (``metric.link``),
-
-    log odds = a - γ log D,   γ ≥ 0,                                              (1)
-
-with Platt's targets, so that separable pairs leave γ finite. For the spread of (a, γ)
-each replicate k repeats this without the pairs of group k and under the fits without
-the group of i *and* group k. That fit is taken as L_(i) + L_(k) - L, exact to first
-order, in place of g²/2 more refits.
-
-References
-----------
-Platt, "Probabilistic Outputs for Support Vector Machines", 1999.
+under the fit without the group of i. P(same) is calibrated on them by the log-logistic
+link (``link``). For the spread of its (a, γ) each replicate k repeats this without the
+pairs of group k and under the fits without the group of i *and* group k. That fit is
+taken as L_(i) + L_(k) - L, exact to first order, in place of g²/2 more refits.
 """
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-from scipy.special import expit, logit
+from jaxtyping import Float, Int
 
 from probmetric.data.padding import bucket, pad_pairs
 from probmetric.inference.lca.bootstrap import bootstrap, check_results
+from probmetric.inference.lca.link import log_logistic
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.metric.link import AT_RANDOM, LogLogisticLink
 from probmetric.models.lca import LCAParams
 
-MOST_HELD_OUT = 10_000
+MOST_PAIRS_HELD_OUT = 10_000
 """Held-out pairs that a link is fitted to; of more, so many at random."""
-
-N_STEPS = 50
 
 FEW = 50
 """Refits are made in multiples of it."""
@@ -67,7 +56,7 @@ def held_out_links(
     group: Int[np.ndarray, "n"],
     factor: Float[np.ndarray, "p d"],
     left_out: Float[np.ndarray, "g p d"],
-    most: int = MOST_HELD_OUT,
+    most: int = MOST_PAIRS_HELD_OUT,
 ) -> list[LogLogisticLink]:
     """Return links on held-out pairs: that of the fit, then one a group left out.
 
@@ -90,44 +79,9 @@ def held_out_links(
     V = X @ factor.T
     moved = X @ left_out.transpose(0, 2, 1) - V
     own = V[i] - V[j] + moved[group[i], i] - moved[group[i], j]
-    links = [log_logistic(np.sum(own**2, 1), same)]
+    links = [log_logistic(np.sum(own**2, 1), same, AT_RANDOM)]
     for k, by in enumerate(moved):
         rest = (group[i] != k) & (group[j] != k)
         D = np.sum((own + by[i] - by[j])[rest] ** 2, 1)
-        links.append(log_logistic(D, same[rest], links[0]))
+        links.append(log_logistic(D, same[rest], AT_RANDOM, links[0]))
     return links
-
-
-def log_logistic(
-    squared: Float[np.ndarray, "N"],
-    same: Bool[np.ndarray, "N"],
-    start: LogLogisticLink | None = None,
-) -> LogLogisticLink:
-    """Fit Eq. (1) to squared distances and labels of both kinds, by Newton's method."""
-    n_same, n = int(same.sum()), len(same)
-    target = np.where(same, (n_same + 1) / (n_same + 2), 1 / (n - n_same + 2))
-    floor = np.min(squared[squared > 0], initial=np.inf)
-    floor = np.asarray(floor if np.isfinite(floor) else 1.0)
-    x = np.log(np.maximum(squared, floor))
-    centre, unit = x.mean(), x.std() or 1.0
-    z = (x - centre) / unit
-    level, fall = logit(target.mean()), 0.0
-    if start is not None:
-        level, fall = start.intercept - start.slope * centre, start.slope * unit
-    for _ in range(N_STEPS):
-        P = expit(level - fall * z)
-        gap, w = target - P, P * (1 - P)
-        cross, square = -(w @ z), w @ z**2
-        H = np.array([[w.sum(), cross], [cross, square]]) + 1e-9 * n * np.eye(2)
-        step = np.linalg.solve(H, [gap.sum(), -(gap @ z)])
-        step *= min(1.0, 2 / np.abs(step).max())  # Far steps overshoot.
-        level, fall = level + step[0], fall + step[1]
-        if np.abs(step).max() < 1e-5:  # Steps square their error.
-            break
-    if fall < 0:
-        level, fall = logit(target.mean()), 0.0
-    slope = fall / unit
-    odds = np.asarray(n_same / (n - n_same))
-    return LogLogisticLink(
-        np.asarray(level + slope * centre), np.asarray(slope), floor, odds, AT_RANDOM
-    )

@@ -191,6 +191,24 @@ def test_pairs_chosen_by_distance_keep_the_models_link(fitted):
     assert np.all((low < P) & (P < high))
 
 
+@pytest.mark.parametrize("link", ["calibrated", "isotonic"])
+def test_a_link_asked_for_by_name_is_not_replaced_by_the_models(link):
+    asked = LCA(link=link, max_iter=50).fit(X, y)
+    made = asked.posterior_metric("intervals", pairs="fitted")
+    assert "link none" in repr(made)
+    assert np.all(made.interval(X[:4], X[4:8]).upper > 0)
+    told = rf"same_probability: expected .*, got link='{link}'.*'auto' or 'model'"
+    for ask in (made.same_probability, made.same_interval):
+        with pytest.raises(ValueError, match=told):
+            ask(X[:4], X[4:8])
+
+
+def test_a_link_asked_for_by_name_is_had_of_all_pairs():
+    asked = LCA(link="calibrated", max_iter=50).fit(X, y)
+    made = asked.posterior_metric("intervals")
+    assert "link calibrated on pairs held out" in repr(made)
+
+
 def test_independent_pairs_keep_their_own_posterior():
     rng = np.random.default_rng(0)
     pairs = rng.normal(size=(80, 2, 2))

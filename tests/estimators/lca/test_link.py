@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from probmetric import LCA
 from probmetric.datasets.generators import GENERATORS
 from probmetric.estimators.lca import link as calibration
-from probmetric.estimators.lca.link import HeldOut, folds, isotonic, log_logistic
+from probmetric.estimators.lca.link import HeldOut, folds, isotonic
+from probmetric.inference.lca.link import log_logistic
 from probmetric.inference.lca.recipe import Recipe, fit_labelled
 from probmetric.models.lca import to_metric
 
@@ -134,7 +135,7 @@ def test_no_more_folds_are_fitted_than_hold_the_points_wanted(monkeypatch):
     monkeypatch.setattr(
         calibration, "_pairs", lambda *a: chosen.append(a[2]) or inner(*a)
     )
-    monkeypatch.setattr(calibration, "MOST_HELD_OUT", 20)
+    monkeypatch.setattr(calibration, "MOST_POINTS_HELD_OUT", 20)
     recipe = Recipe(4, max_iter=20)
     got = calibration.held_out_pairs(Z_IRIS, IRIS_Y, recipe, 10.0, "nearest")
     assert [len(held) for held in chosen] == [20]
@@ -147,7 +148,7 @@ def test_no_more_folds_are_fitted_than_hold_the_points_wanted(monkeypatch):
 
 
 def test_the_log_logistic_link_recovers_what_made_the_labels():
-    link = log_logistic(overlapping(40_000), "nearest")
+    link = log_logistic(*overlapping(40_000), "nearest")
     # Standard errors are .013 and .018: four of them, false alarm 1e-4.
     assert abs(link.intercept - 1) < 0.055
     assert abs(link.slope - 2) < 0.075
@@ -155,7 +156,7 @@ def test_the_log_logistic_link_recovers_what_made_the_labels():
 
 def test_the_log_logistic_link_is_logistic_regression_on_log_distance():
     pairs = overlapping(500)
-    link = log_logistic(pairs, "nearest")
+    link = log_logistic(*pairs, "nearest")
     n = np.bincount(pairs.y)
     t = np.where(pairs.y == 1, (n[1] + 1) / (n[1] + 2), 1 / (n[0] + 2))
     # A target between 0 and 1 is two observations with weights.
@@ -167,7 +168,7 @@ def test_the_log_logistic_link_is_logistic_regression_on_log_distance():
 
 def test_the_log_logistic_link_solves_the_score_equations():
     pairs = overlapping(500)
-    P = log_logistic(pairs, "nearest").probability(pairs.squared)
+    P = log_logistic(*pairs, "nearest").probability(pairs.squared)
     n1 = pairs.y.sum()
     n0 = len(pairs.y) - n1
     gap = P - np.where(pairs.y == 1, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
@@ -180,7 +181,7 @@ def test_the_log_logistic_link_solves_the_score_equations():
 def test_separable_pairs_give_a_finite_link(fit):
     D = np.r_[np.linspace(1, 2, 50), np.linspace(3, 4, 50)]
     y = np.repeat([1, 0], 50)
-    P = fit(HeldOut(D, y), "nearest").probability(D)
+    P = fit(*HeldOut(D, y), "nearest").probability(D)
     assert np.all((P > 0) & (P < 1))
     assert log_loss(P, y) < 0.06
     if fit is isotonic:  # Platt's targets themselves.
@@ -190,7 +191,7 @@ def test_separable_pairs_give_a_finite_link(fit):
 @pytest.mark.parametrize("fit", [log_logistic, isotonic])
 def test_p_same_never_rises_with_the_distance(fit):
     pairs = overlapping(500)
-    link = fit(pairs._replace(y=1 - pairs.y), "nearest")  # Nearer is *less* the same.
+    link = fit(*pairs._replace(y=1 - pairs.y), "nearest")  # Nearer is *less* the same.
     P = link.probability(np.linspace(0, 10, 50))
     share = 1 - pairs.y.mean()
     np.testing.assert_allclose(P, share, atol=0.03 if fit is isotonic else 2e-3)
@@ -201,7 +202,7 @@ def test_p_same_never_rises_with_the_distance(fit):
 def test_equal_points_have_the_p_same_of_the_nearest_apart(fit):
     pairs = overlapping(500)
     D = np.where(np.arange(500) % 10 == 0, 0.0, pairs.squared)
-    link = fit(HeldOut(D, pairs.y), "nearest")
+    link = fit(*HeldOut(D, pairs.y), "nearest")
     P = link.probability(np.array([0.0, D[D > 0].min()]))
     assert np.all((P > 0) & (P < 1))
     assert P[0] == P[1] or fit is isotonic
@@ -210,7 +211,7 @@ def test_equal_points_have_the_p_same_of_the_nearest_apart(fit):
 @pytest.mark.parametrize("D", [np.zeros(20), np.full(20, 3.0)])
 @pytest.mark.parametrize("fit", [log_logistic, isotonic])
 def test_distances_all_alike_give_the_share_of_same(fit, D):
-    link = fit(HeldOut(D, np.arange(20) % 4 // 3), "nearest")
+    link = fit(*HeldOut(D, np.arange(20) % 4 // 3), "nearest")
     # Platt's targets of 5 same and 15 different: (5 · 6/7 + 15/17)/20.
     wanted = (5 * 6 / 7 + 15 / 17) / 20
     np.testing.assert_allclose(link.probability(np.array([0.0, 9.0])), wanted)

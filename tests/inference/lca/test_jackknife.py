@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from probmetric.inference.lca import jackknife
 from probmetric.inference.lca.fit import fit
-from probmetric.inference.lca.jackknife import (
-    held_out_links,
-    leave_out,
-    log_logistic,
-)
+from probmetric.inference.lca.jackknife import held_out_links, leave_out
+from probmetric.inference.lca.link import log_logistic
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.models.lca import to_metric
 from tests.inference.lca.problem import simulated
@@ -54,44 +50,6 @@ def numbers(link):
     return [link.intercept, link.slope]
 
 
-def labelled(seed=0, n=400):
-    rng = np.random.default_rng(seed)
-    D = np.exp(rng.normal(size=n))
-    return D, rng.uniform(size=n) < 1 / (1 + (D / 0.8) ** 1.5)
-
-
-def test_the_link_is_the_minimum_of_its_loss():
-    D, same = labelled()
-    link = log_logistic(D, same)
-    n1, n0 = same.sum(), (~same).sum()
-    target = np.where(same, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
-
-    def loss(theta):
-        odds = theta[0] - theta[1] * np.log(D)
-        return np.mean(np.logaddexp(0, odds) - target * odds)
-
-    wanted = minimize(loss, [0.0, 1.0], options={"gtol": 1e-9}).x
-    np.testing.assert_allclose([link.intercept, link.slope], wanted, rtol=1e-5)
-    assert link.floor == D.min()
-    assert link.odds == n1 / n0
-    again = log_logistic(D, same, link)
-    np.testing.assert_allclose(numbers(again), numbers(link), rtol=1e-9)
-    np.testing.assert_allclose(
-        link.log_odds(np.array([0.0, D.min(), 1.0])),
-        link.intercept - link.slope * np.log([D.min(), D.min(), 1.0]),
-        rtol=1e-6,
-    )
-
-
-def test_separable_pairs_keep_a_finite_slope_and_rising_ones_a_flat_one():
-    D = np.linspace(0.1, 2, 50)
-    steep = log_logistic(D, D < 1)
-    assert 5 < steep.slope < 1e3
-    flat = log_logistic(D, D > 1)
-    assert flat.slope == 0
-    np.testing.assert_allclose(1 / (1 + np.exp(-flat.intercept)), 0.5, atol=0.02)
-
-
 def test_links_are_of_pairs_held_out_and_leave_a_group_out():
     """Against loops over pairs and replicates."""
     rng = np.random.default_rng(1)
@@ -112,7 +70,7 @@ def test_links_are_of_pairs_held_out_and_leave_a_group_out():
                 own = left[group[i]] + (0 if k is None else left[k] - L)
                 D.append(np.sum((own @ (X[i] - X[j])) ** 2))
                 same.append(codes[i] == codes[j])
-        return log_logistic(np.array(D), np.array(same))
+        return log_logistic(np.array(D), np.array(same), "all")
 
     for link, k in ((links[0], None), (links[1], 0), (links[6], 5)):
         np.testing.assert_allclose(numbers(link), numbers(by_hand(k)), rtol=1e-6)
