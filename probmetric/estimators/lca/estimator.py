@@ -147,8 +147,8 @@ class LCA(PairsMixin, BaseEstimator):
     P(same) refers to pairs chosen as those of its link: after ``fit`` by default to
     *nearest* pairs, about half of which are *same* by design. It is no probability
     for pairs met in another way: ask for ``link_pairs="all"``. On eleven sets with
-    held-out pairs of the design the calibrated link has log loss .351 and calibration
-    error .051, the isotonic .345 and .033, the model's .438 and .130
+    held-out pairs of the design the calibrated link has log loss .350 and calibration
+    error .051, the isotonic .344 and .033, the model's .428 and .123
     (benchmarks/results/same_probability.md); single sets go up to .13. The folds leave
     a fifth out, so that distances are a little other than those of the whole fit.
 
