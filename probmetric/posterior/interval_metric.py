@@ -1,7 +1,8 @@
 """A metric with intervals: a fit, and its refits without each part of the points.
 
-No draws and no chance: the same fit gives the same limits. The object holds the fit
-that the limits are for, and every point value is that fit's.
+No draws: the same fit gives the same limits (of more than 100 points the groups left
+out are random, by a seed). The object holds the fit that the limits are for, and every
+point value is that fit's.
 
     distance    the distribution of a noisy length, inverted (``noncentral``)
     ratio       exp(log ratio ± t √V)                        (``jackknife``)
@@ -11,6 +12,12 @@ that the limits are for, and every point value is that fit's.
 
 Percentiles of bootstrap draws cover less: a distance is a norm, its noise makes it
 longer, and each draw adds the noise once more.
+
+A map L is known up to a rotation, so those of refits are rotated onto that of the fit
+before their spread is taken. How far apart two maps are depends on the units of the
+features; here every feature is measured in the unit in which its column of the fit's L
+has norm 1, so that limits do not depend on the units given. A rotation of the features
+changes those norms, and with them the limits a little.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +36,7 @@ from probmetric.posterior import intervals as asked
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
     aligned,
+    checked_prob,
     covariance,
     factor_of,
     groups_of,
@@ -137,12 +145,17 @@ class IntervalMetric:
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
         """Return the fit's distance, or dissimilarity, between matching rows."""
-        return finite(self._ask(asked.between_rows, A, B)[0], "distance", A, B)
+        shape, points = self._rows(A, B)
+        found = over_draws(asked.between_rows, (self.metric,), *points)
+        return finite(found.reshape(shape), "distance", A, B)
 
     def same_probability(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
         """Return the fit's P(same) of matching rows of A and B.
+
+        After ``LCA.fit`` that of *all* pairs by default, where ``LCA.same_probability``
+        is that of nearest ones: the odds of *same* before the distance is seen differ.
 
         Raises
         ------
@@ -167,15 +180,27 @@ class IntervalMetric:
             Of shape (...), with 0 ≤ lower ≤ ``distance(A, B)`` ≤ upper. A lower limit
             of 0 says that noise alone could make so short a distance.
         """
-        if not isinstance(self.metric, Mahalanobis):
+        prob = checked_prob(prob)
+        if isinstance(self.metric, Mahalanobis):
+            low, high = self._of_vectors(A, B, prob)
+        else:
             values = self._ask(asked.between_rows, A, B)
             finite(values, "interval", A, B)
-            of = positive_limits if asked.is_positive(self.metric) else limits
-            return Interval(*of(values, prob, self.factor))
+            if asked.is_positive(self.metric):
+                low, high = positive_limits(values, prob, self.factor, "A")
+            else:
+                low, high = limits(values, prob, self.factor)
+        own = self.distance(A, B)  # Else the last digit could put it outside.
+        return Interval(np.minimum(low, own), np.maximum(high, own))
+
+    def _of_vectors(self, A: Any, B: Any, prob: float) -> list[np.ndarray]:
+        """Return the limits of ``interval`` for maps, from the vectors L(a - b)."""
         shape, (A, B) = self._rows(A, B)
-        g, p = len(self.left_out), len(self.metric.factor)
         factors = np.stack([m.factor for m in (self.metric, *self.left_out)])  # pyright: ignore[reportAttributeAccessIssue]
-        factors[1:] = aligned(factors[1:], factors[0])
+        g, p = len(self.left_out), factors.shape[1]
+        norms = np.hypot.reduce(factors[0])
+        w = np.where(norms > 0, norms, 1.0)
+        factors[1:] = aligned(factors[1:] / w, factors[0] / w) * w
         z = float(ndtri((1 + prob) / 2))
         widen = np.sqrt(self.factor) * quantile_of_t(prob, g - 1) / z
         step, found = max(1, CHUNK // max(N_NODES, p * p, g * p)), []
@@ -187,8 +212,7 @@ class IntervalMetric:
             v = v / unit[:, None]
             ends = distance_limits(v[0], covariance(widen * v[1:]), prob)
             found.append([end * unit for end in ends])
-        low, high = (np.concatenate(e).reshape(shape) for e in zip(*found, strict=True))
-        return Interval(low, high)
+        return [np.concatenate(e).reshape(shape) for e in zip(*found, strict=True)]
 
     def ratio_interval(
         self,
@@ -208,12 +232,14 @@ class IntervalMetric:
         ------
         ValueError
             For a metric that is no distance, where a ratio has no meaning; where the
-            second distance is zero.
+            second distance is zero; where the first is zero in the fit but not in
+            every refit.
         """
+        prob = checked_prob(prob)
         asked.need_distance(self.metric)
         below = asked.apart(self._ask(asked.between_rows, *second))
         values = asked.ratio(self._ask(asked.between_rows, *first), below)
-        return Interval(*positive_limits(values, prob, self.factor))
+        return Interval(*positive_limits(values, prob, self.factor, "first"))
 
     def same_interval(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"], *, prob: float = 0.9
@@ -223,6 +249,7 @@ class IntervalMetric:
         Made on the scale of log odds. Arguments as `interval`, an error where
         `same_probability` is one.
         """
+        prob = checked_prob(prob)
         values = self._log_odds(A, B)
         return Interval(*(expit(end) for end in limits(values, prob, self.factor)))
 
@@ -231,7 +258,7 @@ class IntervalMetric:
 
         Always a ValueError, with the reason, as ``PosteriorMetric.matrix_interval``.
         """
-        raise ValueError(asked.MATRIX_REFUSAL.format(prob=prob))
+        raise ValueError(asked.MATRIX_REFUSAL.format(prob=checked_prob(prob)))
 
     def _log_odds(self, A: Any, B: Any) -> np.ndarray:
         if self.no_link:
@@ -240,6 +267,7 @@ class IntervalMetric:
 
     def _rows(self, A: Any, B: Any) -> tuple[tuple[int, ...], tuple[np.ndarray, ...]]:
         """Return the shape of an answer, and the points as rows."""
+        asked.same_features(self.metric, A=A, B=B)
         shape = np.broadcast_shapes(np.shape(A), np.shape(B))
         found = []
         for name, X in (("A", A), ("B", B)):
@@ -290,7 +318,8 @@ def with_intervals(
         ``learn(X, y) -> Metric``, called once for all points and once without each: n
         fits, or 50 of more than 100 points.
     X, y : arrays of shape (n, d) and (n,)
-        Labelled points; each class keeps members when some are left out.
+        Labelled points, two or more of each class: it keeps members when some are left
+        out.
     seed : int, default=0
         Of the groups of more than 100 points.
     about : str, default=""
@@ -299,8 +328,8 @@ def with_intervals(
     Raises
     ------
     ValueError
-        For metrics that differ in kind from refit to refit, and what ``learn`` raises
-        where a class is left with too few members.
+        For a class of one point, metrics that differ in kind from refit to refit, and
+        what ``learn`` raises where a class is left with too few members.
 
     Notes
     -----
@@ -314,8 +343,9 @@ def with_intervals(
 
     Other learners were not measured.
 
-    ``LCA.posterior_metric("intervals")`` is the same at less cost, with a link that is
-    calibrated on held-out pairs.
+    ``LCA.posterior_metric("intervals")`` takes the same groups at less cost: its refits
+    keep the standardisation, the prior's W₀ and c, and λ. Its link is calibrated on
+    held-out pairs.
 
     Examples
     --------
@@ -327,7 +357,12 @@ def with_intervals(
     True
     """
     X, y = np.asarray(X), np.asarray(y)
-    codes = np.unique(y, return_inverse=True)[1]
+    classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    if (sizes == 1).any():
+        raise ValueError(
+            "y: expected two or more points of each class, got one of class "
+            f"{classes[sizes == 1].tolist()[0]!r}"
+        )
     group, factor = groups_of(codes, seed), factor_of(codes)
     kept = [group != k for k in range(int(group.max()) + 1)]
     metric, *left_out = same_size(

@@ -10,7 +10,7 @@ from jaxtyping import Bool
 
 from probmetric.arguments import check_number, check_within_0_1
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.metric.protocol import maps_of
+from probmetric.metric.protocol import check_features, maps_of
 from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -27,6 +27,20 @@ class Interval(NamedTuple):
 
     lower: np.ndarray
     upper: np.ndarray
+
+
+def same_features(metric: Any, **points: Any) -> None:
+    """Refuse points of other features than the metric's, or than each other.
+
+    Arrays are broadcast after this: a single feature would be taken for every one.
+    """
+    check_features(metric, **points)
+    (first, X), (second, Y) = points.items()
+    if np.shape(X)[-1:] != np.shape(Y)[-1:]:  # A metric of one's own may not say.
+        raise ValueError(
+            f"{second}: expected as many features as {first}, got shapes "
+            f"{np.shape(X)} and {np.shape(Y)}"
+        )
 
 
 def pairwise(metric: Dissimilarity, Q: Array, P: Array) -> Array:

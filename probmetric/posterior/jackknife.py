@@ -1,7 +1,9 @@
 """The delete-a-group jackknife: refits without a part of the points, and their limits.
 
-Each group of points is left out in turn and everything that a fit does is done again.
-With θ_(k) the estimate without group k and θ̄ their mean, the variance of θ̂ is
+Each group of points is left out in turn and the fit is made again: a learner given to
+``with_intervals`` does everything again; LCA keeps the standardisation, the prior's W₀
+and c, and λ of the fit to all points. With θ_(k) the estimate without group k and θ̄
+their mean, the variance of θ̂ is
 
     V = (g - 1)/g Σ_k (θ_(k) - θ̄)²,                                               (1)
 
@@ -19,6 +21,7 @@ Efron and Stein, "The jackknife estimate of variance", Ann. Statist. 9 (1981).
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -59,10 +62,27 @@ def covariance(left_out: Float[np.ndarray, "g *m p"]) -> Float[np.ndarray, "*m p
     return (g - 1) / g * np.einsum("g...p,g...q->...pq", gap, gap)
 
 
+def checked_prob(prob: Any) -> float:
+    """Return the probability of an interval; a 0-d array is a number.
+
+    Raises
+    ------
+    ValueError
+        For what is no number in (0, 1), or is so small that 1 + prob is 1.
+    """
+    number = prob.item() if getattr(prob, "ndim", None) == 0 else prob
+    check_within_0_1(prob=number)
+    if 1 + number == 1:
+        raise ValueError(
+            f"prob: expected a number in (0, 1) of at least {np.finfo(float).eps:.2g}, "
+            f"got {number!r}"
+        )
+    return float(number)
+
+
 @cache
 def quantile_of_t(prob: float, df: int) -> float:
     """Return the t that |T| of df degrees of freedom exceeds with 1 - prob."""
-    check_within_0_1(prob=prob)
     return float(special.stdtrit(df, (1 + prob) / 2))
 
 
@@ -71,22 +91,45 @@ def limits(
 ) -> Float[np.ndarray, "2 *m"]:
     """Return (lower, upper), value ± t √V; the first value is the fit's.
 
-    Infinite ones stay as they are.
+    Infinite ones stay as they are; a finite one of which a refit is not finite has
+    infinite limits.
     """
+    prob = checked_prob(prob)
     value, left_out = np.asarray(values[0]), values[1:]
     g, known = len(left_out), np.isfinite(values).all(0)
     left_out = np.where(known, left_out, 0.0)
     variance = (g - 1) / g * np.sum((left_out - left_out.mean(0)) ** 2, 0)
     half = quantile_of_t(prob, g - 1) * np.sqrt(factor * variance)
+    half = np.where(np.isfinite(value) & ~known, np.inf, half)
     return np.stack([value - half, value + half])
 
 
 def positive_limits(
-    values: Float[np.ndarray, "r *m"], prob: float, factor: float = 1.0
+    values: Float[np.ndarray, "r *m"],
+    prob: float,
+    factor: float = 1.0,
+    name: str = "values",
 ) -> Float[np.ndarray, "2 *m"]:
-    """Return limits of numbers ≥ 0, made on the scale of logarithms; zeros stay."""
+    """Return limits of numbers ≥ 0, made on the scale of logarithms.
+
+    Zeros stay where every refit has them. ``name`` is what an error speaks of.
+
+    Raises
+    ------
+    ValueError
+        Where the fit is 0 and a refit is not: there is no logarithm to start from.
+    """
+    zero = values[0] == 0
+    if np.any(zero & (values[1:] != 0).any(0)):
+        raise ValueError(
+            f"{name}: expected points that the fit tells apart, or no refit does, got "
+            "a pair at distance zero in the fit alone, which has no interval on the "
+            "log scale"
+        )
     ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor)
-    return np.where(values[0] == 0, 0.0, np.exp(ends))
+    with np.errstate(over="ignore"):  # A refit that is zero leaves no upper limit.
+        low, high = np.where(zero, 0.0, np.exp(ends))
+    return np.stack([np.minimum(low, values[0]), np.maximum(high, values[0])])
 
 
 def aligned(

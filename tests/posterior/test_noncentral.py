@@ -64,6 +64,21 @@ def test_equal_variances_give_the_noncentral_chi_square(p, length, variance):
         assert low[0] == 0
 
 
+@pytest.mark.parametrize("p, length", [(20, 2.0), (40, 2.0), (64, 3.0), (100, 3.0)])
+def test_upper_limits_of_many_dimensions_are_right(p, length):
+    """Where the estimate is far shorter than the noise."""
+    v = np.zeros((1, p))
+    v[0, 0] = length
+    _, high = distance_limits(v, np.eye(p)[None])
+    of_zero = stats.chi2(p).cdf(length**2)
+
+    def above(x):
+        return stats.ncx2(p, x**2).cdf(length**2) / of_zero - 0.05
+
+    wanted = max(length, brentq(above, 1e-3, length + 9))
+    np.testing.assert_allclose(high[0], wanted, rtol=4e-3)
+
+
 @pytest.mark.parametrize("true", [0.3, 1.0, 3.0])
 def test_limits_cover_and_the_percentile_does_not(true):
     """Where v ~ N(μ, S) is known; the percentile of a bootstrap is the control."""
@@ -118,11 +133,11 @@ def test_few_nodes_would_be_seen(monkeypatch):
     """The negative control of the tests above: 4 nodes in place of 256."""
     monkeypatch.setattr(noncentral, "N_NODES", 4)
     noncentral._squared_normals.cache_clear()
-    v = np.zeros((1, 13))
-    v[0, 0] = 1.0
-    _, high = distance_limits(v, 0.5 * np.eye(13)[None])
+    v = np.zeros((1, 20))
+    v[0, 0] = 2.0
+    _, high = distance_limits(v, np.eye(20)[None])
     noncentral._squared_normals.cache_clear()
-    assert abs(high[0] / 1.8534 - 1) > 0.02
+    assert abs(high[0] / 2.6937 - 1) > 0.02
 
 
 def test_a_probability_out_of_range_is_refused():
