@@ -129,7 +129,7 @@ def autodelta_mode(problem: Problem[Pairs]) -> Values:
         optimizer, elbo = numpyro.optim.Minimize(), Trace_ELBO()
         run = numpyro.infer.SVI(lca, guide, optimizer, elbo, **problem.options)
         state = run.init(jax.random.key(0), pairs, prior)
-        for _ in range(3):  # a restart renews BFGS's memory where it stopped early
+        for _ in range(10):  # a restart renews BFGS's memory where it stopped early
             state, _ = run.update(state, pairs, prior)
         found = run.get_params(state)
         W, log_b = found["W_auto_loc"], found["log_b_auto_loc"]
@@ -178,10 +178,13 @@ def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset
 
 
 def svi_estimate(problem: Problem[Pairs]) -> xr.Dataset:
-    """Draw from a full-rank Gaussian guide fitted to the NumPyro model."""
+    """Draw from a full-rank Gaussian guide fitted to the NumPyro model.
+
+    From a start at random log b is still on its way after the default 3000 steps.
+    """
     args, options = (problem.data, problem.prior), dict(problem.options)
     with jax.enable_x64(True):
-        draws = SVI().draw_model(
+        draws = SVI(n_steps=20_000).draw_model(
             lca, args, options, seed=7, n_draws=4000, progress=False
         )
     return _metric_summaries(problem, draws)

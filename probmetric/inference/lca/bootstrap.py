@@ -128,7 +128,7 @@ def bootstrap(
     shared = gather(pairs, prior, learning_rate, start)
     u = jnp.asarray(u, shared.learning_rate.dtype)
     found = _refit_all(shared, u, tol, batch=batch, max_steps=max_steps)
-    params = to_params(found.params)
+    params = to_params(jax.device_get(found.params))
     ones = np.ones(len(u), u.dtype)
     return found._replace(params=params._replace(kappa2=ones))
 
