@@ -115,6 +115,7 @@ REASONS = {
     "posterior.draws.posterior_metric": DRAWN,
     "posterior.draws.thinned": DRAWN,
     "posterior.intervals.is_positive": WHOLE,
+    "posterior.intervals.same_features": "checks arguments",
     "posterior.intervals.need_distance": WHOLE,
 }
 

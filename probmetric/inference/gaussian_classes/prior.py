@@ -9,16 +9,15 @@ so that E Σ_c is S_W, shrunk; κ₀, ν₀ - D - 1 and a > 0 maximise the evide
 Empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
 """
 
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Float
 
-from probmetric.compilation import COMPILED_SOON
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -99,6 +98,7 @@ class Learned(NamedTuple):
 
 
 @numpy_in_numpy_out
+@partial(jax.jit, static_argnames=("n_classes", "covariance"))
 def learn(
     data: Labelled,
     n_classes: int,
@@ -121,28 +121,8 @@ def learn(
     -------
     Learned
     """
-    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((data, alpha))):
-        return _learn(data, n_classes, covariance, alpha)
-    # A program with options is no part of another: of constants it runs on its own.
-    with jax.ensure_compile_time_eval():
-        return _learn_soon(data, n_classes, covariance, alpha)
-
-
-def _learn(
-    data: Labelled,
-    n_classes: int,
-    covariance: Covariance,
-    alpha: Float[Array, ""] | float | int,
-) -> Learned:
     stats = statistics(data, n_classes)
     prior = evidence_prior(stats, covariance=covariance, alpha=alpha)
     post = posterior(stats, prior, covariance=covariance)
     evidence = log_evidence(stats, prior, covariance=covariance)
     return Learned(stats, prior, post, evidence)
-
-
-_learn_soon = jax.jit(
-    _learn,
-    static_argnames=("n_classes", "covariance"),
-    compiler_options=COMPILED_SOON,
-)
