@@ -143,11 +143,14 @@ def closed_form_mode(problem: Problem[Pairs], factor: float = 1.0) -> Values:
 
 
 def _metric_summaries(problem: Problem[Pairs], draws: Draws) -> xr.Dataset:
-    """Distances of a few pairs and b: what users read off the posterior."""
+    """Distances of a few pairs and b: what users read off the posterior.
+
+    Of log b: b is skewed where it is small, and its spread over draws unstable.
+    """
     pairs = some_pairs(problem, N_DISTANCES)
     delta = pairs.X[pairs.i] - pairs.X[pairs.j]
     squared = np.einsum("pk,cskl,pl->csp", delta, draws.values["M"], delta)
-    values = {"distance": np.sqrt(squared), "b": draws.values["b"]}
+    values = {"distance": np.sqrt(squared), "log b": np.log(draws.values["b"])}
     return as_dataset(values, draws.attributes)
 
 
