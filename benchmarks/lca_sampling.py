@@ -42,7 +42,7 @@ def summary(name, run, n_draws):
     M = xr.Dataset({"M": (("chain", "draw", "a", "b"), draws.values["M"])})
     ess = float(az.ess(M, sample_dims=["chain", "draw"], method="bulk")["M"].min())
     rhat = float(az.rhat(M, sample_dims=["chain", "draw"])["M"].max())
-    gradients = float(draws.statistics["num_steps"].sum())
+    gradients = float(draws.statistics["n_steps"].sum())
     per_gradient = 1e3 * ess / gradients
     print(
         f"{name:<28}{gradients / M['M'][..., 0, 0].size:>10.1f}{rhat:>9.3f}"

@@ -14,6 +14,8 @@ from . import (
 )
 from .checks.check import Check as Check, Problem as Problem
 from .checks.compare import compare as compare
+from .checks.criticism import check_model as check_model
+from .checks.own.calibration import sbc as sbc
 from .compilation import compilation_cache as compilation_cache
 from .data.containers import (
     Distances as Distances,
@@ -26,6 +28,7 @@ from .estimators.dca_gm import DCAGM as DCAGM
 from .estimators.eig_dml import EigDML as EigDML
 from .estimators.gaussian_classes import GaussianClasses as GaussianClasses
 from .estimators.glml import GLML as GLML
+from .estimators.hierarchical_lca import HierarchicalLCA as HierarchicalLCA
 from .estimators.lca.classifier import LCAClassifier as LCAClassifier
 from .estimators.lca.estimator import LCA as LCA
 from .estimators.lda import LDA as LDA, RCA as RCA
@@ -60,13 +63,16 @@ from .metric.mean import MeanDissimilarity as MeanDissimilarity
 from .metric.pair_similarity import PairSimilarity as PairSimilarity
 from .metric.protocol import Metric as Metric
 from .neighbors.classifier import KNeighborsClassifier as KNeighborsClassifier
+from .neighbors.regressor import KNeighborsRegressor as KNeighborsRegressor
 from .neighbors.search import nearest as nearest
+from .posterior.draws import draws_to_metric as draws_to_metric
 from .posterior.interval_metric import (
     IntervalMetric as IntervalMetric,
     with_intervals as with_intervals,
 )
 from .posterior.metric import PosteriorMetric as PosteriorMetric
 from .registry import MODELS as MODELS, ModelSpec as ModelSpec
+from .report.explore import explore as explore
 from .storage.draws_file import load_draws as load_draws, save_draws as save_draws
 from .storage.metric_file import load_metric as load_metric, save_metric as save_metric
 from .validation import validate as validate

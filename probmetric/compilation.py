@@ -20,6 +20,7 @@ import platform
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -263,6 +264,18 @@ def _count(event: str, duration_secs: float, **about: Any) -> None:
         _Compiled.number = (_Compiled.number or 0) + 1
 
 
+def _warn_of_fork() -> None:
+    """Say what a child made by fork may not do: JAX's threads are not copied to it."""
+    warnings.warn(
+        "this process has used probmetric, and so JAX, whose locks a forked child may "
+        "wait for without end: start processes by "
+        "multiprocessing.get_context('spawn'), or by joblib, or use probmetric in the "
+        "children alone",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
 def bound_programs() -> None:
     """Let go of all compiled programs where the process has too many memory maps.
 
@@ -275,6 +288,8 @@ def bound_programs() -> None:
     if _Compiled.number is None:
         _Compiled.number = 0
         jax.monitoring.register_event_duration_secs_listener(_count)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=_warn_of_fork)
     if _Compiled.number < LOOK_EVERY:
         return
     _Compiled.number = 0

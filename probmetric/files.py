@@ -6,12 +6,16 @@ done. One that a crash leaves behind locks nothing. Locks of the system hold bet
 processes and between threads; the thread that holds one may take it again.
 """
 
+import math
 import os
+import struct
 import sys
 import threading
+import tokenize
+import warnings
 import zipfile
 import zlib
-from collections.abc import Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,14 +23,20 @@ from typing import Any
 from probmetric.interrupts import check, deferred
 
 # What readers raise when the bytes are not what the name says. RuntimeError: a zip
-# flag that asks for a password; SyntaxError: the header of an array.
+# flag that asks for a password, recursion; SyntaxError, TokenError: an array's header.
 UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
     EOFError,
-    KeyError,
+    LookupError,
+    MemoryError,
     OSError,
     RuntimeError,
     SyntaxError,
+    TypeError,
     ValueError,
+    struct.error,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -64,29 +74,97 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def readable(expected: str) -> Generator[None]:
-    """Raise ValueError, with what was expected and the reason, for a file unread."""
+    """Raise ValueError, with what was expected and the reason, for a file unread.
+
+    Readers of damaged bytes raise whatever comes: tokens, recursion, memory, structs.
+    """
     try:
         yield
     except UNREADABLE as error:
         raise ValueError(f"{expected} ({reason(error)})") from error
 
 
-def read_npz(path: Path) -> dict[str, Any]:
-    """Read every array of an NPZ file; objects, which need pickle, are an error.
+LARGEST_RATIO = 1032
+"""Bytes that deflate makes of one, at most."""
+
+
+def read_npz(
+    path: Path,
+    wanted: Callable[[Collection[str]], Collection[str]] | None = None,
+    most: float | int = math.inf,
+) -> dict[str, Any]:
+    """Read arrays of an NPZ file; objects, which need pickle, are an error.
+
+    An array's header is checked against the bytes that are there before anything is
+    allocated for it, so that memory is that of the arrays returned.
+
+    Parameters
+    ----------
+    path : Path
+    wanted : callable, optional
+        Of the names in the file, those to read; the others are None. Default: all.
+    most : float
+        Bytes of the largest array that is read.
 
     Raises
     ------
     one of UNREADABLE
-        For a file that is missing, truncated, damaged, or no archive of arrays.
+        For a file that is missing, truncated, damaged, or no archive of arrays; to be
+        called in ``readable``.
     """
     import numpy as np
 
     with path.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise ValueError("not an NPZ archive, or the end is missing")
-        file.seek(0)
-        with np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
+        with zipfile.ZipFile(file) as archive, warnings.catch_warnings(action="ignore"):
+            # Python 2 wrote headers that NumPy warns of.
+            members = {
+                member.filename.removesuffix(".npy"): member
+                for member in archive.infolist()
+            }
+            chosen = members if wanted is None else wanted(members)
+            found: dict[str, Any] = dict.fromkeys(members)
+            for name in chosen:
+                if name in members:
+                    _check_member(archive, members[name], most)
+                    with archive.open(members[name]) as stream:
+                        found[name] = np.lib.format.read_array(
+                            stream, allow_pickle=False
+                        )
+                        if stream.read(1):
+                            raise ValueError(f"{name}: more bytes than its header says")
+            return found
+
+
+def _check_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: float | int
+) -> None:
+    """Raise for an array whose header asks for other than the bytes that are there."""
+    import numpy as np
+
+    held = LARGEST_RATIO * (member.compress_size + 1)
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{member.filename}: neither stored nor deflated")
+    if member.file_size > min(held, most):
+        raise ValueError(f"{member.filename}: {member.file_size} bytes are too many")
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        if version not in ((1, 0), (2, 0), (3, 0)):
+            raise ValueError(f"{member.filename}: format {version} is unknown")
+        read: Any = getattr(np.lib.format, f"read_array_header_{min(version[0], 2)}_0")
+        shape, _, dtype = read(stream)
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise ValueError(f"{member.filename}: no shape {shape}")
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if dtype.hasobject:
+            raise ValueError(f"{member.filename}: objects, which need pickle")
+        if n_bytes != member.file_size - stream.tell() or (
+            dtype.itemsize == 0 and math.prod(shape)
+        ):
+            raise ValueError(
+                f"{member.filename}: {n_bytes} bytes by its header, other are there"
+            )
 
 
 LOCK = ".probmetric.lock"

@@ -1,13 +1,39 @@
-"""Names of the data sets that need no file, and endings of files that hold one.
+"""Names of the data sets that need no file, endings of files, and how to read them.
 
 They are looked up before pandas and scikit-learn are loaded.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 STORED = ("breast_cancer", "digits", "iris", "wine")
 GENERATED = ("ringnorm", "twonorm", "waveform")
-ENDINGS = (".csv", ".npz", ".parquet")
+ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npz", ".parquet")
+
+
+class Reading(NamedTuple):
+    """How a table is read; each field is an argument of ``datasets.load``."""
+
+    sep: str | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+    drop: Sequence[str] = ()
+    features: Sequence[str] = ()
+
+
+AS_IS = Reading()
+
+
+def ending(path: Path) -> str:
+    """Return the ending of a file's name, of two parts where it is compressed."""
+    parts = path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]
+    return "".join(parts).lower()
+
+
+def kind_of(path: Path) -> str:
+    """Say what stands at a path where a file should."""
+    return "a folder" if path.is_dir() else "a pipe or a device"
 
 
 def existing(name: str) -> Path:
@@ -21,7 +47,9 @@ def existing(name: str) -> Path:
     path = Path(name).expanduser()
     if path.is_file():
         return path
-    if path.suffix.lower() in ENDINGS or len(path.parts) > 1:
+    if path.exists():
+        raise ValueError(f"data: expected a file, got {kind_of(path)} at {name!r}")
+    if ending(path) in ENDINGS or len(path.parts) > 1:
         raise ValueError(f"data: expected a file that exists, got {name!r}")
     raise ValueError(
         f"data: expected one of {', '.join(sorted([*STORED, *GENERATED]))}, a file "

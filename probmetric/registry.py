@@ -85,11 +85,15 @@ class ModelSpec:
         Further estimators of the same model, by their names on the command line; a
         place in it is not looked up (``estimators`` returns it as it is).
     methods : tuple of str
-        What its ``sample`` takes as ``method``; empty where it has no draws.
+        What its ``sample`` takes as ``method``, and that of its variants; empty where
+        it has no draws.
     metrics_of_draws : callable, optional
         ``metrics_of_draws(draws) -> list of Metric``, one a draw, of the DataTree of
         ``sample``, which carries what else they need as attributes; None for draws of
         something else.
+    criticism : callable, optional
+        ``criticism(fitted estimator, *, seed) -> list of Finding``: the parts of
+        ``check_model``.
     study : callable, optional
         ``study(data, *, quick, seed) -> Study``: draws and tables that ``validate
         --data --out`` adds to its folder.
@@ -118,6 +122,7 @@ class ModelSpec:
     variants: Mapping[str, Place] = field(default_factory=dict[str, Place])
     methods: tuple[str, ...] = ()
     metrics_of_draws: Callable[[Any], Any] | None = None
+    criticism: Callable[..., Any] | None = None
     study: Callable[..., Any] | None = None
     study_sections: Callable[..., Any] | None = None
 
@@ -146,6 +151,7 @@ def _spec(
     story: str | None = None,
     model: str | None = None,
     methods: tuple[str, ...] = (),
+    folder: bool | None = None,
     **more: Any,
 ) -> ModelSpec:
     """Return the entry of a learner whose rooms use the same names for the same roles.
@@ -164,13 +170,16 @@ def _spec(
         name. The checks have ``CHECKS``, and ``fit_problem``, ``toy``, ``invariants``
         and ``from_labels``: those of a learner with draws in ``problems``. Its
         ``metrics`` of draws are in the module ``draws`` of ``inference``.
+    folder : bool, optional
+        Whether these rooms are folders; default: where there are ``methods``.
     story : str, optional
         Default: the room's module of ``models``.
     """
     room = room or name
     story = f"probmetric.{story or f'models.{room}'}"
     checks = f"probmetric.checks.{room}"
-    problems = f"{checks}.problems" if methods else checks
+    folder = bool(methods) if folder is None else folder
+    problems = f"{checks}.problems" if folder else checks
     common: dict[str, Any] = {
         "data_kind": at(f"probmetric.data.containers:{kinds[0]}"),
         "params": at(f"{story}:{params}"),
@@ -187,8 +196,8 @@ def _spec(
         "methods": methods,
     }
     if methods:
-        draws = at(f"probmetric.inference.{room}.draws:metrics")
-        common["metrics_of_draws"] = draws
+        draws = f"probmetric.inference.{room}{'.draws' if folder else ''}:metrics"
+        common["metrics_of_draws"] = at(draws)
     return ModelSpec(name=name, summary=summary, **{**common, **more})
 
 
@@ -201,8 +210,20 @@ MODELS: dict[str, ModelSpec] = {
         model="lca",
         estimator="lca.estimator:LCA",
         methods=("nuts", "laplace", "bootstrap", "svi"),
+        criticism=at("probmetric.checks.lca.criticism:criticise"),
         study=at("probmetric.report.study:lca_study"),
         study_sections=at("probmetric.report.study:lca_sections"),
+    ),
+    "hierarchical_lca": _spec(
+        "hierarchical_lca",
+        ("Pairs", "Mahalanobis"),
+        "pairs in groups: a metric for each, partially pooled, with P(same)",
+        params="HierarchicalLCAParams",
+        model="hierarchical_lca",
+        estimator="hierarchical_lca:HierarchicalLCA",
+        methods=("nuts", "laplace"),
+        folder=False,
+        metrics_of_draws=at("probmetric.inference.hierarchical_lca.draws:metrics"),
     ),
     "glml": _spec(
         "glml",
@@ -240,6 +261,8 @@ MODELS: dict[str, ModelSpec] = {
         model="model",
         estimator="lda:LDA",
         variants={"rca": at("probmetric.estimators.lda:RCA")},
+        methods=("exact",),
+        folder=False,
     ),
     "pair_lda": _spec(
         "pair_lda",
@@ -252,7 +275,7 @@ MODELS: dict[str, ModelSpec] = {
     "eig_dml": _spec(
         "eig_dml",
         ("Pairs", "Mahalanobis"),
-        "nearest far pair as far as can be, with a certificate",
+        "largest margin between far pairs, with a certificate",
         params="EigDMLParams",
         story="inference.eig_dml.fit",
         estimator="eig_dml:EigDML",
@@ -324,18 +347,18 @@ def method_of(model: str, method: str | None = None) -> str:
     Raises
     ------
     ValueError
-        For a learner that has no posterior to sample (a variant has none), naming
-        those that have; for a method that is none of its own.
+        For a learner that has no posterior to sample, naming those that have; for a
+        method that is none of its own.
     """
     name, known = learner_name(model), estimators()
-    methods = {each: spec.methods for each, spec in MODELS.items() if spec.methods}
-    if name not in methods:
+    methods = {each: MODELS[model_of(each)].methods for each in known}
+    own = methods[name]
+    if not own:
         raise ValueError(
             "model: expected a learner with draws, "
-            f"{', '.join(each for each in known if each in methods)}, got "
+            f"{', '.join(each for each in known if methods[each])}, got "
             f"{_class_name(known[name])}, which has none"
         )
-    own = methods[name]
     if method is not None and method not in own:
         raise ValueError(f"--method: expected one of {', '.join(own)}, got {method!r}")
     return method or own[0]
@@ -375,9 +398,9 @@ def make(
 
 
 def fit_named(estimator: Any, data: Any) -> Any:
-    """Fit an estimator to labelled data: by classes, or by groups where it takes them.
+    """Fit an estimator to labelled data: by classes, groups, or classes inside groups.
 
-    Where it takes groups and the data name none, a class is a group.
+    Where it learns from groups and the data name none, a class is a group.
 
     Parameters
     ----------
@@ -390,6 +413,8 @@ def fit_named(estimator: Any, data: Any) -> Any:
         For groups that the estimator does not take; and as its ``fit``.
     """
     if data.groups is not None and not takes_groups(estimator):
+        if "groups" in signature(estimator.fit).parameters:
+            return estimator.fit(data.frame, data.y, groups=data.groups)
         raise ValueError(
             f"groups: expected none for {type(estimator).__name__}, which learns from "
             "classes"
@@ -401,7 +426,9 @@ def fit_named(estimator: Any, data: Any) -> Any:
 
 def takes_groups(estimator: Any) -> bool:
     """Say whether an estimator learns from groups of rows, not from classes."""
-    return "groups" in signature(estimator.fit).parameters
+    takes = signature(estimator.fit).parameters
+    # Where ``y`` must be given groups are beside the classes, not in their stead.
+    return "groups" in takes and takes["y"].default is None
 
 
 def fit_labels(estimator: Any, X: Any, labels: Any) -> Any:

@@ -10,7 +10,7 @@ It returns a ``Validation``: counts, one line, an exit code, and tables.
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +19,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from probmetric.arguments import check_within_0_1
 from probmetric.checks.check import Check, Problem, judge
+from probmetric.checks.own.calibration import sbc_check
 from probmetric.data.containers import Labelled
 from probmetric.progress import progress_bar
 from probmetric.registry import MODELS, ModelSpec, model_of
@@ -43,6 +45,11 @@ class Judgement(NamedTuple):
         if self.table.attrs["control"]:
             return "rejected" if verdict in FAILED else "missed"
         return verdict
+
+    @property
+    def unreliable(self) -> bool:
+        """Whether an approximation keeps its bound and k-hat alone leaves it open."""
+        return bool(self.table.attrs.get("unreliable", False))
 
     @property
     def names(self) -> dict[str, str]:
@@ -99,6 +106,10 @@ class Validation:
 
         "agree", "disagree" or "inconclusive"; of negative controls "rejected" (all
         of them, as should be) or "missed". Without any claim "inconclusive".
+
+        An approximation within its bound whose k-hat is 0.7 or more is inconclusive,
+        and is said to be, but is no part of this verdict: that is about closed forms,
+        and the approximation was held against draws that do not depend on it.
         """
         counts = self.counts
         if self.broken:
@@ -106,13 +117,20 @@ class Validation:
             return "rejected" if good else "missed"
         if counts.disagree or counts.outside:
             return "disagree"
-        passed = counts.agree + counts.within
+        passed = counts.agree + counts.within + self.unreliable
         claims = counts.exact + counts.approximate
         return "agree" if claims and passed == claims else "inconclusive"
 
     @property
+    def unreliable(self) -> int:
+        """How many approximations keep their bound under a k-hat of 0.7 or more."""
+        return sum(j.unreliable and not j.names["control"] for j in self.judgements)
+
+    @property
     def exit_code(self) -> int:
         """Return 0 only if all exact claims agree and all approximations are within.
+
+        An approximation that only its k-hat leaves inconclusive does not count.
 
         With negative controls in their place 1 is right: 1 if every one is rejected,
         0 if a wrong claim got through.
@@ -185,10 +203,12 @@ class Validation:
             )
         parts = [
             f"{c.agree} of {c.exact} exact claims agree",
-            f"{c.within} of {c.approximate} approximations within their bound",
+            f"{c.within + self.unreliable} of {c.approximate} approximations within "
+            "their bound",
         ]
         if c.inconclusive:
-            parts.append(f"{c.inconclusive} inconclusive")
+            by_khat = f" ({self.unreliable} by k-hat)" if self.unreliable else ""
+            parts.append(f"{c.inconclusive} inconclusive{by_khat}")
         return f"{self.name}: {'; '.join(parts)}: {self.verdict}"
 
 
@@ -199,25 +219,28 @@ def _largest(column: np.ndarray) -> float:
 
 @no_type_check
 def validate(
-    model: str | ModelSpec | Sequence[Check],
+    model: str | ModelSpec | Sequence[Check] | Callable[..., None],
     data: Any = None,
     *,
     quick: bool = False,
     break_: bool = False,
     seed: int = 0,
     progress: bool | None = None,
+    alpha: float = 0.01,
 ) -> Validation:
     """Return the judgement of every claim made about a model.
 
     Parameters
     ----------
-    model : str, ModelSpec or sequence of Check
-        A registered name, or checks of your own.
+    model : str, ModelSpec, sequence of Check, or callable
+        A registered name, or checks of your own; or a NumPyro model ``model(data)``,
+        whose one check is simulation-based calibration (``sbc``).
     data : Problem, sequence of Problem, Labelled, or anything, optional
         What to check on. Default: two simulated problems of a registered model (one
         under ``quick``). Labelled data are turned into a fitted problem by the
         registered model. For checks of your own anything is accepted and reaches
-        them as ``problem.data``.
+        them as ``problem.data``. For a NumPyro model its data, or a ``Problem``, whose
+        prior is its second argument and whose options are its keywords.
     quick : bool, default=False
         Leave out the checks marked slow.
     break_ : bool, default=False
@@ -226,6 +249,10 @@ def validate(
         Of the simulated problems.
     progress : bool, optional
         Default: a bar over the checks in terminals and notebooks.
+    alpha : float in (0, 1), default=0.01
+        Rate at which this call may call a right claim wrong by chance: each of its T
+        statistical tests (samples, ranks) has alpha/T (Bonferroni), and Holm's method
+        shares that among its entries.
 
     Returns
     -------
@@ -262,7 +289,9 @@ def validate(
         raise ValueError(
             f"model: expected at least one check to run for {name!r}, got 0"
         )
+    check_within_0_1(alpha=alpha)
     work = [(problem, check) for problem in problems for check in chosen]
+    share = alpha / max(sum(check.tests for _, check in work), 1)
     # Checks that name one reference function share its evaluation on a problem.
     shared: dict[tuple[int, Any], Any] = {}
     bar = progress_bar(work, f"validate {name}", progress, "check")
@@ -271,12 +300,17 @@ def validate(
         for problem, check in bar:
             if bar is not work:
                 bar.set_postfix_str(f"{check.name} ({problem.name})")
-            judgements += _judge(name, problem, check, break_, shared)
+            judgements += _judge(name, problem, check, break_, shared, share)
     return Validation(name, tuple(judgements), break_)
 
 
 def _judge(
-    name: str, problem: Problem[Any], check: Check, broken: bool, shared: dict[Any, Any]
+    name: str,
+    problem: Problem[Any],
+    check: Check,
+    broken: bool,
+    shared: dict[Any, Any],
+    alpha: float,
 ) -> Iterator[Judgement]:
     """Judge the claim, or every negative control against one reference."""
     began = time.perf_counter()
@@ -285,41 +319,45 @@ def _judge(
         shared[key] = check.reference(problem)
     reference = shared[key]
     for control in check.controls if broken else (None,):
-        table = judge(check, problem, control=control, reference=reference)
+        known: Any = {"reference": reference, "alpha": alpha}
+        table = judge(check, problem, control=control, **known)
         yield Judgement(name, problem.name, table, time.perf_counter() - began)
         began = time.perf_counter()
 
 
 @no_type_check
 def _resolve(
-    model: str | ModelSpec | Sequence[Check], data: Any, seed: int, quick: bool
+    model: Any, data: Any, seed: int, quick: bool
 ) -> tuple[str, Sequence[Check], list[Problem[Any]]]:
-    if isinstance(model, str):
-        model = MODELS[model_of(model)]
-    named: Any = model
+    named: Any = MODELS[model_of(model)] if isinstance(model, str) else model
+    name = "checks"
+    if callable(named) and not isinstance(named, type):
+        name = str(getattr(named, "__name__", type(named).__name__))
+        story: Any = named
+        named = [sbc_check(story)]
     if not isinstance(named, ModelSpec) and not (
         isinstance(named, Sequence) and all(isinstance(one, Check) for one in named)
     ):
         raise TypeError(
-            "model: expected a registered name, a ModelSpec or a sequence of Check, "
-            f"got {type(named).__name__}"
+            "model: expected a registered name, a ModelSpec, a sequence of Check or a "
+            f"NumPyro model, got {type(named).__name__}"
         )
     given = list(data) if isinstance(data, list | tuple) else [data]
     # A container of arrays is a tuple too; only a sequence of problems is one.
     known = bool(given) and all(isinstance(item, Problem) for item in given)
-    if not isinstance(model, ModelSpec):
-        return "checks", list(model), given if known else [Problem("data", None, data)]
+    if not isinstance(named, ModelSpec):
+        return name, list(named), given if known else [Problem("data", None, data)]
     if known:
-        return model.name, model.checks, given
+        return named.name, named.checks, given
     if data is None:
         seeds = (seed,) if quick else (seed, seed + 1)
-        return model.name, model.checks, [model.toy(s) for s in seeds]
-    if not isinstance(data, Labelled) or data.y is None or model.from_labels is None:
-        takes = "a Problem" if model.from_labels is None else "a Problem or Labelled"
-        raise ValueError(f"data: expected {takes} for {model.name!r}, got {type(data)}")
+        return named.name, named.checks, [named.toy(s) for s in seeds]
+    if not isinstance(data, Labelled) or data.y is None or named.from_labels is None:
+        takes = "a Problem" if named.from_labels is None else "a Problem or Labelled"
+        raise ValueError(f"data: expected {takes} for {named.name!r}, got {type(data)}")
     if data.w is not None:
         raise ValueError(
-            f"data: expected points without weights for {model.name!r}, got weights w; "
+            f"data: expected points without weights for {named.name!r}, got weights w; "
             "a Problem holds them"
         )
-    return model.name, model.checks, [model.from_labels(data.X, data.y)]
+    return named.name, named.checks, [named.from_labels(data.X, data.y)]

@@ -14,6 +14,7 @@ from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
 from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.pairs import Enrolled
+from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lda import LDAParams
 
 RECIPE = Recipe(n_components=2, max_iter=20)
@@ -39,6 +40,7 @@ GENERIC = {
     "data.padding.host_weights": lambda f, g: f(g.few),
     "data.padding.pad_pairs": lambda f, g: f(g.few),
     "checks.compare.holm": lambda f, g: f(np.array([0.01, 0.2])),
+    "checks.compare.without_skew": lambda f, g: f(np.array([-2.0, 1]), np.ones(2)),
     "inference.sampling.laplace.pareto_khat": lambda f, g: f(
         np.linspace(0, 3, 99) ** 2
     ),
@@ -51,13 +53,20 @@ GENERIC = {
 
 LDA_LIKE = {
     "inference.lda.class_moments": lambda f, g: f(g.labelled, g.gauss.prior),
+    "inference.hierarchical_lca.fit.fit": lambda f, g: f(
+        g.pairs._replace(anchor=np.arange(len(g.pairs.i)) % 2),
+        HierarchicalLCAPrior(g.lca.prior),
+    ),
     "inference.lda.discriminants": lambda f, g: f(g.c, g.means, g.M, 1),
     "inference.lda.fit": lambda f, g: f(g.labelled),
+    "inference.lda.whole": lambda f, g: f(g.labelled, g.gauss.prior),
+    "inference.lda.choose_strength": lambda f, g: f(g.labelled, g.M),
     "inference.lda.shrinkage_prior": lambda f, g: f(g.M, 1.0),
     "models.lda.to_metric": lambda f, g: f(LDAParams(g.M, g.c, g.means, g.M, g.c)),
     "inference.lda.whitening": lambda f, g: f(g.M),
     "inference.pair_lda.alpha_min": lambda f, g: f(g.S[0], g.S[1]),
     "inference.pair_lda.fit": lambda f, g: f(g.pairs),
+    "inference.pair_lda.choose_strength": lambda f, g: f(g.labelled),
     "inference.pair_lda.to_metric": lambda f, g: f(PairLDAParams(g.M, g.c, 0.0)),
     "inference.pair_lda.second_moments": lambda f, g: f(g.pairs),
     "inference.eig_dml.fit.back_transform": lambda f, g: f(

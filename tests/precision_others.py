@@ -5,6 +5,7 @@ As ``precision_inference``: models, and what is numeric at the root.
 
 import numpy as np
 
+from probmetric.models.hierarchical_lca import HierarchicalLCAParams
 from probmetric.models.lda import LDAParams
 from probmetric.posterior.intervals import Interval
 
@@ -24,6 +25,7 @@ MODELS = {
     "models.lca.log1mexp": lambda f, g: f(g.w),
     "models.lca.log_b_of": lambda f, g: f(g.w, 3),
     "models.lca.log_sigma2_of": lambda f, g: f(g.w, 3),
+    "models.lca.weakest_axis": lambda f, g: f(g.L[0], g.L[0]),
     "models.dca_gm.to_metric": lambda f, g: f(g.dca.params, g.X),
     "models.dca_gm.simulate": lambda f, g: f(g.key, g.dca.params, g.labelled),
     "models.lca.simulate": lambda f, g: f(g.key, g.lca.params, g.few),
@@ -35,6 +37,11 @@ MODELS = {
     "models.lda.simulate": lambda f, g: f(
         g.key, LDAParams(g.M, g.c, g.means, g.M, g.c), g.labelled
     ),
+    "models.hierarchical_lca.identified": lambda f, g: f(grouped(g)),
+    "models.hierarchical_lca.simulate": lambda f, g: f(
+        g.key, grouped(g), g.few._replace(anchor=np.arange(len(g.few.i)) % 2)
+    ),
+    "models.hierarchical_lca.to_metric": lambda f, g: f(grouped(g), 1),
     "models.lca.identified": lambda f, g: f(g.lca.params),
     "models.lca.to_metric": lambda f, g: f(g.lca.params),
     "models.two_stage.invariant": lambda f, g: f(g.two.params),
@@ -54,6 +61,17 @@ ROOT = {
     "evaluation.evaluate.coverage": lambda f, g: f(Interval(g.c - 1, g.c + 1), g.c),
     "evaluation.evaluate.pair_roc_auc": lambda f, g: f(g.metric, g.X, g.y),
     "evaluation.evaluate.retrieval": lambda f, g: f(g.metric, g.X, g.y),
+    "evaluation.evaluate.scored_pairs": lambda f, g: f(
+        g.metric, g.X, g.y, max_pairs=9, seed=0
+    ),
+    "evaluation.verification.verification": lambda f, g: f(
+        np.array([1.0, 0.5, -1.0]), np.array([1, 0, 0])
+    ),
+    "evaluation.verification.verification_intervals": lambda f, g: f(
+        np.array([1.0, 0.5, -1.0, 2.0, 0.3, 1.5]),
+        np.array([1, 0, 0, 1, 0, 1]),
+        np.array([[0, 0], [0, 1], [1, 2], [1, 1], [0, 2], [2, 2]]),
+    ),
     "data.inputs.pair_points": lambda f, g: f(np.stack(g.same, 1)),
     "data.inputs.pair_weights": lambda f, g: f(g.w, g.y),
     "data.inputs.pairs_from_arrays": lambda f, g: f(
@@ -88,6 +106,7 @@ ROOT = {
     "neighbors.votes.leave_one_out": lambda f, g: f(VOTES, g.y, [0.5], [0.02], None),
     "neighbors.votes.mix_prior": lambda f, g: f(VOTES, VOTES[0], 0.1, None),
     "neighbors.votes.count_votes": lambda f, g: f([g.metric], g.X, g.X, g.y, 2, 2),
+    "neighbors.votes.neighborhood": lambda f, g: f([g.metric], g.X, 2).scales,
     "neighbors.votes.neighborhood_scale": lambda f, g: f(g.metric, g.X, 2),
     "neighbors.votes.soft_votes": lambda f, g: f(
         [g.metric], np.ones(1), np.ones(1), g.X[:3], g.X, g.y, 2
@@ -111,5 +130,12 @@ ROOT = {
     "posterior.intervals.same": lambda f, g: f(g.linked, *g.same),
     "posterior.intervals.spread": lambda f, g: f(g.S, 1.0, False),
 }
+
+
+def grouped(g):
+    """Parameters of two groups of hierarchical LCA."""
+    W, log_sigma2 = g.lca.params[:2]
+    return HierarchicalLCAParams(W, np.stack([W, 2 * W]), log_sigma2, np.array(0.5))
+
 
 OTHERS = MODELS | ROOT

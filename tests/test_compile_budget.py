@@ -40,8 +40,8 @@ USES = {
 STORIES = {"nuts": 4, "svi": 5, "laplace": 5}
 """The same of ``pm.sample`` of a NumPyro model, with its log likelihood."""
 
-OTHERS = {"DCAGM": 4, "TwoStageMixture": 4}
-"""Most programs of ``sample("laplace")`` of other learners."""
+OTHERS = {"DCAGM": 4, "TwoStageMixture": 4, "LDA": 4, "RCA": 4, "GaussianClasses": 4}
+"""Most programs of ``sample`` of other learners, by Laplace or exactly."""
 
 COUNT = f"""
 import json, warnings
@@ -83,9 +83,11 @@ for name in {list(USES)}:
     count(name, lambda: uses[name](lca))
     count(name + " again", lambda: uses[name](other))
 for name in {list(OTHERS)}:
-    learner = getattr(pm, name)().fit(X[:, :2], y if name == "DCAGM" else None)
+    labels = None if name == "TwoStageMixture" else y
+    learner = getattr(pm, name)().fit(X[:, :2], labels)
     jax.clear_caches()
-    count(name + " sampled", lambda: learner.sample("laplace", **few))
+    how = "laplace" if name in ("DCAGM", "TwoStageMixture") else "exact"
+    count(name + " sampled", lambda: learner.sample(how, **few))
 
 def model(data):
     mean = numpyro.sample("mean", dist.Normal(0, 10))

@@ -15,6 +15,7 @@ from probmetric.registry import (
     at,
     estimators,
     learner_name,
+    method_of,
     model_of,
 )
 
@@ -104,6 +105,7 @@ def test_every_name_of_a_learner_leads_to_its_model():
             assert model_of(learner) == name
             assert model_of(learner_name(learner)) == name
     assert model_of("rca") == model_of("RCA") == "lda"
+    assert method_of("RCA") == method_of("lda") == "exact"
     for lookup in (model_of, learner_name):
         with pytest.raises(ValueError, match=r"model: expected one of .*, got 'Lda'"):
             lookup("Lda")

@@ -68,6 +68,52 @@ def test_anything_less_exits_with_one(checks, verdict):
     assert (found.verdict, found.exit_code) == (verdict, 1)
 
 
+def khat_of(value):
+    def estimate(problem):
+        return draws(0.05, 3000, 1).assign_attrs(khat=value)
+
+    return Check("near", "approximate", CLOSE.reference, estimate, bound=0.3)
+
+
+def test_a_khat_above_its_limit_is_inconclusive_and_leaves_the_exit_code():
+    found = validate([MEAN, khat_of(0.7)], DATA)
+    assert [j.verdict for j in found.judgements] == ["agree", "inconclusive"]
+    assert (found.counts.within, found.unreliable) == (0, 1)
+    assert (found.verdict, found.exit_code) == ("agree", 0)
+    assert "1 inconclusive (1 by k-hat): agree" in str(found)
+    assert validate([MEAN, khat_of(0.69)], DATA).counts.within == 1
+
+
+@pytest.mark.parametrize(
+    ("shift", "n_reference", "verdict"),
+    [(0.9, 3000, "outside"), (0, 50, "inconclusive")],
+)
+def test_a_khat_excuses_nothing_else(shift, n_reference, verdict):
+    check = Check(
+        "near",
+        "approximate",
+        lambda problem: draws(0, n_reference),
+        lambda problem: draws(shift, 3000, 1).assign_attrs(khat=2.0),
+        bound=0.3,
+    )
+    found = validate([check], DATA)
+    assert (found.judgements[0].verdict, found.unreliable) == (verdict, 0)
+    assert found.exit_code == 1
+
+
+def test_the_rate_of_a_call_is_shared_by_its_tests():
+    def sampled(name):
+        args = (name, "exact", lambda p: {"x": 0.0}, lambda p: draws(0, 3000))
+        return Check(*args, {"c": lambda p: draws(9, 3000)}, layer="sampling")
+
+    alone = validate([sampled("a")], DATA).judgements[0].table.attrs["alpha"]
+    both = validate([sampled("a"), MEAN, sampled("b")], DATA, alpha=0.02)
+    assert alone == 0.01
+    assert [j.table.attrs.get("alpha") for j in both.judgements] == [0.01, None, 0.01]
+    with pytest.raises(ValueError, match="alpha: expected"):
+        validate([MEAN], DATA, alpha=0.0)
+
+
 def test_the_line_names_both_counts():
     assert str(validate([MEAN, WRONG, WEAK, CLOSE], DATA)) == (
         "checks: 1 of 3 exact claims agree; 1 of 1 approximations within their bound; "

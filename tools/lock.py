@@ -15,12 +15,13 @@ HEADER = "# Exact versions for `make install`; written by `make lock`.\n"
 
 
 def main(target: Path) -> None:
-    """Resolve pyproject.toml's build, run and development requirements."""
+    """Resolve pyproject.toml's build, run, development and site requirements."""
     project = tomllib.loads(Path("pyproject.toml").read_text())
     wanted = [
         *project["build-system"]["requires"],
         *project["project"]["dependencies"],
         *project["dependency-groups"]["dev"],
+        *project["dependency-groups"]["docs"],
     ]
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)

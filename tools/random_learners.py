@@ -26,6 +26,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "RCA": {},
     "PairLDA": {},
     "LCA": {"max_iter": 50},
+    "HierarchicalLCA": {"max_iter": 50},
     "LCAClassifier": {"max_iter": 50},
     "EigDML": {"max_iter": 2000},
     "DCAGM": {"n_gaussians": 1, "max_iter": 20},
@@ -34,6 +35,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "TwoStageMixture": {"max_iter": 50},
     "ClassicalMDS": {},
     "KNeighborsClassifier": {},
+    "KNeighborsRegressor": {},
 }
 CHEAP = ("LDA", "RCA", "PairLDA", "GaussianClasses", "ClassicalMDS", "TwoStageMixture")
 

@@ -129,7 +129,8 @@ def mahalanobis(rng: np.random.Generator) -> Call:
             return metric.same_probability(A, B)
         return getattr(metric, method)(A, B)
 
-    whole = method != "same" and as_floats(L, A) and as_floats(L, B)
+    flat = np.ndim(A) == np.ndim(B) == 2  # What the check below can read.
+    whole = method != "same" and flat and as_floats(L, A) and as_floats(L, B)
 
     def check(result: Any) -> str | None:
         if not whole:
@@ -213,7 +214,7 @@ def evaluate(rng: np.random.Generator) -> Call:
     return Call(
         "evaluate",
         f"evaluate({words}{more}, metric=Mahalanobis(eye))",
-        lambda: pm.evaluate(X, y, metric=pm.Mahalanobis(np.eye(X.shape[1]))),
+        lambda: pm.evaluate(X, y, metric=pm.Mahalanobis(np.eye(np.shape(X)[-1]))),
         (X,),
         check,
     )
@@ -292,10 +293,11 @@ def posterior(rng: np.random.Generator) -> Call:
     )
     L, of = (np.eye(3), "identity") if rng.random() < 0.7 else factor(rng, 3)
     prob = choice(rng, WRONG)
+    numbers = isinstance(L, np.ndarray) and L.dtype.kind in "fc"
 
     def run() -> Any:
         draws = [
-            pm.Mahalanobis(L * s, Link(np.array(0.1), np.array(0.5)))
+            pm.Mahalanobis(L * s if numbers else L, Link(np.array(0.1), np.array(0.5)))
             for s in (1.0, 1.5, 0.5, 2.0)
         ]
         asked = pm.PosteriorMetric(

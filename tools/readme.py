@@ -2,6 +2,7 @@
 
     python tools/readme.py            rewrite the table (from the registry)
     python tools/readme.py figures    redraw docs/*.png as well
+    python tools/readme.py stories    redraw docs/theory/story_*.svg, the models' graphs
 
 A test holds that the table in the README is the one this script writes.
 """
@@ -48,7 +49,7 @@ def figures() -> None:
     train, test = slice(0, None, 2), 83
     lca = pm.LCA().fit(wine.frame, wine.y)
     draws = lca.sample("laplace", n_draws=500)
-    pm.plots.metric(draws).savefig(ROOT / "docs/wine_metric.png", dpi=75)
+    pm.plots.metric(draws).savefig(ROOT / "docs/wine_metric.png", dpi=150)
     near = pm.LCA().fit(wine.X[train], wine.y[train]).posterior_metric("prediction")
     pm.plots.neighbor_probabilities(
         near,
@@ -57,7 +58,22 @@ def figures() -> None:
         5,
         y=wine.y[train],
         target_names=wine.target_names,
-    ).savefig(ROOT / "docs/wine_neighbors.png", dpi=75)
+    ).savefig(ROOT / "docs/wine_neighbors.png", dpi=150)
+
+
+def stories() -> None:
+    """Draw the graph of every registered model that is written in NumPyro."""
+    import matplotlib as mpl
+
+    import probmetric as pm
+
+    # The same bytes each time, and letters that every browser has.
+    settings = {"svg.hashsalt": "story", "svg.fonttype": "none"}
+    for name, spec in sorted(MODELS.items()):
+        if spec.model is not None:
+            path = ROOT / f"docs/theory/story_{name}.svg"
+            with mpl.rc_context(settings):
+                pm.plots.story(name).savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":
@@ -65,3 +81,5 @@ if __name__ == "__main__":
     readme.write_text(with_table(readme.read_text()))
     if "figures" in sys.argv[1:]:
         figures()
+    if "stories" in sys.argv[1:]:
+        stories()

@@ -7,13 +7,17 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
 ``values``       values against values; a distance against its bound.
 ``compare``      values or draws against draws: z (1), detectable shift (2), Holm.
 ``uniformity``   ranks of SBC: mean (1), shape (2), detectable shift (3).
+``criticism``    ``check_model``: prior, predictive check and calibration, in words.
 ``sbc``          simulation-based calibration with NUTS.
 ``problems``     what all problems share: a fit, and changes of the data.
-``sides``        what many checks compare: NumPyro's density, its draws, an EM's falls.
+``solvers``      iterations that learners share, step by step.
+``sides``        what many checks compare: NumPyro's density, its draws, an EM's falls,
+                 one distance whichever way it is asked for.
 ``lca``, ``two_stage``, ``gaussian_classes``, ``dca_gm``
                  a folder each: ``problems`` (data sets), ``density``, then
                  ``quadrature`` or ``posterior``, and ``sampling``.
-``eig_dml``, ``lda``, ``mds``, ``pair_lda``
+``own``          ``sbc`` and ``check_model`` of a NumPyro model of one's own.
+``eig_dml``, ``hierarchical_lca``, ``lda``, ``mds``, ``pair_lda``
                  a file each.
 """
 

@@ -13,7 +13,7 @@ values         values      largest error against ``rtol`` and ``atol``
 values, draws  the other   ``compare``: z, Holm, power
 draws          draws       ``compare``, with the Monte Carlo error of both
 ``uniform``    ranks       ``uniformity`` of the ranks
-draws          draws       approximate: ``distance`` in posterior sd, k-hat
+draws          draws       approximate: ``distance`` in posterior sd; k-hat below 0.7
 =============  ==========  ====================================================
 """
 
@@ -34,6 +34,9 @@ from probmetric.typing import ArrayLike, no_type_check
 
 COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
 """Numbers of an entry in the table of ``judge``."""
+
+SAID = "alpha", "tol", "z_crit", "unreliable"
+"""What a table of ``judge`` says of its comparison, where that is known."""
 
 type Kind = Literal["exact", "approximate"]
 type Layer = Literal["algebra", "quadrature", "gradient", "sampling", "sbc"]
@@ -178,6 +181,11 @@ class Check:
     layer: Layer = "algebra"
     slow: bool = False
 
+    @property
+    def tests(self) -> bool:
+        """Whether it is a statistical test, wrong of right claims at a rate."""
+        return self.kind == "exact" and self.layer in ("sampling", "sbc")
+
     def __post_init__(self) -> None:
         """Raise for settings that mean nothing, and for a check that cannot fail."""
         check_choice("kind", self.kind, get_args(Kind.__value__))
@@ -212,6 +220,7 @@ def judge(
     *,
     control: str | None = None,
     reference: Side | None = None,
+    alpha: float = 0.01,
 ) -> xr.Dataset:
     """Evaluate both sides of a check and compare them.
 
@@ -227,6 +236,8 @@ def judge(
     reference : optional
         ``check.reference(problem)`` if it has been evaluated already. None
         evaluates it.
+    alpha : float in (0, 1), default=0.01
+        Rate at which a right claim about draws or ranks may be called wrong.
 
     Returns
     -------
@@ -250,7 +261,7 @@ def judge(
     claim = check.estimate if control is None else check.controls[control]
     if reference is None:
         reference = check.reference(problem)
-    table = _compare(check, reference, claim(problem))
+    table = _compare(check, reference, claim(problem), alpha)
     nothing = ("entry", np.full(table.sizes["entry"], np.nan))
     result = table[["verdict"]].assign({k: table.get(k, nothing) for k in COLUMNS})
     result = result[[*COLUMNS, "verdict"]]
@@ -260,16 +271,16 @@ def judge(
         "layer": check.layer,
         "control": control or "",
         "verdict": table.attrs["verdict"],
-        # What the z of draws were judged by, for those who draw them.
-        **{k: table.attrs[k] for k in ("alpha", "tol", "z_crit") if k in table.attrs},
+        # What the z of draws were judged by; whether k-hat alone leaves it open.
+        **{k: table.attrs[k] for k in SAID if k in table.attrs},
     }
     return result
 
 
-def _compare(check: Check, reference: Any, estimate: Any) -> xr.Dataset:
+def _compare(check: Check, reference: Any, estimate: Any, alpha: float) -> xr.Dataset:
     """Choose the comparison by what the two sides are."""
     if isinstance(estimate, Ranks):
-        return uniformity(estimate)
+        return uniformity(estimate, alpha=alpha)
     if check.reference is zero:
         reference = {name: np.zeros(np.shape(v)) for name, v in estimate.items()}
     drawn = [
@@ -289,8 +300,9 @@ def _compare(check: Check, reference: Any, estimate: Any) -> xr.Dataset:
         )
     if not any(drawn):
         return compare_values(reference, estimate, rtol=check.rtol, atol=check.atol)
+    limits: Any = {"alpha": alpha, "tol": check.tol, "ess_min": check.ess_min}
     if drawn[1]:
-        return compare(reference, estimate, tol=check.tol, ess_min=check.ess_min)
-    table = compare(estimate, reference, tol=check.tol, ess_min=check.ess_min)
+        return compare(reference, estimate, **limits)
+    table = compare(estimate, reference, **limits)
     swapped = table.rename(reference="estimate", estimate="reference")
     return swapped.assign(z=-table["z"])

@@ -1,32 +1,54 @@
 """The checks of LDA, and problems to run them on."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
+import xarray as xr
+from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
-from probmetric.checks.check import Problem, Values, by_algebra
+from probmetric.checks.check import Problem, Values, by_algebra, by_sampling
 from probmetric.checks.problems import OF_CLASSES, correlated, fitted, standardised
+from probmetric.checks.sides import as_dataset, inverse, one_distance, sampled
 from probmetric.data.containers import Labelled
+from probmetric.data.scaling import Scaler
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
-from probmetric.inference.lda import class_moments, fit, shrinkage_prior
+from probmetric.inference.lda import (
+    class_moments,
+    discriminants,
+    fit,
+    leading,
+    sample,
+    shrinkage_prior,
+    whitening,
+)
+from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.gaussian_classes import NIWPrior
+from probmetric.models.lda import model, to_metric
 
 invariants = OF_CLASSES
 
 
 def toy(seed: int) -> Problem[Labelled]:
-    """Simulate 60 points of 3 classes in d = 4 under a correlated covariance."""
-    prior = NIWPrior(np.zeros(4), 2 * np.eye(4), 0.1, 7.0)
-    return fitted(
-        fit_problem, f"simulated, seed {seed}", Labelled(*correlated(seed, 20)), prior
-    )
+    """Simulate points of 3 unequal classes in d = 4 under a correlated covariance.
+
+    They are weighted, and the prior pulls every moment.
+    """
+    X, y = correlated(seed, 20)
+    kept = np.flatnonzero((y > 0) | (np.arange(len(y)) % 3 > 0))
+    data = Labelled(X[kept], y[kept], 0.5 + 0.5 * (kept % 4))
+    prior = NIWPrior(0.2 + np.arange(4) / 10, 2 * np.eye(4) + 0.3, 0.4, 7.0, 1.7)
+    return fitted(fit_problem, f"simulated, seed {seed}", data, prior)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
-    """Fit the estimator's default to a standardised data set."""
+    """Fit a standardised data set under a prior of one point.
+
+    It is the weakest that the estimator chooses among: errors show the most.
+    """
     data = Labelled(*standardised(X, y))
     prior = shrinkage_prior(np.eye(data.X.shape[1]), 1.0)
     return fitted(fit_problem, "data", data, prior)
@@ -71,12 +93,105 @@ def _posterior_covariance(problem: Problem[Labelled]) -> Values:
             covariance="tied",
         )
         d = post.mean.shape[1]
-        return {"Sigma_W": np.asarray(post.Psi[0] / (post.nu[0] - d - 1))}
+        counts = np.asarray(post.alpha) - 1
+        return {
+            "Sigma_W": np.asarray(post.Psi[0] / (post.nu[0] - d - 1)),
+            "means": np.asarray(post.mean),
+            "weights at the mode": counts / counts.sum(),
+        }
 
 
 def _covariance_without_prior(problem: Problem[Labelled]) -> Values:
     flat = shrinkage_prior(np.eye(len(problem.prior.mean)), 0.0)
-    return {"Sigma_W": class_moments(problem.data, flat)[2]}
+    weights, mean, within = class_moments(problem.data, flat)
+    return {"Sigma_W": within, "means": mean, "weights at the mode": weights}
+
+
+def _fitted_moments(problem: Problem[Labelled]) -> Values:
+    p = problem.params
+    return {"Sigma_W": p.within, "means": p.mean, "weights at the mode": p.weights}
+
+
+def _by_eigenvalues(problem: Problem[Labelled]) -> Values:
+    """Solve Σ_B u = λ Σ_W u as it stands; take a prior worth six points."""
+    p = problem.params
+    off = p.mean - p.weights @ p.mean
+    values = eigh((off * p.weights[:, None]).T @ off, p.within, eigvals_only=True)
+    k, d = len(p.eigenvalues), len(p.within)
+    return {
+        "λ": values[::-1][:k],
+        "Σλ": values[::-1][:k].sum(),
+        "λ₁": values[-1:],
+        "inverse of Sigma_W": inverse(p.within),
+        "prior mean of Sigma_W": 3 * np.eye(d),
+    }
+
+
+def _eigenvalues(problem: Problem[Labelled], weighted: bool = True) -> Values:
+    """Return the same of the package; of equally likely classes, if asked."""
+    p = problem.params
+    if not weighted:
+        equal = np.full_like(p.weights, 1 / len(p.weights))
+        values, _ = discriminants(equal, p.mean, p.within, len(p.eigenvalues))
+        p = p._replace(eigenvalues=values)
+    d, root = len(p.within), whitening(p.within)
+    prior = shrinkage_prior(3 * np.eye(d), 6.0)
+    return {
+        "λ": p.eigenvalues,
+        "Σλ": fit_problem(problem).objective,
+        "λ₁": leading(p, 1).eigenvalues,
+        "inverse of Sigma_W": root.T @ root,
+        "prior mean of Sigma_W": prior.Psi / (prior.nu - d - 1),
+    }
+
+
+def _few(problem: Problem[Labelled]) -> tuple[Labelled, NIWPrior]:
+    """Return three features, and a prior of them that is proper, for NUTS."""
+    prior, data = problem.prior, problem.data
+    kappa = max(float(prior.kappa), 0.1)
+    nu = float(prior.nu) - len(prior.mean) + 3
+    few = prior._replace(mean=prior.mean[:3], Psi=prior.Psi[:3, :3], kappa=kappa, nu=nu)
+    return data._replace(X=np.asarray(data.X)[:, :3]), few
+
+
+def _functionals(draws: xr.Dataset, n_classes: int) -> xr.Dataset:
+    """Return the metrics of LDA and RCA at draws of the classes."""
+    shape = draws.sizes["chain"], draws.sizes["draw"]
+    parts = [draws[name].to_numpy() for name in ("weights", "mean", "covariance")]
+    flat = [part.reshape(-1, *part.shape[2:]) for part in parts]
+    k = min(n_classes - 1, 3)
+    maps = [discriminants(a, b, c, k)[1] for a, b, c in zip(*flat, strict=True)]
+    lda = np.stack([U.T @ U for U in maps]).reshape(*shape, 3, 3)
+    rca = inverse(flat[2]).reshape(lda.shape)
+    i, j = np.tril_indices(3)
+    return as_dataset({"LDA's M": lda[..., i, j], "RCA's M": rca[..., i, j]})
+
+
+def _nuts(problem: Problem[Labelled]) -> xr.Dataset:
+    """Sample the NumPyro model: entries of LDA's and RCA's M."""
+    args, c = _few(problem), len(problem.params.weights)
+    drawn = sampled(model, args, {"n_classes": c}, seed=1, n_draws=1500).values
+    chol = np.asarray(drawn["chol"])[:, :, 0]
+    covariance = chol @ np.swapaxes(chol, -1, -2)
+    return _functionals(as_dataset({**drawn, "covariance": covariance}), c)
+
+
+def _exact(problem: Problem[Labelled], nu: float = 0.0) -> xr.Dataset:
+    """Draw the same by ``sample``; wrong by ``nu`` added to the degrees of freedom."""
+    (data, prior), c = _few(problem), len(problem.params.weights)
+    prior = prior._replace(nu=prior.nu + nu)
+    unscaled = Scaler(np.zeros(3), np.ones(3))
+    k = min(c - 1, 3)
+    tree = sample(data, prior, unscaled, n_components=k, n_draws=1500, seed=2)
+    drawn, (i, j) = joined(tree), np.tril_indices(3)
+    rca = inverse(drawn["covariance"][:, 0])
+    # Independent draws are as many chains as one likes.
+    each = {"LDA's M": drawn["M"][:, i, j], "RCA's M": rca[:, i, j]}
+    return as_dataset({n: v.reshape(4, -1, v.shape[1]) for n, v in each.items()})
+
+
+def _fewer(problem: Problem[Labelled]) -> xr.Dataset:
+    return _exact(problem, nu=-float(len(problem.params.weights)))
 
 
 CHECKS = (
@@ -102,7 +217,20 @@ CHECKS = (
     by_algebra(
         "the covariance is the posterior mean of the tied Gaussian model",
         reference=_posterior_covariance,
-        estimate=lambda p: {"Sigma_W": p.params.within},
+        estimate=_fitted_moments,
         controls={"prior left out": _covariance_without_prior},
+    ),
+    by_algebra(
+        "eigenvalues are those of Σ_B against Σ_W",
+        reference=_by_eigenvalues,
+        estimate=_eigenvalues,
+        controls={"classes equally likely": partial(_eigenvalues, weighted=False)},
+    ),
+    one_distance(lambda problem: to_metric(problem.params)),
+    by_sampling(
+        "exact draws of the metric are NUTS's",
+        reference=_nuts,
+        estimate=_exact,
+        controls={"ν of flat means, less by a class each": _fewer},
     ),
 )

@@ -281,13 +281,13 @@ def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Ar
     The truth of a simulated world. It must not come from the sampler under test: a
     fault that prior and posterior draws share cancels in the ranks.
     """
-    return {name: s["value"] for name, s in _traced(model, key, args, kwargs).items()}
+    return {name: s["value"] for name, s in traced(model, key, args, kwargs).items()}
 
 
-def _traced(
+def traced(
     model: Model, key: jax.Array, args: Args, kwargs: Kwargs
 ) -> dict[str, dict[str, Any]]:
-    """Run a model; return its sample sites."""
+    """Run a NumPyro model; return its sample sites, as NumPyro describes them."""
     seeded = numpyro.handlers.seed(model, key)
     trace = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
     return {name: s for name, s in trace.items() if s["type"] == "sample"}
@@ -304,7 +304,7 @@ def _cached_story(
 
     def simulate(key: jax.Array, data: list[Array]) -> tuple[Arrays, list[Array]]:
         args, kwargs = fill_arguments(tree, static, data)
-        trace = _traced(model, key, args, kwargs)
+        trace = traced(model, key, args, kwargs)
         sites = {name: site["value"] for name, site in trace.items()}
         position = {
             name: biject_to(trace[name]["fn"].support).inv(sites[name])

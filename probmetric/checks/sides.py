@@ -1,13 +1,20 @@
-"""Sides that many checks share: NumPyro's density, its draws, the falls of an EM."""
+"""Sides that many checks share: NumPyro's density, its draws, the falls of an EM.
+
+And what every Mahalanobis metric promises: one distance, whichever way it is asked for,
+also where squares of differences are no numbers of float64, at 1e±250.
+"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 from numpyro.infer.util import log_density
 
-from probmetric.checks.check import Values
+from probmetric.checks.check import Check, Problem, Values, by_algebra
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import (
     Args,
@@ -20,7 +27,12 @@ from probmetric.inference.sampling.target import (
     model_target,
 )
 from probmetric.inference.solvers.em import run_em
+from probmetric.metric import Mahalanobis
+from probmetric.metric.mean import mean_metric
 from probmetric.typing import Array, Scalar
+
+SIZES = {"": 1.0, " at 1e100": 1e100, " at 1e200": 1e200, " at 1e-100": 1e-100}
+SIZES |= {" at 1e-200": 1e-200, " at 1e250": 1e250, " at 1e-250": 1e-250}
 
 
 def density_of(
@@ -70,3 +82,76 @@ def largest_fall[P, D](
     trace = np.asarray(found.trace[: int(found.n_steps)])
     fall = np.max(np.maximum(-np.diff(trace), 0.0))
     return {"largest fall": fall / np.abs(trace[-1])}
+
+
+def inverse(A: Float[np.ndarray, "*n d d"]) -> Float[np.ndarray, "*n d d"]:
+    """Return A⁻¹, of small matrices that a reference needs as they are."""
+    return np.linalg.solve(A, np.broadcast_to(np.eye(A.shape[-1]), A.shape))
+
+
+def _rows(metric: Any) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).normal(size=(11, metric.n_features))
+    return X[:4], X[4:]
+
+
+def _by_differences(
+    metric: Callable[[Problem[Any]], Any], problem: Problem[Any]
+) -> Values:
+    """Take quadratic forms in LᵀL, difference by difference."""
+    known = metric(problem)
+    L, (Q, P) = np.asarray(known.factor, float), _rows(known)
+    delta = Q[:, None] - P
+    squared = np.einsum("mni,ij,mnj->mn", delta, L.T @ L, delta)
+    found: dict[str, Array | float] = {
+        "M": L.T @ L,
+        "images": Q @ L.T,
+        "all pairs": squared,
+        "all pairs, prepared": squared,
+        "one query": squared[0],
+        "call": np.sqrt(squared[0, 0]),
+        "call, squared": squared[0, 0],
+        "mean of two metrics": 2.5 * squared,
+    }
+    if known.link is not None:
+        b, scale = float(known.link.b), float(known.link.scale)
+        found["P(same)"] = np.exp(-(b + scale * squared[0]))
+    for name, size in SIZES.items():
+        found["distance" + name] = np.sqrt(squared[0]) * size
+    return found
+
+
+def _asked(
+    metric: Callable[[Problem[Any]], Any], problem: Problem[Any], turned: bool = False
+) -> Values:
+    """Ask the metric in each way; with its factor transposed, if asked."""
+    known = metric(problem)
+    Q, P = _rows(known)
+    if turned:
+        known = Mahalanobis(np.asarray(known.factor)[:, ::-1], known.link)
+    q = np.broadcast_to(Q[0], P.shape)
+    double = Mahalanobis(2 * np.asarray(known.factor))
+    found: dict[str, Array | float] = {
+        "M": known.matrix,
+        "images": known.transform(Q),
+        "all pairs": known.pairwise(Q, P),
+        "all pairs, prepared": known.from_prepared(known.prepare(Q), P),
+        "one query": known.dissimilarity(Q[0], P),
+        "call": known(Q[0], P[0]),
+        "call, squared": known(Q[0], P[0], squared=True),
+        "mean of two metrics": mean_metric([known, double]).pairwise(Q, P),
+    }
+    if known.link is not None:
+        found["P(same)"] = known.same_probability(q, P)
+    for name, size in SIZES.items():
+        found["distance" + name] = known.distance(size * q, size * P)
+    return found
+
+
+def one_distance(metric: Callable[[Problem[Any]], Any]) -> Check:
+    """Return the check that a learner's metric is one distance, however asked for."""
+    return by_algebra(
+        "the metric is one distance, whichever way it is asked for",
+        reference=partial(_by_differences, metric),
+        estimate=partial(_asked, metric),
+        controls={"features in another order": partial(_asked, metric, turned=True)},
+    )

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from probmetric.checks.compare import distance, entry_table
+from probmetric.inference.sampling.diagnostics import KHAT_MAX
 from probmetric.typing import ArrayLike
 
 ESS_MIN = 400
@@ -89,8 +90,7 @@ def within_bound(
     Parameters
     ----------
     reference, draws : Dataset or DataTree
-        As in ``distance``. A PSIS k-hat is read from ``draws.attrs["khat"]``; it is
-        reported, not judged.
+        As in ``distance``. A PSIS k-hat is read from ``draws.attrs["khat"]``.
     bound : float
         Largest |shift of the mean| in posterior sd, and |log ratio of sd|.
 
@@ -100,7 +100,10 @@ def within_bound(
         Two entries a quantity, "mean of M[0, 0]" and "log sd of M[0, 0]": reference,
         estimate, error (the signed distance), khat, verdict "within", "outside", or
         "inconclusive" where the reference has R-hat ≥ 1.01 or fewer than 400
-        effective draws, or where three Monte Carlo errors reach across the bound.
+        effective draws, where three Monte Carlo errors reach across the bound, and
+        where all is within it but k-hat is 0.7 or more: what was measured is near,
+        what was not need not be. Attribute ``unreliable``: whether k-hat alone
+        stands in the way.
     """
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)
@@ -111,15 +114,19 @@ def within_bound(
     size = np.abs(error)
     within = usable & (size + 3 * mcse <= bound)
     outside = usable & ((size - 3 * mcse > bound) | np.isinf(size))
-    verdict = np.select([within, outside], ["within", "outside"], "inconclusive")
+    khat = float(draws.attrs.get("khat", np.nan))
+    doubted = khat >= KHAT_MAX
+    words = ["inconclusive" if doubted else "within", "outside"]
+    verdict = np.select([within, outside], words, "inconclusive")
     entries = table["entry"].to_numpy()
     return entry_table(
         {
             "reference": np.tile(table["reference"], 2),
             "estimate": np.tile(table["estimate"], 2),
             "error": error,
-            "khat": np.full(len(error), float(draws.attrs.get("khat", np.nan))),
+            "khat": np.full(len(error), khat),
             "verdict": verdict,
         },
         [f"{label} of {entry}" for label in ("mean", "log sd") for entry in entries],
+        {"unreliable": bool(doubted and within.all())},
     )

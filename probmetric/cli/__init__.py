@@ -2,7 +2,7 @@
 
 ``app``        the command ``probmetric``: options, help, exit codes.
 ``lookup``     names and files looked up before anything heavy is loaded.
-``fit``, ``sample``, ``neighbors``, ``evaluate``, ``validate``, ``report``
+``fit``, ``sample``, ``neighbors``, ``explore``, ``evaluate``, ``validate``, ``report``
                what each command does: a function of keywords.
 ``inputs``     data, settings and metrics that commands are given.
 ``files``      output files, errors and warnings.

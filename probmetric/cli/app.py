@@ -20,6 +20,7 @@ from probmetric import __version__
 from probmetric.cli.files import FILES, WHOLE, check_new, exit_code
 from probmetric.cli.lookup import first, load_checks, model_name, run_folder, source
 from probmetric.interrupts import run_command
+from probmetric.names import Reading
 from probmetric.registry import (
     estimator_of,
     estimators,
@@ -29,7 +30,7 @@ from probmetric.registry import (
 
 VALIDATED = (
     "Exit code: 0 all agree; 1 something disagrees, leaves its bound or is "
-    "inconclusive; 2 unusable input."
+    "inconclusive; 2 unusable input. With --strict 1 also for a conflict with data."
 )
 LEARNED = (
     "Exit code: 0 done; 1 done, but a fit did not converge or draws are not to be "
@@ -42,7 +43,7 @@ USED = (
 )
 SOURCES = (
     "Data set: wine, iris, digits, breast_cancer, waveform, twonorm, ringnorm, "
-    "openml:NAME, or a .csv, .npz or .parquet file."
+    "openml:NAME, or a .csv, .tsv, .npz or .parquet file (text also as .gz)."
 )
 NAMES = ", ".join(estimators())
 
@@ -50,6 +51,23 @@ Model = Annotated[str, typer.Argument(help=f"A learner: {NAMES}.")]
 Data = Annotated[str, typer.Option(help=SOURCES)]
 Label = Annotated[
     str | None, typer.Option(help="Column of the class; default the last.")
+]
+Sep = Annotated[
+    str | None,
+    typer.Option(help="Between columns of text; default a comma, a tab in .tsv."),
+]
+Decimal = Annotated[str, typer.Option(help="Decimal point of a text file.")]
+Encoding = Annotated[str, typer.Option(help="Of a text file, such as latin-1.")]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="Leave it out; may be given again."),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Take it as a feature, and no other; may be given again.",
+    ),
 ]
 Groups = Annotated[
     str | None,
@@ -69,6 +87,13 @@ Settings = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="Folder for what the run makes.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+Quote = Annotated[
+    bool,
+    typer.Option(
+        "--quote-formulas",
+        help="Put ' before labels that a spreadsheet would run, such as =1+1.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
 MaxDraws = Annotated[
     int, typer.Option(help="Draws to use, evenly spaced over those in --draws.", min=1)
@@ -111,6 +136,10 @@ def _leave(command: str, asked: dict[str, Any], *, kept: str = WHOLE) -> NoRetur
 
     Imports end before the work, which tells what an interrupt leaves behind.
     """
+    if "sep" in asked:
+        how = Reading(**{name: asked.pop(name) for name in Reading._fields})
+        listed = tuple(how.drop or ()), tuple(how.features or ())
+        asked["how"] = how._replace(drop=listed[0], features=listed[1])
     run = import_module(f"probmetric.cli.{command}").run
     raise typer.Exit(exit_code(lambda: run(**asked), kept=kept))
 
@@ -142,6 +171,13 @@ def validate(
             help="Check wrong formulas in place of the right ones: must exit with 1.",
         ),
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Exit with 1 as well where the model is in conflict with --data.",
+        ),
+    ] = False,
     seed: Seed = 0,
 ) -> None:
     """Check closed forms against sampling and other independent references."""
@@ -161,6 +197,11 @@ def fit(
     data: Data,
     out: Out,
     label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    drop: Drop = None,
+    features: Features = None,
     groups: Groups = None,
     settings: Settings = None,
     seed: Seed = 0,
@@ -208,6 +249,11 @@ def sample(
         bool, typer.Option("--resume", help="Go on from the blocks in --checkpoint.")
     ] = False,
     label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    drop: Drop = None,
+    features: Features = None,
     groups: Groups = None,
     settings: Settings = None,
     seed: Seed = 0,
@@ -239,11 +285,17 @@ def neighbors(
         ),
     ] = None,
     label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    drop: Drop = None,
+    features: Features = None,
     k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each.", min=1)] = 5,
     out: Annotated[
         Path | None, typer.Option(help="A .csv file; default standard output.")
     ] = None,
     max_draws: MaxDraws = 200,
+    quote_formulas: Quote = False,
     force: Force = False,
 ) -> None:
     """Find nearest neighbours; with draws, how probable each of them is."""
@@ -257,6 +309,32 @@ def neighbors(
 
 
 @app.command(epilog=USED)
+def explore(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="A .html file.")],
+    metric: MetricFile = None,
+    draws: DrawsFile = None,
+    label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    drop: Drop = None,
+    features: Features = None,
+    k: Annotated[
+        int, typer.Option("-k", "--k", help="Neighbours that vote.", min=1)
+    ] = 10,
+    max_draws: MaxDraws = 200,
+    force: Force = False,
+) -> None:
+    """Write a page to explore points, neighbours and metric with the mouse."""
+    asked = dict(locals())
+    with first():
+        check_new(out.parent, (out.name,), force=force)
+        source(data)
+    _leave("explore", asked)
+
+
+@app.command(epilog=USED)
 def evaluate(
     data: Data,
     metric: MetricFile = None,
@@ -267,6 +345,11 @@ def evaluate(
     ] = None,
     settings: Settings = None,
     label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    drop: Drop = None,
+    features: Features = None,
     groups: Groups = None,
     test: Annotated[
         str | None, typer.Option(help="Labelled points to be judged on.")
@@ -286,6 +369,7 @@ def evaluate(
         ),
     ] = None,
     seed: Seed = 0,
+    quote_formulas: Quote = False,
     force: Force = False,
 ) -> None:
     """Judge a metric, draws or a learner by neighbours on points held out."""

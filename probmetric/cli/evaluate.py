@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 from sklearn.base import clone
 
-from probmetric.cli.files import FILES, bad_input, claim, noted, results
+from probmetric.cli.files import FILES, bad_input, claim, noted, results, safe_labels
 from probmetric.cli.inputs import (
     Given,
     check_features,
@@ -32,6 +32,7 @@ from probmetric.evaluation.cross_validate import (
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
+from probmetric.names import AS_IS, Reading
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
@@ -46,12 +47,14 @@ def run(
     settings: Sequence[str] | None = None,
     label: str | None = None,
     groups: str | None = None,
+    how: Reading = AS_IS,
     test: str | None = None,
     folds: int | None = None,
     k: int = 5,
     max_draws: int = 64,
     out: Path | None = None,
     seed: int = 0,
+    quote_formulas: bool = False,
     force: bool = False,
 ) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
@@ -67,7 +70,7 @@ def run(
                     "--model: expected neither --metric nor --draws with it"
                 )
             learner = None if model is None else make(model, parsed, seed=seed)
-            points = labelled(data, label, groups)
+            points = labelled(data, label, groups, how)
             if (test is None) == (folds is None):
                 got = "neither" if test is None else "both"
                 raise ValueError(f"--test, --folds: expected one of the two, got {got}")
@@ -75,7 +78,7 @@ def run(
             if folds is not None:
                 splits = stratified_folds(points.y, folds, seed, "--folds")
             else:
-                judged = load(str(test), label=label, groups=groups)
+                judged = load(str(test), label=label, groups=groups, **how._asdict())
                 check_features(points.feature_names, judged.feature_names, judged.name)
                 X = np.concatenate([X, judged.X])
                 labels = np.concatenate([labels, judged.labels])
@@ -110,7 +113,9 @@ def run(
                 predictions.append(_frame(stated, labels, first).assign(**which))
         table = pd.DataFrame(figures)
         means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
-        typer.echo(means.T.to_string(float_format=lambda value: f"{value:.4f}"))
+        typer.echo(
+            means.T.to_string(na_rep="–", float_format=lambda value: f"{value:.4f}")
+        )
         if out is None:
             return 0
         summary = {
@@ -120,7 +125,7 @@ def run(
             "settings": list(settings or ()),
             "neighbors": k,
             "seed": seed,
-            "data": describe_data(points, label, groups),
+            "data": describe_data(points, label, groups, how),
             "test": test,
             "folds": folds,
             "figures": means.to_dict(orient="index"),
@@ -129,7 +134,10 @@ def run(
         }
         with results(out, "evaluate", summary) as part:
             table.to_csv(part / "evaluation.csv", index=False)
-            pd.concat(predictions).to_csv(part / "predictions.csv", index=False)
+            stated = safe_labels(
+                pd.concat(predictions), ("truth", "predicted"), quote=quote_formulas
+            )
+            stated.to_csv(part / "predictions.csv", index=False)
     return 0
 
 

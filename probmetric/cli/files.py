@@ -15,6 +15,7 @@ from probmetric.compilation import compilation_cache
 from probmetric.files import LOCK, locked, reason
 from probmetric.files import replacing as replacing
 from probmetric.interrupts import check, deferred, noticed
+from probmetric.names import kind_of
 
 FILES = {
     "fit": ("metric.npz", "summary.json", "report.html"),
@@ -32,13 +33,23 @@ class BadInput(Exception):
     """What the user gave cannot be used; the message says why in one sentence."""
 
 
+LONGEST = 400
+"""Characters of a sentence on standard error; a longer one loses its middle."""
+
+
+def sentence(error: BaseException) -> str:
+    """Return what an error says as one line of bounded length."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= LONGEST else f"{text[:300]} … {text[-90:]}"
+
+
 @contextmanager
 def bad_input() -> Generator[None]:
     """Take a ValueError of a block that looks at the user's input as just that."""
     try:
         yield
     except ValueError as error:
-        raise BadInput(" ".join(str(error).split())) from error
+        raise BadInput(sentence(error)) from error
 
 
 def exit_code(work: Callable[[], int], *, kept: str = WHOLE) -> int:
@@ -59,7 +70,8 @@ def exit_code(work: Callable[[], int], *, kept: str = WHOLE) -> int:
         typer.echo(f"probmetric: {error}", err=True)
     except OSError as error:
         where = "" if error.filename is None else f" ({error.filename})"
-        typer.echo(f"probmetric: {reason(error)}{where}; {kept}", err=True)
+        said = sentence(OSError(f"{reason(error)}{where}"))
+        typer.echo(f"probmetric: {said}; {kept}", err=True)
     except RuntimeError as error:  # How a fit says that it has no result.
         typer.echo(f"probmetric: failed: {reason(error)}; {kept}", err=True)
         return 1
@@ -84,8 +96,18 @@ def noted() -> Generator[list[Warning]]:
 
 
 def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
-    """Raise ValueError for files that exist, unless ``force`` allows it."""
-    existing = [str(folder / name) for name in names if (folder / name).exists()]
+    """Raise ValueError for files that exist, unless ``force`` allows it.
+
+    A link counts as a file: it is replaced, and what it leads to stays as it is. A
+    folder, pipe or device is never replaced.
+    """
+    there = [folder / name for name in names if os.path.lexists(folder / name)]
+    for path in there:
+        if not path.is_symlink() and not path.is_file():
+            raise ValueError(
+                f"--out: expected a file to write, got {kind_of(path)} at {str(path)!r}"
+            )
+    existing = [str(path) for path in there]
     if existing and not force:
         raise ValueError(
             f"--out: expected new files, got {', '.join(existing)}; add --force to "
@@ -163,6 +185,54 @@ def results(folder: Path, command: str, summary: Mapping[str, Any]) -> Generator
     write_text(folder / "report.html", render_run(folder))
     paths = [str(folder / name) for name in (*written, "report.html")]
     typer.echo(f"Wrote {', '.join(paths)}")
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet takes for a formula, unless it is a number."""
+
+
+def safe_labels(table: Any, columns: tuple[str, ...], *, quote: bool) -> Any:
+    """Return a table whose labels a spreadsheet does not run, or say that it would.
+
+    Parameters
+    ----------
+    table : DataFrame
+    columns : tuple of str
+        Of labels; those that the table lacks are passed over.
+    quote : bool
+        Put ``'`` before labels that begin as formulas do; otherwise note them.
+    """
+    for column in columns:
+        if column not in table:
+            continue
+        known = table[column].unique()
+        risky = [v for v in known if isinstance(v, str) and _is_formula(v)]
+        if not risky:
+            continue
+        if quote:
+            table = table.assign(
+                **{column: table[column].replace({v: f"'{v}" for v in risky})}
+            )
+            said = "is written with ' before it"
+        else:
+            said = "is written as it is; --quote-formulas puts ' before it"
+        typer.echo(
+            f"  note: {column} {risky[0]!r}, which a spreadsheet runs as a formula, "
+            f"{said}",
+            err=True,
+        )
+    return table
+
+
+def _is_formula(text: str) -> bool:
+    """Say whether a spreadsheet would run a label."""
+    if not text.startswith(FORMULA):
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
 
 
 def write_text(path: Path, text: str) -> None:

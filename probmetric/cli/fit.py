@@ -17,6 +17,7 @@ from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.metric import Dissimilarity
+from probmetric.names import AS_IS, Reading
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
 from probmetric.storage.metric_file import save_metric
@@ -40,6 +41,7 @@ def run(
     out: Path,
     label: str | None = None,
     groups: str | None = None,
+    how: Reading = AS_IS,
     settings: Sequence[str] | None = None,
     seed: int = 0,
     force: bool = False,
@@ -56,7 +58,7 @@ def run(
     with ExitStack() as held:
         with bad_input():
             estimator, points, source = prepared(
-                model, data, label, groups, settings, seed
+                model, data, label, groups, how, settings, seed
             )
             held.enter_context(claim(out, FILES["fit"], force=force))
         learned = learn(model, estimator, points)
@@ -84,18 +86,19 @@ def prepared(
     data: str,
     label: str | None,
     groups: str | None,
+    how: Reading,
     settings: Sequence[str] | None,
     seed: int,
 ) -> tuple[Any, Dataset, dict[str, Any]]:
     """Return an estimator, its data, and where their result will have come from."""
     estimator = make(model, parse_settings(settings), seed=seed)
-    points = labelled(data, label, groups)
+    points = labelled(data, label, groups, how)
     source = {
         "model": model,
         "estimator": type(estimator).__name__,
         "arguments": {k: repr(v) for k, v in estimator.get_params().items()},
         "seed": seed,
-        "data": describe_data(points, label, groups),
+        "data": describe_data(points, label, groups, how),
         "versions": versions(),
     }
     return estimator, points, source

@@ -19,6 +19,7 @@ from probmetric.data.inputs import class_codes, points
 from probmetric.datasets import loading as datasets
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
+from probmetric.names import AS_IS, Reading
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
 
@@ -70,16 +71,22 @@ def check_labelled(data: datasets.Dataset) -> None:
 
 
 def labelled(
-    source: str, label: str | None, groups: str | None = None
+    source: str,
+    label: str | None,
+    groups: str | None = None,
+    how: Reading = AS_IS,
 ) -> datasets.Dataset:
     """Load labelled data that a learner can take."""
-    data = datasets.load(source, label=label, groups=groups)
+    data = datasets.load(source, label=label, groups=groups, **how._asdict())
     check_labelled(data)
     return data
 
 
 def describe_data(
-    data: datasets.Dataset, label: str | None, groups: str | None = None
+    data: datasets.Dataset,
+    label: str | None,
+    groups: str | None = None,
+    how: Reading = AS_IS,
 ) -> dict[str, Any]:
     """Return what a run keeps of its data: where they are, their shape and hash."""
     path = Path(data.name).expanduser()
@@ -87,6 +94,7 @@ def describe_data(
         "source": str(path.resolve()) if path.is_file() else data.name,
         "label": label,
         "groups": groups,
+        "reading": how._asdict(),
         "n": len(data.X),
         "features": list(data.feature_names),
         "classes": {

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import typer
 
-from probmetric.cli.files import bad_input, claim
+from probmetric.cli.files import bad_input, claim, safe_labels
 from probmetric.cli.inputs import Given, check_features, given
 from probmetric.datasets.loading import Unlabelled, load_points
 from probmetric.files import replacing
+from probmetric.names import AS_IS, Reading
 from probmetric.neighbors.table import neighbor_table
 
 
@@ -19,9 +20,11 @@ def run(
     draws: Path | None = None,
     queries: str | None = None,
     label: str | None = None,
+    how: Reading = AS_IS,
     k: int = 5,
     out: Path | None = None,
     max_draws: int = 200,
+    quote_formulas: bool = False,
     force: bool = False,
 ) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
@@ -37,11 +40,14 @@ def run(
                 claimed = claim(out.parent, (out.name,), force=force, lock=lock)
                 held.enter_context(claimed)
             use = given(metric, draws, max_draws)
-            points = _points(data, label, use)
-            asked = None if queries is None else _points(queries, label, use).X
+            points = _points(data, label, how, use)
+            asked = None
+            if queries is not None:
+                asked = _points(queries, label, how, use, bare=True).X
             table = neighbor_table(
                 use.metric, points.X, k, queries=asked, labels=points.labels
             )
+        table = safe_labels(table, ("label",), quote=quote_formulas)
         if out is None:
             typer.echo(table.to_csv(index=False), nl=False)
             return 0
@@ -54,8 +60,15 @@ def run(
     return 0
 
 
-def _points(source: str, label: str | None, use: Given) -> Unlabelled:
+def _points(
+    source: str,
+    label: str | None,
+    how: Reading,
+    use: Given,
+    *,
+    bare: bool = False,
+) -> Unlabelled:
     """Return the points of a data set, of the features of a metric."""
-    found = load_points(source, use.n_features, label=label)
+    found = load_points(source, use.n_features, label=label, how=how, bare=bare)
     check_features(use.feature_names, found.feature_names, found.name)
     return found

@@ -18,7 +18,8 @@ from probmetric.cli.fit import learn, prepared, troubled
 from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.registry import MODELS
+from probmetric.names import AS_IS, Reading
+from probmetric.registry import model_of
 from probmetric.storage.draws_file import save_draws
 
 IN_BLOCKS = {
@@ -66,6 +67,7 @@ def run(
     out: Path,
     label: str | None = None,
     groups: str | None = None,
+    how: Reading = AS_IS,
     settings: Sequence[str] | None = None,
     method: str,
     draws: int | None = None,
@@ -82,7 +84,7 @@ def run(
         with bad_input():
             sampler = sampler_for(method, checkpoint, resume)
             estimator, points, source = prepared(
-                model, data, label, groups, settings, seed
+                model, data, label, groups, how, settings, seed
             )
             held.enter_context(claim(out, FILES["sample"], force=force))
             if checkpoint is not None:
@@ -100,7 +102,7 @@ def run(
         drawn.attrs |= {
             "feature_names": json.dumps(list(points.feature_names)),
             "method": method,
-            "learner": MODELS[model].name,
+            "learner": model_of(model),
             "labelled_hash": source["data"]["hash"],
         }
         sizes = drawn["posterior"].sizes

@@ -11,14 +11,18 @@ import numpy as np
 import typer
 
 from probmetric.checks.check import Problem
+from probmetric.checks.criticism import check_model
 from probmetric.cli.files import FILES, bad_input, claim, noted, results, write_text
 from probmetric.cli.inputs import describe_data, labelled
 from probmetric.datasets.loading import Dataset
 from probmetric.provenance import versions
-from probmetric.registry import MODELS
-from probmetric.report.validate import described
+from probmetric.registry import MODELS, fit_named, make
+from probmetric.report.validate import agreement_table, described, khat_words
 from probmetric.storage.draws_file import save_draws
 from probmetric.validation import Validation, validate
+
+ALPHA = 0.01
+"""Rate at which a whole command calls a right claim wrong by chance."""
 
 
 def run(
@@ -30,9 +34,12 @@ def run(
     force: bool = False,
     quick: bool = False,
     broken: bool = False,
+    strict: bool = False,
     seed: int = 0,
 ) -> int:
     """Validate a registered model, or all of them for None; return the exit code.
+
+    With ``strict`` it is 1 as well where a model is in conflict with the data.
 
     Raises
     ------
@@ -44,6 +51,9 @@ def run(
             names = _models(model, data)
             if data is None and label is not None:
                 raise ValueError("--label: expected --data with it, got none")
+            if strict and (data is None or broken):
+                with_it = "--data, without --break," if broken else "--data"
+                raise ValueError(f"--strict: expected {with_it} with it")
             points = None if data is None else labelled(data, label)
             problems = {name: _problem(name, points) for name in names}
             folders: dict[str, Path] = {}
@@ -64,33 +74,46 @@ def run(
             "asked": shlex.join(["probmetric", *sys.argv[1:]]),
             "versions": versions(),
         }
+        shares = _shares(names, quick)
         with noted():
             found: list[Validation] = []
+            conflict = False
             for name in names:
                 typer.echo(f"Checking {name} on {source['where']} ...")
                 one = validate(
-                    name, problems[name], quick=quick, break_=broken, seed=seed
+                    name,
+                    problems[name],
+                    quick=quick,
+                    break_=broken,
+                    seed=seed,
+                    alpha=shares[name],
                 )
                 found.append(one)
                 _print_summary(one)
-                study = None
+                study = fit = None
+                if points is not None and not broken and MODELS[name].criticism:
+                    typer.echo(f"Holding {name} against {source['where']} ...")
+                    fit = check_model(fit_named(make(name), points), seed=seed)
+                    conflict |= fit.overall == "conflict"
+                    typer.echo(str(fit))
                 if name in studied:
                     typer.echo(f"Sampling and using {name} on {source['where']} ...")
                     make_study: Any = MODELS[name].study
                     study = make_study(points, quick=quick, seed=seed)
+                said = str(one) if fit is None else f"{one}; the model: {fit.overall}"
                 if name in folders:
                     head = {"model": name, "lead": MODELS[name].summary, **source}
-                    told = {**head, **described(one, study)}
+                    told = {**head, **described(one, study, fit)}
                     with results(folders[name], "validate", told) as part:
-                        table = one.to_dataframe()
+                        table = agreement_table(one, fit)
                         table.to_csv(part / "agreement.csv", index=False)
                         if study is not None:
                             save_draws(study.draws, part / "draws.nc")
-                    typer.echo(f"Look at {folders[name] / 'report.html'} | {one}")
+                    typer.echo(f"Look at {folders[name] / 'report.html'} | {said}")
                 else:
-                    typer.echo(str(one))
+                    typer.echo(said)
         if model is not None:
-            return found[0].exit_code
+            return max(found[0].exit_code, int(strict and conflict))
         judged = tuple(j for each in found for j in each.judgements)
         whole = Validation("all", judged, broken)
         typer.echo(whole.by_model().to_string(index=False, float_format="%.0f"))
@@ -98,7 +121,7 @@ def run(
             write_text(out / "validation.csv", whole.summary().to_csv(index=False))
             typer.echo(f"Wrote {out / 'validation.csv'}")
         typer.echo(str(whole))
-        return whole.exit_code
+        return max(whole.exit_code, int(strict and conflict))
 
 
 def _problem(name: str, data: Dataset | None) -> Problem[Any] | None:
@@ -107,6 +130,17 @@ def _problem(name: str, data: Dataset | None) -> Problem[Any] | None:
         return None
     from_labels: Any = MODELS[name].from_labels
     return replace(from_labels(data.X, data.y), name=data.name)
+
+
+def _shares(names: list[str], quick: bool) -> dict[str, float]:
+    """Return each model's part of ALPHA, by its number of statistical tests."""
+    tests = {
+        name: sum(c.tests and not (quick and c.slow) for c in MODELS[name].checks)
+        for name in names
+    }
+    whole = max(sum(tests.values()), 1)
+    # A model without any test spends nothing of its own.
+    return {name: ALPHA * max(n, 1) / whole for name, n in tests.items()}
 
 
 def _models(model: str | None, data: str | None) -> list[str]:
@@ -133,3 +167,6 @@ def _print_summary(found: Validation) -> None:
             f"  {row.verdict:12s} {row.check}{wrong} "
             f"[{row.problem}; {row.kind}; {figure}; {row.seconds:.1f} s]"
         )
+    for judgement in found.judgements:
+        if judgement.unreliable:
+            typer.echo(f"  {khat_words(judgement)}")

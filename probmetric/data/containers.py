@@ -15,14 +15,28 @@ from probmetric.typing import Array
 
 
 class Points(NamedTuple):
-    """Unlabelled observations: X (n, d), data weights w (n,) or None."""
+    """Unlabelled observations: X (n, d), data weights w (n,) or None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Points(np.array([[0.0], [1.0]]), w=np.array([1.0, 2.0])).w.tolist()
+    [1.0, 2.0]
+    """
 
     X: Float[Array, "n d"]
     w: Float[Array, "n"] | None = None
 
 
 class Labelled(NamedTuple):
-    """Observations with a class code y (n,) in 0..C-1; y=None simulates."""
+    """Observations with a class code y (n,) in 0..C-1; y=None simulates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Labelled(np.array([[0.0], [1.0]]), np.array([0, 1])).y.tolist()
+    [0, 1]
+    """
 
     X: Float[Array, "n d"]
     y: Int[Array, "n"] | None
@@ -33,6 +47,14 @@ class Pairs(NamedTuple):
     """Pairs (X[i], X[j]) with y (N,) = 1 where they coincide, 0 where they do not.
 
     ``anchor`` (N,) holds a group number per pair for models with a scale per anchor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [2.0]])
+    >>> pairs = Pairs(X, i=np.array([0, 0]), j=np.array([1, 2]), y=np.array([1, 0]))
+    >>> (pairs.X[pairs.i] - pairs.X[pairs.j]).ravel().tolist()
+    [-0.1, -2.0]
     """
 
     X: Float[Array, "n d"]
@@ -44,7 +66,15 @@ class Pairs(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Observations that share a source: group (n,) holds a code in 0..G-1."""
+    """Observations that share a source: group (n,) holds a code in 0..G-1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [0.1], [2.0]])
+    >>> Groups(X, np.array([0, 0, 1])).group.tolist()
+    [0, 0, 1]
+    """
 
     X: Float[Array, "n d"]
     group: Int[Array, "n"]
@@ -52,7 +82,14 @@ class Groups(NamedTuple):
 
 
 class Distances(NamedTuple):
-    """A symmetric matrix D (n, n) of distances, not squared."""
+    """A symmetric matrix D (n, n) of distances, not squared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Distances(np.array([[0.0, 2.0], [2.0, 0.0]])).D.shape
+    (2, 2)
+    """
 
     D: Float[Array, "n n"]
 

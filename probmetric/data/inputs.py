@@ -6,6 +6,7 @@ Nothing is repaired here: no row is dropped, no value is imputed.
 """
 
 from numbers import Number
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -45,6 +46,12 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
     if given.ndim != 1 or len(given) == 0:
         raise ValueError(f"{name}: expected shape (n,) with n ≥ 2, got {given.shape}")
     if given.dtype == object:
+        lacking = [row for row, v in enumerate(given) if _is_missing(v)]
+        if lacking:
+            raise ValueError(
+                f"{name}: expected a label of every row, got none (None, NaN or NA) in "
+                f"row {lacking[0] + 1} of {len(given)}"
+            )
         kinds = {
             "str"
             if isinstance(v, str)
@@ -63,6 +70,78 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
     return np.unique(given, return_inverse=True)
 
 
+def _is_missing(value: Any) -> bool:
+    """Say whether a label is None, NaN, NaT or pandas' NA, which has no truth."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+
+
+def check_one_kind(y: Any) -> None:
+    """Raise for labels missing or of mixed kinds, before NumPy makes strings of them.
+
+    Types of pandas and others, which may hold their own NA, are looked at one by one.
+    """
+    dtype = getattr(y, "dtype", np.dtype(float))
+    if isinstance(y, list | tuple) or not isinstance(dtype, np.dtype) or dtype == "O":
+        codes_of(y, "y")
+
+
+def check_numeric(X: Any, name: str = "X") -> None:
+    """Raise for columns of text or dates, and name those that have names."""
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        columns = zip(X.columns, X.dtypes, strict=True)
+        bad = [f"{c!r} ({dtype})" for c, dtype in columns if _is_text(X[c], dtype)]
+    else:
+        given = _regular(X, name) if isinstance(X, list | tuple) else X
+        dtype = getattr(given, "dtype", np.dtype(float))
+        bad = [f"an array of {dtype}"] if _is_text(given, dtype) else []
+    if bad:
+        raise ValueError(f"{name}: expected numeric columns, got {', '.join(bad)}")
+
+
+def _regular(X: Any, name: str) -> np.ndarray:
+    """Return a list as an array, or refuse one whose rows differ in length."""
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected a regular array, got {error}") from error
+
+
+def _is_text(values: Any, dtype: Any) -> bool:
+    """Say whether values are text or dates; objects, whether one of them is text."""
+    kind = getattr(dtype, "kind", "O")
+    if kind != "O":
+        return kind in "USmM"
+    return any(isinstance(v, str | bytes) for v in np.ravel(np.asarray(values, object)))
+
+
+def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
+
+    Where its words name no argument they follow ours, which do.
+    """
+    from sklearn.utils.validation import validate_data
+
+    own: Any = validate_data
+    try:
+        return own(estimator, X, *y, dtype=np.float64, **options)
+    except ValueError as error:
+        words = str(error)
+        if not words.startswith(_UNNAMED):
+            raise
+        got = f"shape {X.shape}" if hasattr(X, "shape") else type(X).__name__
+        said = words.splitlines()[-1 if "Reshape" in words else 0]
+        raise ValueError(
+            f"X: expected real numbers of shape (n, d), got {got}: {said}"
+        ) from error
+
+
+_UNNAMED = ("Found array", "Expected", "Complex data", "setting an", "could not conv")
+"""What scikit-learn and NumPy say of X without its name."""
+
+
 def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
     """Return X as float64, or refuse what is no array of real numbers.
 
@@ -72,6 +151,8 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
         given = np.asarray(X)
         if given.dtype.kind == "c":
             raise ValueError(f"{given.dtype}, whose imaginary part would be lost")
+        if _is_text(given, given.dtype):
+            raise ValueError(f"text or dates ({given.dtype})")
         return np.asarray(given, float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: expected {what}, got {error}") from error
@@ -147,10 +228,7 @@ def pair_points(
     pairs: ArrayLike, X: ArrayLike | None = None
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
     """Return points and the two indices of each pair, from either form of pairs."""
-    try:
-        given = np.asarray(pairs)
-    except ValueError as error:
-        raise ValueError(f"pairs: expected a regular array, got {error}") from error
+    given = _regular(pairs, "pairs")
     if given.ndim == 2 and given.shape[1] == 2 and len(given) and X is not None:
         rows = points(X)
         if given.dtype.kind not in "iu":

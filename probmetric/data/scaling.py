@@ -1,12 +1,14 @@
 """``Scaler``: centre and scale of each feature, also from data with missing entries."""
 
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from probmetric.linalg_scaled import LARGEST
+from probmetric.typing import ArrayLike
 
 type Names = Sequence[str] | np.ndarray | None
 
@@ -18,18 +20,55 @@ class Scaler(NamedTuple):
     scale: Float[np.ndarray, "d"]
 
 
+def constant_columns(X: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, "d"]:
+    """Say which columns vary by no more than 16 times the rounding of their entries."""
+    low, high = np.nanmin(X, 0), np.nanmax(X, 0)
+    return high - low <= 16 * np.finfo(float).eps * np.maximum(abs(low), abs(high))
+
+
+def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
+    """Return what learned maps are divided by: infinite for a constant column.
+
+    Such a column teaches nothing; no weight but 0 is the same in every unit of it.
+    """
+    return np.where(constant_columns(np.asarray(X)), np.inf, scale)
+
+
+def standardise(
+    X: Float[np.ndarray, "n d"], names: Names = None, *, standardize: bool = True
+) -> tuple[Float[np.ndarray, "n d"], Scaler]:
+    """Return points by their own ``fit_scaler``, a constant column exactly 0; and it.
+
+    A warning names the constant columns, which are kept.
+    """
+    scaler = fit_scaler(X, names, standardize=standardize)
+    Z = (X - scaler.mean) / scaler.scale
+    if not standardize:
+        return Z, scaler
+    constant = np.flatnonzero(constant_columns(X))
+    Z[:, constant] *= 0.0  # NaN stays: a missing entry.
+    if len(constant):
+        more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
+        warnings.warn(
+            f"X: constant columns {_columns(constant[:5], names)}{more} are kept, with "
+            "scale 1; they teach nothing, and have no weight in a learned map",
+            stacklevel=4,
+        )
+    return Z, scaler
+
+
 def fit_scaler(
     X: Float[np.ndarray, "n d"], names: Names = None, *, standardize: bool = True
 ) -> Scaler:
     """Return the features' means and standard deviations (or 0 and 1).
 
     NaN is a missing entry: each feature's are those of the entries that are there.
+    A constant column (``constant_columns``) has scale 1, its own unit.
 
     Raises
     ------
     ValueError
-        When a column has no entry, or is constant: it has no scale, so that points
-        which differ in it later would have no defined distance. With or without
+        When a column has no entry, or all are constant. With or without
         ``standardize``, when float64 does not hold the squares of a column's entries
         or of its range.
     """
@@ -41,15 +80,6 @@ def fit_scaler(
         )
     check_sizes(X, names)
     low, high = np.nanmin(X, 0), np.nanmax(X, 0)
-    constant = np.flatnonzero(low == high)
-    if standardize and len(constant):
-        raise ValueError(
-            f"X: expected columns that vary (n_samples = {n}, standardize=True divides "
-            "by their standard deviation), got constant columns "
-            f"{_columns(constant, names)}; "
-            "drop them (sklearn.feature_selection.VarianceThreshold) or set "
-            "standardize=False"
-        )
     span = high - low
     small = np.flatnonzero((span > 0) & (span < 1 / LARGEST))
     if len(small):
@@ -60,9 +90,18 @@ def fit_scaler(
         )
     if not standardize:
         return Scaler(np.zeros(d), np.ones(d))
+    constant = constant_columns(X)
+    if constant.all():
+        raise ValueError(
+            f"X: expected a column that varies (n_samples = {n}, standardize=True "
+            "divides by standard deviations), got constant columns "
+            f"{_columns(np.flatnonzero(constant), names)}"
+        )
     # Shift and range first: no cancellation.
+    span = np.where(constant, 1.0, span)
     unit = (X - low) / span
-    return Scaler(low + np.nanmean(unit, 0) * span, np.nanstd(unit, 0) * span)
+    scale = np.where(constant, 1.0, np.nanstd(unit, 0) * span)
+    return Scaler(low + np.nanmean(unit, 0) * span, scale)
 
 
 def _columns(which: np.ndarray, names: Names) -> list[object]:

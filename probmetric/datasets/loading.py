@@ -6,8 +6,8 @@ travel through the estimators to the plots. Data sets of OpenML are fetched thro
 scikit-learn's own client.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,15 +16,17 @@ import pandas as pd
 import sklearn.datasets
 from jaxtyping import Float, Int
 
-from probmetric.arguments import check_counts
+from probmetric.arguments import check_counts, check_number
 from probmetric.datasets.generators import GENERATORS
 from probmetric.datasets.tables import (
+    check_no_text,
+    chosen,
     codes,
     read_file,
     read_points,
     split_label,
 )
-from probmetric.names import STORED, existing
+from probmetric.names import AS_IS, STORED, Reading, existing
 
 
 def fetch(name: str, label: str | None, otherwise: list[str]) -> pd.DataFrame:
@@ -122,6 +124,7 @@ def _built_in(name: str) -> Dataset:
 
 def _generated(name: str, n: int, seed: int) -> Dataset:
     check_counts(n=n)
+    check_number("seed", seed, 0, whole=True)
     X, y = GENERATORS[name](n, seed)
     classes = 3 if name == "waveform" else 2
     return Dataset(
@@ -133,13 +136,22 @@ def _generated(name: str, n: int, seed: int) -> Dataset:
     )
 
 
-def _from_file(path: Path, label: str | None, groups: str | None) -> Dataset:
-    table = read_file(path, label, groups)
+def _from_file(
+    path: Path, label: str | None, groups: str | None, how: Reading
+) -> Dataset:
+    table = read_file(path, label, groups, how)
     y, found = codes(table.labels, path.name)
     given = table.target_names
     if given is not None:
         # target_names[k] names the class y = k, which need not be among the rows.
-        present = [int(value) for value in np.unique(np.asarray(table.labels))]
+        distinct = np.unique(np.asarray(table.labels))
+        kind = distinct.dtype.kind
+        if kind not in "biuf" or (kind == "f" and np.any(distinct % 1)):
+            raise ValueError(
+                f"data: expected whole numbers as labels beside target_names in "
+                f"{path.name}, got {distinct.dtype}"
+            )
+        present = [int(value) for value in distinct]
         if present[0] < 0 or present[-1] >= len(given):
             raise ValueError(
                 f"data: expected labels in 0..{len(given) - 1}, one for each of "
@@ -150,9 +162,10 @@ def _from_file(path: Path, label: str | None, groups: str | None) -> Dataset:
     return Dataset(table.X, y, table.feature_names, found, str(path), members)
 
 
-def _from_openml(name: str, label: str | None) -> Dataset:
+def _from_openml(name: str, label: str | None, how: Reading) -> Dataset:
     source = f"openml:{name}"
-    table = split_label(fetch(name, label, names()), "label", source)
+    check_no_text(how, source)
+    table = split_label(fetch(name, label, names()), "label", source, how=how)
     y, found = codes(table.labels, name)
     return Dataset(table.X, y, table.feature_names, found, source)
 
@@ -162,6 +175,11 @@ def load(
     *,
     label: str | None = None,
     groups: str | None = None,
+    sep: str | None = None,
+    decimal: str = ".",
+    encoding: str = "utf-8",
+    drop: Sequence[str] = (),
+    features: Sequence[str] = (),
     n: int | None = None,
     seed: int = 0,
 ) -> Dataset:
@@ -171,13 +189,25 @@ def load(
     ----------
     name_or_path : str or Path
         A set that scikit-learn ships (breast_cancer, digits, iris, wine); a generator
-        (waveform, twonorm, ringnorm); a file ending in .npz (arrays X and y), .csv or
-        .parquet; or ``"openml:NAME"`` / ``"openml:NUMBER"``, which needs a network.
+        (waveform, twonorm, ringnorm); a file ending in .npz (arrays X and y), .csv,
+        .tsv, either with .gz, or .parquet; or ``"openml:NAME"`` / ``"openml:NUMBER"``,
+        which needs a network.
     label : str, optional
         Column that holds the class. Default: that of ``groups`` if given, or the last
-        one (``y`` in an NPZ file).
+        one that is not dropped (``y`` in an NPZ file).
     groups : str, optional
         Column of a file that says which rows share a source. It is no feature.
+    sep : str, optional
+        Character between the columns of a text file. Default: a comma, in .tsv a tab,
+        which may be written "tab".
+    decimal : str, default="."
+        Decimal point of a text file.
+    encoding : str, default="utf-8"
+        Of a text file.
+    drop : sequence of str, optional
+        Columns to leave out.
+    features : sequence of str, optional
+        Columns to take as features, in this order. Default: all others.
     n : int, optional
         Points to draw from a generator, default 1000. An error elsewhere.
     seed : int, default=0
@@ -193,7 +223,8 @@ def load(
     ------
     ValueError
         For an unknown name, a file that is missing, unreadable or truncated, a
-        missing column, features that are not numbers, or an empty table.
+        missing column, columns kept that have no name (as pandas' index) or the same,
+        features that are not numbers, or an empty table.
 
     Examples
     --------
@@ -202,21 +233,39 @@ def load(
     ((178, 13), (178,))
     """
     name = str(name_or_path)
+    how = Reading(sep, decimal, encoding, _listed(drop), _listed(features))
     if groups is not None and (_is_named(name) or name.startswith("openml:")):
         raise ValueError(f"groups: expected a file with such a column, got {name!r}")
     if name in GENERATORS:
-        return _generated(name, 1000 if n is None else n, seed)
+        return _with(_generated(name, 1000 if n is None else n, seed), how)
     if n is not None:
         raise ValueError(f"n: expected None for the stored set {name!r}, got {n}")
     if name in BUILT_IN:
-        return _built_in(name)
+        return _with(_built_in(name), how)
     if name.startswith("openml:"):
-        return _from_openml(name.removeprefix("openml:"), label)
-    return _from_file(existing(name), label, groups)
+        return _from_openml(name.removeprefix("openml:"), label, how)
+    return _from_file(existing(name), label, groups, how)
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _with(data: Dataset, how: Reading) -> Dataset:
+    """Return a named set with the features that were asked for."""
+    check_no_text(how, data.name)
+    kept = chosen(data.feature_names, how, data.name)
+    names = tuple(data.feature_names[k] for k in kept)
+    return replace(data, X=data.X[:, kept], feature_names=names)
 
 
 def load_points(
-    name_or_path: str | Path, n_features: int, *, label: str | None = None
+    name_or_path: str | Path,
+    n_features: int,
+    *,
+    label: str | None = None,
+    how: Reading = AS_IS,
+    bare: bool = False,
 ) -> Unlabelled:
     """Load points that need no labels, such as queries for their neighbours.
 
@@ -229,6 +278,10 @@ def load_points(
         alone, in one of d + 1 the last is the label.
     label : str, optional
         Column that holds the class.
+    how : Reading
+        The arguments of ``load`` from ``sep`` to ``features``.
+    bare : bool, default=False
+        The label and the columns to drop need not be in the file.
 
     Raises
     ------
@@ -237,9 +290,9 @@ def load_points(
     """
     name = str(name_or_path)
     if _is_named(name) or name.startswith("openml:"):
-        data = load(name, label=label)
+        data = load(name, label=label, **how._asdict())
         return Unlabelled(data.X, data.feature_names, data.labels, name)
-    table = read_points(existing(name), n_features, label)
+    table = read_points(existing(name), n_features, label, how, bare=bare)
     labels = table.labels
     if labels is not None:
         y, found = codes(labels, name)

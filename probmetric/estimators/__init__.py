@@ -2,7 +2,8 @@
 
 ``lca``, ``two_stage``     a folder each: ``estimator`` and its parts.
 ``gaussian_classes``, ``glml``, ``dca_gm``, ``lda`` (also RCA), ``pair_lda``,
-``eig_dml``, ``mds``       a file each.
+``eig_dml``, ``mds``, ``hierarchical_lca``
+                           a file each.
 ``_mahalanobis``           methods of every learned Mahalanobis metric.
 ``_pair_learner``          base of learners from close and far pairs.
 ``_labelled``              labelled points checked; outcomes reported.

@@ -5,53 +5,28 @@ shape; what does not is a ``ValueError`` that says what was expected and what ca
 """
 
 import warnings
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from probmetric.data.containers import Labelled, Pairs
-from probmetric.data.inputs import class_codes, pairs_from_arrays
-from probmetric.data.scaling import Scaler, fit_scaler
+from probmetric.data.inputs import (
+    as_sklearn,
+    check_numeric,
+    check_one_kind,
+    class_codes,
+    pairs_from_arrays,
+)
+from probmetric.data.scaling import Scaler, standardise
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.typing import ArrayLike
 
-
-def _check_numeric(X: Any) -> None:
-    """Raise for columns that hold no numbers, and name those that have names."""
-    if hasattr(X, "dtypes") and hasattr(X, "columns"):
-        bad = [
-            f"{name!r} ({dtype})"
-            for name, dtype in zip(X.columns, X.dtypes, strict=True)
-            if getattr(dtype, "kind", "O") in "OUSmM"
-            and not _holds_numbers(np.asarray(X[name], object))
-        ]
-    else:
-        values = np.asarray(X) if isinstance(X, (list, tuple)) else X
-        if getattr(values, "ndim", 0) != 2 or values.dtype.kind not in "US":
-            return
-        bad = [f"an array of {values.dtype}"]
-    if bad:
-        raise ValueError(f"X: expected numeric columns, got {', '.join(bad)}")
-
-
-def _holds_numbers(column: np.ndarray) -> bool:
-    try:
-        column.astype(float)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 type Finite = bool | Literal["allow-nan"]
 """Whether NaN and infinity are refused (True), infinity alone, or neither (False)."""
-
-_validated: Any = partial(validate_data, dtype=np.float64)
 
 
 def check_labelled(
@@ -73,10 +48,9 @@ def check_labelled(
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
         raise ValueError(f"X: expected shape (n, d), got {X.shape}; see fit_pairs")
-    _check_numeric(X)
-    if isinstance(y, (list, tuple)):
-        class_codes(y, "y")  # before NumPy turns numbers among strings into strings
-    points, labels = _validated(
+    check_numeric(X)
+    check_one_kind(y)
+    points, labels = as_sklearn(
         estimator, X, y, ensure_min_samples=2, ensure_all_finite=finite
     )
     if labels.dtype.kind == "f":
@@ -101,10 +75,10 @@ def labelled_data(
     points, classes, codes = check_labelled(estimator, X, y)
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
-    scaler = fit_scaler(points, names, standardize=bool(estimator.standardize))
+    Z, scaler = standardise(points, names, standardize=bool(estimator.standardize))
     for name in ("threshold_", "pair_classes_"):
         vars(estimator).pop(name, None)
-    return Labelled((points - scaler.mean) / scaler.scale, codes), classes, scaler
+    return Labelled(Z, codes), classes, scaler
 
 
 def pair_data(
@@ -128,19 +102,21 @@ def pair_data(
     for name in ("classes_", "feature_names_in_"):
         vars(estimator).pop(name, None)
     ends = np.concatenate([X[given.i], X[given.j]])
-    scaler = fit_scaler(ends, standardize=bool(estimator.standardize))
-    used, place = np.unique(np.append(given.i, given.j), return_inverse=True)
+    Z, scaler = standardise(ends, standardize=bool(estimator.standardize))
+    _, first, place = np.unique(
+        np.append(given.i, given.j), return_index=True, return_inverse=True
+    )
     i, j = np.split(place, 2)
-    Z = (X[used] - scaler.mean) / scaler.scale
-    return given._replace(X=Z, i=i, j=j), scaler
+    return given._replace(X=Z[first], i=i, j=j), scaler
 
 
 def checked_rows(
     estimator: Any, X: ArrayLike, *, reset: bool = False, finite: Finite = "allow-nan"
 ) -> Float[np.ndarray, "n d"]:
     """Return points as float64, with as many features as in ``fit``, or to fit."""
+    check_numeric(X)
     least = 2 if reset else 1
-    return _validated(
+    return as_sklearn(
         estimator, X, reset=reset, ensure_min_samples=least, ensure_all_finite=finite
     )
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import pair_labels, pair_points
-from probmetric.data.scaling import Scaler
+from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labelled import checked_rows
 from probmetric.linalg_scaled import distances
 from probmetric.typing import Array, ArrayLike, Self, no_type_check
@@ -31,10 +31,20 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     preprocessor: ArrayLike | None = None
 
-    def _set_map(self, factor: Float[Array, "p d"], scaler: Scaler) -> None:
-        """Store the map of standardised features, in input units."""
-        self.components_ = np.asarray(factor) / scaler.scale
+    def _set_map(self, factor: Array, scaler: Scaler, X: Array) -> None:
+        """Store the map of standardised features (p, d), in input units.
+
+        Constant columns of X (n, d), which was learned from, have no weight.
+        """
+        scale = taught_scale(X, scaler.scale)
+        self.components_ = np.asarray(factor) / scale
         self.mean_, self.scale_ = scaler
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say that float32 stays float32."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
     @property
     def _n_features_out(self) -> int:
@@ -50,21 +60,23 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         array of shape (n, p)
-            ``X @ components_.T``.
+            ``X @ components_.T``, computed in float64, of the float type of X.
         """
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
+        given = np.asarray(X).dtype
+        dtype = given if given.kind == "f" and given.itemsize < 8 else np.float64
         with np.errstate(over="ignore", invalid="ignore"):  # Refused below.
-            images = points @ self.components_.T
+            images = (points @ self.components_.T).astype(dtype, copy=False)
         if not np.isfinite(images).all():
             raise ValueError(
-                "X: expected points whose images float64 holds, got infinite ones "
-                f"(largest entry {np.abs(points).max():.3g}); rescale the points"
+                f"X: expected points whose images {images.dtype} holds, got infinite "
+                f"ones (largest entry {np.abs(points).max():.3g}); rescale the points"
             )
         return images
 
     def get_mahalanobis_matrix(self) -> Float[np.ndarray, "d d"]:
-        """Return M = components_ᵀ components_, shape (d, d), in input units."""
+        """Return M = ``components_ᵀ components_``, shape (d, d), in input units."""
         check_is_fitted(self)
         return self.components_.T @ self.components_
 
@@ -79,7 +91,8 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         -------
         array of shape (N,)
         """
-        return distances(self.components_, *self._ends(pairs), "pairs")
+        first, second = self._ends(pairs)
+        return distances(self.components_, first, second, "pairs")
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Return minus the distance of each pair: higher is more similar."""

@@ -65,7 +65,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
             Numbers or strings; at least two classes of at least two members.
         """
         data, self.classes_, scaler = labelled_data(self, X, y)
-        return self._store(self._solve_labels(data), scaler)
+        return self._store(self._solve_labels(data), scaler, data)
 
     def fit_pairs(
         self, pairs: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None
@@ -81,11 +81,12 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
             Data weights ≥ 0.
         """
         data, scaler = pair_data(self, pairs, y, sample_weight)
-        return self._store(self._solve(data), scaler).calibrate_threshold(pairs, y)
+        learned = self._store(self._solve(data), scaler, data)
+        return learned.calibrate_threshold(pairs, y)
 
-    def _store(self, fitted: Fit, scaler: Scaler) -> Self:
+    def _store(self, fitted: Fit, scaler: Scaler, data: Labelled | Pairs) -> Self:
         report(fitted, type(self).__name__)
-        self._set_map(fitted.params.factor, scaler)
+        self._set_map(fitted.params.factor, scaler, data.X)
         self._keep(fitted)
         return self
 

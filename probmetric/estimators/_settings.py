@@ -38,14 +38,21 @@ class Number(NamedTuple):
         return f"{'whole ' if self.whole else ''}{interval(*self)}"
 
 
-Count = Annotated[int, Number(1, whole=True)]
-Natural = Annotated[int, Number(0, whole=True)]
-NonNegative = Annotated[float, Number(0)]
+MOST = 10**6
+"""The largest count: a trace of so many steps takes megabytes, a loop ends in days."""
+
+Count = Annotated[int, Number(1, MOST, whole=True)]
+Natural = Annotated[int, Number(0, MOST, whole=True)]
+NonNegative = Annotated[float, Number(0, float(np.finfo(float).max))]
+Extended = Annotated[float, Number(0)]
+"""0 to infinity, where infinity is a limit that is meant."""
 Positive = Annotated[float, Number(0, float(np.finfo(float).max), open_low=True)]
 Share = Annotated[float, Number(0, 1)]
 PairSet = Literal["nearest", "impostors", "all"]
 Matrix = np.ndarray | Sequence[Sequence[float]]
 Seed = Annotated[int, Number(0, 2**32 - 1, whole=True)]
+RandomState = Seed | np.random.RandomState | None
+"""What scikit-learn's ``check_random_state`` takes."""
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))

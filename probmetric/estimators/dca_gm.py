@@ -20,16 +20,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.padding import pad_labelled
+from probmetric.data.scaling import constant_columns
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
 from probmetric.estimators._settings import Count, Number, Seed, settings
-from probmetric.inference.dca_gm.draws import TARGET, TARGET_A, metrics, prepare
+from probmetric.inference.dca_gm.draws import (
+    TARGET,
+    TARGET_A,
+    draws_of_prior,
+    metrics,
+    new_classes,
+    prepare,
+)
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit
 from probmetric.inference.dca_gm.likelihood import class_log_probability, fix_gauge
 from probmetric.inference.dca_gm.start import start
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.sample import Method, sample, sampler_of
-from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
+from probmetric.inference.sampling.units import with_terms
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
@@ -142,8 +150,11 @@ class DCAGM(
         p = min(2, d)
         if self.n_components is not None:
             p = int(check_number("n_components", self.n_components, 1, d, whole=True))
-        self.mean_, self.scale_ = scaler
-        data = pad_labelled(data)
+        # A constant column teaches nothing, in any unit: taken at 0 it has no weight.
+        constant = constant_columns(np.asarray(data.X))
+        self.mean_ = scaler.mean + scaler.scale * np.where(constant, data.X[0], 0.0)
+        self.scale_ = scaler.scale
+        data = pad_labelled(data._replace(X=np.where(constant, 0.0, data.X)))
         with jax.enable_x64(True):
             begin = start(
                 data,
@@ -236,6 +247,9 @@ class DCAGM(
         queries: ArrayLike | None = None,
         mixtures: Literal["sampled", "fixed"] | None = None,
         log_likelihood: bool = False,
+        log_prior: bool = True,
+        predictive: bool = False,
+        prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
         """Sample the posterior; report J (input units) and class probabilities.
@@ -254,8 +268,19 @@ class DCAGM(
             "laplace", which is far off otherwise; sampled for the others.
         log_likelihood : bool, default=False
             Store log p(c|x) of every training point under every draw, for ``loo``;
-            without ``queries``. Under a learning rate other than one it is stored as
-            ``pseudo_log_likelihood``, times the rate.
+            without ``queries``. A learning rate is left out of it, and one other than
+            one forbids ``loo``.
+        log_prior : bool, default=True
+            Store the log prior of each site and the log likelihood of all data, some
+            numbers a draw: ``az.psense_summary`` stands on them. With fixed mixtures
+            that of A alone.
+        predictive : bool, default=False
+            Store classes of the training points under every draw,
+            ``posterior_predictive``; without ``queries``.
+        prior_draws : int, optional
+            Store as many draws of the prior, held as the fit set it from the data, and
+            of classes under them: ``prior``, ``prior_predictive``; without
+            ``queries``, with sampled mixtures. Default: none.
         progress : bool, optional
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
@@ -270,11 +295,18 @@ class DCAGM(
         if mixtures is None:
             mixtures = "fixed" if isinstance(sampler, Laplace) else "sampled"
         check_choice("mixtures", mixtures, ("sampled", "fixed"))
-        if log_likelihood and queries is not None:
+        if (log_likelihood or predictive or prior_draws) and queries is not None:
             raise ValueError(
-                "queries: expected none with log_likelihood, which is that of the "
-                f"training points, got {np.shape(queries)}"
+                "queries: expected none with log_likelihood, predictive or prior_draws,"
+                f" which are of the training points, got {np.shape(queries)}"
             )
+        if prior_draws is not None:
+            check_number("prior_draws", prior_draws, 1, whole=True)
+            if mixtures == "fixed":
+                raise ValueError(
+                    "prior_draws: expected none with mixtures='fixed', which have no "
+                    f"prior, got {prior_draws}"
+                )
         real = np.asarray(self._data.w) > 0
         at = self._data.X[real] if queries is None else self._standardized(queries)
         given = Conditioned(self._data, self.prior_, self.learning_rate)
@@ -291,6 +323,7 @@ class DCAGM(
                 start=start.A if fixed else start,
                 n_chains=n_chains,
                 n_draws=n_draws,
+                log_prior=log_prior,
                 progress=progress,
             )
         # A target's data are arrays without names; here they get them.
@@ -300,14 +333,27 @@ class DCAGM(
             learning_rate=float(self.learning_rate),
             n_components=len(self.params_.A),
         )
-        if not log_likelihood:
+        if queries is not None:
             return tree
         y = np.asarray(self._data.y)[real]
         P = tree["posterior"]["class_probability"].to_numpy()
-        own = float(self.learning_rate) * np.log(P[:, :, np.arange(len(y)), y])
-        group = xr.Dataset({"y": (("chain", "draw", "point"), own)})
-        tree[LIKELIHOOD] = xr.DataTree(group)
-        return set_apart(tree)
+        axes = ("chain", "draw", "point")
+        groups = {"observed_data": xr.Dataset({"y": (axes[2:], y)})}
+        if predictive:
+            new = new_classes(P, seed=seed)
+            groups["posterior_predictive"] = xr.Dataset({"y": (axes, new)})
+        if prior_draws is not None:
+            found = draws_of_prior(data, int(prior_draws), seed=seed)
+            new = new_classes(found["class_probability"], seed=seed)
+            groups["prior_predictive"] = xr.Dataset({"y": (axes, new)})
+            dims = {k: v.dims for k, v in tree["posterior"].data_vars.items()}
+            prior = {k: (dims[k], found[str(k)]) for k in dims}
+            groups["prior"] = xr.Dataset(prior)
+        tree = tree.assign({k: xr.DataTree(v) for k, v in groups.items()})
+        if not log_likelihood:
+            return tree
+        own = xr.DataArray(np.log(P[:, :, np.arange(len(y)), y]), dims=axes)
+        return with_terms(tree, {"y": own})
 
     def posterior_metric(
         self,

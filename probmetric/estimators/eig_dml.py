@@ -40,7 +40,7 @@ class EigDML(PairLearner):
     n_targets, n_impostors : int, default=3
         Neighbours of a point of its own and of other classes, unless "all".
     tol : float > 0, optional
-        Stop when dual_ - primal_ ≤ tol · primal_. Default 1e-2, or 1e-6 for "pdhg".
+        Stop when ``dual_ - primal_ ≤ tol · primal_``. Default 1e-2, or 1e-6 for "pdhg".
     max_iter : int, default=100_000
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
@@ -51,7 +51,7 @@ class EigDML(PairLearner):
     ----------
     components_ : array of shape (r, d)
         In input units; r is the rank of the solution, often far below d. Identified
-        only up to rotation and reflection of its rows.
+        only up to rotation and reflection of its rows. Zero in constant columns.
     primal_, dual_, gap_ : float
         Squared distance of the nearest far pair; an upper bound on what any metric
         reaches; their difference.

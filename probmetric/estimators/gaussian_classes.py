@@ -4,6 +4,7 @@ The model is ``probmetric.models.gaussian_classes``, the closed forms
 ``probmetric.inference.gaussian_classes.posterior``; this file holds no mathematics.
 """
 
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -14,18 +15,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
 from probmetric.data.padding import pad_labelled
-from probmetric.data.scaling import Scaler, fit_scaler
+from probmetric.data.scaling import Scaler, constant_columns, standardise
 from probmetric.estimators._labelled import Finite, check_labelled, checked_rows, report
-from probmetric.estimators._settings import Positive, check_settings, settings
+from probmetric.estimators._settings import (
+    Positive,
+    RandomState,
+    check_settings,
+    settings,
+)
 from probmetric.inference.gaussian_classes.completions import (
     START_TOL,
     complete,
     evidence_prior_missing,
 )
 from probmetric.inference.gaussian_classes.draws import Exact, sample
+from probmetric.inference.gaussian_classes.local_metric import posterior_metrics
 from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -35,9 +42,11 @@ from probmetric.inference.gaussian_classes.posterior import (
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn
 from probmetric.linalg_scaled import no_nan
+from probmetric.metric import LocalMahalanobis
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike
+from probmetric.typing import ArrayLike, Purpose
 
 
 class ClassFit(NamedTuple):
@@ -67,16 +76,15 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
     Raises
     ------
     ValueError
-        On NaN that is not to be integrated out, one class, columns that are constant or
-        empty, or points that are all equal within their classes.
+        On NaN that is not to be integrated out, one class, columns that are empty or
+        all constant, or points that are all equal within their classes.
     """
-    check_settings(estimator)
     integrate = estimator.missing == "integrate"
     finite: Finite = "allow-nan" if integrate else True
     points, classes, codes = check_labelled(estimator, X, y, finite=finite, smallest=1)
     names = getattr(estimator, "feature_names_in_", None)
-    scaler = fit_scaler(points, names, standardize=bool(estimator.standardize))
-    data = Labelled((points - scaler.mean) / scaler.scale, codes)
+    Z, scaler = standardise(points, names, standardize=bool(estimator.standardize))
+    data = Labelled(Z, codes)
     options: Any = {"covariance": estimator.covariance}
     alpha = float(estimator.alpha)
     partly = bool(np.isnan(points).any())
@@ -115,8 +123,20 @@ def draws_of(estimator: Any, **how: Any) -> xr.DataTree:
         Labelled(found.points, found.codes),
         names=getattr(estimator, "feature_names_in_", None),
         arguments={"prior": found.prior, "covariance": estimator.covariance},
+        classes=found.classes,
         **how,
     )
+
+
+def in_input_units(
+    estimator: Any, found: ClassFit, metric: LocalMahalanobis
+) -> LocalMahalanobis:
+    """Return a local metric of scaled points as one of the points given."""
+    metric = metric.rescaled(found.scaler.scale, found.scaler.mean)
+    if not estimator.standardize:
+        return metric
+    # What did not vary takes no part in a distance.
+    return replace(metric, frame=metric.frame * ~constant_columns(found.points))
 
 
 @settings
@@ -173,7 +193,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     alpha: Positive = 1.0
     missing: Literal["error", "integrate"] = "error"
     standardize: bool = True
-    random_state: int | np.random.RandomState | None = None
+    random_state: RandomState = None
 
     def __sklearn_tags__(self) -> Tags:
         """Say that NaN is accepted where it is integrated out."""
@@ -190,6 +210,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
             May have fewer points in a class than features, down to one.
         y : array-like of shape (n,)
         """
+        check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
         found = self._found = fit_classes(self, X, y, seed)
         self.classes_, self._scaler = found.classes, found.scaler
@@ -234,6 +255,45 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return draws_of(self, seed=seed, n_draws=n_draws, n_chains=n_chains)
 
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        method: Exact | None = None,
+        n_draws: int = 24,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
+        """Return the local metric of each of some draws of the class Gaussians.
+
+        It is that of ``GLML(rule="min_norm", gamma=0)``: nothing is tuned on
+        neighbours. The labelled points are taken as independent draws from the model,
+        so that one set of draws serves both purposes; as far as the classes are
+        Gaussian.
+
+        Parameters
+        ----------
+        purpose : {"prediction", "intervals"}
+        method : {"exact"}, optional
+        n_draws : int, default=24
+            In all.
+        seed : int, default=0
+            Of the draws, which are those of ``sample`` with this seed and number.
+        progress : bool, optional
+            Without effect.
+        """
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        check_choice("method", method or "exact", ("exact",))
+        check_is_fitted(self)
+        n = int(check_number("n_draws", n_draws, 1, whole=True))
+        drawn = posterior_metrics(self.posterior_, seed, n)[1]
+        return PosteriorMetric(
+            [in_input_units(self, self._found, metric) for metric in drawn],
+            purpose,
+            pairs_independent=True,
+            source="exact",
+        )
+
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log P(class | x) with all parameters integrated out."""
         check_is_fitted(self)
@@ -241,6 +301,8 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         points = checked_rows(self, X, finite="allow-nan" if integrate else True)
         with np.errstate(over="ignore"):  # Refused below.
             Z = (points - self._scaler.mean) / self._scaler.scale
+        if self.standardize:  # What did not vary says nothing of the class.
+            Z[:, constant_columns(self._found.points)] *= 0.0
         partly = integrate and bool(np.isnan(Z).any())
         with jax.enable_x64(True):
             found = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))

@@ -19,14 +19,20 @@ from probmetric.arguments import check_choice
 from probmetric.estimators._labelled import checked_rows, report
 from probmetric.estimators._settings import (
     Count,
+    Extended,
     Natural,
-    NonNegative,
     Positive,
+    RandomState,
     Share,
     check_settings,
     settings,
 )
-from probmetric.estimators.gaussian_classes import ClassFit, draws_of, fit_classes
+from probmetric.estimators.gaussian_classes import (
+    ClassFit,
+    draws_of,
+    fit_classes,
+    in_input_units,
+)
 from probmetric.inference.gaussian_classes.draws import Exact, metrics
 from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,
@@ -126,10 +132,7 @@ def learn_metrics(
         )
     else:
         base = to_numpy(to_metric(params, rule=estimator.rule))
-    scale, offset = found.scaler.scale, found.scaler.mean
-    back: list[LocalMahalanobis] = [
-        metric.rescaled(scale, offset) for metric in (base, *drawn)
-    ]
+    back = [in_input_units(estimator, found, metric) for metric in (base, *drawn)]
     return back[0], back[1:]
 
 
@@ -218,7 +221,7 @@ class GLML(ClassifierMixin, BaseEstimator):
     n_neighbors: Count = field(default=5, kw_only=False)
     votes: Literal["soft", "count"] = "soft"
     rule: Rule = "min_norm"
-    gamma: NonNegative | Literal["loo"] = "loo"
+    gamma: Extended | Literal["loo"] = "loo"
     densities: Literal["posterior", "mle"] = "posterior"
     shrinkage: Share = 0.1
     covariance: Covariance = "full"
@@ -227,7 +230,7 @@ class GLML(ClassifierMixin, BaseEstimator):
     alpha: Positive = 1.0
     missing: Literal["error", "integrate"] = "error"
     standardize: bool = True
-    random_state: int | np.random.RandomState | None = None
+    random_state: RandomState = None
 
     def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` accepts NaN where it is integrated out."""
@@ -275,6 +278,11 @@ class GLML(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
         return self.classifier_.predict_proba(points)
+
+    def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
+        """Return logarithms of ``predict_proba``; that of 0 is -inf."""
+        check_is_fitted(self)
+        return self.classifier_.predict_log_proba(checked_rows(self, X, finite=True))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class, the first in sorted order of equals."""

@@ -5,30 +5,42 @@ The derivation is ``probmetric.inference.lda``; this file holds no mathematics.
 
 from abc import ABC, abstractmethod
 from dataclasses import field
+from typing import Any, Literal
 
 import numpy as np
+import xarray as xr
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from probmetric.arguments import check_choice
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import points
+from probmetric.data.scaling import Scaler
 from probmetric.estimators._labelled import labelled_data
 from probmetric.estimators._mahalanobis import PairsMixin
-from probmetric.estimators._settings import Count, NonNegative, settings
+from probmetric.estimators._settings import Count, Extended, settings
 from probmetric.inference import lda
+from probmetric.inference.gaussian_classes.draws import Exact
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
-from probmetric.typing import ArrayLike, Self
+from probmetric.neighbors.strength import Chosen
+from probmetric.posterior.draws import posterior_metric
+from probmetric.posterior.metric import PosteriorMetric
+from probmetric.typing import ArrayLike, Purpose, Self
 
 
 @settings
 class _TiedClasses(PairsMixin, BaseEstimator, ABC):
     """What LDA and RCA share: Gaussian classes around one covariance Σ_W."""
 
-    prior_strength: NonNegative = 1.0
+    prior_strength: Extended | Literal["cv"] = "cv"
     prior_covariance: ArrayLike | None = None
     standardize: bool = True
     preprocessor: ArrayLike | None = None
+
+    @abstractmethod
+    def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
+        """Choose the strength of the prior."""
 
     @abstractmethod
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
@@ -45,18 +57,25 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         """
         data, self.classes_, scaler = labelled_data(self, X, y)
         mean, scale = scaler
-        params = self._learn(data, self._prior(scale))
-        self._set_map(params.factor, scaler)
+        target = self._target(scale)
+        if isinstance(self.prior_strength, str):
+            self.prior_strength_ = self._choose(data, target).strength
+        else:
+            self.prior_strength_ = float(self.prior_strength)
+        prior = lda.shrinkage_prior(target, self.prior_strength_)
+        params = self._learn(data, prior)
+        self._found = data, prior
+        self._set_map(params.factor, scaler, data.X)
         self.means_ = np.asarray(params.mean) * scale + mean
         self.covariance_ = np.asarray(params.within) * np.outer(scale, scale)
         self.priors_ = np.asarray(params.weights)
         return self
 
-    def _prior(self, scale: np.ndarray) -> NIWPrior:
-        """Return the prior of Σ_W in standardised units."""
-        strength, d = float(self.prior_strength), len(scale)
+    def _target(self, scale: np.ndarray) -> np.ndarray:
+        """Return the prior mean of Σ_W in standardised units."""
+        d = len(scale)
         if self.prior_covariance is None:
-            return lda.shrinkage_prior(np.eye(d), strength)
+            return np.eye(d)
         T = points(self.prior_covariance, "prior_covariance")
         if T.shape != (d, d) or not np.allclose(T, T.T):
             raise ValueError(
@@ -69,12 +88,120 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
                 "prior_covariance: expected a positive definite matrix, got a smallest "
                 f"eigenvalue of {np.linalg.eigvalsh(T)[0]:.3g} (standardised units)"
             )
-        return lda.shrinkage_prior(T, strength)
+        return T
 
     def get_metric(self) -> Mahalanobis:
         """Return the learned metric: picklable, callable on two points."""
         check_is_fitted(self)
         return Mahalanobis(self.components_.copy())
+
+    def sample(
+        self,
+        method: Exact = "exact",
+        *,
+        n_draws: int = 1000,
+        n_chains: int = 4,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> xr.DataTree:
+        """Draw the classes and their metric from the posterior.
+
+        Parameters
+        ----------
+        method : {"exact"}, default="exact"
+            The posterior is a closed form: draws are independent and exact.
+        n_draws, n_chains : int, defaults 1000 and 4
+            ``n_draws * n_chains`` draws, one chain.
+        seed : int, default=0
+        progress : bool, optional
+            Without effect.
+
+        Returns
+        -------
+        DataTree
+            Posterior of M (feature, feature_bis), weights (class), mean (class,
+            feature) and covariance (all_classes, feature, feature_bis), in input units.
+
+        Notes
+        -----
+        The prior is that of the fit: Σ_W ~ IW(s + d + 1, s T) with s =
+        ``prior_strength_``, at s = 0 improper, at s = ∞ with 10¹⁸ in its place;
+        p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``, class weights uniform. ``covariance_`` and
+        ``means_`` are the means of these draws, ``priors_`` the mode, and the learned
+        metric that of these numbers, not a mean of M. The prior is improper, so that
+        there are no draws of it and no log prior.
+        """
+        check_choice("method", method, ("exact",))
+        check_is_fitted(self)
+        return lda.sample(
+            *self._found,
+            Scaler(self.mean_, self.scale_),
+            n_components=self._directions(),
+            names=getattr(self, "feature_names_in_", None),
+            classes=self.classes_,
+            seed=seed,
+            n_draws=n_draws,
+            n_chains=n_chains,
+        )
+
+    def _directions(self) -> int | None:
+        """Return the rank of a draw of M, None for all of Σ_W⁻¹."""
+        return None
+
+    def posterior_metric(
+        self,
+        purpose: Purpose,
+        *,
+        draws: xr.DataTree | None = None,
+        method: Exact | None = None,
+        n_draws: int | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> PosteriorMetric:
+        """Return the posterior over metrics.
+
+        The labelled points are taken as independent draws from the model, so that
+        one set of draws serves both purposes; as far as the classes are Gaussian, of
+        one covariance.
+
+        Parameters
+        ----------
+        purpose : {"prediction", "intervals"}
+        draws : DataTree, optional
+            Of ``sample``.
+        method : {"exact"}, optional
+        n_draws : int, optional
+            In all. Default: 100; of ``draws``, all.
+        seed : int, default=0
+        progress : bool, optional
+            Without effect.
+
+        Raises
+        ------
+        ValueError
+            For ``purpose="intervals"`` where ``prior_strength_`` is infinite: nothing
+            was learned from the points, and draws do not spread.
+
+        Notes
+        -----
+        Draws are those of the model under the strength that the fit has. That it was
+        chosen by the same points is not in their spread, and how often such intervals
+        cover was not measured; of ``with_intervals`` with a fixed strength it was.
+        """
+        check_choice("purpose", purpose, ("prediction", "intervals"))
+        if purpose == "intervals" and np.isinf(self.prior_strength_):
+            raise ValueError(
+                "purpose: expected 'prediction' where prior_strength_ is infinite, got "
+                "'intervals': nothing was learned, and draws would have no width; fit "
+                "with a number, such as prior_strength=1, or use pm.with_intervals"
+            )
+        if draws is None:
+            n_draws = 100 if n_draws is None else n_draws
+            size: Any = {"n_draws": n_draws, "n_chains": 1}
+            draws = self.sample(method or "exact", seed=seed, **size)
+        return posterior_metric(
+            draws, [lda.metrics], purpose, n_draws=n_draws, pairs_independent=True
+        )
 
 
 @settings
@@ -87,11 +214,16 @@ class LDA(_TiedClasses):
     Parameters
     ----------
     n_components : int, optional
-        k, 1 to min(C - 1, d), which is the default.
-    prior_strength : float ≥ 0, default=1
+        k, 1 to min(C - 1, d), which is the default; of a prior of infinite strength
+        the default is all d directions.
+    prior_strength : "cv" or float ≥ 0, default="cv"
         s: the covariance within classes has ``prior_covariance`` as its prior mean,
         worth s points. 0 is maximum likelihood, which scikit-learn's
-        ``LinearDiscriminantAnalysis(solver="eigen")`` fits, and needs n - C ≥ d.
+        ``LinearDiscriminantAnalysis(solver="eigen")`` fits, and needs n - C ≥ d. ∞ is
+        not to learn it: distances are Euclidean in standardised units, the directions
+        that tell classes apart coming first. "cv" chooses among 1, 4, 16, 64, 256
+        and ∞ by soft votes of neighbours in five folds (``neighbors.strength``), at
+        the cost of some five to fifteen fits.
     prior_covariance : array-like of shape (d, d), optional
         In input units. Default: the identity in standardised units, that is the
         features' total variances.
@@ -103,11 +235,13 @@ class LDA(_TiedClasses):
     Attributes
     ----------
     components_ : array of shape (k, d)
-        In input units; components_ Σ_W components_ᵀ = I. Signs are not identified.
+        In input units; ``components_ Σ_W components_ᵀ`` = I. Signs are not identified.
     eigenvalues_ : array of shape (k,)
         Variance between classes over variance within, falling.
     explained_variance_ratio_ : array of shape (k,)
         Their share of the sum over all min(C - 1, d).
+    prior_strength_ : float
+        s in use; ∞ where "cv" found nothing worth learning.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
         Class means, Σ_W and class weights, in input units.
     classes_ : array of shape (c,)
@@ -124,8 +258,24 @@ class LDA(_TiedClasses):
 
     n_components: Count | None = field(default=None, kw_only=False)
 
+    def _directions(self) -> int | None:
+        return None if self._undivided() else len(self.components_)
+
+    def _undivided(self) -> bool:
+        """Whether every direction is kept, as the prior says what each is worth."""
+        return self.n_components is None and bool(np.isinf(self.prior_strength_))
+
+    def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
+        k, most = self.n_components, min(len(self.classes_) - 1, len(target))
+        k = None if k is None else min(int(k), most)  # More are refused by ``_learn``.
+        return lda.choose_strength(data, target, k)
+
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
-        params, k = lda.fit(data, prior).params, self.n_components
+        k = self.n_components
+        if self._undivided():
+            params = lda.whole(data, prior)
+        else:
+            params = lda.fit(data, prior).params
         between = np.sum(params.eigenvalues)
         params = params if k is None else lda.leading(params, int(k))
         # Means of standardised points are equal up to n roundings, λ is their square.
@@ -145,9 +295,11 @@ class RCA(_TiedClasses):
 
     Parameters
     ----------
-    prior_strength : float ≥ 0, default=1
+    prior_strength : "cv" or float ≥ 0, default="cv"
         s: Σ_W has ``prior_covariance`` as its prior mean, worth s points. 0 is
-        maximum likelihood and needs n - C ≥ d.
+        maximum likelihood and needs n - C ≥ d; ∞ is not to learn Σ_W. "cv" chooses
+        among 1, 4, 16, 64, 256 and ∞ by soft votes of neighbours in five folds
+        (``neighbors.strength``), at the cost of some five to fifteen fits.
     prior_covariance : array-like of shape (d, d), optional
         In input units. Default: the features' total variances.
     standardize : bool, default=True
@@ -158,13 +310,26 @@ class RCA(_TiedClasses):
     Attributes
     ----------
     components_ : array of shape (d, d)
-        A root of Σ_W⁻¹, in input units. Identified only up to a rotation.
+        A root of Σ_W⁻¹, in input units, with constant columns zero. Identified only up
+        to a rotation.
+    prior_strength_ : float
+        s in use; ∞ where "cv" found nothing worth learning.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
         Chunk means, Σ_W and weights, in input units.
     classes_ : array of shape (c,)
     mean_, scale_ : arrays of shape (d,)
     n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> RCA().fit(X, y).transform(X).shape
+    (150, 4)
     """
+
+    def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
+        return lda.choose_strength(data, target, chunks=True)
 
     def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
         weights, mean, within = lda.class_moments(data, prior)

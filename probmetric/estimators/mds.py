@@ -25,7 +25,7 @@ from probmetric.data.containers import Distances
 from probmetric.data.inputs import pair_points
 from probmetric.data.scaling import check_sizes
 from probmetric.estimators._labelled import checked_rows
-from probmetric.estimators._settings import check_settings, settings
+from probmetric.estimators._settings import Count, RandomState, check_settings, settings
 from probmetric.inference import mds
 from probmetric.inference.mds.fit import Correction
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
@@ -41,7 +41,7 @@ def dissimilarities(
     A: Float[np.ndarray, "m d"],
     B: Float[np.ndarray, "n d"],
     metric: Any,
-    params: Mapping[str, Any] | None = None,
+    params: Any = None,
 ) -> Float[np.ndarray, "m n"]:
     """Return the distances (not squared) between rows, shape (m, n).
 
@@ -58,6 +58,8 @@ def dissimilarities(
     ValueError
         For a metric that is no distance (not symmetric, or a similarity).
     """
+    if params is not None and not isinstance(params, Mapping):
+        raise ValueError(f"metric_params: expected a dict or None, got {params!r}")
     if isinstance(metric, Mahalanobis):
         return cdist(np.asarray(metric.transform(A)), np.asarray(metric.transform(B)))
     if isinstance(metric, Dissimilarity):
@@ -188,8 +190,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     metric_params: Mapping[str, Any] | None = None
     correction: Correction = None
     solver: Literal["auto", "eigh", "lanczos", "landmark"] = "auto"
-    n_landmarks: int | None = None
-    random_state: int | np.random.RandomState | None = None
+    n_landmarks: Count | None = None
+    random_state: RandomState = None
 
     def __sklearn_tags__(self) -> Tags:
         """Say when X is a matrix of dissimilarities."""
@@ -327,6 +329,6 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return Mahalanobis(self.components_.copy())
 
     def get_mahalanobis_matrix(self) -> Float[np.ndarray, "d d"]:
-        """Return M = components_ᵀ components_; see ``get_metric``."""
+        """Return M = ``components_ᵀ components_``; see ``get_metric``."""
         L = np.asarray(self.get_metric().factor)
         return L.T @ L

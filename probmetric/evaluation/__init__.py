@@ -3,6 +3,7 @@
 ``evaluate``         calibration error (1), retrieval (2), AUC of pairs.
 ``cross_validate``   votes of neighbours on points held out: ``held_out`` for learners.
 ``loo``              PSIS-LOO, where units are independent.
+``verification``     costs of log likelihood ratios: Cllr, EER, minDCF, by source.
 """
 
 import lazy_loader

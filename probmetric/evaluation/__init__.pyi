@@ -9,3 +9,9 @@ from .evaluate import (
     retrieval as retrieval,
 )
 from .loo import loo as loo
+from .verification import (
+    Verification as Verification,
+    VerificationIntervals as VerificationIntervals,
+    verification as verification,
+    verification_intervals as verification_intervals,
+)

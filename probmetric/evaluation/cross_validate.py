@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
 from probmetric.data.inputs import class_codes
-from probmetric.data.scaling import fit_scaler
+from probmetric.data.scaling import constant_columns, fit_scaler
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors import KNeighborsClassifier
@@ -147,6 +147,13 @@ def held_out(
         No candidates; one that learns no metric; a class smaller than ``n_folds``.
     TypeError
         Candidates without names.
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> X, y = pm.datasets.load("iris")
+    >>> held_out({"LDA": pm.LDA(), "RCA": pm.RCA()}, X, y).columns.tolist()
+    ['elpd', 'se', 'elpd_diff', 'dse']
     """
     given: Any = candidates
     if not isinstance(given, Mapping):
@@ -218,10 +225,8 @@ def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
 
 def euclid(X: Float[np.ndarray, "n d"]) -> Mahalanobis:
     """Return the Euclidean metric of standardised features; constant ones stay."""
-    varying = np.flatnonzero(X.max(0) > X.min(0))
-    scale = np.ones(X.shape[1])
-    if len(varying):
-        scale[varying] = fit_scaler(X[:, varying], varying).scale
+    varies = not constant_columns(X).all()
+    scale = fit_scaler(X, standardize=varies).scale
     return Mahalanobis(np.diag(1 / scale))
 
 

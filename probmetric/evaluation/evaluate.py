@@ -34,7 +34,8 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from probmetric.arguments import check_counts
 from probmetric.data import inputs
-from probmetric.metric import Dissimilarity
+from probmetric.evaluation.verification import verification
+from probmetric.metric import Dissimilarity, PairSimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.search import found_but_own
 from probmetric.posterior.intervals import Interval, between_rows
@@ -77,13 +78,24 @@ def evaluate(
     -------
     dict of str to float
         ``accuracy, log_loss, brier, ece`` with a classifier; ``precision_at_1,
-        r_precision, map_at_r, pair_roc_auc`` with a metric.
+        r_precision, map_at_r, pair_roc_auc`` with a metric; ``cllr, cllr_min, eer,
+        min_dcf`` of the same pairs with a ``PairSimilarity`` whose score is the log
+        likelihood ratio (`verification`).
 
     Raises
     ------
     ValueError
         When there is neither; for labels that the classifier does not know; where no
         class has two points.
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> X, y = pm.datasets.load("iris")
+    >>> learned = pm.LDA().fit(X[::2], y[::2])
+    >>> found = evaluate(X[1::2], y[1::2], metric=learned.get_metric())
+    >>> bool(found["precision_at_1"] > 0.9)
+    True
     """
     given, X, y = X, inputs.points(X), np.asarray(y)
     if y.shape != (len(X),):
@@ -115,9 +127,10 @@ def evaluate(
         metric = metric.mean_metric() if isinstance(metric, MetricDraws) else metric
         codes = np.unique(y, return_inverse=True)[1]
         figures |= retrieval(metric, X, codes)
-        figures["pair_roc_auc"] = pair_roc_auc(
-            metric, X, codes, max_pairs=max_pairs, seed=seed
-        )
+        same, D = scored_pairs(metric, X, codes, max_pairs=max_pairs, seed=seed)
+        figures["pair_roc_auc"] = float(roc_auc_score(same, -D))
+        if isinstance(metric, PairSimilarity) and metric.score == "log_ratio":
+            figures |= verification(-D, same)._asdict()
     return figures
 
 
@@ -177,6 +190,19 @@ def pair_roc_auc(
 
     Both orders of a pair are scored where the metric is not symmetric.
     """
+    same, D = scored_pairs(metric, X, codes, max_pairs=max_pairs, seed=seed)
+    return float(roc_auc_score(same, -D))
+
+
+def scored_pairs(
+    metric: Dissimilarity,
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    *,
+    max_pairs: int,
+    seed: int,
+) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    """Return of pairs i < j whether they are of one class, and their dissimilarity."""
     check_counts(max_pairs=max_pairs)
     n = len(X)
     total = n * (n - 1) // 2
@@ -200,7 +226,7 @@ def pair_roc_auc(
         # The last tile is filled up with pairs seen before: one shape for jit.
         rows = np.arange(start, start + min(PAIR_TILE, len(i))) % len(i)
         D[rows] = over_draws(between_rows, [metric], X[i[rows]], X[j[rows]])[0]
-    return float(roc_auc_score(same, -D))
+    return same, D
 
 
 class Coverage(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 import xarray as xr
 
-from probmetric.inference.sampling.units import LIKELIHOOD, PSEUDO, no_unit
+from probmetric.inference.sampling.units import LIKELIHOOD, PSEUDO, no_unit, pointwise
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
@@ -52,10 +52,10 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
 
 
 def _refuse_invalid(draws: xr.DataTree) -> None:
-    if not {LIKELIHOOD, PSEUDO} & set(draws.children):
+    if not any(pointwise(draws, group) for group in (LIKELIHOOD, PSEUDO)):
         raise ValueError(
-            "draws: expected a group log_likelihood (sample with log_likelihood=True), "
-            f"got {sorted(draws.children)}"
+            "draws: expected a group log_likelihood with a term an observation (sample "
+            f"with log_likelihood=True), got none in {sorted(draws.children)}"
         )
     reason = no_unit(draws)
     if reason is not None:

@@ -13,13 +13,17 @@ mean of Σ is T, it counts as s points, and
 
     Σ_W = (S + s T)/(n + s),      s = 0: maximum likelihood.                       (3)
 
+s may be chosen by the data (``choose_strength``): by folds, so that no learning, s = ∞,
+is among what is tried. There Σ_W = T; a prior of ``KNOWN`` points stands for it.
+
 With class weights π_c and Σ_B = Σ_c π_c (m_c - m̄)(m_c - m̄)ᵀ, LDA takes the k largest
 solutions of
 
     Σ_B u = λ Σ_W u,      UᵀΣ_W U = I,      metric M = U Uᵀ,   k ≤ min(C - 1, d).   (4)
 
 With k = C - 1 distances between class means under M are those under Σ_W⁻¹, exactly.
-RCA is that whole metric, M = Σ_W⁻¹ (5): the classes enter as chunks only.
+RCA is that whole metric, M = Σ_W⁻¹ (5): the classes enter as chunks only. It is (4)
+with all d directions, of which d - C + 1 have λ = 0.
 
 Errata of seed 003: P5: U is *not* orthonormal: Σ_W⁻¹Σ_B is not symmetric, its
 eigenvectors are Σ_W-orthogonal. Orthonormalising keeps the span but multiplies
@@ -29,22 +33,49 @@ the class means (only Σ_W U does). P8: k ≤ min(C - 1, d).
 One d × d eigenproblem on the host: NumPy and SciPy, where JAX brings nothing (it has
 no generalised eigensolver).
 
+Draws are exact and independent: of (π, μ, Σ) by Eq. (4) of
+``gaussian_classes.posterior``, and each has its directions (4) or its Σ⁻¹ (5) (6).
+With κ = 0 the prior is p(μ_c | Σ) ∝ |Σ|^(-1/2), the limit of N(m, Σ/κ), times
+Σ ~ IW(s + d + 1, s T), at s = 0 improper; and π ~ Dirichlet(α). Of its posterior the
+fit has the means of μ and Σ, and the mode of π. M is no mean of its draws:
+E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d - 1).
+
 References
 ----------
 Fisher 1936; Bar-Hillel et al., "Learning a Mahalanobis metric from equivalence
 constraints", JMLR 2005 (RCA).
 """
 
+from typing import Any
+
+import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular, svd
 
 from probmetric.data.containers import Labelled, weights
+from probmetric.data.padding import pad_labelled
+from probmetric.data.scaling import Scaler, constant_columns
+from probmetric.inference.gaussian_classes.draws import sample as sample_classes
+from probmetric.inference.gaussian_classes.posterior import (
+    ClassPosterior,
+    posterior,
+    statistics,
+)
+from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
+from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.models.lda import LDAParams
+from probmetric.neighbors.strength import STRENGTHS, Chosen
+from probmetric.neighbors.strength import choose_strength as choose_by_folds
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
+
+KNOWN = 1e18
+"""Points that a prior of infinite strength counts as: Σ_W = T to the last digit."""
 
 
 def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
@@ -55,14 +86,15 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
     target : array of shape (d, d)
         T, positive definite.
     strength : float
-        s ≥ 0. Proper in Σ for s > 0; flat in the means.
+        s ≥ 0. Proper in Σ for s > 0; flat in the means. ∞ counts as ``KNOWN``.
     """
     T = np.asarray(target)
+    strength = KNOWN if np.isinf(strength) else float(strength)
     return NIWPrior(
         mean=np.zeros(len(T), T.dtype),
         Psi=strength * T,
         kappa=0.0,
-        nu=float(strength) + len(T) + 1.0,
+        nu=strength + len(T) + 1.0,
     )
 
 
@@ -139,12 +171,15 @@ def discriminants(
 
     Σ_B has rank at most C - 1, so the problem is solved from its root: with
     Σ_W = RRᵀ and B the rows √π_c (m_c - m̄), the singular values of B R⁻ᵀ are √λ.
+    With k = d the others are zero, and UUᵀ = Σ_W⁻¹.
     """
     root, pi = _root(np.asarray(within)), np.asarray(weights)
     rows = np.sqrt(pi)[:, None] * (mean - pi @ np.asarray(mean))
     whitened = solve_triangular(root, rows.T, lower=True).T
-    _, values, vectors = np.linalg.svd(whitened, full_matrices=False)
+    every = k > min(whitened.shape)
+    _, values, vectors = np.linalg.svd(whitened, full_matrices=every)
     factor = solve_triangular(root, vectors[:k].T, lower=True, trans=1).T
+    values = np.pad(values, (0, max(0, k - len(values))))
     return values[:k] ** 2, row_signs(factor) * factor
 
 
@@ -183,6 +218,57 @@ def fit(
     return Fit.closed(params, params.eigenvalues.sum())
 
 
+def whole(data: Labelled, prior: NIWPrior) -> LDAParams:
+    """Return a fit with all d directions: of its metric Σ_W⁻¹ the first are LDA's."""
+    pi, mean, within = class_moments(data, prior)
+    values, factor = discriminants(pi, mean, within, len(within))
+    return LDAParams(factor, values, mean, within, pi)
+
+
+def choose_strength(
+    data: Labelled,
+    target: Float[Array, "d d"],
+    n_components: int | None = None,
+    *,
+    chunks: bool = False,
+) -> Chosen:
+    """Choose s of Eq. (3) by the votes of neighbours in folds (``neighbors.strength``).
+
+    Parameters
+    ----------
+    data : Labelled
+        Unweighted; every class of two members at least.
+    target : array of shape (d, d)
+        T.
+    n_components : int, optional
+        Directions of LDA. Default: all that tell classes apart; with s = ∞ all d, so
+        that not to learn is to measure under T⁻¹.
+    chunks : bool, default=False
+        Choose for RCA's metric (5) and not for LDA's.
+    """
+    X, y, T = np.asarray(data.X), np.asarray(data.y), np.asarray(target)
+
+    def learn(rows: np.ndarray) -> list[np.ndarray]:
+        pi, mean, scatter = class_moments(
+            Labelled(X[rows], y[rows]), shrinkage_prior(T, 0.0)
+        )
+        # VᵀTV = I and VᵀSV = nΛ whiten (3) for every s.
+        values, V = eigh(scatter, T)
+        values = np.maximum(values, 0.0)  # Which rounding may miss.
+        between = (np.sqrt(pi)[:, None] * (mean - pi @ mean)) @ V
+        k = n_components or min(len(pi) - 1, len(T))
+        maps: list[np.ndarray] = []
+        for s in (min(s, KNOWN) for s in STRENGTHS):
+            root = np.sqrt((len(rows) + s) / (len(rows) * values + s))
+            factor = root[:, None] * V.T
+            if not chunks and (s < KNOWN or n_components is not None):
+                factor = svd(between * root, full_matrices=False)[2][:k] @ factor
+            maps.append(factor)
+        return maps
+
+    return choose_by_folds(learn, X, y)
+
+
 def leading(params: LDAParams, k: int) -> LDAParams:
     """Return the k leading directions of a fit that has all min(C - 1, d).
 
@@ -198,3 +284,74 @@ def leading(params: LDAParams, k: int) -> LDAParams:
             f"d = {d} features), got {k}"
         )
     return params._replace(factor=params.factor[:k], eigenvalues=params.eigenvalues[:k])
+
+
+def sample(
+    data: Labelled,
+    prior: NIWPrior,
+    scaler: Scaler,
+    *,
+    n_components: int | None,
+    **how: Any,
+) -> xr.DataTree:
+    """Return exact, independent draws of the classes and of M (Eq. 6), in input units.
+
+    Parameters
+    ----------
+    data : Labelled
+        In the units that ``scaler`` leads back from, as the prior.
+    prior : NIWPrior
+        Of the tied model.
+    scaler : Scaler
+    n_components : int or None
+        Directions k of a draw's M = UUᵀ; None for Σ⁻¹, that of RCA.
+    **how
+        ``names``, ``classes``, ``seed``, ``n_draws`` and ``n_chains``, as
+        ``gaussian_classes.draws.sample``.
+
+    Returns
+    -------
+    DataTree
+        Posterior of weights (class), mean (class, feature), covariance (all_classes,
+        feature, feature_bis) and M (feature, feature_bis); one chain.
+    """
+    with jax.enable_x64(True):
+        post = _posterior(pad_labelled(data), prior, int(np.asarray(data.y).max()) + 1)
+    shown = data._replace(X=scaler.mean + np.asarray(data.X) * scaler.scale)
+    arguments = {"prior": prior, "covariance": "tied"}
+    tree = sample_classes(post, scaler, shown, arguments=arguments, **how)
+    drawn = joined(tree)
+    # All draws at once: ``whitening`` and ``discriminants`` of each take seconds.
+    root = np.linalg.cholesky(drawn["covariance"][:, 0])
+    factor = np.linalg.solve(root, np.eye(root.shape[1]))
+    if n_components is not None:
+        pi, mean = drawn["weights"][..., None], drawn["mean"]
+        rows = np.sqrt(pi) * (mean - np.sum(pi * mean, 1, keepdims=True))
+        vectors = np.linalg.svd(rows @ factor.mT, full_matrices=False)[2]
+        factor = vectors[:, :n_components] @ factor
+        tree.attrs["n_components"] = n_components
+    # What never varied has no weight, whatever the prior gives it.
+    factor = np.where(constant_columns(np.asarray(data.X)), 0.0, factor)
+    axes = ("chain", "draw", "feature", "feature_bis")
+    M = (factor.mT @ factor)[None]
+    tree["posterior"] = tree["posterior"].to_dataset().assign(M=(axes, M))
+    return tree
+
+
+@numpy_in_numpy_out
+@jax.jit(static_argnames="n_classes")
+def _posterior(data: Labelled, prior: NIWPrior, n_classes: int) -> ClassPosterior:
+    """Return the posterior of the classes, in one compiled program."""
+    return posterior(statistics(data, n_classes), prior, covariance="tied")
+
+
+def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
+    """Return one metric a draw of M; None where none was drawn.
+
+    The attribute ``n_components`` of draws, where they have it, bounds M's rank.
+    """
+    values = joined(draws)
+    if "M" not in values:
+        return None
+    rank = draws.attrs.get("n_components")
+    return mahalanobis(values["M"], rank=None if rank is None else int(rank))

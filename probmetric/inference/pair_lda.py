@@ -14,6 +14,16 @@ makes C_α invertible. Four metrics, each positive semi-definite:
     notes         M = K⁻¹, K = αI + C̄ - F̄, only where K is positive definite,
                   i.e. α > α_min = λ_max(F̄ - C̄)                                    (4)
 
+A prior that counts as s points pulls both to isotropic ones of their own size, with
+c = tr C̄/d, f = tr F̄/d and n the number of points (of pairs, where these are given, and
+s counts as pairs): before α is added,
+
+    C̄ ← (n C̄ + s c I)/(n + s),   F̄ ← (n F̄ + s f₀ I)/(n + s),                      (5)
+
+f₀ = max(f, 1.01 (c + α)), but f for (4): far pairs are farther apart a priori. As s
+grows, every metric goes to a multiple of the identity: to no learning, s = ∞.
+``choose_strength`` lets neighbours' votes choose s.
+
 Each can be cut to its k largest directions. With g = 1 and k = d, (1) *is* (3): the
 far pairs then matter through the choice of directions only.
 
@@ -32,6 +42,7 @@ Köstinger et al., "Large scale metric learning from equivalence constraints", C
 2012 (KISSME).
 """
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -42,7 +53,16 @@ from probmetric.data.containers import Labelled, Pairs, weights
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
+from probmetric.neighbors.strength import STRENGTHS, Chosen
+from probmetric.neighbors.strength import choose_strength as choose_by_folds
 from probmetric.typing import Array
+
+KNOWN = 1e9
+"""How often the data a prior of infinite strength counts as.
+
+Not more: where k < d rows are kept of what is all but isotropic, the moments still say
+which.
+"""
 
 
 def second_moments(
@@ -182,8 +202,10 @@ def fit(
     method: Method = "generalized",
     alpha: float | int = 0.01,
     weighting: Weighting = "log",
+    prior_strength: float | int = 0.0,
+    n: float | int | None = None,
 ) -> Fit:
-    """Return a metric learned from pairs in closed form (Eqs. 1-4).
+    """Return a metric learned from pairs in closed form (Eqs. 1-5).
 
     Parameters
     ----------
@@ -196,6 +218,11 @@ def fit(
         α ≥ 0, in units of squared differences.
     weighting : {"log", "excess", "one"}
         g of Eq. (1).
+    prior_strength : float, default=0
+        s ≥ 0 of Eq. (5); ∞ counts as ``KNOWN`` · n.
+    n : float, optional
+        What the data count as beside s. Default: the weight of the points, or of the
+        pairs where these are given.
 
     Returns
     -------
@@ -210,35 +237,105 @@ def fit(
         farther apart, or, for "notes", α ≤ α_min.
     """
     close, far = second_moments(data)
+    n = float(np.sum(weights(data))) if n is None else n
+    close, far = _shrunk(close, far, n, prior_strength, alpha, method)
+    params = _solve(close, far, n_components, method, alpha, weighting)
+    L = params.factor
+    return Fit.closed(params, np.sum((L @ (far - close)) * L))
+
+
+def _shrunk(
+    close: np.ndarray,
+    far: np.ndarray,
+    n: float | int,
+    strength: float | int,
+    alpha: float | int,
+    method: Method,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return C̄ and F̄ under a prior of s points, Eq. (5)."""
+    if strength == 0:
+        return close, far
+    d, s = len(close), KNOWN * n if np.isinf(strength) else strength
+    c, f = np.trace(close) / d, np.trace(far) / d
+    f = f if method == "notes" else max(f, 1.01 * (c + alpha))
+    w, one = s / (n + s), np.eye(d, dtype=close.dtype)
+    return (1 - w) * close + w * c * one, (1 - w) * far + w * f * one
+
+
+def choose_strength(
+    data: Labelled,
+    n_components: int | None = None,
+    *,
+    pairs: Callable[[Labelled], Pairs | Labelled] = lambda data: data,
+    method: Method = "generalized",
+    alpha: float | int = 0.01,
+    weighting: Weighting = "log",
+) -> Chosen:
+    """Choose s of Eq. (5) by the votes of neighbours in folds (``neighbors.strength``).
+
+    Parameters
+    ----------
+    data : Labelled
+        Unweighted; every class of two members at least.
+    pairs : callable, optional
+        Makes pairs of a part of the data. Default: all pairs are meant.
+    n_components, method, alpha, weighting
+        As ``fit``.
+    """
+    X, y = np.asarray(data.X), np.asarray(data.y)
+
+    def learn(rows: np.ndarray) -> list[np.ndarray | None]:
+        close, far = second_moments(pairs(Labelled(X[rows], y[rows])))
+        return [learned(close, far, len(rows), s) for s in STRENGTHS]
+
+    def learned(
+        close: np.ndarray, far: np.ndarray, n: int, s: float
+    ) -> np.ndarray | None:
+        held = _shrunk(close, far, n, s, alpha, method)
+        try:
+            found = _solve(*held, n_components, method, alpha, weighting)
+            return np.asarray(found.factor)
+        except ValueError:  # No direction has the far pairs farther apart.
+            return None
+
+    return choose_by_folds(learn, X, y)
+
+
+def _solve(
+    close: np.ndarray,
+    far: np.ndarray,
+    n_components: int | None,
+    method: Method,
+    alpha: float | int,
+    weighting: Weighting,
+) -> PairLDAParams:
+    """Solve Eqs. (1-4) from C̄ and F̄."""
     ridge = alpha * np.eye(len(close), dtype=close.dtype)
     if method == "generalized":
-        params = _generalized(close + ridge, far, n_components, weighting)
-    elif method == "kissme":
+        return _generalized(close + ridge, far, n_components, weighting)
+    if method == "kissme":
         values, U = _against(far + ridge, close + ridge)
         if values[-1] <= 0:
             raise ValueError(
                 "alpha: expected F̄ + αI of full rank, got a singular one; set alpha > 0"
             )
         # C_α⁻¹ = UUᵀ and F_α⁻¹ = U diag(1/λ) Uᵀ: no inverse is formed.
-        params = _cut((U * (1 - 1 / values)) @ U.T, n_components)
-    else:
-        K = close + ridge if method == "rca" else close + ridge - far
-        least = alpha_min(close, far) if method == "notes" else 0.0
-        values, vectors = eigh(K)
-        if values[0] <= 10 * len(K) * np.finfo(K.dtype).eps * abs(values[-1]):
-            if method == "rca":
-                _against(far, K)  # raises: C̄ + αI is singular
-            raise ValueError(
-                f"alpha: expected more than alpha_min = λ_max(F̄ - C̄) = {least:.6g} for "
-                f"method='notes', got {alpha:.6g}: the notes' matrix is indefinite "
-                "there and gives imaginary distances; use method='generalized' or "
-                "'kissme'"
-            )
-        keep = len(K) if n_components is None else n_components
-        inverse = 1 / values[:keep]
-        params = PairLDAParams(_factor(inverse, vectors[:, :keep]), inverse)
-    L = params.factor
-    return Fit.closed(params, np.sum((L @ (far - close)) * L))
+        return _cut((U * (1 - 1 / values)) @ U.T, n_components)
+    K = close + ridge if method == "rca" else close + ridge - far
+    least = alpha_min(close, far) if method == "notes" else 0.0
+    values, vectors = eigh(K)
+    if values[0] <= 10 * len(K) * np.finfo(K.dtype).eps * abs(values[-1]):
+        if method == "rca":
+            _against(far, K)  # raises: C̄ + αI is singular
+        raise ValueError(
+            f"alpha: expected more than alpha_min = λ_max(F̄ - C̄) = {least:.6g} for "
+            f"method='notes', got {alpha:.6g}: the notes' matrix is indefinite "
+            "there and gives imaginary distances; use method='generalized' or "
+            "'kissme'"
+        )
+    keep = len(K) if n_components is None else n_components
+    inverse = 1 / values[:keep]
+    return PairLDAParams(_factor(inverse, vectors[:, :keep]), inverse)
 
 
 def to_metric(params: PairLDAParams) -> Mahalanobis:

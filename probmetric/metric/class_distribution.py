@@ -23,7 +23,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.densities.gaussian import log_peak
-from probmetric.metric.protocol import check_features, log_measured, measured
+from probmetric.metric.protocol import log_measured, measured, two_points
 from probmetric.typing import Array
 
 
@@ -208,5 +208,5 @@ class ClassDistribution:
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the distance between two points."""
-        check_features(self, u=u, v=v)
+        u, v = two_points(self, u, v)
         return float(self.distance(u[None], v[None])[0])

@@ -16,11 +16,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
-from probmetric.metric.protocol import check_features, measured
+from probmetric.metric.protocol import measured, two_points
 from probmetric.typing import Array
 
 
@@ -116,5 +115,5 @@ class LocalFisher:
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the squared distance of v from the query u, under J(u)."""
-        check_features(self, u=u, v=v)
-        return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])
+        u, v = two_points(self, u, v)
+        return float(self.dissimilarity(u, v[None])[0])

@@ -28,9 +28,7 @@ from jaxtyping import Float
 
 from probmetric.arguments import check_number
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array, ArrayLike
-
-type Scalar = Float[Array, ""] | float
+from probmetric.typing import Array, ArrayLike, Scalar
 
 AT_RANDOM = "all"
 """The pairs that are chosen given y alone: all pairs of held-out points."""
@@ -47,15 +45,21 @@ def _said(self: Any) -> str:
     return f"{type(self).__name__}({of}: {', '.join(parts)})"
 
 
+def check_odds(prior_odds: Any) -> None:
+    """Raise for prior odds that are no number above 0; traced ones pass."""
+    if isinstance(prior_odds, Tracer):
+        return
+    is_array = isinstance(prior_odds, np.ndarray | jax.Array)
+    one = is_array and prior_odds.ndim == 0
+    given = prior_odds.item() if one else prior_odds
+    check_number("prior_odds", given, 0, open_low=True)
+
+
 def _log_prior_odds(link: Any, prior_odds: Any) -> Any:
     """Return what prior odds add to the log odds, or say why they add nothing."""
     if prior_odds is None:
         return 0.0
-    if not isinstance(prior_odds, Tracer):
-        is_array = isinstance(prior_odds, np.ndarray | jax.Array)
-        one = is_array and prior_odds.ndim == 0
-        given = prior_odds.item() if one else prior_odds
-        check_number("prior_odds", given, 0, open_low=True)
+    check_odds(prior_odds)
     if link.kind != "calibrated" or link.pairs != AT_RANDOM:
         raise ValueError(
             "prior_odds: expected a link calibrated on pairs drawn at random given y, "
@@ -64,6 +68,15 @@ def _log_prior_odds(link: Any, prior_odds: Any) -> Any:
             "LCA(link_pairs='all') calibrates one"
         )
     return jnp.log(prior_odds) - jnp.log(link.odds)
+
+
+@numpy_in_numpy_out
+def _at_odds(
+    self: Any, squared: ArrayLike, prior_odds: Scalar | None = None
+) -> Float[Array, "*n"]:
+    """Return P(same) at squared distances, at other odds if asked."""
+    shift = _log_prior_odds(self, prior_odds)
+    return jax.nn.sigmoid(self.log_odds(squared) + shift)
 
 
 @jax.tree_util.register_dataclass
@@ -81,6 +94,13 @@ class Link:
     Notes
     -----
     What pairs of a label-built fit show differs from it: it is steeper.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> link = Link(b=0.0, scale=0.5)
+    >>> link.probability(np.array([0.0, 2.0])).round(3).tolist()
+    [1.0, 0.368]
     """
 
     b: Scalar
@@ -118,6 +138,13 @@ class LogLogisticLink:
         Same to different among the pairs that it was fitted to.
     pairs : str
         How these were chosen: "nearest", "impostors", or "all", at random given y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> link = LogLogisticLink(intercept=0.0, slope=2.0, floor=1e-3, odds=1.0)
+    >>> link.probability(np.array([0.5, 1.0, 2.0])).round(3).tolist()
+    [0.8, 0.5, 0.2]
     """
 
     intercept: Scalar
@@ -140,13 +167,7 @@ class LogLogisticLink:
         """Return log P(same) at squared distances."""
         return jax.nn.log_sigmoid(self.log_odds(squared))
 
-    @numpy_in_numpy_out
-    def probability(
-        self, squared: ArrayLike, prior_odds: Scalar | None = None
-    ) -> Float[Array, "*n"]:
-        """Return P(same) at squared distances, at other odds if asked."""
-        shift = _log_prior_odds(self, prior_odds)
-        return jax.nn.sigmoid(self.log_odds(squared) + shift)
+    probability = _at_odds
 
 
 @jax.tree_util.register_dataclass
@@ -182,13 +203,7 @@ class IsotonicLink:
         """Return log P(same) at squared distances."""
         return jnp.log(jnp.interp(jnp.asarray(squared), self.squared, self.same))
 
-    @numpy_in_numpy_out
-    def probability(
-        self, squared: ArrayLike, prior_odds: Scalar | None = None
-    ) -> Float[Array, "*n"]:
-        """Return P(same) at squared distances, at other odds if asked."""
-        shift = _log_prior_odds(self, prior_odds)
-        return jax.nn.sigmoid(self.log_odds(squared) + shift)
+    probability = _at_odds
 
 
 type AnyLink = Link | LogLogisticLink | IsotonicLink

@@ -5,8 +5,10 @@ With z = F(x - centre) the coordinates of the *frame*, the distance of y from qu
     (z_y - z_x)ᵀ A(z_x) (z_y - z_x),                                              (1)
 
 taken under the query's matrix: it is neither symmetric nor a distance. A(z) follows
-from the class densities by one of the rules of ``metric.glml``; |A(z)| = 1 for all of
-them, so that distances of different queries compare. In input units the matrix is
+from the class densities by one of the rules of ``metric.glml``; |A(z)| = 1 on its
+range for all of them, so that distances of different queries compare; not those of
+"fisher", whose range, at most c - 1 directions, may lose one far from a boundary. In
+input units the matrix is
 FᵀA F.
 
 All pairs are one matrix product. With A_x the matrix of query x and φ(t) = (t_it_j for
@@ -39,7 +41,7 @@ from probmetric.densities.classes import (
 )
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
-from probmetric.metric.protocol import check_features, measured
+from probmetric.metric.protocol import measured, two_points
 from probmetric.typing import Array
 
 TILE = 1024
@@ -169,7 +171,7 @@ class LocalMahalanobis:
 
     @measured
     def frame_matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Return A(z) of each row, in frame coordinates, |A| = 1; shape (n, d, d)."""
+        """Return A(z) of each row (determinant 1), in frame coordinates, (n, d, d)."""
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
         return _frame_matrices(self, jnp.asarray(X))
@@ -202,8 +204,8 @@ class LocalMahalanobis:
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the squared distance of v from the query u (Eq. 1)."""
-        check_features(self, u=u, v=v)
-        return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])
+        u, v = two_points(self, u, v)
+        return float(self.dissimilarity(u, v[None])[0])
 
     def maps(self) -> list[Array]:
         """Return [F], the map before the squares."""
@@ -245,7 +247,9 @@ def _spectrum(metric: LocalMahalanobis, z: Float[Array, "d"]) -> glml.Spectrum:
         scores = class_scores(metric.classes, z)
         F = glml.fisher_matrix(log_rho, scores, relative=True)
         a, U = jnp.linalg.eigh(F)
-        return glml.Spectrum(jnp.maximum(a, 0.0), U)  # F ⪰ 0 up to rounding
+        # Rank at most c - 1: an eigenvalue of pure rounding is no direction.
+        rounding = len(a) * jnp.finfo(F.dtype).eps * jnp.max(a)
+        return glml.Spectrum(jnp.where(a > rounding, a, 0.0), U)
     B, size = _bias(metric.classes, z)
     if metric.rule == "zero_bias":
         return glml.zero_bias(B, size=size)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.link import AnyLink, Scalar
-from probmetric.metric.protocol import check_features, measured
+from probmetric.metric.protocol import measured, two_points
 from probmetric.typing import Array
 
 
@@ -61,6 +61,13 @@ class Mahalanobis:
     ``dissimilarity`` and ``pairwise`` are *squared* distances, which is what
     neighbours are ranked by and soft votes are computed from; ``distance`` and a
     call ``metric(u, v)`` are not squared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
+    >>> float(metric.distance(np.array([0.0, 0.0]), np.array([3.0, 2.0])))
+    5.0
     """
 
     factor: Float[Array, "p d"]
@@ -136,7 +143,7 @@ class Mahalanobis:
         squared: bool = False,
     ) -> float:
         """Return the distance between two points, as metric-learn's get_metric()."""
-        check_features(self, u=u, v=v)
+        u, v = two_points(self, u, v)
         value = float(self.distance(u, v))
         return value**2 if squared else value
 

@@ -15,9 +15,9 @@ from probmetric.metric.protocol import (
     Bounded,
     Dissimilarity,
     Metric,
-    check_features,
     maps_of,
     measured,
+    two_points,
 )
 from probmetric.typing import Array
 
@@ -33,6 +33,15 @@ class MeanDissimilarity:
     Parameters
     ----------
     draws : tuple of metrics of one kind
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> draws = tuple(pm.Mahalanobis(np.array([[s]])) for s in (1.0, 3.0))
+    >>> mean = MeanDissimilarity(draws)
+    >>> np.asarray(mean.pairwise(np.zeros((1, 1)), np.ones((1, 1)))).tolist()
+    [[5.0]]
     """
 
     draws: tuple[Any, ...]
@@ -79,8 +88,8 @@ class MeanDissimilarity:
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the mean dissimilarity of v from the query u."""
-        check_features(self, u=u, v=v)
-        return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])
+        u, v = two_points(self, u, v)
+        return float(self.dissimilarity(u, v[None])[0])
 
 
 def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:

@@ -25,11 +25,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int
 
-from probmetric.arguments import check_number
 from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
-from probmetric.metric.protocol import check_features, log_measured, measured
-from probmetric.typing import Array
+from probmetric.metric.link import check_odds
+from probmetric.metric.protocol import log_measured, measured, two_points
+from probmetric.typing import Array, Scalar
 
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
 SCORES = ("log_ratio", "joint", "conditional", "kernel", "vq")
@@ -138,10 +138,10 @@ class PairSimilarity:
         A: Float[Array, "*n d"],
         B: Float[Array, "*n d"],
         *,
-        prior_odds: float = 1.0,
+        prior_odds: Scalar = 1.0,
     ) -> Float[Array, "*n"]:
         """Return P(same source | Q, Y), given the odds before Q and Y were seen."""
-        check_number("prior_odds", prior_odds, 0, open_low=True)
+        check_odds(prior_odds)
         return jax.nn.sigmoid(self._rows(A, B, "log_ratio") + jnp.log(prior_odds))
 
     @measured
@@ -183,8 +183,8 @@ class PairSimilarity:
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the dissimilarity (minus the score) of two observations."""
-        check_features(self, u=u, v=v)
-        return float(self.dissimilarity(np.asarray(u), np.asarray(v)[None])[0])
+        u, v = two_points(self, u, v)
+        return float(self.dissimilarity(u, v[None])[0])
 
     @property
     def _model(self) -> density.PairModel:

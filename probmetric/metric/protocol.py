@@ -14,12 +14,13 @@ once for a kind and shape.
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
+from probmetric.data.inputs import real
 from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -149,7 +150,7 @@ def check_features(metric: Any, **points: Any) -> None:
     if wanted is None:
         return
     for name, X in points.items():
-        shape = np.shape(X)
+        shape = np.shape(X if hasattr(X, "shape") else real(X, name))
         if shape[-1:] != (wanted,):
             raise ValueError(
                 f"{name}: expected {wanted} features as the metric has, got "
@@ -157,13 +158,23 @@ def check_features(metric: Any, **points: Any) -> None:
             )
 
 
+def two_points(metric: Any, u: Any, v: Any) -> tuple[Array, Array]:
+    """Return two points as arrays of shape (d,), or refuse what is none."""
+    points = {"u": _in_floats("u", u), "v": _in_floats("v", v)}
+    check_features(metric, **points)
+    for name, x in points.items():
+        _check_rank(name, x, "d")
+    return points["u"], points["v"]
+
+
 def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a metric's method as ``numpy_in_numpy_out``, and check what comes and goes.
 
-    Its positional arguments are points, whose number of features has to fit
-    (``check_features``), but for ``idx``, indices of points. Points of whole numbers
-    are taken as floats, as differences of uint8 are modulo 256. NumPy results hold no
-    NaN or infinity.
+    Its positional arguments are points, real numbers whose shape has to be that of
+    their annotation and whose number of features has to fit (``check_features``), but
+    for ``idx``, indices of points. What is no array of floats, lists and whole numbers
+    (differences of uint8 are modulo 256), is taken as one. NumPy results hold no NaN or
+    infinity.
 
     Raises
     ------
@@ -182,14 +193,22 @@ def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P, R]:
     inner: Any = numpy_in_numpy_out(function)
     _, *takes = signature(function).parameters.values()
-    points = {p.name for p in takes if p.kind is not p.KEYWORD_ONLY} - {"idx"}
+    axes = {
+        p.name: _axes_of(p.annotation)
+        for p in takes
+        if p.kind is not p.KEYWORD_ONLY and p.name != "idx"
+    }
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         metric, *values = args
         given: Any = dict(zip((p.name for p in takes), values, strict=False)) | kwargs
-        check_features(metric, **{n: X for n, X in given.items() if n in points})
-        given = {name: _in_floats(name, value) for name, value in given.items()}
+        points = {n: _in_floats(n, given[n]) for n in axes if n in given}
+        check_features(metric, **points)
+        for name, X in points.items():
+            _check_rank(name, X, axes[name])
+        _check_rows(points, axes)
+        given |= points
         result: R = inner(metric, **given)
         if isinstance(result, (np.ndarray, np.floating)):
             values = np.asarray(result)
@@ -200,9 +219,40 @@ def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P
     return wrapper
 
 
+def _axes_of(annotation: Any) -> str:
+    """Return the axes that an annotation names: "n d" of ``Float[Array, "n d"]``."""
+    return (get_args(annotation) or (annotation,))[0].dim_str
+
+
+def _check_rank(name: str, X: Any, axes: str) -> None:
+    """Refuse points of another number of axes than named, but for a free "*n"."""
+    wanted = axes.split()
+    if not axes.startswith("*") and np.ndim(X) != len(wanted):
+        shape = ", ".join(wanted) + ("," if len(wanted) == 1 else "")
+        raise ValueError(f"{name}: expected shape ({shape}), got {np.shape(X)}")
+
+
+def _check_rows(points: dict[str, Any], axes: dict[str, str]) -> None:
+    """Refuse two sets of matching rows whose numbers of rows do not match."""
+    names = list(points)
+    if len(names) == 2 and axes[names[0]] == axes[names[1]]:
+        first, second = (np.shape(points[name])[:-1] for name in names)
+        if first == second:
+            return
+        try:
+            np.broadcast_shapes(first, second)
+        except ValueError:
+            raise ValueError(
+                f"{names[1]}: expected rows that match those of {names[0]}, {first}, "
+                f"got {second}"
+            ) from None
+
+
 def _in_floats(name: str, value: Any) -> Any:
-    """Return an array of whole numbers or truth values as floats, unless of indices."""
-    kind = getattr(getattr(value, "dtype", None), "kind", None)
-    if kind not in ("i", "u", "b") or name == "idx" or np.ndim(value) == 0:
-        return value
-    return value.astype(float)
+    """Return what is given as an array of floats; complex ones are refused later."""
+    if not isinstance(value, np.ndarray | jax.Array):
+        return real(value, name)
+    kind = value.dtype.kind
+    if kind in "iub":
+        return value.astype(float)
+    return value if kind in "fc" or isinstance(value, jax.Array) else real(value, name)

@@ -95,7 +95,7 @@ class LKJPrior(NamedTuple):
 def sample_covariances(
     prior: NIWPrior | LKJPrior, *, shape: tuple[int, ...], covariance: Covariance
 ) -> tuple[Any, Any]:
-    """Sample mean (*shape, d) and chol (*shape, d, d) under either prior.
+    """Sample mean ``(*shape, d)`` and chol ``(*shape, d, d)`` under either prior.
 
     With ``covariance="tied"`` the last axis of ``shape`` shares one covariance, and
     chol has length 1 there.

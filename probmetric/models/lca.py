@@ -145,6 +145,58 @@ def coincidence_exponent(
     return intercept + squared / (2 * (kappa2 + 2 * sigma2))
 
 
+def weakest_axis(
+    W: Float[Array, "p d"], mean: Float[Array, "p d"]
+) -> Float[Array, " p"]:
+    """Return u (p,), the axis of WW₀ᵀ along which W is nearest to its mirror image.
+
+    The prior of W centred at W₀ is lower at HW, H = I - 2uuᵀ, by 2λ/c² uᵀWW₀ᵀu.
+    """
+    C = W @ mean.T
+    return _namespace(C).linalg.eigh((C + C.T) / 2)[1][:, 0]
+
+
+def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
+    """Return ½ p(W) + ½ p(HW): a prior of W under which both mirror images are alike.
+
+    The likelihood of W is that of HW for a reflection H; the prior's is not. So the
+    posterior under ``prior`` has two regions, of different heights and different
+    M = WᵀW/τ², which no sampler crosses where p < d. Under this mixture M and b have
+    *the same distribution* and the two regions are mirror images of each other, so that
+    chains on either agree. For samplers of ``lca`` from outside: ``pm.sample`` does
+    this by itself.
+
+    Parameters
+    ----------
+    prior : LCAPrior
+        Its ``mean``, ``c`` and ``lam`` (> 0) are used; b keeps the default prior.
+    W : array of shape (p, d)
+        The mode, which sets H = I - 2uuᵀ (``weakest_axis``). Any fixed H is right; one
+        near the mode's weakest axis mixes best.
+
+    Returns
+    -------
+    Distribution
+        Event shape (p, d), to be given to ``lca`` as ``prior``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.lca import LCAPrior, mirrored
+    >>> W0 = np.eye(2, 3)
+    >>> two = mirrored(LCAPrior(W0), W0)
+    >>> flipped = W0 * np.array([[-1], [1]])
+    >>> bool(np.isclose(two.log_prob(W0), two.log_prob(flipped)))
+    True
+    """
+    mean = jnp.asarray(prior.mean)
+    u = jnp.asarray(weakest_axis(jnp.asarray(W), mean))
+    means = jnp.stack([mean, mean - 2 * jnp.outer(u, u @ mean)])
+    sd = prior.width / jnp.sqrt(jnp.asarray(prior.lam))
+    each = dist.Normal(means, sd).to_event(2)
+    return dist.MixtureSameFamily(dist.Categorical(jnp.full(2, 0.5)), each)
+
+
 class Coincidence(dist.Distribution):
     """The label y of a pair, given log P(y=1), a data weight and a learning rate.
 

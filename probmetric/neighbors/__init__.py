@@ -10,7 +10,10 @@ metric or averaged over the draws of a posterior.
 ``range``        dissimilarities that float64 does not hold.
 ``shortlist``    approximate search for local metrics, and its recall.
 ``votes``        soft votes (1), their scale (2), the class prior (3), tuning.
+``strength``     how strong a learner's prior should be, by folds.
+``learned``      a metric learned inside ``fit``.
 ``classifier``   ``KNeighborsClassifier``.
+``regressor``    ``KNeighborsRegressor``.
 ``table``        neighbours as a data frame.
 """
 

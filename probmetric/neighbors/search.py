@@ -87,6 +87,16 @@ def nearest(
     those of the same data at scale 1. Other kinds refuse squares that float64 does not
     hold, and points far from scale 1 that are all equally near; where float64 rounds
     the dissimilarities of some points to one number these are ties.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> metric = pm.Mahalanobis(np.diag([1.0, 3.0]))
+    >>> _, index = nearest(metric, np.array([[0.0, 0.4]]), points, 2)
+    >>> index.tolist()
+    [[0, 1]]
     """
     Q, P = inputs.points(queries, "queries"), inputs.points(points, "points")
     if exclude_self and Q.shape != P.shape:
@@ -121,9 +131,9 @@ def found_but_own(
         )
     bound_programs()
     limit = len(P) - (own is not None)
-    if not 1 <= k <= limit:
+    check_counts(k=k, tile=tile)
+    if k > limit:
         raise ValueError(f"k: expected 1 to {limit} for {len(P)} points, got {k}")
-    check_counts(tile=tile)
     if Q.shape[1] != P.shape[1]:
         raise ValueError(
             f"queries: expected the points' {P.shape[1]} features, got {Q.shape[1]}"

@@ -20,6 +20,9 @@ where there is none: then all weights are equal whatever h is.
 
 Count votes. The k nearest have one vote each.
 
+Shares of votes. A point may share its vote out over columns, in place of one class: the
+votes for column c are then Σ_j w_j B_jc with B its ballots, rows summing to one.
+
 Averages. Under a posterior of metrics the *probabilities* of the draws are averaged,
 each with its own s, never the distances: the mean squared distance is one more single
 metric.
@@ -50,6 +53,7 @@ from jaxtyping import Float, Int
 
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import Prepared, maps_of
+from probmetric.neighbors.range import at_ordinary_scale, refuse_far
 from probmetric.neighbors.scan import (
     bucket,
     distances,
@@ -123,13 +127,14 @@ def soft_votes(
     bandwidths: Float[np.ndarray, "g"],
     Q: Float[np.ndarray, "m d"],
     X: Float[np.ndarray, "n d"],
-    codes: Int[np.ndarray, "n"],
+    codes: Int[np.ndarray, "n"] | Float[np.ndarray, "n c"],
     n_classes: int,
     own: Int[np.ndarray, "m"] | None = None,
 ) -> Float[np.ndarray, "g m c"]:
     """Return the normalised weights, Eq. (1), of the classes, averaged over metrics.
 
-    A query from which every point is infinitely far (all D = ∞) has equal weights.
+    ``codes`` are the points' classes, or ballots, rows summing to one. A query from
+    which every point is infinitely far (all D = ∞) has equal weights.
     ``metrics`` share one structure; ``own[i]`` is the point that query i does not see.
     """
     size, apart = len(metrics), isinstance(metrics[0], Prepared)
@@ -145,6 +150,8 @@ def soft_votes(
     seen.reshape(-1)[len(X) :] = -1
     own = np.full(len(Q), -2) if own is None else own
     padded = -(-n_classes // 4) * 4
+    if codes.ndim == 2:
+        codes = np.pad(codes, ((0, 0), (0, padded - n_classes)))
     parts: list[Any] = []
     with jax.enable_x64(True):
         points = jax.device_put((in_tiles(X, tiles), in_tiles(codes, tiles), seen))
@@ -160,6 +167,45 @@ def soft_votes(
     votes = np.concatenate(parts, 1)[:, : len(Q), :n_classes]
     refuse_nan(np.isnan(votes).any(), Q, X)
     return votes
+
+
+class Neighborhood(NamedTuple):
+    """Points X · 2^-e with metrics of them, and the scale s of each, Eq. (2)."""
+
+    metrics: list[Any]
+    X: Float[np.ndarray, "n d"]
+    e: int
+    scales: Float[np.ndarray, "s"]
+
+    def votes(
+        self,
+        bandwidths: Sequence[float],
+        Q: Float[np.ndarray, "m d"],
+        codes: Int[np.ndarray, "n"] | Float[np.ndarray, "n c"],
+        n_classes: int,
+        own: Int[np.ndarray, "m"] | None = None,
+    ) -> Float[np.ndarray, "g m c"]:
+        """Return ``soft_votes`` for queries in the units of the points given."""
+        with np.errstate(over="ignore"):  # Refused by its name in the next line.
+            Q = np.ldexp(Q, -self.e)
+        for metric in self.metrics:
+            refuse_far(metric, Q, "X")
+        tried = np.array(bandwidths)
+        return soft_votes(
+            self.metrics, self.scales, tried, Q, self.X, codes, n_classes, own
+        )
+
+
+def neighborhood(
+    metrics: list[Dissimilarity], X: Float[np.ndarray, "n d"], k: int
+) -> Neighborhood:
+    """Bring points to where float64 holds their squares, and take the scales there."""
+    metrics, e = at_ordinary_scale(metrics, X)
+    X = np.ldexp(X, -e)
+    for metric in metrics:
+        refuse_far(metric, X, "X")
+    scales = np.array([neighborhood_scale(m, X, k) for m in metrics])
+    return Neighborhood(metrics, X, e, scales)
 
 
 def _padded(
@@ -201,7 +247,8 @@ def _soft(
     """Return votes by Eq. (1), summed over draws: leaves and scales of a metric each.
 
     ``queries`` are rows, the point each does not see, and what ``ready`` shares, or
-    None; ``points`` are tiles of rows, of codes and of indices. These stream by.
+    None; ``points`` are tiles of rows, of codes (or ballots) and of indices. These
+    stream by.
     """
     Q, own, shared = queries
     _, codes, seen = points
@@ -216,7 +263,7 @@ def _soft(
         zero = jnp.where(jnp.isposinf(new), 0.0, new)
         w = jnp.exp(-(D - zero[:, None]) / (2 * h[:, None, None]))
         fade = jnp.exp(-(low - zero) / (2 * h[:, None]))
-        votes = w @ one_hot(code)
+        votes = w @ ballots(code, index)
         return new, total * fade[..., None] + votes
 
     def one_draw(votes: Array, draw: Any) -> Any:
@@ -243,10 +290,14 @@ def _soft(
         share = jnp.where(size > 0, total / jnp.where(size > 0, size, 1), equal)
         return votes + share, None
 
-    one_hot = partial(jax.nn.one_hot, num_classes=n_classes, dtype=Q.dtype)
-    others = jnp.sum(one_hot(jnp.where(seen < 0, -1, codes)), (0, 1)) - one_hot(
-        jnp.where(own < 0, -1, codes.reshape(-1)[own])
-    )
+    def ballots(code: Array, index: Array) -> Array:
+        if jnp.issubdtype(code.dtype, jnp.integer):
+            code = jnp.where(index < 0, -1, code)
+            return jax.nn.one_hot(code, n_classes, dtype=Q.dtype)
+        return jnp.where(index[..., None] < 0, 0.0, code)
+
+    all_codes = codes.reshape(-1, *codes.shape[2:])
+    others = jnp.sum(ballots(codes, seen), (0, 1)) - ballots(all_codes[own], own)
     equal = others / jnp.sum(others, -1, keepdims=True)
     none = jnp.zeros((len(bandwidths), len(Q), n_classes), Q.dtype)
     return jax.lax.scan(one_draw, none, draws)[0]
@@ -319,6 +370,7 @@ def leave_one_out(
     for column, weight in enumerate(prior_weights):
         share = weight if k is None else weight / (k + weight)
         predicted = (1 - share) * votes[:, scored, own] + share * prior
-        scores[:, column] = np.log(predicted).mean(-1)
+        tiny = np.finfo(float).tiny  # A point that nobody votes for, rightly.
+        scores[:, column] = np.log(np.maximum(predicted, tiny)).mean(-1)
     row, column = divmod(int(np.argmax(scores)), len(prior_weights))
     return Tuned(bandwidths[row], prior_weights[column], scores)

@@ -1,6 +1,7 @@
 from .checks import (
     agreement as agreement,
     calibration as calibration,
+    model_check as model_check,
     predictive_check as predictive_check,
 )
 from .draws import (
@@ -10,8 +11,10 @@ from .draws import (
     trace as trace,
 )
 from .local import local_ellipses as local_ellipses
+from .style import STYLE as STYLE
 from .space import (
     class_probabilities as class_probabilities,
     embedding as embedding,
     neighbor_probabilities as neighbor_probabilities,
 )
+from .story import sbc as sbc, story as story

@@ -1,16 +1,20 @@
 """Figures of checks: agreement with sampling, predictive checks, calibration."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from probmetric.arguments import check_number
 from probmetric.data.containers import Pairs
-from probmetric.plots.style import COLORS, blank, posterior, stacked, styled
+from probmetric.plots.style import COLORS, Panels, blank, posterior, stacked, styled
+from probmetric.posterior.bands import band as simultaneous
+from probmetric.posterior.bands import binned
 from probmetric.typing import ArrayLike, DrawsLike
 
 VERDICT_COLORS = {"agree": COLORS[0], "disagree": COLORS[5], "inconclusive": COLORS[6]}
@@ -18,7 +22,12 @@ VERDICT_MARKERS = {"agree": "o", "disagree": "X", "inconclusive": "s"}
 
 
 @styled
-def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
+def agreement(
+    compared: xr.Dataset,
+    *,
+    title: str | None = None,
+    axes: Panels | None = None,
+) -> Figure:
     """Draw what ``compare`` found: each quantity's z, and what could have been seen.
 
     Parameters
@@ -27,6 +36,8 @@ def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
         From ``probmetric.compare``.
     title : str, optional
         Default: the verdict, with the number of quantities behind it.
+    axes : sequence of 2 Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
@@ -42,7 +53,7 @@ def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
     rows, many = np.arange(len(names)), len(names) > 45
     height = float(np.clip(0.21 * len(names) + 1.6, 2.8, 9.5))
     figure, (left, right) = blank(
-        2, size=(9.2, height), sharey=True, width_ratios=[2.2, 1]
+        2, size=(9.2, height), sharey=True, width_ratios=[2.2, 1], axes=axes
     )
     critical, tol = float(compared.attrs["z_crit"]), float(compared.attrs["tol"])
     z, detectable = compared["z"].to_numpy(), compared["detectable"].to_numpy()
@@ -82,18 +93,12 @@ def agreement(compared: xr.Dataset, *, title: str | None = None) -> Figure:
         f"Closed form against sampling: {compared.attrs['verdict']} "
         f"({len(names)} quantities)"
     )
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    if axes is None:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    else:
+        left.set_title(title)
     right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
-
-
-def _binned(values: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return each value's equal-count bin, and the mean value of each bin."""
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, bins + 1)))
-    which = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    which = np.unique(which, return_inverse=True)[1]
-    centres = np.bincount(which, values) / np.bincount(which)
-    return which, centres
 
 
 def _replicated_shares(
@@ -122,6 +127,7 @@ def predictive_check(
     bins: int = 10,
     max_draws: int = 200,
     seed: int = 0,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw observed shares of coinciding pairs over replicated ones, by distance.
 
@@ -138,12 +144,15 @@ def predictive_check(
     max_draws : int, default=200
         Draws to replicate with, evenly spaced.
     seed : int, default=0
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Bands hold 90 % of the shares replicated under prior and posterior. Pairs
-        share points, so that bins are not independent of one another.
+        Bands are simultaneous: each holds 90 % of the curves replicated under prior and
+        posterior whole. There is no refit in them, so that a curve that was fitted
+        keeps inside more often: ``check_model`` judges with its refits.
     """
     if pairs.y is None:
         raise ValueError("pairs: expected observed labels, got y=None")
@@ -157,14 +166,15 @@ def predictive_check(
     delta = X[np.asarray(pairs.i)] - X[np.asarray(pairs.j)]
     mean = stacked(given["M"]).mean(0)
     distance = np.sqrt(np.maximum(np.sum((delta @ mean) * delta, 1), 0))
-    which, centres = _binned(distance, bins)
-    (figure, axis), rng = blank(size=(6.8, 4.1)), np.random.default_rng(seed)
+    which, centres = binned(distance, bins)
+    figure, axis = blank(size=(6.8, 4.1), axes=ax)
+    rng = np.random.default_rng(seed)
     low = high = np.empty(0)
     for name, source, color in sources:
         M, b = stacked(source["M"]), stacked(source["b"])
         chosen = np.unique(np.linspace(0, len(M) - 1, max_draws).astype(int))
         shares = _replicated_shares(M[chosen], b[chosen], delta, which, rng)
-        low, high = np.quantile(shares, [0.05, 0.95], axis=0)
+        low, high = np.clip(simultaneous(shares, 0.9), 0, 1)
         axis.fill_between(centres, low, high, color=color, alpha=0.28, lw=0)
         axis.plot(centres, shares.mean(0), color=color, label=f"{name} predictive")
     observed = np.bincount(which, y) / np.bincount(which)
@@ -182,31 +192,32 @@ def predictive_check(
 def _frequencies(
     stated: np.ndarray, which: np.ndarray, prob: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return limits of each bin's frequency, if what was stated is right."""
+    """Return simultaneous limits of frequencies, if what was stated is right."""
     rng, counts = np.random.default_rng(0), np.bincount(which)
     shares = [
         np.bincount(which, rng.random(len(stated)) < stated) / counts
         for _ in range(2000)
     ]
-    low, high = np.quantile(shares, [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
+    low, high = np.clip(simultaneous(np.array(shares), prob), 0, 1)
     return low, high
 
 
 @styled
 def calibration(
-    y: ArrayLike,
+    y: ArrayLike | Mapping[str, ArrayLike],
     probability: ArrayLike | Mapping[str, ArrayLike],
     *,
     bins: int = 10,
     label: str = "P(same)",
     band: float | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw observed frequency against stated probability, with its sampling error.
 
     Parameters
     ----------
-    y : array of shape (n,)
-        What happened, 0 or 1.
+    y : array of shape (n,), or mapping of str to such arrays
+        What happened, 0 or 1; a mapping where it is another for each curve.
     probability : array of shape (n,), or mapping of str to such arrays
         What was stated; a mapping gives several named curves.
     bins : int, default=10
@@ -214,8 +225,10 @@ def calibration(
     label : str
         Name of the probability, for the axis.
     band : float in (0, 1), optional
-        Draw, behind each curve, the band that would hold this share of frequencies if
-        what was stated were right, and count the bins outside.
+        Draw, behind each curve, the simultaneous band, which would hold this share of
+        whole curves if what was stated were right, and count the bins outside.
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
@@ -225,21 +238,23 @@ def calibration(
     """
     if band is not None:
         check_number("band", band, 0, 1, open_low=True)
-    y = np.asarray(y)
-    if not np.isin(y, (0, 1)).all():
-        raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
     curves = probability if isinstance(probability, Mapping) else {"": probability}
-    figure, axis = blank(size=(4.9, 4.6))
+    happened = y if isinstance(y, Mapping) else dict.fromkeys(curves, y)
+    if happened.keys() != curves.keys():
+        raise ValueError(f"y: expected the names {[*curves]}, got {[*happened]}")
+    figure, axis = blank(size=(4.9, 4.6), axes=ax)
     axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
     for k, (name, stated) in enumerate(curves.items()):
-        stated = np.asarray(stated, float)
+        y, stated = np.asarray(happened[name]), np.asarray(stated, float)
+        if not np.isin(y, (0, 1)).all():
+            raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
         if stated.shape != y.shape or stated.min() < 0 or stated.max() > 1:
             raise ValueError(
                 f"probability: expected shape {y.shape} in [0, 1], got "
                 f"{stated.shape} in "
                 f"[{stated.min():.3g}, {stated.max():.3g}]"
             )
-        which, centres = _binned(stated, bins)
+        which, centres = binned(stated, bins)
         hits, counts = np.bincount(which, y), np.bincount(which)
         share = hits / counts
         limits = np.array(
@@ -261,4 +276,40 @@ def calibration(
     axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     axis.set(xlabel=f"stated {label}", ylabel="observed frequency")
     axis.set_title("Calibration: on the diagonal is right")
+    return figure
+
+
+@styled
+def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
+    """Draw the binned shares that ``check_model`` judged, with their bands.
+
+    Parameters
+    ----------
+    verdict : ModelVerdict
+        From ``probmetric.check_model``.
+    axes : sequence of Axes, optional
+        Where to draw, one for each part that has bins. Default: a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A panel for each part that has bins: what was observed, what was stated, and
+        the simultaneous 95 % band, which holds the whole curve where the model is
+        right.
+    """
+    shown = [p for p in verdict.parts if p.finding.bins is not None]
+    if not shown:
+        raise ValueError("verdict: expected a part with bins, got none")
+    size = (4.6 * len(shown), 4.1)
+    figure, panels = blank(len(shown), size=size, sharey=True, axes=axes)
+    for axis, part in zip(np.atleast_1d(panels), shown, strict=True):
+        name, table = part.finding.part, part.finding.bins.sort_values("at")
+        at, band = table["at"], (table["low"], table["high"])
+        axis.fill_between(at, *band, color=COLORS[0], alpha=0.28, lw=0)
+        axis.plot(at, table["expected"], color=COLORS[0], label="stated, 95 % band")
+        axis.plot(at, table["observed"], "o", color="black", ms=5, label="observed")
+        axis.set(ylim=(-0.03, 1.03), title=f"{name}: {part.verdict}")
+        axis.set_xlabel("stated P(same)" if name == "calibration" else "distance")
+        axis.legend()
+    np.atleast_1d(panels)[0].set_ylabel("share of pairs that coincide")
     return figure

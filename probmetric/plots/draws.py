@@ -2,26 +2,31 @@
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import arviz as az
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probmetric.arguments import check_within_0_1
 from probmetric.plots.style import (
     COLORS,
-    adopt,
+    Panels,
     blank,
     feature_scale,
     heatmap,
     matrix_side,
     names_of,
     posterior,
+    shown_once,
     stacked,
     styled,
 )
 from probmetric.typing import ArrayLike, DrawsLike
+
+BACKENDS = ("matplotlib", "plotly", "bokeh")
 
 
 def _interval(values: np.ndarray, prob: float) -> np.ndarray:
@@ -31,7 +36,12 @@ def _interval(values: np.ndarray, prob: float) -> np.ndarray:
 
 
 @styled
-def metric(draws: DrawsLike, *, prob: float | None = None) -> Figure:
+def metric(
+    draws: DrawsLike,
+    *,
+    prob: float | None = None,
+    axes: Panels | None = None,
+) -> Figure:
     """Draw the posterior of M: its mean, and beside it how far draws spread.
 
     Parameters
@@ -40,6 +50,8 @@ def metric(draws: DrawsLike, *, prob: float | None = None) -> Figure:
         With a posterior of ``M`` (chain, draw, feature, feature_bis).
     prob : float, optional
         Of 0.1's intervals of entries, which are gone; it warns.
+    axes : sequence of 2 Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
@@ -59,7 +71,7 @@ def metric(draws: DrawsLike, *, prob: float | None = None) -> Figure:
     scale, unit = feature_scale(draws, M.shape[-1])
     values, names = stacked(M) * np.outer(scale, scale), names_of(M)
     side = matrix_side(len(names))
-    figure, (left, right) = blank(2, size=(2 * side + 1.2, side + 0.4))
+    figure, (left, right) = blank(2, size=(2 * side + 1.2, side + 0.4), axes=axes)
     title = f"Posterior mean of the metric, {unit}"
     heatmap(left, values.mean(0), names, title, width=False)
     heatmap(right, values.std(0), names, "Standard deviation over draws", width=True)
@@ -69,7 +81,11 @@ def metric(draws: DrawsLike, *, prob: float | None = None) -> Figure:
 
 @styled
 def eigenvalues(
-    draws: DrawsLike, *, prob: float = 0.9, reference: ArrayLike | None = None
+    draws: DrawsLike,
+    *,
+    prob: float = 0.9,
+    reference: ArrayLike | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw a forest of M's eigenvalues, which no rotation of W changes.
 
@@ -81,6 +97,8 @@ def eigenvalues(
         Share of the draws on the thin line; the thick one holds half.
     reference : array of shape (d, d), optional
         M at the mode of W in input units, the closed form's; drawn as diamonds.
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
@@ -104,7 +122,8 @@ def eigenvalues(
     floor = np.median(values, 0).max() * 1e-6
     d = max(1, int(np.sum(high > floor)))  # They fall, and so do the limits.
     values, low, high = values[:, :d], low[:d], high[:d]
-    figure, axis = blank(size=(6.4, float(np.clip(0.28 * d + 1.3, 2.6, 9))))
+    size = (6.4, float(np.clip(0.28 * d + 1.3, 2.6, 9)))
+    figure, axis = blank(size=size, axes=ax)
     rows, inner = np.arange(d), np.maximum(_interval(values, 0.5), floor)
     axis.hlines(rows, np.maximum(low, floor), high, color=COLORS[0], lw=1.2)
     axis.hlines(rows, *inner, color=COLORS[0], lw=4.5)
@@ -149,19 +168,72 @@ def _identified(draws: DrawsLike) -> xr.Dataset:
     )
 
 
-def _through_arviz(plot: Callable[..., az.PlotCollection], draws: DrawsLike) -> Figure:
-    """Run an ArviZ plot on the identified quantities and return its figure."""
-    tree = xr.DataTree.from_dict({"posterior": _identified(draws)})
-    collection = plot(tree, backend="matplotlib")
-    figure: Figure = collection.viz["figure"].item()
-    return adopt(figure)
+def _through_arviz(
+    plot: Callable[..., az.PlotCollection], draws: DrawsLike, backend: str
+) -> tuple[Any, xr.Dataset]:
+    """Run an ArviZ plot on the identified quantities; return its figure, and them."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend: expected one of {BACKENDS}, got {backend!r}")
+    shown = _identified(draws)
+    tree = xr.DataTree.from_dict({"posterior": shown})
+    figure = plot(tree, backend=backend).viz["figure"].item()
+    if backend == "matplotlib":
+        shown_once(figure).set_layout_engine("constrained")
+    return figure, shown
 
 
-def rank(draws: DrawsLike) -> Figure:
-    """Draw ArviZ's rank plot of the identified quantities: flat where chains agree."""
-    return _through_arviz(az.plot_rank, draws)
+def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
+    """Draw ArviZ's rank plot of the identified quantities, b and eigenvalues of M.
+
+    Each line is how far a chain's ranks are from uniform: near 0 where chains agree.
+
+    Parameters
+    ----------
+    draws : DataTree or Dataset
+        With a posterior of ``M`` or ``b``.
+    backend : {"matplotlib", "plotly", "bokeh"}, default="matplotlib"
+        Whose figure; the last two where they are installed.
+
+    Returns
+    -------
+    Figure
+        The backend's.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two chains.
+    """
+    n = posterior(draws).sizes.get("chain", 0)
+    if n < 2:
+        raise ValueError(f"draws: expected at least 2 chains to compare, got {n}")
+    figure, _ = _through_arviz(az.plot_rank, draws, backend)
+    if backend == "matplotlib":
+        figure.supylabel("excess over uniform", fontsize=10)
+    return figure
 
 
-def trace(draws: DrawsLike) -> Figure:
-    """Draw ArviZ's traces and densities of the identified quantities, by chain."""
-    return _through_arviz(az.plot_trace_dist, draws)
+def trace(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
+    """Draw ArviZ's traces and densities of the identified quantities, by chain.
+
+    Above each stand its R-hat and bulk ESS.
+
+    Parameters
+    ----------
+    draws : DataTree or Dataset
+        With a posterior of ``M`` or ``b``.
+    backend : {"matplotlib", "plotly", "bokeh"}, default="matplotlib"
+        Whose figure; the last two where they are installed.
+
+    Returns
+    -------
+    Figure
+        The backend's.
+    """
+    figure, shown = _through_arviz(az.plot_trace_dist, draws, backend)
+    if backend == "matplotlib":
+        for name, axis in zip(shown, figure.axes[::2], strict=True):
+            r, n = float(az.rhat(shown[name])), float(az.ess(shown[name]))
+            axis.set_xlabel("")
+            axis.set_title(f"{name}: R-hat {r:.3f}, bulk ESS {n:.0f}", fontsize=9)
+    return figure

@@ -2,10 +2,11 @@
 
 import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probmetric.metric import Dissimilarity
-from probmetric.plots.style import COLORS, blank, heatmap, matrix_side, styled
+from probmetric.plots.style import COLORS, Panels, blank, heatmap, matrix_side, styled
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws
 from probmetric.typing import ArrayLike
@@ -18,6 +19,8 @@ def matrix(
     M: Float[np.ndarray, "d d"],
     scale: Float[np.ndarray, "d"],
     names: tuple[str, ...],
+    *,
+    axes: Panels | None = None,
 ) -> Figure:
     """Draw a metric's matrix per standard deviation, and its eigenvalues.
 
@@ -28,11 +31,13 @@ def matrix(
     scale : array of shape (d,)
         Standard deviation of each feature.
     names : tuple of d str
+    axes : sequence of 2 Axes, optional
+        Where to draw. Default: a new figure.
     """
     values = M * np.outer(scale, scale)
     side = matrix_side(len(values))
     size, widths = (side + 4.4, side), [side, 3.2]
-    figure, (left, right) = blank(2, size=size, width_ratios=widths)
+    figure, (left, right) = blank(2, size=size, width_ratios=widths, axes=axes)
     title = "The metric's matrix, per sd of each feature"
     heatmap(left, values, names, title, width=False)
     share = np.linalg.eigvalsh(values)[::-1][:20] / np.trace(values)
@@ -51,6 +56,7 @@ def pair_histogram(
     y: ArrayLike,
     *,
     seed: int = 0,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw dissimilarities of pairs of one class and of two, up to 20 000 pairs.
 
@@ -62,6 +68,8 @@ def pair_histogram(
     y : array of shape (n,)
     seed : int, default=0
         Of the choice of pairs.
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
     """
     rng = np.random.default_rng(seed)
     i, j = rng.integers(0, len(X), (2, MOST_PAIRS))
@@ -73,7 +81,7 @@ def pair_histogram(
     same = np.asarray(y)[i] == np.asarray(y)[j]
     low, high = np.quantile(D, [0.0, 0.995])
     bins = np.linspace(low, high, 41)
-    figure, axis = blank(size=(6.6, 3.2))
+    figure, axis = blank(size=(6.6, 3.2), axes=ax)
     for kind, color, words in ((same, COLORS[0], "one class"),
                                (~same, COLORS[5], "two classes")):  # fmt: skip
         axis.hist(D[kind], bins, density=True, alpha=0.55, color=color, label=words)

@@ -1,6 +1,7 @@
 """Figures of a metric that changes from place to place."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
@@ -20,6 +21,7 @@ def local_ellipses(
     target_names: Names | None = None,
     number: int = 25,
     size: float = 0.08,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the balls of a metric that changes from place to place.
 
@@ -37,6 +39,8 @@ def local_ellipses(
     number : int, default=25
     size : float, default=0.08
         Radius of the median ball, as a share of the figure.
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
@@ -65,7 +69,7 @@ def local_ellipses(
     # Very flat balls are cut, so that one does not cover the figure.
     radii = np.minimum(radii * scale, 0.5 * np.ptp(shown, axis=0).max())
     codes, labels = class_names(y, target_names)
-    figure, axis = blank(size=(6.4, 4.9))
+    figure, axis = blank(size=(6.4, 4.9), axes=ax)
     for c, name in enumerate(labels):
         axis.scatter(
             *shown[codes == c].T, s=9, alpha=0.45, color=COLORS[c % 8], lw=0, label=name

@@ -1,6 +1,7 @@
 """Figures of points under a metric: embeddings, classes, neighbours."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
@@ -10,7 +11,7 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Names
 
 
-def _plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first two principal components (n, 2) and their shares of variance."""
     centred = Z - Z.mean(0)
     _, singular, axes = np.linalg.svd(centred, full_matrices=False)
@@ -29,6 +30,7 @@ def embedding(
     links: int = 0,
     target_names: Names | None = None,
     title: str = "The data, as the metric sees them",
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the data in the plane that shows most of the learned distance.
 
@@ -46,6 +48,8 @@ def embedding(
     target_names : sequence of str, optional
         Name of each class code.
     title : str
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
@@ -58,8 +62,8 @@ def embedding(
         )
     X, y = np.asarray(X, float), np.asarray(y)
     codes, labels = class_names(y, target_names)
-    Z, share = _plane(np.asarray(metric.transform(X)))
-    figure, axis = blank(size=(6.6, 4.8))
+    Z, share = plane(np.asarray(metric.transform(X)))
+    figure, axis = blank(size=(6.6, 4.8), axes=ax)
     if links:
         _, index = nearest(metric, X, X, links, exclude_self=True)
         rows = np.repeat(np.arange(len(X)), links)
@@ -100,6 +104,7 @@ def class_probabilities(
     classes: Names,
     truth: str | None = None,
     title: str | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw one query's class probabilities, with their spread over draws.
 
@@ -111,6 +116,8 @@ def class_probabilities(
     truth : str, optional
         The class that the query has, named in the title.
     title : str, optional
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
@@ -123,7 +130,7 @@ def class_probabilities(
         raise ValueError(
             f"probabilities: expected shape (s, {len(classes)}), got {values.shape}"
         )
-    figure, axis = blank(size=(6.0, 1.1 + 0.42 * len(classes)))
+    figure, axis = blank(size=(6.0, 1.1 + 0.42 * len(classes)), axes=ax)
     rows = np.arange(len(classes))
     colors = [COLORS[c % len(COLORS)] for c in rows]
     axis.barh(rows, values.mean(0), color=colors, alpha=0.75, height=0.62)
@@ -152,6 +159,7 @@ def neighbor_probabilities(
     names: Names | None = None,
     y: ArrayLike | None = None,
     target_names: Names | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw who is among the k nearest of a query, with what probability.
 
@@ -170,6 +178,8 @@ def neighbor_probabilities(
     y : array of shape (n,), optional
         Classes, for the colours.
     target_names : sequence of str, optional
+    ax : Axes, optional
+        Where to draw. Default: a new figure.
 
     Returns
     -------
@@ -181,11 +191,12 @@ def neighbor_probabilities(
     share = posterior.neighbor_probability(query[None], points, k)[0]
     order = np.argsort(-share, kind="stable")[: min(top, int(np.sum(share > 0)))]
     given = [str(j) for j in range(len(points))] if names is None else list(names)
-    colors, labels = [COLORS[0]] * len(order), None
+    colors, shown = [COLORS[0]] * len(order), {}
     if y is not None:
         codes, labels = class_names(np.asarray(y), target_names)
         colors = [COLORS[codes[j] % len(COLORS)] for j in order]
-    figure, axis = blank(size=(6.2, 1.3 + 0.27 * len(order)))
+        shown = {labels[c]: COLORS[c % len(COLORS)] for c in np.unique(codes[order])}
+    figure, axis = blank(size=(6.2, 1.3 + 0.27 * len(order)), axes=ax)
     rows = np.arange(len(order))
     error = np.sqrt(share * (1 - share) / n_draws)[order]
     axis.barh(
@@ -196,11 +207,12 @@ def neighbor_probabilities(
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
     axis.set_xlabel(
-        f"probability of being among the {k} nearest ({posterior.n_draws} draws)"
+        f"probability of being among the {k} nearest\n(bar: share of {n_draws} draws; "
+        "whisker: its standard error)"
     )
     axis.set_title("Neighbours of one query")
-    if labels is not None:
-        for c, name in enumerate(labels):
-            axis.barh([0], [0], color=COLORS[c % len(COLORS)], label=name)
+    for name, color in shown.items():
+        axis.barh([0], [0], color=color, label=name)
+    if shown:
         axis.legend(loc="lower right")
     return figure

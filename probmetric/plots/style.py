@@ -1,7 +1,7 @@
 """Shared parts of the figures: palette, blank figures, reading of draws.
 
-Figures are made without pyplot's global list, so that none is shown twice in a
-notebook or kept in memory after its use; every plot returns its figure.
+Every plot returns its figure, which pyplot knows: ``plt.show()`` shows it in a script
+or in the middle of a cell, the last expression of a cell shows it once.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probmetric.typing import Names
+
+Panels = Sequence[Axes] | np.ndarray
+"""Axes side by side, as ``plt.subplots`` gives them."""
 
 # Okabe and Ito's eight colours, told apart with every kind of colour vision.
 COLORS = (
@@ -42,6 +45,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
+"""Matplotlib's settings of every figure here; ``plt.rcParams.update`` takes them."""
 
 
 def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
@@ -61,18 +65,67 @@ def blank(
     size: tuple[float, float],
     sharey: bool = False,
     width_ratios: Sequence[float | int] | None = None,
-) -> tuple[Figure, Any]:
-    """Return a figure and its axes, or its one axis, side by side."""
-    # Through pyplot: its first figure loads the backend, and only then does a notebook
-    # know how to show one.
-    figure = adopt(plt.figure(figsize=size, layout="constrained"))
-    return figure, figure.subplots(1, columns, sharey=sharey, width_ratios=width_ratios)
+    axes: Any = None,
+) -> tuple[Any, Any]:
+    """Return a figure and its axes, or its one axis, side by side; or those given.
+
+    Parameters
+    ----------
+    axes : Axes or sequence of Axes, optional
+        The user's own, ``columns`` of them, in the place of a new figure.
+
+    Raises
+    ------
+    ValueError
+        When ``axes`` are not as many, or no axes.
+    """
+    if axes is None:
+        figure = shown_once(plt.figure(figsize=size, layout="compressed"))
+        return figure, figure.subplots(
+            1, columns, sharey=sharey, width_ratios=width_ratios
+        )
+    given = [axes] if isinstance(axes, Axes) else list(np.ravel(axes))
+    name = "ax" if columns == 1 else "axes"
+    if len(given) != columns or not all(isinstance(a, Axes) for a in given):
+        raise ValueError(
+            f"{name}: expected {columns} of matplotlib's Axes, got {axes!r}"
+        )
+    return given[0].get_figure(root=True), given[0] if columns == 1 else given
 
 
-def adopt(figure: Figure) -> Figure:
-    """Take a figure out of pyplot's list, so that it is shown where it is returned."""
-    plt.close(figure)
+def shown_once(figure: Figure) -> Figure:
+    """Let a notebook that shows a figure as a value not show it again with the cell.
+
+    The picture is what the notebook's settings ask for, with words for who does not
+    see it.
+    """
+
+    def show() -> None:
+        from IPython import get_ipython  # pyright: ignore[reportPrivateImportUsage]
+        from IPython.display import publish_display_data
+
+        plt.close(figure)
+        shell: Any = get_ipython()
+        del vars(figure)["_ipython_display_"]
+        data, about = shell.display_formatter.format(figure)
+        vars(figure)["_ipython_display_"] = show
+        pictures = {k: {"alt": words(figure)} for k in data if k.startswith("image/")}
+        publish_display_data(
+            data, {k: {**about.get(k, {}), **v} for k, v in pictures.items()}
+        )
+
+    vars(figure)["_ipython_display_"] = show
     return figure
+
+
+def words(figure: Figure) -> str:
+    """Return the titles and axes of a figure, for who does not see it."""
+    said = [figure.get_suptitle()]
+    for axis in figure.axes:
+        label = axis.get_title("left") or axis.get_title()
+        x, y = axis.get_xlabel(), axis.get_ylabel()
+        said += [label, x and f"x: {x}", y and f"y: {y}"]
+    return ". ".join(dict.fromkeys(" ".join(s.split()) for s in said if s))
 
 
 def matrix_side(d: int) -> float:
@@ -167,14 +220,28 @@ def names_of(variable: xr.DataArray) -> list[str]:
 def class_names(
     y: np.ndarray, target_names: Names | None = None
 ) -> tuple[np.ndarray, list[str]]:
-    """Return codes (n,) and a name for each class."""
+    """Return codes (n,) and a name for each class.
+
+    Whole numbers from 0 are places among the names; other numbers take them in turn.
+    """
     classes, codes = np.unique(y, return_inverse=True)
     if target_names is None:
         return codes, [str(c) for c in classes]
+    if classes.dtype.kind not in "iufb":
+        raise ValueError(
+            "target_names: expected none, as the labels are names themselves, got "
+            f"{len(target_names)}"
+        )
     if len(target_names) < len(classes):
         raise ValueError(
             f"target_names: expected {len(classes)} names, got {len(target_names)}"
         )
-    if np.issubdtype(classes.dtype, np.integer) and classes.max() < len(target_names):
+    places = np.issubdtype(classes.dtype, np.integer) and classes.min() >= 0
+    if places and classes.max() < len(target_names):
         return codes, [str(target_names[int(c)]) for c in classes]
-    return codes, [str(name) for name in target_names[: len(classes)]]
+    if len(target_names) != len(classes):
+        raise ValueError(
+            f"target_names: expected {len(classes)} names, one a class, got "
+            f"{len(target_names)}"
+        )
+    return codes, [str(name) for name in target_names]

@@ -1,3 +1,4 @@
+from .draws import draws_to_metric as draws_to_metric
 from .interval_metric import (
     IntervalMetric as IntervalMetric,
     with_intervals as with_intervals,

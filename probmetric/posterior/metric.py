@@ -68,6 +68,16 @@ class PosteriorMetric:
     ------
     ValueError
         For no draws, draws that differ in kind or shape, NaN, or an unknown name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.0, 1.5)]
+    >>> posterior = PosteriorMetric(draws, "prediction")
+    >>> points = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> posterior.neighbor_probability(np.zeros((1, 2)), points, 1).round(2).tolist()
+    [[0.67, 0.33]]
     """
 
     def __init__(
@@ -194,7 +204,7 @@ class PosteriorMetric:
         prob: float = 0.9,
         inflate: float = 1.0,
     ) -> Interval:
-        """Return an interval for distance(*first) / distance(*second), row by row.
+        """Return an interval for ``distance(*first) / distance(*second)``, row by row.
 
         The common scale of the metric cancels, so ratios are better determined than
         distances. Arguments as `interval`.

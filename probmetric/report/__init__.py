@@ -6,5 +6,6 @@
 ``sample``     the page of ``probmetric sample``.
 ``evaluate``   the page of ``probmetric evaluate``.
 ``validate``   the page of ``probmetric validate``.
+``explore``    one page to explore points, neighbours and metric with the mouse.
 ``study``      draws, figures and neighbours of ``probmetric validate --data``.
 """

@@ -19,6 +19,10 @@ WORDS = {
     "r_precision": "R-precision ↑",
     "map_at_r": "MAP@R ↑",
     "pair_roc_auc": "pair ROC-AUC ↑",
+    "cllr": "Cllr ↓",
+    "cllr_min": "least Cllr ↓",
+    "eer": "equal error rate ↓",
+    "min_dcf": "minDCF ↓",
 }
 
 
@@ -53,7 +57,8 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
 
 
 def _table(figures: Mapping[str, Any], split: pd.DataFrame) -> Section:
-    means: Any = pd.DataFrame(figures).T.rename(columns=WORDS).map("{:.4f}".format)
+    means: Any = pd.DataFrame(figures).T.rename(columns=WORDS)
+    means = means.map("{:.4f}".format, na_action="ignore").fillna("–")
     means = means[[word for word in WORDS.values() if word in means]]
     means = means.rename_axis("neighbours under").reset_index()
     tables = [Table(means, "Means over splits; arrows say which way is better")]
@@ -74,13 +79,14 @@ def _table(figures: Mapping[str, Any], split: pd.DataFrame) -> Section:
 def _calibration(stated: pd.DataFrame) -> Section:
     columns = [name for name in stated.columns if name.startswith("P(")]
     label = "probability of the predicted class"
-    pictures: list[Picture] = []
+    right: dict[str, np.ndarray] = {}
+    sure: dict[str, np.ndarray] = {}
     for method, rows in stated.groupby("method", sort=False):
-        right = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
-        sure = {str(method): rows[columns].to_numpy(float).max(1).clip(0, 1)}
-        caption = (
-            f"{method}: of the points whose predicted class was given a probability, "
-            "how many were of that class. Below the diagonal: too sure of itself."
-        )
-        pictures.append(Picture(plots.calibration(right, sure, label=label), caption))
-    return Section("Can its probabilities be believed?", [], pictures)
+        right[str(method)] = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
+        sure[str(method)] = rows[columns].to_numpy(float).max(1).clip(0, 1)
+    picture = Picture(
+        plots.calibration(right, sure, label=label),
+        "Of the points whose predicted class was given a probability, how many were of "
+        "that class. Below the diagonal: too sure of itself.",
+    )
+    return Section("Can its probabilities be believed?", [], [picture])

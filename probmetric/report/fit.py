@@ -44,8 +44,8 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         title=f"{summary['model']} on {Path(summary['data']['source']).name}",
         headline=f"{kind} learned in {summary['seconds']:.1f} s",
         explanation=f"How far one point of {d} features is from another; smaller is "
-        f"closer. It stands in metric.npz: probmetric.load_metric reads it, "
-        f"“probmetric neighbors” and “probmetric evaluate” use it.",
+        f"closer. Stored in metric.npz, for probmetric.load_metric, "
+        f"“probmetric neighbors” and “probmetric evaluate”.",
         sections=[
             *([_pictures(metric, data)] if data is not None else []),
             _figures(summary, lacking),

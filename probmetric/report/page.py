@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib import pyplot as plt
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from probmetric.data.containers import Labelled
@@ -22,10 +24,14 @@ from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
 from probmetric.files import readable
+from probmetric.plots.style import words
 from probmetric.registry import MODELS
 
 TAGS = {"agree", "disagree", "inconclusive", "within", "outside", "rejected", "missed"}
+TAGS |= {"adequate", "doubtful", "conflict"}
 DPI = 160
+MOST_SVG = 1_000_000
+"""Bytes of a drawing beyond which a picture of its pixels is stored instead."""
 
 
 class Picture(NamedTuple):
@@ -52,6 +58,14 @@ class Section(NamedTuple):
     tables: Sequence[Table] = ()
 
 
+class Banner(NamedTuple):
+    """A verdict: its word, which is its colour, a headline, and sentences."""
+
+    verdict: str
+    headline: str
+    sentences: Sequence[str]
+
+
 class Report(NamedTuple):
     """A page.
 
@@ -67,6 +81,8 @@ class Report(NamedTuple):
         Figures to see at a glance, with their names.
     sections : sequence of Section
     provenance : mapping of str to str
+    banners : sequence of Banner
+        Further verdicts, below the first.
     """
 
     title: str
@@ -77,14 +93,37 @@ class Report(NamedTuple):
     sections: Sequence[Section]
     provenance: Mapping[str, str]
     cards: Sequence[tuple[str, str]] = ()
+    banners: Sequence[Banner] = ()
 
 
-def _png(figure: Figure) -> tuple[str, int]:
-    """Return a figure as base64, and its width in CSS pixels."""
+class _Image(NamedTuple):
+    """A picture in the page: its address, width in CSS pixels, and words for it."""
+
+    source: str
+    width: int
+    alt: str
+
+
+def _image(figure: Figure) -> _Image:
+    """Return a figure as it stands in the page, and let go of it.
+
+    Drawn as lines (SVG), which are sharp at every size, or as pixels (PNG) where there
+    are very many of them. The same figure is the same text.
+    """
+    size, kind = figure.get_size_inches(), "svg+xml"
+    with rc_context({"svg.hashsalt": "probmetric", "svg.fonttype": "path"}):
+        drawn = _saved(figure, format="svg", metadata={"Date": None})
+    if len(drawn) > MOST_SVG:
+        drawn, kind = _saved(figure, format="png", dpi=DPI), "png"
+    plt.close(figure)
+    source = f"data:image/{kind};base64,{base64.b64encode(drawn).decode()}"
+    return _Image(source, round(float(size[0]) * 96), words(figure))
+
+
+def _saved(figure: Figure, **how: Any) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
-    width = round(float(figure.get_size_inches()[0]) * 96)
-    return base64.b64encode(buffer.getvalue()).decode(), width
+    figure.savefig(buffer, **how)
+    return buffer.getvalue()
 
 
 def _cell(value: object) -> tuple[str, bool, str]:
@@ -125,7 +164,7 @@ def render(report: Report) -> str:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    filters: Any = {"png": _png, "cells": _cells}
+    filters: Any = {"image": _image, "cells": _cells}
     environment.filters.update(filters)
     return environment.get_template("report.html.j2").render(report=report)
 
@@ -136,7 +175,10 @@ def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
     lead = "Figures of the data are left out: "
     try:
         data = datasets.load(
-            said["source"], label=said["label"], groups=said.get("groups")
+            said["source"],
+            label=said["label"],
+            groups=said.get("groups"),
+            **said.get("reading", {}),
         )
     except ValueError as error:
         return None, f"{lead}{error}"

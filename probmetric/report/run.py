@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probmetric import __version__
-from probmetric.files import readable, replacing
+from probmetric.files import readable, reason, replacing
 from probmetric.report.evaluate import evaluate_page
 from probmetric.report.fit import fit_page
 from probmetric.report.page import render
@@ -64,7 +64,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
         )
     where = f"in {str(folder)!r}, got one damaged"
     with readable(f"DIR: expected a readable {SUMMARY} {where}"):
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(
             f"DIR: expected a run's summary, got {str(path)!r}, which is none"
@@ -92,6 +92,21 @@ def _plain(value: object) -> object:
         return value
     return repr(value)
 
+
+def _refused(constant: str) -> None:
+    """Refuse NaN and infinity, which no summary is written with."""
+    raise ValueError(f"{constant}, which JSON does not know")
+
+
+DAMAGED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What a page raises of a summary whose entries are of other kinds."""
 
 PAGES: dict[str, Any] = {
     "fit": fit_page,
@@ -123,7 +138,7 @@ def render_run(folder: "str | Path") -> str:
     folder = Path(folder)
     summary = read_summary(folder)
     command = summary.get("command")
-    if command not in PAGES:
+    if not isinstance(command, str) or command not in PAGES:
         raise ValueError(
             f"DIR: expected a run of {', '.join(PAGES)}, got one of {command!r}"
         )
@@ -132,5 +147,12 @@ def render_run(folder: "str | Path") -> str:
     except KeyError as error:
         raise ValueError(
             f"DIR: expected a whole summary in {str(folder)!r}, got one without {error}"
+        ) from error
+    except DAMAGED as error:
+        if isinstance(error, ValueError) and ": expected" in str(error):
+            raise
+        raise ValueError(
+            f"DIR: expected a whole summary and files beside it in {str(folder)!r}, got"
+            f" one damaged ({type(error).__name__}: {reason(error)})"
         ) from error
     return render(page)

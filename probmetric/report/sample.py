@@ -10,6 +10,7 @@ import xarray as xr
 
 from probmetric import plots
 from probmetric.data.containers import Pairs
+from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
 from probmetric.inference.sampling.summary import entry_names, summarise
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
@@ -45,27 +46,28 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     data, lacking = data_again(summary)
     total = summary["chains"] * summary["draws"]
     shown = _with_names(draws, summary["data"]["features"], data)
-    trouble, cards = _statistics(draws, summary["method"])
+    trouble = [str(finding) for finding in diagnose(draws)]
+    words, cards = _statistics(draws, summary["method"])
     return page(
         summary,
         title=f"{summary['model']} on {Path(summary['data']['source']).name}, by "
         f"{summary['method']}",
         headline=f"{total:,} draws in {summary['seconds']:.1f} s",
         explanation=MEANING[summary["method"]]
-        + " They stand in draws.nc: “probmetric neighbors --draws” uses them, ArviZ "
-        "reads them.",
+        + " They are stored in draws.nc, for “probmetric neighbors --draws” and ArviZ.",
         sections=[
+            *([Section("What is wrong with the draws", trouble)] if trouble else []),
             *_metric_section(shown, summary),
             *(_neighbor_section(draws, data) if data is not None else []),
             Section(
                 "The draws",
-                [line for line in (trouble, lacking) if line],
+                [line for line in (words, lacking) if line],
                 _chains(shown, summary),
                 [_quantities(draws if shown is None else shown)],
             ),
             settings_section(summary),
         ],
-        cards=cards,
+        cards=[(str(len(trouble)), "problems found in the draws"), *cards],
     )
 
 
@@ -93,8 +95,9 @@ def _metric_section(
     if shown is None:
         return []
     text = (
-        "Pairs made from class labels share points and are no independent observations:"
-        " for distances with intervals use bootstrap draws, for neighbours any."
+        "Pairs made from class labels share points, so they are not independent. These "
+        "draws serve for neighbours; for intervals of distances use "
+        "posterior_metric('intervals')."
     )
     known = MODELS.get(summary["model"])
     of_pairs = known is not None and known.data_kind is Pairs
@@ -171,7 +174,7 @@ def _statistics(draws: xr.DataTree, method: str) -> tuple[str, list[tuple[str, s
     khat = draws.attrs.get("khat")
     if khat is None or not np.isfinite(khat):
         return "", []
-    good = "is close to" if khat < 0.7 else "is far from"
+    good = "is close to" if khat < KHAT_MAX else "is far from"
     words = f"PSIS k-hat {khat:.2f}: the approximation {good} the posterior."
     return words, [(f"{khat:.2f}", "k-hat (below 0.7 is good)")]
 
@@ -181,7 +184,11 @@ def _chains(shown: xr.DataTree | None, summary: Mapping[str, Any]) -> list[Pictu
     if shown is None or summary["method"] != "nuts" or summary["chains"] == 1:
         return []
     return [
-        Picture(plots.rank(shown), "Rank plots: flat where chains agree."),
+        Picture(
+            plots.rank(shown),
+            "Rank plots: how far each chain's ranks are from uniform, near 0 where "
+            "chains agree. A p below the α beside it says that they do not.",
+        ),
         Picture(plots.trace(shown), "Densities and traces, by chain."),
     ]
 

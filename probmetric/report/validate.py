@@ -1,6 +1,6 @@
 """The page of a validation: what was checked, and the study of a data set."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,12 @@ import pandas as pd
 
 from probmetric.checks.check import COLUMNS
 from probmetric.checks.compare import entry_table
-from probmetric.plots.checks import agreement
+from probmetric.checks.criticism import WORDS, Finding, ModelVerdict, Part
+from probmetric.inference.sampling.diagnostics import KHAT_MAX, diagnose
+from probmetric.plots.checks import agreement, model_check
 from probmetric.registry import MODELS
 from probmetric.report.page import (
+    Banner,
     Picture,
     Report,
     Section,
@@ -26,7 +29,33 @@ from probmetric.validation import Judgement, Validation
 TABLE = "agreement.csv"
 
 
-def described(found: Validation, study: Study | None) -> dict[str, Any]:
+def khat_words(judgement: Judgement) -> str:
+    """Return what a k-hat of 0.7 or more leaves open, in a sentence."""
+    khat = float(judgement.table["khat"].max())
+    return (
+        f"{judgement.table.attrs['check']}: k-hat {khat:.2g} is not below {KHAT_MAX}. "
+        "The distances that were measured keep their bound; others need not: sample "
+        "with method='nuts' where they matter."
+    )
+
+
+def _sampler_words(found: Sequence[Mapping[str, str]]) -> Banner:
+    """Return the banner of what is wrong with the study's draws, by name."""
+    if not found:
+        sentence = (
+            "Divergences, tree depth, E-BFMI, R-hat and effective sizes of bulk and "
+            "tails were looked at: nothing was found."
+        )
+        return Banner("agree", "The draws of NUTS can be trusted", [sentence])
+    names = ", ".join(dict.fromkeys(one["name"] for one in found))
+    sentences = [f"{one['what']}: {one['advice']}." for one in found]
+    headline = f"The draws of NUTS are not to be trusted yet: {names}"
+    return Banner("inconclusive", headline, sentences)
+
+
+def described(
+    found: Validation, study: Study | None, fit: ModelVerdict | None = None
+) -> dict[str, Any]:
     """Return what a validation's folder says of it beside its tables, for JSON."""
     checks = [
         {
@@ -41,7 +70,99 @@ def described(found: Validation, study: Study | None) -> dict[str, Any]:
     if study is not None:
         tables = {k: t.to_dict("records") for k, t in study.tables.items()}
         kept["study"] = {"tables": tables, "cards": study.cards}
+        kept["diagnosed"] = [one._asdict() for one in diagnose(study.draws)]
+    if fit is not None:
+        kept["fit"] = [
+            {
+                **part.finding._asdict(),
+                "bins": None
+                if part.finding.bins is None
+                else part.finding.bins.to_dict("records"),
+                "p_holm": part.p_holm,
+                "verdict": part.verdict,
+            }
+            for part in fit.parts
+        ]
     return kept
+
+
+def agreement_table(found: Validation, fit: ModelVerdict | None) -> pd.DataFrame:
+    """Return ``agreement.csv``: every entry of every check, then the model's parts.
+
+    Of a part ``z`` is the statistic and ``error`` the size of the difference.
+    """
+    table = found.to_dataframe()
+    if fit is None:
+        return table
+    rows = [
+        {
+            "model": found.name,
+            "problem": found.judgements[0].problem,
+            "check": "the model fits the data",
+            "kind": "model",
+            "layer": "data",
+            "control": "",
+            "entry": part.finding.part,
+            "error": part.finding.size,
+            "z": part.finding.statistic,
+            "verdict": part.verdict,
+        }
+        for part in fit.parts
+    ]
+    return pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
+
+
+def _fit(summary: Mapping[str, Any]) -> ModelVerdict | None:
+    """Return the verdict on the model, from its folder."""
+    if "fit" not in summary:
+        return None
+    parts: list[Part] = []
+    for one in summary["fit"]:
+        kept = dict(one)
+        p, verdict, bins = (kept.pop(k) for k in ("p_holm", "verdict", "bins"))
+        table = None if bins is None else pd.DataFrame(bins)
+        parts.append(Part(Finding(**kept, bins=table), p, verdict))
+    return ModelVerdict(summary["model"], tuple(parts))
+
+
+def _fit_words(fit: ModelVerdict) -> Banner:
+    """Return the banner of a verdict on the model: the worst part first."""
+    word = fit.overall
+    headline = {
+        "adequate": "adequate: the model could have produced these data",
+        "doubtful": "doubtful: the model fits these data in part",
+        "conflict": "conflict: the model would not have produced these data",
+    }[word]
+    sentences = [
+        f"{part.finding.part}, {part.verdict}: {part.finding.said}."
+        + ("" if part.verdict == "adequate" else f" {part.finding.remedy}")
+        for part in sorted(fit.parts, key=lambda p: -WORDS.index(p.verdict))
+    ]
+    return Banner(word, headline[0].upper() + headline[1:], sentences)
+
+
+def _fit_section(fit: ModelVerdict) -> Section:
+    """Show what the verdict on the model rests on."""
+    shown = fit.to_dataframe().drop(columns=["said", "remedy"])
+    return Section(
+        "Does the model fit the data?",
+        [
+            "Closed form and sampling share the model and its prior, and may agree on "
+            "the answer to a wrong question. A part is in conflict where the data are "
+            "surprising (p below .01 after Holm) and the difference matters, doubtful "
+            "where it does not matter, or p is only below .02."
+        ],
+        [
+            Picture(
+                model_check(fit),
+                "Left: labels of the pairs of the fit by distance, against the model's "
+                "own P(same). Right: labels of held-out pairs against P(same) as "
+                "shipped. Bands are simultaneous: they hold the whole curve with 95 % "
+                "probability where the model is right.",
+            )
+        ],
+        [Table(shown, "What was judged")],
+    )
 
 
 def _validation(folder: Path, summary: Mapping[str, Any]) -> Validation:
@@ -87,6 +208,11 @@ def validate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     verdict, headline, explanation = _verdict_words(found)
     counts = found.counts
     sections, cards = _study(folder, summary)
+    fit, banners = _fit(summary), list[Banner]()
+    if fit is not None:
+        banners, sections = [_fit_words(fit)], [_fit_section(fit), *sections]
+    if "diagnosed" in summary:
+        banners.append(_sampler_words(summary["diagnosed"]))
     if counts.controls == 0:
         cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
     return Report(
@@ -103,6 +229,7 @@ def validate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
             "time of checks": f"{sum(j.seconds for j in found.judgements):.0f} s",
         },
         cards=cards,
+        banners=banners,
     )
 
 
@@ -115,14 +242,19 @@ def _verdict_words(found: Validation) -> tuple[str, str, str]:
         text = "Negative controls: wrong formulas in place of the right ones."
         return ("agree" if good else "disagree"), headline, text
     headline = f"{counts.agree} of {counts.exact} exact claims agree" + (
-        f", {counts.within} of {counts.approximate} approximations keep their bound"
+        f", {counts.within + found.unreliable} of {counts.approximate} "
+        "approximations keep their bound"
         if counts.approximate
         else ""
     )
+    if found.unreliable:
+        headline += f", {found.unreliable} of them inconclusive by k-hat"
+    text = " ".join(khat_words(j) for j in found.judgements if j.unreliable)
+    text = text and f" {text}"
     text = (
         "Each exact claim was compared with an independent reference: quadrature, "
         "automatic derivatives of the NumPyro model, or sampling. A run too weak to "
-        "find a difference worth finding is inconclusive, and never passes."
+        "find a difference worth finding is inconclusive, and never passes." + text
     )
     return found.verdict, headline, text
 

@@ -2,16 +2,17 @@
 
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import h5py
+import numpy as np
 import xarray as xr
 
-from probmetric.files import readable, replacing
-from probmetric.posterior.draws import posterior_metric
+from probmetric.files import readable, reason, replacing
+from probmetric.names import kind_of
+from probmetric.posterior.draws import posterior_metric, readers_of
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.registry import MODELS
+from probmetric.storage.kinds import check_parts
 from probmetric.typing import Purpose
 
 
@@ -31,11 +32,28 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     ------
     ValueError
         For a file that is missing, truncated, damaged, or holds no posterior.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, xarray as xr
+    >>> b = xr.Dataset({"b": (("chain", "draw"), np.zeros((2, 5)))})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_draws(xr.DataTree.from_dict({"posterior": b}), f"{folder}/draws.nc")
+    ...     load_draws(f"{folder}/draws.nc")["posterior"]["b"].shape
+    (2, 5)
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise ValueError(
+            f"draws: expected a file, got {kind_of(path)} at {str(path)!r}"
+        )
     if not path.is_file():
         raise ValueError(f"draws: expected a file that exists, got {str(path)!r}")
     with readable(f"draws: expected a readable NetCDF file, got {str(path)!r}"):
+        # Where this fails h5netcdf would fail half open, and say so again later.
+        with h5py.File(path) as raw:
+            bool(raw.attrs.get("_nc3_strict"))
         with xr.open_datatree(path, engine="h5netcdf") as file:
             draws = file.load()
     posterior = draws.children.get("posterior")
@@ -50,7 +68,9 @@ def load_draws(path: "str | Path") -> xr.DataTree:
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
     """Return the features' names that draws carry, None where they carry none."""
     if "feature_names" in draws.attrs:
-        return tuple(json.loads(draws.attrs["feature_names"]))
+        with readable("draws: expected feature_names as a list in JSON"):
+            names = json.loads(str(draws.attrs["feature_names"]))
+            return tuple(str(name) for name in [*names])
     coords = draws["posterior"].coords
     if "feature" in coords:
         return tuple(str(name) for name in coords["feature"].to_numpy())
@@ -79,13 +99,22 @@ def posterior_of(
     ValueError
         For draws of something else.
     """
-    readers = _readers(draws.attrs.get("learner"))
-    return posterior_metric(draws, readers, purpose, n_draws=max_draws)
-
-
-def _readers(learner: Any) -> list[Callable[[xr.DataTree], Any]]:
-    """Return what makes metrics of a learner's draws; all that is known for None."""
-    known = [MODELS[learner]] if learner in MODELS else list(MODELS.values())
-    # In the order of the registry, each once.
-    found = [spec.metrics_of_draws for spec in known if spec.metrics_of_draws]
-    return list(dict.fromkeys(found))
+    readers = readers_of(draws.attrs.get("learner"))
+    for name, values in draws["posterior"].data_vars.items():
+        if values.dtype.kind not in "biuf" or values.dims[:2] != ("chain", "draw"):
+            raise ValueError(
+                f"draws: expected numbers of (chain, draw, ...) in {name}, got "
+                f"{values.dtype} of {values.dims}"
+            )
+        if np.isnan(values.to_numpy()).any():
+            raise ValueError(f"draws: expected numbers in {name}, got NaN")
+    try:
+        found = posterior_metric(draws, readers, purpose, n_draws=max_draws)
+        check_parts(found.draws[0], "draws")
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and ": expected" in str(error):
+            raise
+        raise ValueError(
+            f"draws: expected those of a learner, got other shapes ({reason(error)})"
+        ) from error
+    return found

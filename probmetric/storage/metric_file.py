@@ -4,8 +4,11 @@ The file is an NPZ archive of plain arrays. Its array ``header`` is JSON text: f
 and version, the kind of metric with its parts by name, the features' names, and where
 it came from. ``describe`` turns a metric into such text and named arrays, ``rebuild``
 turns them back. Nothing in it is code or pickle: reading builds only the kinds listed
-in ``storage.metric_file.KINDS``, and the archive's checksums find a bit that was
-flipped.
+in ``storage.metric_file.KINDS``, and classes that the caller hands in, and the
+archive's checksums find a bit that was flipped.
+
+A class of one's own has two methods: ``to_arrays()`` gives arrays by name, and the
+class method ``from_arrays(arrays)`` makes a metric of them.
 
 Draws of a metric are kept stacked, one array a part with a leading axis of draws.
 """
@@ -32,7 +35,9 @@ from probmetric.metric import (
     PairSimilarity,
 )
 from probmetric.metric.mean import MeanDissimilarity
+from probmetric.names import kind_of
 from probmetric.posterior.metric import PosteriorMetric
+from probmetric.storage.kinds import check_parts
 
 KINDS: dict[str, Any] = {
     kind.__name__: kind
@@ -62,6 +67,12 @@ def describe(value: Any, name: str) -> tuple[Any, dict[str, np.ndarray]]:
     if value is None or isinstance(value, str | int):
         return value, {}
     kind = type(value).__name__
+    if hasattr(value, "to_arrays") and hasattr(value, "from_arrays"):
+        arrays = {f"{name}.{k}": np.asarray(a) for k, a in value.to_arrays().items()}
+        arrays = {at: _numbers(array, at) for at, array in arrays.items()}
+        # With a point, no name of the user's is one of this format.
+        parts = {at.removeprefix(name): {"array": at} for at in arrays}
+        return {"kind": OWN, "class": kind, "parts": parts}, arrays
     if KINDS.get(kind) is type(value):
         parts = {key: getattr(value, key) for key in _fields(type(value))}
     elif type(value) is tuple:
@@ -69,8 +80,7 @@ def describe(value: Any, name: str) -> tuple[Any, dict[str, np.ndarray]]:
     else:
         raise ValueError(
             f"metric: expected one of {', '.join(sorted(KINDS))} or PosteriorMetric, "
-            f"got "
-            f"{kind}"
+            f"or a class of your own with to_arrays and from_arrays, got {kind}"
         )
     found = {key: describe(part, f"{name}.{key}") for key, part in parts.items()}
     arrays = {n: a for _, held in found.values() for n, a in held.items()}
@@ -90,7 +100,13 @@ def _fields(kind: Any) -> list[str]:
     return list(kind._fields)
 
 
-def rebuild(spec: Any, arrays: dict[str, np.ndarray], name: str = "metric") -> Any:
+def rebuild(
+    spec: Any,
+    arrays: dict[str, np.ndarray],
+    name: str = "metric",
+    *,
+    kinds: Sequence[type] = (),
+) -> Any:
     """Rebuild what ``describe`` described; NaN is refused, as there."""
     if isinstance(spec, float):
         _numbers(np.asarray(spec), name)
@@ -102,8 +118,19 @@ def rebuild(spec: Any, arrays: dict[str, np.ndarray], name: str = "metric") -> A
         value = float.fromhex(spec["float"])
         _numbers(np.asarray(value), name)
         return value
+    if spec["kind"] == OWN:
+        for kind in kinds:
+            if kind.__name__ == spec["class"]:
+                own: Any = kind
+                held = spec["parts"].items()
+                return own.from_arrays({k[1:]: rebuild(v, arrays) for k, v in held})
+        raise ValueError(
+            f"kinds: expected the class {spec['class']}, of which the file holds a "
+            f"metric, as load_metric(path, kinds=[{spec['class']}]), got "
+            f"{[kind.__name__ for kind in kinds]}"
+        )
     parts = {
-        key: rebuild(part, arrays, f"{name}.{key}")
+        key: rebuild(part, arrays, f"{name}.{key}", kinds=kinds)
         for key, part in spec["parts"].items()
     }
     if spec["kind"] == "tuple":
@@ -117,7 +144,9 @@ def rebuild(spec: Any, arrays: dict[str, np.ndarray], name: str = "metric") -> A
 
 FORMAT = "probmetric-metric"
 VERSION = 1
-POSTERIOR = "PosteriorMetric"
+POSTERIOR, OWN = "PosteriorMetric", "own"
+LONGEST = 2**26
+"""Bytes of the longest header that is read: 16 million characters."""
 
 
 class Stored(NamedTuple):
@@ -153,6 +182,8 @@ def save_metric(
     Parameters
     ----------
     metric : Metric or PosteriorMetric
+        Of this package, or of a class of your own that has ``to_arrays()``, which
+        returns arrays of numbers by name, and the class method ``from_arrays(arrays)``.
     path : str or Path
         Conventionally ending in ``.npz``.
     feature_names : sequence of d str, optional
@@ -195,12 +226,15 @@ def save_metric(
         np.savez(file, header=np.array(text), **cast(Any, arrays))
 
 
-def load_metric(path: "str | Path") -> Any:
+def load_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Any:
     """Read a metric, or draws of one, that ``save_metric`` wrote.
 
     Parameters
     ----------
     path : str or Path
+    kinds : sequence of type, default=()
+        Classes of your own that the file may hold. None is imported by a name in a
+        file: whoever reads it says what may be made of it.
 
     Returns
     -------
@@ -210,29 +244,59 @@ def load_metric(path: "str | Path") -> Any:
     Raises
     ------
     ValueError
-        For a file that is missing, damaged, no metric, or of a newer version.
+        For a file that is missing, damaged, no metric, or of a newer version; and for
+        one of a class that is not among ``kinds``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pm.save_metric(pm.Mahalanobis(np.eye(2)), f"{folder}/metric.npz")
+    ...     load_metric(f"{folder}/metric.npz").n_features
+    2
     """
-    return read_metric(path).metric
+    return read_metric(path, kinds=kinds).metric
 
 
-def read_metric(path: "str | Path") -> Stored:
+def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
     """Read a metric with its header; arguments and errors as ``load_metric``."""
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise ValueError(
+            f"metric: expected a file, got {kind_of(path)} at {str(path)!r}"
+        )
     if not path.is_file():
         raise ValueError(f"metric: expected a file that exists, got {str(path)!r}")
-    with readable(f"metric: expected a readable metric file, got {str(path)!r}"):
-        arrays = read_npz(path)
-    header = _header(arrays.pop("header", None), path)
+    where = f"metric: expected a readable metric file, got {str(path)!r}"
+    with readable(where):
+        stored = read_npz(path, lambda _: {"header"}, LONGEST).get("header")
+    header = _header(stored, path)
+    with readable(where):
+        referred = _arrays_of(header.get("metric"))
+        read = read_npz(path, lambda _: referred)
+        arrays = {name: array for name, array in read.items() if name in referred}
     try:
-        return Stored(
-            _metric(header["metric"], arrays),
-            None
-            if header["feature_names"] is None
-            else tuple(map(str, header["feature_names"])),
-            dict(header["provenance"]),
-            str(header["probmetric_version"]),
-        )
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        metric = _metric(header["metric"], arrays, kinds)
+        names, provenance = header["feature_names"], header["provenance"]
+        if not isinstance(provenance, dict):
+            raise TypeError("provenance is no mapping")
+        if names is not None:
+            names = tuple(map(str, names))
+            if len(names) != getattr(metric, "n_features", len(names)):
+                raise ValueError(
+                    f"metric: expected {metric.n_features} feature_names in "
+                    f"{str(path)!r}, got {len(names)}"
+                )
+        return Stored(metric, names, provenance, str(header["probmetric_version"]))
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+    ) as error:
         raise ValueError(
             f"metric: expected a whole metric in {str(path)!r}, got one without its "
             f"parts ({type(error).__name__}: {error})"
@@ -241,10 +305,12 @@ def read_metric(path: "str | Path") -> Stored:
 
 def _header(stored: np.ndarray | None, path: Path) -> dict[str, Any]:
     """Return the header, or say what kind of file this is instead."""
-    try:
-        header: Any = None if stored is None else json.loads(str(stored))
-    except ValueError:
-        header = None
+    header: Any = None
+    if stored is not None and stored.dtype.kind == "U" and stored.ndim == 0:
+        try:
+            header = json.loads(str(stored))
+        except (ValueError, RecursionError):
+            pass
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(
             f"metric: expected a file of save_metric or `probmetric fit`, got "
@@ -271,17 +337,49 @@ def _posterior_spec(metric: Any) -> tuple[Any, dict[str, np.ndarray]] | None:
     return spec, stacked
 
 
-def _metric(spec: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _metric(
+    spec: Any, arrays: dict[str, np.ndarray], kinds: Sequence[type] = ()
+) -> Any:
     """Rebuild a metric, or draws of one."""
     if spec["kind"] != POSTERIOR:
-        return rebuild(spec, arrays)
+        metric = rebuild(spec, arrays, kinds=kinds)
+        _check(metric)
+        return metric
+    n_draws, found = spec["n_draws"], _arrays_of(spec["draw"])
+    lengths = {len(arrays[name]) for name in found}
+    if type(n_draws) is not int or lengths != {n_draws}:
+        raise ValueError(
+            f"metric: expected {n_draws} draws of each array, got {sorted(lengths)}"
+        )
     draws = [
-        rebuild(spec["draw"], {name: np.asarray(a[s]) for name, a in arrays.items()})
-        for s in range(spec["n_draws"])
+        rebuild(
+            spec["draw"],
+            {name: np.asarray(a[s]) for name, a in arrays.items()},
+            kinds=kinds,
+        )
+        for s in range(n_draws)
     ]
+    for draw in draws[:1]:
+        _check(draw)
     return PosteriorMetric(
         draws,
         spec["purpose"],
         source=spec["source"],
         pairs_independent=spec["pairs_independent"],
     )
+
+
+def _check(metric: Any) -> None:
+    """Raise for what is no metric, or has parts of other kinds than it declares."""
+    if not hasattr(metric, "pairwise"):
+        raise ValueError(f"metric: expected a metric, got {type(metric).__name__}")
+    check_parts(metric, "metric")
+
+
+def _arrays_of(spec: Any) -> set[str]:
+    """Return the names of the arrays that a description refers to."""
+    if not isinstance(spec, dict):
+        return set()
+    if "array" in spec:
+        return {spec["array"]}
+    return set().union(*map(_arrays_of, spec.values()))

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import probmetric
 from probmetric import validation
+from probmetric.checks import Finding
 from probmetric.checks.check import Check, uniform
 from probmetric.checks.uniformity import Ranks
 from probmetric.cli import validate as cli_validate
@@ -95,6 +96,16 @@ def quick_checks(monkeypatch):
         text = [f"{len(data.X)} points, {study.draws['posterior'].sizes['draw']} draws"]
         return [Section("Fake section", text, [], [Table(study.tables["fake"], "")])]
 
+    def criticise(fit, *, seed):
+        bins = pd.DataFrame({"at": [0.1, 0.9], "observed": 0.9, "expected": 0.5})
+        bins = bins.assign(low=0.4, high=0.6, pairs=20)
+        said = "one said", "Do this"
+        return [
+            Finding("prior", 1.0, 0.5, 0.3, 0.05, *said),
+            Finding("predictive", 9.0, 1e-4, 0.4, 0.05, *said, bins),
+        ]
+
+    monkeypatch.setattr("probmetric.checks.lca.criticism.criticise", criticise)
     monkeypatch.setattr("probmetric.report.study.lca_study", study)
     monkeypatch.setattr("probmetric.report.study.lca_sections", sections)
     use()
@@ -110,7 +121,8 @@ def test_help_names_the_exit_codes():
 
 
 @pytest.mark.parametrize(
-    "command", ["", "validate", "fit", "sample", "neighbors", "evaluate", "report"]
+    "command",
+    ["", "validate", "fit", "sample", "neighbors", "explore", "evaluate", "report"],
 )
 def test_help_is_shown_without_loading_anything_heavy(command):
     code = (
@@ -159,7 +171,11 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     wanted = {"agreement.csv", "draws.nc", "report.html", "summary.json"}
     assert set(files) == wanted
     table = pd.read_csv(files["agreement.csv"])
-    assert set(table["verdict"]) == {"agree", "within"}
+    judged = table["kind"] == "model"
+    assert set(table["verdict"][~judged]) == {"agree", "within"}
+    assert list(table["entry"][judged]) == ["prior", "predictive"]
+    assert list(table["verdict"][judged]) == ["adequate", "conflict"]
+    assert list(table["error"][judged]) == [0.3, 0.4]
     assert table["problem"].unique() == ["iris"]
     tree = az.from_netcdf(files["draws.nc"])
     assert tree["posterior"].sizes["draw"] == 3000
@@ -168,9 +184,27 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "Fake section" in page
     assert "150 points, 3000 draws" in page
     assert "3 of 3 exact claims agree" in page
+    above, below = page.split("Does the model fit the data?")
+    assert "Conflict: the model would not have produced these data" in above
+    assert "predictive, conflict: one said. Do this" in above
+    assert "Do this" not in below
     last = done.output.strip().splitlines()[-1]
     assert "report.html" in last
-    assert "agree" in last
+    assert "agree; the model: conflict" in last
+
+
+def test_a_conflict_exits_with_1_only_under_strict(quick_checks):
+    assert run("validate", "lca", "--data", "iris").exit_code == 0
+    done = run("validate", "lca", "--data", "iris", "--strict")
+    assert done.exit_code == 1, done.output
+    assert "conflict  predictive: one said" in done.output
+
+
+@pytest.mark.parametrize("words", [(), ("--data", "iris", "--break")])
+def test_strict_without_data_to_hold_against_is_refused(words):
+    done = run("validate", "lca", "--strict", *words)
+    assert done.exit_code == 2
+    assert "--strict: expected --data" in done.output
 
 
 @pytest.mark.parametrize("words", [(), ("--break",), ("--data", "iris")])
@@ -189,7 +223,7 @@ def test_the_page_of_a_learners_own_checks_is_made_again(tmp_path):
     done = run("validate", "pair_lda", "--quick", "--out", tmp_path)
     assert done.exit_code == 0, done.output
     page = (tmp_path / "report.html").read_text()
-    assert "2 of 2 exact claims agree" in page
+    assert "4 of 4 exact claims agree" in page
     assert run("report", tmp_path, "--force").exit_code == 0
     assert (tmp_path / "report.html").read_text() == page
 
@@ -321,8 +355,9 @@ def two_models(monkeypatch):
 def test_all_models_end_in_one_table(two_models, tmp_path):
     done = run("validate", "--all", "--out", str(tmp_path), "--force")
     assert done.exit_code == 0
-    rows = [line.split() for line in done.output.splitlines()]
-    assert ["first", *"3 of 3 1 of 1 0 agree 0".split()] in rows
+    # Without the last column, which is seconds.
+    rows = [line.split()[:-1] for line in done.output.splitlines()]
+    assert ["first", *"3 of 3 1 of 1 0 agree".split()] in rows
     assert done.output.strip().splitlines()[-1].startswith("all: 6 of 6 exact")
     table = pd.read_csv(tmp_path / "validation.csv")
     assert set(table["model"]) == {"first", "second"}

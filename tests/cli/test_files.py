@@ -1,15 +1,21 @@
 """Files are whole or untouched, whatever happens while they are written."""
 
+import io
 import os
+import re
 import signal
+import stat
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import probmetric as pm
 from probmetric.cli.files import claim
 from probmetric.files import replacing
+from tests.cli.runs import refused, run, table
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path):
@@ -60,3 +66,73 @@ def test_a_folder_without_permission_is_refused(tmp_path):
         claim(tmp_path, ("a",), force=False),
     ):
         pass
+
+
+@pytest.fixture(scope="module")
+def formulas(tmp_path_factory):
+    """Data whose labels a spreadsheet runs, and a metric learned from them."""
+    folder = tmp_path_factory.mktemp("formulas")
+    frame = table().drop(columns="item")
+    frame["kind"] = frame["kind"].map({"a": "=1+1", "b": "-1"})
+    frame.to_csv(folder / "t.csv", index=False)
+    pm.save_metric(pm.Mahalanobis(np.eye(3)), folder / "m.npz")
+    return folder
+
+
+def test_labels_that_a_spreadsheet_runs_are_noted_and_quoted_on_request(formulas):
+    words = ("neighbors", "--metric", formulas / "m.npz", "--data", formulas / "t.csv")
+    words += ("--label", "kind")
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    assert "--quote-formulas puts ' before it" in done.stderr
+    assert set(pd.read_csv(io.StringIO(done.stdout))["label"]) == {"=1+1", "-1"}
+    done = run(*words, "--quote-formulas")
+    assert "is written with ' before it" in done.stderr
+    assert set(pd.read_csv(io.StringIO(done.stdout))["label"]) == {"'=1+1", "-1"}
+
+
+def test_an_evaluation_quotes_what_its_report_reads(formulas, tmp_path):
+    out = tmp_path / "run"
+    done = run(
+        *("evaluate", "--metric", formulas / "m.npz", "--data", formulas / "t.csv"),
+        *("--label", "kind", "--folds", "2", "--out", out, "--quote-formulas"),
+    )
+    assert done.exit_code == 0, done.output
+    stated = pd.read_csv(out / "predictions.csv", dtype=str)
+    assert set(stated["truth"]) == {"'=1+1", "-1"}
+    assert set(stated["predicted"]) <= {"'=1+1", "-1"}
+    assert run("report", out, "--force").exit_code == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are of POSIX")
+def test_a_pipe_is_neither_read_nor_replaced(tmp_path):
+    pipe, data = tmp_path / "pipe.csv", tmp_path / "t.csv"
+    os.mkfifo(pipe)
+    table().drop(columns="item").to_csv(data, index=False)
+    pm.save_metric(pm.Mahalanobis(np.eye(3)), tmp_path / "m.npz")
+    command = ("neighbors", "--label", "kind", "--metric")
+    for words in (
+        (*command, tmp_path / "m.npz", "--data", data, "--out", pipe, "--force"),
+        (*command, tmp_path / "m.npz", "--data", pipe),
+        (*command, pipe, "--data", data),
+        ("neighbors", "--label", "kind", "--draws", pipe, "--data", data),
+    ):
+        line = refused(*words)
+        assert re.search(r": expected a file.*, got a pipe or a device at ", line)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_link_counts_as_a_file_and_is_replaced_not_followed(tmp_path):
+    target, link, data = (tmp_path / name for name in ("there.csv", "l.csv", "t.csv"))
+    link.symlink_to(target)  # To nothing.
+    table().drop(columns="item").to_csv(data, index=False)
+    pm.save_metric(pm.Mahalanobis(np.eye(3)), tmp_path / "m.npz")
+    words = ("neighbors", "--metric", tmp_path / "m.npz", "--data", data)
+    words += ("--label", "kind", "--out", link)
+    assert "add --force" in refused(*words)
+    target.write_text("mine")
+    assert "add --force" in refused(*words)
+    assert run(*words, "--force").exit_code == 0
+    assert target.read_text() == "mine"
+    assert link.is_file()
+    assert not link.is_symlink()

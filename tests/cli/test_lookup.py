@@ -24,7 +24,7 @@ TYPOS = {
         *("model: expected one of", "evaluate", "--model", "lcaa"),
         *("--data", "wine", "--folds", "2"),
     ),
-    "learner without draws": ("a learner with draws", "sample", "lda", *WINE),
+    "learner without draws": ("a learner with draws", "sample", "pair_lda", *WINE),
     "registered model": ("model: expected one of", "validate", "lcaa"),
     "no model": ("MODEL: expected one of", "validate"),
     "method": ("--method: expected one of", "sample", "lca", *WINE, "--method", "nut"),

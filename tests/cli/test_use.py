@@ -69,6 +69,20 @@ def test_queries_of_their_own_need_no_labels(work, tmp_path):
     np.testing.assert_array_equal(found["neighbor"], index.ravel())
 
 
+def test_a_page_to_explore_is_written_once(work, tmp_path):
+    out = tmp_path / "page.html"
+    given = ("--draws", work / "draws.nc", "--data", work / "data.csv", "-k", 4)
+    done = run("explore", *given, "--out", out)
+    assert done.exit_code == 0, done.output
+    page = out.read_text(encoding="utf-8")
+    assert '"k":4' in page
+    assert all(name in page for name in NAMES)
+    line = refused("explore", *given, "--out", out)
+    assert "add --force" in line
+    line = refused("explore", *given, "--out", tmp_path / "page.txt")
+    assert "--out: expected a file ending in .html, got 'page.txt'" in line
+
+
 def test_draws_give_each_neighbour_its_probability(work):
     words = ("--draws", work / "draws.nc", "--data", work / "data.csv", "-k", 4)
     done = run("neighbors", *words)
@@ -298,3 +312,52 @@ def test_report_refuses_what_is_no_run(work, tmp_path):
     (out / "metric.npz").write_bytes(stored[:-50])
     assert "expected a readable metric file" in refused("report", out)
     assert not (out / "report.html").exists()
+
+
+TEXT = ("--sep", ";", "--decimal", ",", "--encoding", "latin-1", "--drop", "when")
+
+
+def test_a_table_of_a_spreadsheet_serves_every_command(tmp_path):
+    data, out = tmp_path / "t.csv", tmp_path / "run"
+    frame = table().drop(columns="item").assign(when="1.2.2020")
+    frame = frame.rename(columns={"mass": "höhe"})[[*frame.columns[:2], "höhe", "kind"]]
+    frame.insert(0, "when", "1.2.2020")
+    frame.to_csv(data, index=False, sep=";", decimal=",", encoding="latin-1")
+    done = run("fit", "lda", "--data", data, "--out", out, *TEXT)
+    assert done.exit_code == 0, done.output
+    page = (out / "report.html").read_text()
+    again = run("report", out, "--force")
+    assert again.exit_code == 0, again.output
+    assert "left out" not in page
+    assert (out / "report.html").read_text() == page
+    metric = ("--metric", out / "metric.npz")
+    found = run("neighbors", *metric, "--data", data, "--queries", data, *TEXT)
+    assert found.exit_code == 0, found.output
+    folds = run("evaluate", "--model", "lda", "--data", data, "--folds", "2", *TEXT)
+    assert folds.exit_code == 0, folds.output
+    test = run("evaluate", *metric, "--data", data, "--test", data, *TEXT)
+    assert test.exit_code == 0, test.output
+    drawn = run(
+        *("sample", "lca", "--method", "laplace", "--draws", "2"),
+        *("--data", data, "--out", tmp_path / "draws", *TEXT),
+    )
+    assert drawn.exit_code == 0, drawn.output
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ((), "give sep=';' (--sep ';')"),
+        (("--sep", ";"), "--drop 'when'"),
+        (("--sep", ";", "--drop", "when"), "--decimal ,"),
+        (("--sep", ";", "--drop", "wann"), "drop: expected columns of t.csv"),
+    ],
+)
+def test_each_refusal_names_the_option_that_helps(tmp_path, words, said):
+    data = tmp_path / "t.csv"
+    frame = table().drop(columns="item")
+    frame.insert(0, "when", "1.2.2020")
+    frame.to_csv(data, index=False, sep=";", decimal=",")
+    line = refused("fit", "LDA", "--data", data, "--out", tmp_path / "out", *words)
+    assert said in line
+    assert not (tmp_path / "out").exists()

@@ -1,9 +1,10 @@
 """What users hand in: both forms of pairs, and every refusal by name."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from probmetric.data.inputs import pairs_from_arrays
+from probmetric.data.inputs import check_one_kind, pairs_from_arrays
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 
 
@@ -35,8 +36,12 @@ BAD_LABELS = {
     "NaN": ([[0, np.nan], *X4[1:]], Y4, r"X: expected finite numbers, got NaN"),
     "inf": ([[0, np.inf], *X4[1:]], Y4, r"X: expected finite numbers"),
     "mixed kinds": (X4, [0, "a", 0, "a"], r"labels: expected one kind, got .*mixed"),
-    "missing label": (X4, [0, None, 0, 1], r"labels: expected one kind"),
-    "NaN label": (X4, [0, np.nan, 0, 1], r"labels: expected finite values"),
+    "missing label": (
+        X4,
+        [0, None, 0, 1],
+        r"labels: expected a label of every row.*row 2 of 4",
+    ),
+    "NaN label": (X4, [0, np.nan, 0, 1], r"labels: expected a label of every row"),
     "object": (X4, [(1,), (2,), (1,), (2,)], r"labels: expected"),
     "complex": (X4, np.array([1j, 2, 1j, 2]), r"labels: expected numbers or strings"),
     "length": (X4, [0, 0, 1], r"labels: expected one per row of X \(4\), got 3"),
@@ -102,3 +107,21 @@ def test_bad_pairs_are_refused_by_name(name):
     arguments, options, message = BAD_PAIRS[name]
     with pytest.raises(ValueError, match=message):
         pairs_from_arrays(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", None, "b"],
+        pd.Series(["a", pd.NA, "b"], dtype="string"),
+        pd.Series(["a", pd.NA, "b"], dtype="category"),
+        pd.Series([1, pd.NA, 2], dtype="Int64"),
+        pd.Series([True, pd.NA, False], dtype="boolean"),
+        np.array([1.0, np.nan, 2.0], object),
+    ],
+)
+def test_a_missing_label_is_named(labels):
+    with pytest.raises(
+        ValueError, match=r"^y: expected a label of every row.*row 2 of"
+    ):
+        check_one_kind(labels)

@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 import sklearn.datasets
+from jaxtyping import TypeCheckError
 from scipy.stats import multivariate_normal, norm
 
 from probmetric.datasets import loading as datasets
@@ -158,7 +159,10 @@ BAD_FILES = {
     "empty.csv": (lambda p: p.write_text(""), "expected a readable CSV file"),
     "header.csv": (lambda p: p.write_text("a,b\n"), "expected rows"),
     "one.csv": (lambda p: p.write_text("a\n1\n"), "at least one feature and a label"),
-    "text.csv": (lambda p: p.write_text("a,b\nred,1\nblue,2\n"), "got text in 'a'"),
+    "text.csv": (
+        lambda p: p.write_text("a,b\nred,1\nblue,2\n"),
+        r"got text or dates in 'a' \('red' in row 1\); drop=\['a'\] \(--drop 'a'\)",
+    ),
     "cut.csv": (lambda p: p.write_text("a,b,y\n1,2,0\n3,"), "got none in row 2 of 2"),
     "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label: expected"),
     "semicolons.csv": (
@@ -179,14 +183,14 @@ BAD_FILES = {
     ),
     "one_word.csv": (
         lambda p: p.write_text("a,b,y\n1,2,0\n3,4,1\n5,n/a?,0\n"),
-        r"text in 'b' \('n/a\?' among numbers in row 3",
+        r"dates in 'b' \('n/a\?' among numbers in row 3",
     ),
     "twice.parquet": (write_twice, "expected a readable PARQUET file"),
     "binary.csv": (
         lambda p: p.write_bytes(bytes(range(256)) * 9),
         "expected a readable",
     ),
-    "folder.npz": (lambda p: p.mkdir(), "expected a file that exists"),
+    "folder.npz": (lambda p: p.mkdir(), "expected a file, got a folder"),
     "flipped.npz": (write_flipped_npz, "expected a readable NPZ file"),
     "packed.npz": (write_packed_npz, "expected a readable NPZ file"),
     "half.parquet": (write_half_parquet, "expected a readable PARQUET file"),
@@ -329,3 +333,20 @@ def test_a_csv_without_names_or_labels_is_points(tmp_path):
     found = datasets.load_points(tmp_path / "t.csv", 2)
     assert found.feature_names == ("x0", "x1")
     assert found.X.shape == (2, 2)
+
+
+@pytest.mark.parametrize("kind", ["datetime64[s]", "half", "U3"])
+def test_names_of_classes_need_labels_that_count(tmp_path, kind):
+    y, names = np.array([0, 1, 1]), np.array(["a", "b"])
+    np.savez(tmp_path / "b.npz", X=np.eye(3), y=y * 1.0, target_names=names)
+    assert datasets.load(str(tmp_path / "b.npz")).target_names == ("a", "b")
+    y = y / 2 if kind == "half" else y.astype(kind)
+    np.savez(tmp_path / "a.npz", X=np.eye(3), y=y, target_names=names)
+    with pytest.raises(ValueError, match="data: expected whole numbers as labels"):
+        datasets.load(str(tmp_path / "a.npz"))
+
+
+@pytest.mark.parametrize("seed", [-1, "a", None, 0.5])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises((ValueError, TypeCheckError), match=r"seed"):
+        datasets.load("twonorm", n=7, seed=seed)

@@ -7,6 +7,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probmetric.estimators.gaussian_classes import GaussianClasses
+from probmetric.estimators.glml import GLML
 
 
 @parametrize_with_checks([GaussianClasses()])
@@ -118,10 +119,7 @@ def test_fewer_points_than_features_and_a_class_of_one_are_no_problem():
 
 BAD = {
     "one class": (lambda X, y: (X, 0 * y), "y: expected at least 2 classes"),
-    "a constant feature": (
-        lambda X, y: (np.where(np.arange(4) == 2, 1.0, X), y),
-        "columns that vary",
-    ),
+    "constant features": (lambda X, y: (0 * X, y), "a column that varies"),
     "one point a class": (lambda X, y: (X[:60:59], y[:60:59]), "within the classes"),
     "NaN": (lambda X, y: (np.where(X > 7, np.nan, X), y), "NaN"),
 }
@@ -174,3 +172,14 @@ def test_draws_scatter_about_the_posterior_means_in_input_units(covariance):
         assert np.all(np.abs(values.mean(0) - fitted) <= limit), name
     with pytest.raises(ValueError, match="method: expected one of 'exact'"):
         model.sample("nuts")
+
+
+def test_its_local_metrics_are_those_of_glml_without_a_share_of_the_pooled_one():
+    X, y = load_iris(return_X_y=True)
+    metric = GaussianClasses().fit(X, y).posterior_metric("prediction", n_draws=3)
+    other = GLML(gamma=0.0, n_draws=1, random_state=0).fit(X, y)
+    other = other.posterior_metric("prediction", n_draws=3)
+    for a, b in zip(metric.draws, other.draws, strict=True):
+        np.testing.assert_allclose(a.matrix_at(X[:5]), b.matrix_at(X[:5]), rtol=1e-7)
+    with pytest.raises(ValueError, match="purpose: expected"):
+        GaussianClasses().fit(X, y).posterior_metric("both")

@@ -118,6 +118,7 @@ BAD = {
     "n_components": (3, r"n_components: expected 1 to min\(C - 1, d\) = 2"),
     "n_components ": (0, "n_components: expected a whole number"),
     "prior_strength": (-1.0, "prior_strength: expected a number in"),
+    "prior_strength ": ("loo", "prior_strength: expected one of 'cv'"),
     "prior_covariance": (np.eye(3), r"symmetric matrix of shape \(13, 13\)"),
     "prior_covariance ": (-np.eye(13), "positive definite"),
 }
@@ -146,3 +147,109 @@ def test_classes_with_equal_means_are_refused():
         X = np.vstack([rows, rng.permutation(rows)])
         with pytest.raises(ValueError, match="y: expected classes whose means differ"):
             LDA().fit(X, np.repeat([0, 1], 7))
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_draws_scatter_about_the_fit_in_input_units(kind):
+    model = kind().fit(X, np.array(["a", "b", "c"])[y])
+    drawn = model.sample(n_draws=500, seed=0)["posterior"]
+    assert drawn.sizes["chain"] == 1
+    assert drawn.sizes["draw"] == 2000
+    assert list(drawn["class"].to_numpy()) == ["a", "b", "c"]
+    for name, fitted in (
+        ("mean", model.means_),
+        ("covariance", model.covariance_[None]),
+    ):
+        values = drawn[name].to_numpy()[0]
+        # Five standard errors of the mean of 2000 independent draws.
+        limit = 5 * values.std(0) / np.sqrt(2000)
+        assert np.all(np.abs(values.mean(0) - fitted) <= limit), name
+    again = kind().fit(X, y).sample(n_draws=500, seed=0)["posterior"]
+    np.testing.assert_array_equal(again["M"], drawn["M"])
+
+
+def test_each_draw_has_the_metric_of_its_own_classes():
+    # Of two classes more than there are directions; one is kept.
+    drawn = LDA(1).fit(X, y).sample(n_draws=3, n_chains=2)["posterior"]
+    own = [drawn[name].to_numpy()[0] for name in ("weights", "mean", "covariance")]
+    for k, (weights, mean, covariance) in enumerate(zip(*own, strict=True)):
+        U = lda.discriminants(weights, mean, covariance[0], 1)[1]
+        M = drawn["M"].to_numpy()[0, k]
+        np.testing.assert_allclose(M, U.T @ U, rtol=1e-8, atol=1e-9 * M.max())
+    drawn = RCA().fit(X, y).sample(n_draws=3, n_chains=2)["posterior"]
+    product = drawn["M"].to_numpy()[0] @ drawn["covariance"].to_numpy()[0, :, 0]
+    np.testing.assert_allclose(product, np.tile(np.eye(13), (6, 1, 1)), atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_the_posterior_metric_is_of_its_draws(kind):
+    model = kind().fit(X, y)
+    near = model.posterior_metric("prediction", n_draws=7, seed=3)
+    assert (len(near.draws), near.source) == (7, "exact")
+    drawn = model.sample(n_draws=7, n_chains=1, seed=3)
+    M = drawn["posterior"]["M"].to_numpy()[0]
+    for metric, own in zip(near.draws, M, strict=True):
+        assert len(metric.factor) == len(model.components_)
+        np.testing.assert_allclose(metric.matrix, own, atol=1e-9 * own.max())
+    kept = model.posterior_metric("intervals", draws=drawn, n_draws=2)
+    assert len(kept.draws) == 2
+    low, high = model.posterior_metric("intervals").interval(X[:1], X[1:2])
+    assert 0 < low < high
+    with pytest.raises(ValueError, match="method: expected one of 'exact'"):
+        model.sample("nuts")
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_the_number_that_was_chosen_gives_the_same_fit(kind):
+    chosen = kind().fit(X, y)
+    assert chosen.prior_strength_ in (np.inf, 256, 64, 16, 4, 1)
+    given = kind(prior_strength=chosen.prior_strength_).fit(X, y)
+    np.testing.assert_array_equal(given.components_, chosen.components_)
+    assert given.prior_strength_ == chosen.prior_strength_
+    assert kind(prior_strength=1).fit(X, y).prior_strength_ == 1
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_an_infinite_strength_is_the_euclidean_distance_of_scaled_features(kind):
+    model = kind(prior_strength=np.inf).fit(X, y)
+    expected = np.diag(1 / X.var(0))
+    M = model.get_mahalanobis_matrix()
+    np.testing.assert_allclose(M * X.std(0) * X.std(0)[:, None], np.eye(13), atol=1e-12)
+    drawn = model.sample(n_draws=5, n_chains=1)["posterior"]
+    # A draw of Σ scatters by √(2/s) = 1.4e-9, and so does that of M.
+    np.testing.assert_allclose(
+        drawn["M"].to_numpy()[0] / np.sqrt(np.outer(*2 * [expected.diagonal()])),
+        np.tile(np.eye(13), (5, 1, 1)),
+        atol=1e-8,
+    )
+    metric = model.posterior_metric("prediction", n_draws=3)
+    assert {metric.draws[0].factor.shape} == {(13, 13)}
+
+
+def test_without_learning_the_directions_that_tell_classes_apart_come_first():
+    model = LDA(prior_strength=np.inf).fit(X, y)
+    assert model.components_.shape == (13, 13)
+    assert np.all(model.eigenvalues_[:2] > 0.1)
+    np.testing.assert_allclose(model.eigenvalues_[2:], 0, atol=1e-12)
+    np.testing.assert_allclose(model.explained_variance_ratio_.sum(), 1)
+    held = LDA(2, prior_strength=np.inf).fit(X, y)
+    np.testing.assert_allclose(held.components_, model.components_[:2], rtol=1e-9)
+    drawn = held.posterior_metric("prediction", n_draws=2).draws
+    assert {metric.factor.shape for metric in drawn} == {(2, 13)}
+
+
+def test_given_dimensions_are_kept_whatever_is_chosen():
+    rng = np.random.default_rng(0)
+    Z, labels = rng.standard_normal((30, 6)), np.arange(30) % 3
+    assert LDA(2).fit(Z, labels).components_.shape == (2, 6)
+    assert LDA().fit(Z, labels).prior_strength_ == np.inf
+    assert LDA().fit(Z, labels).components_.shape == (6, 6)
+
+
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_the_prior_of_the_model_is_the_one_chosen(kind):
+    T = np.diag(X.var(0)) * 2
+    model = kind(prior_covariance=T).fit(X, y)
+    prior, s = model._found[1], model.prior_strength_
+    assert prior.nu == s + 13 + 1
+    np.testing.assert_allclose(prior.Psi, 2 * s * np.eye(13), rtol=1e-12)

@@ -35,12 +35,14 @@ def test_check_estimator_is_complete(method):
 @pytest.mark.parametrize("method", ["generalized", "kissme", "rca"])
 def test_all_pairs_handed_in_give_the_fit_from_labels(method):
     pairs = all_pairs(X, y)
-    handed = PairLDA(method=method).fit_pairs(side_by_side(pairs), pairs.y)
-    np.testing.assert_allclose(
-        handed.get_mahalanobis_matrix(),
-        PairLDA(method=method).fit(X, y).get_mahalanobis_matrix(),
-        rtol=1e-8,
-    )
+    for s in (0, 20):  # Of 178 points, or of so many of their pairs.
+        labels = PairLDA(method=method, prior_strength=s).fit(X, y)
+        handed = PairLDA(method=method, prior_strength=s * len(pairs.y) / 178)
+        np.testing.assert_allclose(
+            handed.fit_pairs(side_by_side(pairs), pairs.y).get_mahalanobis_matrix(),
+            labels.get_mahalanobis_matrix(),
+            rtol=1e-8,
+        )
 
 
 def test_integer_pairs_are_rows_of_the_preprocessor():
@@ -100,6 +102,7 @@ BAD = {
     "method": ("fisher", "method: expected one of 'generalized'"),
     "weighting": ("sqrt", "weighting: expected one of 'log'"),
     "alpha": (-1.0, "alpha: expected a number in"),
+    "prior_strength": (-1.0, "prior_strength: expected a number in"),
     "pairs": ("random", "pairs: expected one of 'nearest', 'impostors', 'all'"),
     "n_components": (14, "n_components: expected at most 13"),
 }
@@ -122,3 +125,29 @@ def test_bad_pairs_are_refused():
         PairLDA().fit_pairs(
             pairs, np.arange(len(pairs)) % 2, sample_weight=-np.ones(len(pairs))
         )
+
+
+@pytest.mark.parametrize("pairs", ["all", "nearest", "impostors"])
+@pytest.mark.parametrize("method", ["generalized", "kissme", "rca"])
+def test_the_number_that_was_chosen_gives_the_same_fit(method, pairs):
+    chosen = PairLDA(method=method, pairs=pairs).fit(X, y)
+    assert chosen.prior_strength_ in (np.inf, 256, 64, 16, 4, 1)
+    given = clone(chosen).set_params(prior_strength=chosen.prior_strength_).fit(X, y)
+    np.testing.assert_array_equal(given.components_, chosen.components_)
+
+
+def test_pairs_handed_in_choose_no_prior():
+    pairs = all_pairs(X, y)
+    fitted = PairLDA().fit_pairs(side_by_side(pairs), pairs.y)
+    assert fitted.prior_strength_ == 0
+    plain = PairLDA(prior_strength=0).fit(X, y)
+    np.testing.assert_allclose(
+        fitted.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix(), rtol=1e-8
+    )
+
+
+def test_the_notes_form_takes_a_prior_too():
+    least = PairLDA(method="notes", alpha=100.0, prior_strength=0).fit(X, y)
+    chosen = PairLDA(method="notes", alpha=100.0).fit(X, y)
+    assert np.linalg.eigvalsh(chosen.get_mahalanobis_matrix())[0] > 0
+    assert least.prior_strength_ == 0

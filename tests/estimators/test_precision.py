@@ -5,6 +5,7 @@ import inspect
 import jax
 import numpy as np
 import pytest
+from sklearn.base import is_regressor
 
 import probmetric
 
@@ -15,7 +16,9 @@ ESTIMATORS = {
     "EigDML": {},
     "GLML": {"gamma": 1.0, "n_draws": 2, "random_state": 0},
     "GaussianClasses": {},
+    "HierarchicalLCA": {"max_iter": 200},
     "KNeighborsClassifier": {"bandwidth": 1.0},
+    "KNeighborsRegressor": {"bandwidth": 1.0},
     "LCA": {"max_iter": 50},
     "LCAClassifier": {"max_iter": 50},
     "LDA": {},
@@ -29,6 +32,8 @@ POINTS = lambda m, X, P: (X,)  # noqa: E731
 PAIRS = lambda m, X, P: (P,)  # noqa: E731
 
 METHODS = {
+    "aic": POINTS,
+    "bic": POINTS,
     "class_log_probability": POINTS,
     "decision_function": lambda m, X, P: (P,) if hasattr(m, "pair_score") else (X,),
     "get_mahalanobis_matrix": lambda m, X, P: (),
@@ -57,8 +62,9 @@ OTHERS = {
     "merge": "adds statistics, returns the estimator",
     "partial_fit": "adds statistics, returns the estimator",
     "posterior_metric": "draws, made by samplers",
-    "predict": "labels",
+    "predict": "labels; those of a regressor are asked for",
     "sample": "draws, made by samplers",
+    "spread_posterior": "of the fit, tested in test_hierarchical_lca",
     "score": "a share of right labels, by scikit-learn or from scores tested here",
 }
 SKLEARN = "get_metadata_routing", "get_params", "set_"
@@ -85,7 +91,7 @@ def data(shift):
 def answers(name, shift):
     X, y, P = data(shift)
     model = getattr(probmetric, name)(**ESTIMATORS[name]).fit(X, y)
-    found = {}
+    found = {"predict": [model.predict(X)]} if is_regressor(model) else {}
     for method in methods(type(model)):
         refused = name == "TwoStageMixture" and method == "pair_distance"
         if method in METHODS and hasattr(model, method) and not refused:

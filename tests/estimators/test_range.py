@@ -16,6 +16,7 @@ MAKE = {
     "RCA": lambda **s: pm.RCA(**s),
     "PairLDA": lambda **s: pm.PairLDA(**s),
     "LCA": lambda **s: pm.LCA(**s),
+    "HierarchicalLCA": lambda **s: pm.HierarchicalLCA(**s),
     "LCAClassifier": lambda **s: pm.LCAClassifier(**s),
     "EigDML": lambda **s: pm.EigDML(**s),
     "DCAGM": lambda **s: pm.DCAGM(n_components=2, n_gaussians=1, **s),
@@ -25,7 +26,10 @@ MAKE = {
     "ClassicalMDS": lambda **s: pm.ClassicalMDS(**s),
 }
 CLASSIFIERS = ("LCAClassifier", "DCAGM", "GaussianClasses", "GLML")
-OF_PAIRS = ("LDA", "RCA", "PairLDA", "LCA", "EigDML", "DCAGM", "ClassicalMDS")
+OF_PAIRS = (
+    *("LDA", "RCA", "PairLDA", "LCA", "HierarchicalLCA", "EigDML", "DCAGM"),
+    "ClassicalMDS",
+)
 
 
 def data():

@@ -139,11 +139,11 @@ def test_loo_is_refused_where_it_is_invalid(draws, change, message):
 
 def test_held_out_is_the_score_of_each_fold_by_hand():
     X, y = load_iris(return_X_y=True)
-    table = pm.held_out({"lda": pm.LDA()}, X, y, n_folds=3, seed=1)
+    table = pm.held_out({"lda": pm.PairLDA()}, X, y, n_folds=3, seed=1)
     total = 0.0
     folds = StratifiedKFold(3, shuffle=True, random_state=1)
     for train, test in folds.split(X, y):
-        metric = pm.LDA().fit(X[train], y[train]).get_metric()
+        metric = pm.PairLDA().fit(X[train], y[train]).get_metric()
         votes = pm.KNeighborsClassifier(metric, 5).fit(X[train], y[train])
         P = votes.predict_proba(X[test])
         total += np.log(P[np.arange(len(test)), y[test]]).sum()
@@ -155,11 +155,11 @@ def test_held_out_prefers_the_metric_that_was_learned():
     noise = np.random.default_rng(0).normal(size=(len(X), 30))
     wide = np.hstack([X, noise])
 
-    class Euclid(pm.LDA):
+    class Euclid(pm.PairLDA):
         def get_metric(self):
             return pm.Mahalanobis(np.eye(34))
 
-    table = pm.held_out({"euclid": Euclid(), "lda": pm.LDA()}, wide, y)
+    table = pm.held_out({"euclid": Euclid(), "lda": pm.PairLDA()}, wide, y)
     assert list(table.index) == ["lda", "euclid"]
     assert table.loc["euclid", "elpd_diff"] > 3 * table.loc["euclid", "dse"] > 0
 
@@ -168,12 +168,12 @@ def test_held_out_votes_are_averaged_where_there_are_draws():
     X, y = load_iris(return_X_y=True)
     asked = []
 
-    class Drawn(pm.LDA):
+    class Drawn(pm.PairLDA):
         def posterior_metric(self, purpose):
             asked.append(purpose)
             return pm.PosteriorMetric([self.get_metric()] * 2, purpose)
 
-    table = pm.held_out({"plain": pm.LDA(), "drawn": Drawn()}, X, y, n_folds=3)
+    table = pm.held_out({"plain": pm.PairLDA(), "drawn": Drawn()}, X, y, n_folds=3)
     assert asked == ["prediction"] * 3
     np.testing.assert_allclose(table["elpd_diff"], 0, atol=1e-9)
 

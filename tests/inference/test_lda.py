@@ -12,6 +12,7 @@ from probmetric.inference import lda
 from probmetric.inference.gaussian_classes import posterior as gaussian_classes
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.models.lda import to_metric
+from probmetric.neighbors.strength import STRENGTHS, Chosen
 
 
 @pytest.fixture(scope="module")
@@ -232,3 +233,54 @@ def test_float32_is_kept(wine):
     single = lda.fit(Labelled(wine.X.astype(np.float32), wine.y)).params
     assert single.factor.dtype == np.float32
     np.testing.assert_allclose(single.factor, lda.fit(wine).params.factor, atol=1e-3)
+
+
+@pytest.mark.parametrize("how", [{}, {"n_components": 1}, {"chunks": True}])
+def test_what_is_tried_in_folds_is_the_fit_of_a_fold(wine, monkeypatch, how):
+    """One eigenproblem for all strengths gives what each gives by itself."""
+    A = np.random.default_rng(0).standard_normal((13, 13))
+    T = np.eye(13) + 0.1 * A @ A.T
+    found = []
+
+    def kept(learn, *data):
+        found.append(learn)
+        return Chosen(1.0, np.zeros(6))
+
+    monkeypatch.setattr(lda, "choose_by_folds", kept)
+    lda.choose_strength(wine, T, **how)
+    rows = np.arange(0, 178, 3)
+    part = Labelled(wine.X[rows], wine.y[rows])
+    for s, factor in zip(STRENGTHS, found[0](rows), strict=True):
+        prior = lda.shrinkage_prior(T, s)
+        if how.get("chunks"):
+            own = lda.whitening(lda.class_moments(part, prior)[2])
+        elif np.isinf(s) and not how:
+            own = lda.whole(part, prior).factor
+        else:
+            own = lda.fit(part, prior, how.get("n_components")).params.factor
+        assert factor.shape == own.shape
+        np.testing.assert_allclose(factor.T @ factor, own.T @ own, atol=1e-12)
+
+
+def test_a_strength_is_chosen_where_the_scatter_dwarfs_the_target():
+    """Without warnings: zero eigenvalues are a rounding of the largest below zero."""
+    rng = np.random.default_rng(0)
+    data = Labelled(rng.standard_normal((4, 3)) * 1e150, np.array([0, 0, 1, 1]))
+    for chunks in (False, True):
+        chosen = lda.choose_strength(data, np.eye(3), chunks=chunks)
+        assert chosen.strength in STRENGTHS
+
+
+@pytest.mark.parametrize("classes", [3, 20])
+def test_all_directions_make_the_metric_of_rca(classes):
+    rng = np.random.default_rng(0)
+    data = Labelled(rng.standard_normal((60, 5)), np.arange(60) % classes)
+    prior = lda.shrinkage_prior(np.eye(5), 3.0)
+    params = lda.whole(data, prior)
+    L = lda.whitening(params.within)
+    np.testing.assert_allclose(params.factor.T @ params.factor, L.T @ L, atol=1e-12)
+    some = lda.fit(data, prior).params
+    k = len(some.factor)
+    np.testing.assert_allclose(params.factor[:k], some.factor, rtol=1e-9)
+    np.testing.assert_allclose(params.eigenvalues[:k], some.eigenvalues)
+    np.testing.assert_allclose(params.eigenvalues[k:], 0, atol=1e-12)

@@ -9,6 +9,7 @@ from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.pairs import all_pairs
 from probmetric.inference import lda, pair_lda
 from probmetric.inference.pair_lda import second_moments
+from probmetric.neighbors.strength import STRENGTHS, Chosen
 
 METHODS = ["generalized", "kissme", "rca"]
 
@@ -215,3 +216,53 @@ def test_weights_of_points_multiply_in_their_pairs(wine, wine_pairs):
         rtol=1e-9,
         atol=1e-12,
     )
+
+
+@pytest.mark.parametrize("method", ["generalized", "kissme", "rca"])
+@pytest.mark.parametrize("weighting", ["log", "excess", "one"])
+def test_an_infinite_prior_is_a_multiple_of_the_identity(wine, method, weighting):
+    how = {"method": method, "weighting": weighting}
+    k = 13 if weighting == "one" else None
+    M = matrix(pair_lda.fit(wine, k, **how, prior_strength=np.inf).params)
+    # The data weigh n/s = 1.8e-7.
+    np.testing.assert_allclose(M / M[0, 0], np.eye(13), atol=1e-5)
+    assert M[0, 0] > 0
+
+
+def test_so_it_is_where_close_pairs_are_as_far_apart_as_far_ones():
+    points = np.random.default_rng(0).standard_normal((40, 5))
+    plain = all_pairs(points, np.arange(40) % 2)
+    for pairs in (plain, plain._replace(y=1 - plain.y)):
+        M = matrix(pair_lda.fit(pairs, prior_strength=np.inf).params)
+        np.testing.assert_allclose(M / M[0, 0], np.eye(5), atol=1e-5)
+
+
+def test_the_prior_is_an_average_of_moments_weighted_by_points():
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(0)) / X.std(0)
+    close, far = second_moments(all_pairs(X, y))
+    s, n, one = 40.0, 178, np.eye(13)
+    held = [(n * S + s * np.trace(S) / 13 * one) / (n + s) for S in (close, far)]
+    values, U = eigh(held[1], held[0] + 0.01 * one)
+    expected = (U * np.maximum(np.log(values), 0)) @ U.T
+    got = matrix(pair_lda.fit(Labelled(X, y), prior_strength=s).params)
+    np.testing.assert_allclose(got, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch, k):
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(0)) / X.std(0)
+    found = []
+
+    def kept(learn, *data):
+        found.append(learn)
+        return Chosen(1.0, np.zeros(6))
+
+    monkeypatch.setattr(pair_lda, "choose_by_folds", kept)
+    pair_lda.choose_strength(Labelled(X, y), k, method="kissme")
+    part = Labelled(X[::3], y[::3])
+    maps = found[0](np.arange(0, 178, 3))
+    for s, factor in zip(STRENGTHS, maps, strict=True):
+        whole = pair_lda.fit(part, k, method="kissme", prior_strength=s).params.factor
+        np.testing.assert_array_equal(factor, whole)

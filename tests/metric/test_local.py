@@ -56,6 +56,14 @@ def test_pairwise_and_neighbours_equal_golden(golden, x64):
     np.testing.assert_array_equal(np.argsort(D, 1)[:, :2], out["two_nn"])
 
 
+def test_fisher_of_two_classes_has_one_direction_and_no_scale_from_rounding():
+    metric = replace(metric_of(c=2), rule="fisher")
+    X = points(20)
+    values = np.linalg.eigvalsh(metric.frame_matrix_at(X))
+    np.testing.assert_allclose(values[:, -1], 1.0, rtol=1e-9)
+    np.testing.assert_allclose(values[:, :-1], 0.0, atol=1e-9)
+
+
 @pytest.mark.parametrize("rule", ["min_norm", "fisher"])
 def test_pairwise_dissimilarity_and_refine_equal_a_loop_over_pairs(rule):
     metric = replace(metric_of(), rule=rule, gamma=np.array(0.5))

@@ -186,7 +186,7 @@ X3 = np.arange(6.0).reshape(3, 2)
             "queries: expected 2 features",
         ),
         (dict(points=np.zeros((0, 2))), "points: expected shape"),
-        (dict(k=0), "k: expected 1 to 3"),
+        (dict(k=0), "k: expected a whole number in"),
         (dict(k=4), "k: expected 1 to 3"),
         (dict(k=3, exclude_self=True), "k: expected 1 to 2"),
         (dict(queries=X3[:2], exclude_self=True), "exclude_self: expected queries"),

@@ -1,11 +1,13 @@
 """Every plot shows what it is given: names, counts, verdicts, and never nothing."""
 
+import io
 import types
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
+from IPython.core.formatters import DisplayFormatter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -14,6 +16,7 @@ from probmetric.checks.compare import compare
 from probmetric.data.containers import Pairs
 from probmetric.datasets import loading as datasets
 from probmetric.metric import Link, Mahalanobis
+from probmetric.plots import fit
 from probmetric.posterior.metric import PosteriorMetric
 
 NAMES = ["alcohol", "malic acid", "ash"]
@@ -81,7 +84,13 @@ def assert_drawn(figure, *wanted):
     found = "\n".join(texts(figure))
     for text in wanted:
         assert text in found
-    assert not plt.get_fignums()  # nothing left to be shown twice
+
+
+@pytest.fixture(autouse=True)
+def let_go():
+    """Let go of the figures of each test, which pyplot keeps."""
+    yield
+    plt.close("all")
 
 
 def test_metric_shows_feature_names_and_both_panels(draws):
@@ -145,6 +154,7 @@ def test_predictive_bands_hold_the_shares_of_simulated_labels(draws, pairs):
 def test_chains_are_shown_on_identified_quantities_only(plot, draws):
     figure = plot(draws)
     assert_drawn(figure, "eigenvalue 1", "b")
+    assert any("R-hat" in text for text in texts(figure)) == (plot is plots.trace)
     assert "W" not in texts(figure)
 
 
@@ -195,6 +205,17 @@ def test_calibration_draws_every_curve_by_name():
     y = (RNG.random(500) < p).astype(int)
     figure = plots.calibration(y, {"model": p, "flat": np.full(500, 0.5)})
     assert_drawn(figure, "model", "flat", "stated P(same)", "observed frequency")
+
+
+def test_each_curve_of_calibration_may_have_its_own_outcomes():
+    p = np.linspace(0, 1, 100)
+    y = {"right": p > 0.5, "wrong": p < 0.5}
+    figure = plots.calibration(y, {"right": p, "wrong": p}, bins=2)
+    assert_drawn(figure, "right", "wrong")
+    heights = [c[0].get_ydata() for c in figure.axes[0].containers]
+    np.testing.assert_array_equal(heights, [[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match=r"y: expected the names \['a'\]"):
+        plots.calibration(y, {"a": p})
 
 
 def test_bands_of_calibration_hold_what_is_stated_if_it_is_right():
@@ -259,3 +280,102 @@ def test_entries_are_per_sd_where_the_points_are_stored(draws):
     np.testing.assert_allclose(shown, mean * np.outer(X.std(0), X.std(0)), rtol=1e-12)
     assert_drawn(plots.eigenvalues(tree), "per sd")
     assert_drawn(plots.metric(draws), "in input units")
+
+
+def everything(draws, compared, pairs):
+    """Each plot on something small, and how many axes it draws on."""
+    X, y = datasets.load("iris")
+    two = PosteriorMetric(
+        [Mahalanobis(np.eye(4)), Mahalanobis(2 * np.eye(4))], "prediction"
+    )
+    p = np.linspace(0, 1, 40)
+    metric = Mahalanobis(np.eye(4))
+    return {
+        "agreement": (2, lambda **k: plots.agreement(compared, **k)),
+        "predictive_check": (1, lambda **k: plots.predictive_check(draws, pairs, **k)),
+        "calibration": (1, lambda **k: plots.calibration(p > 0.5, p, **k)),
+        "metric": (2, lambda **k: plots.metric(draws, **k)),
+        "eigenvalues": (1, lambda **k: plots.eigenvalues(draws, **k)),
+        "matrix": (2, lambda **k: fit.matrix(np.eye(3), np.ones(3), tuple(NAMES), **k)),
+        "pair_histogram": (1, lambda **k: fit.pair_histogram(metric, X, y, **k)),
+        "local_ellipses": (1, lambda **k: plots.local_ellipses(metric, X, y, **k)),
+        "embedding": (1, lambda **k: plots.embedding(metric, X, y, links=2, **k)),
+        "class_probabilities": (
+            1,
+            lambda **k: plots.class_probabilities(np.eye(2), classes=["a", "b"], **k),
+        ),
+        "neighbor_probabilities": (
+            1,
+            lambda **k: plots.neighbor_probabilities(two, X[0], X, 3, **k),
+        ),
+    }
+
+
+def test_every_plot_draws_on_axes_that_it_is_given(draws, compared, pairs):
+    for name, (number, plot) in everything(draws, compared, pairs).items():
+        mine = plt.figure(figsize=(9, 4), layout="constrained")
+        axes = np.atleast_1d(mine.subplots(1, number))
+        given = {"ax": axes[0]} if number == 1 else {"axes": axes}
+        assert plot(**given) is mine, name
+        assert all(axis.has_data() for axis in axes), name
+        if number == 2:
+            with pytest.raises(ValueError, match="axes: expected 2 of matplotlib's"):
+                plot(axes=list(axes)[:1])
+        plt.close("all")
+
+
+def ink_at_the_border(figure):
+    """Whether anything is drawn on the outermost pixels of a figure as saved."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=80)
+    buffer.seek(0)
+    grey = plt.imread(buffer)[..., :3].min(2)
+    border = [grey[0], grey[-1], grey[:, 0], grey[:, -1]]
+    return any((edge < 0.97).any() for edge in border)
+
+
+def test_nothing_is_cut_off(draws, compared, pairs):
+    for name, (_, plot) in everything(draws, compared, pairs).items():
+        assert not ink_at_the_border(plot()), name
+        plt.close("all")
+    names = [f"{name}, of the whole leaf" for name in NAMES]
+    named = draws["posterior"].to_dataset().assign_coords(feature=names)
+    figure = plots.metric(named.assign_coords(feature_bis=names))
+    assert not ink_at_the_border(figure)
+    figure.axes[0].set_title("a title that no figure holds, " * 20)
+    assert ink_at_the_border(figure)
+
+
+def test_a_figure_is_pyplots_and_shown_once_in_a_notebook(draws, monkeypatch):
+    figure = plots.eigenvalues(draws)
+    assert plt.get_fignums()  # plt.show() and the end of a cell show it
+    formatter, shown = DisplayFormatter(), []
+    formatter.formatters["image/png"].for_type(Figure, lambda f: b"picture")
+    formatter.active_types = ["image/png"]
+    shell = types.SimpleNamespace(display_formatter=formatter)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    monkeypatch.setattr(
+        "IPython.display.publish_display_data", lambda *about: shown.append(about)
+    )
+    assert formatter.format(figure) == ({}, {})  # The figure has shown itself.
+    ((data, about),) = shown
+    assert data["image/png"] == b"picture"
+    assert about["image/png"]["alt"].startswith("Eigenvalues of the metric")
+    assert not plt.get_fignums()  # nothing left for the end of the cell
+    formatter.format(figure)
+    assert len(shown) == 2
+    plots.trace(draws)
+    assert plt.get_fignums()
+
+
+def test_a_backend_that_arviz_does_not_have_is_refused(draws):
+    with pytest.raises(ValueError, match=r"backend: expected one of \('matplotlib'"):
+        plots.rank(draws, backend="gnuplot")
+
+
+def test_one_chain_has_nothing_to_be_compared_with():
+    with pytest.raises(
+        ValueError, match="expected at least 2 chains to compare, got 1"
+    ):
+        plots.rank(wishart_draws(1, 50))
+    assert_drawn(plots.trace(wishart_draws(1, 50)), "bulk ESS")

@@ -287,7 +287,7 @@ def test_units_of_points_do_not_change_intervals(name):
     X = rng.normal(size=(30, 3)) + np.eye(3)[y]
 
     def learn(X, y):
-        return pm.LDA().fit(X, y).get_metric()
+        return pm.LDA(prior_strength=1).fit(X, y).get_metric()
 
     def made(X):
         if name == "LDA":

@@ -8,13 +8,22 @@ import pytest
 from matplotlib.figure import Figure
 
 from probmetric.provenance import versions
-from probmetric.report.page import Picture, Report, Section, Table, render
+from probmetric.report.page import (
+    Picture,
+    Report,
+    Section,
+    Table,
+    _image,
+    render,
+)
 
 
 @pytest.fixture
 def page():
     figure = Figure(figsize=(2, 1))
-    figure.subplots().plot([0, 1])
+    axis = figure.subplots()
+    axis.plot([0, 1])
+    axis.set(title="From zero to one", xlabel="step")
     frame = pd.DataFrame(
         {
             "check": ["posterior <of> z", "moments"],
@@ -46,7 +55,7 @@ def page():
 def test_the_page_needs_no_other_file(page):
     references = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"'\s>)]+)""", page)
     assert references
-    assert all(r.startswith("data:image/png;base64,") for r in references)
+    assert all(r.startswith("data:image/svg+xml;base64,") for r in references)
     assert "http" not in page
 
 
@@ -62,6 +71,18 @@ def test_the_page_says_what_it_was_given(page):
         assert text in page
     assert 'class="verdict disagree"' in page
     assert '<span class="tag disagree">disagree</span>' in page
+
+
+def test_a_picture_has_its_titles_and_axes_in_words(page):
+    assert 'alt="From zero to one. x: step"' in page
+
+
+def test_very_many_lines_are_stored_as_pixels(monkeypatch):
+    monkeypatch.setattr("probmetric.report.page.MOST_SVG", 100)
+    figure = Figure(figsize=(2, 1))
+    image = _image(figure)
+    assert image.source.startswith("data:image/png;base64,")
+    assert image.width == 192
 
 
 def test_the_page_escapes_its_texts(page):

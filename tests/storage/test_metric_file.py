@@ -163,7 +163,7 @@ def test_arrays_that_are_no_metric_are_refused(tmp_path):
         load_metric(tmp_path / "data.npz")
     with pytest.raises(ValueError, match="expected a file that exists"):
         load_metric(tmp_path / "none.npz")
-    with pytest.raises(ValueError, match="expected a file that exists"):
+    with pytest.raises(ValueError, match="expected a file, got a folder"):
         load_metric(tmp_path)
 
 

@@ -6,6 +6,7 @@ two (``dca_gm.problems.split``), so that shares within a class matter.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from numpyro.infer.util import log_density
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient
 from probmetric.checks.dca_gm.problems import split
-from probmetric.checks.sides import density_of
+from probmetric.checks.sides import density_of, inverse
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
@@ -28,7 +29,7 @@ from probmetric.inference.dca_gm.likelihood import (
     tilt,
 )
 from probmetric.metric import LocalFisher, Mahalanobis
-from probmetric.metric.class_distribution import scores
+from probmetric.metric.class_distribution import class_log_joint, scores
 from probmetric.models.dca_gm import (
     DCAGMParams,
     DCAGMSites,
@@ -168,41 +169,99 @@ def _weights_not_tilted(params: DCAGMParams) -> DCAGMParams:
     return _moved(params)._replace(**weights)
 
 
+def _tilt_by_hand(problem: Problem[Labelled]) -> Values:
+    """Multiply p(y, c) by exp(hᵀy - yᵀQy/2), and norm it again over y and c."""
+    params, data, _ = split(problem)
+    Y, (Q, h) = data.X @ params.A.T, _tilting(params)
+    logs = class_log_joint(Y, log_weight(params), params.mu, params.chol)
+    tilted = logs + (Y @ h - jnp.sum((Y @ Q) * Y, 1) / 2)[:, None]
+    return {"log p(y, c)": tilted - tilted[:1, :1]}
+
+
+def _tilting(params: DCAGMParams) -> tuple[Array, Array]:
+    p = params.A.shape[0]
+    return 0.1 * jnp.eye(p) + 0.03, 0.2 + 0.3 * jnp.arange(p)
+
+
+def _tilted(problem: Problem[Labelled], sign: float = 1.0) -> Values:
+    params, data, _ = split(problem)
+    Q, h = _tilting(params)
+    new = tilt(params, Q, sign * h)
+    Y = data.X @ params.A.T
+    logs = class_log_joint(Y, log_weight(new), new.mu, new.chol)
+    return {"log p(y, c)": logs - logs[:1, :1]}
+
+
 PRIOR = EMPrior(rho=0.1)
 
 
-def _brute_em(problem: Problem[Labelled]) -> Values:
-    """Take the EM step from the densities themselves, component by component."""
-    params, data, _ = split(problem)
-    prior, Y = PRIOR, data.X @ params.A.T
-    c, k, p = params.mu.shape
-    S = params.chol @ jnp.swapaxes(params.chol, -1, -2)
+def em_by_hand(params: DCAGMParams, data: Labelled, prior: EMPrior) -> Values:
+    """Take the EM step from the densities themselves, component by component.
+
+    With the log joint density of the parameters given.
+    """
+    Y = np.asarray(data.X @ params.A.T)
+    (c, k, p), q = params.mu.shape, params.chol.shape[1]
+    S = np.asarray(params.chol @ jnp.swapaxes(params.chol, -1, -2))
     y, w = np.asarray(data.y), np.asarray(data.w)
-    mu, beta, covariance = np.zeros((c, k, p)), np.zeros((c, k)), np.zeros((c, p, p))
+    mu, beta, covariance = np.zeros((c, k, p)), np.zeros((c, k)), np.zeros((c, q, p, p))
+    total = 0.0
     for one in range(c):
-        mine, weight = np.asarray(Y)[y == one], w[y == one]
+        mine, weight = Y[y == one], w[y == one]
         densities = [
-            multivariate_normal.pdf(mine, centre, S[one, 0])
-            for centre in params.mu[one]
+            multivariate_normal.pdf(mine, params.mu[one, m], S[one, min(m, q - 1)])
+            for m in range(k)
         ]
         density = np.exp(params.log_beta[one]) * np.stack(densities, 1)
         share = weight[:, None] * density / density.sum(1, keepdims=True)
         size = share.sum(0)
-        mu[one] = share.T @ mine / size[:, None]
-        beta[one] = (size + prior.b / k) / (size.sum() + prior.b)
+        present = np.isfinite(np.asarray(params.log_beta[one]))
+        pseudo = np.where(present, prior.b / present.sum(), 0.0)
+        mean = share.T @ mine / np.where(present, size, 1.0)[:, None]
+        mu[one] = np.where(present[:, None], mean, params.mu[one])
+        beta[one] = (size + pseudo) / (size.sum() + prior.b)
         r = mine[:, None] - mu[one]
-        scatter = np.einsum("nk,nkp,nkq->pq", share, r, r)
+        scatter = np.einsum("nk,nkp,nkq->kpq", share, r, r)
+        if q == 1:
+            scatter, size = scatter.sum(0)[None], size.sum()[None]
         covariance[one] = scatter + prior.nu * prior.rho * np.eye(p)
-        covariance[one] /= size.sum() + prior.nu
-    return {"μ": mu, "β": beta, "Σ": covariance}
+        covariance[one] /= (size + prior.nu)[:, None, None]
+        total += weight @ (np.log(density.sum(1)) + params.log_alpha[one])
+        total += pseudo[present] @ np.asarray(params.log_beta[one])[present]
+        for part in S[one]:
+            spread = np.linalg.slogdet(part)[1] + prior.rho * np.trace(inverse(part))
+            total -= prior.nu / 2 * spread
+    return {"μ": mu, "β": beta, "Σ": covariance, "log joint": total}
 
 
-def _em(problem: Problem[Labelled], prior: EMPrior = PRIOR) -> Mapping[str, jax.Array]:
-    params, data, _ = split(problem)
-    em = EMData(data.X @ params.A.T, data.y, data.w, prior)
-    new, _ = jax.jit(em_step)(params, em)
-    S = new.chol @ jnp.swapaxes(new.chol, -1, -2)
-    return {"μ": new.mu, "β": jnp.exp(new.log_beta), "Σ": S[:, 0]}
+def _of_either(problem: Problem[Labelled]) -> dict[str, DCAGMParams]:
+    """Return parameters of one covariance a class, and of one a component."""
+    params, _, _ = split(problem)
+    k = params.mu.shape[1]
+    wider = params.chol[:, :1] * (1 + 0.4 * jnp.arange(k))[:, None, None]
+    shared = params._replace(chol=params.chol[:, :1])
+    return {"": shared, ", a component": params._replace(chol=wider)}
+
+
+def _brute_em(problem: Problem[Labelled]) -> Values:
+    found: dict[str, Any] = {}
+    _, data, _ = split(problem)
+    for name, params in _of_either(problem).items():
+        step = em_by_hand(params, data, PRIOR)
+        found |= {key + name: value for key, value in step.items()}
+    return found
+
+
+def _em(problem: Problem[Labelled], prior: EMPrior = PRIOR) -> dict[str, jax.Array]:
+    found: dict[str, jax.Array] = {}
+    _, data, _ = split(problem)
+    for name, params in _of_either(problem).items():
+        em = EMData(data.X @ params.A.T, data.y, data.w, prior)
+        new, total = jax.jit(em_step)(params, em)
+        S = new.chol @ jnp.swapaxes(new.chol, -1, -2)
+        step = {"μ": new.mu, "β": jnp.exp(new.log_beta), "Σ": S, "log joint": total}
+        found |= {key + name: jnp.asarray(value) for key, value in step.items()}
+    return found
 
 
 def _em_about_old_centres(problem: Problem[Labelled]) -> Values:
@@ -211,7 +270,7 @@ def _em_about_old_centres(problem: Problem[Labelled]) -> Values:
     moved = np.asarray(found["μ"] - params.mu)
     size = np.bincount(data.y, data.w)[:, None, None]
     extra = np.einsum("ckp,ckq->cpq", moved, moved) * size / (size + 2)
-    return {**found, "Σ": found["Σ"] + extra}
+    return {**found, "Σ": found["Σ"] + extra[:, None]}
 
 
 CHECKS = (
@@ -249,6 +308,13 @@ CHECKS = (
             ),
             "a tilt without its weights": partial(_seen, change=_weights_not_tilted),
         },
+        rtol=1e-8,
+    ),
+    by_algebra(
+        "a tilt multiplies the density by what it says",
+        reference=_tilt_by_hand,
+        estimate=_tilted,
+        controls={"-h for h": partial(_tilted, sign=-1.0)},
         rtol=1e-8,
     ),
     by_algebra(

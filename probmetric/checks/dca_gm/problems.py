@@ -20,6 +20,8 @@ from probmetric.precision import to_numpy
 def toy(seed: int) -> Problem[Labelled]:
     """Simulate 120 points in d = 3 whose class follows from p = 2, and fit them.
 
+    Points weigh 1/2 to 3/2.
+
     Labels are drawn by the model itself, one Gaussian a class: the model is true, the
     posterior has one mode up to symmetries, and k-means has nothing to choose.
     """
@@ -35,7 +37,8 @@ def toy(seed: int) -> Problem[Labelled]:
     with jax.enable_x64(True):
         given = Labelled(jnp.asarray(X), None)
         drawn = simulate(jax.random.key(seed), jax.tree.map(jnp.asarray, truth), given)
-    return _fitted(f"simulated, seed {seed}", Labelled(X, np.asarray(drawn.y)), 1)
+    data = Labelled(X, np.asarray(drawn.y), 0.5 + 0.5 * (np.arange(120) % 3))
+    return _fitted(f"simulated, seed {seed}", data, 1)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:

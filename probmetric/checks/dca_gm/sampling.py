@@ -19,6 +19,7 @@ from probmetric.inference.dca_gm.draws import TARGET_A, prepare
 from probmetric.inference.dca_gm.fit import Conditioned
 from probmetric.inference.sampling.laplace import Laplace, laplace_fit
 from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Draws, Posterior
 
 N_QUERIES = 5
@@ -56,6 +57,14 @@ def _laplace(problem: Problem[Labelled], narrow: float = 1.0) -> xr.Dataset:
         return _summaries(Laplace().draw(found._replace(start=start), seed=2))
 
 
+def _svi(problem: Problem[Labelled], wide: float = 1.0) -> xr.Dataset:
+    """Draw from a full-rank guide of the same; too wide about their mean, if asked."""
+    with jax.enable_x64(True):
+        found = _summaries(SVI().draw(_posterior(problem), seed=3, progress=False))
+    middle = found.mean(("chain", "draw"))
+    return (middle + wide * (found - middle)).assign_attrs(found.attrs)
+
+
 CHECKS = (
     near_sampling(
         "Laplace is near NUTS on J and p(c|x), mixtures held",
@@ -64,6 +73,14 @@ CHECKS = (
         controls={"a tenth of the width": partial(_laplace, narrow=0.1)},
         # Set from runs on the toy, where the largest distance is below it.
         bound=0.5,
+        slow=True,
+    ),
+    near_sampling(
+        "SVI is near NUTS on J and p(c|x), mixtures held",
+        reference=_nuts,
+        estimate=_svi,
+        controls={"twice too wide": partial(_svi, wide=2.0)},
+        bound=0.3,
         slow=True,
     ),
 )

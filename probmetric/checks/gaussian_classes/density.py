@@ -19,6 +19,7 @@ from jaxtyping import Float
 from scipy import stats as scipy_stats
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_quadrature
+from probmetric.checks.gaussian_classes.problems import on_overlapping
 from probmetric.data.containers import Labelled
 from probmetric.densities.classes import (
     class_hessians,
@@ -100,6 +101,7 @@ def _signless(B: np.ndarray) -> np.ndarray:
     return flat * np.sign(top) / np.linalg.norm(flat, axis=1, keepdims=True)
 
 
+@on_overlapping
 def bias_by_autodiff(problem: Problem[Labelled]) -> Values:
     """Evaluate Eq. (11) of the paper with Hessians of p_c by automatic derivatives."""
     classes = predictive(some_posterior(problem))
@@ -115,6 +117,7 @@ def bias_by_autodiff(problem: Problem[Labelled]) -> Values:
     return {"B": _signless(np.asarray(jax.vmap(at)(places(problem))))}
 
 
+@on_overlapping
 def bias_estimate(problem: Problem[Labelled], normal: bool = False) -> Values:
     """Return the scale-free B, of Student-t densities or (wrongly) of normals."""
     classes = predictive(some_posterior(problem))
@@ -127,38 +130,55 @@ def bias_estimate(problem: Problem[Labelled], normal: bool = False) -> Values:
     return {"B": _signless(np.asarray(jax.vmap(at)(places(problem))))}
 
 
+@on_overlapping
 def error_by_sphere(problem: Problem[Labelled]) -> Values:
-    """Average densities over x ± r e_i and extrapolate the error's r² to r = 0.
+    """Average densities over a sphere and extrapolate the error's r² to r = 0.
 
-    The 2D points are a spherical design of degree 3: their mean differs from that of
-    the sphere by O(r⁴), which Richardson's step removes with the rest.
+    Of radius r under a metric |A| = 1, the Euclidean one or another. The 2D points
+    are a spherical design of degree 3: their mean differs from that of the sphere by
+    O(r⁴), which Richardson's step removes with the rest.
     """
     classes = to_densities(problem.params)
 
-    def error(x: Float[Array, "d"], r: float) -> Float[Array, ""]:
-        steps = r * jnp.concatenate([jnp.eye(len(x)), -jnp.eye(len(x))])
+    def error(x: Float[Array, "d"], r: float, A: Array) -> Float[Array, ""]:
+        # Rows of L⁻¹, A = LLᵀ, have the length one under A.
+        axes = jnp.linalg.solve(jnp.linalg.cholesky(A), jnp.eye(len(x)))
+        steps = r * jnp.concatenate([axes, -axes])
         logs = jax.vmap(lambda e: class_log_densities(classes, x + e))(steps)
         near = jnp.exp(classes.log_prior) * jnp.mean(jnp.exp(logs), 0)
         rho = jnp.exp(log_posterior(classes, x))
         return 1 - jnp.sum(rho * near / jnp.sum(near))
 
-    def at(x: Float[Array, "d"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def at(x: Float[Array, "d"], A: Array) -> tuple[Float[Array, ""], ...]:
         limit = 1 - jnp.sum(jnp.exp(2 * log_posterior(classes, x)))
-        slopes = [(error(x, r) - limit) / r**2 for r in (0.02, 0.01)]
+        slopes = [(error(x, r, A) - limit) / r**2 for r in (0.02, 0.01)]
         return limit, (4 * slopes[1] - slopes[0]) / 3
 
-    limit, slope = jax.vmap(at)(places(problem))
-    return {"error at r = 0": np.asarray(limit), "slope in r²": np.asarray(slope)}
+    found: dict[str, np.ndarray] = {}
+    for name, A in _shapes(problem).items():
+        unit = A / np.exp(np.linalg.slogdet(A)[1] / len(A))
+        limit, slope = jax.vmap(at, (0, None))(places(problem), jnp.asarray(unit))
+        found[f"error at r = 0{name}"] = np.asarray(limit)
+        found[f"slope in r²{name}"] = np.asarray(slope)
+    return found
 
 
+def _shapes(problem: Problem[Labelled]) -> dict[str, np.ndarray]:
+    d = np.shape(problem.data.X)[1]
+    scale = 1.4 ** np.arange(d)
+    return {"": np.eye(d), ", another metric": 3 * np.diag(scale) + 0.5}
+
+
+@on_overlapping
 def error_estimate(problem: Problem[Labelled], factor: float = 1.0) -> Values:
-    """Return limit and slope (1 - s, tr B/(2D)) under the Euclidean metric."""
+    """Return limit and slope (1 - s, tr A⁻¹B/(2D)) under the same metrics."""
     classes, X = to_densities(problem.params), places(problem)
-    found = [error_expansion(classes, x, jnp.eye(X.shape[1])) for x in X]
-    return {
-        "error at r = 0": np.array([float(limit) for limit, _ in found]),
-        "slope in r²": np.array([factor * float(slope) for _, slope in found]),
-    }
+    found: dict[str, np.ndarray] = {}
+    for name, A in _shapes(problem).items():
+        each = [error_expansion(classes, x, jnp.asarray(A)) for x in X]
+        found[f"error at r = 0{name}"] = np.array([float(limit) for limit, _ in each])
+        found[f"slope in r²{name}"] = np.array([factor * float(s) for _, s in each])
+    return found
 
 
 CHECKS = (

@@ -1,5 +1,9 @@
 """Problems to check Gaussian classes on: simulated, or from a labelled data set."""
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -18,16 +22,17 @@ N_COMPONENTS = 3
 
 
 def toy(seed: int) -> Problem[Labelled]:
-    """Simulate 40 points of two classes in d = 2 and fit them."""
+    """Simulate 50 points of three unequal classes in d = 2, weighted, and fit them."""
     rng = np.random.default_rng(seed)
-    A = rng.normal(size=(2, 2, 4))
+    A = rng.normal(size=(3, 2, 4))
     truth = GaussianClassesParams(
-        np.array([0.4, 0.6]),
-        1.5 * rng.normal(size=(2, 2)),
+        np.array([0.25, 0.45, 0.3]),
+        1.5 * rng.normal(size=(3, 2)),
         np.linalg.cholesky(A @ np.swapaxes(A, 1, 2) / 3),
     )
+    empty = Labelled(np.zeros((50, 2)), None, 0.5 + 0.5 * (np.arange(50) % 3))
     with jax.enable_x64(True):
-        data = simulate(jax.random.key(seed), truth, Labelled(np.zeros((40, 2)), None))
+        data = simulate(jax.random.key(seed), truth, empty)
     prior = NIWPrior(np.array([0.3, -0.2]), np.eye(2) + 0.2, 0.8, 5.0, 1.5)
     return _fitted(f"simulated, seed {seed}", to_numpy(data), prior)
 
@@ -57,6 +62,33 @@ def _fitted(name: str, data: Labelled, prior: NIWPrior) -> Problem[Labelled]:
     return fitted(
         fit_problem, name, data, prior, n_classes=_n_classes(data), covariance="full"
     )
+
+
+def overlapping(problem: Problem[Labelled]) -> Problem[Labelled]:
+    """Return the problem with class means drawn together, and its fit.
+
+    Where some lie more than three standard deviations apart, until the farthest lie
+    one: where a class is certain, what depends on the others is the rounding of sums.
+    """
+    X, y = np.asarray(problem.data.X, float), np.asarray(problem.data.y)
+    means = np.stack([X[y == c].mean(0) for c in range(_n_classes(problem.data))])
+    off = (means[:, None] - means[None]).reshape(-1, X.shape[1])
+    spread = np.cov((X - means[y]).T).reshape(X.shape[1], -1)
+    far = np.sqrt(np.max(np.sum(off * np.linalg.solve(spread, off.T).T, 1)))
+    if far <= 3:
+        return problem
+    moved = X - (1 - 1 / far) * (means[y] - X.mean(0))
+    return _fitted(problem.name, problem.data._replace(X=moved), problem.prior)
+
+
+def on_overlapping[S](side: Callable[..., S]) -> Callable[..., S]:
+    """Return a side of a check that looks at the problem with overlapping classes."""
+
+    @wraps(side)
+    def moved(problem: Problem[Labelled], **how: Any) -> S:
+        return side(overlapping(problem), **how)
+
+    return moved
 
 
 invariants = {

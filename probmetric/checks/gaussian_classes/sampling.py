@@ -17,13 +17,23 @@ import xarray as xr
 from jax.scipy.stats import multivariate_normal
 from jaxtyping import Float
 
-from probmetric.checks.check import Problem, Values, by_sampling, by_sbc
+from probmetric.checks.check import (
+    Problem,
+    Values,
+    by_algebra,
+    by_sampling,
+    by_sbc,
+    near_sampling,
+)
 from probmetric.checks.gaussian_classes.density import places, some_posterior
+from probmetric.checks.gaussian_classes.problems import on_overlapping
 from probmetric.checks.sbc import sample_sites
 from probmetric.checks.sides import as_dataset, sampled
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labelled
+from probmetric.data.scaling import Scaler
 from probmetric.densities.classes import class_log_densities
+from probmetric.inference.gaussian_classes.draws import sample
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     draw,
@@ -31,6 +41,9 @@ from probmetric.inference.gaussian_classes.posterior import (
     statistics,
 )
 from probmetric.inference.gaussian_classes.predict import predictive
+from probmetric.inference.sampling.metrics import joined
+from probmetric.inference.sampling.svi import SVI
+from probmetric.inference.sampling.target import Attribute
 from probmetric.metric.local import local_metric
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
@@ -41,14 +54,15 @@ from probmetric.models.gaussian_classes import (
 from probmetric.typing import Array
 
 
+@on_overlapping
 def nuts_reference(problem: Problem[Labelled]) -> xr.Dataset:
     """Sample the NumPyro model: precision, log |Σ|, means, and p_c(x | θ) at 3 x."""
     args = (problem.data, problem.prior)
-    draws = sampled(gaussian_classes, args, problem.options, seed=1, n_draws=2500)
+    draws = sampled(gaussian_classes, args, problem.options, seed=1, n_draws=2000)
     with jax.enable_x64(True):
         mean, chol = (jnp.asarray(draws.values[name]) for name in ("mean", "chol"))
         cov = chol @ jnp.swapaxes(chol, -1, -2)
-        X = places(problem)[:3, None]
+        X = _middle(problem)[:, None]
         predictive = multivariate_normal.pdf(X, mean[:, :, None], cov[:, :, None])
         i, j = np.tril_indices(mean.shape[-1])
         return as_dataset(
@@ -62,6 +76,15 @@ def nuts_reference(problem: Problem[Labelled]) -> xr.Dataset:
         )
 
 
+def _middle(problem: Problem[Labelled]) -> Float[np.ndarray, "3 d"]:
+    """Return three points halfway to the mean of all: no class is far from them.
+
+    Far from a class its density is too skewed over draws for a mean to be judged.
+    """
+    X = np.asarray(problem.data.X)
+    return (places(problem)[:3] + X.mean(0)) / 2
+
+
 @partial(jnp.vectorize, signature="(d,d)->(d,d)")
 def _precision(chol: Float[Array, "d d"]) -> Float[Array, "d d"]:
     return jax.scipy.linalg.cho_solve((chol, True), jnp.eye(len(chol)))
@@ -71,6 +94,7 @@ def _log_det(chol: Float[Array, "... d d"]) -> Float[Array, "..."]:
     return 2 * jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)).sum(-1)
 
 
+@on_overlapping
 def moments_estimate(
     problem: Problem[Labelled],
     nu: float = 0.0,
@@ -88,7 +112,7 @@ def moments_estimate(
         shorter = jnp.sqrt(post.kappa / (post.kappa + 1))
         factor = classes.factor * shorter[:, None, None, None]
         classes = classes._replace(factor=factor)
-    X = places(problem)[:3]
+    X = _middle(problem)
     predicted = jax.vmap(lambda x: jnp.exp(class_log_densities(classes, x)))(X)
     return {
         "weights": post.alpha / jnp.sum(post.alpha),
@@ -179,7 +203,83 @@ def _simulated(
     return theta, Labelled(sites["x"], sites["y"])
 
 
+def _summaries(
+    weights: np.ndarray, mean: np.ndarray, chol: np.ndarray, **attrs: Attribute
+) -> xr.Dataset:
+    """Return log odds of the weights, means and log L, whose spreads are stable."""
+    i, j = np.tril_indices(mean.shape[-1], -1)
+    values = {
+        "log weight": np.log(weights) - np.log(weights).mean(-1, keepdims=True),
+        "mean": mean,
+        "log of L's diagonal": np.log(np.diagonal(chol, axis1=-2, axis2=-1)),
+        "L below it": chol[..., i, j],
+    }
+    return as_dataset(values, attrs)
+
+
+def exact_draws(problem: Problem[Labelled]) -> xr.Dataset:
+    """Draw from the closed form, as four chains."""
+    with jax.enable_x64(True):
+        drawn = draw(jax.random.key(8), some_posterior(problem), 8000)
+    parts = (np.asarray(a) for a in drawn[:3])
+    return _summaries(*(a.reshape(4, -1, *a.shape[1:]) for a in parts))
+
+
+def svi_draws(problem: Problem[Labelled], wide: float = 1.0) -> xr.Dataset:
+    """Draw from a full-rank guide of NumPyro's model; too wide, if asked."""
+    args, options = (problem.data, problem.prior), dict(problem.options)
+    with jax.enable_x64(True):
+        draws = SVI(n_steps=10_000).draw_model(
+            gaussian_classes, args, options, seed=9, n_draws=8000, progress=False
+        )
+    parts = (np.asarray(draws.values[k]) for k in ("weights", "mean", "chol"))
+    found = _summaries(*parts, **draws.attributes)
+    middle = found.mean(("chain", "draw"))
+    return (middle + wide * (found - middle)).assign_attrs(found.attrs)
+
+
+def scaled_by_hand(problem: Problem[Labelled]) -> Values:
+    """Draw θ as it is, and take it to other units by matrices."""
+    post, (scale, offset) = some_posterior(problem), _units(problem)
+    drawn = draw(jax.random.key(3), post, 8)
+    D = np.diag(scale)
+    L = np.asarray(drawn.chol)
+    return {
+        "weights": drawn.weights,
+        "mean": np.asarray(drawn.mean) @ D + offset,
+        "covariance": D @ (L @ np.swapaxes(L, -1, -2)) @ D,
+    }
+
+
+def _units(problem: Problem[Labelled]) -> tuple[np.ndarray, np.ndarray]:
+    d = np.arange(np.shape(problem.data.X)[1])
+    return 0.5 + d, 3.0 - d
+
+
+def scaled(problem: Problem[Labelled], forget: bool = False) -> Values:
+    """Return the same of ``sample``; in the units of the posterior, if asked."""
+    scale, offset = _units(problem)
+    scaler = Scaler(offset, np.ones_like(scale) if forget else scale)
+    options: dict[str, object] = {"prior": problem.prior, **problem.options}
+    tree = sample(
+        some_posterior(problem),
+        scaler,
+        problem.data,
+        arguments=options,
+        seed=3,
+        n_draws=2,
+        n_chains=4,
+    )
+    return joined(tree)
+
+
 CHECKS = (
+    by_algebra(
+        "draws in input units are those of the posterior, scaled",
+        reference=scaled_by_hand,
+        estimate=scaled,
+        controls={"scale forgotten": partial(scaled, forget=True)},
+    ),
     by_sampling(
         "NIW posterior and Student-t predictive are NUTS's",
         reference=nuts_reference,
@@ -189,6 +289,14 @@ CHECKS = (
             "shrinkage term dropped": partial(moments_estimate, shrink=False),
             "(κ + 1)/κ forgotten": partial(moments_estimate, spread=False),
         },
+    ),
+    near_sampling(
+        "SVI's means, covariances and weights are near the closed form's",
+        reference=exact_draws,
+        estimate=svi_draws,
+        controls={"twice too wide": partial(svi_draws, wide=2.0)},
+        bound=0.3,
+        slow=True,
     ),
     by_sbc(
         "exact draws are calibrated",

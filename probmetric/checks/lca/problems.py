@@ -19,21 +19,24 @@ from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
 
 def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 60 points in d = 2 with 200 random pairs, and fit them at p = 2.
+    """Simulate 60 points in d = 3 with 240 random pairs, and fit them at p = 2.
 
-    Random pairs of independent points, labels drawn by the model itself: the pairs
-    are taken as independent (learning rate 1) and the model is true.
+    Random pairs of independent points, labels drawn by the model itself. Nothing is
+    its own neutral element: weights from 1/2 to 2, a learning rate of 0.8, fewer
+    components than features, b ~ Gamma(1.5, 0.7).
     """
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60, 2))
-    i = rng.integers(0, 60, 200)
-    j = (i + rng.integers(1, 60, 200)) % 60
-    truth = LCAParams(rng.normal(size=(2, 2)) * 0.6 + np.eye(2), np.array(-1.5))
+    X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
+    i = rng.integers(0, 60, 240)
+    j = (i + rng.integers(1, 60, 240)) % 60
+    mean = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])
+    truth = LCAParams(rng.normal(size=(2, 3)) * 0.4 + mean, np.array(-1.5))
     with jax.enable_x64(True):
         y = np.asarray(simulate(jax.random.key(seed), truth, Pairs(X, i, j, None)).y)
-    prior = LCAPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
-    name, pairs = f"simulated, seed {seed}", Pairs(X, i, j, y)
-    return fitted(fit_problem, name, pairs, prior, learning_rate=1.0)
+    prior = LCAPrior(mean, c=0.8, lam=2.0, b_shape=1.5, b_rate=0.7)
+    pairs = Pairs(X, i, j, y, 0.5 + 0.75 * (np.arange(240) % 3))
+    name = f"simulated, seed {seed}"
+    return fitted(fit_problem, name, pairs, prior, learning_rate=0.8)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:

@@ -23,7 +23,7 @@ from probmetric.inference.two_stage.groups import (
 )
 from probmetric.inference.two_stage.groups_missing import GroupRows, filled, group_rows
 from probmetric.models.two_stage import TwoStageParams, two_stage
-from probmetric.typing import Array, Scalar
+from probmetric.typing import Array, ArrayLike, Scalar
 
 FEW = 3
 """Instances of a source in the check of missing entries."""
@@ -98,6 +98,35 @@ def mixture_slope(problem: Problem[Groups], factor: float = 1.0) -> Values:
     return _slope(density(sites)[1], len(points.X))
 
 
+def proportional_slope(problem: Problem[Groups], b: float = 0.0) -> Values:
+    """Differentiate NumPyro's density where EM with W = αΣ ends, with holes or not.
+
+    With what that density is above the objective reported, per point. EM is run under
+    Beta(a, b) with ``b`` added.
+    """
+    prior = problem.prior._replace(alpha_b=problem.prior.alpha_b + b)
+    found: dict[str, ArrayLike] = {}
+    for name, groups in (("", problem.data), (", missing", _with_holes(problem))):
+        end = fit(
+            groups,
+            **problem.options,
+            covariance="proportional",
+            prior=prior,
+            max_steps=20_000,
+            tol=1e-15,
+        )
+        p, n = end.params, len(groups.X)
+        total = p.within + p.between
+        alpha = p.within[0, 0, 0] / total[0, 0, 0]
+        sites = {"weights": p.weights, "means": p.means, "covariances": total}
+        sites = jax.tree.map(jnp.asarray, {**sites, "alpha": alpha})
+        value, gradient = _numpyro(groups, problem, covariance="proportional")(sites)
+        slope = _slope(gradient, n)
+        found |= {k + name: v for k, v in slope.items()}
+        found["log joint density" + name] = (value - end.objective) / n
+    return found
+
+
 def _with_holes(problem: Problem[Groups]) -> Groups:
     """Return the first instances of each source, a fifth of the entries missing."""
     groups = problem.data
@@ -105,7 +134,8 @@ def _with_holes(problem: Problem[Groups]) -> Groups:
     few = np.concatenate([np.flatnonzero(codes == g)[:FEW] for g in np.unique(codes)])
     X = np.asarray(groups.X)[few]
     hole = np.random.default_rng(3).random(X.shape) < 0.2
-    return Groups(np.where(hole, np.nan, X), codes[few])
+    w = None if groups.w is None else np.asarray(groups.w)[few]
+    return Groups(np.where(hole, np.nan, X), codes[few], w)
 
 
 def missing_slope(problem: Problem[Groups], fill: bool = False) -> Values:
@@ -168,6 +198,13 @@ CHECKS = (
         reference=zero,
         estimate=mixture_slope,
         controls={"scale matrix doubled": partial(mixture_slope, factor=2.0)},
+        atol=1e-5,
+    ),
+    by_gradient(
+        "EM with W = αΣ ends where the NumPyro density is stationary",
+        reference=zero,
+        estimate=proportional_slope,
+        controls={"Beta(a, b + 1) for Beta(a, b)": partial(proportional_slope, b=1.0)},
         atol=1e-5,
     ),
     by_algebra(

@@ -20,7 +20,11 @@ from probmetric.precision import to_numpy
 
 
 def toy(seed: int) -> Problem[Groups]:
-    """Simulate 40 sources of 1 to 3 instances from two components in d = 2."""
+    """Simulate 40 sources of 1 to 3 instances from two components in d = 2.
+
+    Their instances are weighted, W and B have priors of different centres and degrees
+    of freedom, and α's Beta is not symmetric.
+    """
     group = np.repeat(np.arange(40), 1 + np.arange(40) % 3)
     spread = np.array([[[1.0, 0.3], [0.3, 0.6]], [[0.5, -0.2], [-0.2, 1.2]]])
     truth = TwoStageParams(
@@ -29,7 +33,11 @@ def toy(seed: int) -> Problem[Groups]:
     with jax.enable_x64(True):
         empty = Groups(np.zeros((len(group), 2)), group)
         groups = to_numpy(simulate(jax.random.key(seed), truth, empty))
-    prior = default_prior(groups.X, 2, strength=0.2)._replace(concentration=1.5)
+    prior = default_prior(groups.X, 2, strength=0.2, alpha=(2.0, 5.0))
+    other = 0.6 * prior.within_scale + 0.1
+    prior = prior._replace(concentration=1.5, within_df=5.5, within_scale=other)
+    # Instances of one source weigh the same.
+    groups = groups._replace(w=0.5 + 0.5 * (group % 3))
     return fitted(fit_problem, f"simulated, seed {seed}", groups, prior, n_components=2)
 
 

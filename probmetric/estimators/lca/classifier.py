@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Pairs
+from probmetric.data.scaling import taught_scale
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.settings import n_rows
@@ -114,7 +115,7 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
             report(fit, f"LCAClassifier, class {label!r}")
             metric = to_metric(fit.params)
             means.append(scaler.mean + mean * scaler.scale)
-            maps.append(np.asarray(metric.factor) / scaler.scale)
+            maps.append(np.asarray(metric.factor) / taught_scale(Z, scaler.scale))
             intercepts.append(0.0 if metric.link is None else float(metric.link.b))
             sigma2.append(float(np.exp(fit.params.log_sigma2)))
             steps.append(int(fit.n_steps))

@@ -5,7 +5,7 @@ default recipe ``probmetric.estimators.lca.settings``; this file holds no mathem
 """
 
 from dataclasses import field, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import xarray as xr
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.scaling import Scaler
+from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labelled import labelled_data, pair_data, report
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
@@ -23,6 +23,7 @@ from probmetric.estimators._settings import (
     Natural,
     PairSet,
     Positive,
+    RandomState,
     settings,
 )
 from probmetric.estimators.lca.link import Asked, asked, calibrate
@@ -54,6 +55,19 @@ from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, no_type_check
+
+
+class _Options(TypedDict, total=False):
+    """The options of ``LCA.posterior_metric``, for type checkers."""
+
+    draws: xr.DataTree | None
+    method: LCAMethod | Literal["jackknife"] | None
+    n_draws: int | None
+    seed: int
+    pairs: Literal["auto", "fitted", "all"]
+    learning_rate: float | Literal["auto"]
+    regularization: float | Literal["auto"]
+    progress: bool | None
 
 
 @settings
@@ -122,6 +136,7 @@ class LCA(PairsMixin, BaseEstimator):
     ----------
     components_ : array of shape (p, d)
         L, in input units; identified only up to rotation and reflection of its rows.
+        Zero in columns that are constant in what was learned from, as in all draws.
     intercept_ : float
         b ≥ 0, of the model: its P(same) of equal points is exp(-b). Not with
         ``per_anchor``.
@@ -183,7 +198,7 @@ class LCA(PairsMixin, BaseEstimator):
     max_iter: Count = 500
     tol: Positive | None = None
     preprocessor: ArrayLike | None = None
-    random_state: int | np.random.RandomState | None = 0
+    random_state: RandomState = 0
     link: Literal["auto", "calibrated", "isotonic", "model"] = "auto"
     link_pairs: Literal["fitted", "all"] = "fitted"
 
@@ -246,7 +261,7 @@ class LCA(PairsMixin, BaseEstimator):
         params = fitted.fit.params
         metric = to_metric(params)
         self._uncalibrated, self._link = uncalibrated, metric.link
-        self._set_map(metric.factor, scaler)
+        self._set_map(metric.factor, scaler, fitted.pairs.X)
         self.sigma2_ = float(np.exp(params.log_sigma2))
         for name in ("intercept_", "kappa2_"):
             self.__dict__.pop(name, None)
@@ -261,6 +276,11 @@ class LCA(PairsMixin, BaseEstimator):
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
         self.fitted_ = fitted
         return self
+
+    @property
+    def _taught(self) -> Float[np.ndarray, "d"]:
+        """What maps and draws are divided by."""
+        return taught_scale(self.fitted_.pairs.X, self.scale_)
 
     @property
     def link_(self) -> AnyLink | None:
@@ -320,6 +340,9 @@ class LCA(PairsMixin, BaseEstimator):
         seed: int = 0,
         learning_rate: int | float | None = None,
         log_likelihood: bool = False,
+        log_prior: bool = True,
+        predictive: bool = False,
+        prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
         """Draw from the posterior around the fit, on the pairs of the fit.
@@ -339,9 +362,18 @@ class LCA(PairsMixin, BaseEstimator):
             Power on the likelihood. Default: that of the fit, and 1 for the
             bootstrap. Another than the fit's means a refit of the mode.
         log_likelihood : bool, default=False
-            Store that of every pair under every draw, as ``log_likelihood`` if
-            ``loo`` takes it: after ``fit_pairs`` of pairs that share no point, with
-            learning rate 1. Otherwise as ``pseudo_log_likelihood``.
+            Store that of every pair under every draw, without learning rate or
+            weights. ``loo`` takes it, and ArviZ's, after ``fit_pairs`` of pairs that
+            share no point, with learning rate 1; otherwise both refuse it.
+        log_prior : bool, default=True
+            Store the log prior of each site and the log likelihood of all data, some
+            numbers a draw: ``az.psense_summary`` stands on them.
+        predictive : bool, default=False
+            Store labels y of the pairs under every draw, ``posterior_predictive``. Not
+            of the bootstrap.
+        prior_draws : int, optional
+            Store as many draws of the prior, held as the fit set it from the data, and
+            of labels y under them: ``prior``, ``prior_predictive``. Default: none.
         progress : bool, optional
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
@@ -349,7 +381,10 @@ class LCA(PairsMixin, BaseEstimator):
         -------
         DataTree
             Posterior of M (feature, feature_bis) and b, in input units and in units
-            of the link, and of log σ²; the pairs; provenance.
+            of the link, and of log σ²; the pairs; provenance. log_prior is that of W
+            and of log b, in the units of the fit: where W lies on the sheet that is
+            more probable, the prior's density there and at its mirror image (Eq. 2 of
+            ``inference.lca.target``), as M has one posterior over both.
 
         Examples
         --------
@@ -360,6 +395,11 @@ class LCA(PairsMixin, BaseEstimator):
         """
         fitted, recipe = drawable(self)
         sampler = sampler_of(method, LCA_SAMPLERS)
+        if isinstance(sampler, Bootstrap) and (predictive or prior_draws):
+            raise ValueError(
+                "predictive, prior_draws: expected none of the bootstrap, whose refits "
+                f"are no draws of a posterior, got {predictive} and {prior_draws}"
+            )
         rate = 1.0 if isinstance(sampler, Bootstrap) else fitted.learning_rate
         if learning_rate is not None:
             check_number("learning_rate", learning_rate, 0, open_low=True)
@@ -368,44 +408,33 @@ class LCA(PairsMixin, BaseEstimator):
         drawn = draw(
             mode,
             sampler,
-            scale=self.scale_,
+            scale=self._taught,
             seed=seed,
             n_draws=n_draws,
             n_chains=n_chains,
             progress=progress,
         )
-        names = getattr(self, "feature_names_in_", None)
-        scaler = Scaler(self.mean_, self.scale_)
-        return to_tree(drawn, mode, scaler, names, pointwise=log_likelihood)
+        if not log_prior:
+            drawn = drawn._replace(log_prior={}, log_likelihood=None)
+        return to_tree(
+            drawn,
+            mode,
+            Scaler(self.mean_, self.scale_),
+            getattr(self, "feature_names_in_", None),
+            pointwise=log_likelihood,
+            predictive=predictive,
+            prior_draws=prior_draws,
+            seed=seed,
+        )
 
     @overload
     def posterior_metric(
-        self,
-        purpose: Literal["prediction"],
-        *,
-        draws: xr.DataTree | None = None,
-        method: LCAMethod | None = None,
-        n_draws: int | None = None,
-        seed: int = 0,
-        pairs: Literal["auto", "fitted", "all"] = "auto",
-        learning_rate: float | Literal["auto"] = "auto",
-        regularization: float | Literal["auto"] = "auto",
-        progress: bool | None = None,
+        self, purpose: Literal["prediction"], **options: Unpack[_Options]
     ) -> PosteriorMetric: ...
 
     @overload
     def posterior_metric(
-        self,
-        purpose: Purpose,
-        *,
-        draws: xr.DataTree | None = None,
-        method: LCAMethod | Literal["jackknife"] | None = None,
-        n_draws: int | None = None,
-        seed: int = 0,
-        pairs: Literal["auto", "fitted", "all"] = "auto",
-        learning_rate: float | Literal["auto"] = "auto",
-        regularization: float | Literal["auto"] = "auto",
-        progress: bool | None = None,
+        self, purpose: Purpose, **options: Unpack[_Options]
     ) -> PosteriorMetric | IntervalMetric: ...
 
     @no_type_check
@@ -516,7 +545,7 @@ class LCA(PairsMixin, BaseEstimator):
                 return jackknifed(
                     mode,
                     self._codes,
-                    self.scale_,
+                    self._taught,
                     all_pairs=pairs == "all" or recipe.pairs == "all",
                     link=self.link,
                     seed=seed,
@@ -524,11 +553,12 @@ class LCA(PairsMixin, BaseEstimator):
             drawn = draw(
                 mode,
                 sampler if len(lams) == 1 else in_folder_of(sampler, lam),
-                scale=self.scale_,
+                scale=self._taught,
                 seed=seed,
                 n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,
                 n_chains=1,
                 progress=progress,
+                warn_khat=purpose != "prediction",
             )
             own["source"] = drawn.attributes["method"]
             candidates.append(PosteriorMetric(metrics(drawn), purpose, **own))

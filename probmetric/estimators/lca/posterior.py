@@ -41,11 +41,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.padding import host_weights
-from probmetric.data.scaling import Scaler
+from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labelled import report
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca.curvature import generalised_rate
-from probmetric.inference.lca.draws import log_likelihood as pair_likelihood
+from probmetric.inference.lca.draws import (
+    draws_of_prior,
+    new_labels,
+)
+from probmetric.inference.lca.draws import (
+    log_likelihood as pair_likelihood,
+)
 from probmetric.inference.lca.jackknife import held_out_links, leave_out
 from probmetric.inference.lca.recipe import Fitted, Recipe, refitted
 from probmetric.inference.sampling.datatree import provenance, to_datatree
@@ -258,20 +264,39 @@ def best_for_votes(
 
 
 def to_tree(
-    drawn: Draws, fitted: Fitted, scaler: Scaler, names: Any, *, pointwise: bool
+    drawn: Draws,
+    fitted: Fitted,
+    scaler: Scaler,
+    names: Any,
+    *,
+    pointwise: bool,
+    predictive: bool = False,
+    prior_draws: int | None = None,
+    seed: int = 0,
 ) -> xr.DataTree:
     """Return draws as a DataTree, with the pairs that they are of in input units."""
     rate, pairs = fitted.learning_rate, fitted.pairs
     shown = pairs._replace(X=scaler.mean + pairs.X * scaler.scale)
     M, b = (drawn.values[name] for name in ("M", "b"))
+    groups: dict[str, dict[str, np.ndarray]] = {}
+    if predictive:
+        new = new_labels(M, b, shown, seed=seed)
+        groups["posterior_predictive"] = {"y": new}
+    if prior_draws is not None:
+        n = int(check_number("prior_draws", prior_draws, 1, whole=True))
+        scale = taught_scale(pairs.X, scaler.scale)
+        found = draws_of_prior(fitted, n, scale=scale, seed=seed)
+        groups["prior_predictive"] = {"y": found.pop("y")}
+        groups["prior"] = found
     return to_datatree(
         drawn,
         feature_names=None if names is None else list(names),
         data=shown,
         observed={"y": np.asarray(pairs.y)},
         log_likelihood=(
-            {"y": pair_likelihood(M, b, shown, rate)} if pointwise else None
+            {"y": pair_likelihood(M, b, shown._replace(w=None))} if pointwise else None
         ),
+        groups=groups,
         attributes=provenance(
             lca, shown, {"prior": fitted.prior, "learning_rate": rate}
         ),

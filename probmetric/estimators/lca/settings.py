@@ -14,7 +14,7 @@ from probmetric.inference.lca.recipe import Recipe
 from probmetric.typing import ArrayLike
 
 
-def n_rows(n_components: int | None, d: int) -> int:
+def n_rows(n_components: Any, d: int) -> int:
     """Return the number of rows of a map of d features, d by default."""
     if n_components is None:
         return d

@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from probmetric.arguments import check_number
 from probmetric.data.containers import Points
 from probmetric.data.groups import as_groups
 from probmetric.data.scaling import Scaler
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
-from probmetric.inference.sampling.units import LIKELIHOOD, set_apart
-from probmetric.inference.two_stage.draws import pointwise as log_likelihood
+from probmetric.inference.sampling.units import with_terms
+from probmetric.inference.two_stage.draws import (
+    draws_of_prior,
+    new_points,
+)
+from probmetric.inference.two_stage.draws import (
+    pointwise as log_likelihood,
+)
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
@@ -39,6 +46,9 @@ def to_tree(
     *,
     pointwise: bool,
     attributes: dict[str, Any],
+    predictive: bool = False,
+    prior_draws: int | None = None,
+    seed: int = 0,
 ) -> xr.DataTree:
     """Return draws as a DataTree, with the data that they are of in input units.
 
@@ -54,6 +64,8 @@ def to_tree(
         Store log p of every point, or source, under every draw.
     attributes : dict
         Kept at the root beside provenance.
+    predictive, prior_draws, seed : bool, int, int
+        As ``TwoStageMixture.sample``.
     """
     values = {k: _input_units(k, v, scaler) for k, v in drawn.values.items()}
     parts = {name: values.pop(name) for name in TwoStageParams._fields}
@@ -66,12 +78,23 @@ def to_tree(
         "covariance": "proportional" if fitted.proportional else "free",
         "alpha": fitted.alpha,
     }
+    groups: dict[str, dict[str, Any]] = {}
+    if predictive:
+        new = new_points(fitted, drawn.values, seed=seed)
+        groups["posterior_predictive"] = {"X": scaler.mean + new * scaler.scale}
+    if prior_draws is not None:
+        n = int(check_number("prior_draws", prior_draws, 1, whole=True))
+        found = draws_of_prior(fitted, n, seed=seed)
+        new = new_points(fitted, found, seed=seed)
+        groups["prior_predictive"] = {"X": scaler.mean + new * scaler.scale}
+        groups["prior"] = {k: _input_units(k, found[k], scaler) for k in values}
     tree = to_datatree(
         drawn._replace(values=values),
         feature_names=None if names is None else list(names),
         dims={name: AXES[name] for name in values if name in AXES},
         data=shown,
         observed={"X": X},
+        groups=groups,
         attributes={**provenance(two_stage, shown, arguments), **attributes},
     )
     coords = {c: tree["posterior"].coords[c] for c in ("feature", "feature_bis")}
@@ -80,9 +103,10 @@ def to_tree(
     if pointwise:
         unit = "point" if isinstance(data, Points) else "source"
         log_p = log_likelihood(fitted, drawn) - _log_scale(data, scaler)
-        group = xr.Dataset({"x": (("chain", "draw", unit), log_p)})
-        tree[LIKELIHOOD] = xr.DataTree(group)
-    return set_apart(tree)
+        tree = with_terms(
+            tree, {"x": xr.DataArray(log_p, dims=("chain", "draw", unit))}
+        )
+    return tree
 
 
 def _log_scale(data: Any, scaler: Scaler) -> Any:

@@ -5,7 +5,7 @@ The model is ``probmetric.models.two_stage``, the fits are in
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
@@ -19,12 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
-from probmetric.data.scaling import check_sizes, fit_scaler
+from probmetric.data.scaling import check_sizes, standardise
 from probmetric.estimators._labelled import checked_rows, report
 from probmetric.estimators._settings import (
     Count,
     NonNegative,
     Number,
+    RandomState,
     Share,
     check_settings,
     settings,
@@ -134,7 +135,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     n_starts: Count = 1
     max_iter: Count = 1000
     tol: NonNegative | None = None
-    random_state: int | np.random.RandomState | None = 0
+    random_state: RandomState = 0
 
     def __sklearn_tags__(self) -> Tags:
         """Say that missing values are handled."""
@@ -221,7 +222,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         if reset:
             names = getattr(self, "feature_names_in_", None)
             standardize = bool(self.standardize)
-            self._scaler = fit_scaler(rows, names, standardize=standardize)
+            Z, self._scaler = standardise(rows, names, standardize=standardize)
+            return Z
         return (rows - self._scaler.mean) / self._scaler.scale
 
     def _fit(
@@ -332,7 +334,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     def fit_alpha(self, pairs: ArrayLike) -> "TwoStageMixture":
         """Learn α from same-source pairs, all else as fitted by ``fit(X)``.
 
-        Sets W = αΣ and B = (1 - α)Σ for Σ = within_ + between_.
+        Sets W = αΣ and B = (1 - α)Σ for ``Σ = within_ + between_``.
         """
         mixture = self._mixture("fit_alpha")
         given = inputs.pair_array(pairs, self.n_features_in_)
@@ -408,6 +410,26 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         """Return the mean log density of the rows; larger is better."""
         return float(np.mean(self.score_samples(X)))
 
+    def bic(self, X: ArrayLike) -> float:
+        """Return -2 log p(X) + m log n with m free parameters; lower is better.
+
+        As scikit-learn's ``GaussianMixture.bic``: m counts weights, means and full
+        covariances; ``alpha``, prior and ``flattening`` do not count. A ValueError for
+        a blend of models.
+        """
+        return self._criterion(X, np.log)
+
+    def aic(self, X: ArrayLike) -> float:
+        """Return -2 log p(X) + 2m; lower is better, see ``bic``."""
+        return self._criterion(X, lambda _: 2.0)
+
+    def _criterion(self, X: ArrayLike, price: Callable[[int], float]) -> float:
+        log_p, (k, d) = self.score_samples(X), self.metric_.means.shape
+        if self.metric_.blocks:
+            raise ValueError(f"blend: expected one model, got {self.metric_.blocks}")
+        free = (k - 1) + k * d + k * d * (d + 1) // 2
+        return float(-2 * np.sum(log_p) + free * price(len(log_p)))
+
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n k"]:
         """Return P(component | x) of each row; components have no names."""
         check_is_fitted(self, "metric_")
@@ -453,6 +475,9 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         n_chains: int = 4,
         seed: int = 0,
         log_likelihood: bool = False,
+        log_prior: bool = True,
+        predictive: bool = False,
+        prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
         """Draw from the posterior about the fit, given the data of the fit.
@@ -471,8 +496,17 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         seed : int, default=0
         log_likelihood : bool, default=False
             Store log p of every point, or source, under every draw, for ``loo``:
-            leaving one out is what says how well k components predict. Under data
-            weights it is stored as ``pseudo_log_likelihood``.
+            leaving one out is what says how well k components predict. Data weights
+            are left out of it, and forbid ``loo``.
+        log_prior : bool, default=True
+            Store the log prior of each site and the log likelihood of all data, some
+            numbers a draw: ``az.psense_summary`` stands on them.
+        predictive : bool, default=False
+            Store points X, as many in each source, under every draw,
+            ``posterior_predictive``.
+        prior_draws : int, optional
+            Store as many draws of the prior, held as the fit set it from the data, and
+            of points X under them: ``prior``, ``prior_predictive``. Default: none.
         progress : bool, optional
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
 
@@ -493,12 +527,17 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         fitted = self._sampled()
         size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
         drawn = draw(fitted, method, seed=seed, **size)
+        if not log_prior:
+            drawn = drawn._replace(log_prior={}, log_likelihood=None)
         return to_tree(
             drawn,
             fitted,
             self._scaler,
             getattr(self, "feature_names_in_", None),
             pointwise=log_likelihood,
+            predictive=predictive,
+            prior_draws=prior_draws,
+            seed=seed,
             attributes=self._score(),
         )
 

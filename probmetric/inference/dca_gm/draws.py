@@ -22,13 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from probmetric.data.containers import weights
 from probmetric.inference.dca_gm.fit import (
     Conditioned,
     White,
     from_white,
+    log_prior_parts,
     to_white,
     white_coordinates,
     white_joint,
@@ -38,6 +39,7 @@ from probmetric.inference.dca_gm.likelihood import (
     conditional_log_likelihood,
 )
 from probmetric.inference.sampling.metrics import joined, mahalanobis
+from probmetric.inference.sampling.predictive import prior_draws
 from probmetric.inference.sampling.target import Target
 from probmetric.metric import Mahalanobis
 from probmetric.metric.fisher import mean_fisher
@@ -45,6 +47,7 @@ from probmetric.models.dca_gm import (
     DCAGMParams,
     DCAGMSites,
     constrain,
+    dca_gm,
     log_weight,
     unconstrain,
 )
@@ -83,6 +86,24 @@ def _functionals(position: DCAGMSites, data: Asked) -> dict[str, Array]:
     }
 
 
+def _parts(
+    position: DCAGMSites, data: Asked
+) -> tuple[dict[str, Array], Float[Array, ""]]:
+    given = data.white.given
+    sites = from_white(position, data.white)
+    likelihood = conditional_log_likelihood(
+        constrain(sites, given.prior.present), given.data
+    )
+    return log_prior_parts(sites, given.prior), given.learning_rate * likelihood
+
+
+def _parts_A(
+    position: Float[Array, "p d"], data: Asked
+) -> tuple[dict[str, Array], Float[Array, ""]]:
+    prior, likelihood = _parts(data.mode._replace(A=position), data)
+    return {"A": prior["A"]}, likelihood
+
+
 def _log_density_A(position: Float[Array, "p d"], data: Asked) -> Float[Array, ""]:
     return _log_density(data.mode._replace(A=position), data)
 
@@ -91,10 +112,10 @@ def _functionals_A(position: Float[Array, "p d"], data: Asked) -> dict[str, Arra
     return _functionals(data.mode._replace(A=position), data)
 
 
-TARGET = Target(_log_density, _functionals)
+TARGET = Target(_log_density, _functionals, _parts)
 """Positions are whitened ``DCAGMSites``; data are ``Asked``."""
 
-TARGET_A = Target(_log_density_A, _functionals_A)
+TARGET_A = Target(_log_density_A, _functionals_A, _parts_A)
 """Positions are whitened A, an array (p, d); data are ``Asked``."""
 
 
@@ -137,6 +158,42 @@ def prepare(
         position,
     )
     return position, asked
+
+
+def new_classes(
+    probability: Float[np.ndarray, "... c"], *, seed: int
+) -> Int[np.ndarray, "..."]:
+    """Draw a class code by each row of class probabilities."""
+    below = np.cumsum(probability, -1)
+    u = np.random.default_rng(seed).uniform(size=(*below.shape[:-1], 1))
+    return np.sum(u * below[..., -1:] > below, -1).astype(np.int32)
+
+
+def draws_of_prior(data: Asked, n: int, *, seed: int) -> dict[str, np.ndarray]:
+    """Return n draws (1, n, ...) of the prior of all that ``TARGET`` reports."""
+    given = data.white.given
+    q = data.mode.log_diag.shape[1]
+    covariance = "component" if q > 1 else "class"
+    with jax.enable_x64(True):
+        args = given.data, given.prior
+        options = {"covariance": covariance}
+        found = prior_draws(dca_gm, args, options, n, seed=seed)
+        names = [name for name in DCAGMSites._fields if name in found]
+        sites = {name: found[name][0] for name in names}
+        reported = _reported(sites, data)
+    return {name: np.asarray(value)[None] for name, value in reported.items()}
+
+
+@jax.jit
+def _reported(sites: dict[str, Array], data: Asked) -> dict[str, Array]:
+    """Return the functionals at draws (n, ...) of the model's sites."""
+    # In one dimension L has no off-diagonal, and NumPyro no site of it.
+    none = jnp.zeros((len(sites["A"]), *data.mode.off_diag.shape), sites["A"].dtype)
+
+    def one(sites: DCAGMSites) -> dict[str, Array]:
+        return _functionals(to_white(sites, data.white), data)
+
+    return jax.vmap(one)(DCAGMSites(**{"off_diag": none, **sites}))
 
 
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:

@@ -54,17 +54,21 @@ class Conditioned(NamedTuple):
 @numpy_in_numpy_out
 def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
     """Return the log prior density of the sites, constants included."""
-    A_scale = prior.c / jnp.sqrt(prior.lam)
-    total = jnp.sum(Normal(prior.mean, A_scale).log_prob(sites.A))
-    for value, scale in (
-        (sites.alpha_logit, prior.weight_scale),
-        (sites.beta_logit, prior.weight_scale),
-        (sites.mu, prior.mu_scale),
-        (sites.log_diag, prior.chol_scale),
-        (sites.off_diag, prior.chol_scale),
-    ):
-        total += jnp.sum(Normal(0.0, scale).log_prob(value))
-    return total
+    return jnp.asarray(sum(log_prior_parts(sites, prior).values()))
+
+
+def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
+    """Return the log prior density of each site, constants included."""
+    normal = {
+        "A": Normal(prior.mean, prior.c / jnp.sqrt(prior.lam)),
+        "alpha_logit": Normal(0.0, prior.weight_scale),
+        "beta_logit": Normal(0.0, prior.weight_scale),
+        "mu": Normal(0.0, prior.mu_scale),
+        "log_diag": Normal(0.0, prior.chol_scale),
+        "off_diag": Normal(0.0, prior.chol_scale),
+    }
+    values = sites._asdict()
+    return {k: jnp.sum(site.log_prob(values[k])) for k, site in normal.items()}
 
 
 @numpy_in_numpy_out

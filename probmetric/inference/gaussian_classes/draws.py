@@ -49,6 +49,7 @@ def sample(
     names: Names | None = None,
     arguments: Kwargs,
     base: LocalMahalanobis | None = None,
+    classes: np.ndarray | None = None,
     seed: int = 0,
     n_draws: int = 1000,
     n_chains: int = 4,
@@ -68,6 +69,8 @@ def sample(
         Of the model, for provenance.
     base : LocalMahalanobis, optional
         In input units: gives ``metrics`` the frame, centre, rule and γ.
+    classes : array of shape (c,), optional
+        Names along the axis ``class``; default 0, 1, ...
     seed : int, default=0
         The same seed gives the same draws.
     n_draws, n_chains : int, defaults 1000 and 4
@@ -103,6 +106,7 @@ def sample(
             {"method": "exact", "seed": seed},
         ),
         feature_names=None if names is None else list(names),
+        coords=None if classes is None else {"class": list(map(str, classes))},
         dims={
             "weights": ("class",),
             "mean": ("class", "feature"),

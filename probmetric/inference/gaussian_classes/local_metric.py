@@ -192,7 +192,7 @@ class LogEuclidean(NamedTuple):
 
 @numpy_in_numpy_out
 def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
-    """Return log-Euclidean mean and spread of matrices; the mean keeps |A| = 1.
+    """Return log-Euclidean mean and spread of matrices; the mean keeps ``|A|`` = 1.
 
     The ordinary mean of matrices of determinant one has a larger determinant.
     """
@@ -221,7 +221,7 @@ def error_expansion(
         The true ones, in the coordinates of x.
     x : array of shape (d,)
     A : array of shape (d, d)
-        Any scale: it is divided by |A|^{1/d}, and r is the distance under that.
+        Any scale: it is divided by ``|A|^{1/d}``, and r is the distance under that.
     """
     log_rho, H = posterior_and_hessians(classes, jnp.asarray(x))
     rho = jnp.exp(log_rho)

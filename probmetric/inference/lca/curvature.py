@@ -40,8 +40,11 @@ class Certificate(NamedTuple):
     stationarity: float
 
 
-def _rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
-    """Return W and the row-wise quantities of Eqs. (1) and (2), for κ² = 1."""
+def rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
+    """Return W and the row-wise quantities of Eqs. (1) and (2), for κ² = 1.
+
+    Of pairs that are rows: δ, g, D, t, ν, ν(1 + ν), and ∇t as ``slope`` (rows, q).
+    """
     if np.ndim(params.kappa2):
         raise ValueError("params.kappa2: expected a common κ² of 1, got one per anchor")
     W, X = np.asarray(params.W), np.asarray(data.X)
@@ -62,6 +65,7 @@ def _rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
         "delta": delta,
         "g": g,
         "D": D,
+        "t": t,
         "nu": decay / gap,
         "nu2": decay / gap**2,
         "eta": eta,
@@ -72,7 +76,7 @@ def _rows(params: LCAParams, data: Statistics | Pairs) -> dict[str, Any]:
 
 def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
     """Return ∇ℓ in θ = (vec W, log b), length q = pd + 1 (Eq. 1)."""
-    row = _rows(params, stats)
+    row = rows(params, stats)
     W = row["W"]
     r = np.where(stats.same, 1.0, -row["nu"])
     WT = W @ stats.T_same
@@ -83,7 +87,7 @@ def gradient(params: LCAParams, stats: Statistics) -> Float[Array, "q"]:
 
 def hessian(params: LCAParams, stats: Statistics) -> Float[Array, "q q"]:
     """Return ∇²ℓ in θ = (vec W, log b), shape (pd + 1, pd + 1) (Eq. 2)."""
-    row = _rows(params, stats)
+    row = rows(params, stats)
     W, p = row["W"], len(row["W"])
     rb, eta, D, delta = row["rb"], row["eta"], row["D"], row["delta"]
     wr = stats.w * np.where(stats.same, 1.0, -row["nu"])
@@ -129,7 +133,7 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     the optimum. With p < d a positive ``largest`` says only that a higher rank would
     do better. Under a prior on W it certifies nothing: the objective is not concave.
     """
-    row = _rows(params, stats)
+    row = rows(params, stats)
     W = row["W"]
     wr = stats.w * np.where(stats.same, 1.0, -row["nu"])
     pull = 0.5 * stats.T_same
@@ -167,7 +171,7 @@ def generalised_rate(
     learning_rate : float
         η of that fit, of the order of n/N.
     """
-    row = _rows(params, pairs)
+    row = rows(params, pairs)
     w = host_weights(pairs)
     information = (row["slope"] * (w * row["nu"])[:, None]).T @ row["slope"]
     r = np.where(np.asarray(pairs.y) == 1, 1.0, -row["nu"])
@@ -200,7 +204,7 @@ def log_evidence(
     together (tens of nats too high on some data), and the scale of a tempered
     likelihood is a convention: cross-validation is the principled choice of λ.
     """
-    row = _rows(params, pairs)
+    row = rows(params, pairs)
     wnu = learning_rate * host_weights(pairs) * row["nu"]
     A = (row["g"] * wnu[:, None]).T @ row["g"] / (row["eta"] ** 2 * np.sum(wnu))
     B = (row["delta"] * wnu[:, None]).T @ row["delta"]

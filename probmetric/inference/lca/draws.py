@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs, weights
 from probmetric.data.padding import pad_pairs
@@ -23,12 +23,13 @@ from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.lca.target import TARGET, position, start, target_data
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
+from probmetric.inference.sampling.predictive import prior_draws
 from probmetric.inference.sampling.sample import SAMPLERS, Method, sampler_of
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import Mahalanobis
-from probmetric.models.lca import Coincidence
+from probmetric.models.lca import Coincidence, lca
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -68,6 +69,7 @@ def draw(
     n_draws: int = 1000,
     n_chains: int = 4,
     progress: bool | None = None,
+    warn_khat: bool = True,
 ) -> Draws:
     """Draw M, b and log σ² around a fit, M in input units.
 
@@ -82,6 +84,8 @@ def draw(
         All but NUTS make ``n_chains * n_draws`` independent draws, in one chain.
     progress : bool, optional
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+    warn_khat : bool, default=True
+        Warn of a k-hat of .7 or more. Votes are judged on held-out points instead.
 
     Raises
     ------
@@ -97,7 +101,8 @@ def draw(
     drawn = sampler.draw(
         posterior(fitted, sampler), seed=seed, progress=progress, **size
     )
-    warn_of_trouble(drawn.values, drawn.statistics)
+    attributes = drawn.attributes if warn_khat else {}
+    warn_of_trouble(drawn.values, drawn.statistics, attributes)
     M = drawn.values["M"] / np.outer(scale, scale)
     return drawn._replace(values={**drawn.values, "M": M})
 
@@ -132,6 +137,33 @@ def log_likelihood(
     Memory beside the result: a draw's n × d differences.
     """
     return _log_likelihood(M, b, pairs, np.asarray(learning_rate))
+
+
+def new_labels(
+    M: Float[np.ndarray, "s c d d"],
+    b: Float[np.ndarray, "s c"],
+    pairs: Pairs,
+    *,
+    seed: int,
+) -> Int[np.ndarray, "s c n"]:
+    """Draw labels of the pairs under every draw; parameters as ``log_likelihood``."""
+    ones = pairs._replace(y=np.ones(len(pairs.i), int), w=None)
+    log_p = np.asarray(log_likelihood(M, b, ones))
+    # log U < log P keeps its accuracy where P underflows.
+    exponential = np.random.default_rng(seed).exponential(size=log_p.shape)
+    return (-exponential < log_p).astype(np.int32)
+
+
+def draws_of_prior(
+    fitted: Fitted, n: int, *, scale: Float[np.ndarray, "d"], seed: int
+) -> dict[str, np.ndarray]:
+    """Return n draws (1, n, ...) of the prior's M, b and log σ², as ``draw``, and y."""
+    prior = jax.tree.map(np.asarray, fitted.prior)
+    with jax.enable_x64(True):
+        found = prior_draws(lca, (fitted.pairs, prior), {}, n, seed=seed)
+    M = found["M"] / np.outer(scale, scale)
+    log_sigma2 = np.log(found["sigma2"])
+    return {"M": M, "b": found["b"], "log_sigma2": log_sigma2, "y": found["y"]}
 
 
 @jax.jit

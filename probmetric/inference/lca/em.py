@@ -202,7 +202,7 @@ def m_step(
         A = 0.5 * p * stats.n
         B = 0.25 * (moved - 4 * cross + 4 * found.a2D + found.cov_u)
     if scaled:
-        A = A + 0.5 * p * d
+        A = A + 0.5 * p * d / h
         B = B + 0.5 * lam * jnp.sum((new - prior.mean) ** 2)
     return new, _log_b(A, B, p, prior.b_shape / h, prior.b_rate / h)
 

@@ -37,7 +37,7 @@ type Solver = Literal["lbfgs", "squarem", "em", "full_em"]
 def scaled_identity(
     pairs: Pairs, n_components: int | None = None
 ) -> tuple[Float[Array, "p d"], float]:
-    """Return W₀ = c·I (p, d) and c = 1/√(median ‖δ‖² over the y = 1 pairs).
+    """Return W₀ = c·I (p, d) and c = 1/√(median ‖δ‖² over the y = 1 pairs with δ ≠ 0).
 
     Shrinking to it is shrinking to the Euclidean metric in the units of the link.
     """
@@ -50,8 +50,8 @@ def scaled_identity(
 def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], float]:
     """Return W₀ = c·V_pᵀ of the points' leading principal axes, and c.
 
-    c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs). The sign of an axis is fixed so
-    that its largest entry is positive.
+    c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs with V_pᵀδ ≠ 0). The sign of an axis
+    is fixed so that its largest entry is positive.
     """
     X = np.asarray(pairs.X)
     axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2][:n_components]

@@ -17,6 +17,12 @@ Eq. (1) as under the model, both sheets included, and the sheets are mirror imag
 chain draws it on whichever it is. Normaliser and prior draws of M stay the Gaussian's.
 u is the weakest axis of WW₀ᵀ at the mode, the one along which the other sheet is
 nearest; with u = 0 the density is the model's own.
+
+What is reported of W lies on the sheet a ≥ 0. Folded onto it, the prior's density is
+
+    p(W) + p(HW) = p(W) (1 + e^{-a}),                                              (2)
+
+the log prior of each draw; draws of the prior are folded likewise.
 """
 
 import warnings
@@ -30,12 +36,23 @@ from probmetric.data.containers import Pairs
 from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca.fit import check_prior, fit
 from probmetric.inference.lca.laplace import laplace
-from probmetric.inference.lca.likelihood import objective, to_params
+from probmetric.inference.lca.likelihood import (
+    log_likelihood,
+    log_prior,
+    objective,
+    to_params,
+)
 from probmetric.inference.lca.statistics import Statistics, prepare
 from probmetric.inference.sampling.target import Gaussian, Posterior, Target
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.inference.solvers.result import Result
-from probmetric.models.lca import LCAParams, LCAPrior, identified, log_b_of
+from probmetric.models.lca import (
+    LCAParams,
+    LCAPrior,
+    identified,
+    log_b_of,
+    weakest_axis,
+)
 
 
 def _log_odds(at: Any, data: Any) -> Any:
@@ -47,6 +64,22 @@ def _log_odds(at: Any, data: Any) -> Any:
 def _log_density(at: Any, data: Any) -> Any:
     mirrored = jnp.logaddexp(0.0, -_log_odds(at, data)) - np.log(2)
     return objective(at, data) + mirrored
+
+
+def _parts(at: Any, data: Any) -> tuple[dict[str, Any], Any]:
+    """Return the log prior of W, Eq. (2), and of log b, and the log likelihood."""
+    stats, prior, rate = data[:3]
+    params = to_params(at)
+    flat = (
+        {"lam": jnp.zeros_like(prior.lam)},
+        {"b_shape": jnp.zeros_like(prior.b_shape)},
+    )
+    log_b, W = (jnp.asarray(log_prior(params, prior._replace(**f))) for f in flat)
+    # Either sheet gives the same: a on the one is -a on the other.
+    folded = W + jnp.logaddexp(0.0, -_log_odds(at, data))
+    return {"W": folded, "log_b": log_b}, rate * jnp.asarray(
+        log_likelihood(params, stats)
+    )
 
 
 def _functionals(at: Any, data: Any) -> dict[str, Any]:
@@ -62,10 +95,10 @@ def _sites(at: Any, data: Any) -> dict[str, Any]:
     return {"W": W, "log_b": at["log_b"], "sigma2": sigma2, **identified(params)}
 
 
-TARGET = Target(_log_density, _functionals)
+TARGET = Target(_log_density, _functionals, _parts)
 """Of positions {W, log_b} and data (statistics, prior, learning rate, u)."""
 
-MODEL_TARGET = Target(_log_density, _sites)
+MODEL_TARGET = Target(_log_density, _sites, _parts)
 """The same density; reports the sites of ``models.lca.lca``."""
 
 
@@ -84,8 +117,7 @@ def target_data(
     prior = LCAPrior(*(np.asarray(v, dtype) for v in prior))
     u = np.zeros(len(prior.mean), dtype)
     if mode is not None:
-        C = np.asarray(mode.W) @ prior.mean.T
-        u = np.linalg.eigh((C + C.T) / 2)[1][:, 0].astype(dtype)
+        u = weakest_axis(np.asarray(mode.W), prior.mean).astype(dtype)
     return stats, prior, np.asarray(learning_rate, dtype), u
 
 

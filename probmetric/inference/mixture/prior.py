@@ -87,21 +87,15 @@ def default_prior(
     alpha : tuple of two floats, default=(2, 2)
         Beta prior of α, mean a/(a + b).
 
-    Raises
-    ------
-    ValueError
-        When a column is constant: its prior variance would be zero.
+    Notes
+    -----
+    A constant column counts as of variance 1, its own unit: without it the prior of
+    its variance would be at zero.
     """
     rows = np.asarray(X)
     d = rows.shape[1]
     variances = np.nanvar(rows, axis=0)
-    constant = np.flatnonzero(~(variances > 0))
-    if constant.size:
-        raise ValueError(
-            f"X: expected columns that vary, got constant column(s) "
-            f"{constant.tolist()}; "
-            "drop them or pass a prior"
-        )
+    variances = np.where(variances > 0, variances, 1.0)
     scale = np.diag(variances) * floor / n_components ** (2 / d)
     centre = np.nanmean(rows, axis=0)
     half = scale / 2

@@ -12,11 +12,13 @@ In reading order:
 ``checkpoint``   blocks on disk, and how a run is resumed.
 ``nuts``         ``NUTS``: several chains, block after block.
 ``sample``       ``sample``: one function for every NumPyro model and target.
+``predictive``   draws of the prior, predictions and log likelihoods of a NumPyro model.
 ``datatree``     draws as an ArviZ DataTree with data and provenance.
 ``summary``      mean, sd, Monte Carlo error, R-hat and effective size by entry.
 ``metrics``      draws as metrics, one a draw.
 ``units``        whether stored log likelihoods are of units that could be left out.
-``warnings``     divergences, high R-hat and low effective size.
+``diagnostics``  what is wrong with draws, each finding with what helps.
+``warnings``     the same, as warnings.
 """
 
 import lazy_loader

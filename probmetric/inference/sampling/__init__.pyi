@@ -1,4 +1,5 @@
 from .datatree import to_datatree as to_datatree
+from .diagnostics import Finding as Finding, diagnose as diagnose
 from .laplace import Laplace as Laplace
 from .nuts import NUTS as NUTS
 from .sample import sample as sample

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from jaxtyping import PyTree
 from probmetric.data.containers import Distances, Pairs
 from probmetric.data.hash import data_hash, data_variables
 from probmetric.inference.sampling.target import Attribute, Draws, Kwargs, Model, Target
-from probmetric.inference.sampling.units import set_apart
+from probmetric.inference.sampling.units import LIKELIHOOD, whole, with_terms
 from probmetric.provenance import versions
 from probmetric.typing import Array
 
@@ -24,9 +25,11 @@ def to_datatree(
     *,
     feature_names: Sequence[str] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence[object]] | None = None,
     data: PyTree = None,
     observed: Mapping[str, Array] | None = None,
     log_likelihood: Mapping[str, Array] | None = None,
+    groups: Mapping[str, Mapping[str, Array]] | None = None,
     attributes: Mapping[str, Attribute] | None = None,
 ) -> xr.DataTree:
     """Return draws as a DataTree.
@@ -40,14 +43,23 @@ def to_datatree(
     dims : mapping of str to sequence of str, optional
         Names of the axes of a quantity after chain and draw, beside those of M
         (feature, feature_bis) and W (latent, feature).
+    coords : mapping of str to sequence, optional
+        Labels along axes of your own (``{"group": ["a", "b"]}``).
     data : NamedTuple or other pytree of arrays, optional
         Stored in ``constant_data``, except what is in ``observed``.
     observed : mapping of str to array, optional
         Stored in ``observed_data``.
     log_likelihood : mapping of str to array of shape (n_chains, n_draws, ...), optional
-        Stored in ``log_likelihood``, or in ``pseudo_log_likelihood`` where a learning
-        rate or data weights other than one, or pairs that share points, make them no
-        units that could be left out.
+        Of every observation, without learning rate or weights. Stored in
+        ``log_likelihood``, in place of the draws' own, which is one number a draw.
+        Where a learning rate or weights other than one, or pairs that share points,
+        make them no units that could be left out, ``power`` stands beside them: what
+        the posterior's log likelihood has beyond their sum. ArviZ's power scaling adds
+        the two, and its ``loo`` refuses a group of two. Without draws' own they are
+        ``pseudo_log_likelihood`` there.
+    groups : mapping of str to mapping of str to array, optional
+        ``prior``, ``prior_predictive``, ``posterior_predictive``, with the axes of the
+        posterior, or of what was observed, after chain and draw.
     attributes : mapping, optional
         Provenance, kept at the root together with ``draws.attributes``.
 
@@ -70,9 +82,16 @@ def to_datatree(
         for name, value in data_variables(data).items()
         if name not in (observed or {})
     }
-    drawn = {"posterior": draws.values, "sample_stats": draws.statistics}
+    extra = dict(groups or {})
+    drawn = {
+        "posterior": draws.values,
+        "sample_stats": draws.statistics,
+        "prior": extra.pop("prior", None),
+    }
+    densities = {"log_prior": draws.log_prior, LIKELIHOOD: whole(draws.log_likelihood)}
     given = {
-        "log_likelihood": log_likelihood,
+        LIKELIHOOD: log_likelihood,
+        **extra,
         "observed_data": observed,
         "constant_data": constant,
     }
@@ -85,20 +104,23 @@ def to_datatree(
     }
     if "X" in constant and np.ndim(constant["X"]) == 2:
         sizes.add(np.shape(constant["X"])[1])
-    coords = _feature_coords(feature_names, sizes)
+    labels: dict[str, Any] = {**_feature_coords(feature_names, sizes), **(coords or {})}
     root = {**(attributes or {}), **draws.attributes}
     khat = {"khat": root["khat"]} if "khat" in root else {}
-    # Two calls: a quantity and an array of the data may bear one name.
-    tree = az.from_dict(
-        {name: group for name, group in drawn.items() if group},
-        coords=coords,
-        dims=axes,
-        attrs={"/": {k: _plain(v) for k, v in root.items()}, "posterior": khat},
-    )
+    attrs = {"/": {k: _plain(v) for k, v in root.items()}, "posterior": khat}
     data_axes = _data_dims(data, {**constant, **(observed or {})})
-    groups = {name: group for name, group in given.items() if group}
-    rest = az.from_dict(groups, coords=coords, dims=data_axes)
-    return set_apart(tree.assign(rest.children))
+
+    def laid(groups: Mapping[str, Any], axes: dict[str, list[str]], **more: Any) -> Any:
+        full = {name: group for name, group in groups.items() if group}
+        return az.from_dict(full, coords=labels, dims=axes, **more)
+
+    # Apart: a quantity, its density and an array of the data may bear one name.
+    tree = laid(drawn, axes, attrs=attrs)
+    tree = tree.assign(laid(densities, {}).children)
+    rest = dict(laid(given, data_axes).children)
+    terms = rest.pop(LIKELIHOOD, None)
+    tree = tree.assign(rest)
+    return tree if terms is None else with_terms(tree, terms.to_dataset().data_vars)
 
 
 def _posterior_dims(

@@ -27,14 +27,15 @@ from probmetric.inference.sampling.target import (
     Start,
     Target,
     gaussian_draw,
+    report,
 )
 from probmetric.typing import Array, Scalar
 
 type _Moved = tuple[HMCState, tuple[Arrays, Arrays]]
 """A state, and the functionals and statistics of draws on the way there."""
 
-type _Summed = tuple[HMCState, jax.Array, jax.Array]
-"""A state, leapfrog steps on the way there, and whether any diverged."""
+type _Summed = tuple[HMCState, jax.Array, jax.Array, jax.Array]
+"""A state, leapfrog steps on the way, most of one tree, whether any diverged."""
 
 N_CANDIDATES = 16
 """Starting points tried per chain; the first of finite density is taken."""
@@ -186,30 +187,40 @@ def block(
     draws : dict of arrays of shape (n_chains, size, ...)
         The functionals; rows from ``n_draws`` on are zero.
     statistics : dict of arrays of shape (n_chains, size)
-        num_steps (leapfrog steps, that is gradients, per draw), accept_prob, energy,
-        potential_energy, step_size, diverging.
+        ArviZ's names: n_steps (leapfrog steps, that is gradients, per draw),
+        tree_depth (of the deepest tree of a draw) and reached_max_treedepth,
+        acceptance_rate, energy, lp (the log density of the unconstrained position),
+        step_size, diverging.
     """
     init_one, sample_kernel = kernel(target, settings)
 
     def iterate(state: HMCState) -> _Moved:
         def again(_: jax.Array, carry: _Summed) -> _Summed:
-            state, steps, diverging = carry
+            state, steps, most, diverging = carry
             state = sample_kernel(state, (data,))
-            return state, steps + state.num_steps, diverging | state.diverging
+            most = jnp.maximum(most, state.num_steps)
+            return state, steps + state.num_steps, most, diverging | state.diverging
 
-        none = (jnp.zeros_like(state.num_steps), jnp.zeros_like(state.diverging))
-        state, steps, diverging = jax.lax.fori_loop(
-            0, settings.thin, again, (state, *none)
+        zero = jnp.zeros_like(state.num_steps)
+        state, steps, most, diverging = jax.lax.fori_loop(
+            0,
+            settings.thin,
+            again,
+            (state, zero, zero, jnp.zeros_like(state.diverging)),
         )
+        # A tree of depth m has 2^m - 1 steps; what broke off in a doubling is no depth.
+        depth = 31 - jax.lax.clz(most.astype(jnp.int32) + 1)
         statistics = {
-            "num_steps": steps,
-            "accept_prob": state.accept_prob,
+            "n_steps": steps,
+            "tree_depth": depth,
+            "reached_max_treedepth": depth >= settings.max_tree_depth,
+            "acceptance_rate": state.accept_prob,
             "energy": state.energy,
-            "potential_energy": state.potential_energy,
+            "lp": -state.potential_energy,
             "step_size": state.adapt_state.step_size,
             "diverging": diverging,
         }
-        return state, (target.functionals(state.z, data), statistics)
+        return state, (report(target, state.z, data), statistics)
 
     def one(state: HMCState) -> _Moved:
         jax.eval_shape(init_one, state.rng_key, state.z, None, data)

@@ -28,10 +28,12 @@ from probmetric.inference.sampling.target import (
     Posterior,
     Seed,
     Target,
+    as_draws,
     cast,
     counts,
     gaussian_draw,
     is_double,
+    report,
 )
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import REMEDY, Result
@@ -63,7 +65,7 @@ def _draw(
         # log q = -‖e‖²/2 up to a constant, whatever the factor; with fewer columns
         # than rows both densities are those on the slice mean + span(factor).
         log_weight = target.log_density(position, data) + 0.5 * jnp.sum(e**2)
-        return target.functionals(position, data), log_weight
+        return report(target, position, data), log_weight
 
     return jax.lax.map(one, noise, batch_size=min(n_draws, 100))
 
@@ -126,6 +128,11 @@ class Laplace:
     ------
     ValueError
         Naming the setting.
+
+    Examples
+    --------
+    >>> Laplace(max_steps=500).max_steps
+    500
     """
 
     max_steps: int = 2000
@@ -179,7 +186,7 @@ class Laplace:
             values, weight = _draw(target, start, np.int64(seed), total, data)
             khat = pareto_khat(np.asarray(weight)) if total >= 100 else float("nan")
             values = jax.tree.map(lambda a: np.asarray(a)[None], values)
-        return Draws(values, {}, {"method": "laplace", "seed": seed, "khat": khat})
+        return as_draws(values, {}, {"method": "laplace", "seed": seed, "khat": khat})
 
 
 def pareto_khat(log_weight: np.ndarray) -> float:

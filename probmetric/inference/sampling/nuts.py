@@ -21,6 +21,7 @@ from probmetric.inference.sampling.target import (
     Gaussian,
     Posterior,
     Start,
+    as_draws,
     cast,
     counts,
     is_double,
@@ -180,7 +181,7 @@ class NUTS:
                 progress=progress,
             )
         attributes = {"method": "nuts", "seed": seed, "n_parameters": _size(start)}
-        return Draws(values, statistics, {**attributes, **settings._asdict()})
+        return as_draws(values, statistics, {**attributes, **settings._asdict()})
 
 
 def _check_start(state: HMCState) -> None:

@@ -18,11 +18,19 @@ import numpy as np
 import numpyro
 import xarray as xr
 from jaxtyping import PyTree
-from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
 
+from probmetric.arguments import check_number
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.predictive import (
+    log_likelihoods,
+    plain,
+    predictions,
+)
+from probmetric.inference.sampling.predictive import (
+    prior_draws as draws_of_prior,
+)
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import (
     Arrays,
@@ -34,6 +42,7 @@ from probmetric.inference.sampling.target import (
     Static,
     Target,
     Tree,
+    call_of,
     cast,
     counts,
     fill_arguments,
@@ -84,6 +93,8 @@ def sample(
     *,
     method: Method = "nuts",
     seed: int = 0,
+    args: Sequence[PyTree] = (),
+    kwargs: Kwargs | None = None,
     prior: PyTree = None,
     options: Kwargs | None = None,
     start: Start | None = None,
@@ -91,8 +102,12 @@ def sample(
     n_draws: int = 1000,
     feature_names: Sequence[str] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence[object]] | None = None,
     identified: Sequence[str] | None = None,
     log_likelihood: bool = False,
+    log_prior: bool = True,
+    predictive: bool = False,
+    prior_draws: int | None = None,
     dtype: str = "float64",
     progress: bool | None = None,
 ) -> xr.DataTree:
@@ -101,9 +116,8 @@ def sample(
     Parameters
     ----------
     model : callable or Target
-        A NumPyro model ``model(data, prior, **options)``, or ``model(data,
-        **options)`` where no prior is given; or a ``Target``. ``model.prepare``, if
-        there, is applied to the data on the host first.
+        A NumPyro model, called as ``model(data, *args, **kwargs)``; or a ``Target``.
+        ``model.prepare``, if there, is applied to the data on the host first.
     data : pytree of arrays
         Observations included.
     method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
@@ -112,11 +126,13 @@ def sample(
         one chain, with their k-hat.
     seed : int, default=0
         The same seed gives the same draws on the same machine.
-    prior : pytree, optional
-        Second argument of the model. Python numbers in it are part of the compiled
-        program; arrays are arguments of it.
-    options : mapping, optional
+    args : tuple of pytrees, default=()
+        What the model takes after the data. Python numbers in it are part of the
+        compiled program; arrays are arguments of it.
+    kwargs : mapping, optional
         Keyword arguments of the model: ``learning_rate``, ``batch`` (SVI only), ...
+    prior, options : optional
+        Other names: the first of ``args``, and ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
         The Laplace approximation of a closed form (``Gaussian``, over unconstrained
         values: for NUTS the start and the mass matrix, for Laplace the answer, for
@@ -124,7 +140,7 @@ def sample(
         look for the mode; otherwise read for its shapes). Required for a ``Target``.
     n_chains, n_draws : int, defaults 4 and 1000
         The approximations draw ``n_chains * n_draws`` in one chain.
-    feature_names, dims : optional
+    feature_names, dims, coords : optional
         As in ``to_datatree``.
     identified : sequence of str, optional
         Quantities that R-hat and effective sample sizes are judged on (NUTS). A map
@@ -132,9 +148,22 @@ def sample(
         Default: all.
     log_likelihood : bool, default=False
         Store the log likelihood of every observation under every draw
-        (n_chains × n_draws × n_observations numbers), as ``log_likelihood``, or as
-        ``pseudo_log_likelihood`` where a learning rate or data weights other than one,
-        or pairs that share points, forbid to leave one out. NumPyro models only.
+        (n_chains × n_draws × n_observations numbers), without learning rate or data
+        weights. Where these are not one, or pairs share points, the group has a
+        second variable, ``power``, and ``az.loo`` refuses it: see ``to_datatree``.
+        NumPyro models only.
+    log_prior : bool, default=True
+        Store the log prior density of each site, and the log likelihood of all data,
+        under every draw: two numbers and more a draw, at the cost of one evaluation
+        beside the sampler's dozens. ``az.psense_summary`` stands on them. Of a
+        ``Target`` where it has ``parts``.
+    predictive : bool, default=False
+        Store new observations under every draw, ``posterior_predictive``, as large as
+        the log likelihood. One more program is compiled. NumPyro models only.
+    prior_draws : int, optional
+        Store as many draws of the prior and of new observations under them, ``prior``
+        and ``prior_predictive``. One or two more programs are compiled. NumPyro models
+        with proper priors only. Default: none.
     dtype : {"float64", "float32"}, default="float64"
         Precision, in a scope of its own; no global flag is touched.
     progress : bool, optional
@@ -143,20 +172,24 @@ def sample(
     Returns
     -------
     DataTree
-        Groups posterior, sample_stats (NUTS), observed_data, constant_data and, on
-        request, the log likelihood; versions, seed, method, data hash, learning rate,
-        sum of weights and model arguments as attributes.
+        Groups posterior, sample_stats (NUTS, in ArviZ's names), log_prior,
+        log_likelihood, observed_data, constant_data and, on request,
+        posterior_predictive, prior and prior_predictive; versions, seed, method, data
+        hash, learning rate, sum of weights and model arguments as attributes.
 
     Raises
     ------
     ValueError
         An unknown method; a subsample under NUTS or Laplace; a Target without start;
         and as the sampler.
+    TypeError
+        A model that cannot be called so, with what it takes.
 
     Warns
     -----
     SamplingWarning
-        Divergences, high R-hat, low effective sample size, by name (NUTS).
+        For what ``sampling.diagnose`` finds: divergences, saturated trees, low E-BFMI,
+        high R-hat, low effective sample sizes (NUTS), a k-hat of .7 or more.
 
     Examples
     --------
@@ -170,64 +203,85 @@ def sample(
     (1, 200)
     """
     sampler = sampler_of(method)
-    options = dict(options or {})
+    options = {**(options or {}), **(kwargs or {})}
     if options.get("batch") is not None and not isinstance(sampler, SVI):
         raise ValueError(
             f"options: expected the full data under {sampler}, got batch="
             f"{options['batch']}: it would keep one subsample for ever (use 'svi')"
         )
-    plain = not isinstance(model, Target)
-    if not plain and start is None:
+    story: Any = model
+    own = not isinstance(model, Target)
+    if not own and start is None:
         raise ValueError(
             "start: expected a position or Gaussian for a Target, got None"
         )
-    if not plain and log_likelihood:
-        raise ValueError("log_likelihood: expected False for a Target, got True")
-    if not plain and (prior is not None or options):
+    asked = {
+        "log_likelihood": log_likelihood,
+        "predictive": predictive,
+        "prior_draws": prior_draws,
+    }
+    for name, value in asked.items():
+        if not own and value:
+            raise ValueError(f"{name}: expected none for a Target, got {value}")
+    if prior_draws is not None:
+        prior_draws = int(check_number("prior_draws", prior_draws, 1, whole=True))
+    if not own and (args or prior is not None or options):
         raise ValueError(
             "prior, options: expected none for a Target, whose data hold all that it "
-            f"depends on, got {prior!r} and {options!r}"
+            f"depends on, got {prior!r}, {options!r} and args {args!r}"
         )
-    # A model whose data set shapes names what to do with them before tracing.
-    given = getattr(model, "prepare", lambda data: data)(data)
-    args = (given,) if prior is None else (given, prior)
     full = {k: v for k, v in options.items() if k != "batch"}
+    given = call_of(model, data, args, options, prior=prior) if own else (data,)
     observed: dict[str, np.ndarray] = {}
-    likelihood = None
+    likelihood, groups = None, {}
     with jax.enable_x64(is_double(dtype)):
-        args, full = cast(args, dtype), cast(full, dtype)
-        split = split_arguments(args, full)
-        if plain:
-            target, arrays, shapes = model_target(model, args, full)
+        called, full = cast(given, dtype), cast(full, dtype)
+        split = split_arguments(called, full)
+        if own:
+            target, arrays, shapes = model_target(model, called, full)
             observed = jax.device_get(_observed(model, *split))
         else:
-            target, arrays, shapes = model, args[0], ()
+            target, arrays, shapes = model, called[0], ()
         run: dict[str, Any] = {"seed": seed, "dtype": dtype, "progress": progress}
-        if plain and isinstance(sampler, SVI):
+        closed = None
+        if own and isinstance(sampler, SVI):
             run["n_draws"] = math.prod(counts(n_draws, n_chains))
-            draws = sampler.draw_model(model, args, options, full_kwargs=full, **run)
+            draws = sampler.draw_model(model, called, options, full_kwargs=full, **run)
         else:
-            posterior = None
             if start is None and isinstance(sampler, NUTS):
-                posterior = _closed_form(model, args, full)
-                sampler = _adapting(sampler, posterior)
-            if posterior is None:
-                if start is None:
-                    start = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-                posterior = Posterior(target, arrays, start)
+                closed = _closed_form(model, called, full)
+                sampler = _adapting(sampler, closed)
+            if start is None:
+                start = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+            posterior = closed or Posterior(target, arrays, start)
             draws = sampler.draw(posterior, n_draws=n_draws, n_chains=n_chains, **run)
         _warn(draws, identified)
+        sites = {k: v for k, v in draws.values.items() if k in shapes}
         if log_likelihood:
-            sites = {k: v for k, v in draws.values.items() if k in shapes}
-            likelihood = jax.device_get(_log_likelihood(model, *split, sites))
-    arguments = {**({} if prior is None else {"prior": prior}), **options}
+            likelihood = log_likelihoods(story, *plain(called, full), sites)
+        if predictive:
+            new = predictions(story, called, full, sites, list(observed), seed=seed)
+            groups["posterior_predictive"] = like(observed, new)
+        if prior_draws:
+            found = draws_of_prior(story, called, full, prior_draws, seed=seed)
+            groups["prior_predictive"] = like(observed, found)
+            if closed is not None:
+                found |= _reported(closed, found)
+            groups["prior"] = {k: found[k] for k in draws.values}
+    if not log_prior:
+        draws = draws._replace(log_prior={}, log_likelihood=None)
+    first = {} if prior is None else {"prior": prior}
+    more = {"args": list(args)} if args else {}
+    arguments = {**first, **more, **options}
     return to_datatree(
         draws,
         feature_names=feature_names,
         dims=dims,
+        coords=coords,
         data=data,
         observed=observed,
         log_likelihood=likelihood,
+        groups=groups,
         attributes=provenance(model, data, arguments),
     )
 
@@ -264,7 +318,32 @@ def _warn(draws: Draws, identified: Sequence[str] | None) -> None:
         raise ValueError(
             f"identified: expected names among {list(draws.values)}, got {unknown}"
         )
-    warn_of_trouble({name: draws.values[name] for name in names}, draws.statistics)
+    judged = {name: draws.values[name] for name in names}
+    warn_of_trouble(judged, draws.statistics, draws.attributes)
+
+
+def like(
+    observed: Mapping[str, np.ndarray], drawn: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return new observations where there are old ones: NaN where data are missing."""
+    found: dict[str, np.ndarray] = {}
+    for name, old in observed.items():
+        missing = np.isnan(old) if np.issubdtype(old.dtype, np.floating) else None
+        new = drawn[name]
+        found[name] = new if missing is None else np.where(missing, np.nan, new)
+    return found
+
+
+def _reported(posterior: Posterior, sites: Mapping[str, np.ndarray]) -> Arrays:
+    """Return a closed form's functionals at draws of its sites, all of them real."""
+    at = {name: sites[name][0] for name in posterior.start.mean}
+    found = _functionals(posterior.target, at, cast(posterior.data, "float64"))
+    return {name: np.asarray(value)[None] for name, value in found.items()}
+
+
+@partial(jax.jit, static_argnames="target")
+def _functionals(target: Target, at: Arrays, data: PyTree) -> Arrays:
+    return jax.vmap(lambda position: target.functionals(position, data))(at)
 
 
 @partial(jax.jit, static_argnames=("model", "tree", "static"))
@@ -278,16 +357,3 @@ def _observed(model: Model, tree: Tree, static: Static, data: list[Array]) -> Ar
         for name, site in sites.items()
         if site["type"] == "sample" and site["is_observed"]
     }
-
-
-@partial(jax.jit, static_argnames=("model", "tree", "static"))
-def _log_likelihood(
-    model: Model,
-    tree: Tree,
-    static: Static,
-    data: list[Array],
-    draws: Mapping[str, Array],
-) -> Arrays:
-    """Return that of every observation under every draw, by site."""
-    args, kwargs = fill_arguments(tree, static, data)
-    return numpyro_log_likelihood(model, draws, *args, batch_ndims=2, **kwargs)

@@ -23,13 +23,14 @@ tosses of a coin, the worst case, once in 2²⁰."""
 class Summary(NamedTuple):
     """Statistics of draws, one number an entry; all of shape (m,).
 
-    ``ess`` is the effective sample size of the mean; ``sd_mcse`` the Monte Carlo
-    error of ``sd``; ``constant`` says that all draws are one number; ``eps`` is the
-    rounding unit of the draws.
+    ``skew`` is the skewness of the draws; ``ess`` the effective sample size of the
+    mean; ``sd_mcse`` the Monte Carlo error of ``sd``; ``constant`` says that all draws
+    are one number; ``eps`` is the rounding unit of the draws.
     """
 
     estimate: np.ndarray
     sd: np.ndarray
+    skew: np.ndarray
     mcse: np.ndarray
     sd_mcse: np.ndarray
     ess: np.ndarray
@@ -184,18 +185,23 @@ def entry_names(table: xr.Dataset) -> list[str]:
     return names
 
 
+def stacked(table: xr.Dataset) -> np.ndarray:
+    """Return all entries side by side, (n_chains, n_draws, m), as ``entry_names``."""
+    shape = (table.sizes["chain"], table.sizes["draw"], -1)
+    columns = [draws.to_numpy().reshape(shape) for draws in table.data_vars.values()]
+    return np.concatenate([a.astype(float) for a in columns], 2)
+
+
 def summarise(table: xr.Dataset) -> Summary:
     """Return mean, sd, errors and R-hat by entry, in the order of ``entry_names``."""
     # ArviZ's statistics take a second to import and only comparisons need them.
     from arviz_stats.base.array import array_stats
 
-    shape = (table.sizes["chain"], table.sizes["draw"], -1)
-    stacked = [draws.to_numpy().reshape(shape) for draws in table.data_vars.values()]
     eps = [
-        np.full(a.shape[2], np.finfo(a.dtype).eps if a.dtype.kind == "f" else 0.0)
-        for a in stacked
+        np.full(a[0, 0].size, np.finfo(a.dtype).eps if a.dtype.kind == "f" else 0.0)
+        for a in table.data_vars.values()
     ]
-    x = np.concatenate([a.astype(float) for a in stacked], 2)
+    x = stacked(table)
     constant = np.ptp(x, axis=(0, 1)) == 0
     live = np.moveaxis(x[:, :, ~constant], 2, 0)
 
@@ -205,14 +211,17 @@ def summarise(table: xr.Dataset) -> Summary:
         return column
 
     sd = live.std((1, 2), ddof=1)
+    centred = live - live.mean((1, 2), keepdims=True)
+    skew = np.mean((centred / sd[:, None, None]) ** 3, axis=(1, 2))
     # A chain that never moves has no variance to divide by: R-hat is then NaN or
     # infinite, which no limit admits.
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = array_stats.ess(live, method="mean")
-        rhat = array_stats.rhat(live) if shape[0] > 1 else np.full(len(live), np.nan)
+        rhat = array_stats.rhat(live) if len(x) > 1 else np.full(len(live), np.nan)
     return Summary(
         estimate=np.where(constant, x[0, 0], x.mean((0, 1))),
         sd=spread(sd, 0.0),
+        skew=spread(skew, 0.0),
         mcse=spread(sd / np.sqrt(ess), 0.0),
         sd_mcse=spread(array_stats.mcse(live, method="sd"), 0.0),
         ess=spread(ess, np.nan),

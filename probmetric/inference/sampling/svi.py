@@ -37,11 +37,15 @@ from probmetric.inference.sampling.target import (
     Static,
     Target,
     Tree,
+    as_draws,
     cast,
     counts,
     fill_arguments,
     gaussian_draw,
     is_double,
+    named_parts,
+    report,
+    site_densities,
     split_arguments,
 )
 from probmetric.progress import progress_bar
@@ -79,7 +83,7 @@ def _target_model(
         flat_prior = dist.ImproperUniform(constraints.real, (), flat.shape)
         position = unravel(jnp.asarray(numpyro.sample("position", flat_prior)))
         numpyro.factor("log_density", target.log_density(position, data))
-        for name, value in target.functionals(position, data).items():
+        for name, value in report(target, position, data).items():
             numpyro.deterministic(name, value)
 
     return model
@@ -155,7 +159,9 @@ def _finish(
         return sum(map(jnp.sum, log_p.values())) - sum(map(jnp.sum, log_q.values()))
 
     weights = jax.vmap(log_weight)(jax.random.split(keys[2], n_draws))
-    latent.pop("position", None)
+    if latent.pop("position", None) is None:
+        one = partial(site_densities, by.model, args, full)
+        rest = {**rest, **jax.vmap(lambda sites: named_parts(*one(sites)))(latent)}
     return {**latent, **rest}, weights
 
 
@@ -169,7 +175,11 @@ def _whitened(target: Target) -> Target:
     def functionals(noise: Array, data: tuple[Gaussian, PyTree]) -> Arrays:
         return target.functionals(gaussian_draw(data[0], noise), data[1])
 
-    return Target(log_density, functionals)
+    def parts(noise: Array, data: tuple[Gaussian, PyTree]) -> tuple[Arrays, Scalar]:
+        assert target.parts is not None
+        return target.parts(gaussian_draw(data[0], noise), data[1])
+
+    return Target(log_density, functionals, target.parts and parts)
 
 
 @dataclass(frozen=True)
@@ -193,6 +203,11 @@ class SVI:
     ------
     ValueError
         Naming the setting.
+
+    Examples
+    --------
+    >>> SVI("AutoNormal", n_steps=1000).guide
+    'AutoNormal'
     """
 
     guide: str = "AutoMultivariateNormal"
@@ -317,7 +332,7 @@ class SVI:
             "khat": pareto_khat(np.asarray(log_weight)),
             "elbo": -float(np.asarray(losses).mean()),
         }
-        return Draws(values, {}, attributes)
+        return as_draws(values, {}, attributes)
 
 
 def _deterministic(

@@ -8,9 +8,11 @@ branch on them (a flat prior is ``lam=0``). The same model with arguments of the
 shapes is therefore one target, compiled once.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from inspect import signature
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,7 +20,7 @@ import numpyro
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float, Int, PyTree
 from numpyro.distributions import biject_to
-from numpyro.infer.util import constrain_fn, potential_energy
+from numpyro.infer.util import compute_log_probs, constrain_fn, potential_energy
 
 from probmetric.arguments import check_number
 from probmetric.precision import numpy_in_numpy_out
@@ -44,7 +46,7 @@ type Attribute = str | int | float | None
 
 
 class Target(NamedTuple):
-    """A posterior, as two module-level pure functions (static for compilation).
+    """A posterior, as module-level pure functions (static for compilation).
 
     Attributes
     ----------
@@ -54,10 +56,16 @@ class Target(NamedTuple):
     functionals : callable
         ``functionals(position, data) -> dict of arrays``: what is reported, and what
         R-hat and effective sample sizes stand on. Identified quantities only.
+    parts : callable, optional
+        ``parts(position, data) -> (log prior by site, log likelihood)``, scalars: the
+        log prior in the coordinates of the model, without the Jacobian of the way to
+        ``position``; the log likelihood as ``log_density`` has it, learning rate and
+        weights included. What power scaling stands on.
     """
 
     log_density: Callable[[PyTree, PyTree], Scalar]
     functionals: Callable[[PyTree, PyTree], Arrays]
+    parts: Callable[[PyTree, PyTree], tuple[Arrays, Scalar]] | None = None
 
 
 class Gaussian(NamedTuple):
@@ -104,11 +112,47 @@ class Draws(NamedTuple):
         Of the sampler; empty for independent draws.
     attributes : dict
         Method and settings, for the provenance; ``khat`` for approximations.
+    log_prior : dict of arrays of shape (n_chains, n_draws)
+        By site; empty where the target has no ``parts``.
+    log_likelihood : array of shape (n_chains, n_draws), optional
+        Of all the data, as the posterior has it: learning rate and weights included.
     """
 
     values: dict[str, np.ndarray]
     statistics: dict[str, np.ndarray]
     attributes: Mapping[str, Attribute]
+    log_prior: Mapping[str, np.ndarray] = MappingProxyType({})
+    log_likelihood: np.ndarray | None = None
+
+
+_PRIOR, _LIKELIHOOD = "log_prior/", "log_likelihood/"
+"""How the parts of a density are named among what a compiled sampler reports."""
+
+
+def report(target: Target, position: PyTree, data: PyTree) -> Arrays:
+    """Return the functionals, and the parts of the density for ``as_draws``."""
+    values = target.functionals(position, data)
+    if target.parts is None:
+        return values
+    return {**values, **named_parts(*target.parts(position, data))}
+
+
+def named_parts(prior: Mapping[str, Any], likelihood: Any) -> Arrays:
+    """Return what ``Target.parts`` returns as one dict."""
+    return {**{_PRIOR + k: v for k, v in prior.items()}, _LIKELIHOOD: likelihood}
+
+
+def as_draws(
+    reported: Mapping[str, np.ndarray],
+    statistics: dict[str, np.ndarray],
+    attributes: Mapping[str, Attribute],
+) -> Draws:
+    """Return draws of what ``report`` returned, densities apart from functionals."""
+    prior = {k: v for k, v in reported.items() if k.startswith(_PRIOR)}
+    rest = {k: v for k, v in reported.items() if k not in prior}
+    likelihood = rest.pop(_LIKELIHOOD, None)
+    named = {k.removeprefix(_PRIOR): v for k, v in prior.items()}
+    return Draws(rest, statistics, attributes, named, likelihood)
 
 
 @numpy_in_numpy_out
@@ -147,6 +191,55 @@ def counts(n_draws: object, n_chains: object) -> tuple[int, int]:
         int(check_number("n_draws", n_draws, 1, whole=True)),
         int(check_number("n_chains", n_chains, 1, whole=True)),
     )
+
+
+def call_of(
+    model: Model,
+    data: PyTree,
+    args: Sequence[PyTree] = (),
+    kwargs: Kwargs | None = None,
+    *,
+    prior: PyTree = None,
+) -> Args:
+    """Return what a NumPyro model is called with: data, prior, and further arguments.
+
+    A model whose data set shapes names in ``prepare`` what to do before tracing.
+
+    Raises
+    ------
+    TypeError
+        For what is no function, or does not take these arguments; for one argument
+        that is given as if it were a tuple of them.
+    """
+    name = getattr(model, "__name__", type(model).__name__)
+    if not callable(model) or isinstance(model, type):
+        raise TypeError(
+            "model: expected a NumPyro model, a function model(data, ...) that calls "
+            f"numpyro.sample, got {name}"
+            + (
+                ", a learner, which has its own .sample"
+                if hasattr(model, "fit")
+                else ""
+            )
+        )
+    if not isinstance(args, list | tuple) or hasattr(args, "_fields"):
+        raise TypeError(
+            "args: expected a tuple of what the model takes after the data, as "
+            f"args=(prior,), got {type(args).__name__}"
+        )
+    given = (data, *(() if prior is None else (prior,)), *args)
+    takes = signature(model)
+    try:
+        takes.bind(*given, **(kwargs or {}))
+    except TypeError as error:
+        by_name = f" and {sorted(kwargs)} by name" if kwargs else ""
+        raise TypeError(
+            f"model: expected a function model(data, *args, **kwargs) of {len(given)} "
+            f"arguments{by_name}, as given here, got {name}{takes}: {error}; what it "
+            "takes beside the data is given as args=(...) or kwargs={...}"
+        ) from error
+    prepare = getattr(model, "prepare", None)
+    return given if prepare is None else (prepare(data), *given[1:])
 
 
 def model_target(
@@ -231,17 +324,37 @@ def _cached_target(model: Model, tree: Tree, static: Static) -> Target:
         args, kwargs = fill_arguments(tree, static, data)
         return constrain_fn(model, args, kwargs, position, return_deterministic=True)
 
+    def parts(position: Arrays, data: list[Array]) -> tuple[Arrays, Scalar]:
+        args, kwargs = fill_arguments(tree, static, data)
+        sites = constrain_fn(model, args, kwargs, position)
+        return site_densities(model, args, kwargs, sites)
+
     # Under this name a checkpoint knows the model, and its static arguments.
     fixed = [leaf.value for leaf in static if leaf is not None]
     name = getattr(model, "__qualname__", type(model).__qualname__)
     log_density.__qualname__ = f"{name}{tuple(fixed)}"
-    return Target(log_density, functionals)
+    return Target(log_density, functionals, parts)
+
+
+def site_densities(
+    model: Model, args: Args, kwargs: Kwargs, sites: Arrays
+) -> tuple[Arrays, Scalar]:
+    """Return the log density of each latent site, and that of all observed ones."""
+    found, trace = compute_log_probs(model, args, dict(kwargs), sites)
+    prior: Any = {k: v for k, v in found.items() if not trace[k]["is_observed"]}
+    return prior, sum(v for k, v in found.items() if k not in prior)
 
 
 def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
     """Trace the model once, check that it can be sampled, return a position."""
     seeded = numpyro.handlers.seed(model, jax.random.key(0))
-    sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+    try:
+        sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+    except RuntimeError as error:  # What a distribution without .sample raises.
+        raise ValueError(
+            "model: expected sites that can be drawn, got one without .sample, as "
+            "numpyro.distributions.ImproperUniform: give a proper prior"
+        ) from error
     position: Arrays = {}
     observed = False
     for name, site in sites.items():

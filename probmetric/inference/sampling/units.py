@@ -1,12 +1,15 @@
 """Are stored log likelihoods those of units that could be left out?
 
-ArviZ takes whatever stands in the group ``log_likelihood`` for the log likelihoods of
-exchangeable units. Terms with a power on them, or of pairs that share points, are not:
-their sum is a pseudo-likelihood, and they are stored under that name, where ArviZ
-finds nothing and says so.
+ArviZ takes the one variable of the group ``log_likelihood`` for the log likelihoods of
+exchangeable units. Those of pairs that share points are not, nor those of a posterior
+that has a power on them: there a second variable, ``power``, stands beside the plain
+terms, so that their sum is the log likelihood as the posterior has it, which power
+scaling needs, and that ArviZ's ``loo`` refuses, which takes one variable. Terms without
+a posterior (of bootstrap draws) have the name ``pseudo_log_likelihood``.
 """
 
 import json
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 import xarray as xr
@@ -45,12 +48,34 @@ def no_unit(draws: xr.DataTree) -> str | None:
     return None
 
 
-def set_apart(draws: xr.DataTree) -> xr.DataTree:
-    """Rename a group ``log_likelihood`` whose terms are no units, and say why in it."""
-    if LIKELIHOOD not in draws.children:
-        return draws
-    reason = no_unit(draws)
+def whole(total: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Return the group of a log likelihood of all data, (n_chains, n_draws)."""
+    return {} if total is None else {"total": total, "power": np.zeros_like(total)}
+
+
+def pointwise(draws: xr.DataTree, group: str = LIKELIHOOD) -> bool:
+    """Say whether a group holds terms, one an observation."""
+    if group not in draws.children:
+        return False
+    return any(len(term.dims) > 2 for term in draws[group].to_dataset().values())
+
+
+def with_terms(
+    draws: xr.DataTree, terms: Mapping[Hashable, xr.DataArray]
+) -> xr.DataTree:
+    """Store log likelihoods of observations, plain, in the place of their total.
+
+    Where they are no units, the difference stands beside them, and why in the group's
+    attribute ``reason``.
+    """
+    group, reason = xr.Dataset(terms), no_unit(draws)
+    found = draws.children.get(LIKELIHOOD)
+    kept = draws.drop_nodes(LIKELIHOOD, errors="ignore")
     if reason is None:
-        return draws
-    terms = draws[LIKELIHOOD].to_dataset().assign_attrs(reason=reason)
-    return draws.drop_nodes(LIKELIHOOD).assign({PSEUDO: xr.DataTree(terms)})
+        return kept.assign({LIKELIHOOD: xr.DataTree(group)})
+    group = group.assign_attrs(reason=reason)
+    if found is None:
+        return kept.assign({PSEUDO: xr.DataTree(group)})
+    each = [term.sum(set(term.dims) - {"chain", "draw"}) for term in group.values()]
+    group["power"] = found["total"] - sum(each)
+    return kept.assign({LIKELIHOOD: xr.DataTree(group)})

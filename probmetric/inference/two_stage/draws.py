@@ -14,6 +14,7 @@ distance of means,
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,8 +22,12 @@ import xarray as xr
 from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 
+from probmetric.data.containers import Pairs
+from probmetric.data.groups import as_groups, stack
+from probmetric.inference.sampling.diagnostics import UNDETERMINED
 from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.metrics import joined
+from probmetric.inference.sampling.predictive import prior_draws
 from probmetric.inference.sampling.sample import Method, sampler_of
 from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.inference.sampling.warnings import warn_of_trouble
@@ -34,7 +39,7 @@ from probmetric.inference.two_stage.target import (
     position,
 )
 from probmetric.metric import PairSimilarity
-from probmetric.models.two_stage import TwoStageParams, to_metric
+from probmetric.models.two_stage import TwoStageParams, to_metric, two_stage
 from probmetric.typing import Array
 
 
@@ -124,8 +129,24 @@ def draw(
     )
     names = [n for n in draws.values if n not in TwoStageParams._fields]
     known = {name: draws.values[name] for name in names}
-    warn_of_trouble(known, draws.statistics)
-    return draws._replace(values={**draws.values, **_relabelled(draws, fitted)})
+    attributes = {**draws.attributes, **_undetermined(fitted)}
+    warn_of_trouble(known, draws.statistics, attributes)
+    values = {**draws.values, **_relabelled(draws, fitted)}
+    return draws._replace(values=values, attributes=attributes)
+
+
+def _undetermined(fitted: Fitted) -> dict[str, str]:
+    """Say so where sources are too few for a covariance between them of full rank."""
+    n = len(np.unique(np.asarray(as_groups(fitted.data).group)))
+    k, d = fitted.params.means.shape
+    if fitted.proportional or n > k * d:
+        return {}
+    advice = (
+        f"{n} sources leave a covariance between sources of {d} features undetermined, "
+        f"in {k} component(s), and its prior decides: set prior=TwoStagePrior(...), or "
+        "covariance='proportional', rather than draw more"
+    )
+    return {UNDETERMINED: advice}
 
 
 def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
@@ -180,3 +201,61 @@ def pointwise(fitted: Fitted, draws: Draws) -> Float[np.ndarray, "chain draw G"]
     with jax.enable_x64(True):
         log_p = np.asarray(_units_of_draws(flat, pack(fitted)[0]))
     return log_p.reshape(*params[0].shape[:2], -1)
+
+
+def new_points(
+    fitted: Fitted, values: Mapping[str, Array], *, seed: int
+) -> Float[np.ndarray, "chain draw n d"]:
+    """Draw points in the same sources, under every draw of c, μ, W and B.
+
+    NaN stays where an entry is missing.
+
+    Raises
+    ------
+    ValueError
+        For pairs that share points: each pair is drawn by itself.
+    """
+    groups, X = as_groups(fitted.data), np.asarray(fitted.data.X)
+    rows = np.arange(len(X))
+    if isinstance(fitted.data, Pairs):
+        rows = np.stack([fitted.data.i, fitted.data.j], 1).ravel()
+    if not np.array_equal(np.sort(rows), np.arange(len(X))):
+        raise ValueError(
+            "predictive: expected pairs that share no point and leave none out, got "
+            f"{len(rows) // 2} pairs of {len(X)} points"
+        )
+    codes = np.unique(np.asarray(groups.group), return_inverse=True)[1]
+    rng, n_sources = np.random.default_rng(seed), int(codes.max()) + 1
+    params = [np.asarray(values[name]) for name in TwoStageParams._fields]
+    new = np.empty((*params[0].shape[:2], *X.shape))
+    for at in np.ndindex(*new.shape[:2]):
+        c, means, within, between = (p[at] for p in params)
+        k = rng.choice(len(c), n_sources, p=c / c.sum())
+        x = means[k] + _noise(between, k, rng)
+        new[at][rows] = x[codes] + _noise(within, k[codes], rng)
+    return np.where(np.isnan(X), np.nan, new)
+
+
+def _noise(cov: np.ndarray, k: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw N(0, cov[k]) for every k; zero variances are allowed."""
+    variances, axes = np.linalg.eigh(cov)
+    root = axes * np.sqrt(np.maximum(variances, 0))[:, None]
+    return np.einsum("nij,nj->ni", root[k], rng.normal(size=(len(k), cov.shape[-1])))
+
+
+def draws_of_prior(fitted: Fitted, n: int, *, seed: int) -> dict[str, np.ndarray]:
+    """Return n draws (1, n, ...) of the prior of all that ``draw`` reports."""
+    prior = jax.tree.map(np.asarray, fitted.prior)
+    options: dict[str, Any] = {
+        "n_components": len(fitted.params.weights),
+        "covariance": "proportional" if fitted.proportional else "free",
+        "alpha": fitted.alpha if fitted.proportional else None,
+    }
+    with jax.enable_x64(True):
+        data = stack(fitted.data)
+        found = prior_draws(two_stage, (data, prior), options, n, seed=seed)
+    if fitted.proportional:
+        share = found.get("alpha", np.asarray(fitted.alpha))
+        found["within"] = share[..., None, None, None] * found["covariances"]
+        found["between"] = found["covariances"] - found["within"]
+    return found

@@ -163,20 +163,25 @@ def position(fitted: Fitted) -> Arrays:
 
 
 def _log_density(at: Arrays, data: Data) -> Array:
+    prior, likelihood = _parts(at, data)
+    return _constrained(at)[1] + likelihood + sum(prior.values())
+
+
+def _parts(at: Arrays, data: Data) -> tuple[Arrays, Array]:
+    """Return the log prior, (c, μ, B or Σ) together, and the log likelihood."""
     groups, prior, alpha = data
-    sites, log_jacobian = _constrained(at)
+    sites, _ = _constrained(at)
     params = _params(sites, alpha)
     g = groups if isinstance(groups, GroupRows) else groups.groups
-    total = log_jacobian + g.w @ log_units(params, groups)
     spread = sites["between" if "within" in sites else "covariances"]
-    total = total + log_prior(params.weights, params.means, spread, prior)
+    parts = {"components": log_prior(params.weights, params.means, spread, prior)}
     if "alpha" in sites:
-        total = total + log_beta(sites["alpha"], prior)
+        parts["alpha"] = log_beta(sites["alpha"], prior)
     if "within" in sites:
         df, scale = prior.within_df, prior.within_scale
         of_W = jax.vmap(lambda W: log_inverse_wishart(W, df, scale))
-        total = total + jnp.sum(of_W(params.within))
-    return total
+        parts["within"] = jnp.sum(of_W(params.within))
+    return parts, g.w @ log_units(params, groups)
 
 
 def _functionals(at: Arrays, data: Data) -> Arrays:
@@ -186,5 +191,5 @@ def _functionals(at: Arrays, data: Data) -> Arrays:
     return {**params._asdict(), **alpha, **invariant(params)}
 
 
-TARGET = Target(_log_density, _functionals)
+TARGET = Target(_log_density, _functionals, _parts)
 """Positions are the model's sites on the real line; data are (groups, prior, α)."""

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats import ess, rhat
+from numpyro.infer import MCMC, init_to_uniform
+from numpyro.infer import NUTS as NUTS_OF_NUMPYRO
 from numpyro.infer.util import log_density
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
@@ -30,6 +32,7 @@ from probmetric.models.lca import (
     lca,
     log_b_of,
     log_sigma2_of,
+    mirrored,
     simulate,
 )
 
@@ -100,7 +103,7 @@ def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
             Posterior(TARGET, data, position(mode)), seed=0, progress=False
         )
         r, n = worst(draws.values["M"])
-        found.append((r, 1e3 * n / draws.statistics["num_steps"].sum()))
+        found.append((r, 1e3 * n / draws.statistics["n_steps"].sum()))
     (good, speed), (control, slow) = found
     assert good < 1.01
     assert speed >= 40
@@ -111,7 +114,7 @@ def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
 def test_the_generic_door_starts_at_the_mode_of_the_pooled_density():
     pairs, prior = hidden()
     tree = pm.sample(lca, pairs, prior=prior, log_likelihood=True, progress=False)
-    drawn, steps = tree["posterior"], tree["sample_stats"]["num_steps"].to_numpy()
+    drawn, steps = tree["posterior"], tree["sample_stats"]["n_steps"].to_numpy()
     assert {"W", "log_b", "sigma2", "M", "b"} == set(drawn.data_vars)
     r, n = worst(drawn["M"].to_numpy())
     assert r < 1.01
@@ -121,6 +124,45 @@ def test_the_generic_door_starts_at_the_mode_of_the_pooled_density():
     np.testing.assert_allclose(np.swapaxes(W, -1, -2) @ W / scale, M, rtol=1e-9)
     # One mode, so that W itself agrees between chains.
     assert np.ptp((W * prior.mean).sum((-1, -2)).mean(1)) < 0.1
+
+
+def plain_numpyro(pairs, prior):
+    """NumPyro's own NUTS on the model, from uniform starts; R-hat and ESS of M."""
+    kernel = NUTS_OF_NUMPYRO(lca, init_strategy=init_to_uniform)
+    run = MCMC(
+        kernel, num_warmup=1000, num_samples=1000, num_chains=4,
+        chain_method="vectorized", progress_bar=False,
+    )  # fmt: skip
+    run.run(jax.random.key(0), pairs, prior, extra_fields=("num_steps",))
+    steps = np.sum(run.get_extra_fields()["num_steps"])
+    r, n = worst(np.asarray(run.get_samples(group_by_chain=True)["M"]))
+    return r, 1e3 * n / steps
+
+
+@pytest.mark.slow
+def test_plain_numpyro_agrees_between_chains_under_the_mirrored_prior():
+    pairs, prior = hidden()
+    mode = fit(pairs, prior).params
+    good, speed = plain_numpyro(pairs, mirrored(prior, mode.W))
+    assert good < 1.01
+    assert speed >= 40
+    control, _ = plain_numpyro(pairs, prior)
+    assert control > 1.05
+
+
+def test_the_mirrored_prior_is_the_mean_of_the_priors_over_a_reflection():
+    pairs, prior = hidden()
+    mode = fit(pairs, prior).params
+    data = target_data(pairs, prior, 0.7, mode)
+    W, log_b = prior.mean + 0.3, np.log(0.2)
+    got, _ = log_density(
+        lca,
+        (pairs, mirrored(prior, mode.W)),
+        {"learning_rate": 0.7},
+        {"W": jnp.asarray(W), "log_b": jnp.asarray(log_b)},
+    )
+    want = TARGET.log_density({"W": W, "log_b": log_b}, data)
+    assert float(got) == pytest.approx(float(want), rel=1e-12)
 
 
 def test_the_mirrored_density_is_the_mean_of_the_models_over_a_reflection():

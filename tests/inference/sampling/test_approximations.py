@@ -10,6 +10,7 @@ from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.svi import SVI, _advance
 from probmetric.inference.sampling.target import Gaussian, Target
+from probmetric.inference.sampling.warnings import SamplingWarning
 from tests.inference.sampling.problems import (
     GAUSSIAN,
     POSITION,
@@ -42,7 +43,8 @@ def test_the_k_hat_of_a_far_too_narrow_gaussian_is_large(x64):
     data = gaussian_data()
     good = laplace_fit(GAUSSIAN, data, POSITION)
     narrow = Gaussian(good.mean, 0.2 * good.factor)
-    draws = sample(GAUSSIAN, data, start=narrow, method="laplace", seed=0)
+    with pytest.warns(SamplingWarning, match="k-hat"):
+        draws = sample(GAUSSIAN, data, start=narrow, method="laplace", seed=0)
     assert draws.attrs["khat"] > 0.7
 
 
@@ -69,6 +71,7 @@ def test_svi_of_a_conjugate_normal_is_close_to_it():
     assert {"mu", "square"} <= set(draws["posterior"].data_vars)
 
 
+@pytest.mark.filterwarnings("ignore:k-hat")  # Too few steps.
 def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
     def run(seed):
         return sample(
@@ -93,6 +96,7 @@ def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
 @pytest.mark.slow
 def test_svi_takes_a_subsample_and_keeps_the_whole_data():
     options = {"batch": 5}
-    draws = sample(normal_model, points(), prior=PRIOR, seed=0, options=options,
-                   method=SVI(n_steps=40), n_draws=50)  # fmt: skip
+    run = dict(prior=PRIOR, seed=0, options=options, n_draws=50)
+    with pytest.warns(SamplingWarning, match="k-hat"):  # 40 steps are too few.
+        draws = sample(normal_model, points(), method=SVI(n_steps=40), **run)
     assert draws["observed_data"]["x"].shape == (20, 2)

@@ -113,7 +113,7 @@ def _truncate(data):
 
 
 def _flip(data):
-    at = len(data) // 3
+    at = data.index(b"NUMPY", len(data) // 3) + 125  # of an array, not of a date
     return data[:at] + bytes([data[at] ^ 255]) + data[at + 1 :]
 
 

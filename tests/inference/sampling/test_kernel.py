@@ -27,7 +27,7 @@ def test_a_target_is_sampled_from_its_laplace_approximation_with_a_short_warm_up
     reference = {"a": data[0][:2], "b": data[0][2]}
     assert compare(reference, draws).attrs["verdict"] == "agree"
     # The exact inverse mass matrix makes the target round: few steps a draw.
-    assert float(draws["sample_stats"]["num_steps"].mean()) < 5
+    assert float(draws["sample_stats"]["n_steps"].mean()) < 5
 
 
 @pytest.mark.slow
@@ -61,8 +61,8 @@ def test_thinned_draws_are_every_second_draw_of_the_same_run(x64):
     second = drawn(n_draws=10, n_chains=2, thin=2)
     for name in ("a", "b"):
         np.testing.assert_array_equal(second.values[name], every.values[name][:, 1::2])
-    steps = every.statistics["num_steps"].reshape(2, 10, 2).sum(-1)
-    np.testing.assert_array_equal(second.statistics["num_steps"], steps)
+    steps = every.statistics["n_steps"].reshape(2, 10, 2).sum(-1)
+    np.testing.assert_array_equal(second.statistics["n_steps"], steps)
 
 
 def test_without_a_gaussian_chains_begin_between_minus_two_and_two(x64):

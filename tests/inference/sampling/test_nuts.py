@@ -102,13 +102,13 @@ def test_float32_is_computed_when_asked_for():
 
 def test_sample_statistics_are_kept_per_chain_and_draw(tree):
     statistics = tree["sample_stats"].to_dataset()
-    assert {"num_steps", "energy", "accept_prob", "diverging"} <= set(
+    assert {"n_steps", "energy", "acceptance_rate", "diverging"} <= set(
         statistics.data_vars
     )
-    assert statistics["num_steps"].shape == (4, 1500)
+    assert statistics["n_steps"].shape == (4, 1500)
     # Every draw costs at least one gradient; the step size was adapted to 0.8.
-    assert int(statistics["num_steps"].min()) >= 1
-    assert 0.7 < float(statistics["accept_prob"].mean()) < 0.98
+    assert int(statistics["n_steps"].min()) >= 1
+    assert 0.7 < float(statistics["acceptance_rate"].mean()) < 0.98
 
 
 def test_log_likelihood_is_that_of_every_observation(tree):

@@ -147,3 +147,38 @@ def test_samplers_of_equal_settings_are_equal_and_frozen(kind):
     assert {kind(): 1}[kind()] == 1
     with pytest.raises(AttributeError):
         kind().resume = True
+
+
+def shifted(data, shift, *, scale):
+    mu = numpyro.sample("mu", dist.Normal(shift, scale))
+    numpyro.sample("x", dist.Normal(mu, 1.0), obs=data)
+
+
+def test_arguments_beside_the_data_reach_the_model_and_its_provenance():
+    x, given = np.zeros(3), {"args": (np.array(2.0),), "kwargs": {"scale": 1e-3}}
+    draws = sample(shifted, x, method="laplace", n_draws=20, n_chains=1, **given)
+    np.testing.assert_allclose(draws["posterior"]["mu"].mean(), 2.0, atol=0.01)
+    assert draws.attrs["model_arguments"] == '{"args": [2.0], "scale": 0.001}'
+    same = {"prior": np.array(2.0), "options": {"scale": 1e-3}}
+    again = sample(shifted, x, method="laplace", n_draws=20, n_chains=1, **same)
+    np.testing.assert_array_equal(draws["posterior"]["mu"], again["posterior"]["mu"])
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "words"),
+    [
+        (
+            shifted,
+            {},
+            r"of 1 arguments, as given here, got shifted\(data, shift, \*, s",
+        ),
+        (shifted, {"args": (1.0,), "kwargs": {"sd": 1}}, r"\['sd'\] by name"),
+        (shifted, {"args": PRIOR}, r"args: expected a tuple"),
+        (NUTS, {}, "model: expected a NumPyro model"),
+    ],
+)
+def test_a_model_that_cannot_be_called_so_is_refused_with_what_it_takes(
+    model, given, words
+):
+    with pytest.raises(TypeError, match=words):
+        sample(model, np.zeros(3), **given)

@@ -1,4 +1,4 @@
-"""Only log likelihoods of units that can be left out are stored under that name."""
+"""Only log likelihoods of units that can be left out stand alone in their group."""
 
 import arviz as az
 import numpy as np
@@ -33,10 +33,11 @@ def drawn(pairs, **options):
 
 
 def stands_apart(tree, message):
-    """Check the names of the groups, and that ArviZ and ``loo`` refuse both."""
-    assert "log_likelihood" not in tree.children
-    assert message in tree["pseudo_log_likelihood"].attrs["reason"]
-    with pytest.raises(TypeError, match="log likelihood not found"):
+    """Check what the group says of itself, and that ArviZ and ``loo`` refuse it."""
+    assert "pseudo_log_likelihood" not in tree.children
+    assert set(tree["log_likelihood"].data_vars) == {"y", "power"}
+    assert message in tree["log_likelihood"].attrs["reason"]
+    with pytest.raises(TypeError, match="several log likelihood arrays"):
         az.loo(tree)
     with pytest.raises(ValueError, match=message):
         pm.loo(tree)
@@ -59,10 +60,12 @@ def test_a_tempered_likelihood_is_no_log_likelihood():
     tree = drawn(disjoint(), learning_rate=0.5)
     stands_apart(tree, "learning_rate: expected 1, got 0.5")
     M, b = (tree["posterior"][name].to_numpy() for name in ("M", "b"))
-    terms = tree["pseudo_log_likelihood"]["y"]
+    terms, power = (tree["log_likelihood"][name] for name in ("y", "power"))
     assert terms.dims == ("chain", "draw", "pair")
     plain = log_likelihood(M, b, disjoint())
-    np.testing.assert_allclose(terms, 0.5 * plain, rtol=1e-10)
+    np.testing.assert_allclose(terms, plain, rtol=1e-10)
+    powered = log_likelihood(M, b, disjoint(), 0.5).sum(-1)
+    np.testing.assert_allclose(terms.sum("pair") + power, powered, rtol=1e-10)
 
 
 def test_pairs_that_share_a_point_have_no_log_likelihood():
@@ -74,7 +77,10 @@ def test_pairs_that_share_a_point_have_no_log_likelihood():
 
 def test_weighted_pairs_have_no_log_likelihood():
     w = np.r_[2.0, np.ones(N - 1)]
-    stands_apart(drawn(disjoint(w=w)), "w: expected data weights of one")
+    tree = drawn(disjoint(w=w))
+    stands_apart(tree, "w: expected data weights of one")
+    first = tree["log_likelihood"]["y"][..., 0]
+    np.testing.assert_allclose(tree["log_likelihood"]["power"], first, atol=1e-9)
 
 
 def test_pairs_built_from_labels_have_no_log_likelihood():
@@ -105,20 +111,33 @@ def test_a_learning_rate_a_unit_is_one_where_all_are(rates):
     tree = pm.sample(
         powered_model, data, options=options, log_likelihood=True, **arguments
     )
-    assert ("log_likelihood" in tree.children) == np.all(rates == 1)
-    assert ("pseudo_log_likelihood" in tree.children) != np.all(rates == 1)
+    assert ("power" not in tree["log_likelihood"]) == np.all(rates == 1)
 
 
 def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(tmp_path):
     tree = drawn(disjoint(), learning_rate=0.5)
-    terms = tree["pseudo_log_likelihood"].to_dataset()
-    old = tree.drop_nodes("pseudo_log_likelihood")
-    old = old.assign({"log_likelihood": xr.DataTree(terms.drop_attrs())})
+    terms = 0.5 * tree["log_likelihood"].to_dataset()[["y"]]
+    old = tree.assign({"log_likelihood": xr.DataTree(terms)})
     save_draws(old, tmp_path / "old.nc")
     back = load_draws(tmp_path / "old.nc")
     np.testing.assert_array_equal(back["log_likelihood"]["y"], terms["y"])
     with pytest.raises(ValueError, match="learning_rate: expected 1"):
         pm.loo(back)
+    older = tree.drop_nodes("log_likelihood")
+    older = older.assign({"pseudo_log_likelihood": xr.DataTree(terms)})
+    with pytest.raises(ValueError, match="learning_rate: expected 1"):
+        pm.loo(older)
+
+
+def test_a_total_is_no_unit():
+    tree = pm.sample(
+        lca, disjoint(), prior=LCAPrior(np.ones((1, 1)), lam=4.0), method="laplace"
+    )
+    assert set(tree["log_likelihood"].data_vars) == {"total", "power"}
+    with pytest.raises(TypeError, match="several log likelihood arrays"):
+        az.loo(tree)
+    with pytest.raises(ValueError, match="with a term an observation"):
+        pm.loo(tree)
 
 
 def test_a_file_of_log_likelihoods_is_read_as_it_is(tmp_path):

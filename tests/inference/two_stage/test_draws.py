@@ -11,6 +11,7 @@ from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
+from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.two_stage.draws import draw, pointwise
 from probmetric.inference.two_stage.fit import fit
@@ -135,13 +136,13 @@ def test_laplace_of_alpha_has_the_moments_of_its_exact_posterior():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "shift", "width"), [("nuts", 0.3, 0.25), ("svi", 0.5, 0.35)]
+    "method", ["nuts", SVI(n_steps=6000, step_size=0.002)], ids=["nuts", "svi"]
 )
-def test_sampled_invariants_agree_with_laplace_where_it_is_good(method, shift, width):
-    """Many sources: means within ``shift`` sd, log sds within ``width``.
+def test_sampled_invariants_agree_with_laplace_where_it_is_good(method):
+    """Many sources: means within .3 sd, log sds within .25.
 
-    Wider for the guide: Adam's constant step leaves its mean some tenths of a
-    standard deviation off.
+    A short step of Adam: a constant one of .01 leaves the guide's mean some tenths of
+    a standard deviation off.
     """
     data = sources(4, 200)
     prior = default_prior(data.X, 2)
@@ -152,8 +153,8 @@ def test_sampled_invariants_agree_with_laplace_where_it_is_good(method, shift, w
     for name in ("mean", "within_average", "covariance_total", "means", "weights"):
         a, b = (np.asarray(d.values[name]) for d in (one, other))
         a, b = (v.reshape(-1, *v.shape[2:]) for v in (a, b))
-        assert np.all(np.abs(a.mean(0) - b.mean(0)) < shift * a.std(0)), name
-        assert np.all(np.abs(np.log(a.std(0) / b.std(0))) < width), name
+        assert np.all(np.abs(a.mean(0) - b.mean(0)) < 0.3 * a.std(0)), name
+        assert np.all(np.abs(np.log(a.std(0) / b.std(0))) < 0.25), name
 
 
 def test_one_component_has_a_position_and_draws():

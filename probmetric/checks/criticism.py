@@ -1,0 +1,206 @@
+"""``check_model``: would the model have produced the data? A verdict in three words.
+
+A closed form that agrees with sampling may be the right answer to the wrong question:
+both share the model and its prior. Here they are held against the data, in parts:
+
+*prior*         is the posterior where the prior expected it?
+*predictive*    would the model have produced these observations?
+*calibration*   are the probabilities, as they are shipped, right on data held out?
+
+A learner says in ``ModelSpec.criticism`` what its parts are; each gives a ``Finding``
+with a p-value and a size in its own units. A part is
+
+    adequate   p ≥ ALPHA after Holm over the parts,
+    conflict   p < ALPHA_CONFLICT and the size reaches what would matter,        (1)
+    doubtful   otherwise.
+
+So a right model is called anything but adequate in at most about ALPHA of runs, and a
+difference that only a large sample could find, or that changes nothing, is no conflict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from sklearn.utils.validation import check_is_fitted
+
+from probmetric.arguments import check_number
+from probmetric.checks.compare import holm
+from probmetric.registry import MODELS, model_of
+from probmetric.typing import no_type_check
+
+ALPHA, ALPHA_CONFLICT = 0.02, 0.01
+WORDS = ("adequate", "doubtful", "conflict")
+
+Word = Literal["adequate", "doubtful", "conflict"]
+
+
+class Finding(NamedTuple):
+    """What a learner found in one part.
+
+    Attributes
+    ----------
+    part : str
+        "prior", "predictive" or "calibration".
+    statistic, p_value : float
+        The p-value is that of the statistic under the model.
+    size, matters : float
+        How large the difference is, in units of its own, and from where on it matters.
+    said : str
+        The finding in words, with its figures.
+    remedy : str
+        What to do where it is no good news.
+    bins : DataFrame, optional
+        Columns at, observed, expected, low, high, pairs: what a figure shows.
+    """
+
+    part: str
+    statistic: float
+    p_value: float
+    size: float
+    matters: float
+    said: str
+    remedy: str
+    bins: pd.DataFrame | None = None
+
+
+class Part(NamedTuple):
+    """One judged part: a finding, its p-value after Holm, and the word for it."""
+
+    finding: Finding
+    p_holm: float
+    verdict: Word
+
+
+@dataclass(frozen=True)
+class ModelVerdict:
+    """What ``check_model`` found.
+
+    Parameters
+    ----------
+    model : str
+        The learner's name.
+    parts : tuple of Part
+    """
+
+    model: str
+    parts: tuple[Part, ...]
+
+    @property
+    def overall(self) -> str:
+        """The worst word of the parts."""
+        return max((p.verdict for p in self.parts), key=WORDS.index)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a row a part: verdict, p-value, size, words and remedy."""
+        rows = [
+            {
+                "part": p.finding.part,
+                "verdict": p.verdict,
+                "statistic": p.finding.statistic,
+                "p_value": p.finding.p_value,
+                "p_holm": p.p_holm,
+                "size": p.finding.size,
+                "matters": p.finding.matters,
+                "said": p.finding.said,
+                "remedy": "" if p.verdict == "adequate" else p.finding.remedy,
+            }
+            for p in self.parts
+        ]
+        return pd.DataFrame(rows)
+
+    def __str__(self) -> str:
+        """Say it in a line a part, with the remedy where one is called for."""
+        lines = [f"{self.model} against its data: {self.overall}"]
+        for row in self.to_dataframe().itertuples():
+            row: Any
+            lines.append(f"  {row.verdict:9s} {row.part}: {row.said}")
+            if row.remedy:
+                lines.append(f"  {'':9s} {row.remedy}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def verdict_of(model: str, findings: Sequence[Finding]) -> ModelVerdict:
+    """Judge findings by Eq. (1)."""
+    adjusted = holm(np.array([f.p_value for f in findings]))
+    parts: list[Part] = []
+    for finding, p in zip(findings, adjusted, strict=True):
+        word: Word = "adequate" if not p < ALPHA else "doubtful"
+        if p < ALPHA_CONFLICT and finding.size >= finding.matters:
+            word = "conflict"
+        parts.append(Part(finding, float(p), word))
+    return ModelVerdict(model, tuple(parts))
+
+
+@no_type_check
+def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
+    """Hold a fitted model against its data: prior, predictive check, calibration.
+
+    Parameters
+    ----------
+    fit : estimator or DataTree
+        Fitted; a learner whose entry in ``MODELS`` has a ``criticism`` (LCA). Or draws
+        of a model of your own, of ``sample(..., predictive=True, prior_draws=1000)``:
+        prior and predictive, without calibration, which needs data held out.
+    seed : int, default=0
+        Of replicates and of folds.
+
+    Returns
+    -------
+    ModelVerdict
+        ``overall`` is "adequate", "doubtful" or "conflict", the worst of ``parts``;
+        each says what was found and, unless adequate, what to do. ``str()`` of it is
+        all of that in words. Calibration is left out where a class has two points.
+
+    Raises
+    ------
+    NotFittedError
+        Before ``fit``.
+    ValueError
+        For another object, a learner that has no such check, a fit per anchor; for
+        draws without the groups that this stands on.
+
+    Notes
+    -----
+    *Adequate* is not *true*: it says that these looks, at this number of data, found
+    nothing. Error rates were measured on independent pairs
+    (``benchmarks/results/model_verdict.md``). Pairs built from labels share points;
+    their replicates are widened for one point of each pair, not for both.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> rng = np.random.default_rng(0)
+    >>> pairs = rng.normal(size=(300, 2, 2))
+    >>> t = 0.2 + 0.2 * np.sum((pairs[:, 0] - pairs[:, 1]) ** 2, 1)
+    >>> y = (rng.random(300) < np.exp(-t)).astype(int)
+    >>> pm.check_model(pm.LCA().fit_pairs(pairs, y)).overall
+    'adequate'
+    """
+    check_number("seed", seed, 0, 2**32 - 1, whole=True)
+    if isinstance(fit, xr.DataTree):
+        # By name: what it finds are ``Finding``s of this file.
+        criticise = resolve_name("probmetric.checks.own.criticism:criticise")
+        return verdict_of(
+            str(fit.attrs.get("model", "draws")), criticise(fit, seed=seed)
+        )
+    able = [name for name, spec in MODELS.items() if spec.criticism is not None]
+    try:
+        name = model_of(type(fit).__name__)
+    except ValueError:
+        name = ""
+    if name not in able:
+        raise ValueError(
+            "fit: expected draws of sample(model, ...), or a fitted learner of "
+            f"{', '.join(able)}, got {type(fit).__name__}"
+        )
+    check_is_fitted(fit)
+    criticism: Any = MODELS[name].criticism
+    return verdict_of(name, criticism(fit, seed=seed))

@@ -1,0 +1,368 @@
+"""Scores, enrolment, α from pairs and names, against stacked normal densities.
+
+Reference: the joint density of any number of instances of one source, from the normal
+density of all of them side by side, covariance 1 1ᵀ ⊗ B + I ⊗ W, component by
+component, rows and columns of what is missing left out. Components are moved together
+(``near``), so that none is certain; database elements have a noise of their own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import multivariate_normal
+from scipy.linalg import block_diag
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal as normal
+
+from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
+from probmetric.data.containers import Groups
+from probmetric.inference.mixture.statistics import MixtureParams
+from probmetric.inference.two_stage.choice import bic, blend, flatten
+from probmetric.inference.two_stage.draws import relabel
+from probmetric.inference.two_stage.pairs import (
+    enrol,
+    fit_alpha,
+    log_joint_small_alpha,
+    score_enrolled,
+)
+from probmetric.inference.two_stage.target import Fitted, log_units, pack
+from probmetric.metric import PairSimilarity
+from probmetric.metric.pair_similarity import SCORES
+from probmetric.models.two_stage import TwoStageParams
+from probmetric.typing import Array
+
+ODDS, ALPHA = 0.3, 0.35
+SOME = "log_ratio", "kernel"
+"""Scores that are taken of rows with missing entries too."""
+
+RATIO = np.array([0.7, 1.6])
+"""Noise of database elements, and weights of blended models, by what they multiply."""
+
+
+def near(problem: Problem[Groups]) -> TwoStageParams:
+    """Return parameters whose components overlap: three of them, all different."""
+    c, mu, W, B = (np.asarray(a, float) for a in problem.params)
+    mean = mu.mean(0)
+    mu = mean + 0.3 * (mu - mean)
+    first = np.r_[: len(c), [0] * max(3 - len(c), 1)]
+    c, mu, W, B = (a[first] for a in (c, mu, W, B))
+    for k, far in ((-1, 0.5), (1, -0.5))[: 1 + (len(problem.params.weights) == 1)]:
+        mu[k] += far
+        W[k], B[k] = (1 + far) * W[k], (1 - 0.8 * far) * B[k]
+    c[0] *= 0.5
+    return TwoStageParams(c / c.sum(), mu, W, B)
+
+
+def log_parts(
+    params: TwoStageParams, given: Array, noise: Sequence[float] | None = None
+) -> np.ndarray:
+    """Return log c_k p(rows | k) of one source, the noise of each times a factor."""
+    rows = np.asarray(given)
+    n, seen = len(rows), ~np.isnan(rows).ravel()
+    found: list[float] = []
+    for c, mu, W, B in zip(*map(np.asarray, params), strict=True):
+        own = block_diag(*(f * W for f in noise or np.ones(n)))
+        S = np.kron(np.ones((n, n)), B) + own
+        here, S = np.tile(mu, n)[seen], S[np.ix_(seen, seen)]
+        density = normal.logpdf(rows.ravel()[seen], here, S) if seen.any() else 0.0
+        found.append(float(np.log(c)) + float(density))
+    return np.array(found)
+
+
+def some_rows(problem: Problem[Groups], missing: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return five queries and six elements near the mean, with holes if asked."""
+    X = np.asarray(problem.data.X, float)
+    X = X.mean(0) + 0.4 * (X[np.linspace(0, len(X) - 1, 11).astype(int)] - X.mean(0))
+    if missing and X.shape[1] > 1:
+        X[1, 0] = X[3, 1] = X[7, -1] = X[8, 0] = np.nan
+    return X[:5], X[5:]
+
+
+def _score(
+    score: str, both: np.ndarray, q: np.ndarray, y: np.ndarray, own: Sequence[float]
+) -> float:
+    """Return a score from log c_k p of both, of each, and log p of each twice."""
+    total = logsumexp(both)
+    if score == "joint":
+        return total
+    if score == "kernel":
+        return total - sum(own) / 2
+    if score == "vq":
+        return both[np.argmax(y)] - logsumexp(y)
+    return total - logsumexp(y) - (logsumexp(q) if score == "log_ratio" else 0.0)
+
+
+def scores_by_stacking(problem: Problem[Groups]) -> Values:
+    """Score all pairs by the joint density of their entries, component by component."""
+    params, found = near(problem), dict[str, np.ndarray]()
+    for missing in (False, True):
+        Q, Y = some_rows(problem, missing)
+        asked = SOME if missing else SCORES
+        noise = 1.0, float(RATIO[1])
+        of_q = [log_parts(params, x[None]) for x in Q]
+        of_y = [log_parts(params, x[None], noise[1:]) for x in Y]
+        twice = [
+            [float(logsumexp(log_parts(params, np.stack([x, x]), noise))) for x in rows]
+            for rows in (Q, Y)
+        ]
+        both = [[log_parts(params, np.stack([q, y]), noise) for y in Y] for q in Q]
+        for score in asked:
+            table = [
+                [
+                    _score(
+                        score, both[i][j], of_q[i], of_y[j], (twice[0][i], twice[1][j])
+                    )
+                    for j in range(len(Y))
+                ]
+                for i in range(len(Q))
+            ]
+            for way in ("all pairs", "pair by pair"):
+                found[f"{score}, {way}{', missing' * missing}"] = np.array(table)
+        ratio = found[f"log_ratio, all pairs{', missing' * missing}"]
+        found["P(same)" + ", missing" * missing] = 1 / (1 + np.exp(-ratio) / ODDS)
+        parts = np.array(of_q)
+        resp = parts - logsumexp(parts, 1, keepdims=True)
+        found["P(k | x)" + ", missing" * missing] = np.exp(resp)
+    return found
+
+
+def scores(problem: Problem[Groups], swap: bool = False) -> Values:
+    """Return the same of ``PairSimilarity``, by products and by the difference form."""
+    params, found = near(problem), dict[str, np.ndarray]()
+    noise = params.within, RATIO[1] * params.within
+    for missing in (False, True):
+        Q, Y = some_rows(problem, missing)
+        first, second = (noise[1], noise[0]) if swap else noise
+        plain = PairSimilarity(
+            np.log(params.weights), params.means, params.between, first, second
+        )
+        for score in SOME if missing else SCORES:
+            metric = replace(plain, score=score)
+            table = -np.asarray(metric.pairwise(Q, Y))
+            rows = -np.stack([np.asarray(metric.dissimilarity(q, Y)) for q in Q])
+            found[f"{score}, all pairs{', missing' * missing}"] = table
+            found[f"{score}, pair by pair{', missing' * missing}"] = rows
+        A, B = np.broadcast_to(Q[:, None], (len(Q), *Y.shape)), np.stack([Y] * len(Q))
+        same = plain.same_probability(A, B, prior_odds=ODDS)
+        found["P(same)" + ", missing" * missing] = np.asarray(same)
+        known = np.exp(np.asarray(plain.log_responsibilities(Q)))
+        found["P(k | x)" + ", missing" * missing] = known
+    return found
+
+
+def _models(problem: Problem[Groups]) -> tuple[list[TwoStageParams], np.ndarray]:
+    """Return two models to blend, of three components and of one, and their weights."""
+    params = near(problem)
+    alone = TwoStageParams(
+        np.ones(1), params.means[:1] + 0.4, 2 * params.within[:1], params.between[:1]
+    )
+    return [params, alone], RATIO / RATIO.sum()
+
+
+def choice_by_hand(problem: Problem[Groups]) -> Values:
+    """Blend, flatten and take BIC from stacked densities."""
+    models, pi = _models(problem)
+    Q, Y = some_rows(problem, False)
+    ratio = np.empty((len(Q), len(Y)))
+    for i, j in np.ndindex(*ratio.shape):
+        rows = np.stack([Q[i], Y[j]]), Q[i : i + 1], Y[j : j + 1]
+        both, q, y = (
+            np.array([logsumexp(log_parts(m, part)) for m in models]) for part in rows
+        )
+        ratio[i, j] = logsumexp(np.log(pi) + both) - logsumexp(np.log(pi) + q + y)
+    params, (k, d) = models[0], models[0].means.shape
+    diagonal = np.eye(d) * params.within
+    log_p = sum(logsumexp(log_parts(params, x[None])) for x in Q)
+    numbers = k - 1 + k * d + k * d * (d + 1) // 2
+    return {
+        "blended log ratio": ratio,
+        "blended log ratio, pair by pair": ratio,
+        "flattened W": 0.3 * params.within + 0.7 * diagonal,
+        "BIC": log_p - numbers * np.log(len(Q)) / 2,
+    }
+
+
+def choice(problem: Problem[Groups], forget: bool = False) -> Values:
+    """Return the same of ``choice``; the weights of the models forgotten, if asked."""
+    models, pi = _models(problem)
+    Q, Y = some_rows(problem, False)
+    metric = blend(models, None if forget else np.log(3 * pi))
+    return {
+        "blended log ratio": -np.asarray(metric.pairwise(Q, Y)),
+        "blended log ratio, pair by pair": -np.stack(
+            [np.asarray(metric.dissimilarity(q, Y)) for q in Q]
+        ),
+        "flattened W": flatten(models[0], 0.3).within,
+        "BIC": bic(models[0], Q),
+    }
+
+
+def _sources(problem: Problem[Groups], missing: bool = False) -> Groups:
+    """Return six sources of one to three instances, weights 1 and 2, near the mean."""
+    Q, Y = some_rows(problem, missing)
+    group = np.array([0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 5])
+    return Groups(np.concatenate([Q, Y]), group, 1.0 + np.arange(11) % 2)
+
+
+def enrolment_by_stacking(problem: Problem[Groups]) -> Values:
+    """Divide the density of a query and a source's instances by that of the latter."""
+    params, groups, Q = near(problem), _sources(problem), some_rows(problem, False)[0]
+    sources = [groups.X[groups.group == g] for g in np.unique(groups.group)]
+    log_p = [float(logsumexp(log_parts(params, s))) for s in sources]
+    given = np.array(
+        [
+            [
+                logsumexp(log_parts(params, np.concatenate([q[None], s]))) - own
+                for s, own in zip(sources, log_p, strict=True)
+            ]
+            for q in Q
+        ]
+    )
+    alone = np.array([logsumexp(log_parts(params, q[None])) for q in Q])
+    holes = _sources(problem, True)
+    codes = np.unique(holes.group)
+    some = [logsumexp(log_parts(params, holes.X[holes.group == g])) for g in codes]
+    return {
+        "log Pr(Q | Y's)": given,
+        "log ratio": given - alone[:, None],
+        "log p(X_i)": log_p,
+        "log p(X_i), missing": some,
+        "EQ-3": _small_alpha_by_hand(problem),
+    }
+
+
+def _pairs(problem: Problem[Groups]) -> tuple[MixtureParams, np.ndarray, np.ndarray]:
+    """Return a mixture, and pairs of points that are near each other."""
+    p = near(problem)
+    Q = np.concatenate(some_rows(problem, False))
+    noise = np.random.default_rng(2).normal(size=Q.shape)
+    Y = 0.8 * Q + 0.2 * Q.mean(0) + 0.6 * noise
+    return MixtureParams(p.weights, p.means, p.within + p.between), Q, Y
+
+
+def _small_alpha_by_hand(problem: Problem[Groups]) -> np.ndarray:
+    mixture, Q, Y = _pairs(problem)
+    zero_mean, terms = np.zeros(Q.shape[1]), list[np.ndarray]()
+    for c, mu, S in zip(*map(np.asarray, mixture), strict=True):
+        apart = normal.logpdf(Q - Y, zero_mean, 2 * ALPHA * S)
+        terms.append(np.log(c) + apart + normal.logpdf((Q + Y) / 2, mu, S))
+    return logsumexp(np.array(terms), 0)
+
+
+def enrolment(problem: Problem[Groups], one: bool = False) -> Values:
+    """Return the same in closed form; as if one instance were known, if asked."""
+    params, groups, Q = near(problem), _sources(problem), some_rows(problem, False)[0]
+    enrolled = enrol(params, groups)
+    if one:
+        enrolled = enrolled._replace(size=np.ones_like(enrolled.size))
+
+    def units(data: Groups) -> Array:
+        fitted = Fitted(data, problem.prior, params, False, None)
+        return log_units(params, pack(fitted)[0])
+
+    return {
+        "log Pr(Q | Y's)": score_enrolled(params, Q, enrolled, score="conditional"),
+        "log ratio": score_enrolled(params, Q, enrolled),
+        "log p(X_i)": units(groups),
+        "log p(X_i), missing": units(_sources(problem, True)),
+        "EQ-3": log_joint_small_alpha(
+            *_pairs(problem)[:1], ALPHA, *_pairs(problem)[1:]
+        ),
+    }
+
+
+def alpha_slope(problem: Problem[Groups], weighted: bool = True) -> Values:
+    """Differentiate the stacked density of pairs where α of maximum likelihood is.
+
+    With the likelihood it reports, less that density.
+    """
+    mixture, Q, Y = _pairs(problem)
+    w = 0.5 + np.arange(len(Q)) % 3
+    both = jnp.concatenate([jnp.asarray(Q), jnp.asarray(Y)], 1)
+
+    def log_p(alpha: Array) -> Array:
+        a = jnp.broadcast_to(alpha, mixture.weights.shape)
+        terms = [
+            jnp.log(c)
+            + multivariate_normal.logpdf(
+                both, jnp.tile(mu, 2), jnp.block([[S, (1 - t) * S], [(1 - t) * S, S]])
+            )
+            for c, mu, S, t in zip(*mixture, a, strict=True)
+        ]
+        return w @ jax.scipy.special.logsumexp(jnp.stack(terms), 0)
+
+    result: dict[str, Array] = {}
+    for name, each in (("common α", False), ("α of each component", True)):
+        found = fit_alpha(
+            mixture,
+            Q,
+            Y,
+            w=w if weighted else None,
+            per_component=each,
+            tol=1e-14,
+            max_steps=3000,
+        )
+        value, slope = jax.value_and_grad(log_p)(jnp.asarray(found.params))
+        # At the end α = 1 the density may still rise.
+        inside = jnp.asarray(found.params) < 1
+        result[f"slope in {name}"] = jnp.where(inside, slope, jnp.maximum(-slope, 0))
+        result[f"log likelihood, {name}"] = value - found.objective
+    return result
+
+
+def named_by_hand(problem: Problem[Groups]) -> Values:
+    """Name three components as they are."""
+    return near(problem)._asdict()
+
+
+def named(problem: Problem[Groups], inverse: bool = False) -> Values:
+    """Give them a turn, and their names back; or the turn again."""
+    params = near(problem)
+    turn = np.array([1, 2, 0])
+    turned = TwoStageParams(*(np.asarray(a)[turn][None] for a in params))
+    if inverse:
+        return {k: a[0][turn] for k, a in turned._asdict().items()}
+    back = relabel(turned, params)
+    return {name: np.asarray(a)[0] for name, a in back._asdict().items()}
+
+
+CHECKS = (
+    by_algebra(
+        "scores of pairs are those of stacked densities, entries missing or not",
+        reference=scores_by_stacking,
+        estimate=scores,
+        controls={"the noises of Q and Y exchanged": partial(scores, swap=True)},
+        rtol=1e-8,
+    ),
+    by_algebra(
+        "blends, flattening and BIC are those of stacked densities",
+        reference=choice_by_hand,
+        estimate=choice,
+        controls={"weights of the models forgotten": partial(choice, forget=True)},
+    ),
+    by_algebra(
+        "sources enrolled are scored as their stacked densities say",
+        reference=enrolment_by_stacking,
+        estimate=enrolment,
+        controls={"all enrolled by one instance": partial(enrolment, one=True)},
+    ),
+    by_gradient(
+        "α from pairs is where the stacked density is stationary",
+        reference=zero,
+        estimate=alpha_slope,
+        controls={
+            "weights of the pairs forgotten": partial(alpha_slope, weighted=False)
+        },
+        atol=1e-5,
+    ),
+    by_algebra(
+        "components that were turned get their names back",
+        reference=named_by_hand,
+        estimate=named,
+        controls={"turned again": partial(named, inverse=True)},
+    ),
+)

@@ -1,0 +1,100 @@
+"""A metric that is learned inside ``fit``, from the points of that fit alone.
+
+Who judges the neighbours by cross-validation then refits the metric in every fold. A
+learner is anything with ``fit``, ``get_metric`` and, for draws, ``posterior_metric``.
+"""
+
+import warnings
+from inspect import Parameter, signature
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import clone
+
+from probmetric.arguments import check_choice
+from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.protocol import MetricDraws
+from probmetric.registry import fit_labels
+
+
+def draws_of(metric: Any) -> list[Dissimilarity]:
+    """Return the draws of a posterior, or the one metric."""
+    if isinstance(metric, MetricDraws):
+        return metric.metrics()
+    if not isinstance(metric, Dissimilarity):
+        raise ValueError(
+            "metric: expected a Metric, a PosteriorMetric, a learner or None, got "
+            f"{type(metric).__name__}"
+        )
+    return [metric]
+
+
+def metric_for(
+    metric: Any, draws: str | None, X: Any, labels: Any, n_features: int
+) -> tuple[Any, Any]:
+    """Return the metric or draws to use, and the learner that was fitted for it.
+
+    Parameters
+    ----------
+    metric : Metric, MetricDraws, learner or None
+        A learner is cloned and fitted; None is the Euclidean distance.
+    draws : {None, "prediction", "intervals"}
+        What the learner's ``posterior_metric`` is asked for; None is its one metric.
+    X, labels
+        To learn from.
+    n_features : int
+
+    Returns
+    -------
+    metric, learner
+        The second is None where nothing was learned.
+
+    Raises
+    ------
+    ValueError
+        For draws of what has none.
+    """
+    if hasattr(metric, "fit") and not isinstance(metric, type):
+        name = type(metric).__name__
+        if draws is None:
+            asked = getattr(metric, "get_metric", None)
+            if asked is None or _needs_more(asked):
+                raise ValueError(
+                    f"metric: expected a learner of one metric, got {name}"
+                )
+            learner = fit_labels(clone(metric), X, labels)
+            return learner.get_metric(), learner
+        check_choice("draws", draws, ("prediction", "intervals"))
+        if not hasattr(metric, "posterior_metric"):
+            raise ValueError(f"draws: expected None for {name}, which has none")
+        learner = fit_labels(clone(metric), X, labels)
+        return learner.posterior_metric(draws), learner
+    if draws is not None:
+        raise ValueError(
+            f"draws: expected None without a learner as metric, got {draws!r}"
+        )
+    return (Mahalanobis(np.eye(n_features)) if metric is None else metric), None
+
+
+def _needs_more(method: Any) -> bool:
+    """Say whether a method needs arguments, as that of a metric for each class."""
+    given = signature(method).parameters.values()
+    free = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
+    return any(p.default is Parameter.empty and p.kind not in free for p in given)
+
+
+def warn_of_seen(Q: Float[np.ndarray, "m d"], X: Float[np.ndarray, "n d"]) -> None:
+    """Warn where more than half of the queries are points that a metric learned from.
+
+    Points are compared by their bytes; a few alike are no sign, data have duplicates.
+    """
+    seen = {row.tobytes() for row in X + 0.0}
+    n_seen = sum(row.tobytes() in seen for row in Q + 0.0)
+    if 2 * n_seen > len(Q):
+        warnings.warn(
+            f"X: expected points that the metric was not learned from, got {n_seen} of "
+            f"{len(Q)} that it was: the score is too good; cross_val_score learns "
+            "without them",
+            stacklevel=3,
+        )

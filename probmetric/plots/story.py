@@ -1,0 +1,260 @@
+"""Figures of models: the graph of a story, and the ranks of its calibration."""
+
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse, FancyBboxPatch
+from numpyro.infer.inspect import get_model_relations
+from scipy.stats import binom
+
+from probmetric.inference.sampling.target import call_of, cast
+from probmetric.plots.style import COLORS, blank, styled
+from probmetric.registry import MODELS, model_of
+from probmetric.typing import no_type_check
+
+WIDE, HIGH, GAP = 1.75, 0.62, 0.62
+"""Of a node, and between layers, in inches."""
+
+
+@no_type_check
+@styled
+def story(
+    model: Any,
+    data: Any = None,
+    *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> Figure:
+    r"""Draw the graph of a model: what is drawn from what, and how often.
+
+    Parameters
+    ----------
+    model : str or callable
+        A registered name with a NumPyro model ("lca"), or a NumPyro model of your own.
+    data : pytree of arrays, optional
+        What a model of your own is called with. A registered one has its toy problem.
+    args, kwargs : optional
+        As for ``sample``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        An ellipse a site, grey where it is observed, dashed where it is computed and
+        not drawn, with its distribution; an arrow from each site that it depends on; a
+        frame for each plate. Arrows are found by NumPyro's ``get_model_relations``,
+        which follows values through the model: what the code does, not what a text
+        says.
+
+    Raises
+    ------
+    ValueError
+        For a learner that has no NumPyro model.
+    TypeError
+        A model that cannot be called so.
+
+    Examples
+    --------
+    >>> import numpyro, numpyro.distributions as dist
+    >>> def model(data):
+    ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+    ...     numpyro.sample("x", dist.Normal(mu, 1), obs=data)
+    >>> figure = story(model, np.zeros(3))
+    >>> words = [text.get_text() for text in figure.axes[0].texts]
+    >>> sorted(word.split("\n")[0] for word in words if word)
+    ['mu', 'x']
+    """
+    if isinstance(model, str):
+        spec = MODELS[model_of(model)]
+        if spec.model is None:
+            able = [name for name, one in MODELS.items() if one.model is not None]
+            raise ValueError(
+                f"model: expected a learner with a NumPyro model, {', '.join(able)}, "
+                f"or such a model, got {model!r}"
+            )
+        toy = spec.toy(0)
+        model, data, kwargs = spec.model, toy.data, dict(toy.options)
+        if "n_classes" in signature(model).parameters:
+            kwargs.setdefault("n_classes", int(np.max(data.y)) + 1)
+        args = () if toy.prior is None else (toy.prior,)
+    given = call_of(model, data, args, kwargs)
+    with jax.enable_x64(True):
+        given, named = cast(given, "float64"), cast(dict(kwargs or {}), "float64")
+        found = get_model_relations(model, given, named)
+    return _drawn(_sites(found), found)
+
+
+def _sites(found: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return what each site depends on directly, without repeats along a chain.
+
+    NumPyro names what a computed site depends on a second time for whoever reads it.
+    """
+    parents = {name: tuple(above) for name, above in found["sample_sample"].items()}
+    computed = {k for k, v in found["sample_dist"].items() if v == "Deterministic"}
+    for name, above in parents.items():
+        through = {up for one in above if one in computed for up in parents[one]}
+        parents[name] = tuple(up for up in above if up not in through)
+    return parents
+
+
+def _layers(parents: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Return sites by depth: each below all that it depends on, near to its parents."""
+    depth: dict[str, int] = {}
+    for name in parents:  # A model's order: parents first.
+        depth[name] = max(
+            (depth[up] + 1 for up in parents[name] if up in depth), default=0
+        )
+    # What is needed only later stands just above its first use.
+    for name in reversed(list(parents)):
+        below = [depth[one] for one, above in parents.items() if name in above]
+        if below:
+            depth[name] = max(depth[name], min(below) - 1)
+    return [
+        [n for n in parents if depth[n] == k] for k in range(max(depth.values()) + 1)
+    ]
+
+
+def _places(
+    parents: Mapping[str, Sequence[str]], plates: Mapping[str, Sequence[str]]
+) -> dict[str, np.ndarray]:
+    """Return where each site stands: a row for its depth, columns for its plates.
+
+    Sites of one set of plates have columns of their own: a frame holds no other.
+    """
+    within = {n: tuple(p for p in plates if n in plates[p]) for n in parents}
+    order = sorted(set(within.values()), key=lambda some: (some[:1], len(some)))
+    layers, at, left = _layers(parents), dict[str, np.ndarray](), 0.0
+    for some in order:
+        rows = [[name for name in layer if within[name] == some] for layer in layers]
+        columns = max(map(len, rows))
+        for depth, row in enumerate(rows):
+            for k, name in enumerate(row):
+                x = left + k + (columns - len(row)) / 2
+                at[name] = np.array([x * (WIDE + 0.5), -depth * (HIGH + GAP)])
+        left += columns
+    return at
+
+
+def _drawn(parents: Mapping[str, Sequence[str]], found: Mapping[str, Any]) -> Figure:
+    plates = {k: v for k, v in found["plate_sample"].items() if v}
+    plates = dict(sorted(plates.items(), key=_size))
+    at = _places(parents, dict(reversed(plates.items())))
+    across, down = np.ptp(np.stack(list(at.values())), 0) + [WIDE + 0.8, HIGH + 0.9]
+    figure, axis = blank(size=(max(across, 3.2), down))
+    axis.set_axis_off()
+    axis.set_aspect("equal")
+    for k, (plate, inside) in enumerate(plates.items()):
+        depth = sum(set(other) < set(inside) for other in plates.values())
+        _frame(axis, plate, np.array([at[name] for name in inside]), k, depth)
+    for name, above in parents.items():
+        for up in above:
+            _arrow(axis, at[up], at[name])
+    for name, place in at.items():
+        _node(axis, name, place, found)
+    axis.autoscale_view()
+    return figure
+
+
+def _size(plate: tuple[str, list[str]]) -> int:
+    return len(plate[1])
+
+
+def _node(axis: Axes, name: str, place: np.ndarray, found: Mapping[str, Any]) -> None:
+    law = found["sample_dist"][name]
+    seen, computed = name in found["observed"], law == "Deterministic"
+    axis.add_patch(
+        Ellipse(
+            tuple(place),
+            *(WIDE, HIGH),
+            facecolor="0.82" if seen else "white",
+            edgecolor="black",
+            linestyle="--" if computed else "-",
+            zorder=3,
+        )
+    )
+    words = f"{name}\n{'computed' if computed else law}"
+    axis.text(
+        place[0], place[1], words, ha="center", va="center", fontsize=7.5, zorder=4
+    )
+
+
+def _arrow(axis: Axes, begin: np.ndarray, end: np.ndarray) -> None:
+    """Draw an arrow from edge to edge of two ellipses."""
+    half = np.array([WIDE, HIGH]) / 2
+    step = end - begin
+    edge = step / np.linalg.norm(step / half)
+    arrow = {
+        "arrowstyle": "-|>",
+        "color": "0.25",
+        "lw": 0.9,
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
+    begin, end = begin + edge, end - edge
+    axis.annotate("", xy=tuple(end), xytext=tuple(begin), arrowprops=arrow, zorder=2)
+
+
+def _frame(axis: Axes, plate: str, inside: np.ndarray, k: int, depth: int) -> None:
+    """Draw a plate's frame around its sites, smaller ones inside larger ones."""
+    pad = 0.12 + 0.07 * depth
+    low = inside.min(0) - [WIDE / 2 + pad, HIGH / 2 + pad + 0.16]
+    high = inside.max(0) + [WIDE / 2 + pad, HIGH / 2 + pad]
+    color = COLORS[k % len(COLORS)]
+    box = FancyBboxPatch(
+        tuple(low), *(high - low), boxstyle="round,pad=0,rounding_size=.1",
+        facecolor="none", edgecolor=color, lw=1.1, zorder=1,
+    )  # fmt: skip
+    axis.add_patch(box)
+    axis.text(
+        high[0] - 0.06, low[1] + 0.04, plate, ha="right", va="bottom", fontsize=7,
+        color=color, zorder=4,
+    )  # fmt: skip
+
+
+@no_type_check
+@styled
+def sbc(found: Any) -> Figure:
+    """Draw the ranks that ``probmetric.sbc`` found: uniform where all is right.
+
+    Parameters
+    ----------
+    found : Calibration
+        From ``probmetric.sbc``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        For each quantity the empirical distribution of its ranks less the uniform one,
+        over the band that holds it at each rank with probability 99 % where all is
+        right; red where the tests of ``found.table`` say *disagree*. The wrong
+        posteriors are in ``found.controls``.
+    """
+    if not hasattr(found, "ranks") or not hasattr(found, "table"):
+        raise ValueError(
+            f"found: expected the result of probmetric.sbc, got {type(found).__name__}"
+        )
+    ranks, n_draws = found.ranks.ranks, found.ranks.n_draws
+    n = found.table.attrs["n_simulations"]
+    bad = found.table["entry"].to_numpy()[found.table["verdict"] == "disagree"]
+    wrong = {str(entry).split(" of ", 1)[1].removeprefix("ranks of ") for entry in bad}
+    u = np.arange(1, n_draws + 1) / (n_draws + 1)
+    figure, axis = blank(size=(6.4, 3.8))
+    low, high = (binom.ppf(q, n, u) / n - u for q in (0.005, 0.995))
+    axis.fill_between(u, low, high, color=COLORS[4], alpha=0.25, lw=0, label="99 %")
+    few = len(ranks) <= 7
+    for k, (name, row) in enumerate(ranks.items()):
+        if name in found.ranks.constants:
+            continue
+        share = np.searchsorted(np.sort(row), np.arange(1, n_draws + 1)) / n
+        color = COLORS[5] if name in wrong else COLORS[k % 4] if few else "0.55"
+        label = name if few or name in wrong else None
+        axis.plot(u, share - u, color=color, lw=1.1, label=label)
+    axis.axhline(0, color="black", lw=0.8)
+    axis.set(xlabel="share of draws below the truth", ylabel="distribution − uniform")
+    axis.set_title(f"{found.model}: {found.verdict} ({n} simulated worlds)")
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure

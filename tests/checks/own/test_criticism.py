@@ -1,0 +1,58 @@
+"""``check_model`` of draws: a right model is adequate; what is wrong is called so."""
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import probmetric as pm
+from probmetric.checks.own.criticism import _scores
+
+N = 200
+X = np.random.default_rng(3).normal(size=(N, 2))
+
+
+def line(data, width=1.0):
+    points, y = data
+    w = numpyro.sample("w", dist.Normal(0, width).expand([2]).to_event(1))
+    s = numpyro.sample("s", dist.HalfNormal(1.0))
+    with numpyro.plate("n", N):
+        numpyro.sample("y", dist.Normal(points @ w, s), obs=y)
+
+
+def verdict(y):
+    draws = pm.sample(
+        *(line, (X, y)),
+        **{"n_draws": 500, "n_chains": 2, "predictive": True, "prior_draws": 1000},
+    )
+    found = pm.check_model(draws)
+    return {p.finding.part: p.verdict for p in found.parts}, str(found)
+
+
+def test_each_fault_is_found_in_its_part_and_a_right_model_is_adequate():
+    noise = np.random.default_rng(0).normal(size=N)
+    right, said = verdict(X @ [1.0, -0.5] + noise)
+    assert right == {"prior": "adequate", "predictive": "adequate"}
+    assert said.startswith("line against its data: adequate")
+    far, _ = verdict(X @ [15.0, 0.0] + noise)
+    assert far == {"prior": "conflict", "predictive": "adequate"}
+    bent, said = verdict(X @ [1.0, -0.5] + 2 * X[:, 0] ** 2 - 2 + noise)
+    assert bent["predictive"] == "conflict"
+    assert "The model would not have produced y" in said
+
+
+def test_groups_that_are_not_there_are_asked_for_by_the_arguments_that_store_them():
+    noisy = X[:, 0] + X[::-1, 1]
+    draws = pm.sample(line, (X, noisy), method="laplace", n_draws=50, n_chains=1)
+    with pytest.raises(ValueError, match="sample with prior_draws=1000, predictive=T"):
+        pm.check_model(draws)
+    with pytest.raises(ValueError, match="fit: expected draws of sample"):
+        pm.check_model(X)
+
+
+def test_normal_scores_of_draws_among_themselves_are_standard_normal():
+    among = np.random.default_rng(1).gamma(2.0, size=2001)
+    scores = _scores(among, among)
+    assert abs(scores.mean()) < 1e-9
+    assert abs(scores.std() - 1) < 5e-3
+    assert _scores(np.array([np.median(among)]), among) == pytest.approx(0, abs=1e-9)

@@ -1,0 +1,113 @@
+"""``check_model``: the rule of its words, and what it says of simulated data."""
+
+import json
+
+import numpy as np
+import pytest
+
+import probmetric as pm
+from benchmarks.model_verdict import ARMS, OUT, run
+from probmetric.checks import Finding
+from probmetric.checks.criticism import verdict_of
+
+
+def finding(p, size, part="prior"):
+    return Finding(part, 1.0, p, size, 0.05, "said", "remedy")
+
+
+@pytest.mark.parametrize(
+    ("p", "size", "word"),
+    [
+        (0.03, 1.0, "adequate"),
+        (0.015, 1.0, "doubtful"),
+        (0.001, 1.0, "conflict"),
+        (0.001, 0.04, "doubtful"),
+        (np.nan, 1.0, "adequate"),
+    ],
+)
+def test_conflict_is_what_is_surprising_and_matters(p, size, word):
+    found = verdict_of("lca", [finding(p, size)])
+    assert found.overall == word
+    assert ("remedy" in str(found)) == (word != "adequate")
+
+
+def test_the_parts_share_their_false_alarms_and_the_worst_word_counts():
+    found = verdict_of("lca", [finding(p, 1.0) for p in (0.004, 0.004, 0.5)])
+    assert [part.verdict for part in found.parts] == [
+        "doubtful",
+        "doubtful",
+        "adequate",
+    ]
+    np.testing.assert_allclose([p.p_holm for p in found.parts], [0.012, 0.012, 0.5])
+    assert found.overall == "doubtful"
+    table = found.to_dataframe()
+    assert list(table["remedy"]) == ["remedy", "remedy", ""]
+
+
+@pytest.mark.parametrize(
+    ("arm", "part"),
+    [("right", None), ("lapse", "predictive"), ("prior W", "prior")],
+)
+def test_a_right_model_is_adequate_and_wrong_ones_conflict(arm, part):
+    found = run(arm, 0)
+    assert found["overall"] == ("adequate" if part is None else "conflict")
+    if part:
+        assert found["parts"][part][0] == "conflict"
+
+
+def test_the_stored_table_keeps_what_was_asked():
+    stored = json.loads(OUT.read_text())
+    for arm in ARMS[:-1]:
+        fresh = [stored[arm][str(seed)]["overall"] for seed in range(100, 200)]
+        if arm == "right":
+            assert fresh.count("adequate") >= 95
+        else:
+            assert fresh.count("conflict") >= 90
+
+
+@pytest.mark.slow
+def test_error_rates_are_those_of_the_stored_table():
+    """A twentieth of benchmarks/results/model_verdict.md, on other seeds."""
+    words = {
+        arm: [run(arm, seed)["overall"] for seed in range(1000, 1010)]
+        for arm in ARMS
+        if arm != "distance"
+    }
+    assert words.pop("right").count("adequate") >= 8
+    for arm, found in words.items():
+        assert found.count("conflict") >= 7, arm
+
+
+def test_the_same_seed_gives_the_same_verdict(random_pairs):
+    one, two = (pm.check_model(random_pairs, seed=3) for _ in range(2))
+    assert str(one) == str(two)
+
+
+@pytest.fixture(scope="module")
+def random_pairs():
+    rng = np.random.default_rng(0)
+    pairs = rng.normal(size=(120, 2, 2))
+    y = (rng.random(120) < 0.5).astype(int)
+    return pm.LCA().fit_pairs(pairs, y)
+
+
+def test_the_figure_shows_the_judged_bins(random_pairs):
+    found = pm.check_model(random_pairs)
+    axes = pm.plots.model_check(found).axes
+    assert [a.get_title("left") for a in axes] == [
+        f"{p.finding.part}: {p.verdict}" for p in found.parts[1:]
+    ]
+    for axis, part in zip(axes, found.parts[1:], strict=True):
+        bins = part.finding.bins.sort_values("at")
+        np.testing.assert_array_equal(axis.lines[1].get_ydata(), bins["observed"])
+        assert (bins["low"] <= bins["expected"] + 1e-9).all()
+        assert bins["pairs"].sum() == 120
+
+
+def test_what_cannot_be_checked_is_refused():
+    with pytest.raises(ValueError, match="a fitted learner of lca, got int"):
+        pm.check_model(3)
+    with pytest.raises(ValueError, match="got LDA"):
+        pm.check_model(pm.LDA())
+    with pytest.raises(Exception, match="not fitted"):
+        pm.check_model(pm.LCA())

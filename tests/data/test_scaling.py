@@ -1,0 +1,62 @@
+"""Scaling: what a constant column becomes, by definition."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from probmetric.data.scaling import constant_columns, fit_scaler, standardise
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).normal(size=(30, 3))
+
+
+def with_constant(X, value):
+    return np.insert(X, 1, value, axis=1)
+
+
+@pytest.mark.parametrize("value", [0.0, 7.3, -1e9])
+def test_a_constant_column_is_kept_with_scale_1_and_named(X, value):
+    with pytest.warns(UserWarning, match=r"constant columns \['b'\] are kept, with sc"):
+        Z, scaler = standardise(with_constant(X, value), list("abcd"))
+    assert scaler.scale[1] == 1
+    np.testing.assert_array_equal(Z[:, 1], 0)
+    others, alone = standardise(X)
+    np.testing.assert_array_equal(np.delete(Z, 1, 1), others)
+    np.testing.assert_array_equal(np.delete(scaler.scale, 1), alone.scale)
+
+
+def test_a_column_constant_up_to_rounding_is_constant_and_one_beyond_is_not(X):
+    rounded = 0.1 + np.linspace(0, 4, 30) * np.spacing(0.1)
+    assert constant_columns(with_constant(X, rounded)).tolist() == [0, 1, 0, 0]
+    assert not constant_columns(with_constant(X, 0.1 + 1e-13 * X[:, 0])).any()
+    with pytest.warns(UserWarning, match=r"constant columns \[1\]"):
+        Z, _ = standardise(with_constant(X, rounded))
+    assert not Z[:, 1].any()
+
+
+def test_five_of_many_are_named(X):
+    many = np.hstack([np.ones((30, 9)), X])
+    with pytest.warns(UserWarning, match=r"columns \[0, 1, 2, 3, 4\] and 4 more are"):
+        standardise(many)
+
+
+def test_a_missing_entry_of_a_constant_column_stays_missing(X):
+    column = np.where(np.arange(30) < 2, np.nan, 4.0)
+    with pytest.warns(UserWarning, match="constant"):
+        Z, _ = standardise(with_constant(X, column))
+    np.testing.assert_array_equal(np.isnan(Z[:, 1]), np.arange(30) < 2)
+
+
+def test_without_scaling_a_constant_column_is_as_it_is(X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Z, _ = standardise(with_constant(X, 3.0), standardize=False)
+    assert (Z[:, 1] == 3).all()
+
+
+def test_points_that_vary_in_no_column_are_refused(X):
+    with pytest.raises(ValueError, match=r"a column that varies .* got constant col"):
+        fit_scaler(np.ones((5, 2)))

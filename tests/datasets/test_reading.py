@@ -1,0 +1,205 @@
+"""Files as they come: separators, decimal commas, encodings, columns left out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from probmetric.datasets import load, load_points
+from probmetric.names import Reading
+
+
+@pytest.fixture
+def frame():
+    kinds = ["röd", "grå", "röd"]
+    return pd.DataFrame({"höjd": [1.5, 2.25, -3.0], "b": [4, 5, 6], "kind": kinds})
+
+
+WAYS = {
+    "t.tsv": ({"sep": "\t"}, {}),
+    "t.csv.gz": ({}, {}),
+    "t.tsv.gz": ({"sep": "\t"}, {}),
+    "semicolons.csv": ({"sep": ";"}, {"sep": ";"}),
+    "tab.csv": ({"sep": "\t"}, {"sep": "tab"}),
+    "excel.csv": ({"sep": ";", "decimal": ","}, {"sep": ";", "decimal": ","}),
+    "latin.csv": ({"encoding": "latin-1"}, {"encoding": "latin-1"}),
+    "utf16.csv": ({"encoding": "utf-16"}, {"encoding": "utf-16"}),
+    "bom.csv": ({"encoding": "utf-8-sig"}, {}),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_table_is_the_same_however_it_is_written(tmp_path, frame, name):
+    written, read = WAYS[name]
+    frame.to_csv(tmp_path / name, index=False, **written)
+    data = load(tmp_path / name, **read)
+    np.testing.assert_array_equal(data.X, frame[["höjd", "b"]].to_numpy())
+    assert data.feature_names == ("höjd", "b")
+    assert data.target_names == ("grå", "röd")
+    # Without names nothing is lost.
+    frame.to_csv(tmp_path / name, index=False, header=False, **written)
+    np.testing.assert_array_equal(load(tmp_path / name, **read).X, data.X)
+
+
+def test_columns_are_dropped_or_chosen_in_the_order_asked_for(tmp_path, frame):
+    path = tmp_path / "t.csv"
+    frame.assign(when="2020-01-01").to_csv(path, index=False)
+    data = load(path, drop=["when"])
+    assert data.feature_names == ("höjd", "b")
+    assert data.target_names == ("grå", "röd")
+    chosen = load(path, label="kind", features=["b", "höjd"])
+    np.testing.assert_array_equal(chosen.X, data.X[:, ::-1])
+    assert load(path, label="kind", drop="when", features="b").feature_names == ("b",)
+    np.savez(tmp_path / "t.npz", X=data.X, y=data.y, feature_names=["p", "q"])
+    stored = load(tmp_path / "t.npz", features=["q"])
+    np.testing.assert_array_equal(stored.X, data.X[:, 1:])
+    assert stored.feature_names == ("q",)
+    named = load("iris", drop=["sepal width (cm)"])
+    np.testing.assert_array_equal(named.X, load("iris").X[:, [0, 2, 3]])
+
+
+def test_points_are_read_in_the_same_ways(tmp_path, frame):
+    path = tmp_path / "t.csv"
+    frame.assign(when="x").to_csv(path, index=False, sep=";", decimal=",")
+    how = Reading(sep=";", decimal=",", drop=("when",))
+    found = load_points(path, 2, how=how)
+    np.testing.assert_array_equal(found.X, frame[["höjd", "b"]].to_numpy())
+    assert list(found.labels) == list(frame["kind"])
+    alone = load_points(path, 1, how=Reading(";", ",", features=("b",)))
+    assert alone.labels is None
+    np.testing.assert_array_equal(alone.X[:, 0], frame["b"])
+
+
+BAD = {
+    "pandas' index": (
+        ",a,b,y\n0,1,2,0\n1,3,4,1\n",
+        {},
+        "none of column 1, such as pandas' index .* drop=.'Unnamed: 0'.",
+    ),
+    "its index, saved twice": ("Unnamed: 0,a,y\n0,1,0\n1,3,1\n", {}, "pandas' index"),
+    "two columns of a name": ("a,a,y\n1,2,0\n3,4,1\n", {}, "got 'a' twice in t.csv"),
+    "two labels": ("a,y,y\n1,2,0\n3,4,1\n", {}, "label: expected one column 'y'"),
+    "a date": (
+        "when,a,kind\n2020-01-01,1,x\n2020-01-02,2,y\n",
+        {"label": "kind"},
+        r"dates in 'when' \('2020-01-01' in row 1\); drop=\['when'\] \(--drop 'when'",
+    ),
+    "decimal commas": (
+        "a;y\n1,5;0\n2,5;1\n",
+        {"sep": ";"},
+        r"'1,5' in row 1; decimal=',' \(--decimal ,\) reads decimal commas",
+    ),
+    "semicolons": ("a b;y\n1;0\n", {}, r"got lines like 'a b;y' .*\(--sep ';'\)"),
+    "tabs": ("a\ty\n1\t0\n", {}, r"split by commas, got .*\(--sep tab\)"),
+    "commas": ("a,y\n1,0\n", {"sep": ";"}, r"split by ';', got lines like 'a,y'"),
+    "latin": (
+        b"a,y\n1,\xe5\n2,b\n",
+        {},
+        r"in the encoding 'utf-8'.*--encoding latin-1",
+    ),
+    "an encoding that is none": ("a,y\n1,2\n", {"encoding": "utf8x"}, "'utf8x'"),
+    "long separator": ("a,y\n1,2\n", {"sep": ";;"}, "sep: expected one character"),
+    "sep = decimal": (
+        "a,y\n1,2\n",
+        {"decimal": ","},
+        "two characters, got ',' for both",
+    ),
+    "drop": ("a,y\n1,2\n", {"drop": ["b"]}, r"drop: expected columns of t.csv \(a\)"),
+    "features": ("a,y\n1,2\n", {"features": ["b"]}, "features: expected columns of t"),
+    "the label": (
+        "a,y\n1,2\n",
+        {"features": ["y"]},
+        "neither label nor groups, got 'y'",
+    ),
+    "all": ("a,y\n1,2\n", {"drop": ["a"]}, "at least one feature"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_meant_is_refused_with_the_remedy(tmp_path, case):
+    text, how, message = BAD[case]
+    path = tmp_path / "t.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ValueError, match=message):
+        load(path, **how)
+
+
+def test_the_remedies_work(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(",a,a,b,y\n0,1,2,7,0\n1,3,4,8,1\n")
+    data = load(path, drop=["Unnamed: 0", "a"])
+    assert data.feature_names == ("b",)
+    assert load(path, features=["b"]).feature_names == ("b",)
+
+
+@pytest.mark.parametrize("name", ["wine", "t.npz"])
+def test_ways_of_reading_text_are_refused_where_there_is_none(tmp_path, name):
+    np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 1])
+    source = name if name == "wine" else tmp_path / name
+    with pytest.raises(ValueError, match="sep: expected a text file with it"):
+        load(source, sep=";")
+
+
+@pytest.mark.parametrize(
+    "text, names, n",
+    [
+        ("0,1,y\n1,2,0\n2,1,1\n3,3,0\n", ("0", "1"), 3),  # as pandas writes
+        ("0,1,2\n1,2,0\n2,1,1\n3,3,0\n", ("0", "1"), 3),
+        ("1950,1951,y\n1,2,0\n2,1,1\n3,3,0\n", ("1950", "1951"), 3),
+        ("0,1,kind\n1,2,a\n2,1,b\n3,3,a\n", ("0", "1"), 3),
+        ("0,1,a\n1,2,a\n2,1,b\n3,3,b\n", None, 4),  # a row: a is a class
+        ("5,1,0\n1,2,0\n2,1,1\n3,3,1\n", None, 4),
+    ],
+)
+def test_a_first_line_of_numbers_is_names_where_it_can_be_no_row(
+    text, names, n, tmp_path
+):
+    path = tmp_path / "some.csv"
+    path.write_text(text)
+    found = load(str(path))
+    assert found.X.shape == (n, 2)
+    assert names is None or tuple(found.feature_names) == names
+
+
+@pytest.mark.parametrize(
+    "written, names",
+    [
+        (["01", "1", "01", "1"], ("01", "1")),
+        (["01", "02", "01", "02"], ("01", "02")),
+        (["1.0", "1", "2", "2"], ("1", "1.0", "2")),
+        (["TRUE", "true", "TRUE", "true"], ("TRUE", "true")),
+        (["0", "-1", "0", "10"], ("-1", "0", "10")),
+        (["0.5", "1.5", "0.5", "1.5"], ("0.5", "1.5")),
+    ],
+)
+@pytest.mark.parametrize("head", ["a,b,kind\n", ""])
+def test_labels_are_text_where_numbers_would_merge_some(tmp_path, written, names, head):
+    path = tmp_path / "t.csv"
+    rows = [f"{k}.5,{k}.25,{label}\n" for k, label in enumerate(written)]
+    path.write_text(head + "".join(rows))
+    data = load(path)
+    assert data.target_names == names
+    assert len(data.X) == 4
+    if "10" not in names:
+        np.testing.assert_array_equal(data.y, [sorted(names).index(v) for v in written])
+
+
+def test_a_file_without_names_keeps_a_first_row_with_a_missing_entry(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("NA,1.5,a\n2.5,3.5,b\n0.5,1.0,a\n")
+    data = load(path)
+    assert data.feature_names == ("x0", "x1")
+    np.testing.assert_array_equal(data.X, [[np.nan, 1.5], [2.5, 3.5], [0.5, 1.0]])
+    path.write_text("NA,b,kind\n2.5,3.5,b\n0.5,1.0,a\n")
+    assert load(path).feature_names == ("NA", "b")
+
+
+@pytest.mark.parametrize("columns", [["höjd", "b"], ["höjd", "b", "kind"]])
+def test_queries_need_neither_the_label_nor_what_is_dropped(tmp_path, frame, columns):
+    frame[columns].to_csv(tmp_path / "q.csv", index=False)
+    np.savez(tmp_path / "q.npz", X=frame[["höjd", "b"]].to_numpy())
+    how = Reading(drop=("when",))
+    for name in "q.csv", "q.npz":
+        found = load_points(tmp_path / name, 2, label="kind", how=how, bare=True)
+        np.testing.assert_array_equal(found.X, frame[["höjd", "b"]].to_numpy())
+    with pytest.raises(ValueError, match=r"drop: expected columns of q\.csv"):
+        load_points(tmp_path / "q.csv", 2, how=how)

@@ -1,0 +1,102 @@
+"""One set of checks for all learners: each wrong argument is one clear error."""
+
+import inspect
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probmetric as pm
+from tests.estimators.test_precision import ESTIMATORS, data
+
+X, Y, PAIRS = data(0.0)
+TEXT = {
+    "array": X.astype(str),
+    "objects": X.astype(str).astype(object),
+    "list": X.astype(str).tolist(),
+    "frame": pd.DataFrame(X, columns=["a", "b"]).astype({"b": str}),
+    "dates": X.astype("datetime64[D]"),
+}
+MIXED = ["a" if k % 2 else 1 for k in range(len(X))]
+SETTINGS = {
+    "standardize": ("no", np.nan, (1, 2)),
+    "random_state": ("x", -1, 2.5),
+    "tol": (np.nan, -1.0, ""),
+    "max_iter": (0, 2.5, 10**20, "many"),
+    **dict.fromkeys(
+        ("n_targets", "n_impostors", "n_starts", "n_draws", "n_neighbors"),
+        (-1, 2.5, 10**20, "many"),
+    ),
+    "n_components": (-1, 10**20, ""),
+    "n_landmarks": (0, 10**20, 2.5),
+}
+WRONG = [
+    (name, setting, value)
+    for name in ESTIMATORS
+    for setting in inspect.signature(getattr(pm, name)).parameters
+    for value in SETTINGS.get(setting, ())
+]
+SUPERVISED = [name for name in ESTIMATORS if name != "ClassicalMDS"]
+
+
+def fit(name, X=X, y=Y, **settings):
+    model = getattr(pm, name)(**{**ESTIMATORS[name], **settings})
+    if name == "TwoStageMixture":
+        return model.fit(X, groups=y)
+    return model.fit(X) if name == "ClassicalMDS" else model.fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    made = {}
+
+    def get(name):
+        return made[name] if name in made else made.setdefault(name, fit(name))
+
+    return get
+
+
+@pytest.mark.parametrize("name, setting, value", WRONG)
+def test_a_wrong_setting_is_named_with_what_was_expected(name, setting, value):
+    message = rf"^{setting}: expected .*got {re.escape(repr(value))}"
+    with pytest.raises(ValueError, match=message):
+        fit(name, **{setting: value})
+
+
+@pytest.mark.parametrize("kind", TEXT)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_text_and_dates_are_no_points_to_fit(name, kind):
+    with pytest.raises(ValueError, match=r"^X: expected numeric columns, got "):
+        fit(name, TEXT[kind])
+
+
+def test_a_column_of_text_is_named():
+    with pytest.raises(ValueError, match=r"numeric columns, got 'b' \((str|object)\)"):
+        fit("LDA", TEXT["frame"])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_text_is_no_point_to_use_either(name, fitted):
+    for method in ("transform", "predict_proba", "score_samples"):
+        if hasattr(fitted(name), method):
+            with pytest.raises(ValueError, match=r"^X: expected numeric columns, got "):
+                getattr(fitted(name), method)(TEXT["array"])
+    if hasattr(fitted(name), "pair_score"):
+        with pytest.raises(ValueError, match=r"^pairs: expected numbers, got text"):
+            fitted(name).pair_score(PAIRS.astype(str))
+
+
+@pytest.mark.parametrize("kind", [list, lambda y: np.array(y, object), pd.Series])
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_labels_of_two_kinds_are_refused(name, kind):
+    with pytest.raises(
+        ValueError, match=r"^(y|groups): expected one kind, got .*mixed"
+    ):
+        fit(name, y=kind(MIXED))
+
+
+@pytest.mark.parametrize("name", sorted({*SUPERVISED} - {"KNeighborsRegressor"}))
+def test_what_is_right_passes(name):
+    frame = pd.DataFrame(X, columns=["a", "b"]).astype(object)
+    assert fit(name, frame, [str(v) for v in Y]).n_features_in_ == 2

@@ -1,0 +1,215 @@
+"""``HierarchicalLCA``: scikit-learn's contract, groups, units, draws, bad input."""
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris, load_wine
+from sklearn.utils.estimator_checks import check_estimator
+
+import probmetric as pm
+from probmetric.estimators.hierarchical_lca import HierarchicalLCA
+from probmetric.registry import fit_named, takes_groups
+
+X, Y = load_wine(return_X_y=True)
+X = X[:, :3]
+SITE = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
+PAIRS = np.stack([X[:40], X[40:80]], 1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return HierarchicalLCA().fit(X, Y, groups=SITE)
+
+
+def grouped_pairs(seed=0, n=120, scales=((3.0, 0.2), (0.2, 3.0))):
+    """Independent pairs in groups to which other features matter."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(len(scales)), n)
+    x, delta = rng.normal(size=(2, len(group), 2))
+    squared = np.sum((np.asarray(scales)[group] * delta) ** 2, 1)
+    y = (rng.exponential(size=len(group)) > 0.1 + squared / 2).astype(int)
+    return np.stack([x, x + delta], 1), y, group
+
+
+def test_it_is_a_scikit_learn_estimator():
+    records = check_estimator(HierarchicalLCA(), on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert len(records) > 40
+
+
+def test_groups_to_which_other_features_matter_are_told_apart():
+    pairs, y, group = grouped_pairs()
+    model = HierarchicalLCA(standardize=False).fit_pairs(pairs, y, groups=group)
+    assert model.spread_ > 0.1
+    first, second = (np.asarray(model.get_metric(g).matrix) for g in (0, 1))
+    assert first[0, 0] > 3 * first[1, 1]
+    assert second[1, 1] > 3 * second[0, 0]
+    known = model.same_probability(pairs, groups=group)
+    fresh = model.same_probability(pairs)
+    loss = [-np.mean(np.log(np.where(y == 1, p, 1 - p))) for p in (known, fresh)]
+    assert loss[0] < loss[1]
+
+
+def test_distances_do_not_see_the_units_of_features(fitted):
+    units = np.array([1e3, 1e-2, 7.0])
+    scaled = HierarchicalLCA().fit(X * units, Y, groups=SITE)
+    for group in (None, "a", "c"):
+        np.testing.assert_allclose(
+            scaled.get_metric(group).distance(X[:9] * units, X[9:18] * units),
+            fitted.get_metric(group).distance(X[:9], X[9:18]),
+            rtol=1e-5,
+        )
+
+
+def test_names_of_groups_are_only_names(fitted):
+    names = {"a": 7, "b": 3, "c": 5}
+    other = HierarchicalLCA().fit(X, Y, groups=[names[s] for s in SITE])
+    for old, new in names.items():
+        np.testing.assert_allclose(
+            other.get_metric(new).matrix, fitted.get_metric(old).matrix, rtol=1e-4
+        )
+
+
+def test_unknown_groups_are_new_ones(fitted):
+    fresh = fitted.same_probability(PAIRS)
+    np.testing.assert_array_equal(
+        fitted.same_probability(PAIRS, groups=["z"] * 40), fresh
+    )
+    assert np.all((fresh >= 0) & (fresh <= 1))
+    with pytest.raises(ValueError, match=r"group: expected one of \['a', 'b', 'c'\]"):
+        fitted.get_metric("z")
+
+
+def test_a_given_spread_of_zero_is_one_metric():
+    model = HierarchicalLCA(spread=0.0).fit(X, Y, groups=SITE)
+    assert model.spread_ == 0
+    np.testing.assert_array_equal(model.group_components_[1], model.components_)
+    with pytest.raises(ValueError, match="method: expected 'laplace' where the spread"):
+        model.sample("nuts")
+
+
+@pytest.mark.parametrize("groups", [None, ["all"] * 150])
+def test_one_group_is_lca_as_it_says_nothing_of_the_spread(groups):
+    iris, y = load_iris(return_X_y=True)
+    model = HierarchicalLCA().fit(iris, y, groups=groups)
+    assert model.spread_ == 0
+    assert model.spread_posterior()[0].tolist() == [0]
+    pairs = np.stack([iris[:75], iris[75:]], 1)
+    own = model.get_metric(None if groups is None else "all")
+    np.testing.assert_array_equal(own.factor, model.get_metric().factor)
+    np.testing.assert_allclose(
+        model.same_probability(pairs, groups=groups and groups[:75]),
+        model.same_probability(pairs),
+        rtol=1e-10,
+    )
+    with pytest.raises(ValueError, match="or 0 as there is one group"):
+        model.sample("nuts")
+
+
+def test_one_group_of_pairs_has_the_model_of_lca():
+    pairs, y, _ = grouped_pairs()
+    model = HierarchicalLCA().fit_pairs(pairs, y)
+    lca = pm.LCA(regularization=10.0, tol=1e-8).fit_pairs(pairs, y)
+    np.testing.assert_allclose(
+        model.get_metric().matrix, lca.get_metric().matrix, rtol=1e-3, atol=1e-4
+    )
+
+
+def test_draws_are_metrics_by_group_and_go_to_files(fitted, tmp_path):
+    draws = fitted.sample("laplace", n_draws=25)
+    assert draws["posterior"]["M_group"].dims[2:] == ("group", "feature", "feature_bis")
+    assert draws["posterior"]["group"].to_numpy().tolist() == ["a", "b", "c"]
+    metrics = fitted.posterior_metric("prediction", group="b", draws=draws, n_draws=10)
+    M = draws["posterior"]["M_group"].sel(group="b")[0, 0].to_numpy()
+    first = np.asarray(metrics.metrics()[0].matrix)
+    np.testing.assert_allclose(first, M, rtol=1e-8, atol=1e-12)
+    pm.save_metric(fitted.get_metric("b"), tmp_path / "b.npz")
+    again = pm.load_metric(tmp_path / "b.npz")
+    np.testing.assert_array_equal(again.factor, fitted.get_metric("b").factor)
+
+
+def test_nuts_draws_lie_around_the_fit():
+    scales = ((1.2, 0.6), (0.6, 1.2), (1.0, 1.0), (1.3, 0.8))
+    pairs, y, group = grouped_pairs(n=60, scales=scales)
+    model = HierarchicalLCA(standardize=False).fit_pairs(pairs, y, groups=group)
+    draws = model.sample("nuts", n_draws=800, n_chains=2, progress=False)["posterior"]
+    spread = draws["spread"].to_numpy()
+    low, high = np.quantile(spread, [0.01, 0.99])
+    assert low < max(model.spread_, 0.1) < high
+    assert set(draws["group"].to_numpy()) == {0, 1, 2, 3}
+
+
+def test_the_posterior_of_the_spread_is_float64_and_sums_to_one(fitted):
+    spread, probability = fitted.spread_posterior()
+    assert spread.dtype == probability.dtype == np.float64
+    assert np.all(spread >= 0)
+    assert probability.sum() == pytest.approx(1)
+
+
+def test_a_pickle_answers_the_same(fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(
+        again.same_probability(PAIRS, groups=SITE[:40]),
+        fitted.same_probability(PAIRS, groups=SITE[:40]),
+    )
+
+
+def test_a_file_with_classes_and_groups_is_fitted_by_both(fitted):
+    frame = pd.DataFrame(X, columns=["u", "v", "w"])
+    data = SimpleNamespace(frame=frame, y=Y, groups=SITE)
+    named = fit_named(HierarchicalLCA(), data)
+    np.testing.assert_array_equal(named.group_components_, fitted.group_components_)
+    assert not takes_groups(named)
+    assert takes_groups(pm.TwoStageMixture())
+
+
+def test_bad_groups_are_refused(fitted):
+    with pytest.raises(ValueError, match=r"groups: expected shape \(178,\)"):
+        HierarchicalLCA().fit(X, Y, groups=SITE[:5])
+    with pytest.raises(ValueError, match="at least 2 classes of at least 2 members in"):
+        HierarchicalLCA().fit(X, Y, groups=Y)
+    with pytest.raises(ValueError, match=r"groups: expected shape \(40,\)"):
+        fitted.same_probability(PAIRS, groups=SITE[:5])
+    lca = pm.LCA().fit(X, Y).sample("laplace", n_draws=2, n_chains=1)
+    with pytest.raises(ValueError, match="draws: expected those of HierarchicalLCA"):
+        fitted.posterior_metric("prediction", draws=lca)
+
+
+def test_labels_of_another_kind_and_lists_are_refused(fitted):
+    with pytest.raises(ValueError, match=r"groups: expected text, .*, got 0"):
+        fitted.same_probability(PAIRS, groups=[0] * 40)
+    with pytest.raises(ValueError, match=r"group: expected text, .*, got 0"):
+        fitted.posterior_metric("prediction", group=0)
+    for wrong in (["a"], ["a", "b"], np.array(["a", "b", "c"]), float("nan")):
+        with pytest.raises(ValueError, match="group: expected one label, got"):
+            fitted.get_metric(wrong)
+    numbered = HierarchicalLCA(spread=0.0).fit(X, Y, groups=np.arange(len(X)) % 2)
+    with pytest.raises(ValueError, match=r"group: expected a number, .*, got '0'"):
+        numbered.get_metric("0")
+    numbered.get_metric(np.int64(1))
+
+
+def test_draws_of_other_groups_are_refused(fitted):
+    for groups in (np.where(SITE == "c", "d", SITE), np.where(SITE == "c", "a", SITE)):
+        other = HierarchicalLCA(spread=0.0).fit(X, Y, groups=groups)
+        draws = other.sample("laplace", n_draws=2, n_chains=1)
+        with pytest.raises(ValueError, match="draws: expected those of this fit, of"):
+            fitted.posterior_metric("prediction", group="c", draws=draws)
+
+
+def test_a_group_that_cannot_be_learned_from_is_named():
+    groups = np.where(Y == 2, "far", "near")
+    with pytest.raises(ValueError, match=r"sizes \[48\] in group 'far'"):
+        HierarchicalLCA().fit(X, Y, groups=groups)
+
+
+def test_a_spread_that_nothing_can_have_is_refused():
+    HierarchicalLCA(spread=100.0).fit(X, Y, groups=SITE).same_probability(PAIRS)
+    with pytest.raises(ValueError, match=r"spread: expected .*\[0, 100\], got 1e\+300"):
+        HierarchicalLCA(spread=1e300).fit(X, Y, groups=SITE)

@@ -1,0 +1,148 @@
+"""A metric learned inside ``fit``: nothing of a held-out fold reaches it."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import probmetric as pm
+from probmetric.metric import Mahalanobis
+from tests.metric_kinds import build_euclid
+
+WINE = load_wine(return_X_y=True)
+IRIS = load_iris(return_X_y=True)
+FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)
+
+
+SETTING = {None: "prior_strength", "prediction": "regularization"}
+
+
+def learner(draws, value):
+    kind = pm.LDA if draws is None else pm.LCA
+    return kind(**{SETTING[draws]: value})
+
+
+def by_hand(draws, k, value, train, test, X, y):
+    """Learn, draw, vote and score without the estimator's own learning."""
+    fitted = learner(draws, value).fit(X[train], y[train])
+    near = fitted.get_metric() if draws is None else fitted.posterior_metric(draws)
+    knn = pm.KNeighborsClassifier(near, k).fit(X[train], y[train])
+    return knn.score(X[test], y[test])
+
+
+@pytest.mark.parametrize(
+    "draws", [None, pytest.param("prediction", marks=pytest.mark.slow)]
+)
+def test_nested_cross_validation_is_the_hand_written_loop_exactly(draws):
+    X, y = WINE if draws is None else (a[::2] for a in WINE)
+    values = [0.3, 30.0]
+    grid = {"n_neighbors": [3, 7], f"metric__{SETTING[draws]}": values}
+    model = pm.KNeighborsClassifier(learner(draws, 1.0), draws=draws)
+    found = cross_val_score(GridSearchCV(model, grid, cv=2), X, y, cv=FOLDS)
+    # The order of scikit-learn's grid: names sorted, the last varies fastest.
+    tried = [(k, value) for value in values for k in grid["n_neighbors"]]
+    expected = []
+    for train, test in FOLDS.split(X, y):
+        halves = StratifiedKFold(2).split(train, y[train])
+        inner = [(train[a], train[b]) for a, b in halves]
+        means = [
+            np.mean([by_hand(draws, *each, a, b, X, y) for a, b in inner])
+            for each in tried
+        ]
+        best = tried[int(np.argmax(means))]
+        expected.append(by_hand(draws, *best, train, test, X, y))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_draws_learned_in_each_fold_are_the_hand_written_loop():
+    X, y = (a[::3] for a in WINE)
+    folds = StratifiedKFold(2, shuffle=True, random_state=0)
+    model = pm.KNeighborsClassifier(pm.LCA(regularization=3.0), draws="prediction")
+    found = cross_val_score(model, X, y, cv=folds)
+    expected = [by_hand("prediction", 5, 3.0, *f, X, y) for f in folds.split(X, y)]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_learner_is_cloned_and_sees_only_the_points_of_the_fit():
+    X, y = WINE
+    lda = pm.LDA()
+    knn = pm.KNeighborsClassifier(lda).fit(X[::2], y[::2])
+    assert not hasattr(lda, "components_")
+    alone = pm.KNeighborsClassifier(pm.LDA().fit(X[::2], y[::2]).get_metric())
+    np.testing.assert_array_equal(
+        knn.predict_proba(X), alone.fit(X[::2], y[::2]).predict_proba(X)
+    )
+    assert knn.learner_.n_features_in_ == 13
+    assert alone.learner_ is None
+    assert isinstance(knn.metric_, Mahalanobis)
+    clone(knn).fit(X, y)  # A fitted learner is a learner: it is fitted again.
+
+
+def test_the_column_of_random_numbers_shows_that_nothing_leaks():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 20)), rng.integers(2, size=60)
+    lda = pm.LDA(prior_strength=1)  # Chosen, it learns nothing from noise.
+    honest = cross_val_score(pm.KNeighborsClassifier(lda), X, y, cv=5).mean()
+    seen = pm.KNeighborsClassifier(lda.fit(X, y).get_metric())
+    leaking = cross_val_score(seen, X, y, cv=5).mean()
+    assert leaking - honest > 0.2  # four standard errors of a difference of shares
+
+
+@pytest.mark.parametrize("learner", [pm.TwoStageMixture(1), pm.RCA(), pm.LCA()])
+def test_any_learner_of_one_metric_serves_also_in_a_pipeline(learner):
+    model = make_pipeline(StandardScaler(), pm.KNeighborsClassifier(learner))
+    assert cross_val_score(model, *IRIS, cv=3, error_score="raise").mean() > 0.9
+
+
+def test_scoring_the_points_that_were_learned_from_warns():
+    X, y = IRIS
+    knn = pm.KNeighborsClassifier(pm.LDA()).fit(X[::2], y[::2])
+    with pytest.warns(UserWarning, match="got 75 of 75 that it was"):
+        knn.score(X[::2], y[::2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        knn.score(X[1::2], y[1::2])  # One point of them has a twin in the others.
+        pm.KNeighborsClassifier().fit(X, y).score(X, y)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (
+            dict(metric=pm.PairLDA(), draws="prediction"),
+            "draws: expected None for PairLDA",
+        ),
+        (dict(metric=pm.LCA(), draws="posterior"), "draws: expected one of 'predict"),
+        (dict(metric=build_euclid(4), draws="prediction"), "draws: expected None with"),
+        (dict(draws="prediction"), "draws: expected None without a learner"),
+        (dict(metric=pm.GaussianClasses()), "a learner of one metric, got Gaussian"),
+        (dict(metric=pm.LCAClassifier()), "a learner of one metric, got LCAClass"),
+        (dict(metric=pm.LDA), "a learner or None, got ABCMeta|got type"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        pm.KNeighborsClassifier(**options).fit(*IRIS)
+
+
+def test_logarithms_of_probabilities():
+    knn = pm.KNeighborsClassifier(pm.LDA(), prior_weight=0.0).fit(*IRIS)
+    with np.errstate(divide="ignore"):
+        logs = np.log(knn.predict_proba(IRIS[0]))
+    np.testing.assert_array_equal(knn.predict_log_proba(IRIS[0]), logs)
+
+
+@pytest.mark.parametrize("metric", [pm.LDA(), pm.RCA()])
+def test_scikit_learns_checks_pass_with_a_learner(metric):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X: ")
+        records = check_estimator(
+            pm.KNeighborsClassifier(metric), on_skip=None, on_fail=None
+        )
+    assert not [r["check_name"] for r in records if r["status"] == "failed"]

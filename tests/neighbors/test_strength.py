@@ -1,0 +1,156 @@
+"""The strength of a prior chosen by votes in folds: the votes, the folds, the rule."""
+
+import numpy as np
+import pytest
+
+import probmetric as pm
+from probmetric.neighbors import strength
+from probmetric.neighbors.strength import by_class, choose_strength
+from probmetric.neighbors.votes import BANDWIDTHS
+
+X, y = pm.datasets.load("iris")
+rng = np.random.default_rng(0)
+
+
+def unlearned(rows):
+    """Learn nothing, whatever the strength."""
+    return [np.eye(4)] * len(strength.STRENGTHS)
+
+
+@pytest.mark.parametrize("duplicates", [0, 30])
+def test_losses_are_those_of_the_classifier(duplicates):
+    L = rng.standard_normal((3, 4))
+    A, a = np.vstack([X[::2], *[X[:1]] * duplicates]), y[::2]
+    a = np.append(a, np.zeros(duplicates, int))
+    ours = strength._losses(L, A, a, X[1::2], y[1::2])
+    for b, losses in zip(BANDWIDTHS, ours, strict=True):
+        knn = pm.KNeighborsClassifier(pm.Mahalanobis(L), 5, bandwidth=b).fit(A, a)
+        P = knn.predict_proba(X[1::2])[np.arange(75), y[1::2]]
+        np.testing.assert_allclose(losses, -np.log(P), rtol=1e-9, atol=1e-12)
+
+
+def test_a_rescaled_metric_has_the_same_losses_whatever_float64_holds():
+    plain, huge = (
+        strength._losses(c * np.eye(4), X[::2], y[::2], X[1::2], y[1::2])
+        for c in (1.0, 1e200)
+    )
+    np.testing.assert_allclose(huge, plain, rtol=1e-9)
+
+
+def test_who_is_alone_in_a_class_is_not_scored():
+    lost = strength._losses(np.eye(4), X[:100], y[:100], X[[7, 120]], y[[7, 120]])
+    assert np.all(lost[:, 0] > 0)
+    assert np.all(lost[:, 1] == 0)
+
+
+def test_small_classes_are_in_as_many_folds_as_they_have_members():
+    codes = np.repeat([0, 1, 2, 3], [2, 40, 3, 5])
+    points = rng.standard_normal((50, 2))
+    fold = np.empty(50, int)
+    fold[by_class(points, codes, 0)] = np.arange(50) % strength.N_FOLDS
+    for c in (0, 2, 3):
+        assert len(set(fold[codes == c])) == np.sum(codes == c)
+    assert np.bincount(fold[codes == 1]).tolist() == [8] * 5
+
+
+def test_folds_follow_points_and_neither_their_order_nor_the_names_of_classes():
+    order = rng.permutation(len(X))
+    names = np.array([2, 0, 1])
+    plain = by_class(X, y, 1)
+    moved = by_class(X[order], names[y[order]], 1)
+    np.testing.assert_array_equal(X[order][moved], X[plain])
+    assert not np.array_equal(X[by_class(X, y, 2)], X[plain])
+
+
+def test_each_strength_learns_from_all_points_but_a_fold():
+    seen = []
+    choose_strength(lambda rows: seen.append(rows) or unlearned(rows), X, y)
+    assert len(seen) == strength.N_FOLDS * strength.N_REPEATS
+    for part in np.split(np.array([len(X) - len(rows) for rows in seen]), 3):
+        assert part.sum() == len(X)
+    left_out = [np.setdiff1d(np.arange(len(X)), rows) for rows in seen[:5]]
+    np.testing.assert_array_equal(np.sort(np.concatenate(left_out)), np.arange(len(X)))
+
+
+def test_of_many_points_a_thousand_vote():
+    many, codes = rng.standard_normal((1500, 4)), rng.integers(0, 3, 1500)
+    seen, asked = [], []
+    plain = strength._losses
+
+    def counted(factor, X, codes, Q, own):
+        asked.append((len(X), len(Q)))
+        return plain(factor, X, codes, Q, own)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strength, "_losses", counted)
+        patch.setattr(strength, "BANDWIDTHS", (1.0,))
+        choose_strength(
+            lambda rows: seen.append(len(rows)) or [np.eye(4)], many, codes, (1.0,)
+        )
+    assert seen == [1200] * 5
+    assert {kept + out for kept, out in asked} == {1000}
+    assert sum(out for _, out in asked) == 1000
+
+
+def losses_of(*means, spread=1.0, n=100):
+    """Return losses of strengths at one bandwidth, by a common and an own part."""
+    draw = np.random.default_rng(1).standard_normal((len(means), 1, n))
+    draw -= draw.mean(2, keepdims=True)
+    return np.array(means)[:, None, None] + spread * draw
+
+
+def test_the_strongest_within_half_a_standard_error_is_chosen():
+    names = (np.inf, 16.0, 1.0)
+    # Differences have a standard deviation of about √2, their mean one of .14.
+    assert strength._strongest(losses_of(1.05, 1.02, 1.0), names)[0] == np.inf
+    assert strength._strongest(losses_of(1.09, 1.05, 1.0), names)[0] == 16.0
+    assert strength._strongest(losses_of(1.09, 1.08, 1.0), names)[0] == 1.0
+    sure = losses_of(1.05, 1.02, 1.0, spread=0.01)
+    assert strength._strongest(sure, names)[0] == 1.0
+
+
+def test_equals_take_the_strongest_and_learn_nothing():
+    assert choose_strength(unlearned, X, y).strength == np.inf
+
+
+def test_a_strength_that_fails_in_a_fold_is_not_chosen():
+    fails = iter([None] + [np.eye(4)] * 100)
+    found = choose_strength(
+        lambda rows: [next(fails), np.eye(4)], X, y, strengths=(np.inf, 4.0)
+    )
+    assert found.strength == 4.0
+    assert np.isinf(found.losses[0])
+    none = choose_strength(lambda rows: [None, None], X, y, strengths=(np.inf, 4.0))
+    assert none.strength == 4.0
+
+
+def thin(n, seed):
+    """Classes that differ in one direction, among four that vary ten times as much."""
+    draw = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    Z = draw.standard_normal((n, 5)) * [1, 10, 10, 10, 10]
+    Z[:, 0] += 6 * y
+    return Z @ np.linalg.qr(draw.standard_normal((5, 5)))[0], y
+
+
+@pytest.mark.parametrize("kind", [pm.LDA, pm.RCA, pm.PairLDA])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_can_be_learned_is(kind, seed):
+    assert kind().fit(*thin(150, seed)).prior_strength_ <= 16
+
+
+@pytest.mark.parametrize("kind", [pm.LDA, pm.RCA, pm.PairLDA])
+def test_labels_without_meaning_teach_little(kind):
+    Z = np.random.default_rng(0).standard_normal((60, 15))
+    assert kind().fit(Z, np.arange(60) % 2).prior_strength_ >= 256
+
+
+@pytest.mark.parametrize("kind", [pm.LDA, pm.RCA, pm.PairLDA])
+def test_the_order_of_points_and_the_names_of_classes_change_no_choice(kind):
+    order = rng.permutation(len(X))
+    names = np.array(["z", "a", "m"])
+    plain, moved = kind().fit(X, y), kind().fit(X[order], names[y[order]])
+    assert plain.prior_strength_ == moved.prior_strength_
+    np.testing.assert_allclose(
+        moved.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix(), rtol=1e-8
+    )

@@ -1,0 +1,194 @@
+"""The explorer: what it says, what it refuses, and its clicks in a real browser."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probmetric as pm
+from probmetric.report.explore import MOST_POINTS, Page, explore
+
+BROWSERS = "chromium", "chromium-browser", "google-chrome", "chrome"
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1300,1200",
+    "--virtual-time-budget=20000",
+    "--dump-dom",
+)
+HERE = Path(__file__).parent
+
+
+def data(n=12, d=3):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 2
+    return rng.normal(size=(n, d)) + 2.0 * y[:, None], y
+
+
+def draws(d=3):
+    sizes = (0.5, 1.0, 2.0, 4.0)
+    each = [pm.Mahalanobis(np.diag([1.0, s, *np.ones(d - 2)])) for s in sizes]
+    return pm.PosteriorMetric(each, "prediction")
+
+
+def told(page):
+    """Return what the page was told, from its script."""
+    return json.loads(re.search(r"const told = (\{.*\});", page.html)[1])
+
+
+def test_votes_and_probabilities_are_shares_of_draws():
+    X, y = data()
+    posterior = draws()
+    said = told(explore(posterior, X, y, k=3))
+    P = posterior.neighbor_probability(X, X, 3, exclude_self=True)
+    index = np.array(said["index"])
+    np.testing.assert_allclose(
+        said["probability"], np.take_along_axis(P, index, 1), rtol=1e-4
+    )
+    votes = np.stack([P[:, y == c].sum(1) / 3 for c in (0, 1)], 1)
+    np.testing.assert_allclose(said["votes"], votes, rtol=1e-4)
+    far = [
+        [posterior.mean_metric().distance(X[i], X[j]) for j in row]
+        for i, row in enumerate(index)
+    ]
+    np.testing.assert_allclose(said["far"], far, rtol=1e-4)
+    drawn = np.stack([np.asarray(m.factor.T @ m.factor) for m in posterior.metrics()])
+    units = np.outer(X.std(0), X.std(0))
+    np.testing.assert_allclose(said["matrix"]["sd"], drawn.std(0) * units, rtol=1e-4)
+    assert said["limits"] is None
+
+
+def test_intervals_have_limits_and_one_metric_has_none():
+    X, y = data()
+    fits = [pm.Mahalanobis(np.eye(3) * s) for s in (1.0, 0.9, 1.1)]
+    made = pm.IntervalMetric(fits[0], fits[1:])
+    said = told(explore(made, X, y, k=2))
+    low, high = made.interval(X[0], X[said["index"][0][0]])
+    limits = np.array(said["limits"])
+    np.testing.assert_allclose(limits[:, 0, 0], [low, high], rtol=1e-4)
+    assert not said["draws"]
+    assert told(explore(fits[0], X, y, k=2))["limits"] is None
+
+
+def test_a_local_metric_says_that_the_plane_does_not_show_it():
+    X, y = data(40)
+    fit = pm.GLML(n_draws=0).fit(X, y)
+    said = told(explore(fit, X, y, k=3))
+    assert said["matrix"] is None
+    assert "does not show this metric" in said["words"]
+
+
+def test_names_are_those_of_the_data():
+    X, y = data()
+    frame, sign = pd.DataFrame(X, columns=list("abc")), np.where(y, 1, -1)
+    said = told(explore(draws(), frame, sign, k=2, target_names=["n", "p"]))
+    assert said["names"] == ["a", "b", "c"]
+    assert said["classes"] == ["n", "p"]
+
+
+def test_what_is_not_shown_is_counted():
+    X, y = data(40)
+    rng = np.random.default_rng(1)
+    each = [pm.Mahalanobis(np.diag(rng.uniform(0.01, 9, 3))) for _ in range(60)]
+    said = told(explore(pm.PosteriorMetric(each, "prediction"), X, y, k=1))
+    shown = np.array(said["probability"])
+    assert shown.shape[1] <= 5
+    np.testing.assert_allclose(shown.sum(1) + said["others"], 1, rtol=1e-4)
+
+
+def test_names_cannot_leave_the_script():
+    X, y = data()
+    names = ["</script><b>", "b & c", "c"]
+    page = explore(draws(), X, y, k=2, feature_names=names, target_names=["<i>", "&"])
+    assert told(page)["names"] == names
+    assert "</script><b>" not in page.html.split("const told")[1]
+    assert "<iframe" in page._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"learned": "lca"}, "learned: expected a fitted estimator"),
+        ({"X": np.zeros((4, 2))}, "X: expected 3 features"),
+        ({"X": np.zeros((MOST_POINTS + 1, 3))}, "X: expected at most 2000 points"),
+        ({"y": np.zeros(3)}, "y: expected one a point"),
+        ({"k": 12}, "k: expected at most 11"),
+        ({"feature_names": ["a"]}, "feature_names: expected 3, got 1"),
+        ({"learned": pm.LDA}, "learned: expected a fit, got the class LDA"),
+        ({"y": [None, *"abababababa"]}, "y: expected"),
+        ({"y": np.linspace(0.1, 0.9, 12)}, "Unknown label type: continuous"),
+        (
+            {"y": list("ab") * 6, "target_names": ["b", "a"]},
+            "target_names: expected none",
+        ),
+        ({"target_names": ["a"]}, "target_names: expected 2 names"),
+    ],
+)
+def test_wrong_input_is_named(changed, words):
+    X, y = data()
+    given = {"learned": draws(), "X": X, "y": y, "k": 3, **changed}
+    with pytest.raises((ValueError, TypeError), match=re.escape(words)):
+        explore(given.pop("learned"), given.pop("X"), given.pop("y"), **given)
+
+
+def test_a_page_is_saved_whole(tmp_path):
+    Page("<p>ä</p>").save(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8") == "<p>ä</p>"
+    with pytest.raises(ValueError, match=r"path: expected a file ending in \.html"):
+        Page("").save(tmp_path / "a.txt")
+
+
+def test_it_answers_in_a_browser(tmp_path):
+    """With PROBMETRIC_BROWSER=required it fails where there is none."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        if os.environ.get("PROBMETRIC_BROWSER") == "required":
+            pytest.fail(f"expected one of {', '.join(BROWSERS)} on the path, got none")
+        pytest.skip("no browser on this machine")
+    X, y = data()
+    posterior = draws()
+    page = explore(posterior, X, y, k=3, target_names=["<i>red", "green & blue"])
+    assert len(page.html.encode()) < 7e6
+    watch, use = (
+        f"<script>{(HERE / name).read_text(encoding='utf-8')}</script>"
+        for name in ("explore_watch.js", "explore_use.js")
+    )
+    html = page.html.replace("</head>", f"{watch}</head>", 1)
+    path = tmp_path / "page.html"
+    path.write_text(html.replace("</html>", f"{use}</html>"), encoding="utf-8")
+    done = subprocess.run(
+        [browser, *FLAGS, f"--user-data-dir={tmp_path / 'user'}", path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.S)
+    assert found, done.stdout[-2000:]
+    said = json.loads(unescape(found[1]))
+    assert said["errors"] == []
+    P = posterior.neighbor_probability(X, X, 3, exclude_self=True)
+
+    def expected(i):
+        return {j: f"{P[i, j]:.2f}" for j in range(len(X)) if P[i, j] >= 0.01}
+
+    for state, i in (("first", 0), ("clicked", 3)):
+        shown = said[state]
+        assert shown["query"] == f"Row {i}, " + ["<i>red", "green & blue"][y[i]]
+        assert {int(r[0]): r[2] for r in shown["rows"]} == expected(i)
+    assert "row 3, green & blue" in said["hover"]
+    assert said["colour"] == ["x1"]
+    assert said["last"].startswith("Row 11,")  # Beyond the last: the last.

@@ -1,0 +1,65 @@
+"""Stored notebooks: what is compared with a new run, and what no reader should meet.
+
+``make notebooks`` executes them and compares; here they are read only.
+"""
+
+import copy
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tools.notebooks import said, spoken
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+
+
+def stream(text):
+    return {"output_type": "stream", "name": "stdout", "text": text}
+
+
+def figure(alt):
+    about = {"image/png": {"alt": alt}}
+    return {"output_type": "display_data", "data": {"image/png": ""}, "metadata": about}
+
+
+@pytest.mark.parametrize(
+    "old, new, same",
+    [
+        (stream("loss 0.123 ± .004\n"), stream("loss 1.5e-03  ± .1\n"), True),
+        (stream("loss 0.123"), stream("gain 0.123"), False),
+        (stream("in /a/b/c.py:3: it"), stream("in c.py:30: it"), True),
+        (stream("LDA .5 RCA .4"), stream("RCA .6 LDA .5"), True),
+        (stream("the interval covers"), stream("the interval does not"), False),
+        (figure("Eigenvalues. x: size"), figure("Eigenvalues. x: size"), True),
+        (figure("Eigenvalues. x: size"), figure("Spectrum. x: size"), False),
+        (figure("Eigenvalues"), stream("Eigenvalues"), False),
+    ],
+)
+def test_words_are_compared_and_numbers_are_not(old, new, same):
+    assert (said(old) == said(new)) is same
+
+
+def test_a_figure_that_is_missing_is_seen():
+    stored = nbformat.read(NOTEBOOKS[0], as_version=4)
+    new = copy.deepcopy(stored)
+    assert spoken(stored) == spoken(new)
+    drawn = [c for c in new["cells"] if any("image/png" in o.get("data", {})
+             for o in c.get("outputs", []))]  # fmt: skip
+    drawn[0]["outputs"] = [
+        o for o in drawn[0]["outputs"] if "image/png" not in o.get("data", {})
+    ]
+    assert len(spoken(new)) == len(spoken(stored)) - 1
+
+
+def test_stored_output_is_whole_and_readable():
+    for path in NOTEBOOKS:
+        cells = nbformat.read(path, as_version=4)["cells"]
+        code = [c for c in cells if c["cell_type"] == "code"]
+        counts = [c["execution_count"] for c in code]
+        assert counts == list(range(1, len(code) + 1)), path.name
+        lines = spoken({"cells": cells})
+        assert lines, path.name
+        for line in lines:
+            for stuck in ("np.float", "it/s]", "%|", "Traceback", "Error: "):
+                assert stuck not in line, (path.name, line[:200])

@@ -1,0 +1,103 @@
+"""Execute the notebooks, and compare what they print and draw with what is stored.
+
+    python tools/notebooks.py [NOTEBOOK ...] [--store]
+
+Compared are the words of every cell, without numbers, order and warnings (other
+machines draw other samples),
+and the titles and axes of its figures. What differs is printed, and the exit code is 1:
+the code moved and the stored output did not. ``--store`` writes the new output.
+"""
+
+import argparse
+import difflib
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).parents[1]
+NUMBER = re.compile(r"[-+−±]?(\d[\d,]*)?\.?\d+(e[-+]?\d+)?|\bnan\b")
+RULE = re.compile(r"[-=]{2,}")
+"""Lines drawn under a table's head, as long as its columns are wide."""
+FOLDER = re.compile(r"/[^\s:]*/(?=[^\s/]+\.py:)")
+"""Where on this machine the file lies that a warning names."""
+
+
+def said(output: Any) -> str:
+    """Return the words of an output, sorted: without numbers, layout and ranking."""
+    if output["output_type"] == "error":
+        return f"{output['ename']}: {output['evalue']}"
+    if output["output_type"] == "stream":
+        text = output["text"]
+    else:
+        about = output.get("metadata", {}).get("image/png", {})
+        text = output["data"].get("text/plain", "")
+        if "image/png" in output["data"]:
+            text = f"figure: {about.get('alt', 'without words')}"
+    plain = NUMBER.sub("#", RULE.sub("", FOLDER.sub("", text)))
+    return " ".join(sorted({*plain.split()} - {"#"}))
+
+
+def spoken(notebook: Any) -> list[str]:
+    """Return what each code cell prints and draws, a line each."""
+    lines: list[str] = []
+    for number, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] == "code":
+            # A stream may come in one piece or in several. Warnings are of the draws.
+            said_aloud = [o for o in cell["outputs"] if o.get("name") != "stderr"]
+            streams = [o for o in said_aloud if o["output_type"] == "stream"]
+            others = [o for o in said_aloud if o["output_type"] != "stream"]
+            text = "".join(o["text"] for o in streams)
+            joined = [{"output_type": "stream", "text": text}] if text else []
+            found = [said(o) for o in [*joined, *others]]
+            # A bar that was drawn and cleared leaves an output of nothing.
+            lines += [f"cell {number}: {text}" for text in found if text]
+    return lines
+
+
+def run(path: Path, store: bool) -> list[str]:
+    """Execute a notebook; return how its output differs from what is stored."""
+    notebook = nbformat.read(path, as_version=4)
+    before = spoken(notebook)
+    resources = {"metadata": {"path": str(path.parent)}}
+    try:
+        NotebookClient(notebook, timeout=1800, resources=resources).execute()
+    except CellExecutionError as error:
+        return ["failed", *str(error).splitlines()]
+    if store:
+        for cell in notebook["cells"]:
+            cell["metadata"].pop("execution", None)  # times of day
+            if cell["cell_type"] == "code":
+                cell["outputs"] = [o for o in cell["outputs"] if said(o)]
+            for output in cell.get("outputs", []):
+                if "text" in output:
+                    output["text"] = FOLDER.sub("", output["text"])
+        nbformat.write(notebook, path)
+    return list(
+        difflib.unified_diff(before, spoken(notebook), "stored", "new", "", "", 0)
+    )
+
+
+def main() -> int:
+    """Execute all notebooks, two at a time."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    parser.add_argument("--store", action="store_true", help="write the new output")
+    options = parser.parse_args()
+    paths = options.notebooks or sorted(ROOT.glob("notebooks/*.ipynb"))
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda path: run(path, options.store), paths))
+    for path, differences in zip(paths, found, strict=True):
+        print(path.name, "as stored" if not differences else "differs:", flush=True)
+        print(*(f"  {line.rstrip()}" for line in differences), sep="\n")
+    failed = any(lines[:1] == ["failed"] for lines in found)
+    return int(failed or (any(found) and not options.store))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

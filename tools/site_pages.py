@@ -1,0 +1,250 @@
+"""Write the pages of the site that follow from other files: the API and the gallery.
+
+    python tools/site_pages.py        write docs/api/ and docs/gallery.md
+
+``docs/conf.py`` calls ``write`` at the start of every build. What is public is read
+from the stubs (``__init__.pyi``), without importing the package: each public name has
+one page, under the first room that offers it. A page that has not changed is left
+alone, so that Sphinx does not read it again.
+"""
+
+import ast
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+API = "docs/api"
+GALLERY = "docs/gallery"
+THUMBNAIL = (480, 360)
+GROUPS = {
+    "estimators": "Learners",
+    "neighbors": "Neighbours",
+    "metric": "Metrics",
+    "posterior": "Uncertainty",
+    "data": "Data",
+    "inference": "Samplers and fits",
+    "evaluation": "Scores and choice",
+    "checks": "Checks",
+    "validation": "Checks",
+    "storage": "Files",
+}
+"""Headings of ``probmetric``'s own names, by the folder that a name comes from."""
+
+
+class Room(NamedTuple):
+    """A public module: its rooms, and its other names with the file of each."""
+
+    module: str
+    rooms: list[str]
+    names: dict[str, str]
+
+
+def read_room(module: str) -> Room:
+    """Return what a public module offers, from its stub or its file."""
+    place = ROOT / module.replace(".", "/")
+    stub = place / "__init__.pyi"
+    path = stub if stub.exists() else place.with_suffix(".py")
+    rooms: list[str] = []
+    names: dict[str, str] = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and stub.exists():
+            if node.module is None:
+                rooms += [f"{module}.{a.name}" for a in node.names]
+                continue
+            # One dot is the stub's own room, another one that of its parent.
+            above = module.rsplit(".", node.level - 1)[0]
+            source = f"{above}.{node.module}" if node.level else node.module
+            names |= {a.name: source for a in node.names}
+        elif stub.exists():
+            continue
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names[node.name] = module
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {t.id: module for t in targets if isinstance(t, ast.Name)}
+    shown = {name: at for name, at in names.items() if not name.startswith("_")}
+    return Room(module, rooms, shown)
+
+
+def public_rooms(module: str = "probmetric") -> Iterator[Room]:
+    """Yield the package and every public module below it."""
+    room = read_room(module)
+    yield room
+    for inner in room.rooms:
+        yield from public_rooms(inner)
+
+
+def first_lines(module: str) -> str:
+    """Return the summary of a module's docstring, as reST."""
+    place = ROOT / module.replace(".", "/")
+    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
+
+
+def kind_of(source: str, name: str) -> str:
+    """Return autodoc's directive for a name that a file defines."""
+    tree = ast.parse((ROOT / (source.replace(".", "/") + ".py")).read_text())
+    for node in tree.body:
+        if getattr(node, "name", None) == name:
+            return "class" if isinstance(node, ast.ClassDef) else "function"
+    return "data"
+
+
+def heading(text: str) -> str:
+    """Return a title of a reST page."""
+    return f"{text}\n{'=' * len(text)}\n\n"
+
+
+def name_page(room: Room, name: str) -> str:
+    """Return the page of one public name."""
+    kind = kind_of(room.names[name], name)
+    page = f"{heading(name)}.. auto{kind}:: {room.module}.{name}\n"
+    return page + ("   :no-value:\n" if kind == "data" else "")
+
+
+def groups_of(room: Room) -> dict[str, list[str]]:
+    """Return the names of a room by heading, in order; of inner rooms all as one."""
+    if room.module != "probmetric":
+        return {"Names": sorted(room.names, key=str.lower)}
+    order = [*dict.fromkeys(GROUPS.values()), "Other"]
+    found: dict[str, list[str]] = {title: [] for title in order}
+    for name, source in sorted(room.names.items(), key=lambda item: item[0].lower()):
+        found[GROUPS.get(source.split(".")[1], "Other")].append(name)
+    return found
+
+
+def room_page(room: Room, pages: dict[tuple[str, str], str], here: list[str]) -> str:
+    """Return the page of a room: what it is for, and tables of its names."""
+    title = "API reference" if room.module == "probmetric" else room.module
+    text = heading(title) + first_lines(room.module) + "\n\n"
+    text += f".. py:module:: {room.module}\n\n.. py:currentmodule:: None\n\n"
+    for group, names in groups_of(room).items():
+        found = [pages[room.names[name], name] for name in names]
+        if found:
+            table = (f"   ~{page.removeprefix(API + '/')}\n" for page in found)
+            text += f".. rubric:: {group}\n\n.. autosummary::\n   :nosignatures:\n\n"
+            text += "".join(table) + "\n"
+        if own := [page for page in found if page in here]:
+            text += f".. toctree::\n   :hidden:\n   :caption: {group}\n\n"
+            text += "".join(f"   /{page}\n" for page in own) + "\n"
+    if room.rooms:
+        text += ".. toctree::\n   :maxdepth: 1\n   :caption: Rooms\n\n"
+        text += "".join(f"   /{API}/{module}\n" for module in room.rooms) + "\n"
+    return text
+
+
+def api_pages() -> dict[str, str]:
+    """Return the pages of the API, by path without suffix from the root."""
+    rooms = list(public_rooms())
+    pages: dict[tuple[str, str], str] = {}
+    text: dict[str, str] = {}
+    for room in rooms:
+        here = []
+        for name, source in room.names.items():
+            page = f"{API}/{room.module}.{name}"
+            if pages.setdefault((source, name), page) == page:
+                here.append(page)
+                text[page] = name_page(room, name)
+        text[f"{API}/{room.module}"] = room_page(room, pages, here)
+    return text
+
+
+class Figure(NamedTuple):
+    """A stored figure of a notebook: its picture and where it stands."""
+
+    notebook: Path
+    title: str
+    section: str
+    number: int
+    png: bytes
+
+
+def figures(notebook: Path) -> Iterator[Figure]:
+    """Yield the figures stored in a notebook."""
+    title = section = ""
+    number = 0
+    for cell in json.loads(notebook.read_text())["cells"]:
+        for line in cell["source"] if cell["cell_type"] == "markdown" else []:
+            found = re.match(r"(#+) +(.*)", line)
+            if found:
+                section = re.sub(r"^\d+\. +", "", found[2].strip())
+                title = title or section
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                number += 1
+                png = base64.b64decode("".join(output["data"]["image/png"]))
+                yield Figure(notebook, title, section, number, png)
+
+
+def thumbnail(png: bytes) -> bytes:
+    """Return a picture no larger than a card."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    image.thumbnail(THUMBNAIL)
+    small = io.BytesIO()
+    image.save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def gallery() -> tuple[str, dict[str, Figure]]:
+    """Return the page of the gallery, and the figures by the path of the thumbnail."""
+    found = [
+        f for path in sorted(ROOT.glob("notebooks/*.ipynb")) for f in figures(path)
+    ]
+    text = (
+        "# Gallery\n\nFigures of the notebooks. Each card opens the notebook that "
+        "draws the figure.\n"
+    )
+    pictures = {}
+    for notebook in dict.fromkeys(figure.notebook for figure in found):
+        inside = [figure for figure in found if figure.notebook == notebook]
+        text += f"\n## {inside[0].title}\n\n"
+        text += ":::::{grid} 1 2 2 3\n:gutter: 3\n\n"
+        for figure in inside:
+            name = f"{GALLERY}/{notebook.stem}_{figure.number}.png"
+            pictures[name] = figure
+            text += (
+                f"::::{{grid-item-card}} {figure.section}\n"
+                f":img-top: /{name}\n"
+                f":img-alt: Figure of the section “{figure.section}”\n"
+                f":link: /notebooks/{notebook.stem}\n:link-type: doc\n::::\n\n"
+            )
+        text += ":::::\n"
+    return text, pictures
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file that is new or has changed."""
+    if not path.exists() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def write() -> None:
+    """Write all generated pages, and remove those of names that are gone."""
+    pages = {f"{page}.rst": text for page, text in api_pages().items()}
+    for path, text in pages.items():
+        put(ROOT / path, text.encode())
+    page, pictures = gallery()
+    put(ROOT / f"{GALLERY}.md", page.encode())
+    for path, figure in pictures.items():
+        if not (ROOT / path).exists() or newer(figure.notebook, ROOT / path):
+            put(ROOT / path, thumbnail(figure.png))
+    for old in [*(ROOT / API).glob("*"), *(ROOT / GALLERY).glob("*")]:
+        if str(old.relative_to(ROOT)) not in {*pages, *pictures}:
+            old.unlink()
+
+
+def newer(a: Path, b: Path) -> bool:
+    """Whether file a was changed after file b."""
+    return a.stat().st_mtime > b.stat().st_mtime
+
+
+if __name__ == "__main__":
+    write()
