@@ -56,9 +56,18 @@ def value_estimate(problem: Problem[Groups], **forget: None) -> Values:
     return {"log joint density": jax.jit(em_step)(start, data._replace(**forget))[1]}
 
 
-def _slope(gradient: Mapping[str, Array], n: int) -> Values:
-    """Return gradients per point, that of the weights along the simplex."""
+def _slope(gradient: Mapping[str, Array], n: int, total: ArrayLike) -> Values:
+    """Return gradients per point, where components have unit covariance.
+
+    That of the weights is along the simplex.
+    """
+    L = np.linalg.cholesky(np.asarray(total))
     slope = {name: np.asarray(g) / n for name, g in gradient.items()}
+    for name, g in slope.items():
+        if name == "means":
+            slope[name] = np.einsum("kji,kj->ki", L, g)
+        elif name in ("within", "between", "covariances"):
+            slope[name] = np.swapaxes(L, 1, 2) @ g @ L
     return {**slope, "weights": slope["weights"] - slope["weights"].mean()}
 
 
@@ -71,8 +80,9 @@ def _slope_at_end(
     """Differentiate NumPyro's density of the groups where EM on the data ends."""
     start, _ = _start(problem)
     end = run_em(em_step, start, data, max_steps=max_steps, tol=1e-15)
-    _, gradient = _numpyro(groups, problem)(end.params._asdict())
-    return _slope(gradient, len(groups.X))
+    p = end.params
+    _, gradient = _numpyro(groups, problem)(p._asdict())
+    return _slope(gradient, len(groups.X), p.within + p.between)
 
 
 def grouped_slope(problem: Problem[Groups], **stop: int) -> Values:
@@ -89,13 +99,11 @@ def mixture_slope(problem: Problem[Groups], factor: float = 1.0) -> Values:
     prior = problem.prior._replace(scale=factor * problem.prior.scale)
     found = fit(points, **problem.options, prior=prior, max_steps=20_000, tol=1e-15)
     end = found.params
-    sites = {
-        "weights": jnp.asarray(end.weights),
-        "means": jnp.asarray(end.means),
-        "covariances": jnp.asarray(end.within + end.between),
-    }
+    total = end.within + end.between
+    sites = {"weights": end.weights, "means": end.means, "covariances": total}
+    sites = jax.tree.map(jnp.asarray, sites)
     density = _numpyro(points, problem, covariance="proportional", alpha=0.5)
-    return _slope(density(sites)[1], len(points.X))
+    return _slope(density(sites)[1], len(points.X), total)
 
 
 def proportional_slope(problem: Problem[Groups], b: float = 0.0) -> Values:
@@ -121,7 +129,7 @@ def proportional_slope(problem: Problem[Groups], b: float = 0.0) -> Values:
         sites = {"weights": p.weights, "means": p.means, "covariances": total}
         sites = jax.tree.map(jnp.asarray, {**sites, "alpha": alpha})
         value, gradient = _numpyro(groups, problem, covariance="proportional")(sites)
-        slope = _slope(gradient, n)
+        slope = _slope(gradient, n, total)
         found |= {k + name: v for k, v in slope.items()}
         found["log joint density" + name] = (value - end.objective) / n
     return found

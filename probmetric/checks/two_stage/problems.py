@@ -41,10 +41,21 @@ def toy(seed: int) -> Problem[Groups]:
     return fitted(fit_problem, f"simulated, seed {seed}", groups, prior, n_components=2)
 
 
+MOST_ENTRIES = 1200
+"""Entries of a source: the NumPyro model's covariance of one has that many rows."""
+
+
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Groups]:
-    """Take classes as sources, with one component, on standardised points."""
+    """Take classes as sources, with one component, on standardised points.
+
+    Of a class with more than ``MOST_ENTRIES`` entries, points evenly spaced in it.
+    """
     Z, codes = standardised(X, y)
     Z = Z[:, Z.any(0)]  # Features that vary.
+    most = max(2, MOST_ENTRIES // Z.shape[1])
+    rows = [np.flatnonzero(codes == c) for c in np.unique(codes)]
+    few = [r[np.linspace(0, len(r) - 1, min(len(r), most), dtype=int)] for r in rows]
+    Z, codes = Z[np.concatenate(few)], codes[np.concatenate(few)]
     prior = default_prior(Z, 1)
     return fitted(fit_problem, "data", Groups(Z, codes), prior, n_components=1)
 
