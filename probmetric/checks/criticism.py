@@ -146,8 +146,9 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     ----------
     fit : estimator or DataTree
         Fitted; a learner whose entry in ``MODELS`` has a ``criticism`` (LCA). Or draws
-        of a model of your own, of ``sample(..., predictive=True, prior_draws=1000)``:
-        prior and predictive, without calibration, which needs data held out.
+        of ``sample(..., log_prior=True, predictive=True, prior_draws=1000)``, of a
+        model of your own, ``TwoStageMixture``, ``DCAGM`` or ``GaussianClasses``: prior
+        and predictive, without calibration, which needs data held out.
     seed : int, default=0
         Of replicates and of folds.
 
@@ -198,8 +199,8 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
         name = ""
     if name not in able:
         raise ValueError(
-            "fit: expected draws of sample(model, ...), or a fitted learner of "
-            f"{', '.join(able)}, got {type(fit).__name__}"
+            "fit: expected draws of sample(model, ...) or of a learner's sample, or a "
+            f"fitted learner of {', '.join(able)}, got {type(fit).__name__}"
         )
     check_is_fitted(fit)
     criticism: Any = MODELS[name].criticism

@@ -232,6 +232,9 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         n_chains: int = 4,
         seed: int = 0,
         progress: bool | None = None,
+        log_prior: bool = False,
+        predictive: bool = False,
+        prior_draws: int | None = None,
     ) -> xr.DataTree:
         """Draw class weights, means and covariances from the posterior.
 
@@ -244,6 +247,16 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         seed : int, default=0
         progress : bool, optional
             Without effect.
+        log_prior : bool, default=False
+            Store the densities of prior and likelihood: ``log_prior`` and
+            ``log_likelihood``, for power scaling.
+        predictive : bool, default=False
+            Store new points of the classes observed under every draw,
+            ``posterior_predictive``. ``pm.check_model`` takes draws with all three.
+        prior_draws : int, optional
+            So many draws of the prior and of points under them: ``prior``,
+            ``prior_predictive``. The prior's numbers were chosen on the data, by
+            evidence. Default: none.
 
         Returns
         -------
@@ -253,7 +266,15 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         """
         check_choice("method", method, ("exact",))
         check_is_fitted(self)
-        return draws_of(self, seed=seed, n_draws=n_draws, n_chains=n_chains)
+        return draws_of(
+            self,
+            seed=seed,
+            n_draws=n_draws,
+            n_chains=n_chains,
+            log_prior=log_prior,
+            predictive=predictive,
+            prior_draws=prior_draws,
+        )
 
     def posterior_metric(
         self,

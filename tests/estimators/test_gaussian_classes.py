@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.datasets import load_iris
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from probmetric import check_model
 from probmetric.estimators.gaussian_classes import GaussianClasses
 from probmetric.estimators.glml import GLML
 
@@ -183,3 +185,66 @@ def test_its_local_metrics_are_those_of_glml_without_a_share_of_the_pooled_one()
         np.testing.assert_allclose(a.matrix_at(X[:5]), b.matrix_at(X[:5]), rtol=1e-7)
     with pytest.raises(ValueError, match="purpose: expected"):
         GaussianClasses().fit(X, y).posterior_metric("both")
+
+
+def gaussian_points(n=90, ratio=1.0):
+    """Draw points of three Gaussian classes, the last ``ratio`` times as wide."""
+    rng = np.random.default_rng(5)
+    y = np.arange(n) % 3
+    noise = rng.normal(size=(n, 2)) * np.where(y == 2, ratio, 1.0)[:, None]
+    centre = np.array([[0.0, 0.0], [30.0, 0.2], [10.0, 0.5]])
+    return centre[y] + noise @ np.array([[10.0, 0.05], [0.0, 0.2]]), y
+
+
+def test_densities_of_draws_are_those_of_scipy_in_input_units():
+    X, y = gaussian_points()
+    X[::9, 1] = np.nan
+    fitted = GaussianClasses(missing="integrate").fit(X, y)
+    draws = fitted.sample(n_draws=3, n_chains=1, log_prior=True)
+    at = {k: v.to_numpy()[0] for k, v in draws["posterior"].data_vars.items()}
+    found = draws["log_likelihood"].to_dataset()
+    total = (found["total"] + found["power"]).to_numpy()[0]
+    prior, scaler = fitted._found.prior, fitted._found.scaler
+    for s in range(3):
+        expected = 0.0
+        for x, c in zip(X, y, strict=True):
+            seen = ~np.isnan(x)
+            cov = at["covariance"][s, c][np.ix_(seen, seen)]
+            normal = stats.multivariate_normal(at["mean"][s, c][seen], cov)
+            expected += np.log(at["weights"][s, c]) + normal.logpdf(x[seen])
+        np.testing.assert_allclose(total[s], expected, rtol=1e-9)
+        of_mean = 0.0
+        for c in range(3):
+            mean = (at["mean"][s, c] - scaler.mean) / scaler.scale
+            cov = at["covariance"][s, c] / np.outer(scaler.scale, scaler.scale)
+            normal = stats.multivariate_normal(prior.mean, cov / prior.kappa)
+            of_mean += normal.logpdf(mean)
+        np.testing.assert_allclose(
+            draws["log_prior"]["mean"].to_numpy()[0, s], of_mean, rtol=1e-9
+        )
+
+
+@pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
+def test_new_points_have_the_moments_of_the_draws(covariance):
+    X, y = gaussian_points()
+    fitted = GaussianClasses(covariance=covariance).fit(X, y)
+    draws = fitted.sample(predictive=True, prior_draws=1000, seed=3)
+    new = draws["posterior_predictive"]["X"].to_numpy()[0]
+    at = draws["posterior"].to_dataset()
+    covariances = at["covariance"].to_numpy()[0]
+    for c in range(3):
+        own = new[:, y == c] - at["mean"].to_numpy()[0][:, None, c]
+        found = np.einsum("sni,snj->ij", own, own) / (own.shape[0] * own.shape[1])
+        expected = covariances[:, c % covariances.shape[1]].mean(0)
+        # 4000 × 30 points: four standard errors of a variance are about 2 %.
+        np.testing.assert_allclose(found, expected, rtol=0.05, atol=0.05)
+    assert draws["prior_predictive"]["X"].shape == (1, 1000, 90, 2)
+    assert draws["prior"]["mean"].dims == ("chain", "draw", "class", "feature")
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.0, "adequate"), (5.0, "conflict")])
+def test_draws_of_one_covariance_are_held_against_classes_of_several(ratio, verdict):
+    fitted = GaussianClasses(covariance="tied").fit(*gaussian_points(180, ratio))
+    draws = fitted.sample(log_prior=True, predictive=True, prior_draws=500)
+    found = {part.finding.part: part.verdict for part in check_model(draws).parts}
+    assert found["predictive"] == verdict

@@ -6,12 +6,14 @@ units.
 """
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
 import xarray as xr
 
+from probmetric.arguments import check_number
 from probmetric.data.containers import Labelled
 from probmetric.data.scaling import Scaler
 from probmetric.inference.gaussian_classes.local_metric import drawn_metrics
@@ -22,10 +24,22 @@ from probmetric.inference.gaussian_classes.posterior import (
 )
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.metrics import joined
-from probmetric.inference.sampling.target import Attribute, Draws, Kwargs, counts
+from probmetric.inference.sampling.predictive import prior_draws as prior_draws_of
+from probmetric.inference.sampling.sample import like
+from probmetric.inference.sampling.target import (
+    Attribute,
+    Draws,
+    Kwargs,
+    counts,
+    fill_arguments,
+    site_densities,
+    split_arguments,
+)
 from probmetric.metric import LocalMahalanobis
 from probmetric.models.gaussian_classes import (
+    Covariance,
     GaussianClassesParams,
+    NIWPrior,
     gaussian_classes,
     to_densities,
 )
@@ -53,6 +67,9 @@ def sample(
     seed: int = 0,
     n_draws: int = 1000,
     n_chains: int = 4,
+    log_prior: bool = False,
+    predictive: bool = False,
+    prior_draws: int | None = None,
 ) -> xr.DataTree:
     """Return ``n_draws * n_chains`` draws of the class Gaussians, in one chain.
 
@@ -74,6 +91,8 @@ def sample(
     seed : int, default=0
         The same seed gives the same draws.
     n_draws, n_chains : int, defaults 1000 and 4
+    log_prior, predictive, prior_draws : bool, bool, int, optional
+        As ``GaussianClasses.sample``; ``arguments`` then holds prior and covariance.
 
     Returns
     -------
@@ -84,13 +103,9 @@ def sample(
     total = np.prod(counts(n_draws, n_chains))
     with jax.enable_x64(True):
         params = to_numpy(draw(jax.random.key(seed), posterior, int(total)))
-    factor = scaler.scale[:, None] * params.chol
-    values = {
-        "weights": params.weights,
-        "mean": scaler.mean + scaler.scale * params.mean,
-        "covariance": factor @ np.swapaxes(factor, -1, -2),
-    }
-    owner = "class" if factor.shape[1] == params.mean.shape[1] else "all_classes"
+    values = _in_input_units(params, scaler)
+    tied = params.chol.shape[1] != params.mean.shape[1]
+    owner = "all_classes" if tied else "class"
     n_completions = len(posterior.mean) if is_mean(posterior) else 1
     attributes: dict[str, Attribute] = {"completions": n_completions}
     if base is not None:
@@ -99,12 +114,23 @@ def sample(
             for name in ("frame", "centre", "gamma", "epsilon")
         }
         attributes[BASE] = json.dumps({**shared, "rule": base.rule})
+    drawn = Draws(values, {}, {"method": "exact", "seed": seed})
+    asked = log_prior or predictive or prior_draws is not None
+    given = _Given(data, scaler, **arguments) if asked else None
+    groups: dict[str, Any] = {}
+    if given and log_prior:
+        prior_of, likelihood = given.densities(params)
+        drawn = drawn._replace(log_prior=prior_of, log_likelihood=likelihood)
+    if given and predictive:
+        groups["posterior_predictive"] = given.new_points(params, seed)
+    if given and prior_draws is not None:
+        n = int(check_number("prior_draws", prior_draws, 1, whole=True))
+        groups |= given.before(n, seed)
+    observed = {"X": np.asarray(data.X)} if asked else None
     return to_datatree(
-        Draws(
-            {name: value[None] for name, value in values.items()},
-            {},
-            {"method": "exact", "seed": seed},
-        ),
+        drawn,
+        observed=observed,
+        groups=groups,
         feature_names=None if names is None else list(names),
         coords=None if classes is None else {"class": list(map(str, classes))},
         dims={
@@ -114,6 +140,88 @@ def sample(
         },
         data=data,
         attributes={**provenance(gaussian_classes, data, arguments), **attributes},
+    )
+
+
+def _in_input_units(params: GaussianClassesParams, scaler: Scaler) -> dict[str, Any]:
+    """Return draws by name, in one chain."""
+    factor = scaler.scale[:, None] * params.chol
+    values = {
+        "weights": params.weights,
+        "mean": scaler.mean + scaler.scale * params.mean,
+        "covariance": factor @ np.swapaxes(factor, -1, -2),
+    }
+    return {name: value[None] for name, value in values.items()}
+
+
+class _Given:
+    """What the NumPyro model was given, in the units of the fit."""
+
+    def __init__(
+        self, data: Labelled, scaler: Scaler, prior: NIWPrior, covariance: Covariance
+    ) -> None:
+        self.shown, self.scaler = data, scaler
+        Z = (np.asarray(data.X) - scaler.mean) / scaler.scale
+        self.args = data._replace(X=Z), jax.tree.map(np.asarray, prior)
+        self.options: dict[str, Any] = {
+            "n_classes": int(np.asarray(data.y).max()) + 1,
+            "covariance": covariance,
+            "missing": bool(np.isnan(Z).any()),
+        }
+
+    def densities(self, params: GaussianClassesParams) -> tuple[Any, np.ndarray]:
+        """Return log prior densities by site, and the log likelihood, of all draws.
+
+        In input units, as the data: that of the prior by its sites, in the fit's.
+        """
+        sites = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
+        if self.options["covariance"] == "diagonal":
+            variance = np.diagonal(sites.pop("chol"), axis1=-2, axis2=-1) ** 2
+            sites["variance"] = variance
+        with jax.enable_x64(True):
+            tree, static, arrays = split_arguments(self.args, self.options)
+            found, total = to_numpy(_densities(tree, static, arrays, sites))
+        seen = ~np.isnan(np.asarray(self.shown.X)) @ np.log(self.scaler.scale)
+        return {k: v[None] for k, v in found.items()}, total[None] - seen.sum()
+
+    def new_points(
+        self, params: GaussianClassesParams, seed: int
+    ) -> dict[str, np.ndarray]:
+        """Draw points in the classes observed; NaN where there are none."""
+        shown = np.asarray(self.shown.X)
+        shape = len(params.weights), *shown.shape
+        noise = np.random.default_rng(seed).normal(size=shape)
+        chol = np.broadcast_to(params.chol, (*params.mean.shape, shape[-1]))
+        new = np.empty_like(noise)
+        for c in range(params.mean.shape[1]):
+            rows = np.flatnonzero(np.asarray(self.shown.y) == c)
+            moved = noise[:, rows] @ np.swapaxes(chol[:, c], -1, -2)
+            new[:, rows] = params.mean[:, c, None] + moved
+        X = self.scaler.mean + new * self.scaler.scale
+        return like({"X": shown}, {"X": X[None]})
+
+    def before(self, n: int, seed: int) -> dict[str, Any]:
+        """Draw from the prior: parameters, and points in the classes observed."""
+        with jax.enable_x64(True):
+            found = prior_draws_of(
+                gaussian_classes, self.args, self.options, n, seed=seed
+            )
+        params = GaussianClassesParams(
+            *(found[k][0] for k in ("weights", "mean", "chol"))
+        )
+        return {
+            "prior": _in_input_units(params, self.scaler),
+            "prior_predictive": self.new_points(params, seed),
+        }
+
+
+@partial(jax.jit, static_argnames=("tree", "static"))
+def _densities(tree: Any, static: Any, arrays: Any, sites: Any) -> Any:
+    args, kwargs = fill_arguments(tree, static, arrays)
+    return jax.lax.map(
+        lambda at: site_densities(gaussian_classes, args, kwargs, at),
+        sites,
+        batch_size=100,
     )
 
 
