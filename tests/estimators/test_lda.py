@@ -191,6 +191,7 @@ def test_the_posterior_metric_is_of_its_draws(kind):
     for metric, own in zip(near.draws, M, strict=True):
         assert len(metric.factor) == len(model.components_)
         np.testing.assert_allclose(metric.matrix, own, atol=1e-9 * own.max())
+    np.testing.assert_allclose(drawn["constant_data"]["X"], X, rtol=1e-12)
     kept = model.posterior_metric("intervals", draws=drawn, n_draws=2)
     assert len(kept.draws) == 2
     low, high = model.posterior_metric("intervals").interval(X[:1], X[1:2])

@@ -135,6 +135,25 @@ def test_rules_in_the_whitened_frame_follow_any_linear_change_of_inputs(rule):
     np.testing.assert_allclose(back, old, rtol=1e-7, atol=1e-8 * np.max(np.abs(old)))
 
 
+@pytest.mark.parametrize("rule", ["regularised", "expected_bias"])
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_the_bias_is_relative_to_its_size_in_any_unit(rule, unit):
+    # In features as they are, Hessians of densities go by the unit squared.
+    classes, X = densities(), points(4)
+    moved = classes._replace(loc=classes.loc * unit, factor=classes.factor * unit)
+
+    def matrices(classes, X):
+        metric = local_metric(classes, rule="regularised", frame="identity")
+        if rule == "expected_bias":
+            drawn = jax.tree.map(lambda a: jnp.stack([a, a]), metric.classes)
+            metric = replace(metric, classes=drawn, rule=rule)
+        return metric.matrix_at(X)
+
+    with jax.enable_x64(True):
+        old, new = matrices(classes, X), matrices(moved, X * unit)
+    np.testing.assert_allclose(new, old, rtol=1e-7, atol=1e-9 * np.max(np.abs(old)))
+
+
 def test_rescaled_gives_the_same_distances_for_rescaled_inputs():
     metric, Q, P = metric_of(), points(3), points(5, seed=2)
     scale, offset = np.array([1e3, 1.0, 0.1, 5.0]), np.arange(4.0)

@@ -169,6 +169,15 @@ def test_gamma_scores_are_those_of_a_direct_count():
     np.testing.assert_allclose(scores[1], total / 30, rtol=1e-10)
 
 
+def test_gamma_scores_of_draws_are_those_of_their_mean_votes():
+    rng = np.random.default_rng(1)
+    X, codes = rng.normal(size=(30, 3)), np.arange(30) % 2
+    metric = to_metric(gaussians())
+    _, once = choose_gamma([metric], X, codes, 3)
+    _, thrice = choose_gamma([metric] * 3, X, codes, 3)
+    np.testing.assert_allclose(thrice, once, rtol=1e-12)
+
+
 def sites_of(model, *args, **kwargs):
     seeded = handlers.seed(model, jax.random.key(0))
     trace = handlers.trace(seeded).get_trace(*args, **kwargs)

@@ -36,6 +36,14 @@ def test_pooled_log_joint_equals_the_numpyro_density(problem, by_points):
     np.testing.assert_allclose(grad["log_b"], want_grad["log_b"], rtol=1e-11)
 
 
+def test_points_far_from_the_origin_are_centred(problem):
+    pairs = problem[0]
+    # A multiple of 2: adding it and taking the mean away lose 1e-9 at most.
+    far = pairs._replace(X=np.asarray(pairs.X) + 2.0**20)
+    got, want = (prepare(p, by_points=True).X for p in (far, pairs))
+    np.testing.assert_allclose(got, want, atol=1e-8)
+
+
 def test_dropping_the_pooled_pairs_is_caught(problem):
     # Negative control of the test above.
     pairs, prior, truth = problem
