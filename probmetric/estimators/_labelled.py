@@ -29,6 +29,20 @@ type Finite = bool | Literal["allow-nan"]
 """Whether NaN and infinity are refused (True), infinity alone, or neither (False)."""
 
 
+def holds_pairs(estimator: Any, X: ArrayLike) -> bool:
+    """Say whether X is pairs (N, 2, d), not points (n, d), by its shape alone."""
+    shape = np.shape(X) if not isinstance(X, list | tuple) else _shape(X)
+    return len(shape) == 3 and shape[1] == 2 and hasattr(estimator, "fit_pairs")
+
+
+def _shape(X: list[Any] | tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the shape of a list, none where its rows differ in length."""
+    try:
+        return np.shape(X)
+    except ValueError:
+        return ()
+
+
 def check_labelled(
     estimator: Any,
     X: ArrayLike,
@@ -47,7 +61,8 @@ def check_labelled(
         On bad input, one class, or a class of less than ``smallest`` = 2 members.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
-        raise ValueError(f"X: expected shape (n, d), got {X.shape}; see fit_pairs")
+        pairs = ", or (N, 2, d) of pairs" if hasattr(estimator, "fit_pairs") else ""
+        raise ValueError(f"X: expected shape (n, d){pairs}, got {X.shape}")
     check_numeric(X)
     check_one_kind(y)
     points, labels = as_sklearn(

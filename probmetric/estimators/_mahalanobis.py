@@ -2,17 +2,19 @@
 
 A fitted estimator holds ``components_`` (p, d) in input units; the rest follows:
 M = components_ᵀ components_, distance = ‖components_ (x - x')‖, not squared. The
-methods that need a threshold exist once there is one: after ``fit_pairs``,
-``calibrate_threshold`` or ``set_threshold``.
+methods that need a threshold exist once there is one: after a fit to pairs,
+``calibrate_threshold`` or ``set_threshold``. Before any fit learners from pairs have
+them too (``NotFittedError``), as ``cross_val_score`` looks for ``score`` there.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -114,21 +116,34 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 def _has_threshold(estimator: object) -> bool:
     """Tell whether pairs can be classified yet; say how to get there if not."""
-    if not hasattr(estimator, "threshold_"):
-        raise AttributeError(
-            "a threshold on the distance is needed to classify pairs: fit on pairs "
-            "(fit_pairs), or call calibrate_threshold or set_threshold"
-        )
-    return True
+    fitted = hasattr(estimator, "components_")
+    if hasattr(estimator, "threshold_") or (
+        not fitted and hasattr(estimator, "fit_pairs")
+    ):
+        return True
+    raise AttributeError(
+        "a threshold on the distance is needed to classify pairs: fit on pairs "
+        "(fit_pairs), or call calibrate_threshold or set_threshold; a fit to class "
+        "labels is judged by its neighbours, KNeighborsClassifier(metric=...)"
+    )
+
+
+_DATA = {"pairs": UNUSED}
+"""The first argument is data, which metadata routing knows by the name X alone."""
 
 
 class PairsMixin(MahalanobisMixin):
     """Classify pairs as same or different by a threshold on their distance."""
 
+    __metadata_request__predict: ClassVar = _DATA
+    __metadata_request__decision_function: ClassVar = _DATA
+    __metadata_request__score: ClassVar = _DATA
+
     def __sklearn_tags__(self) -> Tags:
-        """Say that ``fit`` needs labels."""
+        """Say that ``fit`` needs labels, and who takes pairs (N, 2, d)."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.three_d_array = hasattr(self, "fit_pairs")
         return tags
 
     @available_if(_has_threshold)

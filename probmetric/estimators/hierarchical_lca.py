@@ -17,7 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import codes_of
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import labelled_data, pair_data, report
+from probmetric.estimators._labelled import (
+    holds_pairs,
+    labelled_data,
+    pair_data,
+    report,
+)
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
     Count,
@@ -152,17 +157,21 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
     ) -> "HierarchicalLCA":
-        """Learn from class labels inside groups.
+        """Learn from class labels inside groups, or from pairs.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or (N, 2, d) of pairs
+            Pairs are learned from as ``fit_pairs`` does.
         y : array-like of shape (n,)
             Numbers or strings; in each group two or more classes of two or more.
+            Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
         groups : array-like of shape (n,), optional
             Numbers or strings. Default: all points are one group; nothing says how
             others would differ from it, so ω = 0 unless it is given.
         """
+        if holds_pairs(self, X):
+            return self.fit_pairs(X, y, groups=groups)
         data, self.classes_, scaler = labelled_data(self, X, y)
         codes = self._codes_of(groups, len(data.X))
         recipe = self._recipe(np.asarray(data.X).shape[1])

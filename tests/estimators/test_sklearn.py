@@ -109,7 +109,7 @@ BAD = {
     "1-D": ((X[:, 0], y), r"X: expected real .* got shape \(150,\): Resh"),
     "3-D": (
         (X[None], y),
-        r"X: expected shape \(n, d\), got \(1, 150, 4\); see fit_pairs",
+        r"X: expected shape \(n, d\).*, got \(1, 150, 4\)",
     ),
     "length": ((X, y[:-1]), "inconsistent numbers of samples"),
     "one class": ((X, np.zeros(150)), "y: expected at least 2 classes, got one class"),

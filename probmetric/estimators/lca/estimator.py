@@ -15,7 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import labelled_data, pair_data, report
+from probmetric.estimators._labelled import (
+    holds_pairs,
+    labelled_data,
+    pair_data,
+    report,
+)
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
     Count,
@@ -203,14 +208,18 @@ class LCA(PairsMixin, BaseEstimator):
     link_pairs: Literal["fitted", "all"] = "fitted"
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "LCA":
-        """Learn from class labels.
+        """Learn from class labels, or from pairs.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or (N, 2, d) of pairs
+            Pairs are learned from as ``fit_pairs`` does.
         y : array-like of shape (n,)
             Numbers or strings; two or more classes of two or more members.
+            Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
         """
+        if holds_pairs(self, X):
+            return self.fit_pairs(X, y)
         data, self.classes_, scaler = labelled_data(self, X, y)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
