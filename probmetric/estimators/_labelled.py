@@ -19,6 +19,7 @@ from probmetric.data.inputs import (
     check_one_kind,
     class_codes,
     pairs_from_arrays,
+    points,
 )
 from probmetric.data.scaling import Scaler, standardise
 from probmetric.estimators._settings import check_settings
@@ -30,17 +31,83 @@ type Finite = bool | Literal["allow-nan"]
 
 
 def holds_pairs(estimator: Any, X: ArrayLike) -> bool:
-    """Say whether X is pairs (N, 2, d), not points (n, d), by its shape alone."""
-    shape = np.shape(X) if not isinstance(X, list | tuple) else _shape(X)
-    return len(shape) == 3 and shape[1] == 2 and hasattr(estimator, "fit_pairs")
+    """Say whether X of ``fit`` is pairs: (N, 2, d), or (N, 2) for the preprocessor."""
+    given = _entries(X)
+    if given.ndim == 2 and estimator.preprocessor is not None:
+        return given.shape[1] == 2 and given.dtype.kind in STAND_FOR
+    return given.ndim == 3 and given.shape[1] == 2
 
 
-def _shape(X: list[Any] | tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the shape of a list, none where its rows differ in length."""
+STAND_FOR = "iuUSO"
+"""Kinds of arrays that stand for points: whole numbers, text, objects."""
+
+
+def _entries(X: ArrayLike) -> np.ndarray:
+    """Return X as an array, without an axis where its rows differ in length."""
     try:
-        return np.shape(X)
+        return np.asarray(X)
     except ValueError:
-        return ()
+        return np.asarray(None)
+
+
+def stood_for(
+    estimator: Any, given: ArrayLike, name: str, n_axes: int
+) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "..."]] | None:
+    """Return points, and the row of them that each entry of ``given`` stands for.
+
+    The preprocessor is the points themselves, whose rows are given by number; or a
+    function, called once with the distinct entries, sorted, that returns a row for
+    each. What it raises is raised.
+
+    Returns
+    -------
+    tuple, or None
+        None without a preprocessor, or where ``given`` has not ``n_axes`` axes: 1 of
+        points, 2 of pairs.
+
+    Raises
+    ------
+    ValueError
+        For entries that stand for nothing, or another number of points than asked for.
+    """
+    source: Any = getattr(estimator, "preprocessor", None)
+    entries = _entries(given)
+    if source is None or entries.ndim != n_axes or not entries.size:
+        return None
+    if not callable(source):
+        rows = points(source, "preprocessor")
+        whole = entries.dtype.kind in "iu"
+        if not whole or entries.min() < 0 or entries.max() >= len(rows):
+            got = f"{entries.min()}..{entries.max()}" if whole else entries.dtype
+            raise ValueError(
+                f"{name}: expected integers, rows 0..{len(rows) - 1} of the "
+                f"preprocessor, got {got}"
+            )
+        return rows, entries.astype(int)
+    if entries.dtype.kind not in STAND_FOR:
+        raise ValueError(
+            f"{name}: expected integers or text for the preprocessor, got "
+            f"{entries.dtype}"
+        )
+    try:
+        keys, at = np.unique(entries, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"{name}: expected entries of one kind for the preprocessor, got {error}"
+        ) from error
+    rows = points(source(keys), "preprocessor")
+    if len(rows) != len(keys):
+        raise ValueError(
+            f"preprocessor: expected a row for each of {len(keys)} entries, got shape "
+            f"{rows.shape}"
+        )
+    return rows, at.reshape(entries.shape)
+
+
+def _points_of(estimator: Any, X: ArrayLike) -> ArrayLike:
+    """Return X, or the points that its entries stand for."""
+    found = stood_for(estimator, X, "X", 1)
+    return X if found is None else found[0][found[1]]
 
 
 def check_labelled(
@@ -63,9 +130,10 @@ def check_labelled(
     if isinstance(X, np.ndarray) and X.ndim == 3:
         pairs = ", or (N, 2, d) of pairs" if hasattr(estimator, "fit_pairs") else ""
         raise ValueError(f"X: expected shape (n, d){pairs}, got {X.shape}")
+    X = _points_of(estimator, X)
     check_numeric(X)
     check_one_kind(y)
-    points, labels = as_sklearn(
+    rows, labels = as_sklearn(
         estimator, X, y, ensure_min_samples=2, ensure_all_finite=finite
     )
     if labels.dtype.kind == "f":
@@ -77,7 +145,7 @@ def check_labelled(
             "y: expected at least 2 members a class, got one member of "
             f"{classes[alone[:5]].tolist()}"
         )
-    return points, classes, codes
+    return rows, classes, codes
 
 
 def labelled_data(
@@ -87,10 +155,10 @@ def labelled_data(
 
     Sets what ``check_labelled`` sets, and forgets the threshold of an earlier fit.
     """
-    points, classes, codes = check_labelled(estimator, X, y)
+    rows, classes, codes = check_labelled(estimator, X, y)
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
-    Z, scaler = standardise(points, names, standardize=bool(estimator.standardize))
+    Z, scaler = standardise(rows, names, standardize=bool(estimator.standardize))
     for name in ("threshold_", "pair_classes_"):
         vars(estimator).pop(name, None)
     return Labelled(Z, codes), classes, scaler
@@ -110,7 +178,7 @@ def pair_data(
     forgets the classes and names that an earlier fit was given.
     """
     check_settings(estimator)
-    source = estimator.preprocessor if np.ndim(pairs) == 2 else None
+    source, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
     given = pairs_from_arrays(pairs, y, w, X=source, anchor=anchor)
     X = np.asarray(given.X)
     estimator.n_features_in_ = X.shape[1]
@@ -129,6 +197,7 @@ def checked_rows(
     estimator: Any, X: ArrayLike, *, reset: bool = False, finite: Finite = "allow-nan"
 ) -> Float[np.ndarray, "n d"]:
     """Return points as float64, with as many features as in ``fit``, or to fit."""
+    X = _points_of(estimator, X)
     check_numeric(X)
     least = 2 if reset else 1
     return as_sklearn(

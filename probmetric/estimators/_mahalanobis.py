@@ -21,9 +21,15 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import pair_labels, pair_points
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import checked_rows
+from probmetric.estimators._labelled import checked_rows, stood_for
 from probmetric.linalg_scaled import distances
-from probmetric.typing import Array, ArrayLike, Self, no_type_check
+from probmetric.typing import (
+    Array,
+    ArrayLike,
+    Preprocessor,
+    Self,
+    no_type_check,
+)
 
 STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 
@@ -31,7 +37,7 @@ STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Transform points and measure pairs with ``components_``."""
 
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
 
     def _set_map(self, factor: Array, scaler: Scaler, X: Array) -> None:
         """Store the map of standardised features (p, d), in input units.
@@ -57,7 +63,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or (n,) for ``preprocessor``
 
         Returns
         -------
@@ -87,7 +93,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
 
         Returns
         -------
@@ -104,7 +110,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self, pairs: ArrayLike
     ) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
         check_is_fitted(self)
-        source = self.preprocessor if np.ndim(pairs) == 2 else None
+        source, pairs = stood_for(self, pairs, "pairs", 2) or (None, pairs)
         points, i, j = pair_points(pairs, source)
         d = self.components_.shape[1]
         if points.shape[1] != d:
@@ -188,7 +194,7 @@ class PairsMixin(MahalanobisMixin):
 
         Parameters
         ----------
-        pairs_valid : array-like of shape (N, 2, d), or (N, 2) of integers
+        pairs_valid : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y_valid : array-like of shape (N,)
             In {0, 1} or {-1, +1}, both present.
         strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"

@@ -23,7 +23,7 @@ from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, PairSet, settings
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
-from probmetric.typing import ArrayLike, Self
+from probmetric.typing import ArrayLike, Preprocessor, Self
 
 
 @settings
@@ -34,7 +34,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
     n_targets: Count = 3
     n_impostors: Count = 3
     standardize: bool = True
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
 
     @abstractmethod
     def _solve(self, data: Pairs) -> Fit:
@@ -83,7 +83,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
             1 for close; 0 or -1, one of the two throughout, for far.
         sample_weight : array-like of shape (N,), optional

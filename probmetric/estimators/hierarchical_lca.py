@@ -51,7 +51,7 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.models.hierarchical_lca import hierarchical_lca, identified, to_metric
 from probmetric.posterior.draws import thinned
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose
+from probmetric.typing import ArrayLike, Preprocessor, Purpose
 
 N_AVERAGED = 200
 """Draws over which P(same) is averaged."""
@@ -91,8 +91,9 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
         Centre and scale the features inside ``fit``, alike in all groups.
     max_iter : int, default=500
         Most iterations of the solver at one ω.
-    preprocessor : array-like of shape (n, d), optional
-        Points that integer pairs (N, 2) refer to, in every method.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
+        of such entries, numbers or text, that returns the points.
 
     Attributes
     ----------
@@ -152,7 +153,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
     learning_rate: Positive | Literal["auto"] = "auto"
     standardize: bool = True
     max_iter: Count = 500
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
@@ -193,7 +194,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
             1 for same; 0 or -1, one of the two throughout, for different.
         groups : array-like of shape (N,), optional
@@ -331,7 +332,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         groups : array-like of shape (N,), optional
             The group of each pair. Labels that were not fitted are new groups, and so
             are all by default (after a fit without groups: the one that was fitted).

@@ -50,6 +50,18 @@ def test_metric_learn_indices_of_a_preprocessor_are_the_points(learned):
     np.testing.assert_allclose(by_index.components_, learned.components_, rtol=1e-12)
 
 
+def test_metric_learn_preprocessors_may_be_functions(learned):
+    at = np.stack([np.arange(20), np.arange(20, 40)], 1)
+    called = pm.PairLDA(preprocessor=lambda keys: X[keys]).fit(at, SAME)
+    np.testing.assert_allclose(called.components_, learned.components_, rtol=1e-12)
+    np.testing.assert_array_equal(called.transform([2, 1]), called.transform(X[[2, 1]]))
+
+
+def test_differs_from_metric_learn_no_verbose():
+    for learner in (pm.LCA(), pm.PairLDA(), pm.EigDML(), pm.LDA(), pm.DCAGM()):
+        assert "verbose" not in learner.get_params()
+
+
 @pytest.mark.parametrize(
     "strategy, rate", [("accuracy", None), ("f_beta", None), ("max_tpr", 0.5)]
 )

@@ -114,3 +114,73 @@ def test_data_is_no_metadata(learner):
     requests = get_routing_for_object(learner)
     for method in ("predict", "decision_function", "score"):
         assert getattr(requests, method).requests == {}
+
+
+NUMBERS = np.stack([ONE, TWO], 1)
+NAMES = np.array([f"scan {k:03d}" for k in range(80)])
+SEEN = []
+
+
+def by_name(keys):
+    SEEN.append(list(keys))
+    return np.stack([X[int(key.split()[1])] for key in keys])
+
+
+@pytest.mark.parametrize(
+    "source, entries",
+    [(X, np.arange(80)), (X.tolist(), np.arange(80)), (by_name, NAMES)],
+)
+@pytest.mark.parametrize("learner", [pm.PairLDA, pm.LDA, pm.DCAGM, pm.LCA])
+def test_numbers_and_names_are_the_points_that_they_stand_for(learner, source, entries):
+    plain = learner().fit(X, Y)
+    found = learner(preprocessor=source).fit(entries, Y)
+    np.testing.assert_array_equal(found.components_, plain.components_)
+    np.testing.assert_array_equal(found.transform(entries[:5]), plain.transform(X[:5]))
+    np.testing.assert_array_equal(found.transform(X[:5]), plain.transform(X[:5]))
+    at = np.stack([entries[ONE], entries[TWO]], 1)
+    np.testing.assert_array_equal(found.pair_distance(at), plain.pair_distance(PAIRS))
+    if learner is pm.DCAGM:
+        np.testing.assert_array_equal(found.predict(entries), plain.predict(X))
+
+
+def test_pairs_of_names_are_cross_validated_and_each_is_read_once():
+    plain = cross_val_score(pm.PairLDA(), PAIRS, SAME, cv=FOLDS)
+    named = NAMES[NUMBERS]
+    learner = pm.PairLDA(preprocessor=by_name)
+    found = cross_val_score(learner, named, SAME, cv=FOLDS, error_score="raise")
+    np.testing.assert_allclose(found, plain)
+    learner = pm.PairLDA(preprocessor=X)
+    found = cross_val_score(learner, NUMBERS, SAME, cv=FOLDS, error_score="raise")
+    np.testing.assert_allclose(found, plain)
+    SEEN.clear()
+    pm.PairLDA(preprocessor=by_name).fit_pairs(
+        NAMES[[[0, 1], [1, 2], [0, 2]]], [1, 0, 0]
+    )
+    assert SEEN[0] == ["scan 000", "scan 001", "scan 002"]
+
+
+WRONG = {
+    "row": (
+        X,
+        [0, 80],
+        r"^X: expected integers, rows 0\.\.79 of the prep.*got 0\.\.80",
+    ),
+    "negative": (X, [-1, 0], r"^X: expected integers, .* got -1\.\.0"),
+    "fraction": (X, [0.0, 1.0], r"^X: expected integers, .* got float64"),
+    "text": (X, NAMES[:2], r"^X: expected integers, rows .* got <U8"),
+    "kinds": (by_name, np.array([1, "a"], object), r"^X: expected entries of one kind"),
+    "floats": (by_name, [0.0, 1.0], r"^X: expected integers or text .* got float64"),
+    "too few": (lambda keys: X[:1], [0, 1], r"^preprocessor: expected a row for each"),
+    "no points": (lambda keys: X[0], [0, 1], r"^preprocessor: expected shape \(n, d\)"),
+    "table": ("abc", [0, 1], r"^preprocessor: expected numbers, got text"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_stands_for_nothing_is_refused_by_name(name):
+    source, entries, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        pm.PairLDA(preprocessor=source).fit(entries, [0, 1])
+    pairs = np.stack([entries, entries], 1)
+    with pytest.raises(ValueError, match=message.replace("^X", "^pairs")):
+        pm.PairLDA(preprocessor=source).fit_pairs(pairs, [0, 1])

@@ -59,7 +59,7 @@ from probmetric.models.lca import to_metric
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Preprocessor, Purpose, no_type_check
 
 
 class _Options(TypedDict, total=False):
@@ -124,8 +124,9 @@ class LCA(PairsMixin, BaseEstimator):
     tol : float > 0, optional
         Where it stops: the relative gap of EM, the relative gradient of L-BFGS.
         Default: 1.5e-8 and 1e-6.
-    preprocessor : array-like of shape (n, d), optional
-        Points that integer pairs (N, 2) refer to, in every method.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
+        of such entries, numbers or text, that returns the points.
     random_state : int, RandomState or None, default=0
         Of the folds of "cv"; None makes other folds every time.
     link : {"auto", "calibrated", "isotonic", "model"}, default="auto"
@@ -202,7 +203,7 @@ class LCA(PairsMixin, BaseEstimator):
     standardize: bool = True
     max_iter: Count = 500
     tol: Positive | None = None
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
     random_state: RandomState = 0
     link: Literal["auto", "calibrated", "isotonic", "model"] = "auto"
     link_pairs: Literal["fitted", "all"] = "fitted"
@@ -239,7 +240,7 @@ class LCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
             1 for same; 0 or -1, one of the two throughout, for different.
         sample_weight : array-like of shape (N,), optional
@@ -316,7 +317,7 @@ class LCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         prior_odds : float > 0, optional
             Odds of *same* before the distance is seen, with ``link_pairs="all"`` or
             ``pairs="all"``. Default: the odds of the link's pairs, ``link_.pairs``:
