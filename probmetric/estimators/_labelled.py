@@ -20,6 +20,7 @@ from probmetric.data.inputs import (
     class_codes,
     pairs_from_arrays,
     points,
+    real,
 )
 from probmetric.data.scaling import Scaler, standardise
 from probmetric.estimators._settings import check_settings
@@ -95,7 +96,8 @@ def stood_for(
         raise ValueError(
             f"{name}: expected entries of one kind for the preprocessor, got {error}"
         ) from error
-    rows = points(source(keys), "preprocessor")
+    made: Any = source(keys)
+    rows = points(made, "preprocessor")
     if len(rows) != len(keys):
         raise ValueError(
             f"preprocessor: expected a row for each of {len(keys)} entries, got shape "
@@ -138,6 +140,13 @@ def check_labelled(
     )
     if labels.dtype.kind == "f":
         check_classification_targets(labels)  # whole numbers only
+    return rows, *_classes(labels, smallest)
+
+
+def _classes(
+    labels: np.ndarray, smallest: int
+) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """Return the sorted classes and the codes of labels, enough of each."""
     classes, codes = class_codes(labels, "y")
     alone = np.flatnonzero(np.bincount(codes) < smallest)
     if len(alone):
@@ -145,23 +154,48 @@ def check_labelled(
             "y: expected at least 2 members a class, got one member of "
             f"{classes[alone[:5]].tolist()}"
         )
-    return rows, classes, codes
+    return classes, codes
+
+
+def _point_weights(
+    w: ArrayLike | None, n: int
+) -> tuple[Float[np.ndarray, "n"] | None, Any]:
+    """Return positive weights of points, and which points have one."""
+    if w is None:
+        return None, slice(None)
+    given = real(w, "sample_weight")
+    if given.shape != (n,):
+        raise ValueError(f"sample_weight: expected shape ({n},), got {given.shape}")
+    found = given[given != 0]
+    if not len(found) or not np.all((found > 1e-100) & (found < 1e100)):
+        got = f"{given.min():.3g}..{given.max():.3g}"
+        raise ValueError(
+            "sample_weight: expected weights of 0, or between 1e-100 and 1e100 so that "
+            f"float64 holds their products, some above 0, got {got}"
+        )
+    return found, given > 0
 
 
 def labelled_data(
-    estimator: Any, X: ArrayLike, y: ArrayLike
+    estimator: Any, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
 ) -> tuple[Labelled, np.ndarray, Scaler]:
     """Check settings, points and labels; return points standardised, and the classes.
 
-    Sets what ``check_labelled`` sets, and forgets the threshold of an earlier fit.
+    Points of weight 0 are left out; centre and scale are those of the others, each
+    counted once. Sets what ``check_labelled`` sets, and forgets the threshold of an
+    earlier fit.
     """
     rows, classes, codes = check_labelled(estimator, X, y)
+    weight, kept = _point_weights(w, len(rows))
+    rows = rows[kept]
+    if len(rows) < len(codes):
+        classes, codes = _classes(classes[codes[kept]], 2)
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     Z, scaler = standardise(rows, names, standardize=bool(estimator.standardize))
     for name in ("threshold_", "pair_classes_"):
         vars(estimator).pop(name, None)
-    return Labelled(Z, codes), classes, scaler
+    return Labelled(Z, codes, weight), classes, scaler
 
 
 def pair_data(

@@ -44,6 +44,7 @@ from probmetric.estimators.lca.posterior import (
     refit,
     refuse_many,
     refuse_no_draws,
+    refuse_weights,
     to_tree,
 )
 from probmetric.estimators.lca.settings import recipe_of
@@ -133,7 +134,8 @@ class LCA(PairsMixin, BaseEstimator):
         Where P(same) comes from: "calibrated", 1/(1 + (dist²/D₀)^γ) fitted to pairs
         held out in five folds; "isotonic", any decreasing function, to the same; or
         "model", exp(-(b + ½ dist²)). "auto" is "calibrated" after ``fit`` and "model"
-        after ``fit_pairs``, which holds no pairs out. Draws have the model's.
+        after ``fit_pairs`` or with weights: no pairs are held out. Draws have the
+        model's.
     link_pairs : {"fitted", "all"}, default="fitted"
         Which held-out pairs: chosen as the fit chooses its own, ``pairs``; or all of
         them, whose link answers at ``prior_odds`` of your own.
@@ -208,7 +210,9 @@ class LCA(PairsMixin, BaseEstimator):
     link: Literal["auto", "calibrated", "isotonic", "model"] = "auto"
     link_pairs: Literal["fitted", "all"] = "fitted"
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "LCA":
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None
+    ) -> "LCA":
         """Learn from class labels, or from pairs.
 
         Parameters
@@ -218,14 +222,19 @@ class LCA(PairsMixin, BaseEstimator):
         y : array-like of shape (n,)
             Numbers or strings; two or more classes of two or more members.
             Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
+        sample_weight : array-like of shape (n,), optional
+            Data weights ≥ 0. A pair made from points counts as often as the product of
+            theirs, together they count as Σw observations; neighbours, scale and prior
+            mean are those of rows of weight above 0. P(same) is then the model's.
         """
         if holds_pairs(self, X):
-            return self.fit_pairs(X, y)
-        data, self.classes_, scaler = labelled_data(self, X, y)
+            return self.fit_pairs(X, y, sample_weight=sample_weight)
+        data, self.classes_, scaler = labelled_data(self, X, y, sample_weight)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
-        uncalibrated = asked(self, recipe, labelled=True)
-        fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state)
+        w = None if data.w is None else np.asarray(data.w)
+        uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
+        fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
         return self._store(fitted, scaler, uncalibrated)
 
     def fit_pairs(
@@ -522,6 +531,8 @@ class LCA(PairsMixin, BaseEstimator):
         own: dict[str, Any] = {"pairs_independent": not labelled}
         if draws is not None:
             return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
+        if labelled:
+            refuse_weights(fitted)
         spread = labelled and purpose == "intervals"
         sampler = chosen(method, spread=spread)
         alone = bool(sampler == "jackknife")
