@@ -167,11 +167,12 @@ def _point_weights(
     if given.shape != (n,):
         raise ValueError(f"sample_weight: expected shape ({n},), got {given.shape}")
     found = given[given != 0]
-    if not len(found) or not np.all((found > 1e-100) & (found < 1e100)):
-        got = f"{given.min():.3g}..{given.max():.3g}"
+    if not len(found):
+        raise ValueError("sample_weight: expected a weight above zero, got none")
+    if not np.all((found > 1e-100) & (found < 1e100)):
         raise ValueError(
             "sample_weight: expected weights of 0, or between 1e-100 and 1e100 so that "
-            f"float64 holds their products, some above 0, got {got}"
+            f"float64 holds their products, got {given.min():.3g}..{given.max():.3g}"
         )
     return found, given > 0
 

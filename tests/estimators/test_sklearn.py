@@ -23,9 +23,16 @@ X, y = load_iris(return_X_y=True)
 # Needs an environment variable set before SciPy is imported.
 MAY_SKIP = {"check_array_api_input"}
 
-WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
+COPIES = (
+    "points have no nearest neighbour but copies: no scale, with or without weights"
+)
 UNLIKE = {
-    LCA: {WEIGHTS: "a repeated row pairs with its copies, a weighted one does not"},
+    LCA: {
+        "check_sample_weight_equivalence_on_dense_data": "a repeated row pairs with "
+        "its copies, a weighted one does not",
+        "check_sample_weights_shape": COPIES,
+        "check_sample_weights_not_overwritten": COPIES,
+    },
     LCAClassifier: {},
 }
 
