@@ -3,9 +3,9 @@
 ``n`` points, ``d`` features, ``p`` latent dimensions, ``N`` pairs, ``c`` classes,
 ``k`` mixture components, ``s`` draws. Either NumPy or JAX holds the numbers.
 
-What users pass, ``ArrayLike``, ``DrawsLike``, ``Names`` and the settings of a
-constructor, is for type checkers: at run time a wrong value is refused in words of our
-own, not by its type.
+What users pass, ``ArrayLike``, ``DrawsLike``, ``Names``, ``Preprocessor`` and the
+settings of a constructor, is for type checkers: at run time a wrong value is refused in
+words of our own, not by its type.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ Scalar = Array | np.floating | float
 """One number: NumPy's own scalars are no arrays."""
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Self as Self
 
     import xarray as xr
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Purpose = Literal["prediction", "intervals"]
     DrawsLike = xr.DataTree | xr.Dataset
     Names = Sequence[str] | np.ndarray
+    Preprocessor = ArrayLike | Callable[[np.ndarray], ArrayLike] | None
 
     def no_type_check[F](function: F) -> F:
         """Return a function whose annotations are not enforced at run time."""
@@ -34,4 +35,4 @@ if TYPE_CHECKING:
 else:
     from typing import no_type_check as no_type_check
 
-    ArrayLike = DrawsLike = Names = Purpose = Self = Any
+    ArrayLike = DrawsLike = Names = Preprocessor = Purpose = Self = Any

@@ -19,6 +19,8 @@ from probmetric.data.inputs import (
     check_one_kind,
     class_codes,
     pairs_from_arrays,
+    points,
+    real,
 )
 from probmetric.data.scaling import Scaler, standardise
 from probmetric.estimators._settings import check_settings
@@ -27,6 +29,87 @@ from probmetric.typing import ArrayLike
 
 type Finite = bool | Literal["allow-nan"]
 """Whether NaN and infinity are refused (True), infinity alone, or neither (False)."""
+
+
+def holds_pairs(estimator: Any, X: ArrayLike) -> bool:
+    """Say whether X of ``fit`` is pairs: (N, 2, d), or (N, 2) for the preprocessor."""
+    given = _entries(X)
+    if given.ndim == 2 and estimator.preprocessor is not None:
+        return given.shape[1] == 2 and given.dtype.kind in STAND_FOR
+    return given.ndim == 3 and given.shape[1] == 2
+
+
+STAND_FOR = "iuUSO"
+"""Kinds of arrays that stand for points: whole numbers, text, objects."""
+
+
+def _entries(X: ArrayLike) -> np.ndarray:
+    """Return X as an array, without an axis where its rows differ in length."""
+    try:
+        return np.asarray(X)
+    except ValueError:
+        return np.asarray(None)
+
+
+def stood_for(
+    estimator: Any, given: ArrayLike, name: str, n_axes: int
+) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "..."]] | None:
+    """Return points, and the row of them that each entry of ``given`` stands for.
+
+    The preprocessor is the points themselves, whose rows are given by number; or a
+    function, called once with the distinct entries, sorted, that returns a row for
+    each. What it raises is raised.
+
+    Returns
+    -------
+    tuple, or None
+        None without a preprocessor, or where ``given`` has not ``n_axes`` axes: 1 of
+        points, 2 of pairs.
+
+    Raises
+    ------
+    ValueError
+        For entries that stand for nothing, or another number of points than asked for.
+    """
+    source: Any = getattr(estimator, "preprocessor", None)
+    entries = _entries(given)
+    if source is None or entries.ndim != n_axes or not entries.size:
+        return None
+    if not callable(source):
+        rows = points(source, "preprocessor")
+        whole = entries.dtype.kind in "iu"
+        if not whole or entries.min() < 0 or entries.max() >= len(rows):
+            got = f"{entries.min()}..{entries.max()}" if whole else entries.dtype
+            raise ValueError(
+                f"{name}: expected integers, rows 0..{len(rows) - 1} of the "
+                f"preprocessor, got {got}"
+            )
+        return rows, entries.astype(int)
+    if entries.dtype.kind not in STAND_FOR:
+        raise ValueError(
+            f"{name}: expected integers or text for the preprocessor, got "
+            f"{entries.dtype}"
+        )
+    try:
+        keys, at = np.unique(entries, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"{name}: expected entries of one kind for the preprocessor, got {error}"
+        ) from error
+    made: Any = source(keys)
+    rows = points(made, "preprocessor")
+    if len(rows) != len(keys):
+        raise ValueError(
+            f"preprocessor: expected a row for each of {len(keys)} entries, got shape "
+            f"{rows.shape}"
+        )
+    return rows, at.reshape(entries.shape)
+
+
+def _points_of(estimator: Any, X: ArrayLike) -> ArrayLike:
+    """Return X, or the points that its entries stand for."""
+    found = stood_for(estimator, X, "X", 1)
+    return X if found is None else found[0][found[1]]
 
 
 def check_labelled(
@@ -47,14 +130,23 @@ def check_labelled(
         On bad input, one class, or a class of less than ``smallest`` = 2 members.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
-        raise ValueError(f"X: expected shape (n, d), got {X.shape}; see fit_pairs")
+        pairs = ", or (N, 2, d) of pairs" if hasattr(estimator, "fit_pairs") else ""
+        raise ValueError(f"X: expected shape (n, d){pairs}, got {X.shape}")
+    X = _points_of(estimator, X)
     check_numeric(X)
     check_one_kind(y)
-    points, labels = as_sklearn(
+    rows, labels = as_sklearn(
         estimator, X, y, ensure_min_samples=2, ensure_all_finite=finite
     )
     if labels.dtype.kind == "f":
         check_classification_targets(labels)  # whole numbers only
+    return rows, *_classes(labels, smallest)
+
+
+def _classes(
+    labels: np.ndarray, smallest: int
+) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """Return the sorted classes and the codes of labels, enough of each."""
     classes, codes = class_codes(labels, "y")
     alone = np.flatnonzero(np.bincount(codes) < smallest)
     if len(alone):
@@ -62,23 +154,49 @@ def check_labelled(
             "y: expected at least 2 members a class, got one member of "
             f"{classes[alone[:5]].tolist()}"
         )
-    return points, classes, codes
+    return classes, codes
+
+
+def _point_weights(
+    w: ArrayLike | None, n: int
+) -> tuple[Float[np.ndarray, "n"] | None, Any]:
+    """Return positive weights of points, and which points have one."""
+    if w is None:
+        return None, slice(None)
+    given = real(w, "sample_weight")
+    if given.shape != (n,):
+        raise ValueError(f"sample_weight: expected shape ({n},), got {given.shape}")
+    found = given[given != 0]
+    if not len(found):
+        raise ValueError("sample_weight: expected a weight above zero, got none")
+    if not np.all((found > 1e-100) & (found < 1e100)):
+        raise ValueError(
+            "sample_weight: expected weights of 0, or between 1e-100 and 1e100 so that "
+            f"float64 holds their products, got {given.min():.3g}..{given.max():.3g}"
+        )
+    return found, given > 0
 
 
 def labelled_data(
-    estimator: Any, X: ArrayLike, y: ArrayLike
+    estimator: Any, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
 ) -> tuple[Labelled, np.ndarray, Scaler]:
     """Check settings, points and labels; return points standardised, and the classes.
 
-    Sets what ``check_labelled`` sets, and forgets the threshold of an earlier fit.
+    Points of weight 0 are left out; centre and scale are those of the others, each
+    counted once. Sets what ``check_labelled`` sets, and forgets the threshold of an
+    earlier fit.
     """
-    points, classes, codes = check_labelled(estimator, X, y)
+    rows, classes, codes = check_labelled(estimator, X, y)
+    weight, kept = _point_weights(w, len(rows))
+    rows = rows[kept]
+    if len(rows) < len(codes):
+        classes, codes = _classes(classes[codes[kept]], 2)
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
-    Z, scaler = standardise(points, names, standardize=bool(estimator.standardize))
+    Z, scaler = standardise(rows, names, standardize=bool(estimator.standardize))
     for name in ("threshold_", "pair_classes_"):
         vars(estimator).pop(name, None)
-    return Labelled(Z, codes), classes, scaler
+    return Labelled(Z, codes, weight), classes, scaler
 
 
 def pair_data(
@@ -95,7 +213,7 @@ def pair_data(
     forgets the classes and names that an earlier fit was given.
     """
     check_settings(estimator)
-    source = estimator.preprocessor if np.ndim(pairs) == 2 else None
+    source, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
     given = pairs_from_arrays(pairs, y, w, X=source, anchor=anchor)
     X = np.asarray(given.X)
     estimator.n_features_in_ = X.shape[1]
@@ -114,6 +232,7 @@ def checked_rows(
     estimator: Any, X: ArrayLike, *, reset: bool = False, finite: Finite = "allow-nan"
 ) -> Float[np.ndarray, "n d"]:
     """Return points as float64, with as many features as in ``fit``, or to fit."""
+    X = _points_of(estimator, X)
     check_numeric(X)
     least = 2 if reset else 1
     return as_sklearn(

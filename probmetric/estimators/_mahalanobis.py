@@ -2,26 +2,34 @@
 
 A fitted estimator holds ``components_`` (p, d) in input units; the rest follows:
 M = components_ᵀ components_, distance = ‖components_ (x - x')‖, not squared. The
-methods that need a threshold exist once there is one: after ``fit_pairs``,
-``calibrate_threshold`` or ``set_threshold``.
+methods that need a threshold exist once there is one: after a fit to pairs,
+``calibrate_threshold`` or ``set_threshold``. Before any fit learners from pairs have
+them too (``NotFittedError``), as ``cross_val_score`` looks for ``score`` there.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import pair_labels, pair_points
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import checked_rows
+from probmetric.estimators._labelled import checked_rows, stood_for
 from probmetric.linalg_scaled import distances
-from probmetric.typing import Array, ArrayLike, Self, no_type_check
+from probmetric.typing import (
+    Array,
+    ArrayLike,
+    Preprocessor,
+    Self,
+    no_type_check,
+)
 
 STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 
@@ -29,7 +37,7 @@ STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Transform points and measure pairs with ``components_``."""
 
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
 
     def _set_map(self, factor: Array, scaler: Scaler, X: Array) -> None:
         """Store the map of standardised features (p, d), in input units.
@@ -55,7 +63,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or (n,) for ``preprocessor``
 
         Returns
         -------
@@ -85,7 +93,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
 
         Returns
         -------
@@ -102,7 +110,7 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self, pairs: ArrayLike
     ) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
         check_is_fitted(self)
-        source = self.preprocessor if np.ndim(pairs) == 2 else None
+        source, pairs = stood_for(self, pairs, "pairs", 2) or (None, pairs)
         points, i, j = pair_points(pairs, source)
         d = self.components_.shape[1]
         if points.shape[1] != d:
@@ -114,21 +122,34 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 def _has_threshold(estimator: object) -> bool:
     """Tell whether pairs can be classified yet; say how to get there if not."""
-    if not hasattr(estimator, "threshold_"):
-        raise AttributeError(
-            "a threshold on the distance is needed to classify pairs: fit on pairs "
-            "(fit_pairs), or call calibrate_threshold or set_threshold"
-        )
-    return True
+    fitted = hasattr(estimator, "components_")
+    if hasattr(estimator, "threshold_") or (
+        not fitted and hasattr(estimator, "fit_pairs")
+    ):
+        return True
+    raise AttributeError(
+        "a threshold on the distance is needed to classify pairs: fit on pairs "
+        "(fit_pairs), or call calibrate_threshold or set_threshold; a fit to class "
+        "labels is judged by its neighbours, KNeighborsClassifier(metric=...)"
+    )
+
+
+_DATA = {"pairs": UNUSED}
+"""The first argument is data, which metadata routing knows by the name X alone."""
 
 
 class PairsMixin(MahalanobisMixin):
     """Classify pairs as same or different by a threshold on their distance."""
 
+    __metadata_request__predict: ClassVar = _DATA
+    __metadata_request__decision_function: ClassVar = _DATA
+    __metadata_request__score: ClassVar = _DATA
+
     def __sklearn_tags__(self) -> Tags:
-        """Say that ``fit`` needs labels."""
+        """Say that ``fit`` needs labels, and who takes pairs (N, 2, d)."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.three_d_array = hasattr(self, "fit_pairs")
         return tags
 
     @available_if(_has_threshold)
@@ -173,7 +194,7 @@ class PairsMixin(MahalanobisMixin):
 
         Parameters
         ----------
-        pairs_valid : array-like of shape (N, 2, d), or (N, 2) of integers
+        pairs_valid : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y_valid : array-like of shape (N,)
             In {0, 1} or {-1, +1}, both present.
         strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"

@@ -13,12 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 from probmetric.data.scaling import Scaler
-from probmetric.estimators._labelled import labelled_data, pair_data, report
+from probmetric.estimators._labelled import (
+    holds_pairs,
+    labelled_data,
+    pair_data,
+    report,
+)
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, PairSet, settings
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
-from probmetric.typing import ArrayLike, Self
+from probmetric.typing import ArrayLike, Preprocessor, Self
 
 
 @settings
@@ -29,7 +34,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
     n_targets: Count = 3
     n_impostors: Count = 3
     standardize: bool = True
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
 
     @abstractmethod
     def _solve(self, data: Pairs) -> Fit:
@@ -56,14 +61,18 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         return nearest_pairs(X, codes, k, m)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from class labels.
+        """Learn from class labels, or from pairs.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or (N, 2, d) of pairs
+            Pairs are learned from as ``fit_pairs`` does.
         y : array-like of shape (n,)
             Numbers or strings; at least two classes of at least two members.
+            Of pairs: 1 for close; 0 or -1, one of the two throughout, for far.
         """
+        if holds_pairs(self, X):
+            return self.fit_pairs(X, y)
         data, self.classes_, scaler = labelled_data(self, X, y)
         return self._store(self._solve_labels(data), scaler, data)
 
@@ -74,7 +83,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
             1 for close; 0 or -1, one of the two throughout, for far.
         sample_weight : array-like of shape (N,), optional

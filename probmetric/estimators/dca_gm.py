@@ -44,7 +44,7 @@ from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Preprocessor, Purpose, no_type_check
 
 type GlobalKind = Literal["average_fisher", "subspace"]
 Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
@@ -90,6 +90,9 @@ class DCAGM(
         On the gradient.
     random_state : int, default=0
         Seed of k-means in the start.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
+        of such entries, numbers or text, that returns the points.
 
     Attributes
     ----------
@@ -135,6 +138,7 @@ class DCAGM(
     max_iter: Count | None = None
     tol: Ordinary = 1e-5
     random_state: Seed = 0
+    preprocessor: Preprocessor = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "DCAGM":
         """Learn the projection and the mixtures.

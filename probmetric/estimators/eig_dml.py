@@ -44,8 +44,9 @@ class EigDML(PairLearner):
     max_iter : int, default=100_000
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
-    preprocessor : array-like of shape (n, d), optional
-        Points that integer pairs of shape (N, 2) refer to, in every method.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
+        of such entries, numbers or text, that returns the points.
 
     Attributes
     ----------

@@ -17,7 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import codes_of
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import labelled_data, pair_data, report
+from probmetric.estimators._labelled import (
+    holds_pairs,
+    labelled_data,
+    pair_data,
+    report,
+)
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
     Count,
@@ -46,7 +51,7 @@ from probmetric.metric import Link, Mahalanobis
 from probmetric.models.hierarchical_lca import hierarchical_lca, identified, to_metric
 from probmetric.posterior.draws import thinned
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose
+from probmetric.typing import ArrayLike, Preprocessor, Purpose
 
 N_AVERAGED = 200
 """Draws over which P(same) is averaged."""
@@ -86,8 +91,9 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
         Centre and scale the features inside ``fit``, alike in all groups.
     max_iter : int, default=500
         Most iterations of the solver at one ω.
-    preprocessor : array-like of shape (n, d), optional
-        Points that integer pairs (N, 2) refer to, in every method.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
+        of such entries, numbers or text, that returns the points.
 
     Attributes
     ----------
@@ -147,22 +153,26 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
     learning_rate: Positive | Literal["auto"] = "auto"
     standardize: bool = True
     max_iter: Count = 500
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
     ) -> "HierarchicalLCA":
-        """Learn from class labels inside groups.
+        """Learn from class labels inside groups, or from pairs.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or (N, 2, d) of pairs
+            Pairs are learned from as ``fit_pairs`` does.
         y : array-like of shape (n,)
             Numbers or strings; in each group two or more classes of two or more.
+            Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
         groups : array-like of shape (n,), optional
             Numbers or strings. Default: all points are one group; nothing says how
             others would differ from it, so ω = 0 unless it is given.
         """
+        if holds_pairs(self, X):
+            return self.fit_pairs(X, y, groups=groups)
         data, self.classes_, scaler = labelled_data(self, X, y)
         codes = self._codes_of(groups, len(data.X))
         recipe = self._recipe(np.asarray(data.X).shape[1])
@@ -184,7 +194,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
             1 for same; 0 or -1, one of the two throughout, for different.
         groups : array-like of shape (N,), optional
@@ -322,7 +332,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         groups : array-like of shape (N,), optional
             The group of each pair. Labels that were not fitted are new groups, and so
             are all by default (after a fit without groups: the one that was fitted).

@@ -26,7 +26,7 @@ from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.neighbors.strength import Chosen
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose, Self
+from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self
 
 
 @settings
@@ -36,7 +36,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
     prior_strength: Extended | Literal["cv"] = "cv"
     prior_covariance: ArrayLike | None = None
     standardize: bool = True
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
 
     @abstractmethod
     def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
@@ -229,8 +229,9 @@ class LDA(_TiedClasses):
         features' total variances.
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
-    preprocessor : array-like of shape (n, d), optional
-        Points that integer pairs of shape (N, 2) refer to, in ``pair_distance``.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
+        of such entries, numbers or text, that returns the points.
 
     Attributes
     ----------
@@ -304,8 +305,9 @@ class RCA(_TiedClasses):
         In input units. Default: the features' total variances.
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
-    preprocessor : array-like of shape (n, d), optional
-        Points that integer pairs of shape (N, 2) refer to, in ``pair_distance``.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
+        of such entries, numbers or text, that returns the points.
 
     Attributes
     ----------

@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 from scipy.spatial.distance import mahalanobis
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 import probmetric as pm
 
@@ -49,6 +50,18 @@ def test_metric_learn_indices_of_a_preprocessor_are_the_points(learned):
     np.testing.assert_allclose(by_index.components_, learned.components_, rtol=1e-12)
 
 
+def test_metric_learn_preprocessors_may_be_functions(learned):
+    at = np.stack([np.arange(20), np.arange(20, 40)], 1)
+    called = pm.PairLDA(preprocessor=lambda keys: X[keys]).fit(at, SAME)
+    np.testing.assert_allclose(called.components_, learned.components_, rtol=1e-12)
+    np.testing.assert_array_equal(called.transform([2, 1]), called.transform(X[[2, 1]]))
+
+
+def test_differs_from_metric_learn_no_verbose():
+    for learner in (pm.LCA(), pm.PairLDA(), pm.EigDML(), pm.LDA(), pm.DCAGM()):
+        assert "verbose" not in learner.get_params()
+
+
 @pytest.mark.parametrize(
     "strategy, rate", [("accuracy", None), ("f_beta", None), ("max_tpr", 0.5)]
 )
@@ -77,18 +90,24 @@ def test_differs_from_metric_learn_no_negative_threshold_or_beta(learned):
         learned.calibrate_threshold(PAIRS, SAME, "f_beta", beta=-1.0)
 
 
-def test_differs_from_metric_learn_what_is_not_fitted():
-    with pytest.raises(NotFittedError):
-        pm.PairLDA().pair_distance(PAIRS)
-    with pytest.raises(NotFittedError):
-        pm.PairLDA().transform(X)
-    with pytest.raises(AttributeError):
-        pm.PairLDA().predict(PAIRS)
+def test_metric_learn_says_what_is_not_fitted():
+    unfitted = pm.PairLDA()
+    for call in (unfitted.pair_distance, unfitted.transform, unfitted.predict):
+        with pytest.raises(NotFittedError):
+            call(PAIRS)
 
 
-def test_differs_from_metric_learn_pairs_go_to_fit_pairs():
-    with pytest.raises(ValueError, match="see fit_pairs"):
-        pm.PairLDA().fit(PAIRS, SAME)
+def test_differs_from_metric_learn_labels_give_no_threshold():
+    with pytest.raises(AttributeError, match="has no attribute 'predict'"):
+        pm.PairLDA().fit(X, Y).predict(PAIRS)
+
+
+def test_metric_learn_pairs_are_cross_validated():
+    folds = StratifiedKFold(3)
+    scores = cross_val_score(pm.PairLDA(), PAIRS, SAME, cv=folds)
+    for score, (train, test) in zip(scores, folds.split(PAIRS, SAME), strict=True):
+        alone = pm.PairLDA().fit(PAIRS[train], SAME[train])
+        assert score == roc_auc_score(SAME[test], alone.pair_score(PAIRS[test]))
 
 
 def test_differs_from_scikit_learn_sparse_points_are_refused():

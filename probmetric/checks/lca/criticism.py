@@ -86,9 +86,12 @@ def criticise(model: Any, *, seed: int = 0) -> list[Finding]:
     Raises
     ------
     ValueError
-        For a fit per anchor, which has no common P(same); for λ = ∞, which is no model.
+        For a fit per anchor, which has no common P(same); for λ = ∞, which is no model;
+        for points with weights, which refits would count alike.
     """
     fitted: Fitted = model.fitted_
+    if hasattr(model, "classes_") and fitted.pairs.w is not None:
+        raise ValueError("fit: expected one without sample_weight, got weights")
     if np.ndim(fitted.fit.params.kappa2):
         raise ValueError("fit: expected one scale common to all pairs, got per_anchor")
     if np.isinf(fitted.prior.lam):

@@ -15,7 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.scaling import Scaler, taught_scale
-from probmetric.estimators._labelled import labelled_data, pair_data, report
+from probmetric.estimators._labelled import (
+    holds_pairs,
+    labelled_data,
+    pair_data,
+    report,
+)
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
     Count,
@@ -39,6 +44,7 @@ from probmetric.estimators.lca.posterior import (
     refit,
     refuse_many,
     refuse_no_draws,
+    refuse_weights,
     to_tree,
 )
 from probmetric.estimators.lca.settings import recipe_of
@@ -54,7 +60,7 @@ from probmetric.models.lca import to_metric
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose, no_type_check
+from probmetric.typing import ArrayLike, Preprocessor, Purpose, no_type_check
 
 
 class _Options(TypedDict, total=False):
@@ -119,15 +125,17 @@ class LCA(PairsMixin, BaseEstimator):
     tol : float > 0, optional
         Where it stops: the relative gap of EM, the relative gradient of L-BFGS.
         Default: 1.5e-8 and 1e-6.
-    preprocessor : array-like of shape (n, d), optional
-        Points that integer pairs (N, 2) refer to, in every method.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
+        of such entries, numbers or text, that returns the points.
     random_state : int, RandomState or None, default=0
         Of the folds of "cv"; None makes other folds every time.
     link : {"auto", "calibrated", "isotonic", "model"}, default="auto"
         Where P(same) comes from: "calibrated", 1/(1 + (dist²/D₀)^γ) fitted to pairs
         held out in five folds; "isotonic", any decreasing function, to the same; or
         "model", exp(-(b + ½ dist²)). "auto" is "calibrated" after ``fit`` and "model"
-        after ``fit_pairs``, which holds no pairs out. Draws have the model's.
+        after ``fit_pairs`` or with weights: no pairs are held out. Draws have the
+        model's.
     link_pairs : {"fitted", "all"}, default="fitted"
         Which held-out pairs: chosen as the fit chooses its own, ``pairs``; or all of
         them, whose link answers at ``prior_odds`` of your own.
@@ -197,25 +205,36 @@ class LCA(PairsMixin, BaseEstimator):
     standardize: bool = True
     max_iter: Count = 500
     tol: Positive | None = None
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
     random_state: RandomState = 0
     link: Literal["auto", "calibrated", "isotonic", "model"] = "auto"
     link_pairs: Literal["fitted", "all"] = "fitted"
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "LCA":
-        """Learn from class labels.
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None
+    ) -> "LCA":
+        """Learn from class labels, or from pairs.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or (N, 2, d) of pairs
+            Pairs are learned from as ``fit_pairs`` does.
         y : array-like of shape (n,)
             Numbers or strings; two or more classes of two or more members.
+            Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
+        sample_weight : array-like of shape (n,), optional
+            Data weights ≥ 0. A pair made from points counts as often as the product of
+            theirs, together they count as Σw observations; neighbours, scale and prior
+            mean are those of rows of weight above 0. P(same) is then the model's.
         """
-        data, self.classes_, scaler = labelled_data(self, X, y)
+        if holds_pairs(self, X):
+            return self.fit_pairs(X, y, sample_weight=sample_weight)
+        data, self.classes_, scaler = labelled_data(self, X, y, sample_weight)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
-        uncalibrated = asked(self, recipe, labelled=True)
-        fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state)
+        w = None if data.w is None else np.asarray(data.w)
+        uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
+        fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
         return self._store(fitted, scaler, uncalibrated)
 
     def fit_pairs(
@@ -230,7 +249,7 @@ class LCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
             1 for same; 0 or -1, one of the two throughout, for different.
         sample_weight : array-like of shape (N,), optional
@@ -307,7 +326,7 @@ class LCA(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) of rows of ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         prior_odds : float > 0, optional
             Odds of *same* before the distance is seen, with ``link_pairs="all"`` or
             ``pairs="all"``. Default: the odds of the link's pairs, ``link_.pairs``:
@@ -512,6 +531,8 @@ class LCA(PairsMixin, BaseEstimator):
         own: dict[str, Any] = {"pairs_independent": not labelled}
         if draws is not None:
             return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
+        if labelled:
+            refuse_weights(fitted)
         spread = labelled and purpose == "intervals"
         sampler = chosen(method, spread=spread)
         alone = bool(sampler == "jackknife")

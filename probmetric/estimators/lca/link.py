@@ -179,8 +179,12 @@ class Asked(NamedTuple):
     recipe: Recipe
 
 
-def asked(estimator: Any, recipe: Recipe, *, labelled: bool) -> Asked | None:
+def asked(
+    estimator: Any, recipe: Recipe, *, labelled: bool, weighted: bool = False
+) -> Asked | None:
     """Return the link to calibrate, or None where the model's own stays.
+
+    Points with weights count as pairs given: held-out pairs would count all alike.
 
     Raises
     ------
@@ -188,6 +192,12 @@ def asked(estimator: Any, recipe: Recipe, *, labelled: bool) -> Asked | None:
         For a link that has no held-out pairs to be calibrated on.
     """
     kind, pairs = estimator.link, estimator.link_pairs
+    if weighted and kind in FITS:
+        raise ValueError(
+            "link: expected 'auto' or 'model' with sample_weight, as held-out pairs "
+            f"count points alike, got {kind!r}"
+        )
+    labelled = labelled and not weighted
     if not labelled and kind in FITS:
         raise ValueError(
             "link: expected 'auto' or 'model' for pairs given, which are not split "

@@ -234,6 +234,15 @@ def refuse_no_draws(purpose: str, *, labelled: bool, n_draws: int | None) -> Non
         )
 
 
+def refuse_weights(fitted: Fitted) -> None:
+    """Raise for points with weights, which refits and votes would count alike."""
+    if fitted.pairs.w is not None:
+        raise ValueError(
+            "draws: expected those of sample() after a fit with sample_weight, got "
+            "None; posterior_metric's own refits and votes count points alike"
+        )
+
+
 def in_folder_of(method: Any, lam: Any) -> Any:
     """Return a sampler whose checkpoint, if it has one, is a folder for this λ."""
     folder = getattr(method, "checkpoint", None)

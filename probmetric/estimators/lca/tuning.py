@@ -67,20 +67,26 @@ def fit_labels(
     recipe: Recipe,
     lam: float | str,
     random_state: int | np.random.RandomState | None = 0,
+    w: Float[np.ndarray, "n"] | None = None,
 ) -> Fitted:
-    """Fit labelled, standardised points with λ chosen as asked."""
+    """Fit labelled, standardised points, weighted by w, with λ chosen as asked."""
     if lam == "auto":
-        lam = auto_regularization(len(X))
+        lam = auto_regularization(len(X) if w is None else float(w.sum()))
     elif lam == "evidence":
-        pairs = build(X, codes, recipe)
-        lam = choose_by_evidence(pairs, recipe, rate_for(pairs, recipe))
+        pairs = build(X, codes, recipe, w=w)
+        lam = choose_by_evidence(pairs, recipe, rate_for(pairs, recipe, w))
     elif lam == "cv":
+        if w is not None:
+            raise ValueError(
+                "regularization: expected 'auto', 'evidence' or a number with "
+                "sample_weight, got 'cv', whose folds count points alike"
+            )
         choice = choose_by_folds(X, codes, recipe, random_state)[0]
         recipe, lam = recipe._replace(n_refresh=choice.n_refresh), choice.lam
         if np.isinf(lam):
             pairs = build(X, codes, recipe)
             return unlearned(pairs, prior_for(pairs, recipe, lam), recipe)
-    return fit_labelled(X, codes, recipe, float(lam))
+    return fit_labelled(X, codes, recipe, float(lam), w=w)
 
 
 def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:

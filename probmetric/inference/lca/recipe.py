@@ -62,9 +62,21 @@ def auto_regularization(n_effective: int | float) -> float:
 
 
 def build(
-    X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any = None
+    X: np.ndarray,
+    codes: np.ndarray,
+    recipe: Recipe,
+    factor: Any = None,
+    w: Float[np.ndarray, "n"] | None = None,
 ) -> Pairs:
-    """Build the pair set asked for, neighbours being found under ``factor``."""
+    """Build the pair set asked for, neighbours being found under ``factor``.
+
+    Weights w of points do not choose pairs: a pair found has the product of its two.
+    """
+    made = _unweighted(X, codes, recipe, factor)
+    return made if w is None else made._replace(w=w[made.i] * w[made.j])
+
+
+def _unweighted(X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any) -> Pairs:
     if recipe.pairs == "all":
         return all_pairs(X, codes)
     sizes = np.bincount(codes)
@@ -104,11 +116,14 @@ def prior_for(pairs: Pairs, recipe: Recipe, lam: float) -> LCAPrior:
     return LCAPrior(mean=np.asarray(W0, float), c=np.asarray(c), lam=np.asarray(lam))
 
 
-def rate_for(pairs: Pairs, recipe: Recipe) -> float:
-    """Return the learning rate: as given, or n/N."""
+def rate_for(
+    pairs: Pairs, recipe: Recipe, w: Float[np.ndarray, "n"] | None = None
+) -> float:
+    """Return the learning rate: as given, or n/N, sums of weights where there are."""
     if recipe.learning_rate is not None:
         return recipe.learning_rate
-    return len(pairs.X) / float(np.sum(host_weights(pairs)))
+    n = len(pairs.X) if w is None else float(np.sum(w))
+    return n / float(np.sum(host_weights(pairs)))
 
 
 def solve(
@@ -139,21 +154,22 @@ def fit_labelled(
     lam: float,
     *,
     init: LCAParams | None = None,
+    w: Float[np.ndarray, "n"] | None = None,
 ) -> Fitted:
-    """Run all passes of the recipe at a given λ.
+    """Run all passes of the recipe at a given λ; w are weights of points (``build``).
 
     The prior is set by the first pair set, under the Euclidean metric, and kept; each
     refresh starts where the pass before it ended. Only nearest pairs are refreshed:
     the others do not depend on the metric, or (impostors) get worse by it.
     """
-    pairs = build(X, codes, recipe)
+    pairs = build(X, codes, recipe, w=w)
     prior = prior_for(pairs, recipe, lam)
-    rate = rate_for(pairs, recipe)
+    rate = rate_for(pairs, recipe, w)
     fit = solve(pairs, prior, recipe, rate, init)
     steps = int(fit.n_steps)
     n_refresh = recipe.n_refresh if recipe.pairs == "nearest" else 0
     for _ in range(n_refresh):
-        pairs = build(X, codes, recipe, fit.params.W)
+        pairs = build(X, codes, recipe, fit.params.W, w)
         fit = solve(pairs, prior, recipe, rate, fit.params)
         steps += int(fit.n_steps)
     return Fitted(fit, pairs, prior, rate, n_refresh, max(1, steps))
