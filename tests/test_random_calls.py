@@ -48,6 +48,15 @@ def test_sixty_random_calls_answer_rightly_or_refuse():
     assert kinds.count("refused") >= 10
 
 
+@pytest.mark.parametrize(
+    "name, kind", [("prior_strength_", "finite"), ("components_", "SILENT")]
+)
+def test_infinity_is_silent_unless_it_is_documented(name, kind):
+    fitted = pm.LDA()
+    setattr(fitted, name, np.array(np.inf))
+    assert tool.judge(Call("LDA", "a fit", lambda: fitted, (X,))).kind == kind
+
+
 def test_every_learner_is_called():
     known = {name for spec in pm.MODELS.values() for name in spec.class_names()}
     forgotten = sorted(known - LEARNERS.keys())

@@ -37,6 +37,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "KNeighborsClassifier": {},
     "KNeighborsRegressor": {},
 }
+WEIGHTS = (1.0, "a", [1.0], [-1.0] * 30, [float("nan")] * 30, [0.0] * 30, [1e-90] * 30)
 CHEAP = ("LDA", "RCA", "PairLDA", "GaussianClasses", "ClassicalMDS", "TwoStageMixture")
 
 
@@ -123,16 +124,25 @@ def fit(rng: np.random.Generator) -> Call:
         options["standardize"] = False
         more += ", standardize=False"
     asked = ("transform", "predict_proba", "score_samples")
+    entries, weights = X, {}
+    if "preprocessor" in getattr(pm, name)().get_params() and rng.random() < 0.1:
+        tables = (X, lambda keys: np.take(X, keys, 0, mode="wrap"))
+        table = choice(rng, tables if np.size(X) else tables[:1])
+        options["preprocessor"], entries = table, np.arange(shape[0])
+        more += f", rows of a {'function' if callable(table) else 'table'}"
+    if name == "LCA" and rng.random() < 0.3:
+        weights["sample_weight"] = choice(rng, (*WEIGHTS, np.arange(shape[0]) % 4))
+        more += f", sample_weight={weights['sample_weight']!r}"
 
     def run() -> Any:
-        learner = getattr(pm, name)(**options).fit(X, y)
+        learner = getattr(pm, name)(**options).fit(entries, y, **weights)
         found = [
-            getattr(learner, m)(X)
+            getattr(learner, m)(entries)
             for m in asked
             if hasattr(learner, m) and not (m == "transform" and name == "ClassicalMDS")
         ]
         if hasattr(learner, "pair_distance"):
-            points = np.asarray(X, float)
+            points = np.asarray(entries, float if entries is X else int)
             found.append(learner.pair_distance(np.stack([points, points[::-1]], 1)))
         return learner, found
 

@@ -58,7 +58,7 @@ def stood_for(
 
     The preprocessor is the points themselves, whose rows are given by number; or a
     function, called once with the distinct entries, sorted, that returns a row for
-    each. What it raises is raised.
+    each. What it raises is raised, with a note.
 
     Returns
     -------
@@ -96,7 +96,11 @@ def stood_for(
         raise ValueError(
             f"{name}: expected entries of one kind for the preprocessor, got {error}"
         ) from error
-    made: Any = source(keys)
+    try:
+        made: Any = source(keys)
+    except Exception as error:
+        error.add_note(f"(raised by preprocessor, called with {len(keys)} entries)")
+        raise
     rows = points(made, "preprocessor")
     if len(rows) != len(keys):
         raise ValueError(
