@@ -196,6 +196,12 @@ GAUSSIAN = {
     "inference.gaussian_classes.completions.evidence_prior_missing": lambda f, g: f(
         g.partly, 2
     ),
+    "inference.gaussian_classes.local_metric.in_scaled_units": lambda f, g: f(
+        g.gauss.local
+    ),
+    "inference.gaussian_classes.local_metric.choose_by_folds": lambda f, g: f(
+        lambda rows: g.gauss.local, g.X, g.y
+    ),
     "inference.gaussian_classes.local_metric.choose_gamma": lambda f, g: f(
         [g.gauss.local], g.X, g.y, 3
     ),

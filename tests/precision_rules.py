@@ -28,6 +28,7 @@ MODULES = {
     "inference.sampling.predictive": "inside the scope of sample",
     "inference.sampling.units": "reads a DataTree",
     "inference.sampling.warnings": "prints",
+    "inference.gaussian_classes.choice": "NumPy only",
     "inference.lca.jackknife": "NumPy only, beside bootstrap, tested here",
     "inference.lca.link": "NumPy only",
     "interrupts": "signals",

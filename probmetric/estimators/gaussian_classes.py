@@ -26,6 +26,12 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
+from probmetric.inference.gaussian_classes.choice import (
+    Strengths,
+    choose_prior,
+    prior_of,
+    statistics_of,
+)
 from probmetric.inference.gaussian_classes.completions import (
     START_TOL,
     complete,
@@ -65,10 +71,11 @@ class ClassFit(NamedTuple):
     prior: NIWPrior
     posterior: ClassPosterior
     log_evidence: float
+    strengths: Strengths | None = None
 
 
 def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassFit:
-    """Validate, scale, choose the prior by evidence, and take the posterior.
+    """Validate, scale, choose the prior as ``estimator.prior`` says; the posterior.
 
     Exact for whole rows; a mean over completions, drawn with ``seed``, where entries
     are missing and ``estimator.missing`` is "integrate".
@@ -87,13 +94,18 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
     data = Labelled(Z, codes)
     options: Any = {"covariance": estimator.covariance}
     alpha = float(estimator.alpha)
-    partly = bool(np.isnan(points).any())
+    partly, strengths = bool(np.isnan(points).any()), None
     if partly:
         stats, post, evidence = None, None, np.nan
         prior = evidence_prior_missing(data, len(classes), alpha=alpha, **options)
     else:
+        prior = None
+        if estimator.prior == "cv":
+            prior, strengths, _ = choose_prior(
+                data, len(classes), alpha=alpha, **options
+            )
         stats, prior, post, evidence = to_numpy(
-            learn(pad_labelled(data), len(classes), alpha=alpha, **options)
+            learn(pad_labelled(data), len(classes), prior, alpha=alpha, **options)
         )
     if np.isnan(prior.kappa):
         raise ValueError(
@@ -109,8 +121,34 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
             key = jax.random.key(seed)
             post = complete(key, data, prior, start.params, **options)
         post, prior = to_numpy((post, prior))
-    return ClassFit(
-        points, data, classes, codes, scaler, stats, prior, post, float(evidence)
+    parts = points, data, classes, codes, scaler, stats, prior, post
+    return ClassFit(*parts, float(evidence), strengths)
+
+
+def fit_rows(
+    estimator: Any, found: ClassFit, rows: Int[np.ndarray, "m"]
+) -> ClassFit | None:
+    """Fit some rows, with the strengths of the prior that all chose.
+
+    None where their prior cannot be had. No program is compiled for it: the others
+    stay, with weight zero.
+    """
+    w = np.zeros(len(found.codes))
+    w[rows] = 1.0
+    c, options = len(found.classes), {"covariance": estimator.covariance}
+    alpha, prior = float(estimator.alpha), None
+    if found.strengths is not None:
+        X = np.asarray(found.data.X)[rows]
+        some = statistics_of(X, found.codes[rows], c)
+        prior = prior_of(some, found.strengths, alpha=alpha, **options)
+    data = pad_labelled(found.data._replace(w=w))
+    stats, prior, post, evidence = to_numpy(
+        learn(data, c, prior, alpha=alpha, **options)
+    )
+    if np.isnan(prior.kappa):
+        return None
+    return found._replace(
+        stats=stats, prior=prior, posterior=post, log_evidence=float(evidence)
     )
 
 
@@ -143,13 +181,22 @@ def in_input_units(
 class GaussianClasses(ClassifierMixin, BaseEstimator):
     """Bayes' classifier of one Gaussian a class, parameters integrated out.
 
-    With a normal-inverse-Wishart prior, whose three numbers are chosen by evidence,
+    With a normal-inverse-Wishart prior, whose three numbers are chosen by the data,
     the predictive density of a class is a Student-t. It is the generative side of
     ``GLML`` on its own, and on average over eight data sets of 20 to 160 points at
     least as good: use this to classify, ``GLML`` for a metric.
 
     Parameters
     ----------
+    prior : {"cv", "evidence"}, default "cv"
+        How the prior is chosen. "cv": by the log loss of held-out points in five folds
+        (fewer where a class has fewer members), among 280 priors from one spherical
+        covariance for all classes, known beforehand, to a free one a class
+        (``inference.gaussian_classes.choice``); 15 folds up to 300 points, five above.
+        "evidence": the default before 0.2, the largest evidence among 216 priors made
+        of the pooled covariance of the same points; it is over-confident where a class
+        has no more points than there are features. With missing entries the prior is
+        always that of the evidence.
     covariance : {"full", "tied", "diagonal"}, default "full"
         A covariance a class, one for all, or independent features.
     alpha : float > 0, default 1
@@ -173,13 +220,22 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         Posterior means, in input units.
     prior_ : NIWPrior
     log_evidence_ : float
-        log p(X, y) in scaled units, all parameters integrated out, at the best prior
-        of the grid: what ``covariance`` can be chosen by on the same data. NaN where
-        entries are missing.
+        log p(X, y) in scaled units, all parameters integrated out, under ``prior_``:
+        with ``prior="evidence"`` what ``covariance`` can be chosen by on the same
+        data. NaN where entries are missing.
     posterior_ : ClassPosterior
         In scaled units, as the prior. With missing entries every array has a leading
         axis of completions.
     n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    With 20, 40, 80 and 160 labels the log loss of ``predict_proba`` was .044, .089,
+    .102 and .100 below that of the Euclidean metric's soft votes (.083 ± .033 over all;
+    eleven sets, one split that nothing was chosen on), and at each size below that of
+    scikit-learn's LDA with Ledoit-Wolf shrinkage. By set it was above those votes on
+    breast_cancer (+.04), german_numeric (+.03) and digits (+.01), and above that LDA on
+    breast_cancer (+.03). Nothing is promised where classes are far from Gaussian.
 
     Examples
     --------
@@ -189,6 +245,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     [0, 0, 0]
     """
 
+    prior: Literal["cv", "evidence"] = "cv"
     covariance: Covariance = "full"
     alpha: Positive = 1.0
     missing: Literal["error", "integrate"] = "error"

@@ -99,7 +99,7 @@ def choose_strength(
                 if factor is not None:
                     lost = _losses(factor, X[kept], codes[kept], X[asked], codes[asked])
                 losses[j][:, place[asked]] += lost / repeats
-    return Chosen(*_strongest(losses, strengths))
+    return Chosen(*strongest(losses, strengths))
 
 
 def by_class(
@@ -128,30 +128,65 @@ def _losses(
     size = max(np.abs(Z).max(), np.abs(Q).max())
     if size > 0:  # Squares are formed of numbers of ordinary size.
         Z, Q = Z / size, Q / size
-    D = cdist(Q, Z, "sqeuclidean")
-    D -= D.min(1, keepdims=True)
+    return vote_losses(cdist(Q, Z, "sqeuclidean"), reach(Z), codes, own)
+
+
+def vote_losses(
+    D: Float[np.ndarray, "m n"],
+    scale: float,
+    codes: Int[np.ndarray, "n"],
+    own: Int[np.ndarray, "m"],
+) -> Float[np.ndarray, "b m"]:
+    """Return minus log P of each query's own class, for every bandwidth.
+
+    Parameters
+    ----------
+    D : array of shape (m, n)
+        From queries to the points that vote.
+    scale : float
+        s of Eq. (2) of ``neighbors.votes``, in whose units the bandwidths are.
+    codes, own : arrays of shape (n,), (m,)
+        Classes of the points and of the queries.
+
+    Returns
+    -------
+    array of shape (b, m)
+        0 for a query whose class has no point here: nobody can vote for it.
+    """
+    D = D - D.min(1, keepdims=True)
     same = own[:, None] == codes
     shares = same.mean(1)
-    wide = np.multiply(BANDWIDTHS, 2 * _scale(Z))
+    wide = np.multiply(BANDWIDTHS, 2 * scale)
     kernels = (np.exp(-D / h) for h in wide)
     votes = np.array([np.sum(w * same, 1) / w.sum(1) for w in kernels])
     P = mix_prior(votes[..., None], shares[:, None], PRIOR_WEIGHTS["soft"][0], None)
-    # Who is alone in a class here is not scored: nobody can vote for it.
     return -np.log(np.where(shares > 0, P[..., 0], 1.0))
 
 
-def _scale(Z: Float[np.ndarray, "n p"]) -> float:
+def reach(Z: Float[np.ndarray, "n p"]) -> float:
     """Return s of Eq. (2) of ``neighbors.votes``, as for distances, without JAX."""
     k = min(NEIGHBORS, len(Z) - 1)
-    reach = np.partition(cdist(Z, Z, "sqeuclidean"), k, 1)[:, k]  # Itself is at zero.
-    middle, positive = np.median(reach), reach[reach > 0]
+    found = np.partition(cdist(Z, Z, "sqeuclidean"), k, 1)[:, k]  # Itself is at zero.
+    middle, positive = np.median(found), found[found > 0]
     return float(middle if middle > 0 else np.median(positive) if len(positive) else 1)
 
 
-def _strongest(
-    losses: Float[np.ndarray, "s b n"], strengths: Sequence[float]
+def strongest(
+    losses: Float[np.ndarray, "s b n"],
+    strengths: Sequence[float],
+    tolerance: float = TOLERANCE,
 ) -> tuple[float, Float[np.ndarray, "s"]]:
-    """Apply Eq. (1) to losses of every strength, bandwidth and point."""
+    """Return the strength of Eq. (1), and each one's mean loss at its best bandwidth.
+
+    Parameters
+    ----------
+    losses : array of shape (s, b, n)
+        Of every strength, bandwidth and point; infinite where one could not be had.
+    strengths : sequence of float
+        From the strongest down.
+    tolerance : float
+        Standard errors, ½ in Eq. (1).
+    """
     means = losses.mean(2)
     widths, means = means.argmin(1), means.min(1)
     known = np.isfinite(means)
@@ -160,5 +195,5 @@ def _strongest(
     own = losses[np.arange(len(means)), widths]
     gap = np.where(known[:, None], own - own[np.argmin(means)], 0.0)
     error = gap.std(1, ddof=1) / np.sqrt(gap.shape[1])
-    fits = known & (gap.mean(1) <= TOLERANCE * error)
+    fits = known & (gap.mean(1) <= tolerance * error)
     return strengths[int(np.argmax(fits))], means

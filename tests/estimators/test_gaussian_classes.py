@@ -149,7 +149,7 @@ def test_the_evidence_prefers_the_covariance_that_made_the_data():
     X = rng.normal(size=(120, 3)) @ np.array([[1, 0, 0], [0.9, 0.5, 0], [0, 0, 1]]).T
     X = X * np.where(y == 0, 0.3, 1.0)[:, None] + y[:, None]
     found = {
-        c: GaussianClasses(covariance=c).fit(X, y).log_evidence_
+        c: GaussianClasses(prior="evidence", covariance=c).fit(X, y).log_evidence_
         for c in ("full", "tied", "diagonal")
     }
     assert found["full"] > max(found["tied"], found["diagonal"]) + 5

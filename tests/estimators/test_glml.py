@@ -31,7 +31,7 @@ def halves():
 @pytest.fixture(scope="module")
 def fitted():
     X, y, _, _ = halves()
-    return GLML(n_draws=4, random_state=0).fit(X, y)
+    return GLML(n_draws=4, gamma="loo", random_state=0).fit(X, y)
 
 
 def test_it_classifies(fitted):
@@ -175,7 +175,8 @@ def test_classes_of_one_distribution_are_no_problem():
     [
         ({"rule": "best"}, "rule: expected one of"),
         ({"gamma": -1.0}, "gamma: expected a number"),
-        ({"gamma": "cv"}, "gamma: expected one of 'loo'"),
+        ({"gamma": "best"}, "gamma: expected one of 'cv', 'loo'"),
+        ({"prior": "flat"}, "prior: expected one of 'cv', 'evidence'"),
         ({"densities": "mle"}, "n_draws: expected 0"),
         ({"rule": "expected_bias", "n_draws": 0}, "n_draws: expected at least 2"),
         ({"n_draws": -1}, "n_draws: expected a whole number"),
@@ -312,3 +313,46 @@ def test_labels_of_mixed_kinds_are_refused_in_a_list_too():
     X, y, _, _ = halves()
     with pytest.raises(ValueError, match=r"y: expected one kind, got .* mixed"):
         GLML().fit(X, ["a" if code else 0 for code in y])
+
+
+def test_of_noise_nothing_is_learned_and_intervals_are_refused():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 6)) * [1, 10, 100, 1, 1, 1], np.arange(40) % 2
+    model = GLML(n_draws=3, random_state=0).fit(X, y)
+    assert (model.frame_, model.gamma_, len(model.gamma_scores_)) == (
+        "identity",
+        np.inf,
+        8,
+    )
+    for metric in (model.get_metric(), *model.draws_):
+        wanted = np.sum(((X[0] - X) / X.std(0)) ** 2, 1)
+        found = metric.dissimilarity(X[0], X)
+        np.testing.assert_allclose(found / found[1], wanted / wanted[1], rtol=1e-9)
+    with pytest.raises(ValueError, match="purpose: expected 'prediction' where gamma_"):
+        model.posterior_metric("intervals")
+    drawn = model.sample(n_draws=2, n_chains=1, seed=1)
+    other = model.posterior_metric("prediction", draws=drawn).draws[0]
+    np.testing.assert_allclose(
+        other.dissimilarity(X[0], X),
+        model.get_metric().dissimilarity(X[0], X),
+        rtol=1e-9,
+    )
+
+
+def test_the_defaults_of_before_are_there():
+    X, y, X_new, y_new = halves()
+    old = GLML(prior="evidence", gamma="loo", n_draws=0).fit(X, y)
+    assert old.frame_ == "pooled"
+    assert len(old.gamma_scores_) == 7
+    assert old.score(X_new, y_new) > 0.9
+
+
+def test_a_fit_of_an_earlier_version_is_read(fitted):
+    """Its attributes, without those that are new."""
+    X_new = halves()[2]
+    state = fitted.__getstate__()
+    old = GLML.__new__(GLML)
+    old.__setstate__({k: v for k, v in state.items() if k not in ("prior", "frame_")})
+    assert old.get_params()["prior"] == "cv"
+    assert "GLML" in repr(old)
+    np.testing.assert_array_equal(old.predict_proba(X_new), fitted.predict_proba(X_new))

@@ -102,11 +102,11 @@ def losses_of(*means, spread=1.0, n=100):
 def test_the_strongest_within_half_a_standard_error_is_chosen():
     names = (np.inf, 16.0, 1.0)
     # Differences have a standard deviation of about √2, their mean one of .14.
-    assert strength._strongest(losses_of(1.05, 1.02, 1.0), names)[0] == np.inf
-    assert strength._strongest(losses_of(1.09, 1.05, 1.0), names)[0] == 16.0
-    assert strength._strongest(losses_of(1.09, 1.08, 1.0), names)[0] == 1.0
+    assert strength.strongest(losses_of(1.05, 1.02, 1.0), names)[0] == np.inf
+    assert strength.strongest(losses_of(1.09, 1.05, 1.0), names)[0] == 16.0
+    assert strength.strongest(losses_of(1.09, 1.08, 1.0), names)[0] == 1.0
     sure = losses_of(1.05, 1.02, 1.0, spread=0.01)
-    assert strength._strongest(sure, names)[0] == 1.0
+    assert strength.strongest(sure, names)[0] == 1.0
 
 
 def test_equals_take_the_strongest_and_learn_nothing():

@@ -11,14 +11,16 @@ In reading order:
 ``posterior``      posterior (1), predictive (2), evidence (3), exact draws (4),
                    statistics of chunks (5).
 ``prior``          the prior by evidence (1).
+``choice``         the prior by folds (1), held-out probabilities for all κ₀ (2).
 ``predict``        class probabilities, with missing entries (1); ``fit``.
 ``missing``        likelihood of what was seen (1), EM for the mode (2)-(4).
 ``completions``    the whole posterior by data augmentation (1)-(2).
 ``mixtures``       mixtures within classes (1), their prior (2), Hessians (3).
 ``draws``          draws as a DataTree, and one local metric a draw.
 ``local_metric``   metrics of the posterior (1)-(3), reach of the nearest (4),
-                   choice of γ (5). The matrices at a point are in ``metric.glml``,
-                   densities with derivatives in ``densities.classes``.
+                   choice of γ (5), by folds (6). The matrices at a point are in
+                   ``metric.glml``, densities with derivatives in
+                   ``densities.classes``.
 """
 
 import lazy_loader

@@ -1,8 +1,10 @@
+from .choice import choose_prior as choose_prior
 from .completions import (
     complete as complete,
     evidence_prior_missing as evidence_prior_missing,
 )
 from .local_metric import (
+    choose_by_folds as choose_by_folds,
     choose_gamma as choose_gamma,
     drawn_metrics as drawn_metrics,
     error_expansion as error_expansion,

@@ -102,11 +102,12 @@ class Learned(NamedTuple):
 def learn(
     data: Labelled,
     n_classes: int,
+    prior: NIWPrior | None = None,
     *,
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> Learned:
-    """Choose the prior (1) and take the posterior, as one compiled program.
+    """Choose the prior (1) if none is given, and take the posterior: one program.
 
     Parameters
     ----------
@@ -114,15 +115,19 @@ def learn(
         Whole rows, best padded (``data.padding.pad_labelled``), so that data sets share
         the program.
     n_classes : int
+    prior : NIWPrior, optional
+        Such as ``choice.choose_prior`` returns. Default: ``evidence_prior``.
     covariance, alpha
-        As ``evidence_prior``.
+        As ``evidence_prior``; a prior that is given has its own α.
 
     Returns
     -------
     Learned
     """
     stats = statistics(data, n_classes)
-    prior = evidence_prior(stats, covariance=covariance, alpha=alpha)
-    post = posterior(stats, prior, covariance=covariance)
-    evidence = log_evidence(stats, prior, covariance=covariance)
-    return Learned(stats, prior, post, evidence)
+    given = prior
+    if given is None:
+        given = evidence_prior(stats, covariance=covariance, alpha=alpha)
+    post = posterior(stats, given, covariance=covariance)
+    evidence = log_evidence(stats, given, covariance=covariance)
+    return Learned(stats, given, post, evidence)
