@@ -1,7 +1,7 @@
 """Which pairs to ask about next: labels needed, beside pairs chosen at random.
 
     python benchmarks/next_question.py [--starts 20] [--first 0] [--lapse 0.1]
-        [--minutes 20] [--out FOLDER] [--table]
+        [--rules NAMES] [--minutes 20] [--out FOLDER] [--table]
 
 Question: an annotator says *same* or *different* of pairs, ten at a time. How many
 answers does ``pm.next_pairs`` need to reach the held-out log loss of P(same) that 100
@@ -53,7 +53,6 @@ RULES = (
     "random, defaults",
     "information, defaults",
 )
-WITH_LAPSES = RULES[:4]
 LAM = 3.0
 START, BATCH, ROUNDS = 20, 10, 8
 N_CANDIDATES, N_JUDGED, N_POOL, N_SCORES, N_DRAWS = 1000, 500, 300, 5, 200
@@ -117,7 +116,7 @@ def chosen(rule, posterior, candidates, n, X):
     """Return the numbers of the pairs that a rule asks about."""
     if rule != "one by one":
         criterion = rule.removesuffix(", defaults")
-        return pm.next_pairs(posterior, candidates, n, criterion, X=X).index
+        return pm.next_pairs(posterior, candidates, n, criterion, X=X).indices
     p = np.stack(
         [
             draw.same_probability(X[candidates[:, 0]], X[candidates[:, 1]])
@@ -137,7 +136,7 @@ def information(p):
     return entropy(p.mean(0)) - entropy(p).mean(0)
 
 
-def rows_of(name, X, y, start, lapse, done):
+def rows_of(name, X, y, start, lapse, rules, done):
     """Yield the rows of one start."""
     rng = np.random.default_rng([start, SETS.index(name)])
     points = rng.permutation(len(X))[: 2 * N_POOL]
@@ -151,7 +150,7 @@ def rows_of(name, X, y, start, lapse, done):
     known = np.arange(START)  # Candidates are in random order.
     while len(set(answers[known])) < 2:
         known = rng.permutation(N_CANDIDATES)[:START]
-    for rule in WITH_LAPSES if lapse else RULES:
+    for rule in rules:
         if (lapse, name, start, rule) in done:
             continue
         # Both of random choice see one order.
@@ -186,8 +185,9 @@ def saving(table, rule, value):
     The target is what random choice reaches with all labels, as is the mean curve that
     must reach it over all starts but one.
     """
-    ours, theirs = curves(table, rule, value), curves(table, "random", value)
-    ours, theirs = ours.to_numpy(), theirs.to_numpy()
+    ours = curves(table, rule, value)
+    theirs = curves(table, "random", value).loc[ours.index].to_numpy()
+    ours = ours.to_numpy()
     n = len(ours)
 
     def at(keep):
@@ -201,6 +201,7 @@ def saving(table, rule, value):
 def difference(table, rule, value, labels):
     """Return rule minus random in log loss at a number of labels, and its error."""
     ours = curves(table, rule, value)[labels] - curves(table, "random", value)[labels]
+    ours = ours.dropna()  # A rule may have been run on fewer starts.
     return ours.mean(), ours.std(ddof=1) / np.sqrt(len(ours))
 
 
@@ -208,7 +209,7 @@ def shown(mean, error, form):
     """Write a figure with its standard error; a target that is not reached."""
     if np.isnan(mean):
         return f"> {COUNTS[-1]}"
-    error = "–" if np.isnan(error) else f"{error:{form}}"
+    error = "–" if np.isnan(error) else f"{error:{form.removeprefix('+')}}"
     return f"{mean:{form}} ± {error}"
 
 
@@ -231,14 +232,15 @@ def report(table, provenance):
         "",
     ]
     for lapse, part in table.groupby("lapse"):
-        others = (WITH_LAPSES if lapse else RULES)[1:]
+        others = [rule for rule in RULES[1:] if rule in set(part.rule)]
         starts = part.groupby("data", sort=False).start.nunique()
         title = f"A lapse rate of {lapse:.0%}" if lapse else "Right answers"
         number = " to ".join(map(str, sorted({starts.min(), starts.max()})))
         lines += [f"## {title}, {number} starts a set", ""]
         lines += [
             f"Labels needed to reach the log loss of {COUNTS[-1]} random ones, from",
-            "mean curves ± standard error (jackknife over starts):",
+            "mean curves ± standard error (jackknife over starts; – where it is",
+            "not reached without one of them):",
             "",
         ]
         sets = list(dict.fromkeys(part.data))
@@ -276,6 +278,7 @@ def main():
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the first start")
     parser.add_argument("--lapse", type=float, default=0.0)
+    parser.add_argument("--rules", nargs="*", default=RULES, choices=RULES)
     parser.add_argument("--minutes", type=float, default=np.inf, help="of CPU time")
     parser.add_argument("--out", type=Path, default=Path("out"))
     parser.add_argument("--table", action="store_true", help="only the report")
@@ -285,7 +288,11 @@ def main():
     kept = json.loads(file.read_text()) if file.exists() else {"rows": []}
     packages = ("probmetric", "jax", "scikit-learn", "numpy")
     kept["versions"] = {name: version(name) for name in packages}
-    rows, found = kept["rows"], {name: scores_of(name) for name in SETS}
+    lapse, rows, found = (
+        options.lapse,
+        kept["rows"],
+        {name: scores_of(name) for name in SETS},
+    )
     last = options.first + (0 if options.table else options.starts)
     for start in range(options.first, last):
         if time.process_time() > 60 * options.minutes:
@@ -294,7 +301,7 @@ def main():
             done = {tuple(row[:4]) for row in rows}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                rows += list(rows_of(name, X, y, start, options.lapse, done))
+                rows += list(rows_of(name, X, y, start, lapse, options.rules, done))
         file.write_text(json.dumps(kept))
         print("start", start, f"{time.process_time():.0f} CPU s", flush=True)
     provenance = ", ".join(f"{k} {v}" for k, v in kept["versions"].items())

@@ -55,6 +55,7 @@ from probmetric.data.inputs import pair_points
 from probmetric.neighbors.search import check_dimension
 from probmetric.posterior import intervals as asked
 from probmetric.posterior.metric import PosteriorMetric
+from probmetric.posterior.stack import over_draws
 from probmetric.typing import ArrayLike
 
 N_ANSWERS = 1024
@@ -75,15 +76,15 @@ class NextPairs(NamedTuple):
 
     Attributes
     ----------
-    index : array of shape (n,)
+    indices : array of shape (n,)
         Their numbers among the candidates, from 0.
-    score : array of shape (n,)
+    scores : array of shape (n,)
         What each adds to those before it: nats of information, whose sum is that of
         the batch, or the variance of P(same) that they leave it.
     """
 
-    index: Int[np.ndarray, "n"]
-    score: Float[np.ndarray, "n"]
+    indices: Int[np.ndarray, "n"]
+    scores: Float[np.ndarray, "n"]
 
 
 class _Criterion(NamedTuple):
@@ -97,7 +98,7 @@ class _Criterion(NamedTuple):
 class _Kept(NamedTuple):
     """The best candidates of a pass, and the best gain among the others."""
 
-    index: Int[np.ndarray, "m"]
+    rows: Int[np.ndarray, "m"]
     p: Float[np.ndarray, "s m"]
     gain: Float[np.ndarray, "m"]
     outside: float
@@ -141,7 +142,7 @@ def next_pairs(
     Returns
     -------
     NextPairs
-        ``index`` and ``score``, in the order of choice. Equal scores (to 12
+        ``indices`` and ``scores``, in the order of choice. Equal scores (to 12
         decimals) go by the order of the candidates.
 
     Raises
@@ -153,17 +154,23 @@ def next_pairs(
 
     Notes
     -----
+    Start with pairs drawn at random, and keep the prior that they gave: LCA sets the
+    scale of its prior from the pairs of the fit, and pairs that were chosen mislead
+    it. With ``W0 = np.asarray(first.fitted_.prior.mean)`` of the first fit, later ones
+    are ``LCA(standardize=False, prior_mean=W0, regularization=3)``, of features that
+    you standardised. Measured beside random choice, with it and without:
+    benchmarks/results/next_question.md.
+
     Information refers to the model: pairs that it finds telling need not be those
-    from which it predicts best, least of all where it is wrong or annotators err.
-    Measured beside random choice: benchmarks/results/next_question.md. Pairs are not
-    drawn at random any more, so that answers to them give no honest estimate of an
-    error, a calibration, or the share of *same*: judge on other pairs.
+    from which it predicts best. They are not drawn at random, so that the answers give
+    no honest estimate of an error, a calibration, or the share of *same*: judge on
+    other pairs.
 
     The information of a batch is at most the logarithm of the number of draws, and
     draws near that bound are used up: 200 draws (5.3 nats) serve batches of about
-    ten. Memory: 64 MiB for p, however many candidates, beside the candidates or one
-    block of them. One pass serves 40 000 candidates under 100 draws; of more there
-    are at most n.
+    ten. Memory: up to 200 MiB, however many candidates, beside them or one block of
+    them. One pass serves 40 000 candidates under 100 draws; of more there are at most
+    n.
 
     Examples
     --------
@@ -174,7 +181,7 @@ def next_pairs(
     >>> posterior = pm.PosteriorMetric(draws, "prediction")
     >>> pairs = np.array([[[0, 0], [1, 0]], [[0, 0], [0, 1]], [[0, 0], [0, 1.01]]])
     >>> found = next_pairs(posterior, pairs, 2)
-    >>> found.index.tolist(), found.score.round(3).tolist()
+    >>> found.indices.tolist(), found.scores.round(3).tolist()
     ([2, 1], [0.224, 0.142])
     """
     _check_draws(posterior)
@@ -183,25 +190,25 @@ def next_pairs(
     rule, rng = CRITERIA[criterion], np.random.default_rng(seed)
     blocks = _blocks(candidates, X)
     state = rule.start(posterior.n_draws)
-    index: list[int] = []
-    score: list[float] = []
+    indices: list[int] = []
+    scores: list[float] = []
     known: int | None = None
-    while len(index) < n:
-        kept = _one_pass(rule, state, posterior, blocks(), index)
+    while len(indices) < n:
+        kept = _one_pass(rule, state, posterior, blocks(), indices)
         _check_size(n, kept.n_candidates, known)
         known = kept.n_candidates
         gain, settled = kept.gain.copy(), False
-        while len(index) < n:
+        while len(indices) < n:
             best = _refresh(rule, state, kept, gain)
             if settled and best <= kept.outside:
                 break
             (ties,) = np.nonzero(gain == best)
-            at = ties[np.argmin(kept.index[ties])]
-            index.append(int(kept.index[at]))
-            score.append(float(best))
+            at = ties[np.argmin(kept.rows[ties])]
+            indices.append(int(kept.rows[at]))
+            scores.append(float(best))
             state, gain[at] = rule.after(state, kept.p[:, at], rng), -np.inf
             settled = True
-    return NextPairs(np.array(index), np.array(score))
+    return NextPairs(np.array(indices), np.array(scores))
 
 
 def _check_draws(posterior: Any) -> None:
@@ -247,16 +254,11 @@ def _blocks(
             "list, or a function that returns an iterator), got "
             f"{type(candidates).__name__}, which can be read once"
         )
-    give: Callable[[], Iterable[Any]]
-    if callable(candidates):
-        give = candidates
-    elif _is_list_of_blocks(candidates, X):
-        give = lambda: candidates  # noqa: E731
-    else:
-        give = lambda: [candidates]  # noqa: E731
+    listed = _is_list_of_blocks(candidates, X)
 
     def tiles() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for block in give():
+        again: Any = candidates() if callable(candidates) else candidates
+        for block in again if callable(candidates) or listed else [candidates]:
             points, i, j = _points_of(block, X)
             for start in range(0, len(i), TILE):
                 rows = slice(start, start + TILE)
@@ -304,12 +306,12 @@ def _one_pass(
     waiting: list[_Kept] = [kept]
     for A, B in tiles:
         p = _same(posterior, A, B)
-        index = kept.n_candidates + np.arange(len(A))
+        rows = kept.n_candidates + np.arange(len(A))
         gain = _gains(rule, state, p)
-        new = ~np.isin(index, chosen)
-        waiting.append(_Kept(index[new], p[:, new], gain[new], -np.inf, 0))
+        new = ~np.isin(rows, chosen)
+        waiting.append(_Kept(rows[new], p[:, new], gain[new], -np.inf, 0))
         kept = kept._replace(n_candidates=kept.n_candidates + len(A))
-        if sum(len(part.index) for part in waiting) > 2 * size:
+        if sum(len(part.rows) for part in waiting) > 2 * size:
             kept = _best_of(waiting, size, kept)
             waiting = [kept]
     return _best_of(waiting, size, kept)
@@ -317,14 +319,14 @@ def _one_pass(
 
 def _best_of(parts: list[_Kept], size: int, last: _Kept) -> _Kept:
     """Return the ``size`` candidates of largest gain, the first of equals."""
-    index = np.concatenate([part.index for part in parts])
+    rows = np.concatenate([part.rows for part in parts])
     gain = np.concatenate([part.gain for part in parts])
-    order = np.lexsort((index, -gain))
+    order = np.lexsort((rows, -gain))
     left_out = gain[order[size:]]
     order = np.sort(order[:size])
     p = np.concatenate([part.p for part in parts], 1)[:, order]
     outside = max(last.outside, left_out.max(initial=-np.inf))
-    return _Kept(index[order], p, gain[order], outside, last.n_candidates)
+    return _Kept(rows[order], p, gain[order], outside, last.n_candidates)
 
 
 def _same(
@@ -334,7 +336,7 @@ def _same(
     check_dimension(posterior.draws[0], A, "candidates")
     fill = np.zeros(TILE - len(A), int)  # The first pair, once more.
     rows = np.concatenate([np.arange(len(A)), fill])
-    p = posterior._by_rows(asked.same, A[rows], B[rows])[:, : len(A)]
+    p = over_draws(asked.same, posterior.draws, A[rows], B[rows])[:, : len(A)]
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
             "posterior: expected P(same) in [0, 1] of every draw and candidate, got "
@@ -348,7 +350,7 @@ def _refresh(
 ) -> float:
     """Return the best gain; gains that could be it are brought up to date, in place."""
     best = -np.inf
-    order = np.lexsort((kept.index, -gain))
+    order = np.lexsort((kept.rows, -gain))
     order = order[gain[order] > -np.inf]
     for start in range(0, len(order), TILE):
         rows = order[start : start + TILE]

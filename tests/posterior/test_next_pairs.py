@@ -112,7 +112,7 @@ def test_scores_add_up_to_the_information_by_enumeration(posterior, pairs, n):
     for batch in combinations(range(len(pairs)), n):
         found = pm.next_pairs(posterior, pairs[list(batch)], n)
         expected = information(p, batch)
-        assert found.score.sum() == pytest.approx(expected, abs=1e-10)
+        assert found.scores.sum() == pytest.approx(expected, abs=1e-10)
         # Negative control: singles added up count what they share twice.
         singles = sum(information(p, [i]) for i in batch)
         assert n == 1 or singles > expected + 1e-6
@@ -122,8 +122,8 @@ def test_scores_add_up_to_the_information_by_enumeration(posterior, pairs, n):
 def test_order_is_that_of_the_greedy_choice(posterior, pairs, criterion):
     expected = greedy(probabilities(posterior, pairs), len(pairs), RULES[criterion])
     found = pm.next_pairs(posterior, pairs, len(pairs), criterion)
-    assert found.index.tolist() == expected[0]
-    np.testing.assert_allclose(found.score, expected[1], atol=2e-12)
+    assert found.indices.tolist() == expected[0]
+    np.testing.assert_allclose(found.scores, expected[1], atol=2e-12)
 
 
 @pytest.mark.parametrize("criterion", RULES)
@@ -134,13 +134,13 @@ def test_one_question_is_the_best_of_all(posterior, pairs, criterion):
         "disagreement": p.var(0),
     }[criterion]
     found = pm.next_pairs(posterior, pairs, 1, criterion)
-    assert found.index.tolist() == [int(np.argmax(best))]
-    assert found.score[0] == pytest.approx(max(best), abs=1e-10)
+    assert found.indices.tolist() == [int(np.argmax(best))]
+    assert found.scores[0] == pytest.approx(max(best), abs=1e-10)
 
 
 def test_criteria_differ(posterior, pairs):
     """Else a test of one would be one of the other."""
-    by = [pm.next_pairs(posterior, pairs, 5, rule).index.tolist() for rule in RULES]
+    by = [pm.next_pairs(posterior, pairs, 5, rule).indices.tolist() for rule in RULES]
     assert by[0] != by[1]
 
 
@@ -149,13 +149,13 @@ def test_left_variance_is_that_of_a_regression_on_simulated_answers(posterior, p
     found = pm.next_pairs(posterior, pairs, 3, "disagreement")
     rng = np.random.default_rng(0)
     s = rng.integers(len(p), size=400_000)
-    answers = rng.random((len(s), 2)) < p[s][:, found.index[:2]]
+    answers = rng.random((len(s), 2)) < p[s][:, found.indices[:2]]
     design = np.column_stack([np.ones(len(s)), answers])
-    target = p[s, found.index[2]]
+    target = p[s, found.indices[2]]
     residual = target - design @ np.linalg.lstsq(design, target)[0]
     error = np.std(residual**2) / np.sqrt(len(s))
-    assert abs(np.mean(residual**2) - found.score[2]) < 5 * error
-    assert abs(np.var(target) - found.score[2]) > 20 * error  # Without the answers.
+    assert abs(np.mean(residual**2) - found.scores[2]) < 5 * error
+    assert abs(np.var(target) - found.scores[2]) > 20 * error  # Without the answers.
 
 
 @pytest.mark.parametrize("criterion", RULES)
@@ -169,7 +169,7 @@ def test_near_copies_of_a_pair_that_was_chosen_wait(criterion):
     first[1, 0], second[1, 2] = 1.0, 1.0
     copies = first + 1e-4 * np.random.default_rng(0).normal(size=(20, 2, 4))
     every = np.concatenate([copies, second[None]])
-    found = pm.next_pairs(posterior, every, 2, criterion).index
+    found = pm.next_pairs(posterior, every, 2, criterion).indices
     assert (found == 20).sum() == 1
     # Negative control: the best two for themselves are copies.
     p = probabilities(posterior, every)
@@ -181,7 +181,7 @@ def test_near_copies_of_a_pair_that_was_chosen_wait(criterion):
 def test_information_is_at_most_the_logarithm_of_the_number_of_draws(posterior):
     rng = np.random.default_rng(1)
     pairs = rng.normal(size=(60, 2, 3))
-    total = pm.next_pairs(posterior, pairs, 60).score.sum()
+    total = pm.next_pairs(posterior, pairs, 60).scores.sum()
     assert 0.6 * np.log(N_DRAWS) < total < np.log(N_DRAWS) + 0.05
 
 
@@ -217,8 +217,8 @@ def test_draws_that_are_sure_have_nothing_to_learn():
     pairs = np.array([[[0.0], [0.0]], [[0.0], [1e3]], [[0.0], [1.0]]])
     for criterion in RULES:
         found = pm.next_pairs(posterior, pairs, 3, criterion)
-        assert found.index.tolist() == [0, 1, 2]
-        assert found.score.tolist() == [0, 0, 0]
+        assert found.indices.tolist() == [0, 1, 2]
+        assert found.scores.tolist() == [0, 0, 0]
 
 
 def test_draws_that_contradict_each_other_are_told_apart_by_one_answer():
@@ -228,7 +228,7 @@ def test_draws_that_contradict_each_other_are_told_apart_by_one_answer():
     posterior = pm.PosteriorMetric(draws, "prediction")
     pairs = np.array([[[0.0, 0], [1, 0]], [[0.0, 0], [0, 1]]])
     found = pm.next_pairs(posterior, pairs, 2)
-    np.testing.assert_allclose(found.score, [np.log(2), 0], atol=1e-12)
+    np.testing.assert_allclose(found.scores, [np.log(2), 0], atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["PairSimilarity"])
@@ -238,7 +238,7 @@ def test_other_kinds_that_define_the_probability(name):
     p = np.stack([m.same_probability(pairs[:, 0], pairs[:, 1]) for m in draws])
     posterior = pm.PosteriorMetric(draws, "prediction")
     found = pm.next_pairs(posterior, pairs, 3)
-    assert found.index.tolist() == greedy(p, 3, gained)[0]
+    assert found.indices.tolist() == greedy(p, 3, gained)[0]
 
 
 # --- Forms of candidates --------------------------------------------------------------
@@ -266,8 +266,8 @@ def test_streamed_is_whole(posterior, many, criterion, monkeypatch):
         return iter(np.array_split(rows, 7))
 
     def equal(found):
-        assert found.index.tolist() == whole.index.tolist()
-        assert found.score.tolist() == whole.score.tolist()
+        assert found.indices.tolist() == whole.indices.tolist()
+        assert found.scores.tolist() == whole.scores.tolist()
 
     equal(pm.next_pairs(posterior, blocks, n, criterion, X=X))
     assert len(passes) == 1
@@ -297,14 +297,14 @@ def test_every_form_of_candidates(posterior, many):
         pm.next_pairs(posterior, halves, 6),
         pm.next_pairs(posterior, lambda: halves, 6),
     ):
-        assert found.index.tolist() == expected.index.tolist()
-        assert found.score.tolist() == expected.score.tolist()
+        assert found.indices.tolist() == expected.indices.tolist()
+        assert found.scores.tolist() == expected.scores.tolist()
 
 
 def test_ties_go_by_the_order_of_candidates(posterior, pairs):
     twice = np.concatenate([pairs, pairs[:, ::-1]])  # Symmetric: each pair again.
     for criterion in RULES:
-        found = pm.next_pairs(posterior, twice, 18, criterion).index.tolist()
+        found = pm.next_pairs(posterior, twice, 18, criterion).indices.tolist()
         for i in range(9):
             assert found.index(i) < found.index(i + 9)
 
@@ -314,10 +314,10 @@ def test_a_seed_is_all_that_is_random(posterior, many):
     first = pm.next_pairs(posterior, rows[:200], 30, X=X)
     again = pm.next_pairs(posterior, rows[:200], 30, X=X)
     other = pm.next_pairs(posterior, rows[:200], 30, X=X, seed=1)
-    assert first.score.tolist() == again.score.tolist()
-    np.testing.assert_array_equal(first.score[:11], other.score[:11])
-    assert first.score.tolist() != other.score.tolist()
-    assert len(set(first.index.tolist())) == 30
+    assert first.scores.tolist() == again.scores.tolist()
+    np.testing.assert_array_equal(first.scores[:11], other.scores[:11])
+    assert first.scores.tolist() != other.scores.tolist()
+    assert len(set(first.indices.tolist())) == 30
 
 
 # --- Refusals -------------------------------------------------------------------------
@@ -421,5 +421,5 @@ def test_a_fit_of_pairs_gives_what_is_asked_for():
     lca = pm.LCA(preprocessor=iris.X).fit_pairs(rows[:30], y[:30])
     posterior = lca.posterior_metric("prediction", n_draws=50)
     found = pm.next_pairs(posterior, rows[30:], 5, X=iris.X)
-    assert len(set(found.index.tolist())) == 5
-    assert np.all(found.score > 0)
+    assert len(set(found.indices.tolist())) == 5
+    assert np.all(found.scores > 0)
