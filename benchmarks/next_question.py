@@ -81,7 +81,7 @@ def random_pairs(rng, rows, n):
 def log_loss(same, p):
     """Return the mean log loss of P(same)."""
     p = np.clip(p, 1e-12, 1 - 1e-12)  # Of 1 at equal points.
-    return float(-np.mean(np.where(same, np.log(p), np.log1p(-p))))
+    return round(float(-np.mean(np.where(same, np.log(p), np.log1p(-p)))), 5)
 
 
 def curve(rule, X, candidates, answers, known, judged, same, rng):
@@ -248,10 +248,11 @@ def report(table, provenance):
     ]
     for lapse, part in table.groupby("lapse"):
         others = [rule for rule in RULES[1:] if rule in set(part.rule)]
-        starts = part.groupby("data", sort=False).start.nunique()
+        starts = part.groupby("rule", sort=False).start.nunique()
         title = f"A lapse rate of {lapse:.0%}" if lapse else "Right answers"
-        number = " to ".join(map(str, sorted({starts.min(), starts.max()})))
-        lines += [f"## {title}, {number} starts a set", ""]
+        lines += [f"## {title}", ""]
+        number = ", ".join(f"{rule} {starts[rule]}" for rule in ("random", *others))
+        lines += [f"Starts of each set: {number}.", ""]
         lines += [
             f"Labels needed to reach the log loss of {COUNTS[-1]} random ones, from",
             "mean curves ± standard error (jackknife over starts; – where it is",
