@@ -71,6 +71,7 @@ from .posterior.interval_metric import (
     with_intervals as with_intervals,
 )
 from .posterior.metric import PosteriorMetric as PosteriorMetric
+from .posterior.next_pairs import next_pairs as next_pairs
 from .registry import MODELS as MODELS, ModelSpec as ModelSpec
 from .report.explore import explore as explore
 from .storage.draws_file import load_draws as load_draws, save_draws as save_draws

@@ -8,6 +8,7 @@ import numpy as np
 from probmetric.models.hierarchical_lca import HierarchicalLCAParams
 from probmetric.models.lda import LDAParams
 from probmetric.posterior.intervals import Interval
+from probmetric.posterior.metric import PosteriorMetric
 
 CLASSES = np.array([[0.2, 0.8], [0.6, 0.4]])
 VOTES = np.full((1, 24, 2), 0.5)
@@ -116,6 +117,9 @@ ROOT = {
     "data.pairs.impostor_pairs": lambda f, g: f(g.X, g.y, 2),
     "data.pairs.nearest_pairs": lambda f, g: f(g.X, g.y, 2, 2),
     "metric.mean.mean_metric": lambda f, g: f([g.metric, g.metric]),
+    "posterior.next_pairs.next_pairs": lambda f, g: f(
+        PosteriorMetric([g.linked, g.linked], "prediction"), np.stack(g.same, 1), 3
+    ),
     "posterior.stack.over_draws": lambda f, g: f(
         lambda m, A: m.transform(A), [g.metric, g.metric], g.X
     ),

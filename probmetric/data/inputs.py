@@ -225,27 +225,27 @@ def pair_weights(
 
 
 def pair_points(
-    pairs: ArrayLike, X: ArrayLike | None = None
+    pairs: ArrayLike, X: ArrayLike | None = None, name: str = "pairs"
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
     """Return points and the two indices of each pair, from either form of pairs."""
-    given = _regular(pairs, "pairs")
+    given = _regular(pairs, name)
     if given.ndim == 2 and given.shape[1] == 2 and len(given) and X is not None:
         rows = points(X)
         if given.dtype.kind not in "iu":
-            raise ValueError(f"pairs: expected integers into X, got {given.dtype}")
+            raise ValueError(f"{name}: expected integers into X, got {given.dtype}")
         if given.min() < 0 or given.max() >= len(rows):
             raise ValueError(
-                f"pairs: expected rows 0..{len(rows) - 1} of X, got "
+                f"{name}: expected rows 0..{len(rows) - 1} of X, got "
                 f"{given.min()}..{given.max()}"
             )
         return rows, given[:, 0].astype(int), given[:, 1].astype(int)
     if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape or X is not None:
         raise ValueError(
-            "pairs: expected shape (N, 2, d), or (N, 2) of integers together with X, "
+            f"{name}: expected shape (N, 2, d), or (N, 2) of integers together with X, "
             f"got {given.shape}{'' if X is None else ' together with X'}"
         )
     n_pairs, _, d = given.shape
-    rows = points(given.reshape(2 * n_pairs, d), "pairs")
+    rows = points(given.reshape(2 * n_pairs, d), name)
     first = np.arange(0, 2 * n_pairs, 2)
     return rows, first, first + 1
 

@@ -7,6 +7,7 @@
 ``intervals``   functions of one draw, and intervals of their values.
 ``interval_metric``  ``IntervalMetric``: a fit and its jackknife; intervals, no draws.
 ``jackknife``   groups of points, and limits from refits without them.
+``next_pairs``  which pairs to ask about next, by information or disagreement.
 ``noncentral``  limits for the length of a vector that is seen with noise.
 ``stack``       draws stacked for ``vmap``, and taken apart again.
 """

@@ -6,3 +6,4 @@ from .interval_metric import (
 from .intervals import Interval as Interval, spread as spread
 from .jackknife import aligned as aligned, groups_of as groups_of
 from .metric import PosteriorMetric as PosteriorMetric
+from .next_pairs import NextPairs as NextPairs, next_pairs as next_pairs

@@ -1,0 +1,425 @@
+"""``next_pairs``: mutual information by enumeration, streaming, errors by name."""
+
+import sys
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+import probmetric as pm
+from probmetric.posterior import next_pairs as module_function
+from probmetric.posterior.next_pairs import CRITERIA, N_ANSWERS, _check_draws
+from tests.metric_kinds import build
+
+N_DRAWS = 7
+
+
+@pytest.fixture
+def posterior():
+    """Seven draws that disagree about which of three features matter."""
+    rng = np.random.default_rng(4)
+    draws = [
+        pm.Mahalanobis(
+            np.diag(rng.gamma(0.7, size=3)),
+            pm.Link(b=rng.uniform(0.05, 0.6), scale=1.0),
+        )
+        for _ in range(N_DRAWS)
+    ]
+    return pm.PosteriorMetric(draws, "prediction")
+
+
+@pytest.fixture
+def pairs():
+    rng = np.random.default_rng(5)
+    A = rng.normal(size=(9, 3))
+    return np.stack([A, A + 0.8 * rng.normal(size=(9, 3))], 1)
+
+
+def probabilities(posterior, pairs):
+    """P(same) of every draw and pair, by plain NumPy."""
+    delta = pairs[:, 0] - pairs[:, 1]
+    return np.stack(
+        [
+            np.exp(-(d.link.b + np.sum((delta @ d.factor.T) ** 2, 1)))
+            for d in posterior.draws
+        ]
+    )
+
+
+def information(p, batch):
+    """Mutual information of the answers to a batch and the draw, by enumeration.
+
+    H(answers) + H(draw) - H(answers, draw), over a table of every answer and draw.
+    """
+    batch = list(batch)
+    table = np.array(
+        [
+            [
+                np.prod(np.where(answer, p[s, batch], 1 - p[s, batch])) / len(p)
+                for s in range(len(p))
+            ]
+            for answer in product((0, 1), repeat=len(batch))
+        ]
+    )
+
+    def entropy(q):
+        q = q[q > 0]
+        return -np.sum(q * np.log(q))
+
+    return entropy(table.sum(1)) + entropy(table.sum(0)) - entropy(table.ravel())
+
+
+def left_variance(p, batch, i):
+    """Variance of p_i that least squares on simulated answers leaves, by moments."""
+    C = np.cov(p.T, bias=True)
+    batch = list(batch)
+    noise = np.diag(np.mean(p * (1 - p), 0)[batch])
+    answers = C[np.ix_(batch, batch)] + noise
+    return C[i, i] - C[i, batch] @ np.linalg.solve(answers, C[batch, i])
+
+
+def greedy(p, n, value):
+    """The greedy batch, each step over all candidates: the first of equals."""
+    chosen, scores = [], []
+    for _ in range(n):
+        gains = [
+            -np.inf if i in chosen else round(value(p, chosen, i), 12)
+            for i in range(p.shape[1])
+        ]
+        chosen.append(int(np.argmax(gains)))
+        scores.append(max(gains))
+    return chosen, scores
+
+
+def gained(p, chosen, i):
+    before = information(p, chosen) if chosen else 0.0
+    return information(p, [*chosen, i]) - before
+
+
+RULES = {"information": gained, "disagreement": left_variance}
+
+
+# --- The scores -----------------------------------------------------------------------
+
+
+def test_one_name():
+    assert module_function is pm.next_pairs
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_scores_add_up_to_the_information_by_enumeration(posterior, pairs, n):
+    p = probabilities(posterior, pairs)
+    for batch in combinations(range(len(pairs)), n):
+        found = pm.next_pairs(posterior, pairs[list(batch)], n)
+        expected = information(p, batch)
+        assert found.scores.sum() == pytest.approx(expected, abs=1e-10)
+        # Negative control: singles added up count what they share twice.
+        singles = sum(information(p, [i]) for i in batch)
+        assert n == 1 or singles > expected + 1e-6
+
+
+@pytest.mark.parametrize("criterion", RULES)
+def test_order_is_that_of_the_greedy_choice(posterior, pairs, criterion):
+    expected = greedy(probabilities(posterior, pairs), len(pairs), RULES[criterion])
+    found = pm.next_pairs(posterior, pairs, len(pairs), criterion)
+    assert found.indices.tolist() == expected[0]
+    np.testing.assert_allclose(found.scores, expected[1], atol=2e-12)
+
+
+@pytest.mark.parametrize("criterion", RULES)
+def test_one_question_is_the_best_of_all(posterior, pairs, criterion):
+    p = probabilities(posterior, pairs)
+    best = {
+        "information": [information(p, [i]) for i in range(len(pairs))],
+        "disagreement": p.var(0),
+    }[criterion]
+    found = pm.next_pairs(posterior, pairs, 1, criterion)
+    assert found.indices.tolist() == [int(np.argmax(best))]
+    assert found.scores[0] == pytest.approx(max(best), abs=1e-10)
+
+
+def test_criteria_differ(posterior, pairs):
+    """Else a test of one would be one of the other."""
+    by = [pm.next_pairs(posterior, pairs, 5, rule).indices.tolist() for rule in RULES]
+    assert by[0] != by[1]
+
+
+def test_left_variance_is_that_of_a_regression_on_simulated_answers(posterior, pairs):
+    p = probabilities(posterior, pairs)
+    found = pm.next_pairs(posterior, pairs, 3, "disagreement")
+    rng = np.random.default_rng(0)
+    s = rng.integers(len(p), size=400_000)
+    answers = rng.random((len(s), 2)) < p[s][:, found.indices[:2]]
+    design = np.column_stack([np.ones(len(s)), answers])
+    target = p[s, found.indices[2]]
+    residual = target - design @ np.linalg.lstsq(design, target)[0]
+    error = np.std(residual**2) / np.sqrt(len(s))
+    assert abs(np.mean(residual**2) - found.scores[2]) < 5 * error
+    assert abs(np.var(target) - found.scores[2]) > 20 * error  # Without the answers.
+
+
+@pytest.mark.parametrize("criterion", RULES)
+def test_near_copies_of_a_pair_that_was_chosen_wait(criterion):
+    """Two draws tell features apart, two others other ones; copies tell nothing new."""
+    link = pm.Link(0.01, 1.0)
+    weights = [[3.0, 0, 2.5, 0], [3.0, 0, 0, 2.5], [0, 3.0, 2.5, 0], [0, 3.0, 0, 2.5]]
+    draws = [pm.Mahalanobis(np.diag(w), link) for w in weights]
+    posterior = pm.PosteriorMetric(draws, "prediction")
+    first, second = np.zeros((2, 2, 4))
+    first[1, 0], second[1, 2] = 1.0, 1.0
+    copies = first + 1e-4 * np.random.default_rng(0).normal(size=(20, 2, 4))
+    every = np.concatenate([copies, second[None]])
+    found = pm.next_pairs(posterior, every, 2, criterion).indices
+    assert (found == 20).sum() == 1
+    # Negative control: the best two for themselves are copies.
+    p = probabilities(posterior, every)
+    alone = [information(p, [i]) for i in range(21)]
+    best = np.argsort(alone if criterion == "information" else p.var(0))[-2:]
+    assert 20 not in best
+
+
+def test_information_is_at_most_the_logarithm_of_the_number_of_draws(posterior):
+    rng = np.random.default_rng(1)
+    pairs = rng.normal(size=(60, 2, 3))
+    total = pm.next_pairs(posterior, pairs, 60).scores.sum()
+    assert 0.6 * np.log(N_DRAWS) < total < np.log(N_DRAWS) + 0.05
+
+
+def test_answers_that_are_drawn_agree_with_all_of_them():
+    """Gains after 14 answers: 1024 of 16384 answers, and all."""
+    rng = np.random.default_rng(2)
+    p = rng.beta(1, 1, size=(12, 15))
+    start, gains, after = CRITERIA["information"]
+    every = np.full((1, 12), 1 / 12)
+    for i in range(14):
+        every = np.concatenate([every * p[:, i], every * (1 - p[:, i])])
+    exact = gains(every, p[:, 14:])[0]
+    drawn = []
+    for seed in range(30):
+        state, source = start(12), np.random.default_rng(seed)
+        for i in range(14):
+            state = after(state, p[:, i], source)
+        assert len(state) == N_ANSWERS
+        assert state.sum() == pytest.approx(1)
+        drawn.append(gains(state, p[:, 14:])[0])
+    error = np.std(drawn, ddof=1) / np.sqrt(len(drawn))
+    assert 0 < error < exact / 50
+    assert abs(np.mean(drawn) - exact) < 4 * error
+    # Negative control: without the answers the gain is another.
+    alone = gains(start(12), p[:, 14:])[0]
+    assert alone > exact + 20 * error
+
+
+def test_draws_that_are_sure_have_nothing_to_learn():
+    """P(same) of 0 and 1 and equal draws give 0, in order, without a warning."""
+    draw = pm.Mahalanobis(np.eye(1), pm.Link(b=0.0, scale=1.0))
+    posterior = pm.PosteriorMetric([draw, draw], "prediction")
+    pairs = np.array([[[0.0], [0.0]], [[0.0], [1e3]], [[0.0], [1.0]]])
+    for criterion in RULES:
+        found = pm.next_pairs(posterior, pairs, 3, criterion)
+        assert found.indices.tolist() == [0, 1, 2]
+        assert found.scores.tolist() == [0, 0, 0]
+
+
+def test_draws_that_contradict_each_other_are_told_apart_by_one_answer():
+    """log 2 from a pair on which two draws are sure of the opposite, then nothing."""
+    link = pm.Link(b=0.0, scale=1.0)
+    draws = [pm.Mahalanobis(np.diag(w), link) for w in ([0.0, 60.0], [60.0, 0.0])]
+    posterior = pm.PosteriorMetric(draws, "prediction")
+    pairs = np.array([[[0.0, 0], [1, 0]], [[0.0, 0], [0, 1]]])
+    found = pm.next_pairs(posterior, pairs, 2)
+    np.testing.assert_allclose(found.scores, [np.log(2), 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["PairSimilarity"])
+def test_other_kinds_that_define_the_probability(name):
+    draws = [build(name, seed) for seed in range(5)]
+    pairs = np.random.default_rng(1).normal(size=(6, 2, draws[0].n_features))
+    p = np.stack([m.same_probability(pairs[:, 0], pairs[:, 1]) for m in draws])
+    posterior = pm.PosteriorMetric(draws, "prediction")
+    found = pm.next_pairs(posterior, pairs, 3)
+    assert found.indices.tolist() == greedy(p, 3, gained)[0]
+
+
+# --- Forms of candidates --------------------------------------------------------------
+
+
+@pytest.fixture
+def many():
+    """5000 pairs of 80 points, some of them twice."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(80, 3))
+    return X, rng.integers(0, 80, size=(5000, 2))
+
+
+@pytest.mark.parametrize("criterion", RULES)
+def test_streamed_is_whole(posterior, many, criterion, monkeypatch):
+    """In blocks of any size, and with memory for few, which takes several passes."""
+    X, rows = many
+    n = 25 if criterion == "disagreement" else 9  # All answers of nine are kept.
+    whole = pm.next_pairs(posterior, rows, n, criterion, X=X)
+    module = sys.modules["probmetric.posterior.next_pairs"]
+    passes = []
+
+    def blocks():
+        passes.append(1)
+        return iter(np.array_split(rows, 7))
+
+    def equal(found):
+        assert found.indices.tolist() == whole.indices.tolist()
+        assert found.scores.tolist() == whole.scores.tolist()
+
+    equal(pm.next_pairs(posterior, blocks, n, criterion, X=X))
+    assert len(passes) == 1
+    equal(pm.next_pairs(posterior, np.array_split(rows, 11), n, criterion, X=X))
+    parts = [X[part] for part in np.array_split(rows, 3)]
+    equal(pm.next_pairs(posterior, parts, n, criterion))
+    monkeypatch.setattr(module, "KEPT_ENTRIES", 8 * N_DRAWS)
+    monkeypatch.setattr(module, "TILE", 64)
+    passes.clear()
+    equal(pm.next_pairs(posterior, blocks, n, criterion, X=X))
+    assert 1 < len(passes) <= n
+
+
+def test_every_form_of_candidates(posterior, many):
+    X, rows = many[0], many[1][:40]
+    expected = pm.next_pairs(posterior, X[rows], 6)
+    unlabelled = pm.Pairs(X, rows[:, 0], rows[:, 1], None)
+    halves = [
+        unlabelled._replace(i=i, j=j)
+        for i, j in ((r[:, 0], r[:, 1]) for r in (rows[:9], rows[9:]))
+    ]
+    for found in (
+        pm.next_pairs(posterior, X[rows].tolist(), 6),
+        pm.next_pairs(posterior, rows, 6, X=X),
+        pm.next_pairs(posterior, rows.tolist(), 6, X=X.tolist()),
+        pm.next_pairs(posterior, unlabelled, 6),
+        pm.next_pairs(posterior, halves, 6),
+        pm.next_pairs(posterior, lambda: halves, 6),
+    ):
+        assert found.indices.tolist() == expected.indices.tolist()
+        assert found.scores.tolist() == expected.scores.tolist()
+
+
+def test_ties_go_by_the_order_of_candidates(posterior, pairs):
+    twice = np.concatenate([pairs, pairs[:, ::-1]])  # Symmetric: each pair again.
+    for criterion in RULES:
+        found = pm.next_pairs(posterior, twice, 18, criterion).indices.tolist()
+        for i in range(9):
+            assert found.index(i) < found.index(i + 9)
+
+
+def test_a_seed_is_all_that_is_random(posterior, many):
+    X, rows = many
+    first = pm.next_pairs(posterior, rows[:200], 30, X=X)
+    again = pm.next_pairs(posterior, rows[:200], 30, X=X)
+    other = pm.next_pairs(posterior, rows[:200], 30, X=X, seed=1)
+    assert first.scores.tolist() == again.scores.tolist()
+    np.testing.assert_array_equal(first.scores[:11], other.scores[:11])
+    assert first.scores.tolist() != other.scores.tolist()
+    assert len(set(first.indices.tolist())) == 30
+
+
+# --- Refusals -------------------------------------------------------------------------
+
+X = np.zeros((4, 3))
+ROW = np.array([0])
+NAN = np.full((3, 2, 3), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "n", "options", "match"),
+    [
+        (np.zeros((3, 2, 3)), 4, {}, r"n: expected at most the number .*\(3\), got 4"),
+        (np.zeros((3, 2, 3)), 0, {}, "n: expected a whole number"),
+        (NAN, 1, {}, "candidates: expected finite numbers"),
+        (np.zeros((3, 2)), 1, {}, r"candidates: expected shape \(N, 2, d\)"),
+        (np.zeros((0, 2, 3)), 1, {}, r"candidates: expected shape \(N, 2, d\)"),
+        ([], 1, {}, r"candidates: expected shape \(N, 2, d\)"),
+        (np.zeros((3, 3, 3)), 1, {}, r"candidates: expected shape \(N, 2, d\)"),
+        (np.zeros((3, 2, 4)), 1, {}, "candidates: expected"),
+        (np.array([[0, 4]]), 1, {"X": X}, r"candidates: expected rows 0\.\.3"),
+        (np.array([[0.0, 1.0]]), 1, {"X": X}, "candidates: expected integers"),
+        (np.zeros((3, 2, 3)), 1, {"X": X}, "candidates: expected shape"),
+        (pm.Pairs(X, ROW, ROW + 1, None), 1, {"X": X}, "X: expected None with Pairs"),
+        (pm.Pairs(X, ROW, ROW + 9, None), 1, {}, r"candidates: expected rows 0\.\.3"),
+        (iter([np.zeros((3, 2, 3))]), 1, {}, "can be read again"),
+        (lambda: iter([]), 1, {}, r"the number of candidates \(0\)"),
+        (lambda: [np.zeros((3, 2, 3)), NAN], 1, {}, "candidates: expected finite"),
+        (np.zeros((3, 2, 3)), 1, {"criterion": "bald"}, "criterion: expected one of"),
+    ],
+)
+def test_bad_input_is_named(posterior, candidates, n, options, match):
+    with pytest.raises(ValueError, match=match):
+        pm.next_pairs(posterior, candidates, n, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        (
+            pm.PosteriorMetric(
+                [pm.Mahalanobis(np.eye(3), pm.Link(0.1, 1.0))], "prediction"
+            ),
+            "at least 2 draws",
+        ),
+        (
+            pm.PosteriorMetric([pm.Mahalanobis(np.eye(3))] * 2, "prediction"),
+            r"P\(same\), got draws of Mahalanobis",
+        ),
+        (
+            pm.PosteriorMetric(
+                [build("LocalMahalanobis", s) for s in (0, 1)], "prediction"
+            ),
+            r"P\(same\), got draws of LocalMahalanobis",
+        ),
+        (
+            pm.PosteriorMetric(
+                [pm.Mahalanobis(np.eye(3), pm.Link(-0.1, 1.0))] * 2, "prediction"
+            ),
+            r"P\(same\) in \[0, 1\]",
+        ),
+    ],
+)
+def test_what_has_no_draws_of_the_probability_is_refused(given, match):
+    with pytest.raises(ValueError, match=f"posterior: .*{match}"):
+        pm.next_pairs(given, np.zeros((3, 2, 3)), 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [pm.Mahalanobis(np.eye(3)), [pm.Mahalanobis(np.eye(3))], None],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_is_no_posterior_is_refused(given):
+    """By the check itself: in tests annotations refuse it first."""
+    got = f"posterior: expected draws .* got {type(given).__name__}"
+    with pytest.raises(ValueError, match=got):
+        _check_draws(given)
+
+
+def test_blocks_that_change_between_passes_are_refused(posterior, many, monkeypatch):
+    module = sys.modules["probmetric.posterior.next_pairs"]
+    monkeypatch.setattr(module, "KEPT_ENTRIES", 8 * N_DRAWS)
+    monkeypatch.setattr(module, "TILE", 64)
+    X, rows = many
+    calls = []
+
+    def blocks():
+        calls.append(1)
+        return [rows[: 5000 - len(calls)]]
+
+    with pytest.raises(ValueError, match="the same blocks each time"):
+        pm.next_pairs(posterior, blocks, 25, X=X)
+
+
+def test_a_fit_of_pairs_gives_what_is_asked_for():
+    iris = pm.datasets.load("iris")
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(150).reshape(75, 2)
+    y = (iris.y[rows[:, 0]] == iris.y[rows[:, 1]]).astype(int)
+    lca = pm.LCA(preprocessor=iris.X).fit_pairs(rows[:30], y[:30])
+    posterior = lca.posterior_metric("prediction", n_draws=50)
+    found = pm.next_pairs(posterior, rows[30:], 5, X=iris.X)
+    assert len(set(found.indices.tolist())) == 5
+    assert np.all(found.scores > 0)
