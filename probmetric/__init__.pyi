@@ -23,6 +23,7 @@ from .data.containers import (
     Labelled as Labelled,
     Pairs as Pairs,
     Points as Points,
+    Triplets as Triplets,
 )
 from .estimators.dca_gm import DCAGM as DCAGM
 from .estimators.eig_dml import EigDML as EigDML
@@ -34,6 +35,7 @@ from .estimators.lca.estimator import LCA as LCA
 from .estimators.lda import LDA as LDA, RCA as RCA
 from .estimators.mds import ClassicalMDS as ClassicalMDS
 from .estimators.pair_lda import PairLDA as PairLDA
+from .estimators.triplet_comparisons import TripletMetric as TripletMetric
 from .estimators.two_stage.estimator import TwoStageMixture as TwoStageMixture
 from .evaluation.cross_validate import held_out as held_out
 from .evaluation.evaluate import evaluate as evaluate

@@ -289,6 +289,16 @@ MODELS: dict[str, ModelSpec] = {
         invariants={},
         estimator="mds:ClassicalMDS",
     ),
+    "triplet_comparisons": _spec(
+        "triplet_comparisons",
+        ("Triplets", "Mahalanobis"),
+        "which of two points is nearer: a metric whose unit is log odds",
+        params="TripletParams",
+        model="triplet_comparisons",
+        estimator="triplet_comparisons:TripletMetric",
+        methods=("nuts", "laplace"),
+        metrics_of_draws=at("probmetric.inference.triplet_comparisons:metrics"),
+    ),
 }
 
 

@@ -12,10 +12,13 @@ from probmetric.inference.lca.laplace import Laplace
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
+from probmetric.inference.triplet_comparisons import differences
 from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.pairs import Enrolled
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lda import LDAParams
+from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+from tests.precision_others import asked
 
 RECIPE = Recipe(n_components=2, max_iter=20)
 SHARES = np.full((2, 24), 1.0)
@@ -64,6 +67,22 @@ LDA_LIKE = {
     "inference.lda.shrinkage_prior": lambda f, g: f(g.M, 1.0),
     "models.lda.to_metric": lambda f, g: f(LDAParams(g.M, g.c, g.means, g.M, g.c)),
     "inference.lda.whitening": lambda f, g: f(g.M),
+    "inference.triplet_comparisons.differences": lambda f, g: f(asked(g)),
+    "inference.triplet_comparisons.log_joint": lambda f, g: f(
+        g.M, differences(asked(g)), double_prior(g)
+    ),
+    "inference.triplet_comparisons.value_and_gradient": lambda f, g: f(
+        g.M, differences(asked(g)), double_prior(g)
+    ),
+    "inference.triplet_comparisons.prior_for": lambda f, g: f(asked(g), 1),
+    "inference.triplet_comparisons.rate_for": lambda f, g: f(asked(g)),
+    "inference.triplet_comparisons.fit": lambda f, g: f(asked(g), double_prior(g)),
+    "inference.triplet_comparisons.hessian": lambda f, g: f(
+        TripletParams(g.L[0]), differences(asked(g)), double_prior(g)
+    ),
+    "inference.triplet_comparisons.gap": lambda f, g: f(
+        TripletParams(g.L[0]), asked(g), double_prior(g)
+    ),
     "inference.pair_lda.alpha_min": lambda f, g: f(g.S[0], g.S[1]),
     "inference.pair_lda.fit": lambda f, g: f(g.pairs),
     "inference.pair_lda.choose_strength": lambda f, g: f(g.labelled),
@@ -343,3 +362,8 @@ TWO_STAGE = {
 
 TABLES = GENERIC, LDA_LIKE, LCA, GAUSSIAN, DCA, TWO_STAGE
 INFERENCE = {n: call for table in TABLES for n, call in table.items()}
+
+
+def double_prior(g):
+    """A prior of triplets, of float64 arrays."""
+    return TripletPrior(g.L[0], np.array(0.8), np.array(2.0))

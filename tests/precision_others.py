@@ -5,8 +5,10 @@ As ``precision_inference``: models, and what is numeric at the root.
 
 import numpy as np
 
+from probmetric.data.containers import Triplets
 from probmetric.models.hierarchical_lca import HierarchicalLCAParams
 from probmetric.models.lda import LDAParams
+from probmetric.models.triplet_comparisons import TripletParams
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.metric import PosteriorMetric
 
@@ -43,6 +45,13 @@ MODELS = {
         g.key, grouped(g), g.few._replace(anchor=np.arange(len(g.few.i)) % 2)
     ),
     "models.hierarchical_lca.to_metric": lambda f, g: f(grouped(g), 1),
+    "models.triplet_comparisons.log_odds": lambda f, g: f(
+        TripletParams(g.L[0]), asked(g)
+    ),
+    "models.triplet_comparisons.simulate": lambda f, g: f(
+        g.key, TripletParams(g.L[0]), asked(g)
+    ),
+    "models.triplet_comparisons.to_metric": lambda f, g: f(TripletParams(g.L[0])),
     "models.lca.identified": lambda f, g: f(g.lca.params),
     "models.lca.to_metric": lambda f, g: f(g.lca.params),
     "models.two_stage.invariant": lambda f, g: f(g.two.params),
@@ -113,6 +122,8 @@ ROOT = {
         [g.metric], np.ones(1), np.ones(1), g.X[:3], g.X, g.y, 2
     ),
     "neighbors.votes.stack": lambda f, g: f([g.metric, g.metric])[0],
+    "data.triplets.nearest_triplets": lambda f, g: f(g.X, g.y, 2, 2),
+    "data.triplets.triplets_from_arrays": lambda f, g: f([[0, 1, 2]], X=g.X),
     "data.pairs.all_pairs": lambda f, g: f(g.X, g.y),
     "data.pairs.impostor_pairs": lambda f, g: f(g.X, g.y, 2),
     "data.pairs.nearest_pairs": lambda f, g: f(g.X, g.y, 2, 2),
@@ -143,3 +154,9 @@ def grouped(g):
 
 
 OTHERS = MODELS | ROOT
+
+
+def asked(g):
+    """Eight answered triplets."""
+    a = np.arange(8)
+    return Triplets(g.X, a, a + 4, a + 12, np.arange(8) % 2)

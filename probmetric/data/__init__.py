@@ -1,9 +1,10 @@
 """The data that models are fitted to.
 
-``containers``   ``Labelled``, ``Points``, ``Pairs``, ``Groups``, ``Distances``: the one
-                 data argument of every model, fit and sampler.
+``containers``   ``Labelled``, ``Points``, ``Pairs``, ``Triplets``, ``Groups`` and
+                 ``Distances``: the one data argument of every model, fit and sampler.
 ``inputs``       points, labels and pairs from users, checked once.
 ``pairs``        pairs made from class labels: nearest, impostors, all.
+``triplets``     triplets made from class labels.
 ``groups``       sources with their instances, stacked by size.
 ``scaling``      centre and scale of each feature, also with missing entries.
 ``padding``      few sizes, so that data sets share compilations.

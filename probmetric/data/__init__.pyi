@@ -4,6 +4,7 @@ from .containers import (
     Labelled as Labelled,
     Pairs as Pairs,
     Points as Points,
+    Triplets as Triplets,
 )
 from .groups import as_groups as as_groups
 from .hash import data_hash as data_hash
@@ -13,3 +14,4 @@ from .pairs import (
     impostor_pairs as impostor_pairs,
     nearest_pairs as nearest_pairs,
 )
+from .triplets import nearest_triplets as nearest_triplets

@@ -65,6 +65,29 @@ class Pairs(NamedTuple):
     anchor: Int[Array, "N"] | None = None
 
 
+class Triplets(NamedTuple):
+    """Comparisons: is X[near] nearer to X[anchor] than X[far] is?
+
+    y (N,) = 1 where the answer was yes, 0 where the point called far was the nearer;
+    y=None simulates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, one = np.array([[0.0], [0.1], [2.0]]), np.ones(1, int)
+    >>> triplets = Triplets(X, 0 * one, near=one, far=2 * one, y=one)
+    >>> (triplets.X[triplets.anchor] - triplets.X[triplets.far]).ravel().tolist()
+    [-2.0]
+    """
+
+    X: Float[Array, "n d"]
+    anchor: Int[Array, "N"]
+    near: Int[Array, "N"]
+    far: Int[Array, "N"]
+    y: Int[Array, "N"] | None
+    w: Float[Array, "N"] | None = None
+
+
 class Groups(NamedTuple):
     """Observations that share a source: group (n,) holds a code in 0..G-1.
 
@@ -94,13 +117,15 @@ class Distances(NamedTuple):
     D: Float[Array, "n n"]
 
 
-type Data = Points | Labelled | Pairs | Groups | Distances
+type Data = Points | Labelled | Pairs | Triplets | Groups | Distances
 
 
-def weights(data: Points | Labelled | Pairs | Groups) -> Float[Array, "N"]:
+def weights(data: Points | Labelled | Pairs | Triplets | Groups) -> Float[Array, "N"]:
     """Return the data weights, one where none were given, in X's dtype."""
     if data.w is not None:
         return data.w
-    rows = data.i if isinstance(data, Pairs) else data.X
+    rows = data.X
+    if isinstance(data, Pairs | Triplets):
+        rows = data.i if isinstance(data, Pairs) else data.anchor
     ones = np.ones if isinstance(data.X, np.ndarray) else jnp.ones
     return ones(len(rows), data.X.dtype)

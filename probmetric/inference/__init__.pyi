@@ -10,5 +10,6 @@ from . import (
     pair_lda as pair_lda,
     sampling as sampling,
     solvers as solvers,
+    triplet_comparisons as triplet_comparisons,
     two_stage as two_stage,
 )

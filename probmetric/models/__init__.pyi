@@ -5,5 +5,6 @@ from . import (
     hierarchical_lca as hierarchical_lca,
     lca as lca,
     lda as lda,
+    triplet_comparisons as triplet_comparisons,
     two_stage as two_stage,
 )

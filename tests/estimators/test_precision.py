@@ -24,6 +24,7 @@ ESTIMATORS = {
     "LDA": {},
     "PairLDA": {},
     "RCA": {},
+    "TripletMetric": {},
     "TwoStageMixture": {"max_iter": 50},
 }
 """Settings that make a small fit quick."""
@@ -46,6 +47,7 @@ METHODS = {
     "score_samples": POINTS,
     "kneighbors": POINTS,
     "transform": POINTS,
+    "triplet_probability": lambda m, X, P: (X.reshape(12, 3, 2),),
 }
 SAME_UP_TO_A_SHIFT = {"transform"}
 
@@ -54,6 +56,7 @@ OTHERS = {
     "fit": "called before every method",
     "fit_alpha": "test_two_stage_units",
     "fit_pairs": "the same solvers on pairs",
+    "fit_triplets": "the same solver on triplets",
     "fit_transform": "fit, then transform",
     "get_feature_names_out": "names",
     "get_metric": "a metric, tested in test_precision",
@@ -65,6 +68,7 @@ OTHERS = {
     "predict": "labels; those of a regressor are asked for",
     "sample": "draws, made by samplers",
     "spread_posterior": "of the fit, tested in test_hierarchical_lca",
+    "triplet_score": "a share, of triplet_probability",
     "score": "a share of right labels, by scikit-learn or from scores tested here",
 }
 SKLEARN = "get_metadata_routing", "get_params", "set_"

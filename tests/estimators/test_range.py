@@ -23,12 +23,14 @@ MAKE = {
     "GaussianClasses": lambda **s: pm.GaussianClasses(**s),
     "GLML": lambda **s: pm.GLML(n_draws=0, **s),
     "TwoStageMixture": lambda **s: pm.TwoStageMixture(1, **s),
+    "TripletMetric": lambda **s: pm.TripletMetric(**s),
     "ClassicalMDS": lambda **s: pm.ClassicalMDS(**s),
 }
 CLASSIFIERS = ("LCAClassifier", "DCAGM", "GaussianClasses", "GLML")
 OF_PAIRS = (
     *("LDA", "RCA", "PairLDA", "LCA", "HierarchicalLCA", "EigDML", "DCAGM"),
     "ClassicalMDS",
+    "TripletMetric",
 )
 
 

@@ -1,0 +1,12 @@
+"""The checks of triplet comparisons.
+
+``problems``   simulated triplets, triplets of labelled points, changes of a problem.
+``density``    log joint density, gradient, Hessian and mode against NumPyro's density.
+``sampling``   draws against NUTS on the NumPyro model.
+"""
+
+from probmetric.checks.triplet_comparisons import density, sampling
+
+__all__ = ["CHECKS"]
+
+CHECKS = (*density.CHECKS, *sampling.CHECKS)

@@ -1,0 +1,95 @@
+"""Problems for the checks of triplet comparisons, and changes no metric may see."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from probmetric.checks.check import Problem
+from probmetric.checks.problems import fitted, standardised
+from probmetric.data.containers import Triplets
+from probmetric.data.triplets import nearest_triplets
+from probmetric.inference.solvers.result import Fit
+from probmetric.inference.triplet_comparisons import fit, prior_for, rate_for
+from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, simulate
+
+
+def triples(rng: np.random.Generator, n: int, size: int) -> tuple[np.ndarray, ...]:
+    """Draw triples of different points: anchor, near and far, each (size,)."""
+    a = rng.integers(0, n, size)
+    near = (a + rng.integers(1, n, size)) % n
+    far = (near + rng.integers(1, n, size)) % n
+    return a, near, np.where(far == a, (far + 1) % n, far)
+
+
+def toy(seed: int) -> Problem[Triplets]:
+    """Simulate 400 answers about 60 points in d = 3, and fit them at p = 2.
+
+    Nothing is its own neutral element: weights from 1/2 to 2, a learning rate of 0.8.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
+    mean = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])
+    truth = TripletParams(mean + 0.4 * rng.normal(size=(2, 3)))
+    a, near, far = triples(rng, 60, 400)
+    asked = Triplets(X, a, near, far, None)
+    with jax.enable_x64(True):
+        y = np.asarray(simulate(jax.random.key(seed), truth, asked).y)
+    w = 0.5 + 0.75 * (np.arange(400) % 3)
+    prior = TripletPrior(mean, c=0.8, lam=2.0)
+    answered = asked._replace(y=y, w=w)
+    name, options = f"simulated, seed {seed}", {"learning_rate": 0.8}
+    return fitted(fit_problem, name, answered, prior, **options)
+
+
+def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
+    """Fit the estimator's recipe to a labelled data set, at most 5 components."""
+    Z, codes = standardised(X, y)
+    Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:5].T
+    data = nearest_triplets(Z, codes)
+    options: Any = {"learning_rate": rate_for(data)}
+    return fitted(fit_problem, "data", data, prior_for(data), **options)
+
+
+def fit_problem(problem: Problem[Triplets]) -> Fit:
+    """Fit a problem from the prior's centre."""
+    return fit(problem.data, problem.prior, **problem.options)
+
+
+def _permuted(problem: Problem[Triplets]) -> Problem[Triplets]:
+    data = problem.data
+    order = np.random.default_rng(1).permutation(len(data.anchor))
+    moved = {k: np.asarray(v)[order] for k, v in data._asdict().items() if k != "X"}
+    return replace(problem, data=data._replace(**moved))
+
+
+def _renumbered(problem: Problem[Triplets]) -> Problem[Triplets]:
+    """Put the points in another order."""
+    data, X = problem.data, np.asarray(problem.data.X)
+    place = np.random.default_rng(2).permutation(len(X))
+    moved = {k: place[np.asarray(getattr(data, k))] for k in ("anchor", "near", "far")}
+    return replace(problem, data=data._replace(X=X[np.argsort(place)], **moved))
+
+
+def flipped(problem: Problem[Triplets], answers: bool = True) -> Problem[Triplets]:
+    """Exchange near and far of every other triplet, and its answer with them."""
+    data, at = problem.data, np.arange(len(problem.data.anchor)) % 2 == 0
+    near, far, y = (np.asarray(v) for v in (data.near, data.far, data.y))
+    turned = np.where(at, 1 - y, y) if answers else y
+    near, far = np.where(at, far, near), np.where(at, near, far)
+    return replace(problem, data=data._replace(near=near, far=far, y=turned))
+
+
+def _translated(problem: Problem[Triplets]) -> Problem[Triplets]:
+    moved = problem.data._replace(X=np.asarray(problem.data.X) + 3.0)
+    return replace(problem, data=moved)
+
+
+invariants = {
+    "order of the triplets": _permuted,
+    "order of the points": _renumbered,
+    "near and far exchanged, with the answer": flipped,
+    "translation of the points": _translated,
+}
+"""Changes of a problem that must leave the learned metric as it was."""

@@ -1,0 +1,146 @@
+"""Triplets from users' arrays, and from class labels.
+
+Of labels each anchor's nearest points of its own class are compared with its nearest of
+other classes (Weinberger and Saul, "Distance Metric Learning for Large Margin Nearest
+Neighbor Classification", JMLR 2009). Such triplets share points: they are no
+independent observations.
+"""
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.data.containers import Triplets
+from probmetric.data.inputs import pair_labels, points, real
+from probmetric.data.pairs import nearest_pairs
+from probmetric.typing import ArrayLike
+
+
+def nearest_triplets(
+    X: Float[ArrayLike, "n d"],
+    labels: ArrayLike,
+    n_targets: int = 3,
+    n_impostors: int = 3,
+) -> Triplets:
+    """Return, for each anchor, its targets against its impostors, all with y = 1.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    labels : array of shape (n,)
+        At least two classes, of at least two members each.
+    n_targets, n_impostors : int, default=3
+        Nearest points of the anchor's class and of others, at most what there is.
+
+    Returns
+    -------
+    Triplets
+        Ordered by anchor; up to ``n n_targets n_impostors`` of them.
+
+    Raises
+    ------
+    ValueError
+        As ``nearest_pairs``.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [1.0], [5.0], [6.0]])
+    >>> triplets = nearest_triplets(X, [0, 0, 1, 1], 1, 1)
+    >>> triplets.near.tolist(), triplets.far.tolist()
+    ([1, 0, 3, 2], [2, 2, 1, 1])
+    """
+    pairs = nearest_pairs(X, labels, n_targets, n_impostors)
+    i, j, y = (np.asarray(v) for v in (pairs.i, pairs.j, pairs.y))
+    parts: list[Int[np.ndarray, "3 m"]] = []
+    for anchor in np.unique(i):
+        own, other = j[(i == anchor) & (y == 1)], j[(i == anchor) & (y == 0)]
+        near, far = np.repeat(own, len(other)), np.tile(other, len(own))
+        parts.append(np.stack([np.full(len(near), anchor), near, far]))
+    a, near, far = np.concatenate(parts, 1)
+    return Triplets(np.asarray(pairs.X), a, near, far, np.ones(len(a), int))
+
+
+def _rows(
+    triplets: ArrayLike, X: ArrayLike | None
+) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N 3"]]:
+    given = real(triplets, "triplets")
+    if X is None:
+        if given.ndim != 3 or given.shape[1] != 3 or 0 in given.shape:
+            raise ValueError(
+                "triplets: expected shape (N, 3, d), or (N, 3) of integers together "
+                f"with points, got {given.shape}"
+            )
+        rows = points(given.reshape(-1, given.shape[2]), "triplets")
+        return rows, np.arange(len(rows)).reshape(-1, 3)
+    rows = points(X)
+    if given.ndim != 2 or given.shape[1] != 3 or not len(given):
+        raise ValueError(
+            f"triplets: expected shape (N, 3) of rows of points, got {given.shape}"
+        )
+    if np.any(given != np.round(given)) or given.min() < 0 or given.max() >= len(rows):
+        raise ValueError(
+            f"triplets: expected whole numbers 0..{len(rows) - 1}, rows of points, got "
+            f"{given.min():g}..{given.max():g}"
+        )
+    return rows, given.astype(int)
+
+
+def triplets_from_arrays(
+    triplets: Triplets | ArrayLike,
+    y: ArrayLike | None = None,
+    w: ArrayLike | None = None,
+    *,
+    X: ArrayLike | None = None,
+) -> Triplets:
+    """Take triplets as users hold them.
+
+    Parameters
+    ----------
+    triplets : Triplets, or array-like of shape (N, 3, d) or (N, 3) of integers
+        Anchor, near and far side by side, or as rows of ``X``. ``Triplets`` bring
+        their own points, answers and weights.
+    y : array-like of shape (N,), optional
+        1 where near was the nearer; 0 or -1, one of the two throughout, where far was.
+        Default: 1 for all.
+    w : array-like of shape (N,), optional
+        Data weights >= 0.
+    X : array-like of shape (n, d), optional
+        The points that integers refer to; an error with (N, 3, d).
+
+    Raises
+    ------
+    ValueError
+        On bad input; where a triplet compares a point with itself.
+
+    Examples
+    --------
+    >>> found = triplets_from_arrays([[0, 1, 2]], X=[[0.0], [1.0], [3.0]])
+    >>> found.near.tolist(), found.y.tolist()
+    ([1], [1])
+    """
+    if isinstance(triplets, Triplets):
+        if y is not None or w is not None:
+            raise ValueError(
+                "y, sample_weight: expected None with Triplets, which have their own, "
+                "got arrays"
+            )
+        y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)
+        triplets = np.stack([np.asarray(k) for k in triplets[1:4]], 1)
+    rows, index = _rows(triplets, X)
+    a, near, far = index.T
+    if np.any(near == far):
+        raise ValueError(
+            "triplets: expected two different points near and far, got one point for "
+            f"both in row {np.flatnonzero(near == far)[0]}"
+        )
+    n = len(index)
+    answers = np.ones(n, int) if y is None else pair_labels(y, n, both=False)
+    if w is not None:
+        w = real(w, "sample_weight")
+        if w.shape != (n,) or not np.all(np.isfinite(w)) or np.any(w < 0):
+            raise ValueError(
+                f"sample_weight: expected finite weights >= 0 of shape ({n},), got "
+                f"shape {w.shape} or others"
+            )
+        if not np.any(w > 0):
+            raise ValueError("sample_weight: expected a positive weight, got none")
+    return Triplets(rows, a, near, far, answers, w)

@@ -1,0 +1,169 @@
+"""Triplet comparisons: "a is nearer to p than to q", under a Mahalanobis metric.
+
+A triplet has an anchor a and two points p, q of R^d (``near`` and ``far``). With
+W (p, d), M = WᵀW, u = x_a - x_far and v = x_a - x_near, the answer y = 1 ("near is the
+nearer") has log odds
+
+    t = ‖Wu‖² - ‖Wv‖² = uᵀMu - vᵀMv.                                               (1)
+
+Exchanging near and far turns y into 1 - y. There is no slope, as M carries it: M is
+identified with its scale, W up to rotation; a squared distance larger by 1 is log odds
+of 1. Answers that hardly ever err have a large M. There is no intercept and no lapse:
+an answer given at random to points that are clearly apart is an outlier here.
+
+References
+----------
+Tamuz, Liu, Belongie, Shamir and Kalai, "Adaptively Learning the Crowd Kernel", ICML
+2011, and van der Maaten and Weinberger, "Stochastic Triplet Embedding", MLSP 2012, for
+comparisons as probabilities (other links, no features); Schultz and Joachims, "Learning
+a Distance Metric from Relative Comparisons", NIPS 2003, for Eq. (1) with a margin.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Float
+from numpyro.distributions import constraints
+from numpyro.distributions.util import validate_sample
+
+from probmetric.data.containers import Triplets, weights
+from probmetric.metric import Mahalanobis
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+
+class TripletParams(NamedTuple):
+    """Parameters: the map W (p, d), identified up to rotation."""
+
+    W: Float[Array, "p d"]
+
+
+class TripletPrior(NamedTuple):
+    """W ~ N(mean, c²/lam) entry by entry; lam > 0."""
+
+    mean: Float[Array, "p d"]
+    c: Float[Array, ""] | float = 1.0
+    lam: Float[Array, ""] | float = 1.0
+
+
+class Answer(dist.Distribution):
+    """The answer y in {0, 1}, given its log odds, a data weight and a learning rate.
+
+    ``log_prob`` is η · weight · log P(value), finite for any finite log odds;
+    ``sample``, ``mean`` and ``variance`` are those of a plain Bernoulli.
+
+    Parameters
+    ----------
+    log_odds : array
+        log P(y = 1)/P(y = 0).
+    weight : array or float, default=1
+        Data weight, at least 0.
+    learning_rate : float, default=1
+        Power η on the likelihood.
+    """
+
+    arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
+        "log_odds": constraints.real,
+        "weight": constraints.nonnegative,
+        "learning_rate": constraints.nonnegative,
+    }
+    support, has_enumerate_support = constraints.boolean, True  # pyright: ignore
+    pytree_data_fields = ("log_odds", "weight", "learning_rate")
+
+    def __init__(
+        self,
+        log_odds: Any,
+        weight: Any = 1.0,
+        learning_rate: Any = 1.0,
+        *,
+        validate_args: bool | None = None,
+    ):
+        self.log_odds, self.weight = log_odds, weight
+        self.learning_rate = learning_rate
+        shape = jnp.broadcast_shapes(
+            jnp.shape(log_odds), jnp.shape(weight), jnp.shape(learning_rate)
+        )
+        super().__init__(batch_shape=shape, validate_args=validate_args)
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+        """Draw y in {0, 1}."""
+        shape = sample_shape + self.batch_shape
+        noise = jax.random.logistic(key, shape, jnp.result_type(self.log_odds))
+        return (noise < self.log_odds).astype(jnp.int32)
+
+    @validate_sample
+    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
+        """Return η · weight · log P(value)."""
+        sign = jnp.where(value == 1, 1, -1)
+        log_p = jax.nn.log_sigmoid(sign * self.log_odds)
+        return self.learning_rate * self.weight * log_p
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        """Return 0 and 1, before the axes of the batch."""
+        values = jnp.arange(2).reshape((2,) + (1,) * len(self.batch_shape))
+        return jnp.broadcast_to(values, (2, *self.batch_shape)) if expand else values
+
+    @property
+    def mean(self) -> Any:
+        """P(y = 1)."""
+        return jnp.broadcast_to(jax.nn.sigmoid(self.log_odds), self.batch_shape)
+
+    @property
+    def variance(self) -> Any:
+        """P(y = 1) P(y = 0)."""
+        return self.mean * (1 - self.mean)
+
+
+def _log_odds(W: Any, triplets: Triplets) -> Any:
+    """Return t of Eq. (1), (N,)."""
+    X = jnp.asarray(triplets.X) @ W.T
+    u, v = (X[triplets.anchor] - X[k] for k in (triplets.far, triplets.near))
+    return jnp.sum(u**2, -1) - jnp.sum(v**2, -1)
+
+
+def triplet_comparisons(
+    triplets: Triplets, prior: TripletPrior, *, learning_rate: Any = 1.0
+) -> None:
+    """Write the generative model of the answers to triplets (NumPyro).
+
+    Sites: ``W`` (p, d), ``y``. Deterministic: ``M`` (d, d) = WᵀW.
+
+    Parameters
+    ----------
+    triplets : Triplets
+        ``y=None`` simulates. Data weights enter the observation's own distribution.
+    prior : TripletPrior
+    learning_rate : float, default=1
+        Power η on the likelihood.
+    """
+    triplets = jax.tree.map(jnp.asarray, triplets)
+    scale = prior.c / jnp.sqrt(prior.lam)
+    W: Any = numpyro.sample("W", dist.Normal(prior.mean, scale).to_event(2))
+    numpyro.deterministic("M", W.T @ W)
+    with numpyro.plate("triplet", len(triplets.anchor)):
+        answer = Answer(_log_odds(W, triplets), weights(triplets), learning_rate)
+        numpyro.sample("y", answer, obs=triplets.y)
+
+
+@numpy_in_numpy_out
+def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
+    """Return the log odds that near is nearer (Eq. 1); answers are not looked at."""
+    return _log_odds(jnp.asarray(params.W), triplets)
+
+
+@numpy_in_numpy_out
+def simulate(key: Any, params: TripletParams, triplets: Triplets) -> Triplets:
+    """Draw answers to given triplets; data weights are left as they are."""
+    odds = _log_odds(jnp.asarray(params.W), triplets)
+    return triplets._replace(y=Answer(odds).sample(key))
+
+
+def to_metric(params: TripletParams) -> Mahalanobis:
+    """Return the learned metric: the factor is W, a unit of d² one of log odds.
+
+    It has no P(same): triplets compare distances and say nothing of coincidence.
+    """
+    return Mahalanobis(params.W)

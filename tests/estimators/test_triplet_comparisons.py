@@ -1,0 +1,99 @@
+"""``TripletMetric``: scikit-learn's contract, units, triplets, draws, bad input."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+import probmetric as pm
+from probmetric.estimators.triplet_comparisons import TripletMetric
+
+
+def answers(seed=0, n=400):
+    """Answers by the first of two features alone, with logistic noise."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(60, 2))
+    rows = np.stack([rng.permutation(60)[:3] for _ in range(n)])
+    squared = 2 * (points[rows] - points[rows[:, :1]])[..., 0] ** 2
+    y = rng.logistic(size=n) < squared[:, 2] - squared[:, 1]
+    return points, rows, y.astype(int)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    points, rows, y = answers()
+    return TripletMetric(preprocessor=points).fit_triplets(rows, y)
+
+
+def test_it_is_a_scikit_learn_estimator():
+    records = check_estimator(TripletMetric(), on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert len(records) > 40
+
+
+def test_distances_do_not_see_the_units_of_features():
+    # Without ties: rounding decides between neighbours at one distance.
+    X = np.random.default_rng(0).normal(size=(60, 4)) + np.arange(60)[:, None] % 3
+    Y, units = np.arange(60) % 3, np.array([1e3, 1e-2, 7.0, 1.0])
+    a, b = TripletMetric().fit(X, Y), TripletMetric().fit(X * units, Y)
+    pairs = np.stack([X[:20], X[40:60]], 1)
+    want = a.pair_distance(pairs)
+    np.testing.assert_allclose(b.pair_distance(pairs * units), want, rtol=1e-5)
+
+
+def test_the_feature_that_answers_follow_is_found(fitted):
+    M = fitted.get_mahalanobis_matrix()
+    assert M[0, 0] > 10 * abs(M[1, 1])
+    assert abs(M[0, 0] - 2) < 1
+    assert fitted.gap_ < 1e-6
+    assert fitted.learning_rate_ == 1
+
+
+def test_three_forms_of_triplets_are_one_fit(fitted):
+    points, rows, y = answers()
+    side = TripletMetric().fit_triplets(points[rows], y)
+    own = TripletMetric().fit_triplets(pm.Triplets(points, *rows.T, y))
+    M = fitted.get_mahalanobis_matrix()
+    np.testing.assert_allclose(own.get_mahalanobis_matrix(), M, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(side.get_mahalanobis_matrix(), M, rtol=1e-6, atol=1e-8)
+
+
+def test_probabilities_are_calibrated_and_turn_with_the_question(fitted):
+    points, rows, y = answers(seed=1, n=2000)
+    p = fitted.triplet_probability(points[rows])
+    turned = fitted.triplet_probability(points[rows][:, [0, 2, 1]])
+    np.testing.assert_allclose(p + turned, 1, atol=1e-12)
+    # Three standard errors of a share, and what 400 answers leave unknown.
+    assert abs(p.mean() - y.mean()) < 3 * 0.5 / np.sqrt(2000) + 0.02
+    assert fitted.triplet_score(points[rows], y) > 0.7
+
+
+def test_draws_become_metrics_and_are_stored(fitted, tmp_path):
+    draws = fitted.sample(n_draws=250, n_chains=2)
+    M = draws["posterior"]["M"].to_numpy().reshape(-1, 2, 2)
+    near = fitted.posterior_metric("intervals", draws=draws)
+    assert len(near.draws) == 500
+    np.testing.assert_allclose(near.draws[3].matrix, M[3], atol=1e-9)
+    low, high = np.quantile(M[:, 0, 0], [0.005, 0.995])
+    assert low < fitted.get_mahalanobis_matrix()[0, 0] < high
+    pm.save_draws(draws, tmp_path / "draws.nc")
+    kept = pm.load_draws(tmp_path / "draws.nc")
+    np.testing.assert_array_equal(kept["posterior"]["M"], draws["posterior"]["M"])
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda m: m.fit_triplets(np.zeros((4, 2, 3))), r"expected shape \(N, 3"),
+        (lambda m: m.triplet_probability(np.zeros((4, 3, 5))), "near and far|features"),
+        (lambda m: m.posterior_metric("votes"), "purpose: expected"),
+        (lambda m: m.sample("bootstrap"), "method"),
+    ],
+)
+def test_bad_input_is_refused(call, said):
+    points, rows, y = answers(n=60)
+    model = TripletMetric().fit_triplets(points[rows], y)
+    with pytest.raises(ValueError, match=said):
+        call(model)
