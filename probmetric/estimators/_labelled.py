@@ -96,11 +96,7 @@ def stood_for(
         raise ValueError(
             f"{name}: expected entries of one kind for the preprocessor, got {error}"
         ) from error
-    try:
-        made: Any = source(keys)
-    except Exception as error:
-        error.add_note(f"(raised by preprocessor, called with {len(keys)} entries)")
-        raise
+    made: Any = source(keys)
     rows = points(made, "preprocessor")
     if len(rows) != len(keys):
         raise ValueError(

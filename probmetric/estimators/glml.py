@@ -215,6 +215,11 @@ class GLML(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
+    With two or three points a class "cv" knows little: on ten classes of two points
+    (digits) it took a local metric whose log loss was .67 above that of the Euclidean
+    one; over eleven sets of 20 and 40 labels the mean was +.035 ± .068 and -.026 ± .041
+    (one split that nothing was chosen on, ``n_draws=0``).
+
     On average over eight data sets of 20 to 160 points, neighbours of GLML did not beat
     Bayes' classifier of the very Gaussians it is built from (``GaussianClasses``): its
     use is a local metric.

@@ -186,7 +186,6 @@ def test_what_stands_for_nothing_is_refused_by_name(name):
         pm.PairLDA(preprocessor=source).fit_pairs(pairs, [0, 1])
 
 
-def test_what_a_preprocessor_raises_is_raised_with_a_note():
-    with pytest.raises(IndexError) as caught:
+def test_what_a_preprocessor_raises_is_raised():
+    with pytest.raises(IndexError):
         pm.PairLDA(preprocessor=lambda keys: X[keys]).fit([0, 80], [0, 1])
-    assert caught.value.__notes__ == ["(raised by preprocessor, called with 2 entries)"]
