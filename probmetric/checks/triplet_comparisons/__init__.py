@@ -2,7 +2,7 @@
 
 ``problems``   simulated triplets, triplets of labelled points, changes of a problem.
 ``density``    log joint density, gradient, Hessian and mode against NumPyro's density.
-``sampling``   draws against NUTS on the NumPyro model.
+``sampling``   draws against NUTS on the NumPyro model; calibration by simulation.
 """
 
 from probmetric.checks.triplet_comparisons import density, sampling

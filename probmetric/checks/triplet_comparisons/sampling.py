@@ -1,18 +1,24 @@
-"""Draws of the closed form against NUTS on the NumPyro model."""
+"""Draws of the closed form against NUTS on the NumPyro model, and calibration."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from probmetric.checks.check import Problem, by_sampling
+from probmetric.checks.check import Problem, by_sampling, by_sbc
+from probmetric.checks.sbc import model_story, sbc
 from probmetric.checks.sides import as_dataset, sampled
+from probmetric.checks.triplet_comparisons.problems import triples
+from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Triplets
 from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.target import cast, model_target
 from probmetric.inference.triplet_comparisons import fit, posterior
-from probmetric.models.triplet_comparisons import triplet_comparisons
+from probmetric.models.triplet_comparisons import TripletPrior, triplet_comparisons
 
 
 def _entries(values: Any) -> xr.Dataset:
@@ -45,6 +51,47 @@ def target_estimate(problem: Problem[Triplets], lam: float = 1.0) -> xr.Dataset:
     return _entries(drawn.values)
 
 
+def _world() -> tuple[Triplets, TripletPrior]:
+    """Return 150 triplets of 40 points in d = 2, without answers."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(40, 2))
+    a, near, far = triples(rng, 40, 150)
+    triplets = Triplets(X, a, near, far, None)
+    return triplets, TripletPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
+
+
+def _observe(triplets: Triplets, sites: Any) -> Triplets:
+    return triplets._replace(y=sites["y"])
+
+
+def blind(triplets: Triplets, prior: TripletPrior) -> None:
+    """Write a wrong model: half of the answers are read the other way."""
+    at = np.arange(len(triplets.anchor)) % 2 == 0
+    near = jnp.where(at, triplets.far, triplets.near)
+    far = jnp.where(at, triplets.near, triplets.far)
+    triplet_comparisons(triplets._replace(near=near, far=far), prior)
+
+
+def calibrate(
+    problem: Problem[Triplets],
+    model: Callable[..., None] = triplet_comparisons,
+    n_simulations: int = 800,
+) -> Ranks:
+    """Rank true values among draws of ``model``, in worlds made by the story."""
+    del problem
+    triplets, prior = _world()
+    target, story, data = model_story(
+        triplet_comparisons, triplets, _observe, prior=prior
+    )
+    if model is not triplet_comparisons:
+        with jax.enable_x64(True):
+            answered = triplets._replace(y=np.zeros(len(triplets.anchor), np.int32))
+            target = model_target(model, cast((answered, prior), "float64"), {})[0]
+    return sbc(
+        target, story, data, seed=11, n_simulations=n_simulations, progress=False
+    )
+
+
 CHECKS = (
     by_sampling(
         "draws of the closed form are those of the NumPyro model",
@@ -52,6 +99,16 @@ CHECKS = (
         estimate=target_estimate,
         controls={"prior a third as wide": partial(target_estimate, lam=9.0)},
         tol=0.25,  # Effective sizes on another machine vary by half.
+        slow=True,
+    ),
+    by_sbc(
+        "posterior is calibrated over simulated worlds",
+        estimate=calibrate,
+        controls={
+            "half of the answers the other way": partial(
+                calibrate, model=blind, n_simulations=100
+            )
+        },
         slow=True,
     ),
 )
