@@ -18,7 +18,7 @@ from probmetric.arguments import check_choice
 from probmetric.data.containers import Triplets
 from probmetric.data.scaling import Scaler, standardise, taught_scale
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays
-from probmetric.estimators._labelled import labelled_data, report
+from probmetric.estimators._labelled import labelled_data, report, stood_for
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
 from probmetric.estimators.lca.settings import n_rows
@@ -34,7 +34,7 @@ from probmetric.models.triplet_comparisons import (
 )
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose, Self
+from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self
 
 
 @settings
@@ -62,8 +62,9 @@ class TripletMetric(PairsMixin, BaseEstimator):
         Centre and scale the features inside ``fit``. Results are in input units.
     max_iter : int, default=500
         Most iterations of the solver.
-    preprocessor : array-like of shape (n, d), optional
-        Points that integer triplets (N, 3) and pairs (N, 2) refer to.
+    preprocessor : array-like of shape (n, d) or callable, optional
+        X of shape (n,), triplets (N, 3) and pairs (N, 2) are rows of it by number; or
+        it is a function of such entries, numbers or text, that returns the points.
 
     Attributes
     ----------
@@ -107,7 +108,7 @@ class TripletMetric(PairsMixin, BaseEstimator):
     learning_rate: Positive | Literal["auto"] = "auto"
     standardize: bool = True
     max_iter: Count = 500
-    preprocessor: ArrayLike | None = None
+    preprocessor: Preprocessor = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from class labels, by triplets made from them.
@@ -137,8 +138,8 @@ class TripletMetric(PairsMixin, BaseEstimator):
 
         Parameters
         ----------
-        triplets : array-like of shape (N, 3, d), or (N, 3) of rows, or ``Triplets``
-            Anchor, near and far; rows are those of ``preprocessor``.
+        triplets : array-like of shape (N, 3, d), or ``Triplets``
+            Anchor, near and far; or (N, 3) for ``preprocessor``.
         y : array-like of shape (N,), optional
             1 where near was the nearer; 0 or -1, one of the two throughout, where far
             was. Default: 1 for all.
@@ -167,8 +168,10 @@ class TripletMetric(PairsMixin, BaseEstimator):
     def _given(
         self, triplets: Any, y: ArrayLike | None = None, w: ArrayLike | None = None
     ) -> Triplets:
-        plain = not isinstance(triplets, Triplets) and np.ndim(triplets) == 2
-        source = self.preprocessor if plain else None
+        source: Any = None
+        if not isinstance(triplets, Triplets):
+            found = stood_for(self, triplets, "triplets", 2)
+            source, triplets = found or (None, triplets)
         return triplets_from_arrays(triplets, y, w, X=source)
 
     def _store(self, data: Triplets, auto: float, scaler: Scaler) -> Self:
