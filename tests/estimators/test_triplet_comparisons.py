@@ -70,6 +70,8 @@ def test_probabilities_are_calibrated_and_turn_with_the_question(fitted):
     assert fitted.triplet_score(points[rows], y) > 0.7
 
 
+# Some hundred draws are enough for this, and not for R-hat.
+@pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 def test_draws_become_metrics_and_are_stored(fitted, tmp_path):
     draws = fitted.sample(n_draws=250, n_chains=2)
     M = draws["posterior"]["M"].to_numpy().reshape(-1, 2, 2)
