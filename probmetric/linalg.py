@@ -4,7 +4,7 @@ Jitter is never added here. A matrix that is not positive definite gives NaN, wh
 the caller turns into a result code or an error; a ridge is a prior, with a name.
 """
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
 import jax.numpy as jnp
@@ -22,12 +22,18 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
+MANY_ROWS = 500
+"""From here on the threads of BLAS pay, for one matrix."""
+
+
+def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
     """Return a block in which BLAS and LAPACK work in the thread that calls them.
 
-    For many small problems: threads that an OpenBLAS starts for each cost more than
-    the work itself.
+    For small problems, of less than ``MANY_ROWS`` rows: the threads that an OpenBLAS
+    starts for each cost a multiple of the work itself, and more on a busy machine.
     """
+    if n_rows >= MANY_ROWS:
+        return nullcontext()
     return _libraries().limit(limits=1, user_api="blas")
 
 

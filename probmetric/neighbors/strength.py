@@ -32,6 +32,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
+from probmetric.linalg import one_blas_thread
 from probmetric.neighbors.votes import BANDWIDTHS, PRIOR_WEIGHTS, mix_prior
 
 STRENGTHS = (np.inf, 256.0, 64.0, 16.0, 4.0, 1.0)
@@ -93,12 +94,15 @@ def choose_strength(
         fold[by_class(X, codes, repeat)] = np.arange(len(X)) % N_FOLDS
         for out in range(min(N_FOLDS, len(X))):
             kept, asked = voters[fold[voters] != out], voters[fold[voters] == out]
-            maps = learn(np.flatnonzero(fold != out))
-            for j, factor in enumerate(maps):
-                lost = np.inf
-                if factor is not None:
-                    lost = _losses(factor, X[kept], codes[kept], X[asked], codes[asked])
-                losses[j][:, place[asked]] += lost / repeats
+            with one_blas_thread(X.shape[1]):
+                maps = learn(np.flatnonzero(fold != out))
+                for j, factor in enumerate(maps):
+                    lost = np.inf
+                    if factor is not None:
+                        lost = _losses(
+                            factor, X[kept], codes[kept], X[asked], codes[asked]
+                        )
+                    losses[j][:, place[asked]] += lost / repeats
     return Chosen(*strongest(losses, strengths))
 
 

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
@@ -112,7 +112,8 @@ def choose_prior(
         scored += len(asked)
         places = np.arange(len(asked)), codes[asked]
         for at, found in _log_joints(stats, X[asked], covariance, float(alpha)):
-            losses[at] += np.sum(logsumexp(found, 2) - found[:, *places], 1)
+            total = np.logaddexp.reduce(found, 2)
+            losses[at] += np.sum(total - found[:, *places], 1)
     losses = np.where(np.isfinite(losses), losses, np.inf) / max(scored, 1)
     s, e, k = np.unravel_index(np.argmin(losses), losses.shape)
     best = Strengths(STRENGTHS[s], EXCESS[e], KAPPA[k])

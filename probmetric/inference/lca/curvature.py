@@ -25,6 +25,7 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
 from probmetric.inference.lca.statistics import Statistics
+from probmetric.linalg import one_blas_thread
 from probmetric.models.lca import LCAParams, LCAPrior, log_b_of
 from probmetric.typing import Array
 
@@ -171,19 +172,20 @@ def generalised_rate(
     learning_rate : float
         η of that fit, of the order of n/N.
     """
-    row = rows(params, pairs)
-    w = host_weights(pairs)
-    information = (row["slope"] * (w * row["nu"])[:, None]).T @ row["slope"]
-    r = np.where(np.asarray(pairs.y) == 1, 1.0, -row["nu"])
-    score = -(w * r)[:, None] * row["slope"]
-    U = np.zeros((len(pairs.X), score.shape[1]), score.dtype)
-    for end in (pairs.i, pairs.j):
-        np.add.at(U, np.asarray(end), score)
-    diagonal = prior_precision(params, prior) / learning_rate
-    H = information + np.diag(diagonal)
-    both = np.linalg.solve(H, np.concatenate([information, U.T @ U], 1))
-    q = len(H)
-    return np.trace(both[:, :q]) / np.trace(both[:, q:])
+    with one_blas_thread(np.size(params.W)):
+        row = rows(params, pairs)
+        w = host_weights(pairs)
+        information = (row["slope"] * (w * row["nu"])[:, None]).T @ row["slope"]
+        r = np.where(np.asarray(pairs.y) == 1, 1.0, -row["nu"])
+        score = -(w * r)[:, None] * row["slope"]
+        U = np.zeros((len(pairs.X), score.shape[1]), score.dtype)
+        for end in (pairs.i, pairs.j):
+            np.add.at(U, np.asarray(end), score)
+        diagonal = prior_precision(params, prior) / learning_rate
+        H = information + np.diag(diagonal)
+        both = np.linalg.solve(H, np.concatenate([information, U.T @ U], 1))
+        q = len(H)
+        return np.trace(both[:, :q]) / np.trace(both[:, q:])
 
 
 def log_evidence(

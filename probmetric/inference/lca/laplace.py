@@ -32,6 +32,7 @@ from jaxtyping import Float
 
 from probmetric.inference.lca.curvature import precision
 from probmetric.inference.lca.statistics import Statistics
+from probmetric.linalg import one_blas_thread
 from probmetric.models.lca import LCAParams, LCAPrior, log_b_of, log_sigma2_of
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -147,13 +148,14 @@ def laplace(
             f"second "
             f"derivatives, got {W.size + 1}: fit fewer components, or use the bootstrap"
         )
-    H = precision(params, stats, prior, learning_rate)
-    H = (H + H.T) / 2
-    mode = np.append(np.ravel(W), log_b_of(np.asarray(params.log_sigma2), p))
-    if not quotient:
-        return Laplace(mode, _root(H), W.shape)
-    Q = _complement(W)
-    return Laplace(mode, _out(Q, _root(_into(Q, _into(Q, H).T))), W.shape)
+    with one_blas_thread(W.size):
+        H = precision(params, stats, prior, learning_rate)
+        H = (H + H.T) / 2
+        mode = np.append(np.ravel(W), log_b_of(np.asarray(params.log_sigma2), p))
+        if not quotient:
+            return Laplace(mode, _root(H), W.shape)
+        Q = _complement(W)
+        return Laplace(mode, _out(Q, _root(_into(Q, _into(Q, H).T))), W.shape)
 
 
 def _root(H: Float[Array, "m m"]) -> Float[Array, "m m"]:

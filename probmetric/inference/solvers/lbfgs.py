@@ -10,6 +10,7 @@ from scipy.optimize import OptimizeResult, minimize
 
 from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
+from probmetric.linalg import one_blas_thread
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Scalar
 
@@ -84,14 +85,16 @@ def lbfgs[P, D](
         end, value, n_steps, n_evaluations = start, f0, 0, 1
         result = Result.NONFINITE
     else:
-        found = minimize(
-            negative,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            callback=record,
-            options=options,
-        )
+        # SciPy factors matrices of 2 maxcor rows, some at every step.
+        with one_blas_thread():
+            found = minimize(
+                negative,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                callback=record,
+                options=options,
+            )
         end, value = found.x, float(found.fun)
         n_steps, n_evaluations = int(found.nit), int(found.nfev) + 1
         converged = found.success or np.max(np.abs(found.jac)) <= options["gtol"]
