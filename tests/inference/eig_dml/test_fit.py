@@ -246,9 +246,10 @@ def test_weights_of_close_pairs_repeat_them(golden):
     weighted = as_pairs(close, far)._replace(
         w=np.r_[np.full(3, 2.0), np.ones(len(close) + len(far) - 3)]
     )
-    np.testing.assert_allclose(
-        eig_dml.fit(twice).params.factor, eig_dml.fit(weighted).params.factor, rtol=1e-9
-    )
+    # To a tight gap: on the way there Frank-Wolfe's steps turn on the last digit.
+    found = [eig_dml.fit(p, solver="pdhg", tol=1e-10).params for p in (twice, weighted)]
+    one, other = (params.factor.T @ params.factor for params in found)
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * one.max())
 
 
 def test_one_far_pair_gets_the_whole_metric():
