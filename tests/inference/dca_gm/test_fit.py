@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit, log_joint
-from probmetric.inference.dca_gm.hybrid import Penalty, fit_hybrid
+from probmetric.inference.dca_gm.hybrid import Penalty, _polak_ribiere, fit_hybrid
 from probmetric.inference.dca_gm.likelihood import (
     conditional_log_likelihood,
     gradient_A,
@@ -193,4 +193,14 @@ def test_the_ridge_of_the_start_follows_the_units(iris):
     larger = Labelled(10 * iris.X, iris.y)
     np.testing.assert_allclose(
         10 * lda_rca(larger, 2, ridge=0.5), lda_rca(iris, 2, ridge=0.5), rtol=1e-9
+    )
+
+
+def test_a_conjugate_direction_is_kept_where_it_ascends():
+    # (2, 1) (-1) has a negative sum and a positive slope along the gradient.
+    gradient, before = np.array([[-1.0, -1.0]]), np.array([[-1.0, 0.0]])
+    found = _polak_ribiere(gradient, before, before)
+    np.testing.assert_array_equal(found, [[-2.0, -1.0]])
+    np.testing.assert_array_equal(
+        _polak_ribiere(gradient, before, -4 * gradient), gradient
     )
