@@ -27,6 +27,7 @@ from probmetric.estimators._settings import (
     settings,
 )
 from probmetric.inference.gaussian_classes.choice import (
+    EXCESS,
     Strengths,
     choose_prior,
     prior_of,
@@ -166,6 +167,18 @@ def draws_of(estimator: Any, **how: Any) -> xr.DataTree:
     )
 
 
+def refuse_known(found: ClassFit, purpose: str) -> None:
+    """Raise where intervals are asked for and covariances were taken for known."""
+    if purpose == "intervals" and found.strengths is not None:
+        if found.strengths.excess == EXCESS[0]:
+            raise ValueError(
+                "purpose: expected 'prediction' where held-out points chose a prior "
+                "that takes the covariance for known (prior_.nu = "
+                f"{float(found.prior.nu):.0f}), got 'intervals': what is not known of "
+                "it would be left out; fit with prior='evidence'"
+            )
+
+
 def in_input_units(
     estimator: Any, found: ClassFit, metric: LocalMahalanobis
 ) -> LocalMahalanobis:
@@ -190,9 +203,11 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
     ----------
     prior : {"cv", "evidence"}, default "cv"
         How the prior is chosen. "cv": by the log loss of held-out points in five folds
-        (fewer where a class has fewer members), among 280 priors from one spherical
+        (fewer where a class has fewer members), among 280 priors from one diagonal
         covariance for all classes, known beforehand, to a free one a class
-        (``inference.gaussian_classes.choice``); 15 folds up to 300 points, five above.
+        (``inference.gaussian_classes.choice``); some 15 folds below 300 points, five
+        from there on. Chosen for prediction, it may take the covariance for known:
+        draws then vary less than is known.
         "evidence": the default before 0.2, the largest evidence among 216 priors made
         of the pooled covariance of the same points; it is over-confident where a class
         has no more points than there are features. With missing entries the prior is
@@ -312,8 +327,8 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
             ``posterior_predictive``. ``pm.check_model`` takes draws with all three.
         prior_draws : int, optional
             So many draws of the prior and of points under them: ``prior``,
-            ``prior_predictive``. The prior's numbers were chosen on the data, by
-            evidence. Default: none.
+            ``prior_predictive``. The prior's numbers were chosen on the data, as
+            ``prior`` says. Default: none.
 
         Returns
         -------
@@ -359,10 +374,17 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
             Of the draws, which are those of ``sample`` with this seed and number.
         progress : bool, optional
             Without effect.
+
+        Raises
+        ------
+        ValueError
+            For ``purpose="intervals"`` where ``prior="cv"`` chose to take the
+            covariance for known (``prior_.nu`` of 10⁶ and more).
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         check_choice("method", method or "exact", ("exact",))
         check_is_fitted(self)
+        refuse_known(self._found, purpose)
         n = int(check_number("n_draws", n_draws, 1, whole=True))
         drawn = posterior_metrics(self.posterior_, seed, n)[1]
         return PosteriorMetric(

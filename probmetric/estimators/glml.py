@@ -33,6 +33,7 @@ from probmetric.estimators.gaussian_classes import (
     fit_classes,
     fit_rows,
     in_input_units,
+    refuse_known,
 )
 from probmetric.inference.gaussian_classes.draws import Exact, metrics
 from probmetric.inference.gaussian_classes.local_metric import (
@@ -165,7 +166,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         Share of the pooled Mahalanobis metric; ∞ is that metric alone. "cv": of the
         Euclidean metric of scaled features, ∞, 10, 3, 1, .3, .1 and 0 the first that
         loses at most two standard errors to the best, by soft votes in folds; at the
-        cost of some 15 fits without draws (5 above 300 points). "loo": of these γ the
+        cost of some 15 fits (5 from 300 points on). "loo": of these γ the
         best leave-one-out log score, by densities that have seen the point: the
         default before 0.2, and what "cv" means with missing entries,
         ``densities="mle"`` or mixtures.
@@ -289,7 +290,9 @@ class GLML(ClassifierMixin, BaseEstimator):
         self.gamma_ = np.inf if isinstance(chosen, str) else chosen
         gamma = np.asarray(self.gamma_)
         self.metric_, *self.draws_ = (replace(metric, gamma=gamma) for metric in every)
-        metric = self.posterior_metric("prediction") if self.draws_ else self.metric_
+        # At γ = ∞ all draws are one metric.
+        several = self.draws_ and np.isfinite(self.gamma_)
+        metric = self.posterior_metric("prediction") if several else self.metric_
         self.classifier_ = KNeighborsClassifier(
             metric, self.n_neighbors, votes=self.votes
         ).fit(points, found.classes[codes])
@@ -352,11 +355,22 @@ class GLML(ClassifierMixin, BaseEstimator):
 
         The spread √(E ‖log A - E log A‖²) is taken in the whitened frame, where it
         does not depend on units; 0.7 is a factor of two along one direction.
+
+        Raises
+        ------
+        ValueError
+            Without draws; at γ = ∞, where all are one metric; at γ = 0 of rules whose
+            matrices may be singular.
         """
         points = checked_rows(self, X, finite=True)
         if not self._draws():
             raise ValueError("n_draws: expected at least 1 for a spread, got 0")
         A = np.stack([metric.frame_matrix_at(points) for metric in self.draws_])
+        if np.isinf(self.gamma_):
+            raise ValueError(
+                "gamma: expected a number for a spread, got infinity: the metric is the "
+                "same for all draws"
+            )
         if self.rule in ("zero_bias", "fisher") and self.gamma_ == 0:
             raise ValueError(
                 "gamma: expected above 0 for a logarithm of matrices that may be "
@@ -444,7 +458,8 @@ class GLML(ClassifierMixin, BaseEstimator):
         ValueError
             Where there are no draws: see ``sample``; by default also where the fit
             made none. For ``purpose="intervals"`` where ``gamma_`` is infinite: all
-            draws share that metric, and intervals would have no width.
+            draws share that metric, and intervals would have no width; or where the
+            chosen prior takes the covariance for known.
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         check_choice("method", method or "exact", ("exact",))
@@ -452,9 +467,10 @@ class GLML(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "purpose: expected 'prediction' where gamma_ is infinite, got "
                 "'intervals': the metric is the same for all draws, and intervals "
-                "would have no width; fit with a number, such as gamma=1, or use "
-                "pm.with_intervals"
+                "would have no width; fit with a number, such as gamma=1"
             )
+        check_is_fitted(self, "metric_")
+        refuse_known(self._found, purpose)
         if draws is None and n_draws is None:
             if not self._draws():
                 raise ValueError("n_draws: expected at least 1 for a posterior, got 0")

@@ -1,13 +1,14 @@
 """The NIW prior that predicts held-out classes best: folds, without compilation.
 
 With S_W the pooled covariance within the C classes of n points, S_W = Σ_c S_c/(n - C),
-and t the mean variance of a feature, 1 in standardised units, the priors tried are
+and T the diagonal matrix of the features' variances, I in standardised units, the
+priors tried are
 
-    m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a t I),
+    m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a T),
     a = s/(s + n - C).                                                            (1)
 
 The classes have covariances about a common one (ν₀ - D - 1: how alike, in points), and
-that has t I as its own prior mean, worth s points; κ₀ says how alike their means are.
+that has T as its own prior mean, worth s points; κ₀ says how alike their means are.
 To learn next to nothing is among them: at s = ∞ no covariance, at κ₀ = 100 hardly a
 mean, and the class shares are predicted.
 
@@ -175,9 +176,9 @@ def prior_of(
     a = 1.0 if free == 0 or np.isinf(s) else s / (s + free)
     grand = stats.n @ stats.mean / n
     within = np.sum(stats.scatter, 0)
-    between = np.sum(stats.n @ (stats.mean - grand) ** 2)
-    t = (np.trace(within) + between) / (n * d) or 1.0  # Of equal points: any.
-    center = (1 - a) * within / max(free, 1.0) + a * t * np.eye(d)
+    t = (np.diag(within) + stats.n @ (stats.mean - grand) ** 2) / n
+    T = np.diag(np.where(t > 0, t, 1.0))  # Of what does not vary: any.
+    center = (1 - a) * within / max(free, 1.0) + a * T
     nu = excess + (1 if covariance == "diagonal" else d) + 1
     numbers = (np.asarray(float(v)) for v in (kappa, nu, alpha))
     return NIWPrior(grand, excess * center, *numbers)
