@@ -35,7 +35,7 @@ LEARNERS = {
     "RCA": pm.RCA(prior_strength=1),
     "PairLDA": pm.PairLDA(prior_strength=0),
     "TwoStageMixture": pm.TwoStageMixture(),
-    "GLML": pm.GLML(),
+    "GLML": pm.GLML(prior="evidence", gamma="loo"),
 }
 QUESTIONS = ("value", "ratio", "refits' percentiles")
 

@@ -129,7 +129,8 @@ def _problem(name: str, data: Dataset | None) -> Problem[Any] | None:
     if data is None:
         return None
     from_labels: Any = MODELS[name].from_labels
-    return replace(from_labels(data.X, data.y), name=data.name)
+    problem = from_labels(data.X, data.y)
+    return replace(problem, name=problem.name.replace("data", data.name, 1))
 
 
 def _shares(names: list[str], quick: bool) -> dict[str, float]:

@@ -199,7 +199,7 @@ def pair_labels(
 
 
 def pair_weights(
-    w: ArrayLike | None, same: Int[np.ndarray, "N"]
+    w: ArrayLike | None, same: Int[np.ndarray, "N"], name: str = "sample_weight"
 ) -> Float[np.ndarray, "N"] | None:
     """Return data weights of pairs as float64, or None where none were given.
 
@@ -211,15 +211,17 @@ def pair_weights(
     """
     if w is None:
         return None
-    given = real(w, "w")
+    given = real(w, name)
     if given.shape != same.shape:
-        raise ValueError(f"w: expected shape {same.shape}, got {given.shape}")
+        raise ValueError(f"{name}: expected shape {same.shape}, got {given.shape}")
     if not np.all(np.isfinite(given)) or np.any(given < 0):
-        raise ValueError("w: expected finite weights ≥ 0, got a negative or NaN one")
+        raise ValueError(
+            f"{name}: expected finite weights ≥ 0, got a negative or NaN one"
+        )
     for label in (0, 1):
         if not np.any(given[same == label] > 0):
             raise ValueError(
-                f"w: expected a positive weight on a pair with y={label}, got none"
+                f"{name}: expected a positive weight on a pair with y={label}, got none"
             )
     return given
 

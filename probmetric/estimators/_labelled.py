@@ -58,7 +58,7 @@ def stood_for(
 
     The preprocessor is the points themselves, whose rows are given by number; or a
     function, called once with the distinct entries, sorted, that returns a row for
-    each. What it raises is raised, with a note.
+    each. What it raises is raised.
 
     Returns
     -------
@@ -73,7 +73,14 @@ def stood_for(
     """
     source: Any = getattr(estimator, "preprocessor", None)
     entries = _entries(given)
-    if source is None or entries.ndim != n_axes or not entries.size:
+    if source is None or entries.ndim != n_axes:
+        return None
+    if name == "pairs" and (entries.shape[1] != 2 or not len(entries)):
+        raise ValueError(
+            f"pairs: expected shape (N, 2) for the preprocessor, or (N, 2, d), got "
+            f"{entries.shape}"
+        )
+    if not entries.size:
         return None
     if not callable(source):
         rows = points(source, "preprocessor")

@@ -324,7 +324,8 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
             ``log_likelihood``, for power scaling.
         predictive : bool, default=False
             Store new points of the classes observed under every draw,
-            ``posterior_predictive``. ``pm.check_model`` takes draws with all three.
+            ``posterior_predictive``; n d numbers a draw. ``pm.check_model`` takes draws
+            with all three.
         prior_draws : int, optional
             So many draws of the prior and of points under them: ``prior``,
             ``prior_predictive``. The prior's numbers were chosen on the data, as

@@ -368,8 +368,8 @@ class GLML(ClassifierMixin, BaseEstimator):
         A = np.stack([metric.frame_matrix_at(points) for metric in self.draws_])
         if np.isinf(self.gamma_):
             raise ValueError(
-                "gamma: expected a number for a spread, got infinity: the metric is the "
-                "same for all draws"
+                "gamma: expected a number for a spread, got infinity: all draws have "
+                "the same metric"
             )
         if self.rule in ("zero_bias", "fisher") and self.gamma_ == 0:
             raise ValueError(

@@ -343,9 +343,9 @@ def with_intervals(
         TwoStageMixture    score .84 to .98
         GLML               local dissimilarity .77 to .98, pooled .90
 
-    LDA and RCA had ``prior_strength=1``, PairLDA 0. A strength that the data choose is
-    chosen anew in every refit and may jump: that, and other learners, were not
-    measured.
+    LDA and RCA had ``prior_strength=1``, PairLDA 0, GLML ``prior="evidence"`` and
+    ``gamma="loo"``. A strength that the data choose is chosen anew in every refit and
+    may jump: that, and other learners, were not measured.
 
     ``LCA.posterior_metric("intervals")`` takes the same groups at less cost: its refits
     keep the standardisation, the prior's W₀ and c, and λ. Its link is calibrated on

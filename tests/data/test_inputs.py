@@ -95,9 +95,21 @@ BAD_PAIRS = {
     "NaN": ((np.full((2, 2, 1), np.nan), [1, 0]), {}, r"pairs: expected finite"),
     "empty": ((np.zeros((0, 2, 3)), []), {}, r"pairs: expected shape"),
     "ragged": (([[[0], [1, 2]]], [1]), {}, r"pairs: expected a regular array"),
-    "weight": ((P3, [1, 0], [1, -1]), {}, r"w: expected finite weights ≥ 0"),
-    "weights": ((P3, [1, 0], [1]), {}, r"w: expected shape \(2,\), got \(1,\)"),
-    "zero": ((P3, [1, 0], [1, 0]), {}, r"w: expected a positive weight on a pair with"),
+    "weight": (
+        (P3, [1, 0], [1, -1]),
+        {},
+        r"sample_weight: expected finite weights ≥ 0",
+    ),
+    "weights": (
+        (P3, [1, 0], [1]),
+        {},
+        r"sample_weight: expected shape \(2,\), got \(1,\)",
+    ),
+    "zero": (
+        (P3, [1, 0], [1, 0]),
+        {},
+        r"sample_weight: expected a positive weight on a pair with",
+    ),
     "anchor": ((P3, [1, 0]), {"anchor": [0, -1]}, r"anchor: expected integers ≥ 0"),
 }
 

@@ -121,7 +121,7 @@ def test_bad_pairs_are_refused():
         PairLDA().fit_pairs(pairs, np.ones(len(pairs)))
     with pytest.raises(ValueError, match="pairs: expected finite numbers"):
         PairLDA().fit_pairs(pairs * np.nan, np.ones(len(pairs)))
-    with pytest.raises(ValueError, match="w: expected finite weights"):
+    with pytest.raises(ValueError, match="sample_weight: expected finite weights"):
         PairLDA().fit_pairs(
             pairs, np.arange(len(pairs)) % 2, sample_weight=-np.ones(len(pairs))
         )

@@ -55,9 +55,11 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Groups]:
     most = max(2, MOST_ENTRIES // Z.shape[1])
     rows = [np.flatnonzero(codes == c) for c in np.unique(codes)]
     few = [r[np.linspace(0, len(r) - 1, min(len(r), most), dtype=int)] for r in rows]
-    Z, codes = Z[np.concatenate(few)], codes[np.concatenate(few)]
+    kept = np.concatenate(few)
+    name = "data" if len(kept) == len(Z) else f"data, {len(kept)} of {len(Z)} points"
+    Z, codes = Z[kept], codes[kept]
     prior = default_prior(Z, 1)
-    return fitted(fit_problem, "data", Groups(Z, codes), prior, n_components=1)
+    return fitted(fit_problem, name, Groups(Z, codes), prior, n_components=1)
 
 
 def fit_problem(problem: Problem[Groups]) -> Fit:

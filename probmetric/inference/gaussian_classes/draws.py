@@ -185,7 +185,7 @@ class _Given:
         return {k: v[None] for k, v in found.items()}, total[None] - seen.sum()
 
     def new_points(
-        self, params: GaussianClassesParams, seed: int
+        self, params: GaussianClassesParams, seed: int | list[int]
     ) -> dict[str, np.ndarray]:
         """Draw points in the classes observed; NaN where there are none."""
         shown = np.asarray(self.shown.X)
@@ -211,7 +211,7 @@ class _Given:
         )
         return {
             "prior": _in_input_units(params, self.scaler),
-            "prior_predictive": self.new_points(params, seed),
+            "prior_predictive": self.new_points(params, [seed, 1]),
         }
 
 
