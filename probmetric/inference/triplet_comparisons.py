@@ -30,6 +30,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from probmetric.data.containers import Triplets, weights
 from probmetric.data.padding import bucket, pad_rows
+from probmetric.data.triplets import weighing
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.nuts import NUTS
@@ -157,7 +158,7 @@ def prior_for(
 
     c is such that log odds of the triplets under W₀ have root mean square 2. With p < d
     rows W₀ is c times the leading principal directions of the points, each as
-    often as triplets use it.
+    often as triplets use it. Triplets of weight 0 are left out; the others count alike.
 
     Parameters
     ----------
@@ -170,9 +171,12 @@ def prior_for(
     Raises
     ------
     ValueError
-        Where all triplets have near and far at one distance: nothing is asked.
+        Where all triplets have near and far at one distance: nothing is asked; where
+        all have weight 0.
     """
-    X = np.asarray(triplets.X)
+    X, triplets = np.asarray(triplets.X), weighing(triplets)
+    if not len(triplets.anchor):
+        raise ValueError("triplets.w: expected a positive weight, got none")
     p = X.shape[1] if n_components is None else n_components
     W = np.eye(X.shape[1], dtype=X.dtype)
     if p < len(W):
