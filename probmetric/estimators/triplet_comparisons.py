@@ -78,8 +78,9 @@ class TripletMetric(PairsMixin, BaseEstimator):
         The map, in input units, up to rotation and reflection.
     learning_rate_ : float
     gap_ : float
-        Certificate of the mode in nats: how much higher the quadratic at hand has its
-        mode; ∞ where the fit is none.
+        Certificate of the mode: an upper estimate, in nats, of how far the log
+        posterior is below the nearby maximum, by the quadratic at hand. Infinite if the
+        Hessian shows that it is no maximum; NaN, not computed, if p·d > 10 000.
     classes_ : array of shape (c,)
         After ``fit``.
     threshold_, pair_classes_ : float, array of shape (2,)
@@ -257,6 +258,11 @@ class TripletMetric(PairsMixin, BaseEstimator):
         DataTree
             Posterior of M (feature, feature_bis), in input units; the triplets;
             provenance. All chains start at the mode of the fit.
+
+        Raises
+        ------
+        ValueError
+            p·d > 10 000; a fit that is no mode; an unknown method.
         """
         check_is_fitted(self)
         data, rate = self.triplets_, self.learning_rate_

@@ -89,6 +89,26 @@ def test_the_gap_certifies_the_mode_and_refuses_what_is_none(problem):
         triplet.posterior(none, problem.data, weak)
 
 
+def test_blocks_of_the_hessian_are_the_whole(problem, monkeypatch):
+    data = triplet.differences(problem.data)
+    whole = triplet.hessian(problem.params, data, problem.prior)
+    monkeypatch.setattr(triplet, "BLOCK_ENTRIES", 100)  # 16 rows of 6 entries.
+    found = triplet.hessian(problem.params, data, problem.prior)
+    np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-10)
+
+
+def test_beyond_the_limit_the_gap_is_unknown_and_draws_are_refused(
+    problem, monkeypatch
+):
+    given = problem.params, problem.data, problem.prior
+    monkeypatch.setattr(triplet, "MAX_PARAMETERS", 6)
+    assert triplet.gap(*given, **problem.options) < 1e-8
+    monkeypatch.setattr(triplet, "MAX_PARAMETERS", 5)
+    assert np.isnan(triplet.gap(*given, **problem.options))
+    with pytest.raises(ValueError, match=r"at most 5 parameters .* got 6"):
+        triplet.posterior(*given, **problem.options)
+
+
 def test_the_true_metric_is_found_as_triplets_grow():
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(300, 2)), np.array([[1.0, 0.3], [0.0, 0.5]])
