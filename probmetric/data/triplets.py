@@ -66,8 +66,9 @@ def weighing(triplets: Triplets) -> Triplets:
     if triplets.w is None:
         return triplets
     keep = np.asarray(triplets.w) > 0
-    rows = (None if k is None else np.asarray(k)[keep] for k in triplets[1:])
-    return Triplets(triplets.X, *rows)  # pyright: ignore[reportArgumentType]
+    a, near, far = (np.asarray(k)[keep] for k in triplets[1:4])
+    y = None if triplets.y is None else np.asarray(triplets.y)[keep]
+    return Triplets(triplets.X, a, near, far, y, np.asarray(triplets.w)[keep])
 
 
 def _rows(
@@ -185,4 +186,5 @@ def triplets_from_arrays(
     _check_different(index)
     n = len(index)
     answers = np.ones(n, int) if y is None else _answers(y, n)
-    return Triplets(rows, *index.T, answers, None if w is None else _weights(w, n))
+    a, near, far = index.T
+    return Triplets(rows, a, near, far, answers, None if w is None else _weights(w, n))
