@@ -124,6 +124,7 @@ ROOT = {
     "neighbors.votes.stack": lambda f, g: f([g.metric, g.metric])[0],
     "data.triplets.nearest_triplets": lambda f, g: f(g.X, g.y, 2, 2),
     "data.triplets.triplets_from_arrays": lambda f, g: f([[0, 1, 2]], X=g.X),
+    "data.triplets.weighing": lambda f, g: f(asked(g)._replace(w=g.X[:8, 0] ** 2)),
     "data.pairs.all_pairs": lambda f, g: f(g.X, g.y),
     "data.pairs.impostor_pairs": lambda f, g: f(g.X, g.y, 2),
     "data.pairs.nearest_pairs": lambda f, g: f(g.X, g.y, 2, 2),

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Triplets
-from probmetric.data.inputs import pair_labels, points, real
+from probmetric.data.inputs import points, real
 from probmetric.data.pairs import nearest_pairs
 from probmetric.typing import ArrayLike
 
@@ -51,12 +51,24 @@ def nearest_triplets(
     pairs = nearest_pairs(X, labels, n_targets, n_impostors)
     i, j, y = (np.asarray(v) for v in (pairs.i, pairs.j, pairs.y))
     parts: list[Int[np.ndarray, "3 m"]] = []
-    for anchor in np.unique(i):
-        own, other = j[(i == anchor) & (y == 1)], j[(i == anchor) & (y == 0)]
+    (cuts,) = np.nonzero(np.diff(i))  # Pairs are ordered by anchor.
+    places = np.split(np.arange(len(i)), cuts + 1)
+    for at in places:
+        own, other = j[at][y[at] == 1], j[at][y[at] == 0]
         near, far = np.repeat(own, len(other)), np.tile(other, len(own))
-        parts.append(np.stack([np.full(len(near), anchor), near, far]))
+        parts.append(np.stack([np.full(len(near), i[at[0]]), near, far]))
     a, near, far = np.concatenate(parts, 1)
     return Triplets(np.asarray(pairs.X), a, near, far, np.ones(len(a), int))
+
+
+def weighing(triplets: Triplets) -> Triplets:
+    """Return the triplets of positive weight; the points stay, with their numbers."""
+    if triplets.w is None:
+        return triplets
+    keep = np.asarray(triplets.w) > 0
+    a, near, far = (np.asarray(k)[keep] for k in triplets[1:4])
+    y = None if triplets.y is None else np.asarray(triplets.y)[keep]
+    return Triplets(triplets.X, a, near, far, y, np.asarray(triplets.w)[keep])
 
 
 def _rows(
@@ -76,12 +88,55 @@ def _rows(
         raise ValueError(
             f"triplets: expected shape (N, 3) of rows of points, got {given.shape}"
         )
-    if np.any(given != np.round(given)) or given.min() < 0 or given.max() >= len(rows):
+    wrong = (given != np.round(given)) | ~((given >= 0) & (given < len(rows)))
+    if np.any(wrong):
         raise ValueError(
             f"triplets: expected whole numbers 0..{len(rows) - 1}, rows of points, got "
-            f"{given.min():g}..{given.max():g}"
+            f"{given[wrong][0]:g} in row {np.nonzero(wrong)[0][0]}"
         )
     return rows, given.astype(int)
+
+
+def _check_different(index: Int[np.ndarray, "N 3"]) -> None:
+    """Raise for a triplet that has one point, by its number, in two places."""
+    names = "anchor", "near", "far"
+    for k, m in ((0, 1), (0, 2), (1, 2)):
+        (same,) = np.nonzero(index[:, k] == index[:, m])
+        if len(same):
+            raise ValueError(
+                "triplets: expected three different points, got one point "
+                f"({index[same[0], k]}) for both {names[k]} and {names[m]} in row "
+                f"{same[0]}"
+            )
+
+
+def _answers(y: ArrayLike, n: int) -> Int[np.ndarray, "N"]:
+    """Return answers as 0 and 1, from {0, 1} or {-1, +1}."""
+    given = real(y, "y", "answers 0/1 or -1/+1")
+    if given.shape != (n,):
+        raise ValueError(f"y: expected shape ({n},), got {given.shape}")
+    if not any(np.isin(given, both).all() for both in ([0, 1], [-1, 1])):
+        raise ValueError(
+            "y: expected answers all in {0, 1} or all in {-1, +1}, got "
+            f"{np.unique(given)[:5].tolist()}"
+        )
+    return (given == 1).astype(int)
+
+
+def _weights(w: ArrayLike, n: int) -> Float[np.ndarray, "N"]:
+    """Return data weights, of which one is positive."""
+    given = real(w, "sample_weight")
+    if given.shape != (n,):
+        raise ValueError(f"sample_weight: expected shape ({n},), got {given.shape}")
+    (wrong,) = np.nonzero(~(np.isfinite(given) & (given >= 0)))
+    if len(wrong):
+        raise ValueError(
+            "sample_weight: expected finite weights >= 0, got "
+            f"{given[wrong[0]]:g} in row {wrong[0]}"
+        )
+    if not np.any(given > 0):
+        raise ValueError("sample_weight: expected a positive weight, got none")
+    return given
 
 
 def triplets_from_arrays(
@@ -109,7 +164,9 @@ def triplets_from_arrays(
     Raises
     ------
     ValueError
-        On bad input; where a triplet compares a point with itself.
+        On bad input; where a triplet has one point in two places. Points are told
+        apart by their row numbers, not their coordinates: of points side by side,
+        equal ones are two points at distance 0.
 
     Examples
     --------
@@ -126,21 +183,8 @@ def triplets_from_arrays(
         y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)
         triplets = np.stack([np.asarray(k) for k in triplets[1:4]], 1)
     rows, index = _rows(triplets, X)
-    a, near, far = index.T
-    if np.any(near == far):
-        raise ValueError(
-            "triplets: expected two different points near and far, got one point for "
-            f"both in row {np.flatnonzero(near == far)[0]}"
-        )
+    _check_different(index)
     n = len(index)
-    answers = np.ones(n, int) if y is None else pair_labels(y, n, both=False)
-    if w is not None:
-        w = real(w, "sample_weight")
-        if w.shape != (n,) or not np.all(np.isfinite(w)) or np.any(w < 0):
-            raise ValueError(
-                f"sample_weight: expected finite weights >= 0 of shape ({n},), got "
-                f"shape {w.shape} or others"
-            )
-        if not np.any(w > 0):
-            raise ValueError("sample_weight: expected a positive weight, got none")
-    return Triplets(rows, a, near, far, answers, w)
+    answers = np.ones(n, int) if y is None else _answers(y, n)
+    a, near, far = index.T
+    return Triplets(rows, a, near, far, answers, None if w is None else _weights(w, n))

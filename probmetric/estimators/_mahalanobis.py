@@ -127,10 +127,11 @@ def _has_threshold(estimator: object) -> bool:
         not fitted and hasattr(estimator, "fit_pairs")
     ):
         return True
+    pairs = "fit on pairs (fit_pairs), or " if hasattr(estimator, "fit_pairs") else ""
     raise AttributeError(
-        "a threshold on the distance is needed to classify pairs: fit on pairs "
-        "(fit_pairs), or call calibrate_threshold or set_threshold; a fit to class "
-        "labels is judged by its neighbours, KNeighborsClassifier(metric=...)"
+        f"a threshold on the distance is needed to classify pairs: {pairs}call "
+        "calibrate_threshold or set_threshold; a fit to class labels is judged by its "
+        "neighbours, KNeighborsClassifier(metric=...)"
     )
 
 

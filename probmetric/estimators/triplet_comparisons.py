@@ -14,10 +14,10 @@ from jaxtyping import Float
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice
+from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Triplets
 from probmetric.data.scaling import Scaler, standardise, taught_scale
-from probmetric.data.triplets import nearest_triplets, triplets_from_arrays
+from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
 from probmetric.estimators._labelled import labelled_data, report, stood_for
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
@@ -35,6 +35,12 @@ from probmetric.models.triplet_comparisons import (
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self
+
+
+def _check_answered(triplets: Any) -> None:
+    """Raise for ``Triplets`` whose answers are yet to be given or simulated."""
+    if isinstance(triplets, Triplets) and triplets.y is None:
+        raise ValueError("triplets.y: expected answers 0 or 1, got None")
 
 
 @settings
@@ -72,8 +78,9 @@ class TripletMetric(PairsMixin, BaseEstimator):
         The map, in input units, up to rotation and reflection.
     learning_rate_ : float
     gap_ : float
-        Certificate of the mode in nats: how much higher the quadratic at hand has its
-        mode; ∞ where the fit is none.
+        Certificate of the mode: an upper estimate, in nats, of how far the log
+        posterior is below the nearby maximum, by the quadratic at hand. Infinite if the
+        Hessian shows that it is no maximum; NaN, not computed, if p·d > 10 000.
     classes_ : array of shape (c,)
         After ``fit``.
     threshold_, pair_classes_ : float, array of shape (2,)
@@ -142,9 +149,10 @@ class TripletMetric(PairsMixin, BaseEstimator):
             Anchor, near and far; or (N, 3) for ``preprocessor``.
         y : array-like of shape (N,), optional
             1 where near was the nearer; 0 or -1, one of the two throughout, where far
-            was. Default: 1 for all.
+            was. Default: 1 for all; ``Triplets`` must have their own.
         sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0.
+            Data weights ≥ 0. Triplets of weight 0 are left out, also of the scale of
+            the features and of the prior.
 
         Raises
         ------
@@ -152,7 +160,8 @@ class TripletMetric(PairsMixin, BaseEstimator):
             On bad input.
         """
         check_settings(self)
-        given = self._given(triplets, y, sample_weight)
+        _check_answered(triplets)
+        given = weighing(self._given(triplets, y, sample_weight))
         # Points count as often as triplets use them: all forms give the same fit.
         ends = np.concatenate(given[1:4])
         _, first, place = np.unique(ends, return_index=True, return_inverse=True)
@@ -220,6 +229,7 @@ class TripletMetric(PairsMixin, BaseEstimator):
         ----------
         triplets, y : as of ``fit_triplets``
         """
+        _check_answered(triplets)
         given = self._given(triplets, y)
         return float(np.mean((self._answered(given) > 0.5) == (given.y == 1)))
 
@@ -248,6 +258,11 @@ class TripletMetric(PairsMixin, BaseEstimator):
         DataTree
             Posterior of M (feature, feature_bis), in input units; the triplets;
             provenance. All chains start at the mode of the fit.
+
+        Raises
+        ------
+        ValueError
+            p·d > 10 000; a fit that is no mode; an unknown method.
         """
         check_is_fitted(self)
         data, rate = self.triplets_, self.learning_rate_
@@ -304,6 +319,8 @@ class TripletMetric(PairsMixin, BaseEstimator):
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
+        if n_draws is not None:
+            n_draws = int(check_number("n_draws", n_draws, 1, whole=True))
         if draws is None:
             n_draws = 100 if n_draws is None else n_draws
             size: Any = {"n_draws": max(n_draws, 250), "progress": progress}

@@ -30,6 +30,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from probmetric.data.containers import Triplets, weights
 from probmetric.data.padding import bucket, pad_rows
+from probmetric.data.triplets import weighing
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.nuts import NUTS
@@ -157,7 +158,7 @@ def prior_for(
 
     c is such that log odds of the triplets under W₀ have root mean square 2. With p < d
     rows W₀ is c times the leading principal directions of the points, each as
-    often as triplets use it.
+    often as triplets use it. Triplets of weight 0 are left out; the others count alike.
 
     Parameters
     ----------
@@ -170,9 +171,12 @@ def prior_for(
     Raises
     ------
     ValueError
-        Where all triplets have near and far at one distance: nothing is asked.
+        Where all triplets have near and far at one distance: nothing is asked; where
+        all have weight 0.
     """
-    X = np.asarray(triplets.X)
+    X, triplets = np.asarray(triplets.X), weighing(triplets)
+    if not len(triplets.anchor):
+        raise ValueError("triplets.w: expected a positive weight, got none")
     p = X.shape[1] if n_components is None else n_components
     W = np.eye(X.shape[1], dtype=X.dtype)
     if p < len(W):
@@ -254,6 +258,13 @@ def fit(
         )
 
 
+MAX_PARAMETERS = 10_000
+"""p·d up to which there are second derivatives: matrices of 800 MB."""
+
+BLOCK_ENTRIES = 1 << 22
+"""Entries of a block of g_i in the Hessian (32 MiB)."""
+
+
 def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
@@ -261,18 +272,26 @@ def hessian(
 
     With g_i = ∂t_i/∂W and the weight k_i = ηw σ(s t)σ(-s t) it is
     Σ k_i vec g_i vec g_iᵀ - I ⊗ 2(Uᵀdiag(r) U - Vᵀdiag(r) V) + τI.
+    The g_i are made in blocks: memory is a few matrices of (pd)² numbers.
     """
     W, d = np.asarray(params.W), data.u.shape[1]
     wu, wv = data.u @ W.T, data.v @ W.T
     t = (wu**2).sum(-1) - (wv**2).sum(-1)
     p = 0.5 * (1 + np.tanh(-0.5 * data.sign * t))
     r, k = data.w * data.sign * p, data.w * p * (1 - p)
-    g = 2 * (wu[:, :, None] * data.u[:, None] - wv[:, :, None] * data.v[:, None])
-    g = g.reshape(len(t), -1)
     pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
     tau = float(prior.lam) / float(prior.c) ** 2
-    H = (g * k[:, None]).T @ g - np.kron(np.eye(len(W)), 2 * pull)
-    return np.asarray(H + tau * np.eye(len(W) * d))
+    own = np.asarray(tau * np.eye(d, dtype=W.dtype) - 2 * pull)
+    H = np.zeros((W.size, W.size), own.dtype)
+    for row in range(0, W.size, d):
+        H[row : row + d, row : row + d] = own
+    size = max(1, BLOCK_ENTRIES // W.size)
+    for start in range(0, len(t), size):
+        at = slice(start, start + size)
+        g = wu[at, :, None] * data.u[at, None] - wv[at, :, None] * data.v[at, None]
+        g = 2 * g.reshape(len(g), -1)
+        H += (g * k[at, None]).T @ g
+    return H
 
 
 def gap(
@@ -284,7 +303,8 @@ def gap(
 ) -> float:
     """Return the certificate (Eq. 3): nats by which the quadratic's mode is higher.
 
-    ∞ where minus the Hessian is not positive definite: not a mode.
+    ∞ where minus the Hessian is not positive definite: not a mode. NaN, unknown, with
+    more than ``MAX_PARAMETERS`` entries of W: it costs (pd)³, in every fit.
 
     Parameters
     ----------
@@ -294,6 +314,8 @@ def gap(
         Its problem.
     """
     data, W = differences(triplets, learning_rate), np.asarray(params.W)
+    if W.size > MAX_PARAMETERS:
+        return np.nan
     prior = _arrays(prior, W.dtype)
     with jax.enable_x64(W.dtype == np.float64):
         slope = np.asarray(_slope(W, data, prior)).ravel()
@@ -346,9 +368,14 @@ def posterior(
     Raises
     ------
     ValueError
-        Where the parameters are no mode.
+        Where the parameters are no mode; more than ``MAX_PARAMETERS`` of them.
     """
     W = np.asarray(params.W)
+    if W.size > MAX_PARAMETERS:
+        raise ValueError(
+            f"params: expected at most {MAX_PARAMETERS} parameters (p·d) for second "
+            f"derivatives, where draws start, got {W.size}: fit fewer components"
+        )
     data, prior = differences(triplets, learning_rate), _arrays(prior, W.dtype)
     try:
         L = np.linalg.cholesky(hessian(params, data, prior))

@@ -28,11 +28,12 @@ v_i = mean_s p_is (1 - p_is), the covariance of answers is C_BB + diag(v_B), so 
 C_ii for the first. With d_i = p_i - mean p_i, (3) is (‖d_i‖² - ‖U d_i‖²)/s; U gets the
 row (1 - UᵀU) d_j / √(s (C_jj·B + v_j)) for each pair j that is chosen.
 
-Gains (2) and (3) never rise as the batch grows. So (i) a greedy batch has at least 63 %
-of the information of the best one, and (ii) a pair whose gain was once below the best
-gain of now need not be looked at. By (ii) candidates are streamed: one pass keeps the
-best, with their p, and they settle questions until a pair left out could win; then
-comes another pass.
+Gains (2) and (3) never rise as the batch grows; of (2) that is exact while all answers
+are enumerated, up to ten pairs, and beyond up to the error of drawing answers. So (i) a
+greedy batch has at least 63 % of the information of the best one, and (ii) a pair whose
+gain was once below the best gain of now need not be looked at. By (ii) candidates are
+streamed: one pass keeps the best, with their p, and they settle questions until a pair
+left out could win; then comes another pass.
 
 References
 ----------
@@ -169,8 +170,9 @@ def next_pairs(
     The information of a batch is at most the logarithm of the number of draws, and
     draws near that bound are used up: 200 draws (5.3 nats) serve batches of about
     ten. Memory: up to 200 MiB, however many candidates, beside them or one block of
-    them. One pass serves 40 000 candidates under 100 draws; of more there are at most
-    n.
+    them. One pass serves 40 000 candidates under 100 draws; with more candidates, at
+    most n passes are made. Of more than ten questions by information, answers are
+    drawn: a pair whose gain that error alone made rise may be passed over.
 
     Examples
     --------

@@ -60,14 +60,68 @@ def test_three_forms_of_triplets_are_one_fit(fitted):
     np.testing.assert_allclose(side.get_mahalanobis_matrix(), M, rtol=1e-6, atol=1e-8)
 
 
-def test_probabilities_are_calibrated_and_turn_with_the_question(fitted):
+def slope(y, p):
+    """Logistic regression of answers on the log odds of p: slope, standard error.
+
+    Without an intercept, which would change when near and far are exchanged.
+    """
+    p, b = np.clip(p, 1e-9, 1 - 1e-9), 0.0
+    t = np.log(p / (1 - p))
+    for _ in range(20):
+        q = 1 / (1 + np.exp(-b * t))
+        information = np.sum(t**2 * q * (1 - q))
+        b += np.sum(t * (y - q)) / information
+    return b, 1 / np.sqrt(information)
+
+
+def test_probabilities_are_calibrated_on_other_answers():
+    points, rows, y = answers(n=2000)
+    model = TripletMetric(preprocessor=points).fit_triplets(rows, y)
+    points, rows, y = answers(seed=1, n=2000)
+    found, error = slope(y, model.triplet_probability(points[rows]))
+    # As many answers made the fit, whose scale is as uncertain.
+    assert abs(found - 1) < 3 * np.sqrt(2) * error < 0.35
+    model.components_ = model.components_ * np.sqrt(3)
+    sure, error = slope(y, model.triplet_probability(points[rows]))
+    assert abs(sure - 1) > 6 * np.sqrt(2) * error
+
+
+def test_probabilities_turn_with_the_question(fitted):
     points, rows, y = answers(seed=1, n=2000)
     p = fitted.triplet_probability(points[rows])
     turned = fitted.triplet_probability(points[rows][:, [0, 2, 1]])
     np.testing.assert_allclose(p + turned, 1, atol=1e-12)
-    # Three standard errors of a share, and what 400 answers leave unknown.
-    assert abs(p.mean() - y.mean()) < 3 * 0.5 / np.sqrt(2000) + 0.02
     assert fitted.triplet_score(points[rows], y) > 0.7
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_triplets_of_weight_zero_are_as_if_absent(p):
+    # Scale and prior are set by the questions: large ones of no weight must not.
+    points, rows, y = answers()
+    side, w = points[rows], np.repeat([1.0, 0.0], 400)
+    padded = np.concatenate([side, 100 * side + 7])
+    alone = TripletMetric(p).fit_triplets(side, y)
+    given = np.tile(y, 2)
+    both = TripletMetric(p).fit_triplets(padded, given, sample_weight=w)
+    np.testing.assert_array_equal(both.components_, alone.components_)
+    assert both.prior_.c == alone.prior_.c
+    counted = TripletMetric(p).fit_triplets(padded, given)
+    assert np.abs(counted.components_ - alone.components_).max() > 0.1
+
+
+def test_questions_need_no_answers_for_their_probability(fitted):
+    points, rows, _ = answers(seed=1, n=20)
+    asked = pm.Triplets(points, *rows.T, None)
+    found = fitted.triplet_probability(asked)
+    np.testing.assert_array_equal(found, fitted.triplet_probability(points[rows]))
+
+
+def test_pairs_are_not_classified_and_the_way_there_is_one_that_exists(fitted):
+    with pytest.raises(AttributeError) as raised:
+        fitted.predict(np.zeros((1, 2, 2)))
+    said = str(raised.value.__cause__)
+    assert "call calibrate_threshold or set_threshold" in said
+    assert "fit_pairs" not in said
 
 
 # Some hundred draws are enough for this, and not for R-hat.
@@ -91,6 +145,9 @@ def test_draws_become_metrics_and_are_stored(fitted, tmp_path):
         (lambda m: m.fit_triplets(np.zeros((4, 2, 3))), r"expected shape \(N, 3"),
         (lambda m: m.triplet_probability(np.zeros((4, 3, 5))), "near and far|features"),
         (lambda m: m.posterior_metric("votes"), "purpose: expected"),
+        (lambda m: m.posterior_metric("intervals", method="x", n_draws=0), "n_draws:"),
+        (lambda m: m.fit_triplets(m.triplets_._replace(y=None)), "answers 0 or 1"),
+        (lambda m: m.triplet_score(m.triplets_._replace(y=None)), "answers 0 or 1"),
         (lambda m: m.sample("bootstrap"), "method"),
     ],
 )

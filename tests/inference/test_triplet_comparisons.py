@@ -52,6 +52,22 @@ def test_without_weight_the_prior_is_all_there_is(problem):
     np.testing.assert_allclose(found.params.W, problem.prior.mean, atol=1e-12)
 
 
+def test_the_prior_of_the_questions_leaves_out_those_of_weight_zero(problem):
+    X = np.concatenate([problem.data.X, 100 * problem.data.X])
+    a, near, far = (np.asarray(k) for k in problem.data[1:4])
+    rows = (np.concatenate([k, k + 60]) for k in (a, near, far))
+    w = np.repeat([1.0, 0.0], len(a))
+    data = Triplets(X, *rows, None, w)
+    for p in (2, 3):
+        wanted = triplet.prior_for(problem.data, p)
+        found = triplet.prior_for(data, p)
+        np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-12)
+        np.testing.assert_allclose(found.c, wanted.c, rtol=1e-12)
+        assert triplet.prior_for(data._replace(w=None), p).c < 0.1 * wanted.c
+    with pytest.raises(ValueError, match=r"triplets.w: expected a positive weight"):
+        triplet.prior_for(data._replace(w=0 * w))
+
+
 def test_a_weight_of_two_is_the_triplet_twice(problem):
     data = problem.data._replace(w=None)
     twice = Triplets(data.X, *(np.tile(np.asarray(column), 2) for column in data[1:5]))
@@ -71,6 +87,26 @@ def test_the_gap_certifies_the_mode_and_refuses_what_is_none(problem):
     assert triplet.gap(none, problem.data, weak) == np.inf
     with pytest.raises(ValueError, match="params: expected a mode"):
         triplet.posterior(none, problem.data, weak)
+
+
+def test_blocks_of_the_hessian_are_the_whole(problem, monkeypatch):
+    data = triplet.differences(problem.data)
+    whole = triplet.hessian(problem.params, data, problem.prior)
+    monkeypatch.setattr(triplet, "BLOCK_ENTRIES", 100)  # 16 rows of 6 entries.
+    found = triplet.hessian(problem.params, data, problem.prior)
+    np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-10)
+
+
+def test_beyond_the_limit_the_gap_is_unknown_and_draws_are_refused(
+    problem, monkeypatch
+):
+    given = problem.params, problem.data, problem.prior
+    monkeypatch.setattr(triplet, "MAX_PARAMETERS", 6)
+    assert triplet.gap(*given, **problem.options) < 1e-8
+    monkeypatch.setattr(triplet, "MAX_PARAMETERS", 5)
+    assert np.isnan(triplet.gap(*given, **problem.options))
+    with pytest.raises(ValueError, match=r"at most 5 parameters .* got 6"):
+        triplet.posterior(*given, **problem.options)
 
 
 def test_the_true_metric_is_found_as_triplets_grow():
@@ -115,22 +151,40 @@ def test_triplets_without_answers_are_refused(problem):
         triplet.fit(problem.data._replace(y=None), problem.prior)
 
 
+def test_points_are_told_apart_by_number_and_answers_may_be_of_either_kind():
+    side = np.array([[[0.0], [0.0], [0.0]], [[0.0], [1.0], [2.0]]])
+    found = triplets_from_arrays(side, [-1, 1])
+    assert (found.y.tolist(), found.w) == ([0, 1], None)
+    assert triplets_from_arrays(side, [False, True]).y.tolist() == [0, 1]
+
+
 def test_triplets_of_labels_are_nearest_of_each_kind():
     X = np.array([[0.0], [1.0], [1.5], [5.0], [6.0]])
     found = nearest_triplets(X, [0, 0, 0, 1, 1], 2, 1)
-    rows = np.stack([found.anchor, found.near, found.far], 1)[:2]
-    np.testing.assert_array_equal(rows, [[0, 1, 3], [0, 2, 3]])
+    rows = np.stack([found.anchor, found.near, found.far], 1)
+    of_first = [[0, 1, 3], [0, 2, 3], [1, 2, 3], [1, 0, 3], [2, 1, 3], [2, 0, 3]]
+    np.testing.assert_array_equal(rows, [*of_first, [3, 4, 2], [4, 3, 2]])
     assert np.all(found.y == 1)
 
 
 @pytest.mark.parametrize(
     "triplets, y, w, said",
     [
-        ([[0, 1, 1]], None, None, "two different points near and far"),
-        ([[0, 1, 9]], None, None, r"whole numbers 0..2"),
+        ([[0, 1, 1]], None, None, r"\(1\) for both near and far in row 0"),
+        ([[0, 1, 2], [2, 2, 1]], None, None, r"\(2\) for both anchor and near"),
+        ([[1, 0, 1]], None, None, r"\(1\) for both anchor and far"),
+        ([[0, 1, 9]], None, None, r"numbers 0..2, rows of points, got 9 in row 0"),
+        ([[0, 1, 2], [0, 1, 1.5]], None, None, r"got 1.5 in row 1"),
+        ([[0, 1, -1]], None, None, r"got -1 in row 0"),
+        ([[0, 1, np.nan]], None, None, r"got nan in row 0"),
         ([[0, 1]], None, None, r"expected shape \(N, 3\)"),
-        ([[0, 1, 2]], [2], None, "y: expected pair labels"),
-        ([[0, 1, 2]], None, [-1.0], "sample_weight: expected finite"),
+        ([[0, 1, 2]], [3], None, r"y: expected answers all .*, got \[3.0\]"),
+        ([[0, 1, 2]], ["yes"], None, "y: expected answers"),
+        ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
+        ([[0, 1, 2]], [1, 1], None, r"y: expected shape \(1,\), got \(2,\)"),
+        ([[0, 1, 2]], None, [-1.0], r"weights >= 0, got -1 in row 0"),
+        ([[0, 1, 2]] * 2, None, [1, np.nan], r"weights >= 0, got nan in row 1"),
+        ([[0, 1, 2]], None, [[1]], r"sample_weight: expected shape \(1,\), got \(1, 1"),
         ([[0, 1, 2]], None, [0.0], "sample_weight: expected a positive"),
     ],
 )

@@ -9,7 +9,15 @@ import numpy as np
 import xarray as xr
 from jaxtyping import PyTree
 
-from probmetric.data.containers import Distances, Pairs
+from probmetric.data.containers import (
+    Distances,
+    Groups,
+    Labelled,
+    Pairs,
+    Points,
+    Triplets,
+    weights,
+)
 from probmetric.data.hash import data_hash, data_variables
 from probmetric.inference.sampling.target import Attribute, Draws, Kwargs, Model, Target
 from probmetric.inference.sampling.units import LIKELIHOOD, whole, with_terms
@@ -188,8 +196,10 @@ def provenance(
     """Describe a run: versions, data hash, sum of weights, the model's arguments."""
     packages = versions("probmetric", "jax", "numpyro", "arviz", "numpy")
     total = getattr(data, "w", None)
-    if total is None and hasattr(data, "X"):
-        total = np.ones(len(data.i if isinstance(data, Pairs) else data.X))
+    if isinstance(data, Points | Labelled | Pairs | Triplets | Groups):
+        total = np.asarray(weights(data), float)
+    elif total is None and hasattr(data, "X"):
+        total = np.ones(len(data.X))
     rate = np.asarray(arguments.get("learning_rate", 1.0))
     return {
         **{f"{name}_version": value for name, value in packages.items()},

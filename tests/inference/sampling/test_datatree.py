@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 import pytest
 
 import probmetric as pm
-from probmetric.data.containers import Pairs
-from probmetric.inference.sampling.datatree import to_datatree
+from probmetric.data.containers import Groups, Pairs, Points, Triplets
+from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
 from probmetric.models.lca import Coincidence
 from probmetric.storage.draws_file import load_draws, save_draws
@@ -132,3 +132,21 @@ def test_containers_with_as_many_pairs_as_points_keep_both_axes():
     kept = to_datatree(draws, data=data)["constant_data"].to_dataset()
     assert kept["X"].dims == ("point", "feature")
     assert kept["i"].dims == kept["y"].dims == ("pair",)
+
+
+@pytest.mark.parametrize(
+    "data, total",
+    [
+        (Points(np.zeros((5, 2))), 5.0),
+        (Groups(np.zeros((5, 2)), np.zeros(5, int), np.full(5, 0.5)), 2.5),
+        (Pairs(np.zeros((5, 2)), *np.zeros((3, 7), int)), 7.0),
+        (Triplets(np.zeros((5, 2)), *np.zeros((4, 9), int)), 9.0),
+        (Triplets(np.zeros((5, 2)), *np.zeros((4, 2), int), np.array([0.5, 0])), 0.5),
+        (couples(), float(N_POINTS)),
+        ({"X": np.zeros((5, 2))}, None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_sum_of_weights_counts_observations_of_each_container(data, total):
+    found = provenance(pm.Mahalanobis, data, {})
+    assert found.get("sum_of_weights") == total
