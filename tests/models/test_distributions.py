@@ -21,6 +21,7 @@ from probmetric.models.distributions import (
     normal,
 )
 from probmetric.models.lca import Coincidence
+from probmetric.models.triplet_comparisons import Answer
 
 KEY = jax.random.key(0)
 N_DRAWS = 40_000
@@ -49,6 +50,12 @@ CASES = {
         "weighted": (lambda lp: Coincidence(lp, W, 0.5), LOG_P[:, 0]),
         "one p, many weights": (lambda lp: Coincidence(lp, W), LOG_P[0, 0]),
         "scalar": (Coincidence, LOG_P[0, 0]),
+    },
+    Answer: {
+        "plain": (Answer, LOG_P[:, 1] + 1.0),
+        "weighted": (lambda a: Answer(a, W, 0.5), LOG_P[:, 1] + 1.0),
+        "one p, many weights": (lambda a: Answer(a, W), LOG_P[0, 1]),
+        "scalar": (Answer, LOG_P[0, 1]),
     },
     ClassLabel: {
         "plain": (ClassLabel, LOG_P),
@@ -88,7 +95,9 @@ def moved(shift, seen=None):
 
 
 NAMED = {f"{c.__name__}-{n}": v for c, cases in CASES.items() for n, v in cases.items()}
-DISCRETE = [name for name in NAMED if name.startswith(("Coincidence", "ClassLabel"))]
+DISCRETE = [
+    name for name in NAMED if name.startswith(("Coincidence", "Answer", "ClassLabel"))
+]
 CONTINUOUS = [name for name in NAMED if name not in DISCRETE]
 
 
@@ -249,7 +258,8 @@ def test_sums_over_the_support_are_one_and_the_moments(name):
     values = d.enumerate_support()
     assert values.shape[1:] == d.batch_shape
     assert d.enumerate_support(expand=False).ndim == values.ndim
-    plain = type(d)(d.log_p)  # Untempered: a power of a law has no sum of one.
+    # Untempered: a power of a law has no sum of one.
+    plain = type(d)(getattr(d, type(d).pytree_data_fields[0]))
     p = np.exp(plain.log_prob(d.enumerate_support()))
     np.testing.assert_allclose(p.sum(0), 1.0, rtol=1e-12)
     mean = (p * values).sum(0)
