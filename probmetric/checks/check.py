@@ -242,8 +242,8 @@ def judge(
     Returns
     -------
     Dataset
-        Over ``entry``: reference, estimate, error (relative to the largest entry,
-        or a signed distance in posterior sd), z, detectable (in posterior sd), khat
+        Over ``entry``: reference, estimate, error (as in ``compare_values``, or a
+        signed distance as in ``within_bound``), z, detectable (in posterior sd), khat
         and verdict; NaN where a column does not apply. Attributes check, kind,
         layer, control and verdict: "agree", "disagree", "inconclusive" for exact
         claims, "within", "outside", "inconclusive" for approximate ones.

@@ -289,7 +289,13 @@ def _check_section(found: Validation) -> Section:
         pictures,
         [
             Table(shown, "Every check, by claim"),
-            Table(_entries(found), "Every entry of every check", folded=True),
+            Table(
+                _entries(found),
+                "Every entry of every check. The error of values is relative, or "
+                "absolute beside an absolute tolerance; of an approximation's mean it "
+                "is in posterior sd, of its sd the log of their ratio.",
+                folded=True,
+            ),
         ],
     )
 

@@ -109,6 +109,32 @@ def test_an_approximation_is_within_or_outside_its_bound_and_reports_its_k_hat()
     assert judge(narrow, PROBLEM).attrs["verdict"] == "outside"
 
 
+def test_the_spread_of_an_approximation_stands_beside_that_of_its_reference():
+    one, two = draws(), draws(0.1, 1.1, seed=1)
+    table = judge(approximate(one, two, 0.3), PROBLEM).sel(entry="log sd of x")
+    sides = float(table["reference"]), float(table["estimate"])
+    assert sides == pytest.approx([float(one["x"].std()), float(two["x"].std())], 1e-3)
+    assert float(table["error"]) == pytest.approx(np.log(sides[1] / sides[0]))
+
+
+@pytest.mark.parametrize(
+    "reference, gap, error, word",
+    [
+        (1e-18, 2e-19, 2e-19, "agree"),  # The absolute tolerance decides.
+        (1e-18, 2e-7, 2e-7, "disagree"),
+        (1e3, 1e-4, 1e-7, "agree"),  # The relative one does.
+        (1e3, 1.0, 1e-3, "disagree"),
+    ],
+)
+def test_an_error_is_absolute_where_the_absolute_tolerance_decides(
+    reference, gap, error, word
+):
+    args = {"a": reference}, {"a": reference + gap}
+    table = judge(exact(*args, rtol=1e-6, atol=1e-7), PROBLEM)
+    assert float(table["error"][0]) == pytest.approx(error, rel=1e-6)
+    assert table.attrs["verdict"] == word
+
+
 def test_an_approximation_is_not_judged_by_a_weak_reference():
     check = approximate(draws(n=50), draws(seed=1), 0.3)
     assert judge(check, PROBLEM).attrs["verdict"] == "inconclusive"
