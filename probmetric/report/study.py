@@ -172,7 +172,8 @@ def _sampler_section(draws: xr.DataTree, distances: pd.DataFrame) -> Section:
         [
             f"NUTS: {stats.sizes['chain']} chains of {stats.sizes['draw']} draws, "
             f"{diverging} divergences, {steps:.1f} gradients a draw. The others are "
-            "approximations; their distance from NUTS is stated in figures."
+            "approximations; their distance from NUTS is stated in figures. The checks "
+            "run SVI of their own, longer and from a random start: its figures differ."
         ],
         [
             Picture(
