@@ -46,17 +46,29 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     data, lacking = data_again(summary)
     total = summary["chains"] * summary["draws"]
     shown = _with_names(draws, summary["data"]["features"], data)
-    trouble = [str(finding) for finding in diagnose(draws)]
+    trouble = diagnose(draws)
     words, cards = _statistics(draws, summary["method"])
+    # The run noted what is found here again.
+    told = tuple(found.advice for found in trouble)
+    notes = [note for note in summary.get("notes", []) if not note.endswith(told)]
+    headline = f"{total:,} draws in {summary['seconds']:.1f} s"
+    if trouble:
+        names = ", ".join(dict.fromkeys(found.name for found in trouble))
+        headline = f"The draws are not to be trusted yet: {names}"
     return page(
-        summary,
+        {**summary, "notes": notes},
         title=f"{summary['model']} on {Path(summary['data']['source']).name}, by "
         f"{summary['method']}",
-        headline=f"{total:,} draws in {summary['seconds']:.1f} s",
+        headline=headline,
+        doubted=bool(trouble),
         explanation=MEANING[summary["method"]]
         + " They are stored in draws.nc, for “probmetric neighbors --draws” and ArviZ.",
         sections=[
-            *([Section("What is wrong with the draws", trouble)] if trouble else []),
+            *(
+                [Section("What is wrong with the draws", [str(f) for f in trouble])]
+                if trouble
+                else []
+            ),
             *_metric_section(shown, summary),
             *(_neighbor_section(draws, data) if data is not None else []),
             Section(
@@ -67,7 +79,14 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
             ),
             settings_section(summary),
         ],
-        cards=[(str(len(trouble)), "problems found in the draws"), *cards],
+        cards=[
+            (f"{total:,}", "draws"),
+            (
+                str(len(trouble)),
+                f"{'problem' if len(trouble) == 1 else 'problems'} found in the draws",
+            ),
+            *cards,
+        ],
     )
 
 

@@ -254,7 +254,9 @@ def _verdict_words(found: Validation) -> tuple[str, str, str]:
     text = (
         "Each exact claim was compared with an independent reference: quadrature, "
         "automatic derivatives of the NumPyro model, or sampling. A run too weak to "
-        "find a difference worth finding is inconclusive, and never passes." + text
+        "find a difference worth finding is inconclusive, and never passes. A k-hat "
+        "alone does not count: the approximation was held against draws that do not "
+        "depend on it." + text
     )
     return found.verdict, headline, text
 

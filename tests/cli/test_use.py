@@ -263,18 +263,20 @@ def test_evaluate_says_what_was_wanted(arguments, expected, work):
     assert expected in line, line
 
 
-def test_report_writes_the_page_again_and_asks_before_it_does(work, tmp_path):
+def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path):
     out = tmp_path / "run"
     done = run("fit", "lda", "--data", work / "data.csv", "--out", out)
     assert done.exit_code == 0
     page = (out / "report.html").read_text()
     (out / "report.html").write_text("old")
-    assert "add --force" in refused("report", out)
-    assert run("report", out, "--force").exit_code == 0
+    assert run("report", out).exit_code == 0
     assert (out / "report.html").read_text() == page
     (out / "report.html").unlink()
     assert run("report", out).exit_code == 0
     assert (out / "report.html").read_text() == page
+    (out / "report.html").unlink()
+    (out / "report.html").mkdir()
+    assert "expected a file to write" in refused("report", out)
 
 
 def test_report_without_the_data_says_so(tmp_path):
