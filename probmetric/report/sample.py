@@ -51,8 +51,9 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     # The run noted what is found here again.
     told = tuple(found.advice for found in trouble)
     notes = [note for note in summary.get("notes", []) if not note.endswith(told)]
-    headline = f"{total:,} draws in {summary['seconds']:.1f} s"
+    headline, told_below = f"{total:,} draws in {summary['seconds']:.1f} s", ""
     if trouble:
+        told_below = f"{headline}; what is wrong with them stands below. "
         names = ", ".join(dict.fromkeys(found.name for found in trouble))
         headline = f"The draws are not to be trusted yet: {names}"
     return page(
@@ -61,7 +62,8 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         f"{summary['method']}",
         headline=headline,
         doubted=bool(trouble),
-        explanation=MEANING[summary["method"]]
+        explanation=told_below
+        + MEANING[summary["method"]]
         + " They are stored in draws.nc, for “probmetric neighbors --draws” and ArviZ.",
         sections=[
             *(
@@ -80,7 +82,6 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
             settings_section(summary),
         ],
         cards=[
-            (f"{total:,}", "draws"),
             (
                 str(len(trouble)),
                 f"{'problem' if len(trouble) == 1 else 'problems'} found in the draws",
