@@ -246,9 +246,10 @@ def distance(
     Dataset
         Over ``entry``: reference, estimate (means), sd (of the reference),
         estimate_sd, shift (difference of means, in sd of the reference), log_sd_ratio
-        (natural log of approximate over reference sd), their Monte Carlo errors shift_mcse and
-        log_sd_ratio_mcse, and ess and rhat of the *reference*. Entries constant on
-        both sides and equal have distance 0; other constants an infinite one.
+        (natural log of approximate over reference sd), their Monte Carlo errors
+        shift_mcse and log_sd_ratio_mcse, and ess and rhat of the *reference*. Entries
+        constant on both sides and equal have distance 0; other constants an infinite
+        one.
 
     Raises
     ------

@@ -107,8 +107,8 @@ def within_bound(
         "inconclusive" where the reference has R-hat ≥ 1.01 or fewer than 400
         effective draws, where three Monte Carlo errors reach across the bound, and
         where all is within it but k-hat is 0.7 or more: what was measured is near,
-        what was not need not be. Attribute ``unreliable``: whether k-hat alone
-        stands in the way.
+        what was not need not be. Attributes ``unreliable``: whether k-hat alone
+        stands in the way; ``bound``.
     """
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)
@@ -133,5 +133,5 @@ def within_bound(
             "verdict": verdict,
         },
         [f"{label} of {entry}" for label in ("mean", "log sd") for entry in entries],
-        {"unreliable": bool(doubted and within.all())},
+        {"unreliable": bool(doubted and within.all()), "bound": float(bound)},
     )

@@ -30,7 +30,8 @@ from probmetric.registry import (
 
 VALIDATED = (
     "Exit code: 0 all agree; 1 something disagrees, leaves its bound or is "
-    "inconclusive (k-hat alone does not count); 2 unusable input. With --strict 1 also for a conflict with data."
+    "inconclusive (k-hat alone does not count); 2 unusable input. With --strict 1 also "
+    "for a conflict with data."
 )
 LEARNED = (
     "Exit code: 0 done; 1 done, but a fit did not converge or draws are not to be "

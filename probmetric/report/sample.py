@@ -36,6 +36,9 @@ MEANING = {
 N_METRICS = 200
 """Draws in the figure of neighbours."""
 
+MANY_CHAINS = 4
+"""Chains from which the p of a rank plot says something."""
+
 TRIED = 25
 """Points among which it looks for the one whose neighbours are least sure."""
 
@@ -203,11 +206,19 @@ def _chains(shown: xr.DataTree | None, summary: Mapping[str, Any]) -> list[Pictu
     """Draw whether chains agree, where there are several."""
     if shown is None or summary["method"] != "nuts" or summary["chains"] == 1:
         return []
+    # Ranks of few chains mirror each other, and their p is near 1 in any case.
+    few = summary["chains"] < MANY_CHAINS
     return [
         Picture(
             plots.rank(shown),
             "Rank plots: how far each chain's ranks are from uniform, near 0 where "
-            "chains agree. A p below the α beside it says that they do not.",
+            "chains agree. "
+            + (
+                f"With {summary['chains']} chains the p beside it says nothing: see "
+                "R-hat, below."
+                if few
+                else "A p below the α beside it says that they do not."
+            ),
         ),
         Picture(plots.trace(shown), "Densities and traces, by chain."),
     ]
@@ -226,4 +237,9 @@ def _quantities(draws: xr.DataTree) -> Table:
         "effective draws": found.ess,
         **({"R-hat": found.rhat} if table.sizes["chain"] > 1 else {}),
     }
-    return Table(pd.DataFrame(listed), "Every entry", folded=True)
+    return Table(
+        pd.DataFrame(listed),
+        "Every entry, in units of the data (figures are per sd of each feature where "
+        "the data are at hand)",
+        folded=True,
+    )

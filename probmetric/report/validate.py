@@ -155,10 +155,10 @@ def _fit_section(fit: ModelVerdict) -> Section:
         [
             Picture(
                 model_check(fit),
-                "Left: labels of the pairs of the fit by distance, against the model's "
-                "own P(same). Right: labels of held-out pairs against P(same) as "
-                "shipped. Bands are simultaneous: they hold the whole curve with 95 % "
-                "probability where the model is right.",
+                "Left: labels of the pairs of the fit by their distance under the fit, "
+                "against the model's own P(same). Right: labels of held-out pairs "
+                "against P(same) as shipped. Bands are simultaneous: they hold the "
+                "whole curve with 95 % probability where the model is right.",
             )
         ],
         [Table(shown, "What was judged")],
@@ -216,7 +216,7 @@ def validate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     if counts.controls == 0:
         cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
     return Report(
-        title=f"{found.name} on {summary['where']}",
+        title=f"{found.name} validated on {summary['where']}",
         lead=summary["lead"],
         verdict=verdict,
         headline=headline,
@@ -269,6 +269,9 @@ def _check_section(found: Validation) -> Section:
         .drop(columns=["model"] if found.broken else ["model", "control"])
         .round({"seconds": 1})
     )
+    bounds = [j.table.attrs.get("bound", np.nan) for j in found.judgements]
+    if not np.isnan(bounds).all():
+        shown.insert(list(shown).index("largest error") + 1, "bound", bounds)
     pictures: list[Picture] = []
     for judgement in found.judgements:
         table = judgement.table
@@ -285,8 +288,8 @@ def _check_section(found: Validation) -> Section:
         "Closed forms against independent references",
         [
             "Exact claims must agree. What is an approximation is never called "
-            "agreement: its distance from the reference is stated with the bound that "
-            "it keeps."
+            "agreement: its largest error stands beside the bound that it is to keep, "
+            "in posterior sd where draws were compared."
         ],
         pictures,
         [

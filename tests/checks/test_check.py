@@ -101,7 +101,7 @@ def test_the_sign_of_z_is_that_of_estimate_minus_reference():
 
 def test_an_approximation_is_within_or_outside_its_bound_and_reports_its_k_hat():
     table = judge(approximate(draws(), draws(0.1, 1.1, seed=1, khat=0.4), 0.3), PROBLEM)
-    assert table.attrs["verdict"] == "within"
+    assert (table.attrs["verdict"], table.attrs["bound"]) == ("within", 0.3)
     assert float(table["khat"][0]) == 0.4
     far = approximate(draws(), draws(0.6, seed=1), 0.3)
     narrow = approximate(draws(), draws(0.0, 0.5, seed=1), 0.3)

@@ -202,6 +202,8 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "Fake section" in page
     assert "150 points, 3000 draws" in page
     assert "3 of 3 exact claims agree" in page
+    assert ">bound</th>" in page
+    assert "<h1>lca validated on iris</h1>" in page
     above, below = page.split("Does the model fit the data?")
     assert "Conflict: the model would not have produced these data" in above
     assert "predictive, conflict: one said. Do this" in above

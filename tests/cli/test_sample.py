@@ -15,6 +15,7 @@ from probmetric import LCA, TwoStageMixture
 from probmetric.cli import sample as cli_sample
 from probmetric.datasets import loading as datasets
 from probmetric.inference.sampling.diagnostics import diagnose
+from probmetric.report.sample import _chains
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
 from tests.cli.runs import NAMES, no_debris, refused, run, table, write_data
 
@@ -184,6 +185,15 @@ def test_draws_of_no_metric_are_refused(tmp_path):
     save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
     with pytest.raises(ValueError, match="expected a posterior of chains and draws"):
         load_draws(tmp_path / "draws.nc")
+
+
+@pytest.mark.parametrize(("chains", "said"), [(2, "says nothing"), (4, "that they do")])
+def test_the_p_of_a_rank_plot_counts_from_four_chains_on(chains, said):
+    tree = az.from_dict(
+        {"posterior": {"b": np.random.default_rng(0).random((chains, 60))}}
+    )
+    pictures = _chains(tree, {"method": "nuts", "chains": chains})
+    assert said in pictures[0].caption
 
 
 def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):

@@ -193,6 +193,8 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
     )
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Can its probabilities be believed?" in page
+    assert "<h1>metric.npz judged on data.csv</h1>" in page
+    assert "bars: 95 % Wilson limits" in page
 
 
 def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path):
