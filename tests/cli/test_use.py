@@ -12,6 +12,8 @@ import pytest
 
 import probmetric as pm
 from probmetric import LCA
+from probmetric.cli.evaluate import _if_seen
+from probmetric.cli.inputs import Given
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors.table import neighbor_table
@@ -227,6 +229,15 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
     assert [len(rows) for rows in seen] == [40, 40, 40]
     everyone = {tuple(row) for row in data.X}
     assert set.union(*(everyone - rows for rows in seen)) == everyone
+
+
+@pytest.mark.parametrize(("n", "said"), [(1, "was learned"), (4, "were learned")])
+def test_one_metric_was_learned_and_several_draws_were(work, monkeypatch, n, said):
+    data = datasets.load(work / "data.csv")
+    seen = {"hash": "same"}
+    monkeypatch.setattr("probmetric.cli.evaluate.describe_data", lambda *_: seen)
+    use = Given(pm.Mahalanobis(np.eye(3)), 3, None, "same", "mine", n)
+    assert said in _if_seen(use, data)[0]
 
 
 def test_draws_are_evaluated_by_averaged_votes(work):
