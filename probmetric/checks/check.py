@@ -35,7 +35,7 @@ from probmetric.typing import ArrayLike, no_type_check
 COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
 """Numbers of an entry in the table of ``judge``."""
 
-SAID = "alpha", "tol", "z_crit", "unreliable"
+SAID = "alpha", "tol", "z_crit", "unreliable", "bound"
 """What a table of ``judge`` says of its comparison, where that is known."""
 
 type Kind = Literal["exact", "approximate"]
@@ -242,8 +242,8 @@ def judge(
     Returns
     -------
     Dataset
-        Over ``entry``: reference, estimate, error (relative to the largest entry,
-        or a signed distance in posterior sd), z, detectable (in posterior sd), khat
+        Over ``entry``: reference, estimate, error (as in ``compare_values``, or a
+        signed distance as in ``within_bound``), z, detectable (in posterior sd), khat
         and verdict; NaN where a column does not apply. Attributes check, kind,
         layer, control and verdict: "agree", "disagree", "inconclusive" for exact
         claims, "within", "outside", "inconclusive" for approximate ones.
@@ -291,9 +291,10 @@ def _compare(check: Check, reference: Any, estimate: Any, alpha: float) -> xr.Da
             return within_bound(reference, estimate, check.bound)
         if not any(drawn):
             words = "within", "outside"
-            return compare_values(
+            table = compare_values(
                 reference, estimate, rtol=check.bound, atol=0.0, words=words
             )
+            return table.assign_attrs(bound=float(check.bound))
         raise ValueError(
             f"check {check.name!r}: expected draws on both sides, or values on both, "
             f"of an approximate claim, got {type(reference)} and {type(estimate)}"

@@ -244,11 +244,12 @@ def distance(
     Returns
     -------
     Dataset
-        Over ``entry``: reference, estimate (means), sd (of the reference), shift
-        (difference of means, in sd of the reference), log_sd_ratio (natural log of
-        approximate over reference sd), their Monte Carlo errors shift_mcse and
-        log_sd_ratio_mcse, and ess and rhat of the *reference*. Entries constant on
-        both sides and equal have distance 0; other constants an infinite one.
+        Over ``entry``: reference, estimate (means), sd (of the reference),
+        estimate_sd, shift (difference of means, in sd of the reference), log_sd_ratio
+        (natural log of approximate over reference sd), their Monte Carlo errors
+        shift_mcse and log_sd_ratio_mcse, and ess and rhat of the *reference*. Entries
+        constant on both sides and equal have distance 0; other constants an infinite
+        one.
 
     Raises
     ------
@@ -277,6 +278,7 @@ def distance(
             "reference": theirs.estimate,
             "estimate": ours.estimate,
             "sd": theirs.sd,
+            "estimate_sd": ours.sd,
             **columns,
             "ess": theirs.ess,
             "rhat": theirs.rhat,

@@ -38,7 +38,8 @@ def compare_values(
     -------
     Dataset
         One entry a name: reference and estimate where they differ most, error
-        (relative to the largest entry, absolute if that is 0), verdict.
+        (relative to the largest entry; absolute where ``atol`` allows more than
+        ``rtol`` does, or that entry is 0), verdict.
 
     Raises
     ------
@@ -67,11 +68,13 @@ def compare_values(
         # argmax sees a NaN as the largest, which is where it should point.
         worst = np.unravel_index(np.argmax(gap), gap.shape)
         kept = bool(gap[worst] <= atol + rtol * scale)
+        # Next to an absolute tolerance a relative error says nothing: 0.2 of 1e-18.
+        relative = scale > 0 and rtol * scale >= atol
         rows.append(
             (
                 float(r[worst]),
                 float(e[worst]),
-                float(gap[worst] / scale if scale else gap[worst]),
+                float(gap[worst] / scale if relative else gap[worst]),
                 words[0] if kept else words[1],
             )
         )
@@ -97,13 +100,15 @@ def within_bound(
     Returns
     -------
     Dataset
-        Two entries a quantity, "mean of M[0, 0]" and "log sd of M[0, 0]": reference,
-        estimate, error (the signed distance), khat, verdict "within", "outside", or
+        Two entries a quantity, "mean of M[0, 0]" and "log sd of M[0, 0]": reference
+        and estimate (the two means, the two sd), error (the signed distance: of the
+        means in posterior sd, of the sd the log of their ratio), khat, verdict
+        "within", "outside", or
         "inconclusive" where the reference has R-hat ≥ 1.01 or fewer than 400
         effective draws, where three Monte Carlo errors reach across the bound, and
         where all is within it but k-hat is 0.7 or more: what was measured is near,
-        what was not need not be. Attribute ``unreliable``: whether k-hat alone
-        stands in the way.
+        what was not need not be. Attributes ``unreliable``: whether k-hat alone
+        stands in the way; ``bound``.
     """
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)
@@ -121,12 +126,12 @@ def within_bound(
     entries = table["entry"].to_numpy()
     return entry_table(
         {
-            "reference": np.tile(table["reference"], 2),
-            "estimate": np.tile(table["estimate"], 2),
+            "reference": np.concatenate([table["reference"], table["sd"]]),
+            "estimate": np.concatenate([table["estimate"], table["estimate_sd"]]),
             "error": error,
             "khat": np.full(len(error), khat),
             "verdict": verdict,
         },
         [f"{label} of {entry}" for label in ("mean", "log sd") for entry in entries],
-        {"unreliable": bool(doubted and within.all())},
+        {"unreliable": bool(doubted and within.all()), "bound": float(bound)},
     )

@@ -4,10 +4,10 @@ A command looks up names (learner, data set, method) and files that exist, then 
 what it needs and calls ``run`` of its own file with its options as keywords.
 
 Exit codes: 0, done, and for ``validate`` every exact claim agrees and every
-approximation keeps its bound; 1, something disagrees or is inconclusive, or a fit or
-its draws came with a warning that they are not to be trusted yet; 2, the input cannot
-be used or a file not be written (one sentence on standard error says why); 130,
-interrupted.
+approximation keeps its bound; 1, something disagrees or is inconclusive by more than a
+k-hat, or a fit or its draws came with a warning that they are not to be trusted yet; 2,
+the input cannot be used or a file not be written (one sentence on standard error says
+why); 130, interrupted.
 """
 
 from importlib import import_module
@@ -30,7 +30,8 @@ from probmetric.registry import (
 
 VALIDATED = (
     "Exit code: 0 all agree; 1 something disagrees, leaves its bound or is "
-    "inconclusive; 2 unusable input. With --strict 1 also for a conflict with data."
+    "inconclusive (k-hat alone does not count); 2 unusable input. With --strict 1 also "
+    "for a conflict with data."
 )
 LEARNED = (
     "Exit code: 0 done; 1 done, but a fit did not converge or draws are not to be "
@@ -162,7 +163,11 @@ def validate(
     ] = None,
     force: Force = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out the slow checks.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Leave out the slow checks; fewer draws and splits in the study.",
+        ),
     ] = False,
     broken: Annotated[
         bool,
@@ -388,13 +393,16 @@ def evaluate(
 @app.command(epilog=USED)
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.")],
-    force: Force = False,
+    force: Annotated[
+        bool, typer.Option("--force", hidden=True, help="Not needed here.")
+    ] = False,
 ) -> None:
     """Write report.html again from what the folder of a run holds."""
+    del force  # Of 0.1: the page is the run's own, and is replaced in any case.
     asked = dict(locals())
     with first():
         run_folder(folder)
-        check_new(folder, ("report.html",), force=force)
+        check_new(folder, ("report.html",), force=True)
     _leave("report", asked)
 
 

@@ -150,9 +150,10 @@ def _if_seen(use: Given, held: Dataset) -> list[str]:
     """Say when the metric was learned from the points that it is judged on."""
     if describe_data(held, None)["hash"] != use.data_hash:
         return []
+    was, its = ("was", "its") if use.n_metrics == 1 else ("were", "their")
     return [
-        f"{use.name} was learned from these very points, those held out included: its "
-        "figures are too good; --model refits on the other points"
+        f"{use.name} {was} learned from these very points, those held out included: "
+        f"{its} figures are too good; --model refits on the other points"
     ]
 
 

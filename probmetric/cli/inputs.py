@@ -143,6 +143,7 @@ class Given(NamedTuple):
     feature_names: Sequence[str] | None
     data_hash: str | None
     name: str
+    n_metrics: int = 1
 
 
 def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
@@ -165,6 +166,7 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
             draws_feature_names(tree),
             tree.attrs.get("labelled_hash"),
             f"{posterior.n_draws} draws of {draws.name}",
+            posterior.n_draws,
         )
     assert metric is not None
     stored = read_metric(metric)

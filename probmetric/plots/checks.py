@@ -150,7 +150,7 @@ def predictive_check(
     Returns
     -------
     matplotlib.figure.Figure
-        Bands are simultaneous: each holds 90 % of the curves replicated under prior and
+        Bands are simultaneous: each holds 95 % of the curves replicated under prior and
         posterior whole. There is no refit in them, so that a curve that was fitted
         keeps inside more often: ``check_model`` judges with its refits.
     """
@@ -174,7 +174,7 @@ def predictive_check(
         M, b = stacked(source["M"]), stacked(source["b"])
         chosen = np.unique(np.linspace(0, len(M) - 1, max_draws).astype(int))
         shares = _replicated_shares(M[chosen], b[chosen], delta, which, rng)
-        low, high = np.clip(simultaneous(shares, 0.9), 0, 1)
+        low, high = np.clip(simultaneous(shares, 0.95), 0, 1)
         axis.fill_between(centres, low, high, color=color, alpha=0.28, lw=0)
         axis.plot(centres, shares.mean(0), color=color, label=f"{name} predictive")
     observed = np.bincount(which, y) / np.bincount(which)

@@ -142,7 +142,9 @@ def class_probabilities(
     axis.set_yticks(rows, [str(c) for c in classes])
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
-    axis.set_xlabel("probability (bar: mean over draws; dots: single draws)")
+    axis.set_xlabel(
+        "probability\n(bar: mean over draws; line: 90 % of draws; dots: single draws)"
+    )
     default = "Class of one query" + ("" if truth is None else f" (truth: {truth})")
     axis.set_title(title or default)
     return figure

@@ -43,7 +43,7 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     data = Path(summary["data"]["source"]).name
     return page(
         summary,
-        title=f"{name} on {data}",
+        title=f"{name} judged on {data}",
         lead=f"Nearest neighbours among {data}, judged on {held} held out.",
         headline=f"{own['accuracy']:.1%} right, Euclidean {base['accuracy']:.1%}",
         explanation=f"Soft votes of neighbours, bandwidth by leave-one-out; log loss "
@@ -87,6 +87,7 @@ def _calibration(stated: pd.DataFrame) -> Section:
     picture = Picture(
         plots.calibration(right, sure, label=label),
         "Of the points whose predicted class was given a probability, how many were of "
-        "that class. Below the diagonal: too sure of itself.",
+        "that class (bars: 95 % Wilson limits). Below the diagonal: too sure of "
+        "itself.",
     )
     return Section("Can its probabilities be believed?", [], [picture])

@@ -41,7 +41,7 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     learned = summary["training"]["learned"]
     return page(
         summary,
-        title=f"{summary['model']} on {Path(summary['data']['source']).name}",
+        title=f"{summary['model']} learned from {Path(summary['data']['source']).name}",
         headline=f"{kind} learned in {summary['seconds']:.1f} s",
         explanation=f"How far one point of {d} features is from another; smaller is "
         f"closer. Stored in metric.npz, for probmetric.load_metric, "

@@ -208,8 +208,9 @@ def page(
     sections: list[Section],
     cards: list[tuple[str, str]],
     lead: str | None = None,
+    doubted: bool = False,
 ) -> Report:
-    """Return a run's page; a note of the run turns its banner from blue to amber.
+    """Return a run's page; its banner turns from blue to amber by a note, or a doubt.
 
     The lead is by default what the registry says of the learner.
     """
@@ -223,7 +224,7 @@ def page(
     return Report(
         title=title,
         lead=lead,
-        verdict="inconclusive" if notes else "done",
+        verdict="inconclusive" if notes or doubted else "done",
         headline=headline,
         explanation=explanation,
         sections=sections,

@@ -36,6 +36,9 @@ MEANING = {
 N_METRICS = 200
 """Draws in the figure of neighbours."""
 
+MANY_CHAINS = 4
+"""Chains from which the p of a rank plot says something."""
+
 TRIED = 25
 """Points among which it looks for the one whose neighbours are least sure."""
 
@@ -46,17 +49,31 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     data, lacking = data_again(summary)
     total = summary["chains"] * summary["draws"]
     shown = _with_names(draws, summary["data"]["features"], data)
-    trouble = [str(finding) for finding in diagnose(draws)]
+    trouble = diagnose(draws)
     words, cards = _statistics(draws, summary["method"])
+    # The run noted what is found here again.
+    told = tuple(found.advice for found in trouble)
+    notes = [note for note in summary.get("notes", []) if not note.endswith(told)]
+    headline, told_below = f"{total:,} draws in {summary['seconds']:.1f} s", ""
+    if trouble:
+        told_below = f"{headline}; what is wrong with them stands below. "
+        names = ", ".join(dict.fromkeys(found.name for found in trouble))
+        headline = f"The draws are not to be trusted yet: {names}"
     return page(
-        summary,
+        {**summary, "notes": notes},
         title=f"{summary['model']} on {Path(summary['data']['source']).name}, by "
         f"{summary['method']}",
-        headline=f"{total:,} draws in {summary['seconds']:.1f} s",
-        explanation=MEANING[summary["method"]]
+        headline=headline,
+        doubted=bool(trouble),
+        explanation=told_below
+        + MEANING[summary["method"]]
         + " They are stored in draws.nc, for “probmetric neighbors --draws” and ArviZ.",
         sections=[
-            *([Section("What is wrong with the draws", trouble)] if trouble else []),
+            *(
+                [Section("What is wrong with the draws", [str(f) for f in trouble])]
+                if trouble
+                else []
+            ),
             *_metric_section(shown, summary),
             *(_neighbor_section(draws, data) if data is not None else []),
             Section(
@@ -67,7 +84,13 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
             ),
             settings_section(summary),
         ],
-        cards=[(str(len(trouble)), "problems found in the draws"), *cards],
+        cards=[
+            (
+                str(len(trouble)),
+                f"{'problem' if len(trouble) == 1 else 'problems'} found in the draws",
+            ),
+            *cards,
+        ],
     )
 
 
@@ -183,11 +206,19 @@ def _chains(shown: xr.DataTree | None, summary: Mapping[str, Any]) -> list[Pictu
     """Draw whether chains agree, where there are several."""
     if shown is None or summary["method"] != "nuts" or summary["chains"] == 1:
         return []
+    # Ranks of few chains mirror each other, and their p is near 1 in any case.
+    few = summary["chains"] < MANY_CHAINS
     return [
         Picture(
             plots.rank(shown),
             "Rank plots: how far each chain's ranks are from uniform, near 0 where "
-            "chains agree. A p below the α beside it says that they do not.",
+            "chains agree. "
+            + (
+                f"With {summary['chains']} chains the p beside it says nothing: see "
+                "R-hat, below."
+                if few
+                else "A p below the α beside it says that they do not."
+            ),
         ),
         Picture(plots.trace(shown), "Densities and traces, by chain."),
     ]
@@ -206,4 +237,9 @@ def _quantities(draws: xr.DataTree) -> Table:
         "effective draws": found.ess,
         **({"R-hat": found.rhat} if table.sizes["chain"] > 1 else {}),
     }
-    return Table(pd.DataFrame(listed), "Every entry", folded=True)
+    return Table(
+        pd.DataFrame(listed),
+        "Every entry, in units of the data (figures are per sd of each feature where "
+        "the data are at hand)",
+        folded=True,
+    )

@@ -115,18 +115,18 @@ def _metric_section(estimator: LCA, draws: xr.DataTree, data: Dataset) -> Sectio
                 plots.eigenvalues(draws, reference=metric.matrix),
                 "Eigenvalues of M: how many directions matter. Circles and lines are "
                 "those of the draws, squares of their mean E[M], diamonds of M at the "
-                "mode of W, the closed form. M is a square of W, so that noise of W "
-                "adds to each, and eigenvalues of single draws spread further than "
-                "those of their mean: a diamond or square beside its line is no "
-                "disagreement. Closed form and sampling are compared above.",
+                "mode of W, the closed form. Noise of W adds to the eigenvalues of "
+                "E[M] (squares); those of a single draw spread further, the largest "
+                "up, the smallest down: a diamond or square beside its line is no "
+                "disagreement.",
             ),
             Picture(
                 plots.embedding(
                     estimator, data.X, data.y, links=3, target_names=data.target_names
                 ),
-                "All points in the plane that holds most of the learned distance, "
-                "linked to their three nearest neighbours (training points: this is "
-                "what was fitted, not a test).",
+                "All points in the plane that holds most of the learned distance under "
+                "M at the mode, the closed form, linked to their three nearest "
+                "neighbours (training points: this is what was fitted, not a test).",
             ),
         ],
     )
@@ -152,12 +152,13 @@ def _predictive_section(estimator: LCA, draws: xr.DataTree, seed: int) -> Sectio
             Picture(
                 figure,
                 "Share of pairs of one class by distance: observed, and replicated "
-                "under prior and posterior draws (each band holds 90 % of whole "
+                "under prior and posterior draws (each band holds 95 % of whole "
                 "curves), by the model's own link, exp(-(b + dist²/2)), on the pairs "
-                "of the fit. The verdict above is stricter: its replicates are fitted "
-                "as the labels were. Points above the band where pairs are near say "
-                "that a prior and a learning rate chosen for neighbours understate "
-                "P(same) there: what LCA states is calibrated on held-out pairs.",
+                "of the fit. Replicates that are fitted again, as the labels were, "
+                "make the narrower bands above. Points above the band where pairs are "
+                "near say that a prior and a learning rate chosen for neighbours "
+                "understate P(same) there: what LCA states is calibrated on held-out "
+                "pairs.",
             )
         ],
     )
@@ -172,7 +173,8 @@ def _sampler_section(draws: xr.DataTree, distances: pd.DataFrame) -> Section:
         [
             f"NUTS: {stats.sizes['chain']} chains of {stats.sizes['draw']} draws, "
             f"{diverging} divergences, {steps:.1f} gradients a draw. The others are "
-            "approximations; their distance from NUTS is stated in figures."
+            "approximations; their distance from NUTS is stated in figures. The checks "
+            "run SVI of their own, longer and from a random start: its figures differ."
         ],
         [
             Picture(
@@ -238,7 +240,7 @@ def _query_pictures(data: Dataset, seed: int) -> list[Picture]:
                 spread,
                 classes=names,
                 truth=truth,
-                title=f"Row {row}, the held-out point least sure of (truth: {truth})",
+                title=f"Row {row}, the least certain held-out point (truth: {truth})",
             ),
             "Each dot is the answer of one draw of the metric; the bar is their mean.",
         ),

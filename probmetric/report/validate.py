@@ -155,10 +155,10 @@ def _fit_section(fit: ModelVerdict) -> Section:
         [
             Picture(
                 model_check(fit),
-                "Left: labels of the pairs of the fit by distance, against the model's "
-                "own P(same). Right: labels of held-out pairs against P(same) as "
-                "shipped. Bands are simultaneous: they hold the whole curve with 95 % "
-                "probability where the model is right.",
+                "Left: labels of the pairs of the fit by their distance under the fit, "
+                "against the model's own P(same). Right: labels of held-out pairs "
+                "against P(same) as shipped. Bands are simultaneous: they hold the "
+                "whole curve with 95 % probability where the model is right.",
             )
         ],
         [Table(shown, "What was judged")],
@@ -216,7 +216,7 @@ def validate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     if counts.controls == 0:
         cards = [(f"{counts.agree} / {counts.exact}", "exact claims agree"), *cards]
     return Report(
-        title=f"{found.name} on {summary['where']}",
+        title=f"{found.name} validated on {summary['where']}",
         lead=summary["lead"],
         verdict=verdict,
         headline=headline,
@@ -254,7 +254,9 @@ def _verdict_words(found: Validation) -> tuple[str, str, str]:
     text = (
         "Each exact claim was compared with an independent reference: quadrature, "
         "automatic derivatives of the NumPyro model, or sampling. A run too weak to "
-        "find a difference worth finding is inconclusive, and never passes." + text
+        "find a difference worth finding is inconclusive, and never passes. A k-hat "
+        "alone does not count: the approximation was held against draws that do not "
+        "depend on it." + text
     )
     return found.verdict, headline, text
 
@@ -267,6 +269,9 @@ def _check_section(found: Validation) -> Section:
         .drop(columns=["model"] if found.broken else ["model", "control"])
         .round({"seconds": 1})
     )
+    bounds = [j.table.attrs.get("bound", np.nan) for j in found.judgements]
+    if not np.isnan(bounds).all():
+        shown.insert(list(shown).index("largest error") + 1, "bound", bounds)
     pictures: list[Picture] = []
     for judgement in found.judgements:
         table = judgement.table
@@ -283,13 +288,19 @@ def _check_section(found: Validation) -> Section:
         "Closed forms against independent references",
         [
             "Exact claims must agree. What is an approximation is never called "
-            "agreement: its distance from the reference is stated with the bound that "
-            "it keeps."
+            "agreement: its largest error stands beside the bound that it is to keep, "
+            "in posterior sd where draws were compared."
         ],
         pictures,
         [
             Table(shown, "Every check, by claim"),
-            Table(_entries(found), "Every entry of every check", folded=True),
+            Table(
+                _entries(found),
+                "Every entry of every check. The error of values is relative, or "
+                "absolute beside an absolute tolerance; of an approximation's mean it "
+                "is in posterior sd, of its sd the log of their ratio.",
+                folded=True,
+            ),
         ],
     )
 

@@ -101,12 +101,38 @@ def test_the_sign_of_z_is_that_of_estimate_minus_reference():
 
 def test_an_approximation_is_within_or_outside_its_bound_and_reports_its_k_hat():
     table = judge(approximate(draws(), draws(0.1, 1.1, seed=1, khat=0.4), 0.3), PROBLEM)
-    assert table.attrs["verdict"] == "within"
+    assert (table.attrs["verdict"], table.attrs["bound"]) == ("within", 0.3)
     assert float(table["khat"][0]) == 0.4
     far = approximate(draws(), draws(0.6, seed=1), 0.3)
     narrow = approximate(draws(), draws(0.0, 0.5, seed=1), 0.3)
     assert judge(far, PROBLEM).attrs["verdict"] == "outside"
     assert judge(narrow, PROBLEM).attrs["verdict"] == "outside"
+
+
+def test_the_spread_of_an_approximation_stands_beside_that_of_its_reference():
+    one, two = draws(), draws(0.1, 1.1, seed=1)
+    table = judge(approximate(one, two, 0.3), PROBLEM).sel(entry="log sd of x")
+    sides = float(table["reference"]), float(table["estimate"])
+    assert sides == pytest.approx([float(one["x"].std()), float(two["x"].std())], 1e-3)
+    assert float(table["error"]) == pytest.approx(np.log(sides[1] / sides[0]))
+
+
+@pytest.mark.parametrize(
+    "reference, gap, error, word",
+    [
+        (1e-18, 2e-19, 2e-19, "agree"),  # The absolute tolerance decides.
+        (1e-18, 2e-7, 2e-7, "disagree"),
+        (1e3, 1e-4, 1e-7, "agree"),  # The relative one does.
+        (1e3, 1.0, 1e-3, "disagree"),
+    ],
+)
+def test_an_error_is_absolute_where_the_absolute_tolerance_decides(
+    reference, gap, error, word
+):
+    args = {"a": reference}, {"a": reference + gap}
+    table = judge(exact(*args, rtol=1e-6, atol=1e-7), PROBLEM)
+    assert float(table["error"][0]) == pytest.approx(error, rel=1e-6)
+    assert table.attrs["verdict"] == word
 
 
 def test_an_approximation_is_not_judged_by_a_weak_reference():

@@ -112,12 +112,30 @@ def quick_checks(monkeypatch):
     return use
 
 
+def test_a_page_says_that_a_khat_alone_does_not_count(
+    quick_checks, tmp_path, monkeypatch
+):
+    def judged(name, problem, **options):
+        doubted = sampled(2).assign_attrs(khat=0.9)
+        near = replace(fake_checks()[2], estimate=lambda problem: doubted)
+        return validation.validate([near], problem, **options)
+
+    monkeypatch.setattr(cli_validate, "validate", judged)
+    assert run("validate", "lca", "--out", tmp_path).exit_code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "1 of them inconclusive by k-hat" in page
+    assert "A k-hat alone does not count" in page
+
+
 def test_version_is_the_packages_version():
     assert run("--version").output.strip() == f"probmetric {probmetric.__version__}"
 
 
 def test_help_names_the_exit_codes():
-    assert "2 unusable input" in run("validate", "--help").output
+    said = " ".join(run("validate", "--help").output.split())
+    assert "2 unusable input" in said
+    assert "k-hat alone does not count" in said
+    assert "fewer draws and splits" in said
 
 
 @pytest.mark.parametrize(
@@ -184,6 +202,8 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "Fake section" in page
     assert "150 points, 3000 draws" in page
     assert "3 of 3 exact claims agree" in page
+    assert ">bound</th>" in page
+    assert "<h1>lca validated on iris</h1>" in page
     above, below = page.split("Does the model fit the data?")
     assert "Conflict: the model would not have produced these data" in above
     assert "predictive, conflict: one said. Do this" in above

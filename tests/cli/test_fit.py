@@ -59,6 +59,7 @@ def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
     assert stored.provenance["model"] == model
     page = (tmp_path / "run" / "report.html").read_text()
     assert "The learned metric" in page
+    assert f"<h1>{model} learned from " in page
     assert "Figures of the data are left out" not in page
 
 

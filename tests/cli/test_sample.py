@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import warnings
 
 import arviz as az
@@ -13,6 +14,8 @@ import pytest
 from probmetric import LCA, TwoStageMixture
 from probmetric.cli import sample as cli_sample
 from probmetric.datasets import loading as datasets
+from probmetric.inference.sampling.diagnostics import diagnose
+from probmetric.report.sample import _chains
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
 from tests.cli.runs import NAMES, no_debris, refused, run, table, write_data
 
@@ -182,6 +185,35 @@ def test_draws_of_no_metric_are_refused(tmp_path):
     save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
     with pytest.raises(ValueError, match="expected a posterior of chains and draws"):
         load_draws(tmp_path / "draws.nc")
+
+
+@pytest.mark.parametrize(("chains", "said"), [(2, "says nothing"), (4, "that they do")])
+def test_the_p_of_a_rank_plot_counts_from_four_chains_on(chains, said):
+    tree = az.from_dict(
+        {"posterior": {"b": np.random.default_rng(0).random((chains, 60))}}
+    )
+    pictures = _chains(tree, {"method": "nuts", "chains": chains})
+    assert said in pictures[0].caption
+
+
+def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(laplace, copy)
+    assert "not to be trusted" not in (copy / "report.html").read_text()
+    assert "problems found" in (copy / "report.html").read_text()  # 0 of them.
+    tree = load_draws(copy / "draws.nc")
+    tree.attrs["khat"] = 0.9
+    save_draws(tree, copy / "draws.nc")
+    said = json.loads((copy / "summary.json").read_text())
+    said["notes"] = [str(found) for found in diagnose(tree)] + ["another note"]
+    (copy / "summary.json").write_text(json.dumps(said))
+    assert run("report", copy).exit_code == 0
+    page = (copy / "report.html").read_text()
+    headline, rest = page.split("The draws are not to be trusted yet: k-hat")
+    assert 'class="verdict inconclusive"' in headline
+    assert rest.count("k-hat 0.9, not below 0.7") == 1
+    assert "another note" in rest
+    assert "problem found in the draws" in page
 
 
 def test_warnings_of_the_sampler_are_notes_and_exit_code_1(data, tmp_path, monkeypatch):

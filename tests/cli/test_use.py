@@ -12,6 +12,8 @@ import pytest
 
 import probmetric as pm
 from probmetric import LCA
+from probmetric.cli.evaluate import _if_seen
+from probmetric.cli.inputs import Given
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors.table import neighbor_table
@@ -193,6 +195,8 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
     )
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Can its probabilities be believed?" in page
+    assert "<h1>metric.npz judged on data.csv</h1>" in page
+    assert "bars: 95 % Wilson limits" in page
 
 
 def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path):
@@ -225,6 +229,15 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
     assert [len(rows) for rows in seen] == [40, 40, 40]
     everyone = {tuple(row) for row in data.X}
     assert set.union(*(everyone - rows for rows in seen)) == everyone
+
+
+@pytest.mark.parametrize(("n", "said"), [(1, "was learned"), (4, "were learned")])
+def test_one_metric_was_learned_and_several_draws_were(work, monkeypatch, n, said):
+    data = datasets.load(work / "data.csv")
+    seen = {"hash": "same"}
+    monkeypatch.setattr("probmetric.cli.evaluate.describe_data", lambda *_: seen)
+    use = Given(pm.Mahalanobis(np.eye(3)), 3, None, "same", "mine", n)
+    assert said in _if_seen(use, data)[0]
 
 
 def test_draws_are_evaluated_by_averaged_votes(work):
@@ -263,18 +276,20 @@ def test_evaluate_says_what_was_wanted(arguments, expected, work):
     assert expected in line, line
 
 
-def test_report_writes_the_page_again_and_asks_before_it_does(work, tmp_path):
+def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path):
     out = tmp_path / "run"
     done = run("fit", "lda", "--data", work / "data.csv", "--out", out)
     assert done.exit_code == 0
     page = (out / "report.html").read_text()
     (out / "report.html").write_text("old")
-    assert "add --force" in refused("report", out)
-    assert run("report", out, "--force").exit_code == 0
+    assert run("report", out).exit_code == 0
     assert (out / "report.html").read_text() == page
     (out / "report.html").unlink()
     assert run("report", out).exit_code == 0
     assert (out / "report.html").read_text() == page
+    (out / "report.html").unlink()
+    (out / "report.html").mkdir()
+    assert "expected a file to write" in refused("report", out)
 
 
 def test_report_without_the_data_says_so(tmp_path):

@@ -182,7 +182,7 @@ def test_embedding_refuses_what_has_no_transform():
 def test_class_probabilities_shows_mean_bars():
     values = RNG.dirichlet([5, 2, 1], 100)
     figure = plots.class_probabilities(values, classes=["u", "v", "w"], truth="u")
-    assert_drawn(figure, "u", "v", "w", "truth: u")
+    assert_drawn(figure, "u", "v", "w", "truth: u", "line: 90 % of draws")
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     np.testing.assert_allclose(widths, values.mean(0))
 

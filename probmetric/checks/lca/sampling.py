@@ -169,13 +169,14 @@ def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
 
 
 def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset:
-    """Draw from Laplace's Gaussian with the rotation quotiented out."""
+    """Draw from Laplace's Gaussian with the rotation quotiented out; its own k-hat."""
     with jax.enable_x64(True):
         posterior = _pooled(problem)
+        around = start(problem.params, posterior.data, quotient=True)
         found = lca_laplace(problem.params, *posterior.data[:3])
         found = found._replace(root=spread * found.root)
         values = jax.vmap(identified)(laplace_draws(found, jax.random.key(5), 4000))
-        plain = Laplace().draw(posterior, seed=6)
+        plain = Laplace().draw(posterior._replace(start=around), seed=6)
     values = {k: np.asarray(v)[None] for k, v in values.items()}
     return _metric_summaries(problem, plain._replace(values=values))
 
