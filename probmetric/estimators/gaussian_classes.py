@@ -245,12 +245,13 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    With 20, 40, 80 and 160 labels the log loss of ``predict_proba`` was .044, .089,
-    .102 and .100 below that of the Euclidean metric's soft votes (.083 ± .033 over all;
-    eleven sets, one split that nothing was chosen on), and at each size below that of
-    scikit-learn's LDA with Ledoit-Wolf shrinkage. By set it was above those votes on
-    breast_cancer (+.04), german_numeric (+.03) and digits (+.01), and above that LDA on
-    breast_cancer (+.03). Nothing is promised where classes are far from Gaussian.
+    With 20, 40, 80 and 160 labels the log loss of ``predict_proba`` was .051, .086,
+    .077 and .094 below that of the Euclidean metric's soft votes (.076 ± .032 over all;
+    eleven sets, one split, ``benchmarks/results/few_classes.md``), and at each size
+    below that of scikit-learn's LDA with Ledoit-Wolf shrinkage. By set it was above
+    those votes on breast_cancer, german_numeric (+.05 each) and digits (+.01), and
+    above that LDA on breast_cancer (+.03). Nothing is promised where classes are far
+    from Gaussian.
 
     Examples
     --------
