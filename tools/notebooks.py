@@ -10,6 +10,7 @@ the code moved and the stored output did not. ``--store`` writes the new output.
 
 import argparse
 import difflib
+import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -85,6 +86,8 @@ def run(path: Path, store: bool) -> list[str]:
 
 def main() -> int:
     """Execute all notebooks, two at a time."""
+    # As in a user's notebook: figures are drawn below the cell that makes them.
+    os.environ.pop("MPLBACKEND", None)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("notebooks", nargs="*", type=Path)
     parser.add_argument("--store", action="store_true", help="write the new output")
