@@ -364,7 +364,8 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         It is that of ``GLML(rule="min_norm", gamma=0)``: nothing is tuned on
         neighbours. The labelled points are taken as independent draws from the model,
         so that one set of draws serves both purposes; as far as the classes are
-        Gaussian.
+        Gaussian. Intervals cover less than their name, above all with few points:
+        figures are with ``GLML.posterior_metric``.
 
         Parameters
         ----------

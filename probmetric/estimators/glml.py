@@ -285,13 +285,13 @@ class GLML(ClassifierMixin, BaseEstimator):
             chosen, self.gamma_scores_ = self._choose(every, points, codes)
         self.frame_ = "identity" if chosen == EUCLID else "pooled"
         if chosen == EUCLID:
-            plain = (in_scaled_units(metric) for metric in (base, *drawn))
-            every = [in_input_units(self, found, metric) for metric in plain]
+            every[0] = in_input_units(self, found, in_scaled_units(base))
         self.gamma_ = np.inf if isinstance(chosen, str) else chosen
         gamma = np.asarray(self.gamma_)
         self.metric_, *self.draws_ = (replace(metric, gamma=gamma) for metric in every)
-        # At γ = ∞ all draws are one metric.
         several = self.draws_ and np.isfinite(self.gamma_)
+        if not several:  # At γ = ∞ nothing is local, and all draws are one metric.
+            self.draws_ = [self.metric_] * len(drawn)
         metric = self.posterior_metric("prediction") if several else self.metric_
         self.classifier_ = KNeighborsClassifier(
             metric, self.n_neighbors, votes=self.votes
@@ -353,8 +353,8 @@ class GLML(ClassifierMixin, BaseEstimator):
     def local_metric_summary(self, X: ArrayLike) -> LogEuclidean:
         """Return the log-Euclidean mean matrix over draws and their spread.
 
-        The spread √(E ‖log A - E log A‖²) is taken in the whitened frame, where it
-        does not depend on units; 0.7 is a factor of two along one direction.
+        The spread √(E ‖log A - E log A‖²) is taken in the whitened frame of the fit,
+        where it does not depend on units; 0.7 is a factor of two along one direction.
 
         Raises
         ------
@@ -365,7 +365,6 @@ class GLML(ClassifierMixin, BaseEstimator):
         points = checked_rows(self, X, finite=True)
         if not self._draws():
             raise ValueError("n_draws: expected at least 1 for a spread, got 0")
-        A = np.stack([metric.frame_matrix_at(points) for metric in self.draws_])
         if np.isinf(self.gamma_):
             raise ValueError(
                 "gamma: expected a number for a spread, got infinity: all draws have "
@@ -376,8 +375,16 @@ class GLML(ClassifierMixin, BaseEstimator):
                 "gamma: expected above 0 for a logarithm of matrices that may be "
                 "singular, got 0"
             )
-        found, F = log_euclidean(A), self.metric_.frame
-        return found._replace(mean=np.einsum("ai,nab,bj->nij", F, found.mean, F))
+        F = self.metric_.frame
+        varied = np.flatnonzero(F.any(0))
+        at = np.ix_(np.arange(len(points)), varied, varied)
+        M = np.stack([metric.matrix_at(points)[at] for metric in self.draws_])
+        R = np.linalg.cholesky(F[:, varied].T @ F[:, varied])
+        back = np.linalg.inv(R)
+        found = log_euclidean(np.einsum("ai,snij,bj->snab", back, M, back))
+        mean = np.zeros((len(points), len(F), len(F)))
+        mean[at] = np.einsum("ia,nab,jb->nij", R, found.mean, R)
+        return found._replace(mean=mean)
 
     def sample(
         self,
@@ -437,7 +444,15 @@ class GLML(ClassifierMixin, BaseEstimator):
         """Return the posterior over local metrics.
 
         The labelled points are taken as independent draws from the model, so that
-        one set of draws serves both purposes; as far as the classes are Gaussian.
+        one set of draws serves both purposes; as far as the classes are Gaussian. Each
+        draw is the metric of its own densities, frame and all.
+
+        Intervals are not promised to cover: noise in the curvature makes local
+        distances longer, and the prior is chosen by the same points. In simulated
+        worlds of three Gaussian classes in three dimensions nominal 90 % held the true
+        local distance of γ = 1 in 72, 80, 83 and 86 % of pairs at 30, 60, 120 and 600
+        points (``prior="evidence"``: 53, 72, 80 and 86 %;
+        ``benchmarks/results/local_intervals.md``).
 
         Parameters
         ----------

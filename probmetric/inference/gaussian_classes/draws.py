@@ -6,6 +6,7 @@ units.
 """
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,7 +86,8 @@ def sample(
     arguments : dict
         Of the model, for provenance.
     base : LocalMahalanobis, optional
-        In input units: gives ``metrics`` the frame, centre, rule and γ.
+        In input units: gives ``metrics`` the rule and γ, and by columns of zeros in its
+        frame the features that did not vary; at γ = ∞ it is the metric of all draws.
     classes : array of shape (c,), optional
         Names along the axis ``class``; default 0, 1, ...
     seed : int, default=0
@@ -236,4 +238,11 @@ def metrics(draws: xr.DataTree) -> list[LocalMahalanobis] | None:
     parts = {name: np.asarray(value, float) for name, value in shared.items()}
     with jax.enable_x64(True):
         first = to_numpy(to_densities(jax.tree.map(lambda a: a[0], params)))
-    return drawn_metrics(params, LocalMahalanobis(first, rule=rule, **parts))
+    base = LocalMahalanobis(first, rule=rule, **parts)
+    if np.isinf(base.gamma):  # Nothing is local, and all draws are one metric.
+        return [base] * len(chol)
+    varied = (base.frame != 0).any(0)  # What did not vary takes no part.
+    return [
+        replace(metric, frame=metric.frame * varied)
+        for metric in drawn_metrics(params, base)
+    ]

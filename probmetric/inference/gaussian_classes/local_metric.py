@@ -6,8 +6,10 @@ posterior of ``gaussian_classes.posterior``:
 * ``student_metric``: densities are the Student-t predictives, E_θ p_c(x | θ). As
   E ∇∇p = ∇∇ E p this averages the Hessians exactly, but B is cubic in the densities, so
   that E B ≠ B(E p): a plug-in, and the cheap default.                             (1)
-* ``drawn_metrics``: one metric a posterior draw, in the frame of (1). Votes averaged
-  over them use the posterior; so do intervals of a local distance.                (2)
+* ``drawn_metrics``: the metric of each posterior draw of the densities, whitened by
+  that draw. Votes averaged over them use the posterior; so do intervals of a local
+  distance. As |A| = 1 the length of a distance is that of the frame: draws in the one
+  frame of (1) had 90 % intervals that held the truth in two thirds of cases.      (2)
 * ``expected_bias_metric``: one metric that minimises the expected squared bias over
   draws (Bayes-GLML).                                                              (3)
 
@@ -101,31 +103,44 @@ def _mapped(
     return jax.vmap(lambda draw: through_map(to_densities(draw), frame, centre))(params)
 
 
-def _unstacked(
-    classes: ClassDensities, base: LocalMahalanobis
-) -> list[LocalMahalanobis]:
-    """Return one metric a draw; they share all else of the base."""
-    return [
-        replace(base, classes=ClassDensities(*draw))
-        for draw in zip(*map(np.asarray, classes), strict=True)
-    ]
+type Whitened = tuple[ClassDensities, Float[Array, "..."], Float[Array, "..."]]
+
+
+@jax.jit
+def _whitened(params: GaussianClassesParams) -> Whitened:
+    """Return the densities of draws, each whitened by itself; draws first."""
+
+    def one(draw: GaussianClassesParams) -> Whitened:
+        metric = local_metric(to_densities(draw))
+        return metric.classes, metric.frame, metric.centre
+
+    return jax.vmap(one)(params)
+
+
+def _each(drawn: Whitened, base: LocalMahalanobis) -> list[LocalMahalanobis]:
+    """Return one metric a draw; they share rule, γ and ε of the base."""
+    leaves, kind = jax.tree.flatten(to_numpy(drawn))
+    found: list[LocalMahalanobis] = []
+    for draw_ in zip(*leaves, strict=True):
+        classes, frame, centre = kind.unflatten(draw_)
+        found.append(replace(base, classes=classes, frame=frame, centre=centre))
+    return found
 
 
 def drawn_metrics(
     params: GaussianClassesParams, base: LocalMahalanobis
 ) -> list[LocalMahalanobis]:
-    """Return one metric a draw of the class Gaussians (Eq. 2).
+    """Return one metric a draw of the class Gaussians (Eq. 2), in a frame of its own.
 
     Parameters
     ----------
     params : GaussianClassesParams
         With a leading axis of draws.
     base : LocalMahalanobis
-        Gives the frame, centre, rule and γ that the draws share.
+        Gives the rule, γ and ε that the draws share.
     """
     with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
-        base = to_numpy(base)
-        return _unstacked(_mapped(params, base.frame, base.centre), base)
+        return _each(_whitened(params), to_numpy(base))
 
 
 def expected_bias_metric(
@@ -156,8 +171,8 @@ def posterior_metrics(
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
     """Return the metric (1) and one of each of ``n_draws`` exact posterior draws (2).
 
-    One compiled program. With the rule "expected_bias" all draws make one metric (3),
-    and the list is empty.
+    One compiled program. With the rule "expected_bias" all draws make one metric (3)
+    in the frame of (1), and the list is empty.
 
     Parameters
     ----------
@@ -171,13 +186,14 @@ def posterior_metrics(
         Of ``LocalMahalanobis``.
     """
     expected = rule == "expected_bias"
+    expected = rule == "expected_bias"
     with jax.enable_x64(True):
-        base, classes = to_numpy(
-            _posterior_metrics(post, seed, n_draws, "min_norm" if expected else rule)
-        )
+        base, drawn = to_numpy(_posterior_metrics(post, seed, n_draws, rule))
+    if drawn is None:
+        return base, []
     if expected:
-        return replace(base, classes=classes, rule=rule), []
-    return base, [] if classes is None else _unstacked(classes, base)
+        return replace(base, classes=drawn, rule=rule), []
+    return base, _each(drawn, base)
 
 
 @partial(
@@ -185,12 +201,15 @@ def posterior_metrics(
 )
 def _posterior_metrics(
     post: ClassPosterior, seed: Array, n_draws: int, rule: Rule
-) -> tuple[LocalMahalanobis, ClassDensities | None]:
-    base = student_metric(post, rule=rule)
+) -> tuple[LocalMahalanobis, Any]:
+    expected = rule == "expected_bias"
+    base = student_metric(post, rule="min_norm" if expected else rule)
     if not n_draws:
         return base, None
     params = draw(jax.random.key(seed), post, n_draws)
-    return base, _mapped(params, base.frame, base.centre)
+    if expected:
+        return base, _mapped(params, base.frame, base.centre)
+    return base, _whitened(params)
 
 
 class LogEuclidean(NamedTuple):

@@ -102,13 +102,18 @@ def test_reach_of_the_nearest_point_is_that_of_a_uniform_density():
     np.testing.assert_allclose(found, 1 / 1001, rtol=2e-3)
 
 
-def test_draws_share_the_frame_and_scatter_about_the_predictive_metric():
+def test_a_draw_has_the_metric_of_its_own_densities_frame_and_all():
     data, post = toy_posterior()
-    base = local.student_metric(post)
-    draws = local.drawn_metrics(gc.draw(jax.random.key(1), post, 8), base)
+    params = gc.draw(jax.random.key(1), post, 8)
+    base = local.student_metric(post, gamma=0.4)
+    draws = local.drawn_metrics(params, base)
     X = np.asarray(data.X)[:4]
+    with jax.enable_x64(True):
+        third = to_metric(jax.tree.map(lambda a: a[3], params), gamma=0.4)
+        wanted = np.asarray(third.matrix_at(X))
+    np.testing.assert_allclose(draws[3].matrix_at(X), wanted, rtol=1e-9)
+    assert np.abs(draws[3].frame - base.frame).max() > 0.01
     A = np.stack([metric.frame_matrix_at(X) for metric in draws])
-    np.testing.assert_array_equal(draws[3].frame, base.frame)
     assert A.std(0).max() > 0.05
     summary = local.log_euclidean(A)
     np.testing.assert_allclose(np.linalg.slogdet(summary.mean)[1], 0, atol=1e-9)
@@ -128,7 +133,10 @@ def test_log_euclidean_of_a_matrix_and_its_inverse_is_the_identity():
 def test_expected_bias_metric_of_sure_draws_is_regularised_alone():
     _, post = toy_posterior()
     sure = post._replace(
-        kappa=post.kappa * 1e12, nu=post.nu + 1e12, Psi=post.Psi * 1e12 / post.nu[0]
+        alpha=post.alpha * 1e12,
+        kappa=post.kappa * 1e12,
+        nu=post.nu + 1e12,
+        Psi=post.Psi * 1e12 / post.nu[0],
     )
     base = local.student_metric(sure)
     draws = gc.draw(jax.random.key(2), sure, 3)
