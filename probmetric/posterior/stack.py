@@ -31,7 +31,7 @@ def unstack(draws: Any) -> tuple[Dissimilarity, ...]:
     Raises
     ------
     ValueError
-        When there is none, or they differ in kind or shape, or hold NaN.
+        When there is none, or they differ in kind or shape, or hold NaN or no numbers.
     """
     if isinstance(draws, Sequence):
         if len(draws) == 0:
@@ -55,6 +55,11 @@ def unstack(draws: Any) -> tuple[Dissimilarity, ...]:
                 f"sizes {sorted(sizes)}"
             )
         every = [[a[s] for a in stacked] for s in range(sizes.pop())]
+    odd = {str(a.dtype) for leaves in every for a in leaves if a.dtype.kind in "OSUcmM"}
+    if odd:
+        raise ValueError(
+            f"draws: expected real numbers in every draw, got {', '.join(sorted(odd))}"
+        )
     if any(np.isnan(a).any() for leaves in every for a in leaves):
         raise ValueError("draws: expected numbers in every draw, got NaN")
     return tuple(jax.tree.unflatten(structure, leaves) for leaves in every)
