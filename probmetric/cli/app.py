@@ -396,6 +396,14 @@ def report(
     force: Annotated[
         bool, typer.Option("--force", hidden=True, help="Not needed here.")
     ] = False,
+    explore: Annotated[
+        bool,
+        typer.Option(
+            "--explore",
+            help="Write explorer.html too, of a fit or of draws: points and metric for "
+            "the mouse. Needs Plotly.",
+        ),
+    ] = False,
 ) -> None:
     """Write report.html again from what the folder of a run holds."""
     del force  # Of 0.1: the page is the run's own, and is replaced in any case.

@@ -6,15 +6,61 @@ from pathlib import Path
 import typer
 
 from probmetric.cli.files import bad_input, claim, write_text
-from probmetric.report.run import render_run
+from probmetric.cli.inputs import given
+from probmetric.report.explore import Page
+from probmetric.report.explore import explore as explorer
+from probmetric.report.page import data_again
+from probmetric.report.run import EXPLORER, read_summary, render_run
 
 
-def run(*, folder: Path) -> int:
+def run(*, folder: Path, explore: bool = False) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
         with bad_input():
-            held.enter_context(claim(folder, ("report.html",), force=True))
-            page = render_run(folder)
+            names = ("report.html", EXPLORER) if explore else ("report.html",)
+            held.enter_context(claim(folder, names, force=True))
+            points = explorer_of(folder) if explore else None
+            page = render_run(folder, explorer=explore)
+        if points is not None:
+            points.save(folder / EXPLORER)
         write_text(folder / "report.html", page)
-    typer.echo(f"Wrote {folder / 'report.html'}")
+    for name in names:
+        typer.echo(f"Wrote {folder / name}")
     return 0
+
+
+def explorer_of(folder: Path) -> Page:
+    """Return the page to explore a run's metric, or draws, with its data.
+
+    Raises
+    ------
+    ValueError
+        For a run of other commands; where the data are not there any more, unchanged;
+        without Plotly.
+    """
+    summary = read_summary(folder)
+    kept = {"fit": "metric.npz", "sample": "draws.nc"}.get(str(summary.get("command")))
+    if kept is None:
+        raise ValueError(
+            f"--explore: expected a run of fit or sample, got one of "
+            f"{summary.get('command')!r}"
+        )
+    path = folder / kept
+    of_fit = path.suffix == ".npz"
+    use = given(path if of_fit else None, None if of_fit else path, max_draws=200)
+    data, lacking = data_again(summary)
+    if data is None:
+        raise ValueError(
+            f"--explore: expected the data of the run, got none. {lacking}"
+        )
+    try:
+        return explorer(
+            use.metric,
+            data.X,
+            data.y,
+            feature_names=data.feature_names,
+            target_names=data.target_names,
+            title=f"{data.name} under {use.name}",
+        )
+    except ImportError as error:  # Plotly, which is optional.
+        raise ValueError(str(error)) from error

@@ -146,12 +146,14 @@ def _cells(frame: pd.DataFrame) -> tuple[list[Any], list[Any]]:
     return list(zip(map(str, frame.columns), numeric, strict=True)), rows
 
 
-def render(report: Report) -> str:
+def render(report: Report, *, explorer: str | None = None) -> str:
     """Return a report as one HTML page that needs no other file.
 
     Parameters
     ----------
     report : Report
+    explorer : str, optional
+        A page beside it to lead to.
 
     Returns
     -------
@@ -166,7 +168,8 @@ def render(report: Report) -> str:
     )
     filters: Any = {"image": _image, "cells": _cells}
     environment.filters.update(filters)
-    return environment.get_template("report.html.j2").render(report=report)
+    template = environment.get_template("report.html.j2")
+    return template.render(report=report, explorer=explorer)
 
 
 def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:

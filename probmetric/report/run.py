@@ -22,6 +22,9 @@ from probmetric.report.sample import sample_page
 from probmetric.report.validate import validate_page
 
 SUMMARY = "summary.json"
+EXPLORER = "explorer.html"
+"""The page of ``report.explore`` beside a run's own, where it is asked for."""
+
 FORMAT = "probmetric-run"
 VERSION = 1
 
@@ -116,13 +119,15 @@ PAGES: dict[str, Any] = {
 }
 
 
-def render_run(folder: "str | Path") -> str:
+def render_run(folder: "str | Path", *, explorer: bool = False) -> str:
     """Return the report of a run's folder as one HTML page.
 
     Parameters
     ----------
     folder : str or Path
         What ``probmetric fit``, ``sample``, ``evaluate`` or ``validate`` wrote.
+    explorer : bool, default=False
+        Whether the page leads to ``explorer.html``, which is made with it.
 
     Returns
     -------
@@ -155,4 +160,4 @@ def render_run(folder: "str | Path") -> str:
             f"DIR: expected a whole summary and files beside it in {str(folder)!r}, got"
             f" one damaged ({type(error).__name__}: {reason(error)})"
         ) from error
-    return render(page)
+    return render(page, explorer=EXPLORER if explorer else None)

@@ -306,6 +306,31 @@ def test_report_without_the_data_says_so(tmp_path):
     assert "expected a file that exists" in (out / "report.html").read_text()
 
 
+def test_report_writes_an_explorer_of_a_fit_and_leads_to_it(work, tmp_path):
+    pytest.importorskip("plotly")
+    out, data = tmp_path / "run", tmp_path / "data.csv"
+    data.write_bytes((work / "data.csv").read_bytes())
+    run("fit", "lda", "--data", data, "--out", out)
+    assert "explorer.html" not in (out / "report.html").read_text()
+    assert run("report", out, "--explore").exit_code == 0
+    page = (out / "explorer.html").read_text()
+    assert "Plotly" in page
+    assert 'href="explorer.html"' in (out / "report.html").read_text()
+    assert run("report", out).exit_code == 0  # Not asked for: it may be of another fit.
+    assert "explorer.html" not in (out / "report.html").read_text()
+    data.unlink()
+    wanted = "--explore: expected the data of the run, got none"
+    assert wanted in refused("report", out, "--explore")
+    assert (out / "explorer.html").read_text() == page
+
+
+def test_there_is_no_explorer_of_an_evaluation(work, tmp_path):
+    out = tmp_path / "run"
+    words = "--metric", metric_of(work), "--data", work / "data.csv", "--folds", 2
+    assert run("evaluate", *words, "--out", out).exit_code == 0
+    assert "expected a run of fit or sample" in refused("report", out, "--explore")
+
+
 def test_report_refuses_what_is_no_run(work, tmp_path):
     assert "expected a run's folder" in refused("report", tmp_path / "none")
     assert "without summary.json" in refused("report", tmp_path)
