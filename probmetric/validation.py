@@ -288,6 +288,7 @@ def validate(
     if not chosen:
         raise ValueError(
             f"model: expected at least one check to run for {name!r}, got 0"
+            + (" that is quick: leave quick out" if quick and checks else "")
         )
     check_within_0_1(alpha=alpha)
     work = [(problem, check) for problem in problems for check in chosen]

@@ -76,8 +76,8 @@ def uniformity(
     Dataset
         Over ``entry``, "mean rank of q" and "shape of ranks of q": reference,
         estimate (mean of u; χ²), z, p_holm, detectable and verdict; attributes
-        alpha, power, tol, m, verdict. "inconclusive" where there are too few
-        simulations to find ``tol``, or to expect five in every bin.
+        alpha, power, tol, m, n_needed, verdict. "inconclusive" where there are too few
+        simulations to find ``tol``, or to expect five in every bin; ``n_needed`` do.
 
     Raises
     ------
@@ -108,6 +108,7 @@ def uniformity(
     z_sum = stats.norm.isf(alpha / 2 / max(m, 1)) + stats.norm.isf(1 - power)
     detectable = 2 * np.sqrt(np.pi) * z_sum * error  # Eq. (3)
     enough = np.repeat([detectable <= tol, expected.min() >= 5], len(names))
+    short = max((detectable / tol) ** 2, 5 / expected.min())
     verdict = np.select(
         [fixed & right, fixed, p_holm < alpha, enough],
         ["agree", "disagree", "disagree", "agree"],
@@ -131,6 +132,7 @@ def uniformity(
             "tol": tol,
             "m": m,
             "n_simulations": n_simulations,
+            "n_needed": int(np.ceil(n_simulations * short)),
         },
     )
 

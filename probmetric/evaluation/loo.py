@@ -38,7 +38,9 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     ValueError
         Where leave-one-out is not valid: no log likelihood stored; draws of an
         approximation or of the bootstrap; a learning rate or data weights other than
-        one; pairs that share points, as all pairs built from labels do.
+        one; pairs of the package's ``Pairs`` that share points. In a model of your own
+        nothing tells which observations share points: there it is for you to leave
+        ``loo`` alone unless no two do.
 
     References
     ----------
@@ -54,8 +56,8 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
 def _refuse_invalid(draws: xr.DataTree) -> None:
     if not any(pointwise(draws, group) for group in (LIKELIHOOD, PSEUDO)):
         raise ValueError(
-            "draws: expected a group log_likelihood with a term an observation (sample "
-            f"with log_likelihood=True), got none in {sorted(draws.children)}"
+            "draws: expected a term of the log likelihood for each observation (sample "
+            f"with log_likelihood=True), got {_got(draws)}"
         )
     reason = no_unit(draws)
     if reason is not None:
@@ -66,3 +68,10 @@ def _refuse_invalid(draws: xr.DataTree) -> None:
             "draws: expected draws of the posterior itself (method='nuts'), got "
             f"{method!r}, whose draws PSIS would reweight from the wrong density"
         )
+
+
+def _got(draws: xr.DataTree) -> str:
+    """Say what is there in the place of terms."""
+    if LIKELIHOOD in draws.children:
+        return "one number a draw"
+    return f"groups {sorted(draws.children)}"

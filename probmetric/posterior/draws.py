@@ -117,8 +117,9 @@ def draws_to_metric(
         ``to_metric(sites)``, with the values of one draw by name (after ``sel``, and
         without chain and draw), gives a factor W (p, d), which stands for the
         ``Mahalanobis`` metric of M = WᵀW, or a metric. Called once a draw, in float64.
-        Default: the matrix ``M`` (d, d), with P(same) = exp(-(b + dist²/2)) where there
-        is a number ``b``, or what a registered learner draws.
+        Default: the matrix ``M`` (d, d), or what a registered learner draws. A model
+        of your own then has no P(same), since only you know its link: return
+        ``Mahalanobis(W, Link(b, 0.5))`` for exp(-(b + dist²/2)).
     n_draws : int, optional
         Keep this many, evenly spaced over chains joined. Default: all. Votes hardly
         change beyond 100.
@@ -193,6 +194,13 @@ def _selected(draws: xr.DataTree, sel: Mapping[str, Hashable]) -> xr.DataTree:
     return found
 
 
+class _Sites(dict[str, Array]):
+    """The values of one draw; a name that is not there is answered with those there."""
+
+    def __missing__(self, name: str) -> Array:
+        raise KeyError(f"to_metric: expected a site among {list(self)}, got {name!r}")
+
+
 def _each(draws: xr.DataTree) -> list[dict[str, Array]]:
     """Return the values of every draw by name, chain after chain."""
     values: dict[str, np.ndarray] = {}
@@ -202,7 +210,7 @@ def _each(draws: xr.DataTree) -> list[dict[str, Array]]:
             values[str(name)] = array.reshape(-1, *array.shape[2:])
     n = len(next(iter(values.values())))
     # A number is an array too.
-    return [{k: np.asarray(v[s]) for k, v in values.items()} for s in range(n)]
+    return [_Sites({k: np.asarray(v[s]) for k, v in values.items()}) for s in range(n)]
 
 
 def _as_metric(made: Any) -> Dissimilarity:

@@ -36,6 +36,12 @@ def unstack(draws: Any) -> tuple[Dissimilarity, ...]:
     if isinstance(draws, Sequence):
         if len(draws) == 0:
             raise ValueError("draws: expected at least one metric, got none")
+        if jax.tree_util.all_leaves([draws[0]]):
+            raise ValueError(
+                "draws: expected metrics that JAX knows as pytrees, got "
+                f"{type(draws[0]).__name__}: decorate its dataclass with "
+                "jax.tree_util.register_dataclass"
+            )
         every = [[np.asarray(a) for a in jax.tree.leaves(draw)] for draw in draws]
         structures = {jax.tree.structure(draw) for draw in draws}
         shapes = {tuple(a.shape for a in leaves) for leaves in every}

@@ -193,7 +193,8 @@ def save_metric(
     Raises
     ------
     ValueError
-        For what is no metric of this package, NaN, or provenance JSON cannot hold.
+        For what is no metric of this package, one whose link is a class of your own
+        (make the metric one too), NaN, or provenance JSON cannot hold.
 
     Examples
     --------
@@ -207,6 +208,9 @@ def save_metric(
         raise ValueError(
             f"metric: expected a metric or draws of one, got {type(metric).__name__}"
         )
+    # What could not be read again is not written.
+    one = metric.draws[0] if isinstance(metric, PosteriorMetric) else metric
+    check_parts(one, "metric")
     spec, arrays = _posterior_spec(metric) or describe(metric, "metric")
     header = {
         "format": FORMAT,

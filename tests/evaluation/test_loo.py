@@ -121,7 +121,7 @@ def test_loo_is_refused_for_pairs_built_from_labels():
         ({"method": "bootstrap"}, "posterior itself"),
         ({"learning_rate": 0.5}, "learning_rate: expected 1"),
         ({"w": np.r_[2.0, np.ones(N - 1)]}, "data weights of one"),
-        ({"drop": "log_likelihood"}, "group log_likelihood"),
+        ({"drop": "log_likelihood"}, "a term of the log likelihood for each"),
     ],
 )
 def test_loo_is_refused_where_it_is_invalid(draws, change, message):

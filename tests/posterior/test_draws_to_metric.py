@@ -1,10 +1,14 @@
 """Draws of a model of one's own become metrics: by M, by a label, by a function."""
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import xarray as xr
 
 import probmetric as pm
+from probmetric.models.lca import Coincidence
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(2, 5, 3, 2, 2))
@@ -74,3 +78,68 @@ def test_an_unknown_purpose_is_refused_before_any_draw_is_read():
 
     with pytest.raises(ValueError, match="purpose: expected"):
         pm.draws_to_metric(grouped(), "votes", to_metric=never)
+
+
+def student_t(data):
+    """Return pairs under another kernel than the package's."""
+    delta = data["A"] - data["B"]
+    scale = numpyro.sample("scale", dist.LogNormal(jnp.zeros(2), 0.3).to_event(1))
+    numpyro.deterministic("M", jnp.diag(scale**2))
+    b = numpyro.sample("b", dist.Gamma(5.0, 5.0))
+    D = ((delta * scale) ** 2).sum(1)
+    log_p = -b - 2 * jnp.log1p(D / 3)
+    numpyro.sample("same", Coincidence(log_p), obs=data["same"])
+
+
+def pairs(n=12):
+    A, B = RNG.normal(size=(2, n, 2))
+    return {"A": A, "B": B, "same": np.arange(n) % 2}
+
+
+def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
+    draws = pm.sample(student_t, pairs(), method="laplace", n_draws=20, n_chains=1)
+    found = pm.draws_to_metric(draws, "prediction", pairs_independent=True)
+    assert found.draw(0).link is None
+    with pytest.raises(ValueError, match="link: expected a metric whose model"):
+        found.same_probability(np.zeros(2), np.ones(2))
+
+    def stated(sites):
+        return pm.Mahalanobis(
+            np.diag(sites["scale"]), pm.Link(sites["b"], np.asarray(0.5))
+        )
+
+    own = pm.draws_to_metric(
+        draws, "prediction", pairs_independent=True, to_metric=stated
+    )
+    assert 0 < own.same_probability(np.zeros(2), np.ones(2)) < 1
+    with pytest.raises(KeyError, match=r"expected a site among .*'b'.* got 'w'"):
+        pm.draws_to_metric(draws, "prediction", to_metric=lambda s: s["w"])
+
+
+@pytest.mark.parametrize("axes", [["feature", "feature"], ["draw", "feature"]])
+def test_axes_that_share_a_name_are_refused(axes):
+    with pytest.raises(ValueError, match=r"dims: expected names that differ.*'M'"):
+        pm.sample(
+            student_t,
+            pairs(),
+            method="laplace",
+            n_draws=5,
+            n_chains=1,
+            dims={"M": axes},
+        )
+
+
+def test_a_metric_that_JAX_does_not_know_is_told_how():
+    class Plain:
+        is_distance = symmetric = True
+
+        def dissimilarity(self, q, Y):
+            return abs(Y - q).sum(-1)
+
+        def pairwise(self, Q, P):
+            return abs(Q[:, None] - P).sum(-1)
+
+    with pytest.raises(ValueError, match=r"expected metrics that JAX knows .* Plain"):
+        pm.draws_to_metric(
+            grouped(), "prediction", sel={"group": "a"}, to_metric=lambda s: Plain()
+        )

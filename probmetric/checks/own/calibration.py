@@ -119,7 +119,10 @@ class Calibration:
         lines += [f"  {name} is not uniform" for name in bad]
         lines += [f"  not noticed: {name}" for name in self.missed]
         if attrs["verdict"] == "inconclusive":
-            lines.append("  too few simulations: give n_simulations")
+            lines.append(
+                "  too few simulations: give some n_simulations="
+                f"{attrs['n_needed']}, of which a shift of {attrs['tol']:g} sd is seen"
+            )
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -21,6 +21,7 @@ from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.lca.target import TARGET, position, start, target_data
+from probmetric.inference.sampling.datatree import OWN_MODEL
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.predictive import prior_draws
@@ -108,11 +109,15 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric a draw of M, with P(same) where b was drawn; else None."""
+    """Return one metric a draw of M, with P(same) where b was drawn; else None.
+
+    In a model of the user's b may be another thing, and M then has no link.
+    """
     values = joined(draws)
     if "M" not in values or joined(draws, "components"):
         return None
-    return mahalanobis(values["M"], values.get("b"))
+    own = isinstance(draws, xr.DataTree) and draws.attrs.get(OWN_MODEL)
+    return mahalanobis(values["M"], None if own else values.get("b"))
 
 
 @numpy_in_numpy_out

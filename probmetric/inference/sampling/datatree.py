@@ -27,6 +27,9 @@ from probmetric.typing import Array
 DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
 """Axes of the quantities that go by these names everywhere in the package."""
 
+OWN_MODEL = "own_model"
+"""Attribute of draws of a model that is not the package's: ``b`` may be anything."""
+
 
 def to_datatree(
     draws: Draws,
@@ -145,6 +148,12 @@ def _posterior_dims(
                 raise ValueError(
                     f"dims: expected {n_axes} names for {name!r}, got {dims[name]!r}"
                 )
+            if len({"chain", "draw", *dims[name]}) < n_axes + 2:
+                raise ValueError(
+                    f"dims: expected names that differ, and no chain or draw, for "
+                    f"{name!r}, got {dims[name]!r} (a second axis of features is "
+                    "'feature_bis')"
+                )
             axes[name] = list(dims[name])
         elif len(DIMS.get(name, ())) == n_axes > 0:
             axes[name] = list(DIMS[name])
@@ -204,6 +213,7 @@ def provenance(
     return {
         **{f"{name}_version": value for name, value in packages.items()},
         "model": getattr(model, "__name__", type(model).__name__),
+        **({} if _is_known(model) else {OWN_MODEL: 1}),
         "data_hash": data_hash(data),
         **({} if total is None else {"sum_of_weights": float(np.sum(total))}),
         "learning_rate": float(rate) if rate.ndim == 0 else json.dumps(rate.tolist()),
@@ -211,6 +221,12 @@ def provenance(
             jax.tree.map(_plain, dict(arguments)), default=repr
         ),
     }
+
+
+def _is_known(model: Model | Target) -> bool:
+    """Say whether a model is of the package, which knows what its sites mean."""
+    place = getattr(model, "__module__", "")
+    return isinstance(model, Target) or place.partition(".")[0] == "probmetric"
 
 
 def _plain(value: object) -> str | int | float | list:

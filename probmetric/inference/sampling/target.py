@@ -236,7 +236,8 @@ def call_of(
         raise TypeError(
             f"model: expected a function model(data, *args, **kwargs) of {len(given)} "
             f"arguments{by_name}, as given here, got {name}{takes}: {error}; what it "
-            "takes beside the data is given as args=(...) or kwargs={...}"
+            "takes beside the data is given as args=(...) or kwargs={...} (for "
+            "validate, as the problem's prior and options)"
         ) from error
     prepare = getattr(model, "prepare", None)
     return given if prepare is None else (prepare(data), *given[1:])
