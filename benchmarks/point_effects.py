@@ -21,10 +21,14 @@ import jax
 import numpy as np
 
 import probmetric as pm
-from probmetric.inference.point_effects.draws import laplace_draws
-from probmetric.inference.point_effects.fit import best_mode, spread_posterior
-from probmetric.inference.point_effects.likelihood import rows_of
-from probmetric.inference.point_effects.target import TARGET, start
+from probmetric.inference.point_effects import (
+    TARGET,
+    best_mode,
+    laplace_draws,
+    rows_of,
+    spread_posterior,
+    start,
+)
 from probmetric.models.lca import LCAPrior, log_sigma2_of
 from probmetric.models.point_effects import (
     PointEffectsParams,

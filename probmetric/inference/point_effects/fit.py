@@ -44,7 +44,7 @@ N_NEWTON, CLOSE = 8, 1e-14
 """Most Newton steps after L-BFGS, and the gap in nats at which they stop."""
 
 MAX_PARAMETERS = 5_000
-"""p·d + 1 + n up to which there is a fit: matrices of 200 MB, factored some 40 times."""
+"""p·d + 1 + n up to which there is a fit: matrices of 200 MB, factored often."""
 
 
 class Mode(NamedTuple):
