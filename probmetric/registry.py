@@ -225,6 +225,17 @@ MODELS: dict[str, ModelSpec] = {
         folder=False,
         metrics_of_draws=at("probmetric.inference.hierarchical_lca.draws:metrics"),
     ),
+    "point_effects": _spec(
+        "point_effects",
+        ("Pairs", "Mahalanobis"),
+        "judged pairs that share points: a metric, and how hard each point is",
+        params="PointEffectsParams",
+        model="point_effects",
+        estimator="point_effects:PointEffectsLCA",
+        methods=("nuts", "laplace"),
+        folder=False,
+        metrics_of_draws=at("probmetric.inference.point_effects.draws:metrics"),
+    ),
     "glml": _spec(
         "glml",
         ("Labelled", "LocalMahalanobis"),

@@ -17,6 +17,7 @@ from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.pairs import Enrolled
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lda import LDAParams
+from probmetric.models.point_effects import PointEffectsPrior
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
 from tests.precision_others import asked
 
@@ -59,6 +60,9 @@ LDA_LIKE = {
     "inference.hierarchical_lca.fit.fit": lambda f, g: f(
         g.pairs._replace(anchor=np.arange(len(g.pairs.i)) % 2),
         HierarchicalLCAPrior(g.lca.prior),
+    ),
+    "inference.point_effects.fit.fit": lambda f, g: f(
+        g.pairs, PointEffectsPrior(g.lca.prior)
     ),
     "inference.lda.discriminants": lambda f, g: f(g.c, g.means, g.M, 1),
     "inference.lda.fit": lambda f, g: f(g.labelled),

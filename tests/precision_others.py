@@ -8,6 +8,7 @@ import numpy as np
 from probmetric.data.containers import Triplets
 from probmetric.models.hierarchical_lca import HierarchicalLCAParams
 from probmetric.models.lda import LDAParams
+from probmetric.models.point_effects import PointEffectsParams
 from probmetric.models.triplet_comparisons import TripletParams
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.metric import PosteriorMetric
@@ -45,6 +46,10 @@ MODELS = {
         g.key, grouped(g), g.few._replace(anchor=np.arange(len(g.few.i)) % 2)
     ),
     "models.hierarchical_lca.to_metric": lambda f, g: f(grouped(g), 1),
+    "models.point_effects.identified": lambda f, g: f(of_points(g)),
+    "models.point_effects.intercept_of_new": lambda f, g: f(abs(g.c), abs(g.c)),
+    "models.point_effects.simulate": lambda f, g: f(g.key, of_points(g), g.few),
+    "models.point_effects.to_metric": lambda f, g: f(of_points(g)),
     "models.triplet_comparisons.log_odds": lambda f, g: f(
         TripletParams(g.L[0]), asked(g)
     ),
@@ -146,6 +151,13 @@ ROOT = {
     "posterior.intervals.same": lambda f, g: f(g.linked, *g.same),
     "posterior.intervals.spread": lambda f, g: f(g.S, 1.0, False),
 }
+
+
+def of_points(g):
+    """Parameters of LCA with point effects."""
+    W, log_sigma2 = g.lca.params[:2]
+    effects = np.linspace(-1, 1, len(g.few.X)).astype(W.dtype)
+    return PointEffectsParams(W, log_sigma2, np.asarray(0.5, W.dtype), effects)
 
 
 def grouped(g):

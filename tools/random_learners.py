@@ -27,6 +27,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "PairLDA": {},
     "LCA": {"max_iter": 50},
     "HierarchicalLCA": {"max_iter": 50},
+    "PointEffectsLCA": {"max_iter": 50},
     "TripletMetric": {"max_iter": 50},
     "LCAClassifier": {"max_iter": 50},
     "EigDML": {"max_iter": 2000},

@@ -17,7 +17,8 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
                  a folder each: ``problems`` (data sets), ``density``, then
                  ``quadrature`` or ``posterior``, and ``sampling``.
 ``own``          ``sbc`` and ``check_model`` of a NumPyro model of one's own.
-``eig_dml``, ``hierarchical_lca``, ``lda``, ``mds``, ``pair_lda``
+``eig_dml``, ``hierarchical_lca``, ``lda``, ``mds``, ``pair_lda``,
+``point_effects``
                  a file each.
 """
 

@@ -2,7 +2,8 @@
 
 ``lca``, ``two_stage``     a folder each: ``estimator`` and its parts.
 ``gaussian_classes``, ``glml``, ``dca_gm``, ``lda`` (also RCA), ``pair_lda``,
-``eig_dml``, ``mds``, ``hierarchical_lca``, ``triplet_comparisons``
+``eig_dml``, ``mds``, ``hierarchical_lca``, ``point_effects``,
+``triplet_comparisons``
                            a file each.
 ``_mahalanobis``           methods of every learned Mahalanobis metric.
 ``_pair_learner``          base of learners from close and far pairs.

@@ -6,13 +6,22 @@ draws of one posterior, which means something only if the draws are of *the* pos
 the others what they were. Pairs that share points fail the second: the left-out pair
 is mostly known from the others. Whatever fails raises an error with the reason; for
 every learner of a metric from labels there is ``cross_validate.held_out``.
+
+Draws of ``PointEffectsLCA`` have terms a point: to leave a point out is to leave out
+all its pairs and its effect. These units are exchangeable.
 """
 
 from typing import Any
 
 import xarray as xr
 
-from probmetric.inference.sampling.units import LIKELIHOOD, PSEUDO, no_unit, pointwise
+from probmetric.inference.sampling.units import (
+    LIKELIHOOD,
+    POINTS,
+    PSEUDO,
+    no_unit,
+    pointwise,
+)
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
@@ -22,7 +31,8 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     ----------
     draws : DataTree
         Of ``sample(..., method="nuts", log_likelihood=True)``, the package's or an
-        estimator's.
+        estimator's. Of ``PointEffectsLCA`` the units are points, left out with all
+        their pairs: each pair is in two terms.
     var_name : str, optional
         Which observed site, where there are several.
 
@@ -50,16 +60,22 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     import arviz as az
 
     _refuse_invalid(draws)
+    if POINTS in draws.children:
+        terms = xr.DataTree(draws[POINTS].to_dataset())
+        draws = xr.DataTree(children={"posterior": draws["posterior"]}).assign(
+            {LIKELIHOOD: terms}
+        )
     return az.loo(draws, pointwise=True, var_name=var_name)
 
 
 def _refuse_invalid(draws: xr.DataTree) -> None:
-    if not any(pointwise(draws, group) for group in (LIKELIHOOD, PSEUDO)):
+    groups = (LIKELIHOOD, PSEUDO, POINTS)
+    if not any(pointwise(draws, group) for group in groups):
         raise ValueError(
             "draws: expected a term of the log likelihood for each observation (sample "
             f"with log_likelihood=True), got {_got(draws)}"
         )
-    reason = no_unit(draws)
+    reason = no_unit(draws, points=POINTS in draws.children)
     if reason is not None:
         raise ValueError(reason)
     method = draws.attrs.get("method", "nuts")

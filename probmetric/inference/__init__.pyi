@@ -8,6 +8,7 @@ from . import (
     mds as mds,
     mixture as mixture,
     pair_lda as pair_lda,
+    point_effects as point_effects,
     sampling as sampling,
     solvers as solvers,
     triplet_comparisons as triplet_comparisons,

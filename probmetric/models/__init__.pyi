@@ -5,6 +5,7 @@ from . import (
     hierarchical_lca as hierarchical_lca,
     lca as lca,
     lda as lda,
+    point_effects as point_effects,
     triplet_comparisons as triplet_comparisons,
     two_stage as two_stage,
 )

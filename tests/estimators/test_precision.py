@@ -24,6 +24,7 @@ ESTIMATORS = {
     "LDA": {},
     "PairLDA": {},
     "RCA": {},
+    "PointEffectsLCA": {"max_iter": 200},
     "TripletMetric": {},
     "TwoStageMixture": {"max_iter": 50},
 }

@@ -17,6 +17,7 @@ MAKE = {
     "PairLDA": lambda **s: pm.PairLDA(**s),
     "LCA": lambda **s: pm.LCA(**s),
     "HierarchicalLCA": lambda **s: pm.HierarchicalLCA(**s),
+    "PointEffectsLCA": lambda **s: pm.PointEffectsLCA(**s),
     "LCAClassifier": lambda **s: pm.LCAClassifier(**s),
     "EigDML": lambda **s: pm.EigDML(**s),
     "DCAGM": lambda **s: pm.DCAGM(n_components=2, n_gaussians=1, **s),
@@ -31,6 +32,7 @@ OF_PAIRS = (
     *("LDA", "RCA", "PairLDA", "LCA", "HierarchicalLCA", "EigDML", "DCAGM"),
     "ClassicalMDS",
     "TripletMetric",
+    "PointEffectsLCA",
 )
 
 

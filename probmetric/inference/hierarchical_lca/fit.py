@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize_scalar
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.hierarchical_lca.evidence import (
@@ -34,6 +33,7 @@ from probmetric.inference.hierarchical_lca.likelihood import (
 from probmetric.inference.lca.fit import check_prior
 from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.solvers.lbfgs import lbfgs
+from probmetric.inference.solvers.profile import Profile, climb, on_grid
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.hierarchical_lca import (
     HierarchicalLCAParams,
@@ -159,25 +159,6 @@ def _moved(at: dict[str, Any], step: Float[Array, "k"]) -> dict[str, Any]:
     }
 
 
-class _Profile:
-    """The log density of ω, each value started at the mode nearest to it so far."""
-
-    def __init__(self, begin: dict[str, Any], *problem: Any, **limits: Any) -> None:
-        self.begin, self.problem, self.limits = begin, problem, limits
-        self.modes: dict[float, Mode] = {}
-
-    def __call__(self, spread: float) -> Mode:
-        if spread not in self.modes:
-            near = min(self.modes, key=lambda known: abs(known - spread), default=None)
-            begin = self.begin if near is None else self.modes[near].at
-            found = mode_at(spread, begin, *self.problem, **self.limits)
-            self.modes[spread] = found
-        return self.modes[spread]
-
-    def best(self) -> float:
-        return max(self.modes, key=lambda spread: self.modes[spread].log_density)
-
-
 def fit_stacked(
     stats: Statistics,
     prior: HierarchicalLCAPrior,
@@ -198,20 +179,13 @@ def fit_stacked(
     prior = _arrays(prior, stats.T.dtype)
     begin = start_of(prior, len(stats.n)) if begin is None else begin
     limits: Any = {"max_steps": max_steps, "tol": tol}
-    profile = _Profile(begin, stats, prior, float(learning_rate), **limits)
+    problem = (stats, prior, float(learning_rate))
+    profile = Profile(begin, lambda at, near: mode_at(at, near, *problem, **limits))
     if spread is not None:
         last = profile(float(spread))
     else:
         scale = float(prior.spread)
-        for first in (0.25 * min(scale, 1.0), 0.0):
-            profile(first)
-        minimize_scalar(
-            lambda log: -profile(float(np.exp(log))).log_density,
-            bounds=np.log(bounds(scale)),
-            method="bounded",
-            options={"xatol": 1e-3, "maxiter": 40},
-        )
-        last = profile(profile.best())
+        last = climb(profile, 0.25 * min(scale, 1.0), bounds(scale))
     result = last.fit.result if last.factors else np.asarray(int(Result.MAX_STEPS))
     steps = sum(int(mode.fit.n_steps) for mode in profile.modes.values())
     evaluations = sum(int(mode.fit.n_evaluations) for mode in profile.modes.values())
@@ -319,28 +293,12 @@ def spread_posterior(
         ω = 0.
     """
     prior = _arrays(prior, stats.T.dtype)
-    profile = _Profile(position(params, prior), stats, prior, float(learning_rate))
-    at, scale = float(params.spread), min(float(prior.spread), 1.0)
-    if n_grid == 1:
-        _check_found((profile(at),))
-        return SpreadPosterior(np.array([at]), np.ones(1), (profile(at),))
-    lowest = profile(at).log_density - drop
-    low, high, width = 0.0, at + 0.1 * scale, 0.1 * scale
-    while profile(high).log_density > lowest and high < 2 * LARGEST * scale:
-        width *= 1.5
-        high += width
-    if at > 0 and profile(0.0).log_density < lowest:
-        low, inside = 0.0, at
-        for _ in range(5):
-            middle = (low + inside) / 2
-            if profile(middle).log_density < lowest:
-                low = middle
-            else:
-                inside = middle
-    edge = (high - low) / n_grid / 2
-    grid = np.linspace(low + edge, high - edge, n_grid)
-    modes = tuple(profile(float(spread)) for spread in grid)
-    _check_found(modes)
-    log_density = np.array([mode.log_density for mode in modes])
-    probability = np.exp(log_density - log_density.max())
-    return SpreadPosterior(grid, probability / probability.sum(), modes)
+    problem = (stats, prior, float(learning_rate))
+    begin = position(params, prior)
+    profile = Profile(begin, lambda at, near: mode_at(at, near, *problem))
+    scale = min(float(prior.spread), 1.0)
+    found = on_grid(
+        profile, float(params.spread), scale, 2 * LARGEST * scale, n_grid, drop
+    )
+    _check_found(found[2])
+    return SpreadPosterior(*found)

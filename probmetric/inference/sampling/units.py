@@ -16,11 +16,21 @@ import xarray as xr
 
 LIKELIHOOD, PSEUDO = "log_likelihood", "pseudo_log_likelihood"
 
+POINTS = "point_log_likelihood"
+"""Group of terms a point: the density of all its pairs, its own effect integrated out.
 
-def no_unit(draws: xr.DataTree) -> str | None:
-    """Say why a term of the likelihood is no unit that could be left out, or None."""
+Points are the units of pairs that share points. The terms do not sum to the log
+likelihood, as each pair is in two of them, so that they have a group of their own.
+"""
+
+
+def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
+    """Say why a term of the likelihood is no unit that could be left out, or None.
+
+    With ``points`` the units are points, whose pairs may share others.
+    """
     constant = draws["constant_data"] if "constant_data" in draws.children else {}
-    if "i" in constant and "j" in constant:
+    if not points and "i" in constant and "j" in constant:
         i, j = np.asarray(constant["i"]), np.asarray(constant["j"])
         ends = np.concatenate([i, j]) if i.ndim == j.ndim == 1 else np.arange(0)
         shared = len(ends) - len(np.unique(ends))

@@ -1,0 +1,188 @@
+"""Draws around a fitted LCA with point effects: M, b, b of points, the spread.
+
+``laplace`` draws ω from its grid (``spread_posterior``), uniform within a cell, then
+(W, log b, z) from the Gaussian at the mode of that cell, without its part along the
+rotations of W (``hierarchical_lca.draws``). ``nuts`` is the posterior's.
+
+P(same) of points i and j is exp(-((b_i + b_j)/2 + D/2)); of a point that was not
+fitted b_i is b' of Eq. (3) of ``models.point_effects``, in each draw:
+
+    P(same | known i, new j) = E[e^{-b_j/2}] exp(-(b_i + D)/2)
+                             = exp(-((b_i + b')/2 + D/2)).                         (1)
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int
+
+from probmetric.inference.hierarchical_lca.draws import off_rotations
+from probmetric.inference.point_effects.fit import (
+    N_GRID,
+    Mode,
+    SpreadPosterior,
+    spread_posterior,
+)
+from probmetric.inference.point_effects.likelihood import rows_of
+from probmetric.inference.point_effects.recipe import Fitted
+from probmetric.inference.point_effects.target import TARGET, start
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.metrics import joined, mahalanobis
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.sample import sampler_of
+from probmetric.inference.sampling.target import Draws, Posterior, counts
+from probmetric.inference.sampling.warnings import warn_of_trouble
+from probmetric.linalg_scaled import distances
+from probmetric.metric import Mahalanobis
+from probmetric.models.point_effects import intercept_of_new
+
+TARGET_ACCEPT = 0.95
+"""Of "nuts": at small ω the effects are free, at large ones bound."""
+
+
+def _at_mode(
+    mode: Mode, n: int, spread: Float[np.ndarray, "n"], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Draw n times from the Gaussian at one mode."""
+    W, R = np.asarray(mode.at["W"]), mode.root
+    noise = rng.normal(size=(n, len(R))) @ R.T
+    m = W.size
+    log_b = mode.at["log_b"] + noise[:, m]
+    z = mode.at["z"] + noise[:, m + 1 :]
+    V = off_rotations(W, noise[:, :m].reshape(n, *W.shape))
+    L = (W + V) / np.exp(np.exp(log_b) / len(W))[:, None, None]
+    b_point = np.exp(log_b[:, None] + spread[:, None] * z)
+    found = {"M": np.swapaxes(L, 1, 2) @ L, "b": np.exp(log_b), "b_point": b_point}
+    return {**found, "b_new": intercept_of_new(found["b"], spread), "spread": spread}
+
+
+def laplace_draws(found: SpreadPosterior, n: int, *, seed: int) -> dict[str, Any]:
+    """Return n draws (1, n, ...) of M, b, b_point, b_new and spread, by the grid of ω.
+
+    Parameters
+    ----------
+    found : SpreadPosterior
+    n : int
+    seed : int
+    """
+    rng = np.random.default_rng(seed)
+    cell = np.sort(rng.choice(len(found.spread), n, p=found.probability))
+    size = found.spread[1] - found.spread[0] if len(found.spread) > 1 else 0.0
+    spread = found.spread[cell] + size * rng.uniform(-0.5, 0.5, n)
+    parts: list[dict[str, np.ndarray]] = []
+    for k in np.unique(cell):
+        own = spread[cell == k]
+        parts.append(_at_mode(found.modes[k], len(own), own, rng))
+    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = rng.permutation(n)
+    return {name: value[order][None] for name, value in values.items()}
+
+
+def grid(fitted: Fitted) -> SpreadPosterior:
+    """Return the posterior of ω around a fit, on its grid; one point where known."""
+    with jax.enable_x64(True):
+        return spread_posterior(
+            fitted.fit.params,
+            rows_of(fitted.pairs, fitted.learning_rate),
+            fitted.prior,
+            n_grid=1 if fitted.known else N_GRID,
+        )
+
+
+def draw(
+    fitted: Fitted,
+    method: Any,
+    *,
+    scale: Float[np.ndarray, "d"],
+    seed: int,
+    n_draws: int = 1000,
+    n_chains: int = 4,
+    progress: bool | None = None,
+    found: SpreadPosterior | None = None,
+) -> Draws:
+    """Draw M, b, b_point, b_new and spread around a fit, M in input units.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        In standardised units; features were divided by ``scale`` (d,).
+    method : sampler, or "nuts", "laplace"
+        ``Laplace`` is the grid of ω with Gaussians; ``NUTS`` starts at its median. By
+        name it is ``NUTS(target_accept=0.95)``.
+    seed : int
+    n_draws, n_chains : int
+        ``Laplace`` makes ``n_chains * n_draws`` independent draws, in one chain.
+    progress : bool, optional
+        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+    found : SpreadPosterior, optional
+        ``grid(fitted)``, where it is at hand.
+
+    Raises
+    ------
+    ValueError
+        An unknown method, and as the samplers.
+
+    Warns
+    -----
+    SamplingWarning
+    """
+    sampler: Any = sampler_of(method, (NUTS, Laplace))
+    if isinstance(method, str) and isinstance(sampler, NUTS):
+        sampler = NUTS(target_accept=TARGET_ACCEPT)
+    if fitted.known and isinstance(sampler, NUTS):
+        raise ValueError(
+            "method: expected 'laplace' where the spread is given (at 0 LCA has NUTS "
+            "for that model), got 'nuts', which draws it"
+        )
+    found = grid(fitted) if found is None else found
+    if isinstance(sampler, Laplace):
+        n_draws, n_chains = counts(n_draws, n_chains)
+        with jax.enable_x64(True):
+            values = laplace_draws(found, n_draws * n_chains, seed=seed)
+        drawn = Draws(values, {}, {"method": "laplace", "seed": seed})
+    else:
+        rows = rows_of(fitted.pairs, fitted.learning_rate)
+        prior = jax.tree.map(lambda v: np.asarray(v, float), fitted.prior)
+        drawn = sampler.draw(
+            Posterior(TARGET, (rows, prior), start(found)),
+            seed=seed,
+            n_draws=n_draws,
+            n_chains=n_chains,
+            progress=progress,
+        )
+        warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
+    M = drawn.values["M"] / np.outer(scale, scale)
+    return drawn._replace(values={**drawn.values, "M": M})
+
+
+def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
+    """Return a metric a draw, with P(same) of two new points; None for other draws."""
+    values = joined(draws)
+    if not {"M", "b_new"} <= values.keys():
+        return None
+    return mahalanobis(values["M"], values["b_new"])
+
+
+def averaged(
+    values: dict[str, np.ndarray],
+    a: Float[np.ndarray, "N d"],
+    b: Float[np.ndarray, "N d"],
+    i: Int[np.ndarray, "N"],
+    j: Int[np.ndarray, "N"],
+) -> Float[np.ndarray, "N"]:
+    """Return P(same) of pairs (a, b), averaged over draws (Eq. 1).
+
+    ``i`` and ``j`` are the places of their points among those fitted, -1 for new ones.
+    """
+    total = np.zeros(len(a))
+    each = zip(
+        mahalanobis(values["M"]), values["b_point"], values["b_new"], strict=True
+    )
+    for metric, known, new in each:
+        b_of = np.append(known, new)
+        distance = distances(np.asarray(metric.factor), a, b, "pairs")
+        with np.errstate(over="ignore"):  # Of an infinite square P is the right 0.
+            total += np.exp(-0.5 * (b_of[i] + b_of[j] + distance**2))
+    return total / len(values["M"])

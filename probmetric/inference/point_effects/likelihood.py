@@ -1,0 +1,173 @@
+"""The log joint density of LCA with point effects, its gradient and its Hessian.
+
+Rows r = 1..N are pairs (i, j) with δ, y and weight w (η included). With s = e^{-2b/p},
+k = 2b/p, g = Wδ, Q = s‖g‖²/2 = D/2, h_i = b e^{ωz_i}/2 and t = h_i + h_j + Q,
+
+    log p(y, W, log b, z | ω) = Σ_r w [ -y t + (1-y) log(1 - e^{-t}) ]
+                              + log N(W; W₀, c²/λ) + log p(log b) + log N(z; 0, I).  (1)
+
+It has no end at ω = 0, where it is LCA's and z its prior's; a joint mode with ω says
+nothing of ω, which is found by its marginal density (``point_effects.fit``). The first
+and second derivative of a row in t are, with ν = 1/(e^t - 1),
+
+    ℓ' = -w y + w (1-y) ν,    ℓ'' = -w (1-y) ν (1+ν),                               (2)
+
+and those of t
+
+    ∂t/∂W = s g δᵀ,   ∂t/∂log b = h_i + h_j - kQ,   ∂t/∂z_i = ω h_i,               (3)
+    ∂²t/∂W² = s I ⊗ δδᵀ,   ∂²t/∂W ∂log b = -k s g δᵀ,
+    ∂²t/∂(log b)² = h_i + h_j + (k² - k)Q,   ∂²t/∂log b ∂z_i = ωh_i,
+    ∂²t/∂z_i² = ω²h_i.                                                              (4)
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import csr_array
+
+from probmetric.data.containers import Pairs, weights
+from probmetric.inference.lca.likelihood import log_prior as lca_prior
+from probmetric.inference.lca.likelihood import to_params as lca_params
+from probmetric.models.lca import log1mexp, log_b_of
+from probmetric.models.point_effects import PointEffectsParams, PointEffectsPrior
+from probmetric.typing import Array
+
+
+class Rows(NamedTuple):
+    """Pairs: δ (N, d), points i, j (N,), y = 1 or not (N,), weights ηw (N,)."""
+
+    delta: Float[Array, "N d"]
+    i: Int[Array, "N"]
+    j: Int[Array, "N"]
+    same: Bool[Array, "N"]
+    w: Float[Array, "N"]
+
+
+def rows_of(pairs: Pairs, learning_rate: float = 1.0) -> Rows:
+    """Return the rows of labelled pairs, those of weight 0 left out.
+
+    Raises
+    ------
+    ValueError
+        For pairs without labels; a point paired with itself.
+    """
+    if pairs.y is None:
+        raise ValueError("pairs.y: expected labels 0 or 1, got None")
+    X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)
+    if np.any(i == j):
+        raise ValueError(
+            "pairs: expected two different points in each, got point "
+            f"{int(i[i == j][0])} paired with itself"
+        )
+    w = (learning_rate * np.asarray(weights(pairs), float)).astype(X.dtype)
+    kept = w > 0
+    i, j, same = i[kept], j[kept], np.asarray(pairs.y)[kept] == 1
+    return Rows(X[i] - X[j], i, j, same, w[kept])
+
+
+def to_params(at: dict[str, Any]) -> PointEffectsParams:
+    """Map {W, log_b, z, spread} to parameters; ``spread`` is ω itself."""
+    common = lca_params({"W": at["W"], "log_b": at["log_b"]})
+    effects = at["spread"] * at["z"]
+    return PointEffectsParams(at["W"], common.log_sigma2, at["spread"], effects)
+
+
+def position(params: PointEffectsParams) -> dict[str, Any]:
+    """Return parameters as a position {W, log_b, z}; z is 0 where ω is."""
+    W, u, spread = (np.asarray(params[k]) for k in (0, 3, 2))
+    z = u / spread if spread > 0 else np.zeros_like(u)
+    log_b = log_b_of(np.asarray(params.log_sigma2), len(W))
+    return {"W": W, "log_b": np.asarray(log_b, W.dtype), "z": z}
+
+
+def log_likelihood(at: dict[str, Any], rows: Rows) -> Any:
+    """Return the first line of Eq. (1), of {W, log_b, z, spread}."""
+    W, b = at["W"], jnp.exp(at["log_b"])
+    h = 0.5 * jnp.exp(at["log_b"] + at["spread"] * at["z"])
+    squared = jnp.sum((rows.delta @ W.T) ** 2, -1)
+    t = h[rows.i] + h[rows.j] + 0.5 * jnp.exp(-2 * b / len(W)) * squared
+    # Double where: the branch not taken must not leak an infinite gradient.
+    each = jnp.where(rows.same, -t, log1mexp(jnp.where(rows.same, 1.0, t)))
+    return jnp.sum(rows.w * each)
+
+
+def log_prior(at: dict[str, Any], prior: PointEffectsPrior) -> dict[str, Any]:
+    """Return the log prior density of W, log b and z, by name."""
+    params, common = lca_params({"W": at["W"], "log_b": at["log_b"]}), prior.common
+    log_b = lca_prior(params, common._replace(lam=jnp.zeros_like(common.lam)))
+    W = lca_prior(params, common._replace(b_shape=jnp.zeros_like(common.b_shape)))
+    z = at["z"]
+    normal = -0.5 * jnp.sum(z**2) - 0.5 * z.size * np.log(2 * np.pi)
+    return {"W": jnp.asarray(W), "log_b": jnp.asarray(log_b), "z": normal}
+
+
+def log_joint(at: dict[str, Any], rows: Rows, prior: PointEffectsPrior) -> Any:
+    """Return the log joint density given ω (Eq. 1), of {W, log_b, z, spread}."""
+    return log_likelihood(at, rows) + sum(log_prior(at, prior).values())
+
+
+def objective(at: dict[str, Any], data: Any) -> Any:
+    """Return Eq. (1) at {W, log_b, z} and data (rows, prior, ω), for optimisers."""
+    rows, prior, spread = data
+    return log_joint({**at, "spread": spread}, rows, prior)
+
+
+def log_prior_of_spread(spread: Any, prior: PointEffectsPrior) -> Any:
+    """Return log p(ω), half-normal, for ω ≥ 0: a density of ω."""
+    s = prior.spread
+    xp: Any = np if isinstance(spread, float | np.ndarray) else jnp
+    return 0.5 * np.log(2 / np.pi) - xp.log(s) - 0.5 * (spread / s) ** 2
+
+
+def derivatives(
+    at: dict[str, Any], rows: Rows, prior: PointEffectsPrior
+) -> tuple[Float[np.ndarray, "q"], Float[np.ndarray, "q q"]]:
+    """Return the gradient of Eq. (1) given ω, and minus its Hessian, in NumPy.
+
+    In the order (W, log b, z), from Eqs. (2)-(4); ``at`` is {W, log_b, z, spread}.
+    O(N m² + (m + n)²) time and (m + 1 + n)² numbers.
+    """
+    W, z, spread = np.asarray(at["W"]), np.asarray(at["z"]), float(at["spread"])
+    b, p, n = float(np.exp(at["log_b"])), len(W), len(z)
+    m, N, k = W.size, len(rows.w), 2 * b / p
+    s, h = np.exp(-k), 0.5 * b * np.exp(spread * z)
+    g = rows.delta @ W.T
+    Q = 0.5 * s * (g**2).sum(1)
+    both = h[rows.i] + h[rows.j]
+    t = both + Q
+    nu = np.exp(-t) / -np.expm1(-t)
+    first = np.where(rows.same, -rows.w, rows.w * nu)  # Eq. (2)
+    second = np.where(rows.same, 0.0, -rows.w * nu * (1 + nu))
+    # Eq. (3), and the incidence matrix of points and rows.
+    slopes = (s * g[:, :, None] * rows.delta[:, None]).reshape(N, m)
+    J = np.column_stack([slopes, both - k * Q])
+    place, ones = np.tile(np.arange(N), 2), np.ones(2 * N)
+    A = csr_array((ones, (np.append(rows.i, rows.j), place)), shape=(n, N))
+    c, pull = spread * h, A @ first
+    gradient = np.concatenate([first @ J, c * pull])
+    H = np.zeros((m + 1 + n, m + 1 + n))
+    own = H[: m + 1, : m + 1]
+    own += (J * second[:, None]).T @ J
+    own[:m, :m] += np.kron(np.eye(p), s * (rows.delta * first[:, None]).T @ rows.delta)
+    own[:m, m] -= k * (first @ slopes)  # Eq. (4)
+    own[m, :m] = own[:m, m]
+    own[m, m] += first @ (both + (k**2 - k) * Q)
+    cross = c[:, None] * (A @ (J * second[:, None]))
+    cross[:, m] += c * pull
+    H[m + 1 :, : m + 1], H[: m + 1, m + 1 :] = cross, cross.T
+    coupled = (A * second[None]) @ A.T
+    H[m + 1 :, m + 1 :] = c[:, None] * coupled.toarray() * c
+    at_z = np.arange(m + 1, m + 1 + n)
+    H[at_z, at_z] += spread**2 * h * pull
+    common, precision = prior.common, _precision(prior)
+    gradient[:m] -= precision * np.ravel(W - common.mean)
+    gradient[m] += common.b_shape - common.b_rate * b
+    gradient[m + 1 :] -= z
+    bend = np.concatenate([np.full(m, precision), [common.b_rate * b], np.ones(n)])
+    return gradient, np.diag(bend) - H
+
+
+def _precision(prior: PointEffectsPrior) -> float:
+    return float(prior.common.lam) / float(prior.common.width) ** 2

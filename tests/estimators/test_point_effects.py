@@ -1,0 +1,116 @@
+"""``PointEffectsLCA``: scikit-learn's contract, points, units, draws, bad input."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+import probmetric as pm
+from probmetric.estimators.point_effects import PointEffectsLCA
+
+
+def judged(n=25, seed=0):
+    """Pairs of points judged by the first feature alone, half of the points hard."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    rows = np.stack(np.triu_indices(n, 1), 1)
+    rows = np.tile(rows, (6, 1))  # Six judges.
+    b = np.where(np.arange(n) % 2, 0.1, 2.0)
+    t = b[rows].mean(1) + 1.5 * (X[rows[:, 0]] - X[rows[:, 1]])[:, 0] ** 2
+    return X, rows, (rng.random(len(rows)) < np.exp(-t)).astype(int)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, rows, y = judged()
+    return PointEffectsLCA(preprocessor=X).fit_pairs(rows, y)
+
+
+def test_it_is_a_scikit_learn_estimator():
+    records = check_estimator(PointEffectsLCA(), on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert len(records) > 40
+
+
+def test_hard_points_and_the_feature_are_found(fitted):
+    b, M = fitted.point_intercepts_, fitted.get_mahalanobis_matrix()
+    assert b[::2].mean() > 1.5 * b[1::2].mean()
+    assert M[0, 0] > 2 * M[1, 1]
+    assert fitted.spread_ > 0.3
+    assert fitted.gap_ < 1e-9
+    np.testing.assert_array_equal(fitted.points_, np.arange(25))
+
+
+def test_three_forms_of_pairs_are_one_fit(fitted):
+    X, rows, y = judged()
+    side = PointEffectsLCA().fit_pairs(X[rows], y)
+    named = PointEffectsLCA().fit_pairs(X[rows], y, points=rows)
+    M = fitted.get_mahalanobis_matrix()
+    for other in (side, named):
+        np.testing.assert_allclose(other.get_mahalanobis_matrix(), M, rtol=1e-4)
+    # Every end a point of its own: nothing is shared.
+    alone = np.arange(2 * len(rows)).reshape(-1, 2)
+    apart = PointEffectsLCA().fit_pairs(X[rows], y, points=alone)
+    assert np.abs(apart.get_mahalanobis_matrix() / M - 1).max() > 0.01
+
+
+def test_distances_do_not_see_the_units_of_features():
+    X, rows, y = judged()
+    units = np.array([1e3, 1e-2])
+    a = PointEffectsLCA().fit_pairs(X[rows], y).pair_distance(X[rows])
+    moved = X[rows] * units
+    b = PointEffectsLCA().fit_pairs(moved, y).pair_distance(moved)
+    np.testing.assert_allclose(a, b, rtol=1e-4)
+
+
+def test_known_points_have_their_own_probability(fitted):
+    _, rows, _ = judged()
+    new = fitted.same_probability(rows)
+    known = fitted.same_probability(rows, points=rows)
+    easy = (rows % 2 == 1).all(1)
+    assert known[easy].mean() > new[easy].mean()
+    strange = fitted.same_probability(rows, points=rows + 1000)
+    np.testing.assert_allclose(strange, new)
+
+
+@pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
+    draws = fitted.sample(n_draws=250, n_chains=2, log_likelihood=True)
+    assert draws["posterior"]["b_point"].dims == ("chain", "draw", "point")
+    found = pm.loo(draws)
+    assert found.n_data_points == 25
+    near = fitted.posterior_metric("intervals", draws=draws)
+    assert len(near.draws) == 500
+    M = draws["posterior"]["M"].to_numpy().reshape(-1, 2, 2)
+    np.testing.assert_allclose(near.draws[3].matrix, M[3], atol=1e-9)
+    pm.save_draws(draws, tmp_path / "draws.nc")
+    kept = pm.load_draws(tmp_path / "draws.nc")
+    np.testing.assert_array_equal(kept["posterior"]["M"], draws["posterior"]["M"])
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda m: m.sample("bootstrap"), "method"),
+        (lambda m: m.posterior_metric("votes"), "purpose: expected"),
+        (lambda m: m.same_probability([[0, 1]], points=[0, 1]), "points: expected"),
+        (lambda m: m.fit_pairs([[0, 0], [1, 2]], [1, 0]), "paired with itself"),
+        (lambda m: m.set_params(spread=-1.0).fit_pairs([[0, 1]], [1]), "spread: exp"),
+        (
+            lambda m: (
+                m.set_params(spread=0.0)
+                .fit_pairs([[0, 1], [1, 2]], [1, 0])
+                .sample("nuts")
+            ),
+            "where the spread is given",
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, said):
+    X, rows, y = judged(n=12)
+    model = PointEffectsLCA(preprocessor=X).fit_pairs(rows, y)
+    with pytest.raises(ValueError, match=said):
+        call(model)
