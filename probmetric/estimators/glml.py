@@ -41,9 +41,9 @@ from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,
     choose_by_folds,
     choose_gamma,
-    in_scaled_units,
     log_euclidean,
     posterior_metrics,
+    with_euclids_distance,
 )
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
@@ -285,7 +285,7 @@ class GLML(ClassifierMixin, BaseEstimator):
             chosen, self.gamma_scores_ = self._choose(every, points, codes)
         self.frame_ = "identity" if chosen == EUCLID else "pooled"
         if chosen == EUCLID:
-            plain = (in_scaled_units(metric) for metric in (base, *drawn))
+            plain = (with_euclids_distance(metric) for metric in (base, *drawn))
             every = [in_input_units(self, found, metric) for metric in plain]
         self.gamma_ = np.inf if isinstance(chosen, str) else chosen
         gamma = np.asarray(self.gamma_)
