@@ -219,7 +219,8 @@ class GLML(ClassifierMixin, BaseEstimator):
     With 20, 40, 80 and 160 labels the log loss of its votes minus that of the Euclidean
     metric's was +.010, -.011, -.058 and -.061 (-.028 ± .015 over all; eleven sets,
     three splits, ``benchmarks/results/few_classes.md``): of few labels "cv" mostly
-    chooses that metric, and without draws it was once .67 worse (digits, two points a class).
+    chooses that metric, and without draws it was once .67 worse (digits, two points a
+    class).
 
     On average over eight data sets of 20 to 160 points, neighbours of GLML did not beat
     Bayes' classifier of the very Gaussians it is built from (``GaussianClasses``): its
