@@ -219,7 +219,7 @@ GAUSSIAN = {
     "inference.gaussian_classes.completions.evidence_prior_missing": lambda f, g: f(
         g.partly, 2
     ),
-    "inference.gaussian_classes.local_metric.in_scaled_units": lambda f, g: f(
+    "inference.gaussian_classes.local_metric.with_euclids_distance": lambda f, g: f(
         g.gauss.local
     ),
     "inference.gaussian_classes.local_metric.choose_by_folds": lambda f, g: f(

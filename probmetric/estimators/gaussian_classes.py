@@ -245,13 +245,13 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    With 20, 40, 80 and 160 labels the log loss of ``predict_proba`` was .051, .086,
-    .077 and .094 below that of the Euclidean metric's soft votes (.076 ± .032 over all;
-    eleven sets, one split, ``benchmarks/results/few_classes.md``), and at each size
+    With 20, 40, 80 and 160 labels the log loss of ``predict_proba`` was .071, .057,
+    .075 and .083 below that of the Euclidean metric's soft votes (.071 ± .026 over all;
+    eleven sets, three splits, ``benchmarks/results/few_classes.md``), and at each size
     below that of scikit-learn's LDA with Ledoit-Wolf shrinkage. By set it was above
-    those votes on breast_cancer, german_numeric (+.05 each) and digits (+.01), and
-    above that LDA on breast_cancer (+.03). Nothing is promised where classes are far
-    from Gaussian.
+    those votes on breast_cancer (+.06), and above that LDA on none. By set and size it
+    was above the votes by .2 on waveform at 40 and usps_8x8 at 80. Nothing is promised
+    where classes are far from Gaussian.
 
     Examples
     --------

@@ -41,9 +41,9 @@ from probmetric.inference.gaussian_classes.local_metric import (
     LogEuclidean,
     choose_by_folds,
     choose_gamma,
-    in_scaled_units,
     log_euclidean,
     posterior_metrics,
+    with_euclids_distance,
 )
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
@@ -217,9 +217,10 @@ class GLML(ClassifierMixin, BaseEstimator):
     Notes
     -----
     With 20, 40, 80 and 160 labels the log loss of its votes minus that of the Euclidean
-    metric's was +.002, -.003, -.080 and -.058 (-.033 ± .015 over all; eleven sets, one
-    split, ``benchmarks/results/few_classes.md``): of few labels "cv" mostly chooses
-    that metric, and without draws it was once .67 worse (digits, two points a class).
+    metric's was +.010, -.011, -.058 and -.061 (-.028 ± .015 over all; eleven sets,
+    three splits, ``benchmarks/results/few_classes.md``): of few labels "cv" mostly
+    chooses that metric, and without draws it was once .67 worse (digits, two points a
+    class).
 
     On average over eight data sets of 20 to 160 points, neighbours of GLML did not beat
     Bayes' classifier of the very Gaussians it is built from (``GaussianClasses``): its
@@ -285,7 +286,7 @@ class GLML(ClassifierMixin, BaseEstimator):
             chosen, self.gamma_scores_ = self._choose(every, points, codes)
         self.frame_ = "identity" if chosen == EUCLID else "pooled"
         if chosen == EUCLID:
-            every[0] = in_input_units(self, found, in_scaled_units(base))
+            every[0] = in_input_units(self, found, with_euclids_distance(base))
         self.gamma_ = np.inf if isinstance(chosen, str) else chosen
         gamma = np.asarray(self.gamma_)
         self.metric_, *self.draws_ = (replace(metric, gamma=gamma) for metric in every)

@@ -25,7 +25,7 @@ The rule, the grid, the folds and the half were chosen on three splits of eleven
 sets and confirmed on other splits of the same sets (``benchmarks/few_labels.py``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -84,26 +84,61 @@ def choose_strength(
     """
     X, codes = np.asarray(X), np.asarray(codes)
     repeats = N_REPEATS if len(X) < ONCE else 1
-    steps = np.linspace(0, len(X) - 1, min(len(X), MOST_VOTERS)).round().astype(int)
-    voters = by_class(X, codes, 0)[steps]
     place = np.full(len(X), -1)
+    voters = some_voters(X, codes)
     place[voters] = np.arange(len(voters))
     losses = np.zeros((len(strengths), len(BANDWIDTHS), len(voters)))
+    for learned, kept, asked in folds(X, codes, N_FOLDS, repeats):
+        with one_blas_thread(X.shape[1]):
+            for j, factor in enumerate(learn(learned)):
+                lost = np.inf
+                if factor is not None:
+                    points = X[kept], codes[kept], X[asked], codes[asked]
+                    lost = _losses(factor, *points)
+                losses[j][:, place[asked]] += lost / repeats
+    return Chosen(*strongest(losses, strengths))
+
+
+class Fold(NamedTuple):
+    """Rows to learn from, those of them that vote, and those to predict."""
+
+    learned: Int[np.ndarray, "l"]
+    voters: Int[np.ndarray, "v"]
+    asked: Int[np.ndarray, "m"]
+
+
+def folds(
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    n_folds: int,
+    repeats: int,
+) -> Iterator[Fold]:
+    """Yield stratified folds, dealt out anew in every repeat.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    codes : array of shape (n,)
+        Classes 0..c-1.
+    n_folds, repeats : int
+        Of fewer points than folds each is a fold.
+    """
+    voters = some_voters(X, codes)
     for repeat in range(repeats):
         fold = np.empty(len(X), int)
-        fold[by_class(X, codes, repeat)] = np.arange(len(X)) % N_FOLDS
-        for out in range(min(N_FOLDS, len(X))):
-            kept, asked = voters[fold[voters] != out], voters[fold[voters] == out]
-            with one_blas_thread(X.shape[1]):
-                maps = learn(np.flatnonzero(fold != out))
-                for j, factor in enumerate(maps):
-                    lost = np.inf
-                    if factor is not None:
-                        lost = _losses(
-                            factor, X[kept], codes[kept], X[asked], codes[asked]
-                        )
-                    losses[j][:, place[asked]] += lost / repeats
-    return Chosen(*strongest(losses, strengths))
+        fold[by_class(X, codes, repeat)] = np.arange(len(X)) % n_folds
+        at = fold[voters]
+        for out in range(min(n_folds, len(X))):
+            learned = np.flatnonzero(fold != out)
+            yield Fold(learned, voters[at != out], voters[at == out])
+
+
+def some_voters(
+    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+) -> Int[np.ndarray, "v"]:
+    """Return 1000 points at most, in the shares of the classes, class after class."""
+    steps = np.linspace(0, len(X) - 1, min(len(X), MOST_VOTERS)).round().astype(int)
+    return by_class(X, codes, 0)[steps]
 
 
 def by_class(

@@ -44,7 +44,7 @@ from scipy.special import gammaln
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
-from probmetric.neighbors.strength import MOST_VOTERS, ONCE, by_class
+from probmetric.neighbors.strength import ONCE, Fold, folds
 
 STRENGTHS = (np.inf, 256.0, 64.0, 16.0, 4.0)
 """Grid of s in Eq. (1), in points."""
@@ -107,7 +107,7 @@ def choose_prior(
     losses, scored = np.zeros((len(STRENGTHS), len(EXCESS), len(KAPPA))), 0
     first = np.unique(codes, return_index=True)
     varied = np.any(X != X[first[1][np.searchsorted(first[0], codes)]])
-    for learned, asked in folds(X, codes) if varied else ():
+    for learned, _, asked in folds_of(X, codes) if varied else ():
         stats = statistics_of(X[learned], codes[learned], n_classes)
         asked = asked[stats.n[codes[asked]] > 0]
         scored += len(asked)
@@ -124,19 +124,14 @@ def choose_prior(
     return ChosenPrior(prior, best, losses)
 
 
-def folds(
+def folds_of(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
-) -> Iterator[tuple[Int[np.ndarray, "l"], Int[np.ndarray, "m"]]]:
-    """Yield the rows to learn from and those to predict, fold by fold."""
-    n, members = len(X), np.bincount(codes)
-    n_folds = int(min(MOST_FOLDS, *members[members > 1], n))
-    steps = np.linspace(0, n - 1, min(n, MOST_VOTERS)).round().astype(int)
-    some = by_class(X, codes, 0)[steps]
-    for repeat in range((N_FITS if n < ONCE else MOST_FOLDS) // n_folds):
-        fold = np.empty(n, int)
-        fold[by_class(X, codes, repeat)] = np.arange(n) % n_folds
-        for out in range(n_folds):
-            yield np.flatnonzero(fold != out), some[fold[some] == out]
+) -> Iterator[Fold]:
+    """Yield folds, no more than the smallest class of two or more has members."""
+    members = np.bincount(codes)
+    n_folds = int(min(MOST_FOLDS, *members[members > 1], len(X)))
+    n_fits = N_FITS if len(X) < ONCE else MOST_FOLDS
+    return folds(X, codes, n_folds, n_fits // n_folds)
 
 
 def statistics_of(

@@ -62,7 +62,7 @@ from probmetric.densities.classes import (
     posterior_and_hessians,
     through_map,
 )
-from probmetric.inference.gaussian_classes.choice import folds
+from probmetric.inference.gaussian_classes.choice import folds_of
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     draw,
@@ -371,11 +371,11 @@ def choose_by_folds(
     scores : array of shape (g,)
         Mean held-out log score of each entry of ``LADDER``.
     """
-    parts = list(folds(X, codes))
+    parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))
-    voters = np.unique(np.concatenate([asked for _, asked in parts]))
-    for learned, asked in parts:
-        kept = np.intersect1d(learned, voters)
+    voters = np.unique(np.concatenate([part.asked for part in parts]))
+    for learned, kept, asked in parts:
+        kept = np.sort(kept)
         own = codes[kept], codes[asked]
         D = cdist(X[asked], X[kept], "sqeuclidean")
         losses[0][:, asked] += vote_losses(D, reach(X[kept]), *own)
@@ -391,14 +391,14 @@ def choose_by_folds(
             share = 1.0 if gamma == np.inf else gamma / (1 + gamma)
             D = share * base + (1 - share) * local
             losses[at][:, asked] += vote_losses(D, scale, *own)
-    times = sum(len(asked) for _, asked in parts) / len(voters)
+    times = sum(len(part.asked) for part in parts) / len(voters)
     names = [float(place) for place in range(len(LADDER))]
     chosen, means = strongest(losses[:, :, voters] / times, names, TOLERANCE)
     return LADDER[int(chosen)], -means
 
 
-def in_scaled_units(metric: LocalMahalanobis) -> LocalMahalanobis:
-    """Return Euclid's metric: γ = ∞ in the frame of the axes, with the same densities.
+def with_euclids_distance(metric: LocalMahalanobis) -> LocalMahalanobis:
+    """Return Euclid's distance with the same densities: γ = ∞ in the frame of the axes.
 
     Of ``metric`` in scaled units, whose frame F is a triangle: the densities' factors
     become F⁻¹L, which is one too.

@@ -15,7 +15,7 @@ from probmetric.inference.gaussian_classes.choice import (
     STRENGTHS,
     Strengths,
     choose_prior,
-    folds,
+    folds_of,
     prior_of,
     statistics_of,
 )
@@ -23,8 +23,8 @@ from probmetric.inference.gaussian_classes.local_metric import (
     EUCLID,
     LADDER,
     choose_by_folds,
-    in_scaled_units,
     student_metric,
+    with_euclids_distance,
 )
 from probmetric.inference.gaussian_classes.posterior import posterior, statistics
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
@@ -66,22 +66,22 @@ def test_probabilities_are_those_of_the_exact_predictive(covariance, d):
 
 def test_folds_are_no_more_than_the_smallest_class_and_predict_all_alike():
     codes = np.repeat([0, 1, 2], [20, 3, 1])
-    parts = list(folds(rng.standard_normal((24, 2)), codes))
+    parts = list(folds_of(rng.standard_normal((24, 2)), codes))
     assert len(parts) == 15
-    for learned, asked in parts:
+    for learned, _, asked in parts:
         assert not set(learned) & set(asked)
         assert len(learned) + len(asked) == 24
         assert np.sum(codes[asked] == 1) == 1
-    asked = np.concatenate([asked for _, asked in parts])
+    asked = np.concatenate([asked for _, _, asked in parts])
     assert set(np.bincount(asked)) == {5}
 
 
 def test_of_many_points_a_thousand_are_predicted():
     many, codes = rng.standard_normal((1500, 2)), np.arange(1500) % 3
-    parts = list(folds(many, codes))
+    parts = list(folds_of(many, codes))
     assert len(parts) == 5
-    assert sum(len(asked) for _, asked in parts) == 1000
-    assert {len(learned) for learned, _ in parts} == {1200}
+    assert sum(len(asked) for _, _, asked in parts) == 1000
+    assert {len(learned) for learned, _, _ in parts} == {1200}
 
 
 def test_labels_without_meaning_leave_the_class_shares():
@@ -149,7 +149,7 @@ def student(rows, points, codes, strengths=USUAL):
 
 def test_with_euclid_chosen_the_metric_is_that_of_the_axes():
     metric = student(np.arange(len(Z)), Z, y)
-    plain = in_scaled_units(metric)
+    plain = with_euclids_distance(metric)
     np.testing.assert_allclose(
         plain.dissimilarity(Z[0], Z[:9]), np.sum((Z[0] - Z[:9]) ** 2, 1), rtol=1e-12
     )
@@ -170,7 +170,7 @@ def test_noise_is_left_to_euclid_and_its_own_rows_are_never_learned_from():
     chosen, scores = choose_by_folds(learn, A, a)
     assert chosen == EUCLID
     assert len(scores) == len(LADDER)
-    assert [set(rows) for rows in seen] == [set(rows) for rows, _ in folds(A, a)]
+    assert [set(rows) for rows in seen] == [set(rows) for rows, _, _ in folds_of(A, a)]
 
 
 def test_what_a_pooled_or_a_local_metric_adds_is_taken():
@@ -205,7 +205,7 @@ def test_the_choice_is_that_of_the_folds_by_hand():
     best = -np.inf
     for bandwidth in (0.1, 0.25, 0.5, 1.0, 2.0, 4.0):
         found, count = 0.0, 0
-        for learned, asked in folds(A, a):
+        for learned, _, asked in folds_of(A, a):
             frame = metrics[tuple(learned)].frame
             knn = pm.KNeighborsClassifier(pm.Mahalanobis(frame), 5, bandwidth=bandwidth)
             P = knn.fit(A[learned], a[learned]).predict_proba(A[asked])
