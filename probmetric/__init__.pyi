@@ -10,6 +10,7 @@ from . import (
     neighbors as neighbors,
     plots as plots,
     posterior as posterior,
+    processes as processes,
     storage as storage,
 )
 from .checks.check import Check as Check, Problem as Problem
@@ -74,6 +75,7 @@ from .posterior.interval_metric import (
 )
 from .posterior.metric import PosteriorMetric as PosteriorMetric
 from .posterior.next_pairs import next_pairs as next_pairs
+from .processes.distributed import distributed as distributed
 from .registry import MODELS as MODELS, ModelSpec as ModelSpec
 from .report.explore import explore as explore
 from .storage.draws_file import load_draws as load_draws, save_draws as save_draws

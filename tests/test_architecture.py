@@ -25,6 +25,7 @@ ORDER = [
         "files",
         "progress",
         "compilation",
+        "processes",
     }
     | {"arguments", "linalg_scaled", "names", "provenance", "registry"},
     {"linalg", "data", "datasets"},
