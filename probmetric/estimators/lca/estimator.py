@@ -31,28 +31,23 @@ from probmetric.estimators._settings import (
     RandomState,
     settings,
 )
+from probmetric.estimators.lca.anchors import from_anchors, link_of
 from probmetric.estimators.lca.link import Asked, asked, calibrate
 from probmetric.estimators.lca.posterior import (
-    N_DRAWS,
-    best_for_votes,
-    chosen,
     drawable,
-    for_purpose,
-    in_folder_of,
-    jackknifed,
-    lams_for,
+    metric_for,
     refit,
-    refuse_many,
-    refuse_no_draws,
+    refuse_anchors,
     refuse_weights,
     to_tree,
 )
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels
+from probmetric.inference.lca.anchors import Anchored, in_memory
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
 from probmetric.inference.lca.fit import Solver
-from probmetric.inference.lca.recipe import Fitted, on_all_pairs
+from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.link import AnyLink
@@ -113,6 +108,11 @@ class LCA(PairsMixin, BaseEstimator):
         principal axes where ``n_components < d``.
     n_refresh : int, default=1
         How often *nearest* pairs are made again under the learned distance.
+    n_anchors : int or "auto", optional
+        Make nearest pairs of about so many points alone, at least two a class, drawn by
+        ``random_state``; their partners are sought among all points. "auto" doubles
+        them from 1000 on until the relative standard error of M is below .05. Default:
+        all points.
     per_anchor : bool, default=False
         A scale κ² for each anchor; P(same) is then not defined.
     standardize : bool, default=True
@@ -156,6 +156,10 @@ class LCA(PairsMixin, BaseEstimator):
         What was used; λ = inf is no learning, which "cv" may choose.
     classes_ : array of shape (c,)
         After ``fit``.
+    n_anchors_, matrix_error_ : int, array of shape (d, d)
+        With ``n_anchors``: how many there were, and the standard error of each entry
+        of M from drawing them (eight groups: quantiles are those of t with 7 degrees
+        of freedom). It says nothing of how far other data would have led.
     threshold_, pair_classes_ : float, array of shape (2,)
         Of ``predict`` on pairs, once calibrated or set.
     fitted_ : Fitted
@@ -200,6 +204,7 @@ class LCA(PairsMixin, BaseEstimator):
     learning_rate: Positive | Literal["auto"] = "auto"
     prior_mean: Matrix | Literal["auto", "identity", "pca"] = "auto"
     n_refresh: Natural = 1
+    n_anchors: Count | Literal["auto"] | None = None
     per_anchor: bool = False
     solver: Solver = "lbfgs"
     standardize: bool = True
@@ -234,6 +239,10 @@ class LCA(PairsMixin, BaseEstimator):
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)
         uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
+        vars(self).pop("n_anchors_", None)
+        if self.n_anchors is not None:
+            found = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
+            return self._store_anchored(found, scaler)
         fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
         return self._store(fitted, scaler, uncalibrated)
 
@@ -294,6 +303,15 @@ class LCA(PairsMixin, BaseEstimator):
         self.learning_rate_ = fitted.learning_rate
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
         self.fitted_ = fitted
+        return self
+
+    def _store_anchored(self, found: Anchored, scaler: Scaler) -> "LCA":
+        """Map a fit from anchors back to input units; its link is calibrated."""
+        self._store(found.fitted, scaler)
+        self._link = link_of(self, found) or self._link
+        vars(self).pop("_codes", None)
+        self.n_anchors_ = len(found.anchors.row)
+        self.matrix_error_ = found.error / np.outer(self._taught, self._taught)
         return self
 
     @property
@@ -526,64 +544,22 @@ class LCA(PairsMixin, BaseEstimator):
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         check_choice("pairs", pairs, ("auto", "fitted", "all"))
-        fitted, recipe = drawable(self)
+        fitted = drawable(self)[0]
         labelled = hasattr(self, "classes_")
-        own: dict[str, Any] = {"pairs_independent": not labelled}
         if draws is not None:
+            own = {"pairs_independent": not labelled}
             return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
         if labelled:
+            refuse_anchors(self)
             refuse_weights(fitted)
-        spread = labelled and purpose == "intervals"
-        sampler = chosen(method, spread=spread)
-        alone = bool(sampler == "jackknife")
-        if alone:
-            refuse_no_draws(purpose, labelled=labelled, n_draws=n_draws)
-        if pairs == "all" and not labelled:
-            raise ValueError("pairs: expected 'fitted' after fit_pairs, got 'all'")
-        if pairs == "auto" and spread:
-            refuse_many(len(fitted.pairs.X))
-            pairs = "all"
-        lams = lams_for(regularization, purpose, labelled=labelled)
-        if pairs == "all":
-            aim, lam = recipe, None
-            if spread:  # One fit where the first of two would be thrown away.
-                rate = 1.0 if isinstance(learning_rate, str) else learning_rate
-                check_number("learning_rate", rate, 0, open_low=True)
-                aim, lam = recipe._replace(learning_rate=float(rate)), lams[0]
-            fitted = on_all_pairs(fitted, self._codes, aim, lam)
-            report(fitted.fit, type(self).__name__)
-        candidates: list[PosteriorMetric] = []
-        for lam in lams:
-            mode = for_purpose(
-                fitted,
-                recipe,
-                purpose,
-                lam=lam,
-                labelled=labelled,
-                learning_rate=learning_rate,
-            )
-            if alone:
-                return jackknifed(
-                    mode,
-                    self._codes,
-                    self._taught,
-                    all_pairs=pairs == "all" or recipe.pairs == "all",
-                    link=self.link,
-                    seed=seed,
-                )
-            drawn = draw(
-                mode,
-                sampler if len(lams) == 1 else in_folder_of(sampler, lam),
-                scale=self._taught,
-                seed=seed,
-                n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,
-                n_chains=1,
-                progress=progress,
-                warn_khat=purpose != "prediction",
-            )
-            own["source"] = drawn.attributes["method"]
-            candidates.append(PosteriorMetric(metrics(drawn), purpose, **own))
-        if len(candidates) == 1:
-            return candidates[0]
-        X = self.mean_ + self.fitted_.pairs.X * self.scale_
-        return best_for_votes(candidates, X, self._codes)
+        return metric_for(
+            self,
+            purpose,
+            method=method,
+            n_draws=n_draws,
+            seed=seed,
+            pairs=pairs,
+            learning_rate=learning_rate,
+            regularization=regularization,
+            progress=progress,
+        )
