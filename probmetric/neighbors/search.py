@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from probmetric.arguments import check_counts
 from probmetric.compilation import bound_programs
 from probmetric.data import inputs
-from probmetric.data.source import Source
+from probmetric.data.source import Source, is_source, n_features, n_rows
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.mahalanobis import check_factor
@@ -104,8 +104,9 @@ def nearest(
     [[0, 1]]
     """
     Q = inputs.points(queries, "queries")
-    if isinstance(points, Source):
-        shape = sum(part.rows for part in points.parts), points.n_features
+    if is_source(points):
+        source: Any = points
+        shape = n_rows(source), n_features(source)
         own = _own(exclude_self, Q.shape, shape)
         if shortlist is not None:
             raise ValueError(
@@ -115,7 +116,7 @@ def nearest(
         _check(metric, Q, shape, k, own, tile)
         if not isinstance(metric, Mahalanobis):
             refuse_far(metric, Q, "queries")
-        return nearest_streamed(metric, Q, points, k, own, tile)
+        return nearest_streamed(metric, Q, source, k, own, tile)
     P = inputs.points(points, "points")
     own = _own(exclude_self, Q.shape, P.shape)
     D, index, e = found_but_own(metric, Q, P, k, own, shortlist=shortlist, tile=tile)

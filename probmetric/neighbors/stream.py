@@ -24,7 +24,14 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data.source import Source, blocks, share
+from probmetric.data.source import (
+    Source,
+    ahead,
+    block_rows,
+    filled,
+    n_rows,
+    share,
+)
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.neighbors.linear import nearest_linear
@@ -42,9 +49,6 @@ from probmetric.neighbors.scan import (
     tile_of,
 )
 from probmetric.processes.distributed import gather, together
-
-BLOCK = 1 << 16
-"""Rows of a block."""
 
 PREPARED = 1 << 28
 """Bytes of what ``ready`` makes of queries, at most, that are held at a time."""
@@ -184,14 +188,14 @@ def nearest_streamed(
     """Find neighbours among the points of a source; arguments as `found_but_own`."""
 
     def read() -> Iterator[tuple[np.ndarray, int]]:
-        mine = share(source.parts, *together())
-        for block in blocks(source, mine, BLOCK):
-            yield np.asarray(block.X, np.float64), block.first
+        rows = block_rows(source)
+        for parts in share(source.parts, *together()).values():
+            for block in ahead(filled(source, parts, rows)):
+                yield np.asarray(block.X, np.float64)[: block.rows], block.first
 
     if isinstance(metric, Mahalanobis):
         return streamed_linear(metric, Q, read, k, own, tile)
-    n = sum(part.rows for part in source.parts)
-    return streamed_scan(metric, Q, read, n, k, own, tile)
+    return streamed_scan(metric, Q, read, n_rows(source), k, own, tile)
 
 
 def streamed_linear(

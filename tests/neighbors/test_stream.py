@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.data.source import Part, Rows
+from probmetric.data.source import Block, Part
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import stream
 from probmetric.neighbors.stream import Candidates
@@ -19,20 +19,25 @@ SIZES = (700, 1, 0, 1023, 5, 1300, 2)
 N = sum(SIZES)
 
 
-class Parts(Rows):
-    """Arrays in memory, cut into parts of given sizes."""
+class Parts:
+    """Arrays in memory as a source, cut into parts of given sizes."""
 
-    def __init__(self, X, sizes, y=None, block=None):
-        super().__init__(X, y)
-        firsts = np.cumsum([0, *sizes])
+    labelled = weighted = False
+    name = "arrays"
+
+    def __init__(self, X, sizes, block=None):
+        self.X, self.block = X, block
+        self.feature_names = tuple(f"x{j}" for j in range(X.shape[1]))
+        firsts = np.cumsum([0, *sizes]).tolist()
         self.parts = [
-            Part(None, int(first), size)
+            Part("arrays", first, size)
             for first, size in zip(firsts, sizes, strict=False)
         ]
-        self.block = block
 
-    def read(self, part, rows):
-        yield from super().read(part, self.block or rows)
+    def read(self, part, rows, *, features=True):
+        end = part.first + part.rows
+        for a in range(part.first, end, self.block or rows):
+            yield Block(self.X[a : min(a + (self.block or rows), end)], None, None, a)
 
 
 def data(d=3, seed=0):
@@ -114,10 +119,10 @@ def test_a_shortlist_too_short_is_doubled_by_another_pass():
     source, passes = Parts(X, SIZES), []
     read = source.read
 
-    def counted(part, rows):
+    def counted(part, rows, **how):
         if part.first == 0:
             passes.append(1)
-        return read(part, rows)
+        return read(part, rows, **how)
 
     source.read = counted
     same(pm.nearest(metric, X[rows], source, 5), pm.nearest(metric, X[rows], X, 5))
