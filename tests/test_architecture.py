@@ -25,10 +25,9 @@ ORDER = [
         "files",
         "progress",
         "compilation",
-        "processes",
     }
     | {"arguments", "linalg_scaled", "names", "provenance", "registry"},
-    {"linalg", "data", "datasets"},
+    {"linalg", "data", "datasets", "processes"},
     {"densities"},
     {"metric"},
     {"neighbors", "models"},

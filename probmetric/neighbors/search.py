@@ -117,7 +117,8 @@ def nearest(
         if not isinstance(metric, Mahalanobis):
             refuse_far(metric, Q, "queries")
         return nearest_streamed(metric, Q, source, k, own, tile)
-    P = inputs.points(points, "points")
+    rows: Any = points
+    P = inputs.points(rows, "points")
     own = _own(exclude_self, Q.shape, P.shape)
     D, index, e = found_but_own(metric, Q, P, k, own, shortlist=shortlist, tile=tile)
     return represented(D, e, "points", "dissimilarities"), index

@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from probmetric.data.scaling import Scaler
+from probmetric.data.source import Source, n_features
+from probmetric.estimators._settings import check_settings
 from probmetric.estimators.lca.link import FITS
-from probmetric.inference.lca.anchors import Anchored, Reader, fit_anchors
+from probmetric.estimators.lca.settings import recipe_of
+from probmetric.inference.lca.anchors import (
+    DEFAULT,
+    Anchored,
+    Reader,
+    fit_anchors,
+    of_source,
+)
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.metric.link import AnyLink
 
@@ -53,7 +63,25 @@ def from_anchors(
     state = estimator.random_state
     if not isinstance(state, int | np.integer):
         state = check_random_state(state).randint(2**31)
-    return fit_anchors(reader, recipe, lam, estimator.n_anchors, int(state))
+    number = estimator.n_anchors or min(int(reader.counts.sum()), DEFAULT)
+    return fit_anchors(reader, recipe, lam, number, int(state))
+
+
+def fit_source(estimator: Any, source: Source) -> tuple[Anchored, np.ndarray, Scaler]:
+    """Fit a source from anchors; return the fit, the classes and the scaler.
+
+    Sets ``n_features_in_``, and ``feature_names_in_`` where the columns have names.
+    """
+    check_settings(estimator)
+    recipe, lam = recipe_of(estimator, n_features(source))
+    check_anchors(estimator, lam, None)
+    reader, classes, scaler = of_source(source, standardize=estimator.standardize)
+    estimator.n_features_in_ = n_features(source)
+    vars(estimator).pop("feature_names_in_", None)
+    names = list(source.feature_names)
+    if names != [f"x{j}" for j in range(len(names))]:
+        estimator.feature_names_in_ = np.array(names, object)
+    return from_anchors(estimator, reader, recipe, lam), classes, scaler
 
 
 def link_of(estimator: Any, found: Anchored) -> AnyLink | None:

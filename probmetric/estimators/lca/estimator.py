@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.scaling import Scaler, taught_scale
+from probmetric.data.source import Source, is_source
 from probmetric.estimators._labelled import (
     holds_pairs,
     labelled_data,
@@ -31,7 +32,7 @@ from probmetric.estimators._settings import (
     RandomState,
     settings,
 )
-from probmetric.estimators.lca.anchors import from_anchors, link_of
+from probmetric.estimators.lca.anchors import fit_source, from_anchors, link_of
 from probmetric.estimators.lca.link import Asked, asked, calibrate
 from probmetric.estimators.lca.posterior import (
     drawable,
@@ -216,14 +217,19 @@ class LCA(PairsMixin, BaseEstimator):
     link_pairs: Literal["fitted", "all"] = "fitted"
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike | Source,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
     ) -> "LCA":
         """Learn from class labels, or from pairs.
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or (N, 2, d) of pairs
-            Pairs are learned from as ``fit_pairs`` does.
+        X : array-like of shape (n, d), or (N, 2, d) of pairs, or Source
+            Pairs are learned from as ``fit_pairs`` does. Of a source, which has its
+            labels, nearest pairs are made of ``n_anchors``, by default of 100 000.
         y : array-like of shape (n,)
             Numbers or strings; two or more classes of two or more members.
             Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
@@ -232,9 +238,23 @@ class LCA(PairsMixin, BaseEstimator):
             theirs, together they count as Σw observations; neighbours, scale and prior
             mean are those of rows of weight above 0. P(same) is then the model's.
         """
-        if holds_pairs(self, X):
-            return self.fit_pairs(X, y, sample_weight=sample_weight)
-        data, self.classes_, scaler = labelled_data(self, X, y, sample_weight)
+        if is_source(X):
+            source: Any = X
+            if y is not None or sample_weight is not None:
+                raise ValueError(
+                    "y, sample_weight: expected None with a source, which has its "
+                    "labels, got an array"
+                )
+            found, self.classes_, scaler = fit_source(self, source)
+            return self._store_anchored(found, scaler)
+        given: Any = X
+        if y is None:
+            raise ValueError(
+                "y: this estimator requires y to be passed, but the target y is None"
+            )
+        if holds_pairs(self, given):
+            return self.fit_pairs(given, y, sample_weight=sample_weight)
+        data, self.classes_, scaler = labelled_data(self, given, y, sample_weight)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)

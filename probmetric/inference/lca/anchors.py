@@ -40,6 +40,7 @@ all pairs, which are 2A(k + m) rows at most.
 """
 
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,17 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
+from probmetric.data.scaling import Scaler, constant_columns
+from probmetric.data.source import (
+    Part,
+    Source,
+    ahead,
+    block_rows,
+    class_counts,
+    filled,
+    n_features,
+    share,
+)
 from probmetric.inference.lca.fit import scaled_axes
 from probmetric.inference.lca.recipe import (
     Fitted,
@@ -65,6 +77,7 @@ from probmetric.neighbors.stream import (
     over_processes,
     squares_of_block,
 )
+from probmetric.processes.bins import over_processes as over_bins
 from probmetric.processes.checkpoint import Pass, kept
 from probmetric.processes.distributed import gather, together
 
@@ -159,6 +172,110 @@ def in_memory(Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]) -> Reade
 
     name = f"{len(Z)} rows in memory"
     return Reader(rows, np.bincount(codes), Z.shape[1], name, Z.T @ Z)
+
+
+class Moments(NamedTuple):
+    """Rows, mean, scatter about it, least and largest entries of each column."""
+
+    n: Float[np.ndarray, ""]
+    mean: Float[np.ndarray, "d"]
+    scatter: Float[np.ndarray, "d d"]
+    low: Float[np.ndarray, "d"]
+    high: Float[np.ndarray, "d"]
+
+
+def merged(a: Moments, b: Moments) -> Moments:
+    """Return the moments of two sets of rows, by Chan's formula."""
+    n = a.n + b.n
+    if n == 0:
+        return a
+    delta = b.mean - a.mean
+    return Moments(
+        n,
+        a.mean + delta * (b.n / n),
+        a.scatter + b.scatter + np.outer(delta, delta) * (a.n * b.n / n),
+        np.minimum(a.low, b.low),
+        np.maximum(a.high, b.high),
+    )
+
+
+def moments(source: Source) -> Moments:
+    """Return the moments of all rows of a source, in one pass."""
+    d, rows = n_features(source), block_rows(source)
+    edge = np.full(d, np.inf)
+    none = Moments(np.array(0.0), np.zeros(d), np.zeros((d, d)), edge, -edge)
+
+    def of(parts: list[Part]) -> Moments:
+        total = none
+        for block in ahead(filled(source, parts, rows)):
+            X = np.asarray(block.X[: block.rows], float)
+            mean = X.mean(0)
+            about = X - mean
+            one = Moments(
+                np.array(float(len(X))), mean, about.T @ about, X.min(0), X.max(0)
+            )
+            total = merged(total, one)
+        return total
+
+    def compute() -> Moments:
+        mine = share(source.parts, *together())
+        sums = ((b, of(parts)) for b, parts in mine.items())
+        return over_bins(merged, sums, lambda: none)
+
+    return kept(Pass("moments", _name(source), ()), none, compute)
+
+
+def _name(source: Source) -> str:
+    """Return a hash of what a source is: its parts and columns."""
+    said = repr((source.name, source.feature_names, [tuple(p) for p in source.parts]))
+    return blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def of_source(
+    source: Source, *, standardize: bool
+) -> tuple[Reader, np.ndarray, Scaler]:
+    """Return a reader of a source's rows, standardised; the classes; the scaler.
+
+    Two passes: labels, which every process reads, and moments.
+
+    Raises
+    ------
+    ValueError
+        For rows without labels or with weights, one class, a class of one member, and
+        columns that are all constant.
+    """
+    if not source.labelled or source.weighted:
+        raise ValueError(
+            f"X: expected a source with labels and without weights, got {source.name} "
+            f"with labelled={source.labelled}, weighted={source.weighted}"
+        )
+    classes, counts = class_counts(source, source.parts)
+    if len(classes) < 2 or counts.min() < 2:
+        raise ValueError(
+            "y: expected two or more classes of two or more members, got "
+            f"{dict(zip(classes.tolist()[:5], counts.tolist(), strict=False))}"
+        )
+    found, d = moments(source), n_features(source)
+    scaler = Scaler(np.zeros(d), np.ones(d))
+    if standardize:
+        constant = constant_columns(np.array([found.low, found.high]))
+        if constant.all():
+            raise ValueError(
+                "X: expected a column that varies, got constant columns alone"
+            )
+        scale = np.sqrt(np.diagonal(found.scatter) / found.n)
+        scaler = Scaler(found.mean, np.where(constant, 1.0, scale))
+    size = block_rows(source)
+
+    def rows() -> Iterator[Rows]:
+        for parts in share(source.parts, *together()).values():
+            for X, y, _, first, n in ahead(
+                filled(source, parts, size, classes=classes)
+            ):
+                yield Rows((X[:n] - scaler.mean) / scaler.scale, y[:n], first)
+
+    scatter = found.scatter / np.outer(scaler.scale, scaler.scale)
+    return Reader(rows, counts, d, _name(source), scatter), classes, scaler
 
 
 def hashed(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:

@@ -9,6 +9,23 @@ from scipy.stats import t
 import probmetric as pm
 from benchmarks import anchors as study
 from benchmarks.anchors import DF, coverage, population
+from probmetric.data.source import labels_of
+from tests.neighbors.test_stream import Parts
+
+
+class Labelled(Parts):
+    """Labelled arrays as a source, cut into parts of given sizes."""
+
+    def __init__(self, X, y, sizes):
+        super().__init__(X, sizes)
+        self.y, self.labelled = y, y is not None
+
+    def read(self, part, rows, *, features=True):
+        for block in super().read(part, rows):
+            end = block.first + len(block.X)
+            labels = labels_of(self.y[block.first : end], part, block.first)
+            yield block._replace(labels=labels, X=block.X[:, : None if features else 0])
+
 
 QUICK = {"n_anchors": 60, "max_iter": 50}
 
@@ -113,3 +130,50 @@ def test_the_study_of_coverage_runs_and_thinned_rows_fail_it(monkeypatch, tmp_pa
     )
     assert covered > 0.8
     assert thinned < covered
+
+
+def test_a_source_gives_the_fit_of_the_same_rows_in_memory(data, fitted):
+    X, y = data
+    found = pm.LCA(n_anchors=300).fit(Labelled(X, y, (400, 1, 0, 499)))
+    np.testing.assert_allclose(found.components_, fitted.components_, rtol=1e-7)
+    np.testing.assert_allclose(found.matrix_error_, fitted.matrix_error_, rtol=1e-6)
+    assert found.classes_.tolist() == ["a", "b"]
+    np.testing.assert_allclose(found.scale_, fitted.scale_, rtol=1e-12)
+    assert found.n_features_in_ == 3
+    near = pm.nearest(found.get_metric(), X[:5], Labelled(X, y, (900,)), 2)
+    assert near[1][:, 0].tolist() == list(range(5))
+
+
+def test_a_source_in_several_cuts_gives_nearly_the_same_bits(data):
+    X, y = data
+    cuts = ((900,), (300, 600), tuple([9] * 100))
+    maps = [pm.LCA(**QUICK).fit(Labelled(X, y, cut)).components_ for cut in cuts]
+    for other in maps[1:]:
+        np.testing.assert_allclose(other, maps[0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.repeat("a", 900), "two or more classes"),
+        (np.array(["a"] * 899 + ["b"]), "two or more classes of two or more"),
+        (None, "expected a source with labels"),
+    ],
+)
+def test_a_source_that_cannot_be_learned_from_is_refused(data, y, message):
+    with pytest.raises(ValueError, match=message):
+        pm.LCA().fit(Labelled(data[0], y, (900,)))
+
+
+def test_a_source_has_its_own_labels(data):
+    X, y = data
+    with pytest.raises(ValueError, match="y, sample_weight: expected None"):
+        pm.LCA().fit(Labelled(X, y, (900,)), y)
+
+
+def test_a_value_that_is_not_finite_is_named(data):
+    X, y = data
+    X = X.copy()
+    X[450, 1] = np.nan
+    with pytest.raises(ValueError, match="nan in column 1 of row"):
+        pm.LCA(**QUICK).fit(Labelled(X, y, (400, 500)))
