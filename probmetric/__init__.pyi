@@ -26,6 +26,7 @@ from .data.containers import (
     Points as Points,
     Triplets as Triplets,
 )
+from .data.files import open as open
 from .estimators.dca_gm import DCAGM as DCAGM
 from .estimators.eig_dml import EigDML as EigDML
 from .estimators.gaussian_classes import GaussianClasses as GaussianClasses

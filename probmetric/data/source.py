@@ -269,7 +269,8 @@ def _checked(
         row = int(codes.argmin())
         raise ValueError(
             f"label: expected one of {len(classes)} classes, got "
-            f"{values[block.labels.codes[row]]!r} in {_row(block, part, row)}"
+            f"{values.tolist()[block.labels.codes[row]]!r} in "
+            f"{_row(block, part, row)}"
         )
     return codes
 

@@ -16,12 +16,14 @@ import json
 import logging
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from probmetric.data.source import Source
 from probmetric.files import UNREADABLE, locked, read_npz, replacing
 from probmetric.processes.distributed import gather, together
 
@@ -129,14 +131,21 @@ def _stored(folder: Path) -> int:
     return number
 
 
-def kept[T](which: Pass, like: T, compute: Callable[[], T]) -> T:
+def hash_of(source: Source) -> str:
+    """Return a hash of what a source is: its name, columns and parts."""
+    said = repr((source.name, source.feature_names, [tuple(p) for p in source.parts]))
+    return blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def kept[T](which: Pass, like: Callable[[], T], compute: Callable[[], T]) -> T:
     """Return what a pass gave: from the checkpoint if it stands there, else computed.
 
     Parameters
     ----------
     which : Pass
-    like : pytree
-        Of the result: its structure, and leaves with its shapes and dtypes.
+    like : callable
+        Returns what the result is like: its structure, and leaves with its shapes and
+        dtypes.
     compute : callable
         Returns the result, NumPy arrays, the same on every process.
     """
@@ -144,7 +153,7 @@ def kept[T](which: Pass, like: T, compute: Callable[[], T]) -> T:
         return compute()
     index, journal.asked = journal.asked, journal.asked + 1
     if index < journal.stored:
-        return _read(journal.folder, index, which, like)
+        return _read(journal.folder, index, which, like())
     found = compute()
     if together().rank == 0:
         _write(journal.folder, index, which, found)

@@ -43,7 +43,7 @@ def fit(out, checkpoint, fault, resume):
     with checkpointed(checkpoint, resume=resume):
         for index in range(PASSES):
             which = Pass("sines", "no parts", x)
-            x = x / 2 + kept(which, x, lambda i=index, x=x: one_pass(i, x))
+            x = x / 2 + kept(which, lambda x=x: x, lambda i=index, x=x: one_pass(i, x))
     if rank == 0:
         np.save(out, x)
     return 0

@@ -19,7 +19,7 @@ def climb(start=0.0, step="square", parts="these", passes=3, seen=None):
             return {"a": x**2 + 1, "n": np.int64(index)}
 
         like = {"a": x, "n": np.int64(0)}
-        x = kept(Pass(step, parts, {"x": x}), like, compute)["a"]
+        x = kept(Pass(step, parts, {"x": x}), lambda like=like: like, compute)["a"]
     return x
 
 
@@ -92,7 +92,7 @@ def test_sums_of_another_form_are_refused(tmp_path):
         pytest.raises(ValueError, match="sums of another form"),
         checkpointed(tmp_path, resume=True),
     ):
-        kept(Pass("square", "these", {"x": np.zeros(3)}), np.zeros(3), lambda: None)
+        kept(Pass("square", "these", {"x": np.zeros(3)}), lambda: np.zeros(3), dict)
 
 
 @pytest.mark.parametrize("left", [0, 10, 300, -1])

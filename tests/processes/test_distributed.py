@@ -3,7 +3,10 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +21,16 @@ from probmetric.processes.distributed import (
     _found,
     gather,
 )
-from tests.processes.several import PASSES, no_process_left, run, started, survivors
+from tests.processes.several import (
+    LAUNCH,
+    LIMIT,
+    PASSES,
+    no_process_left,
+    run,
+    started,
+    survivors,
+)
+from tests.processes.sums_worker import data, results
 
 pytestmark = pytest.mark.xdist_group("processes")  # One at a time, on any number.
 VARIABLES = (COORDINATOR, "SLURM_STEP_NODELIST", *SIZES, *RANKS)
@@ -281,3 +293,34 @@ def test_copies_end_with_their_launcher(tmp_path):
 def test_a_free_port_is_free():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", free_port()))
+
+
+def launched(size, *words):
+    """Run ``sums_worker`` in several processes."""
+    code = LAUNCH.replace("resume=True", "resume=False")
+    worker = str(Path(__file__).with_name("sums_worker.py"))
+    command = [sys.executable, "-c", code, str(size), "0", worker, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * LIMIT)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, tmp_path):
+    launched(1, tmp_path / "one.npz", tmp_path / "ck")
+    launched(size, tmp_path / "several.npz")
+    one, several = (np.load(tmp_path / f"{name}.npz") for name in ("one", "several"))
+    for name in one:
+        if name in ("map", "error"):  # The solver rounds by its threads.
+            np.testing.assert_allclose(several[name], one[name], rtol=1e-9)
+        else:
+            assert several[name].tobytes() == one[name].tobytes(), name
+    launched(size, tmp_path / "resumed.npz", tmp_path / "ck", "--resume")
+    resumed = np.load(tmp_path / "resumed.npz")
+    np.testing.assert_allclose(resumed["map"], one["map"], rtol=1e-9)
+
+
+def test_sums_over_bins_are_those_of_all_rows():
+    X, _ = data()
+    found = results()
+    np.testing.assert_allclose(found["many_sum"], np.sin(X + 0.5).sum(0), rtol=1e-12)
+    assert found["many_n"] == len(X)

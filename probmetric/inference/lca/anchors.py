@@ -40,7 +40,6 @@ all pairs, which are 2A(k + m) rows at most.
 """
 
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +77,7 @@ from probmetric.neighbors.stream import (
     squares_of_block,
 )
 from probmetric.processes.bins import over_processes as over_bins
-from probmetric.processes.checkpoint import Pass, kept
+from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import gather, together
 
 DEFAULT = 100_000
@@ -222,13 +221,7 @@ def moments(source: Source) -> Moments:
         sums = ((b, of(parts)) for b, parts in mine.items())
         return over_bins(merged, sums, lambda: none)
 
-    return kept(Pass("moments", _name(source), ()), none, compute)
-
-
-def _name(source: Source) -> str:
-    """Return a hash of what a source is: its parts and columns."""
-    said = repr((source.name, source.feature_names, [tuple(p) for p in source.parts]))
-    return blake2b(said.encode(), digest_size=16).hexdigest()
+    return kept(Pass("moments", hash_of(source), ()), lambda: none, compute)
 
 
 def of_source(
@@ -275,7 +268,7 @@ def of_source(
                 yield Rows((X[:n] - scaler.mean) / scaler.scale, y[:n], first)
 
     scatter = found.scatter / np.outer(scaler.scale, scaler.scale)
-    return Reader(rows, counts, d, _name(source), scatter), classes, scaler
+    return Reader(rows, counts, d, hash_of(source), scatter), classes, scaler
 
 
 def hashed(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
@@ -302,7 +295,7 @@ def draw_anchors(reader: Reader, n_anchors: int, seed: int) -> Anchors:
     A, d = int(sizes.sum()), reader.n_features
     like = (np.zeros(A, int), np.zeros((A, d)))
     which = Pass("anchors", reader.name, (sizes, np.int64(seed)))
-    row, Z = kept(which, like, lambda: _least(reader, sizes, seed))
+    row, Z = kept(which, lambda: like, lambda: _least(reader, sizes, seed))
     code = np.repeat(np.arange(len(sizes)), sizes)
     rank = np.concatenate([np.arange(size) for size in sizes])
     w = np.repeat(reader.counts / sizes, sizes)
@@ -378,7 +371,7 @@ def paired(
         for A in (len(design.which) for design in designs)
     ]
     which = Pass("pairs", reader.name, (designs, anchors.row))
-    found = kept(which, like, lambda: _found(reader, anchors, k, m, designs))
+    found = kept(which, lambda: like, lambda: _found(reader, anchors, k, m, designs))
     return [
         _pairs(anchors, design.which, *one)
         for design, one in zip(designs, found, strict=True)
