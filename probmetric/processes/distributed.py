@@ -153,7 +153,8 @@ def distributed(
     """Join the processes that were started together; on one process do nothing.
 
     Within the block a pass over a ``Source`` is shared: every process reads its own
-    parts, and each ends with the same result, bit for bit that of one process.
+    parts, and each ends with the same result, bit for bit that of one process with as
+    many cores as each of these has (products round by their threads; else 1e-12).
 
     Parameters
     ----------

@@ -1,5 +1,6 @@
 """One of several processes that sum and fit a source; the first writes the results."""
 
+import os
 import sys
 
 import jax.numpy as jnp
@@ -36,6 +37,8 @@ def results(checkpoint=None, *, resume=False):
 
 if __name__ == "__main__":
     out, *words = sys.argv[1:]
+    if hasattr(os, "sched_setaffinity"):  # A product rounds by its threads.
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with pm.distributed() as together:
         found = results(words[0] if words else None, resume="--resume" in words)
         if together.rank == 0:
