@@ -7,7 +7,7 @@ of change are looked at before each part is read.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
@@ -56,7 +56,7 @@ class _File(NamedTuple):
 
 
 @contextmanager
-def _readable(what: str) -> Iterator[None]:
+def _readable(what: str) -> Generator[None]:
     """Raise ValueError, with what was to be read, for what a reader raises."""
     try:
         yield

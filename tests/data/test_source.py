@@ -5,6 +5,7 @@ import re
 import threading
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def points(n: int = 1000, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(n, d)), rng.integers(0, 4, n)
 
 
-def table(X: np.ndarray, y: np.ndarray, *, packed: bool = False) -> "pa.Table":
+def table(X: np.ndarray, y: np.ndarray, *, packed: bool = False) -> Any:
     if packed:
         flat = pa.array(X.reshape(-1))
         columns = {"x": pa.FixedSizeListArray.from_arrays(flat, X.shape[1])}
@@ -62,8 +63,8 @@ def stored(folder: Path, kind: str, n: int = 1000) -> tuple[Source, np.ndarray]:
         rows = rows.set_column(at, "w", pa.array((np.arange(n) % 3 + 0.5)[a:b]))
         pq.write_table(rows, folder / f"r{number}.parquet", row_group_size=97)
     if kind == "npy":
-        names = {"label": folder / "y*.npy", "weight": folder / "w*.npy"}
-        return pm.open(folder / "X*.npy", **names), X
+        label, weight = folder / "y*.npy", folder / "w*.npy"
+        return pm.open(folder / "X*.npy", label=label, weight=weight), X
     return pm.open(folder / "*.parquet", label="kind", weight="w"), X
 
 
