@@ -10,6 +10,7 @@ from . import (
     neighbors as neighbors,
     plots as plots,
     posterior as posterior,
+    processes as processes,
     storage as storage,
 )
 from .checks.check import Check as Check, Problem as Problem
@@ -25,6 +26,7 @@ from .data.containers import (
     Points as Points,
     Triplets as Triplets,
 )
+from .data.files import open as open
 from .estimators.dca_gm import DCAGM as DCAGM
 from .estimators.eig_dml import EigDML as EigDML
 from .estimators.gaussian_classes import GaussianClasses as GaussianClasses
@@ -75,6 +77,7 @@ from .posterior.interval_metric import (
 )
 from .posterior.metric import PosteriorMetric as PosteriorMetric
 from .posterior.next_pairs import next_pairs as next_pairs
+from .processes.distributed import distributed as distributed
 from .registry import MODELS as MODELS, ModelSpec as ModelSpec
 from .report.explore import explore as explore
 from .storage.draws_file import load_draws as load_draws, save_draws as save_draws

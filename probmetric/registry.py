@@ -97,6 +97,8 @@ class ModelSpec:
     study : callable, optional
         ``study(data, *, quick, seed) -> Study``: draws and tables that ``validate
         --data --out`` adds to its folder.
+    reduction : Reduction, optional
+        What it takes from the rows of a source, by which its ``fit`` streams them.
     study_sections : callable, optional
         ``study_sections(study, data, *, seed) -> list of Section``: what its report
         shows of them.
@@ -125,6 +127,7 @@ class ModelSpec:
     criticism: Callable[..., Any] | None = None
     study: Callable[..., Any] | None = None
     study_sections: Callable[..., Any] | None = None
+    reduction: Any = None
 
     def __getattribute__(self, name: str) -> Any:
         """Return a field; the object itself where its place was given."""
@@ -253,6 +256,7 @@ MODELS: dict[str, ModelSpec] = {
         params="TwoStageParams",
         model="two_stage",
         estimator="two_stage.estimator:TwoStageMixture",
+        reduction=at("probmetric.inference.mixture.stream:MIXTURE"),
         methods=("nuts", "laplace", "svi"),
     ),
     "dca_gm": _spec(
@@ -271,6 +275,7 @@ MODELS: dict[str, ModelSpec] = {
         params="LDAParams",
         model="model",
         estimator="lda:LDA",
+        reduction=at("probmetric.inference.moments:CLASSES"),
         variants={"rca": at("probmetric.estimators.lda:RCA")},
         methods=("exact",),
         folder=False,

@@ -137,6 +137,7 @@ LDA_LIKE = {
 LCA = {
     "inference.lca.fit.fit": lambda f, g: f(g.pairs, g.lca.prior, max_steps=50),
     "inference.lca.fit.scaled_identity": lambda f, g: f(g.pairs),
+    "inference.lca.fit.scaled_axes": lambda f, g: f(np.eye(g.X.shape[1])[:1], g.pairs),
     "inference.lca.fit.scaled_pca": lambda f, g: f(g.pairs, 1),
     "inference.lca.bootstrap.bootstrap": lambda f, g: f(
         g.few, g.lca.prior, g.lca.params, SHARES, max_steps=5

@@ -27,7 +27,7 @@ ORDER = [
         "compilation",
     }
     | {"arguments", "linalg_scaled", "names", "provenance", "registry"},
-    {"linalg", "data", "datasets"},
+    {"linalg", "data", "datasets", "processes"},
     {"densities"},
     {"metric"},
     {"neighbors", "models"},

@@ -4,6 +4,7 @@
 ``lookup``     names and files looked up before anything heavy is loaded.
 ``fit``, ``sample``, ``neighbors``, ``explore``, ``evaluate``, ``validate``, ``report``
                what each command does: a function of keywords.
+``launch``     ``--processes``: copies of a command on this machine, as one run.
 ``inputs``     data, settings and metrics that commands are given.
 ``files``      output files, errors and warnings.
 """

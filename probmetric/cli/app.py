@@ -7,9 +7,10 @@ Exit codes: 0, done, and for ``validate`` every exact claim agrees and every
 approximation keeps its bound; 1, something disagrees or is inconclusive by more than a
 k-hat, or a fit or its draws came with a warning that they are not to be trusted yet; 2,
 the input cannot be used or a file not be written (one sentence on standard error says
-why); 130, interrupted.
+why); 75, a process was lost, and so were those of all restarts; 130, interrupted.
 """
 
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -132,17 +133,35 @@ def root(
     """Distances learned from data as probability models."""
 
 
-def _leave(command: str, asked: dict[str, Any], *, kept: str = WHOLE) -> NoReturn:
+def _leave(
+    command: str, asked: dict[str, Any], *, kept: str = WHOLE, several: bool = False
+) -> NoReturn:
     """Call ``run`` of a command's file with what was asked; leave with its exit code.
 
-    Imports end before the work, which tells what an interrupt leaves behind.
+    With ``several`` it joins the processes that were started with it. Imports end
+    before the work, which tells what an interrupt leaves behind.
     """
     if "sep" in asked:
         how = Reading(**{name: asked.pop(name) for name in Reading._fields})
         listed = tuple(how.drop or ()), tuple(how.features or ())
         asked["how"] = how._replace(drop=listed[0], features=listed[1])
     run = import_module(f"probmetric.cli.{command}").run
+    if several:
+        from probmetric.cli.launch import work_together
+
+        raise typer.Exit(
+            work_together(lambda work: exit_code(work, kept=kept), lambda: run(**asked))
+        )
     raise typer.Exit(exit_code(lambda: run(**asked), kept=kept))
+
+
+def _launch(size: int, restarts: int, *, resume: bool) -> None:
+    """Start this very command in several processes, unless this is one of them."""
+    from probmetric.cli.launch import is_copy, launch
+
+    if size > 1 and not is_copy():
+        words = [sys.executable, "-m", "probmetric", *sys.argv[1:]]
+        raise typer.Exit(launch(words, size, restarts, resume=resume))
 
 
 @app.command(epilog=VALIDATED)
@@ -211,15 +230,41 @@ def fit(
     settings: Settings = None,
     seed: Seed = 0,
     force: Force = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder in which each pass over the rows is kept."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the passes in --checkpoint.")
+    ] = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            help="Processes on this machine that share each pass over the rows.", min=1
+        ),
+    ] = 1,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            help="How often all are started again when one is lost, from --checkpoint.",
+            min=0,
+        ),
+    ] = 3,
 ) -> None:
     """Learn a metric: metric.npz, summary.json and report.html."""
     asked = dict(locals())
+    size, restarts = asked.pop("processes"), asked.pop("restarts")
     with first():
         asked["model"] = model = learner_name(model)
         source(data)
         check_new(out, FILES["fit"], force=force)
+        if resume and checkpoint is None:
+            raise ValueError("--resume: expected --checkpoint beside it, got none")
+    _launch(size, restarts, resume=checkpoint is not None)
     estimator_of(model)
-    _leave("fit", asked)
+    from probmetric.cli.fit import kept
+
+    _leave("fit", asked, kept=kept(checkpoint), several=True)
 
 
 @app.command(epilog=LEARNED)

@@ -10,7 +10,14 @@ import numpy as np
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
-from probmetric.cli.files import FILES, bad_input, claim, noted, results
+from probmetric.cli.files import (
+    FILES,
+    WHOLE,
+    bad_input,
+    claim,
+    noted,
+    results,
+)
 from probmetric.cli.inputs import describe_data, labelled, parse_settings
 from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import EUCLID, euclid
@@ -18,6 +25,8 @@ from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.metric import Dissimilarity
 from probmetric.names import AS_IS, Reading
+from probmetric.processes.checkpoint import checkpointed
+from probmetric.processes.distributed import together
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
 from probmetric.storage.metric_file import save_metric
@@ -45,8 +54,12 @@ def run(
     settings: Sequence[str] | None = None,
     seed: int = 0,
     force: bool = False,
+    checkpoint: Path | None = None,
+    resume: bool = False,
 ) -> int:
     """Do what was asked; return the exit code.
+
+    Of several processes all learn, and the first writes.
 
     Raises
     ------
@@ -60,8 +73,12 @@ def run(
             estimator, points, source = prepared(
                 model, data, label, groups, how, settings, seed
             )
-            held.enter_context(claim(out, FILES["fit"], force=force))
+            if together().rank == 0:
+                held.enter_context(claim(out, FILES["fit"], force=force))
+            held.enter_context(checkpointed(checkpoint, resume=resume))
         learned = learn(model, estimator, points)
+        if together().rank:
+            return int(learned.trouble)
         with bad_input():
             metric = estimator.get_metric()
         summary = {
@@ -79,6 +96,13 @@ def run(
         f"{learned.seconds:.1f} s"
     )
     return int(learned.trouble)
+
+
+def kept(checkpoint: Path | None) -> str:
+    """Say what an interrupted run leaves behind."""
+    if checkpoint is None:
+        return WHOLE
+    return f"passes in {checkpoint} stand; go on with --resume"
 
 
 def prepared(

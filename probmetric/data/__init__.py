@@ -8,6 +8,8 @@
 ``groups``       sources with their instances, stacked by size.
 ``scaling``      centre and scale of each feature, also with missing entries.
 ``padding``      few sizes, so that data sets share compilations.
+``source``       rows that need not fit in memory: parts, bins, blocks of one shape.
+``files``        ``open``: Parquet and ``.npy`` files, or arrays, as a source.
 ``hash``         a data set as named arrays, and its SHA-256.
 """
 

@@ -6,6 +6,7 @@ from .containers import (
     Points as Points,
     Triplets as Triplets,
 )
+from .files import open as open
 from .groups import as_groups as as_groups
 from .hash import data_hash as data_hash
 from .padding import pad_pairs as pad_pairs
@@ -14,4 +15,5 @@ from .pairs import (
     impostor_pairs as impostor_pairs,
     nearest_pairs as nearest_pairs,
 )
+from .source import Block as Block, Part as Part, Source as Source
 from .triplets import nearest_triplets as nearest_triplets

@@ -45,16 +45,21 @@ def standardise(
     Z = (X - scaler.mean) / scaler.scale
     if not standardize:
         return Z, scaler
-    constant = np.flatnonzero(constant_columns(X))
+    constant = constant_columns(X)
     Z[:, constant] *= 0.0  # NaN stays: a missing entry.
+    _warn_of_constant(constant, names)
+    return Z, scaler
+
+
+def _warn_of_constant(which: Bool[np.ndarray, "d"], names: Names) -> None:
+    constant = np.flatnonzero(which)
     if len(constant):
         more = f" and {len(constant) - 5} more" if len(constant) > 5 else ""
         warnings.warn(
             f"X: constant columns {_columns(constant[:5], names)}{more} are kept, with "
             "scale 1; they teach nothing, and have no weight in a learned map",
-            stacklevel=4,
+            stacklevel=5,
         )
-    return Z, scaler
 
 
 def fit_scaler(
@@ -102,6 +107,33 @@ def fit_scaler(
     unit = (X - low) / span
     scale = np.where(constant, 1.0, np.nanstd(unit, 0) * span)
     return Scaler(low + np.nanmean(unit, 0) * span, scale)
+
+
+def scaler_of(
+    low: Float[np.ndarray, "d"],
+    high: Float[np.ndarray, "d"],
+    mean: Float[np.ndarray, "d"],
+    deviation: Float[np.ndarray, "d"],
+    names: Names = None,
+    *,
+    standardize: bool = True,
+) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
+    """Return the scaler of rows of which range, means and deviations are known.
+
+    And which columns are constant; as ``standardise`` it warns of these.
+
+    Raises
+    ------
+    ValueError
+        As ``fit_scaler``.
+    """
+    ends = np.stack([low, high])
+    constant = constant_columns(ends)
+    fit_scaler(ends, names, standardize=standardize)  # Raises for what it refuses.
+    if not standardize:
+        return Scaler(np.zeros(len(low)), np.ones(len(low))), constant
+    _warn_of_constant(constant, names)
+    return Scaler(mean, np.where(constant, 1.0, deviation)), constant
 
 
 def _columns(which: np.ndarray, names: Names) -> list[object]:

@@ -16,17 +16,20 @@ from probmetric.arguments import check_choice
 from probmetric.data.containers import Labelled
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
+from probmetric.data.source import Source
 from probmetric.estimators._labelled import labelled_data
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Extended, settings
+from probmetric.estimators._streamed import refuse, streamed_classes
 from probmetric.inference import lda
 from probmetric.inference.gaussian_classes.draws import Exact
+from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.neighbors.strength import Chosen
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self
+from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_check
 
 
 @settings
@@ -43,21 +46,27 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         """Choose the strength of the prior."""
 
     @abstractmethod
-    def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
+    def _learn(
+        self, data: Labelled | ClassStatistics, prior: NIWPrior
+    ) -> lda.LDAParams:
         """Fit standardised points; the factor is in standardised units."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    @no_type_check
+    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
         """Learn from class (or chunk) labels.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or Source
+            Of a source (``pm.open``) nothing is kept; ``prior_strength`` is a number.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members.
+            Numbers or strings; at least two classes of at least two members. None of a
+            source, which has its labels.
         """
+        if isinstance(X, Source):
+            return self._fit_source(X, y)
         data, self.classes_, scaler = labelled_data(self, X, y)
-        mean, scale = scaler
-        target = self._target(scale)
+        target = self._target(scaler.scale)
         if isinstance(self.prior_strength, str):
             self.prior_strength_ = self._choose(data, target).strength
         else:
@@ -66,6 +75,27 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         params = self._learn(data, prior)
         self._found = data, prior
         self._set_map(params.factor, scaler, data.X)
+        return self._keep(params, scaler)
+
+    def _fit_source(self, source: Source, y: object) -> Self:
+        """Learn from the rows of a source, in one pass and one of the labels."""
+        folds = isinstance(self.prior_strength, str)
+        instead = "a number, such as prior_strength=1, not 'cv',"
+        refuse({"prior_strength": (folds, instead)})
+        found = streamed_classes(self, source, y, 2)
+        self.classes_ = found.classes
+        self.prior_strength_ = float(self.prior_strength)
+        target = self._target(found.scaler.scale)
+        prior = lda.shrinkage_prior(target, self.prior_strength_)
+        params = self._learn(found.stats, prior)
+        self._found = None
+        map_scale = np.where(found.constant, np.inf, found.scaler.scale)
+        self.components_ = np.asarray(params.factor) / map_scale
+        self.mean_, self.scale_ = found.scaler
+        return self._keep(params, found.scaler)
+
+    def _keep(self, params: lda.LDAParams, scaler: Scaler) -> Self:
+        mean, scale = scaler
         self.means_ = np.asarray(params.mean) * scale + mean
         self.covariance_ = np.asarray(params.within) * np.outer(scale, scale)
         self.priors_ = np.asarray(params.weights)
@@ -133,6 +163,11 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         """
         check_choice("method", method, ("exact",))
         check_is_fitted(self)
+        if self._found is None:
+            raise ValueError(
+                "sample: expected a fit to arrays, got one to a source, of which no "
+                "rows are kept"
+            )
         return lda.sample(
             *self._found,
             Scaler(self.mean_, self.scale_),
@@ -271,7 +306,9 @@ class LDA(_TiedClasses):
         k = None if k is None else min(int(k), most)  # More are refused by ``_learn``.
         return lda.choose_strength(data, target, k)
 
-    def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
+    def _learn(
+        self, data: Labelled | ClassStatistics, prior: NIWPrior
+    ) -> lda.LDAParams:
         k = self.n_components
         if self._undivided():
             params = lda.whole(data, prior)
@@ -280,7 +317,8 @@ class LDA(_TiedClasses):
         between = np.sum(params.eigenvalues)
         params = params if k is None else lda.leading(params, int(k))
         # Means of standardised points are equal up to n roundings, λ is their square.
-        if between <= (len(data.X) * np.finfo(float).eps) ** 2:
+        n = len(data.X) if isinstance(data, Labelled) else float(np.sum(data.n))
+        if between <= (n * np.finfo(float).eps) ** 2:
             raise ValueError("y: expected classes whose means differ, got equal means")
         self.eigenvalues_ = np.asarray(params.eigenvalues)
         self.explained_variance_ratio_ = self.eigenvalues_ / between
@@ -333,7 +371,9 @@ class RCA(_TiedClasses):
     def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
         return lda.choose_strength(data, target, chunks=True)
 
-    def _learn(self, data: Labelled, prior: NIWPrior) -> lda.LDAParams:
+    def _learn(
+        self, data: Labelled | ClassStatistics, prior: NIWPrior
+    ) -> lda.LDAParams:
         weights, mean, within = lda.class_moments(data, prior)
         factor = lda.whitening(within)
         return lda.LDAParams(factor, np.ones(len(factor)), mean, within, weights)

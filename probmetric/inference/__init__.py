@@ -3,6 +3,8 @@
 Shared
     ``solvers``    EM with its stop rule, L-BFGS, and the outcome ``Fit`` of every fit.
     ``sampling``   NUTS, variational guides and Laplace's approximation of any target.
+    ``reduce``     sums over a source of rows, the seam between learners and engine;
+    ``moments``    columns and classes of a source, in one pass.
     ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit.
 Learners
     ``lca``, ``hierarchical_lca``, ``point_effects``, ``two_stage``,

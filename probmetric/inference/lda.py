@@ -60,6 +60,7 @@ from probmetric.data.scaling import Scaler, constant_columns
 from probmetric.inference.gaussian_classes.draws import sample as sample_classes
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
+    ClassStatistics,
     posterior,
     statistics,
 )
@@ -98,35 +99,43 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
     )
 
 
+def host_statistics(data: Labelled) -> ClassStatistics:
+    """Return size, mean and, summed over classes, scatter (1, d, d) of the classes."""
+    X, y = np.asarray(data.X), np.asarray(data.y)
+    w = np.asarray(weights(data))
+    size = np.bincount(y, w).astype(X.dtype)
+    if size.min() <= 0:
+        return ClassStatistics(size, np.zeros((0, 0)), np.zeros((0, 0, 0)))
+    sums = np.stack([np.bincount(y, w * x) for x in X.T], 1).astype(X.dtype)
+    mean = sums / size[:, None]
+    delta = X - mean[y]
+    return ClassStatistics(size, mean, ((delta * w[:, None]).T @ delta)[None])
+
+
 def class_moments(
-    data: Labelled, prior: NIWPrior
+    data: Labelled | ClassStatistics, prior: NIWPrior
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
     """Return π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2)."""
-    X = np.asarray(data.X)
-    d = X.shape[1]
-    w = np.asarray(weights(data))
-    y = np.asarray(data.y)
-    member = (y == np.arange(y.max() + 1)[:, None]).astype(X.dtype) * w
-    size = member.sum(1)
+    stats = host_statistics(data) if isinstance(data, Labelled) else data
+    size, raw = np.asarray(stats.n), np.asarray(stats.mean)
+    d, dtype = raw.shape[1], raw.dtype
     if size.min() <= 0:
         raise ValueError(
             f"y: expected a point of positive weight in every class, got none in class "
             f"{int(np.argmin(size))}"
         )
-    raw = member @ X / size[:, None]
-    delta = X - raw[y]
     m, kappa = np.asarray(prior.mean), float(prior.kappa)
     gap = raw - m
     pull = kappa * size / (kappa + size)
     Psi = (
         np.asarray(prior.Psi)
-        + (delta * w[:, None]).T @ delta
+        + np.asarray(stats.scatter).sum(0)
         + (gap * pull[:, None]).T @ gap
     )
     df = float(prior.nu) + size.sum() - d - 1
     mean = m + (size / (kappa + size))[:, None] * gap
     counts = size + float(prior.alpha) - 1
-    return counts / counts.sum(), mean.astype(X.dtype), (Psi / df).astype(X.dtype)
+    return counts / counts.sum(), mean.astype(dtype), (Psi / df).astype(dtype)
 
 
 def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
@@ -184,14 +193,17 @@ def discriminants(
 
 
 def fit(
-    data: Labelled, prior: NIWPrior | None = None, n_components: int | None = None
+    data: Labelled | ClassStatistics,
+    prior: NIWPrior | None = None,
+    n_components: int | None = None,
 ) -> Fit:
     """Fit LDA (Eqs. 1-4).
 
     Parameters
     ----------
-    data : Labelled
-        y in 0..C-1, every class with a positive weight.
+    data : Labelled or ClassStatistics
+        y in 0..C-1, every class with a positive weight; or what rows that are streamed
+        (``moments``) say of them.
     prior : NIWPrior, optional
         Of the tied model. Default: flat, ``shrinkage_prior(I, 0)``.
     n_components : int, optional
@@ -208,8 +220,8 @@ def fit(
         When k is too large, a class is empty, or Σ_W is singular.
     """
     if prior is None:
-        X = np.asarray(data.X)
-        prior = shrinkage_prior(np.eye(X.shape[1], dtype=X.dtype), 0.0)
+        rows = np.asarray(data.X if isinstance(data, Labelled) else data.mean)
+        prior = shrinkage_prior(np.eye(rows.shape[1], dtype=rows.dtype), 0.0)
     pi, mean, within = class_moments(data, prior)
     most = min(len(pi) - 1, len(within))
     values, factor = discriminants(pi, mean, within, most)
@@ -218,7 +230,7 @@ def fit(
     return Fit.closed(params, params.eigenvalues.sum())
 
 
-def whole(data: Labelled, prior: NIWPrior) -> LDAParams:
+def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
     """Return a fit with all d directions: of its metric Σ_W⁻¹ the first are LDA's."""
     pi, mean, within = class_moments(data, prior)
     values, factor = discriminants(pi, mean, within, len(within))

@@ -167,19 +167,54 @@ def nearest_scanned(
             near, index = _scan(metric, mine, shared, P, own[rows], shortlist, tile)
             if not refines:
                 break
-            exact = _refined(metric, mine, P, index, shared)
-            refuse_nan(np.isnan(exact).any(), Q, P)
-            order = np.lexsort((index, exact))
-            index = np.take_along_axis(index, order, 1)[:, :k]
-            off = np.zeros_like(exact)  # Equal infinities are no discrepancy.
-            np.subtract(exact, near, out=off, where=exact != near)
-            discrepancy = np.abs(off).max(1)
-            last, near = near[:, -1], np.take_along_axis(exact, order, 1)[:, :k]
-            if shortlist == limit or (near[:, -1] < last - 8 * discrepancy).all():
+            near, index, _, certain = settle(
+                metric, mine, P, near, index, index, shared, k
+            )
+            if certain or shortlist == limit:
                 break
             shortlist = min(limit, 2 * shortlist)
         D[rows], found[rows] = near, index
     return D, found
+
+
+def settle(
+    metric: Any,
+    Q: Float[np.ndarray, "p d"],
+    P: Float[np.ndarray, "n d"],
+    near: Float[np.ndarray, "q s"],
+    index: Int[np.ndarray, "q s"],
+    place: Int[np.ndarray, "q s"],
+    shared: Any,
+    k: int,
+) -> tuple[
+    Float[np.ndarray, "q k"], Int[np.ndarray, "q k"], Int[np.ndarray, "q k"], bool
+]:
+    """Re-rank a shortlist by ``refine``; say whether no point outside it can be nearer.
+
+    Parameters
+    ----------
+    near, index
+        The shortlist by ``pairwise``, in order, and the numbers that break ties.
+    place
+        Where its points stand in P.
+
+    Returns
+    -------
+    near, index, place
+        Of the k best.
+    certain : bool
+    """
+    exact = _refined(metric, Q, P, place, shared)
+    refuse_nan(np.isnan(exact).any(), Q, P)
+    order = np.lexsort((index, exact))
+    off = np.zeros_like(exact)  # Equal infinities are no discrepancy.
+    np.subtract(exact, near, out=off, where=exact != near)
+    discrepancy = np.abs(off).max(1)
+    last = near[:, -1]
+    near, index, place = (
+        np.take_along_axis(a, order, 1)[:, :k] for a in (exact, index, place)
+    )
+    return near, index, place, bool((near[:, -1] < last - 8 * discrepancy).all())
 
 
 def _refined(

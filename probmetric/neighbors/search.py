@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from probmetric.arguments import check_counts
 from probmetric.compilation import bound_programs
 from probmetric.data import inputs
+from probmetric.data.source import Source, is_source, n_features, n_rows
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.mahalanobis import check_factor
@@ -26,7 +27,8 @@ from probmetric.neighbors.linear import nearest_linear
 from probmetric.neighbors.range import refuse_far, refuse_lost
 from probmetric.neighbors.scan import nearest_scanned
 from probmetric.neighbors.shortlist import nearest_shortlisted
-from probmetric.typing import Array
+from probmetric.neighbors.stream import nearest_streamed
+from probmetric.typing import Array, ArrayLike
 
 TILE = 1024
 """Side of a tile: 3 · 1024² numbers are 25 MB, well inside a laptop's memory."""
@@ -40,10 +42,10 @@ type Found = tuple[
 def nearest(
     metric: Dissimilarity,
     queries: Float[Array, "m d"],
-    points: Float[Array, "n d"],
+    points: Float[Array, "n d"] | Source,
     k: int,
     *,
-    exclude_self: bool = False,
+    exclude_self: bool | ArrayLike = False,
     shortlist: int | None = None,
     tile: int = TILE,
 ) -> Nearest:
@@ -55,12 +57,15 @@ def nearest(
         Any kind; it need be neither symmetric nor a distance. One of your own needs
         no more than a ``probmetric.metric.Dissimilarity``.
     queries, points : arrays of shape (m, d), (n, d)
-        Finite numbers.
+        Finite numbers. Points may be a ``Source``: they are read once, in blocks, by
+        all processes of ``distributed`` in shares; neighbours and dissimilarities are
+        those of the same points in memory, bit for bit.
     k : int
         1 ≤ k ≤ n, or n - 1 with ``exclude_self``.
-    exclude_self : bool, default False
+    exclude_self : bool or array of shape (m,) of integers, default False
         The queries *are* the points: row i must not find point i (a duplicate of it
-        elsewhere counts as a neighbour).
+        elsewhere counts as a neighbour). Of queries that are some of the points: which
+        ones, by number.
     shortlist : int, optional
         For local Mahalanobis metrics: rerank only that many candidates, the nearest
         under the metric's base. Not exact: see ``neighbors.shortlist_recall``.
@@ -98,15 +103,51 @@ def nearest(
     >>> index.tolist()
     [[0, 1]]
     """
-    Q, P = inputs.points(queries, "queries"), inputs.points(points, "points")
-    if exclude_self and Q.shape != P.shape:
-        raise ValueError(
-            "exclude_self: expected queries that are the points themselves, got shapes "
-            f"{Q.shape} and {P.shape}"
-        )
-    own = np.arange(len(Q)) if exclude_self else None
+    Q = inputs.points(queries, "queries")
+    if is_source(points):
+        source: Any = points
+        shape = n_rows(source), n_features(source)
+        own = _own(exclude_self, Q.shape, shape)
+        if shortlist is not None:
+            raise ValueError(
+                "shortlist: expected None with a source, whose points are read once, "
+                f"got {shortlist}"
+            )
+        _check(metric, Q, shape, k, own, tile)
+        if not isinstance(metric, Mahalanobis):
+            refuse_far(metric, Q, "queries")
+        return nearest_streamed(metric, Q, source, k, own, tile)
+    rows: Any = points
+    P = inputs.points(rows, "points")
+    own = _own(exclude_self, Q.shape, P.shape)
     D, index, e = found_but_own(metric, Q, P, k, own, shortlist=shortlist, tile=tile)
     return represented(D, e, "points", "dissimilarities"), index
+
+
+def _own(
+    given: bool | ArrayLike, queries: tuple[int, ...], points: tuple[int, ...]
+) -> Int[np.ndarray, "m"] | None:
+    """Return the point that each query is, or None."""
+    if isinstance(given, bool | np.bool_):
+        if not given:
+            return None
+        if queries != points:
+            raise ValueError(
+                "exclude_self: expected queries that are the points themselves, got "
+                f"shapes {queries} and {points}"
+            )
+        return np.arange(queries[0])
+    own = np.asarray(given)
+    if (
+        own.shape != queries[:1]
+        or not np.issubdtype(own.dtype, np.integer)
+        or not ((own >= 0) & (own < points[0])).all()
+    ):
+        raise ValueError(
+            f"exclude_self: expected True, False or {queries[0]} row numbers below "
+            f"{points[0]}, got {own.dtype} of shape {own.shape}"
+        )
+    return own.astype(np.intp)
 
 
 def found_but_own(
@@ -124,21 +165,7 @@ def found_but_own(
     Dissimilarities are D · 2**exponents: orders and distances are right also where
     float64 does not hold the squares.
     """
-    if isinstance(metric, MetricDraws):
-        raise ValueError(
-            "metric: expected a single metric, got a posterior: use its "
-            "neighbor_probability, or nearest under a draw or under mean_metric()"
-        )
-    bound_programs()
-    limit = len(P) - (own is not None)
-    check_counts(k=k, tile=tile)
-    if k > limit:
-        raise ValueError(f"k: expected 1 to {limit} for {len(P)} points, got {k}")
-    if Q.shape[1] != P.shape[1]:
-        raise ValueError(
-            f"queries: expected the points' {P.shape[1]} features, got {Q.shape[1]}"
-        )
-    check_dimension(metric, Q, "queries")
+    _check(metric, Q, P.shape, k, own, tile)
     if isinstance(metric, Mahalanobis) and shortlist is None:
         return nearest_linear(metric, Q, P, k, own, tile)
     refuse_far(metric, Q, "queries")
@@ -148,6 +175,33 @@ def found_but_own(
         D, index = nearest_scanned(metric, Q, P, k, own, tile)
     refuse_lost(metric, Q, P, D, index)
     return D, index, np.zeros(D.shape, int)
+
+
+def _check(
+    metric: Any,
+    Q: Float[np.ndarray, "m d"],
+    shape: tuple[int, ...],
+    k: int,
+    own: Int[np.ndarray, "m"] | None,
+    tile: int,
+) -> None:
+    """Raise for what is no search: a posterior, features or k that do not fit."""
+    if isinstance(metric, MetricDraws):
+        raise ValueError(
+            "metric: expected a single metric, got a posterior: use its "
+            "neighbor_probability, or nearest under a draw or under mean_metric()"
+        )
+    bound_programs()
+    n, d = shape
+    limit = n - (own is not None)
+    check_counts(k=k, tile=tile)
+    if k > limit:
+        raise ValueError(f"k: expected 1 to {limit} for {n} points, got {k}")
+    if Q.shape[1] != d:
+        raise ValueError(
+            f"queries: expected the points' {d} features, got {Q.shape[1]}"
+        )
+    check_dimension(metric, Q, "queries")
 
 
 def check_dimension(

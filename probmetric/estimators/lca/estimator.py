@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.scaling import Scaler, taught_scale
+from probmetric.data.source import Source, is_source
 from probmetric.estimators._labelled import (
     holds_pairs,
     labelled_data,
@@ -31,28 +32,23 @@ from probmetric.estimators._settings import (
     RandomState,
     settings,
 )
+from probmetric.estimators.lca.anchors import fit_source, from_anchors, link_of
 from probmetric.estimators.lca.link import Asked, asked, calibrate
 from probmetric.estimators.lca.posterior import (
-    N_DRAWS,
-    best_for_votes,
-    chosen,
     drawable,
-    for_purpose,
-    in_folder_of,
-    jackknifed,
-    lams_for,
+    metric_for,
     refit,
-    refuse_many,
-    refuse_no_draws,
+    refuse_anchors,
     refuse_weights,
     to_tree,
 )
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels
+from probmetric.inference.lca.anchors import Anchored, in_memory
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
 from probmetric.inference.lca.fit import Solver
-from probmetric.inference.lca.recipe import Fitted, on_all_pairs
+from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.link import AnyLink
@@ -113,6 +109,11 @@ class LCA(PairsMixin, BaseEstimator):
         principal axes where ``n_components < d``.
     n_refresh : int, default=1
         How often *nearest* pairs are made again under the learned distance.
+    n_anchors : int or "auto", optional
+        Make nearest pairs of about so many points alone, at least two a class, drawn by
+        ``random_state``; their partners are sought among all points. "auto" doubles
+        them from 1000 on until the relative standard error of M is below .05. Default:
+        all points.
     per_anchor : bool, default=False
         A scale κ² for each anchor; P(same) is then not defined.
     standardize : bool, default=True
@@ -156,6 +157,10 @@ class LCA(PairsMixin, BaseEstimator):
         What was used; λ = inf is no learning, which "cv" may choose.
     classes_ : array of shape (c,)
         After ``fit``.
+    n_anchors_, matrix_error_ : int, array of shape (d, d)
+        With ``n_anchors``: how many there were, and the standard error of each entry
+        of M from drawing them (eight groups: quantiles are those of t with 7 degrees
+        of freedom). It says nothing of how far other data would have led.
     threshold_, pair_classes_ : float, array of shape (2,)
         Of ``predict`` on pairs, once calibrated or set.
     fitted_ : Fitted
@@ -200,6 +205,7 @@ class LCA(PairsMixin, BaseEstimator):
     learning_rate: Positive | Literal["auto"] = "auto"
     prior_mean: Matrix | Literal["auto", "identity", "pca"] = "auto"
     n_refresh: Natural = 1
+    n_anchors: Count | Literal["auto"] | None = None
     per_anchor: bool = False
     solver: Solver = "lbfgs"
     standardize: bool = True
@@ -211,14 +217,19 @@ class LCA(PairsMixin, BaseEstimator):
     link_pairs: Literal["fitted", "all"] = "fitted"
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike | Source,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
     ) -> "LCA":
         """Learn from class labels, or from pairs.
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or (N, 2, d) of pairs
-            Pairs are learned from as ``fit_pairs`` does.
+        X : array-like of shape (n, d), or (N, 2, d) of pairs, or Source
+            Pairs are learned from as ``fit_pairs`` does. Of a source, which has its
+            labels, nearest pairs are made of ``n_anchors``, by default of 100 000.
         y : array-like of shape (n,)
             Numbers or strings; two or more classes of two or more members.
             Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
@@ -227,13 +238,31 @@ class LCA(PairsMixin, BaseEstimator):
             theirs, together they count as Σw observations; neighbours, scale and prior
             mean are those of rows of weight above 0. P(same) is then the model's.
         """
-        if holds_pairs(self, X):
-            return self.fit_pairs(X, y, sample_weight=sample_weight)
-        data, self.classes_, scaler = labelled_data(self, X, y, sample_weight)
+        if is_source(X):
+            source: Any = X
+            if y is not None or sample_weight is not None:
+                raise ValueError(
+                    "y, sample_weight: expected None with a source, which has its "
+                    "labels, got an array"
+                )
+            found, self.classes_, scaler = fit_source(self, source)
+            return self._store_anchored(found, scaler)
+        given: Any = X
+        if y is None:
+            raise ValueError(
+                "y: this estimator requires y to be passed, but the target y is None"
+            )
+        if holds_pairs(self, given):
+            return self.fit_pairs(given, y, sample_weight=sample_weight)
+        data, self.classes_, scaler = labelled_data(self, given, y, sample_weight)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)
         uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
+        vars(self).pop("n_anchors_", None)
+        if self.n_anchors is not None:
+            found = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
+            return self._store_anchored(found, scaler)
         fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
         return self._store(fitted, scaler, uncalibrated)
 
@@ -294,6 +323,15 @@ class LCA(PairsMixin, BaseEstimator):
         self.learning_rate_ = fitted.learning_rate
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
         self.fitted_ = fitted
+        return self
+
+    def _store_anchored(self, found: Anchored, scaler: Scaler) -> "LCA":
+        """Map a fit from anchors back to input units; its link is calibrated."""
+        self._store(found.fitted, scaler)
+        self._link = link_of(self, found) or self._link
+        vars(self).pop("_codes", None)
+        self.n_anchors_ = len(found.anchors.row)
+        self.matrix_error_ = found.error / np.outer(self._taught, self._taught)
         return self
 
     @property
@@ -526,64 +564,22 @@ class LCA(PairsMixin, BaseEstimator):
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         check_choice("pairs", pairs, ("auto", "fitted", "all"))
-        fitted, recipe = drawable(self)
+        fitted = drawable(self)[0]
         labelled = hasattr(self, "classes_")
-        own: dict[str, Any] = {"pairs_independent": not labelled}
         if draws is not None:
+            own = {"pairs_independent": not labelled}
             return posterior_metric(draws, [metrics], purpose, n_draws=n_draws, **own)
         if labelled:
+            refuse_anchors(self)
             refuse_weights(fitted)
-        spread = labelled and purpose == "intervals"
-        sampler = chosen(method, spread=spread)
-        alone = bool(sampler == "jackknife")
-        if alone:
-            refuse_no_draws(purpose, labelled=labelled, n_draws=n_draws)
-        if pairs == "all" and not labelled:
-            raise ValueError("pairs: expected 'fitted' after fit_pairs, got 'all'")
-        if pairs == "auto" and spread:
-            refuse_many(len(fitted.pairs.X))
-            pairs = "all"
-        lams = lams_for(regularization, purpose, labelled=labelled)
-        if pairs == "all":
-            aim, lam = recipe, None
-            if spread:  # One fit where the first of two would be thrown away.
-                rate = 1.0 if isinstance(learning_rate, str) else learning_rate
-                check_number("learning_rate", rate, 0, open_low=True)
-                aim, lam = recipe._replace(learning_rate=float(rate)), lams[0]
-            fitted = on_all_pairs(fitted, self._codes, aim, lam)
-            report(fitted.fit, type(self).__name__)
-        candidates: list[PosteriorMetric] = []
-        for lam in lams:
-            mode = for_purpose(
-                fitted,
-                recipe,
-                purpose,
-                lam=lam,
-                labelled=labelled,
-                learning_rate=learning_rate,
-            )
-            if alone:
-                return jackknifed(
-                    mode,
-                    self._codes,
-                    self._taught,
-                    all_pairs=pairs == "all" or recipe.pairs == "all",
-                    link=self.link,
-                    seed=seed,
-                )
-            drawn = draw(
-                mode,
-                sampler if len(lams) == 1 else in_folder_of(sampler, lam),
-                scale=self._taught,
-                seed=seed,
-                n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,
-                n_chains=1,
-                progress=progress,
-                warn_khat=purpose != "prediction",
-            )
-            own["source"] = drawn.attributes["method"]
-            candidates.append(PosteriorMetric(metrics(drawn), purpose, **own))
-        if len(candidates) == 1:
-            return candidates[0]
-        X = self.mean_ + self.fitted_.pairs.X * self.scale_
-        return best_for_votes(candidates, X, self._codes)
+        return metric_for(
+            self,
+            purpose,
+            method=method,
+            n_draws=n_draws,
+            seed=seed,
+            pairs=pairs,
+            learning_rate=learning_rate,
+            regularization=regularization,
+            progress=progress,
+        )

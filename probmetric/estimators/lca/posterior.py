@@ -46,14 +46,16 @@ from probmetric.estimators._labelled import report
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca.curvature import generalised_rate
 from probmetric.inference.lca.draws import (
+    draw,
     draws_of_prior,
+    metrics,
     new_labels,
 )
 from probmetric.inference.lca.draws import (
     log_likelihood as pair_likelihood,
 )
 from probmetric.inference.lca.jackknife import held_out_links, leave_out
-from probmetric.inference.lca.recipe import Fitted, Recipe, refitted
+from probmetric.inference.lca.recipe import Fitted, Recipe, on_all_pairs, refitted
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
 from probmetric.metric import Link, Mahalanobis
@@ -62,6 +64,7 @@ from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.jackknife import aligned, factor_of, groups_of
 from probmetric.posterior.metric import PosteriorMetric
+from probmetric.typing import Purpose
 
 LOO_GRID = (1.0, 10.0, 100.0)
 """λ tried for prediction: prior sd from c to c/10 an entry."""
@@ -234,6 +237,15 @@ def refuse_no_draws(purpose: str, *, labelled: bool, n_draws: int | None) -> Non
         )
 
 
+def refuse_anchors(estimator: Any) -> None:
+    """Raise for a fit from anchors, whose refits would need all rows again."""
+    if hasattr(estimator, "n_anchors_"):
+        raise ValueError(
+            "draws: expected those of sample() after a fit with n_anchors, got None; "
+            "matrix_error_ is the standard error of M from the drawing of anchors"
+        )
+
+
 def refuse_weights(fitted: Fitted) -> None:
     """Raise for points with weights, which refits and votes would count alike."""
     if fitted.pairs.w is not None:
@@ -270,6 +282,79 @@ def best_for_votes(
         for draws in candidates
     ]
     return candidates[int(np.argmax(scores))]
+
+
+def metric_for(
+    estimator: Any,
+    purpose: Purpose,
+    *,
+    method: Any,
+    n_draws: int | None,
+    seed: int,
+    pairs: str,
+    learning_rate: int | float | str,
+    regularization: int | float | str,
+    progress: bool | None,
+) -> PosteriorMetric | IntervalMetric:
+    """Return a fitted ``LCA`` with its uncertainty; arguments as its method's."""
+    fitted, recipe = drawable(estimator)
+    labelled = hasattr(estimator, "classes_")
+    codes = getattr(estimator, "_codes", np.empty(0, int))  # None of pairs given.
+    own: dict[str, Any] = {"pairs_independent": not labelled}
+    spread = labelled and purpose == "intervals"
+    sampler = chosen(method, spread=spread)
+    alone = bool(sampler == "jackknife")
+    if alone:
+        refuse_no_draws(purpose, labelled=labelled, n_draws=n_draws)
+    if pairs == "all" and not labelled:
+        raise ValueError("pairs: expected 'fitted' after fit_pairs, got 'all'")
+    if pairs == "auto" and spread:
+        refuse_many(len(fitted.pairs.X))
+        pairs = "all"
+    lams = lams_for(regularization, purpose, labelled=labelled)
+    if pairs == "all":
+        aim, lam = recipe, None
+        if spread:  # One fit where the first of two would be thrown away.
+            rate = 1.0 if isinstance(learning_rate, str) else learning_rate
+            check_number("learning_rate", rate, 0, open_low=True)
+            aim, lam = recipe._replace(learning_rate=float(rate)), lams[0]
+        fitted = on_all_pairs(fitted, codes, aim, lam)
+        report(fitted.fit, type(estimator).__name__)
+    candidates: list[PosteriorMetric] = []
+    for lam in lams:
+        mode = for_purpose(
+            fitted,
+            recipe,
+            purpose,
+            lam=lam,
+            labelled=labelled,
+            learning_rate=learning_rate,
+        )
+        if alone:
+            return jackknifed(
+                mode,
+                codes,
+                estimator._taught,
+                all_pairs=pairs == "all" or recipe.pairs == "all",
+                link=estimator.link,
+                seed=seed,
+            )
+        drawn = draw(
+            mode,
+            sampler if len(lams) == 1 else in_folder_of(sampler, lam),
+            scale=estimator._taught,
+            seed=seed,
+            n_draws=N_DRAWS[purpose] if n_draws is None else n_draws,
+            n_chains=1,
+            progress=progress,
+            warn_khat=purpose != "prediction",
+        )
+        own["source"] = drawn.attributes["method"]
+        candidates.append(PosteriorMetric(metrics(drawn), purpose, **own))
+    if len(candidates) == 1:
+        return candidates[0]
+    X = estimator.mean_ + estimator.fitted_.pairs.X * estimator.scale_
+    return best_for_votes(candidates, X, codes)
 
 
 def to_tree(

@@ -20,6 +20,7 @@ from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.scaling import check_sizes, standardise
+from probmetric.data.source import Source
 from probmetric.estimators._labelled import checked_rows, report
 from probmetric.estimators._settings import (
     Count,
@@ -30,10 +31,12 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
+from probmetric.estimators._streamed import begin, refuse, still, streamed_columns
 from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.draws import to_tree
-from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture.prior import default_prior, prior_of_columns
 from probmetric.inference.mixture.statistics import MixtureParams
+from probmetric.inference.mixture.stream import fit_source
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice, online
@@ -52,7 +55,7 @@ from probmetric.models.two_stage import (
 )
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Purpose
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 
 @settings
@@ -143,9 +146,10 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
+    @no_type_check
     def fit(
         self,
-        X: ArrayLike,
+        X: ArrayLike | Source,
         y: object = None,
         *,
         groups: ArrayLike | None = None,
@@ -155,8 +159,9 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            NaN marks a missing entry.
+        X : array-like of shape (n, d), or Source
+            NaN marks a missing entry; a source (``pm.open``) has none. Of a source no
+            rows are kept: each step of EM is a pass.
         y : ignored
             Here for the conventions of scikit-learn.
         groups : array-like of shape (n,), optional
@@ -167,6 +172,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         """
         check_settings(self)
         counts = inputs.component_counts(self)
+        if isinstance(X, Source):
+            return self._fit_source(X, counts, groups, components)
         rows = self._standardised(checked_rows(self, X, reset=True), reset=True)
         known = inputs.known_components(components, len(rows), min(counts))
         if known is not None and len(counts) > 1:
@@ -266,6 +273,62 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         self._learned = Fitted(data, prior, best.params, proportional, share)
         self._known, self._flattening = known is not None, self.flattening
         self._changed_by: str | None = None
+        return self
+
+    def _fit_source(
+        self,
+        source: Source,
+        counts: Sequence[int],
+        groups: object,
+        components: object,
+    ) -> "TwoStageMixture":
+        """Fit one model to the points of a source, a pass a step of EM."""
+        held = self.flattening == "held-out"
+        refuse(
+            {
+                "groups": (groups is not None, "None (points alone)"),
+                "components": (components is not None, "None"),
+                "n_components": (len(counts) > 1, "one number"),
+                "flattening": (held, "None or a number"),
+            }
+        )
+        names = begin(self, source, None)
+        scaler, constant, columns = streamed_columns(self, source, names)
+        k, n = int(counts[0]), int(columns.n)
+        if n < k:
+            raise ValueError(f"n_components: expected at most {n}, the rows, got {k}")
+        inside = still(scaler, constant) if self.standardize else scaler
+        mean = (np.asarray(columns.mean) - inside.mean) / inside.scale
+        variance = np.asarray(columns.square) / n / inside.scale**2
+        prior = self.prior if isinstance(self.prior, TwoStagePrior) else None
+        if not isinstance(self.prior, TwoStagePrior) and self.prior == "default":
+            prior = prior_of_columns(mean, variance, k)
+        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
+        for name in ("online_", "choice_"):
+            vars(self).pop(name, None)
+        end = fit_source(
+            source,
+            inside,
+            n_components=k,
+            prior=prior,
+            n_starts=int(self.n_starts),
+            seed=self._seed,
+            max_steps=int(self.max_iter),
+            tol=self.tol,
+        )
+        report(end, type(self).__name__)
+        params = proportional(*end.params, float(self.alpha))
+        if self.flattening is not None:
+            params = choice.flatten(params, float(self.flattening))
+        self.objective_, self.n_iter_ = float(end.objective), int(end.n_steps)
+        self.converged_ = int(end.result) == Result.CONVERGED
+        self._scaler = scaler
+        self._set([params])
+        self.alpha_ = inputs.noise_share(params)
+        none = Points(np.zeros((0, len(mean))))
+        self._learned = Fitted(none, prior, params, True, float(self.alpha))
+        self._known, self._flattening = False, self.flattening
+        self._changed_by = "a source, of which no rows are kept"
         return self
 
     def _fit_one(

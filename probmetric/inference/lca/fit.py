@@ -55,6 +55,14 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     """
     X = np.asarray(pairs.X)
     axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2][:n_components]
+    return scaled_axes(axes, pairs)
+
+
+def scaled_axes(
+    axes: Float[np.ndarray, "p d"], pairs: Pairs
+) -> tuple[Float[Array, "p d"], float]:
+    """Return W₀ = c·V_pᵀ of orthonormal axes, and c; as ``scaled_pca``."""
+    X = np.asarray(pairs.X)
     return _scaled(row_signs(axes) * axes, X[pairs.i] - X[pairs.j], pairs)
 
 

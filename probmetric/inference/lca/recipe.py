@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
@@ -80,14 +80,19 @@ def _unweighted(X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any) -
     if recipe.pairs == "all":
         return all_pairs(X, codes)
     sizes = np.bincount(codes)
-    n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
     if recipe.pairs == "nearest":
-        most = len(X) - int(sizes.min())
-        n_impostors = _neighbors("n_impostors", recipe.n_impostors, most)
-        return nearest_pairs(X, codes, n_targets, n_impostors, factor)
+        return nearest_pairs(X, codes, *neighbors_of(recipe, sizes), factor)
+    n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
     made = impostor_pairs(X, codes, n_targets, max_impostors=recipe.max_impostors)
     anchor = np.unique(np.asarray(made.anchor), return_inverse=True)[1]
     return made._replace(anchor=anchor)
+
+
+def neighbors_of(recipe: Recipe, sizes: Int[np.ndarray, "c"]) -> tuple[int, int]:
+    """Return how many neighbours of its own class and of the others a point has."""
+    n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
+    most = int(sizes.sum() - sizes.min())
+    return n_targets, _neighbors("n_impostors", recipe.n_impostors, most)
 
 
 def _neighbors(name: str, value: int | None, most: int) -> int:

@@ -12,6 +12,7 @@ In reading order:
 ``statistics``   parameters and additive sums, of points and of groups.
 ``em``           E-step (1), sums (2), M-step (3)-(5).
 ``missing``      E-step with NaN integrated out: density (1), mean (2), covariance (3).
+``stream``       EM over a source of rows, one pass a step.
 ``start``        k-means++ starts, and the best of several fits.
 """
 

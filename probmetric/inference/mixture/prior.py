@@ -93,10 +93,36 @@ def default_prior(
     its variance would be at zero.
     """
     rows = np.asarray(X)
-    d = rows.shape[1]
-    variances = np.nanvar(rows, axis=0)
-    variances = np.where(variances > 0, variances, 1.0)
+    return prior_of_columns(
+        np.nanmean(rows, axis=0),
+        np.nanvar(rows, axis=0),
+        n_components,
+        strength=strength,
+        floor=floor,
+        alpha=alpha,
+    )
+
+
+def prior_of_columns(
+    centre: Float[Array, "d"],
+    variances: Float[Array, "d"],
+    n_components: int,
+    *,
+    strength: float = 0.01,
+    floor: float = 1.0,
+    alpha: tuple[float, float] = (2.0, 2.0),
+) -> TwoStagePrior:
+    """Return ``default_prior`` of points of which means and variances are known.
+
+    Parameters
+    ----------
+    centre, variances : arrays of shape (d,)
+        Of the columns.
+    n_components, strength, floor, alpha
+        As ``default_prior``.
+    """
+    d = len(centre)
+    variances = np.where(np.asarray(variances) > 0, variances, 1.0)
     scale = np.diag(variances) * floor / n_components ** (2 / d)
-    centre = np.nanmean(rows, axis=0)
     half = scale / 2
     return TwoStagePrior(1.0, centre, strength, d + 2.0, scale, d + 2.0, half, *alpha)

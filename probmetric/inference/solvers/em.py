@@ -32,7 +32,7 @@ from jax.flatten_util import ravel_pytree
 
 from probmetric.arguments import check_counts
 from probmetric.inference.solvers.result import Fit, Result
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, to_numpy
 from probmetric.typing import Array, ArrayLike, Scalar
 
 ROUNDING = 1e3
@@ -115,45 +115,14 @@ def _run[P, D](
     n_evaluations = 3 if accelerate else 1
 
     def body(state: _State) -> _State:
-        theta, objective, gain, before, after, reach = cycle(advance, state)
-        scale = jnp.maximum(1.0, jnp.abs(objective))
-        # A step within rounding is a fixed point (one step may be exact): there the
-        # ratio of two such steps says nothing, and nothing is left to gain.
-        still = after <= 8 * eps * jnp.maximum(1.0, jnp.linalg.norm(theta))
-        rate2 = jnp.where(still, 0.0, jnp.minimum((after / before) ** 2, 1.0))
-        gap = gain / jnp.maximum(1 - rate2, eps)  # Eq. (1)
-        # In plain EM the first step has no predecessor to compare with.
-        met = (gap <= limit * scale) & ((state.n_steps > 0) | accelerate)
-        result = jnp.where(met, Result.CONVERGED, state.result)
-        fell = state.objective - objective > ROUNDING * eps * scale
-        result = jnp.where(fell, Result.DECREASED, result)
-        sound = jnp.isfinite(objective) & jnp.all(jnp.isfinite(theta))
-        result = jnp.where(sound, result, Result.NONFINITE)
-        return _State(
-            theta,
-            objective,
-            after,
-            reach,
-            result,
-            state.n_steps + 1,
-            state.n_evaluations + n_evaluations,
-            state.trace.at[state.n_steps].set(objective),
+        return _judged(
+            state, cycle(advance, state), limit, n_evaluations, accelerate=accelerate
         )
 
     def going(state: _State) -> Array:
         return (state.result == Result.MAX_STEPS) & (state.n_steps < max_steps)
 
-    start = _State(
-        theta=flat,
-        objective=jnp.asarray(-jnp.inf, flat.dtype),
-        step_norm=jnp.asarray(jnp.inf, flat.dtype),
-        reach=jnp.asarray(4.0, flat.dtype),
-        result=jnp.asarray(int(Result.MAX_STEPS)),
-        n_steps=jnp.asarray(0),
-        n_evaluations=jnp.asarray(0),
-        trace=jnp.full(max_steps, jnp.nan, flat.dtype),
-    )
-    end = jax.lax.while_loop(going, body, start)
+    end = jax.lax.while_loop(going, body, _start(flat, max_steps))
     _, objective = advance(end.theta)
     return Fit(
         unravel(end.theta),
@@ -163,6 +132,114 @@ def _run[P, D](
         end.n_evaluations + 1,
         end.trace,
     )
+
+
+def _judged(
+    state: _State,
+    outcome: tuple[jax.Array, ...],
+    limit: Array | float,
+    n_evaluations: int,
+    *,
+    accelerate: bool,
+) -> _State:
+    """Return the state after a cycle, and whether the rule of Eq. (1) is met."""
+    theta, objective, gain, before, after, reach = outcome
+    eps = jnp.finfo(theta.dtype).eps
+    scale = jnp.maximum(1.0, jnp.abs(objective))
+    # A step within rounding is a fixed point (one step may be exact): there the
+    # ratio of two such steps says nothing, and nothing is left to gain.
+    still = after <= 8 * eps * jnp.maximum(1.0, jnp.linalg.norm(theta))
+    rate2 = jnp.where(still, 0.0, jnp.minimum((after / before) ** 2, 1.0))
+    gap = gain / jnp.maximum(1 - rate2, eps)  # Eq. (1)
+    # In plain EM the first step has no predecessor to compare with.
+    met = (gap <= limit * scale) & ((state.n_steps > 0) | accelerate)
+    result = jnp.where(met, Result.CONVERGED, state.result)
+    fell = state.objective - objective > ROUNDING * eps * scale
+    result = jnp.where(fell, Result.DECREASED, result)
+    sound = jnp.isfinite(objective) & jnp.all(jnp.isfinite(theta))
+    result = jnp.where(sound, result, Result.NONFINITE)
+    return _State(
+        theta,
+        objective,
+        after,
+        reach,
+        result,
+        state.n_steps + 1,
+        state.n_evaluations + n_evaluations,
+        state.trace.at[state.n_steps].set(objective),
+    )
+
+
+def _start(flat: jax.Array, max_steps: int) -> _State:
+    return _State(
+        theta=flat,
+        objective=jnp.asarray(-jnp.inf, flat.dtype),
+        step_norm=jnp.asarray(jnp.inf, flat.dtype),
+        reach=jnp.asarray(4.0, flat.dtype),
+        result=jnp.asarray(int(Result.MAX_STEPS)),
+        n_steps=jnp.asarray(0),
+        n_evaluations=jnp.asarray(0),
+        trace=jnp.full(max_steps, jnp.nan, flat.dtype),
+    )
+
+
+@jax.jit
+def _after_pass(
+    state: _State, new: jax.Array, objective: jax.Array, limit: Array
+) -> _State:
+    outcome = _em_cycle(lambda _: (new, objective), state)
+    return _judged(state, outcome, limit, 1, accelerate=False)
+
+
+def run_em_passes[P](
+    step: Callable[[P], tuple[P, Scalar]],
+    params: P,
+    *,
+    max_steps: int = 1000,
+    tol: ArrayLike | None = None,
+) -> Fit:
+    """Return the outcome of plain EM whose steps are driven from the host.
+
+    The stopping rule is that of ``run_em``; a step may be a pass over files.
+
+    Parameters
+    ----------
+    step : callable
+        ``step(params) -> (new_params, objective_at_params)``, of NumPy float64.
+    params : pytree of arrays
+        Where to start.
+    max_steps, tol
+        As ``run_em``.
+
+    Returns
+    -------
+    Fit
+        As of ``run_em``; one step more than ``n_steps`` is taken, for the objective.
+    """
+    check_counts(max_steps=max_steps)
+    with jax.enable_x64(True):
+        flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
+        eps = float(jnp.finfo(flat.dtype).eps)
+        limit = jnp.asarray(eps**0.5 if tol is None else tol, flat.dtype)
+
+        def advance(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+            new, objective = step(to_numpy(unravel(theta)))
+            flat_new = ravel_pytree(jax.tree.map(jnp.asarray, new))[0]
+            return flat_new, jnp.asarray(objective, flat.dtype)
+
+        state = _start(flat, max_steps)
+        while int(state.result) == Result.MAX_STEPS and int(state.n_steps) < max_steps:
+            state = _after_pass(state, *advance(state.theta), limit)
+        _, objective = advance(state.theta)
+        found = Fit(
+            unravel(state.theta),
+            objective,
+            state.result,
+            state.n_steps,
+            state.n_evaluations + 1,
+            state.trace,
+        )
+        return to_numpy(found)
 
 
 def _em_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:

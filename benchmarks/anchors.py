@@ -1,0 +1,178 @@
+"""LCA from anchors against the fit of all rows: error, coverage, and thinned rows.
+
+    python benchmarks/anchors.py error | coverage
+
+`error`: the relative distance of M from that of all rows, at several numbers of anchors
+and, for contrast, of rows kept with all others thrown away. `coverage`: how often the
+nominal 90 % interval of an entry of M from the drawing of anchors contains that of the
+fit of all rows, in 200 seeds, and how often it does around thinned rows. Results are
+stored as they come, and the table is written from them.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import t
+
+import probmetric as pm
+
+RESULTS = Path(__file__).parent / "results" / "anchors.json"
+TABLE = RESULTS.with_suffix(".md")
+DF = 7
+SIZES = (500, 2000, 8000)
+SEEDS = 200
+
+
+def population(n, d, c, seed=0):
+    """Return rows of c classes, each of two clusters, in d features."""
+    rng = np.random.default_rng(seed)
+    centre = 1.5 * rng.normal(size=(c, 2, d))
+    y, part = rng.integers(0, c, n), rng.integers(0, 2, n)
+    spread = np.exp(0.5 * rng.normal(size=d))
+    return centre[y, part] + spread * rng.normal(size=(n, d)), y
+
+
+def fitted(X, y, n_anchors=None, seed=0):
+    """Return M and, of anchors, its standard error, in standardised units."""
+    lca = pm.LCA(
+        link="model", standardize=False, n_anchors=n_anchors, random_state=seed
+    ).fit(X, y)
+    return lca.get_mahalanobis_matrix(), getattr(lca, "matrix_error_", None)
+
+
+def thinned(X, y, n, seed):
+    """Return the fit of n rows with the prior of all, in proportion."""
+    kept = np.random.default_rng(seed).permutation(len(X))[:n]
+    lam = 10 * max(1, len(X) / 1000) * n / len(X)
+    lca = pm.LCA(link="model", standardize=False, regularization=lam)
+    return lca.fit(X[kept], y[kept]).get_mahalanobis_matrix()
+
+
+def standardised(X):
+    return (X - X.mean(0)) / X.std(0)
+
+
+def compared(M, whole):
+    """Return the relative distance of two matrices' shapes, and the ratio of scales."""
+    a, b = M / np.trace(M), whole / np.trace(whole)
+    shape = np.linalg.norm(a - b) / np.linalg.norm(b)
+    return float(shape), float(np.trace(M) / np.trace(whole))
+
+
+def error(n=30_000, d=8, c=4, seeds=4):
+    X, y = population(n, d, c)
+    X = standardised(X)
+    whole = fitted(X, y)[0]
+    found = {"n": n, "d": d, "classes": c, "seeds": seeds, "rows": []}
+    for size in SIZES:
+        for seed in range(seeds):
+            start = time.perf_counter()
+            M, se = fitted(X, y, size, seed)
+            seconds = time.perf_counter() - start
+            shape, scale = compared(M, whole)
+            other = compared(thinned(X, y, size, seed), whole)
+            found["rows"].append(
+                {
+                    "anchors": size,
+                    "seed": seed,
+                    "distance": float(np.linalg.norm(M - whole)),
+                    "size": float(np.linalg.norm(whole)),
+                    "stated": float(np.linalg.norm(se)),
+                    "shape": shape,
+                    "scale": scale,
+                    "thinned_shape": other[0],
+                    "thinned_scale": other[1],
+                    "seconds": seconds,
+                }
+            )
+            store("error", found)
+
+
+def coverage(n=4000, d=3, c=3, size=400, seeds=SEEDS):
+    X, y = population(n, d, c)
+    X = standardised(X)
+    whole = fitted(X, y)[0]
+    quantile = t.ppf(0.95, DF)
+    found = {"n": n, "d": d, "classes": c, "anchors": size, "rows": []}
+    for seed in range(seeds):
+        M, se = fitted(X, y, size, seed)
+        around = thinned(X, y, size, seed)
+        upper = np.triu_indices(d)
+        inside = [
+            (np.abs(A - whole) <= quantile * se)[upper].tolist() for A in (M, around)
+        ]
+        found["rows"].append({"seed": seed, "anchors": inside[0], "thinned": inside[1]})
+        if seed % 20 == 19:
+            store("coverage", found)
+
+
+def store(name, found):
+    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    stored[name] = found
+    RESULTS.write_text(json.dumps(stored, indent=1) + "\n")
+    TABLE.write_text(table(stored))
+
+
+def table(stored):
+    """Return the page of results."""
+    lines = ["# LCA from anchors", "", "Made by `python benchmarks/anchors.py`.", ""]
+    if "error" in stored:
+        lines += error_table(stored["error"])
+    if "coverage" in stored:
+        lines += coverage_table(stored["coverage"])
+    return "\n".join(lines)
+
+
+def error_table(found):
+    lines = [
+        f"{found['n']} rows, d = {found['d']}, {found['classes']} classes, "
+        f"{found['seeds']} seeds: M against that of all rows. *Distance* is ‖M - M₀‖ / "
+        "‖M₀‖, root mean square over seeds, beside what the fit states; *shape* the "
+        "same of M over its trace, *scale* the ratio of traces. *Thinned* keeps so "
+        "many rows and pairs them among themselves.",
+        "",
+        "| anchors | distance | stated | shape | scale | thinned: shape | scale |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for size in SIZES:
+        rows = [r for r in found["rows"] if r["anchors"] == size]
+        if not rows:
+            continue
+
+        def rms(name, rows=rows):
+            return np.sqrt(np.mean([(r[name] / r["size"]) ** 2 for r in rows]))
+
+        def mean(name, rows=rows):
+            return np.mean([r[name] for r in rows])
+
+        lines.append(
+            f"| {size} | {rms('distance'):.3f} | {rms('stated'):.3f} | "
+            f"{mean('shape'):.3f} | {mean('scale'):.3f} | "
+            f"{mean('thinned_shape'):.3f} | {mean('thinned_scale'):.3f} |"
+        )
+    return [*lines, ""]
+
+
+def coverage_table(found):
+    rows = found["rows"]
+    inside = {
+        name: np.array([r[name] for r in rows]) for name in ("anchors", "thinned")
+    }
+    se = inside["anchors"].mean(1).std() / np.sqrt(len(rows))
+    return [
+        f"Nominal 90 % intervals of the entries of M ({found['n']} rows, "
+        f"d = {found['d']}, {found['classes']} classes, {found['anchors']} anchors, "
+        f"{len(rows)} seeds): {inside['anchors'].mean():.3f} ± {se:.3f} of the entries "
+        "covered, by entry "
+        f"{inside['anchors'].mean(0).min():.3f} to "
+        f"{inside['anchors'].mean(0).max():.3f}. Around the fits of as many thinned "
+        f"rows the same intervals cover {inside['thinned'].mean():.3f}.",
+        "",
+    ]
+
+
+if __name__ == "__main__":
+    {"error": error, "coverage": coverage}[sys.argv[1]]()

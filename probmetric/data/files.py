@@ -1,0 +1,547 @@
+"""``open``: rows in Parquet or ``.npy`` files, or in arrays, as a ``Source``.
+
+Opening reads metadata alone. Parts are row groups of Parquet files, pieces of ``.npy``
+files and of arrays; files of a glob are taken in the order of their names. Row groups
+are read one by one: a scanner over many of them holds gigabytes. A file's size and time
+of change are looked at before each part is read.
+"""
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from probmetric.data.source import Block, Labels, Part, Source, cut, labels_of
+from probmetric.typing import ArrayLike
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LARGEST_GROUP = 1 << 30
+"""Bytes of a row group, uncompressed, at most."""
+
+TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", ".json", ".jsonl")
+
+
+class _File(NamedTuple):
+    """A file as it was when it was opened: path, bytes, time of change."""
+
+    path: Path
+    size: int
+    changed: int
+
+    @classmethod
+    def seen(cls, path: Path) -> "_File":
+        about = path.stat()
+        return cls(path, about.st_size, about.st_mtime_ns)
+
+    def check(self) -> None:
+        """Raise where the file is gone or another."""
+        try:
+            now = _File.seen(self.path)
+        except OSError as error:
+            raise ValueError(
+                f"data: expected {str(self.path)!r}, which was there when the data "
+                f"were opened, got none ({error.strerror})"
+            ) from error
+        if now != self:
+            raise ValueError(
+                f"data: expected {str(self.path)!r} as it was when the data were "
+                f"opened ({self.size} bytes), got a changed file ({now.size} bytes)"
+            )
+
+
+@contextmanager
+def _readable(what: str) -> Generator[None]:
+    """Raise ValueError, with what was to be read, for what a reader raises."""
+    try:
+        yield
+    except (OSError, ValueError, EOFError, RuntimeError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"data: expected to read {what}, got an error ({lines[0]})"
+        ) from error
+
+
+class Rows:
+    """Arrays in memory as a source.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    y : array of shape (n,), optional
+        Labels.
+    w : array of shape (n,), optional
+        Data weights.
+    names : sequence of str, optional
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        w: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+    ):
+        self._X = np.asarray(X)
+        if self._X.ndim != 2 or 0 in self._X.shape or self._X.dtype.kind not in "biuf":
+            raise ValueError(
+                "data: expected numbers of shape (n, d) with n, d ≥ 1, got "
+                f"{self._X.dtype} of shape {self._X.shape}"
+            )
+        n, d = self._X.shape
+        self._y = None if y is None else np.asarray(y)
+        self._w = None if w is None else np.asarray(w, float)
+        for name, values in {"label": self._y, "weight": self._w}.items():
+            if values is not None and values.shape != (n,):
+                raise ValueError(f"{name}: expected shape ({n},), got {values.shape}")
+        self.name = "arrays"
+        self.feature_names = tuple(names or (f"x{j}" for j in range(d)))
+        self.labelled, self.weighted = y is not None, w is not None
+        self.parts = [Part("the arrays", a, rows, start=a) for a, rows in cut(n, d)]
+
+    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
+        """Yield the rows of a part; float64 rows in place."""
+        end = part.first + part.rows
+        for a in range(part.first, end, rows):
+            some = slice(a, min(a + rows, end))
+            X = self._X[some] if features else self._X[some, :0]
+            y = None if self._y is None else labels_of(self._y[some], part, a)
+            yield Block(X, y, None if self._w is None else self._w[some], a)
+
+
+class _Header(NamedTuple):
+    """What the first bytes of an ``.npy`` file say, and how many they are."""
+
+    file: _File
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    offset: int
+
+
+def _header(path: Path, axes: int) -> _Header:
+    """Read the header of an ``.npy`` file of so many axes."""
+    with _readable(f"{str(path)!r} as an .npy file"), path.open("rb") as file:
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
+        shape, by_column, dtype = read(file)
+        offset = file.tell()
+    if len(shape) != axes or 0 in shape[1:] or (by_column and axes > 1):
+        order = " by column" if by_column and axes > 1 else ""
+        wanted = "(n, d) row by row" if axes == 2 else "(n,)"
+        raise ValueError(
+            f"data: expected an array of shape {wanted} in {str(path)!r}, got "
+            f"{shape}{order}"
+        )
+    if dtype.kind not in ("biuf" if axes == 2 else "biufUS"):
+        raise ValueError(f"data: expected numbers in {str(path)!r}, got {dtype}")
+    header = _Header(_File.seen(path), shape, dtype, offset)
+    size = offset + dtype.itemsize * int(np.prod(shape))
+    if header.file.size < size:
+        raise ValueError(
+            f"data: expected {size} bytes in {str(path)!r}, got {header.file.size}: "
+            "it was cut short"
+        )
+    return header
+
+
+def _values(header: _Header, first: int, rows: int) -> np.ndarray:
+    """Read rows of an ``.npy`` file into a new array; no page of it is mapped."""
+    path, shape = str(header.file.path), (rows, *header.shape[1:])
+    values = np.empty(shape, header.dtype)
+    view, got = values.reshape(-1).view(np.uint8).data, 0
+    with _readable(f"rows {first} to {first + rows} of {path!r}"):
+        with open_file(path) as file:
+            file.seek(header.offset + first * (values.nbytes // max(rows, 1)))
+            while got < len(view):
+                step = file.readinto(view[got:])
+                if not step:
+                    raise EOFError("the file ends there")
+                got += step
+    return values
+
+
+def open_file(path: str) -> Any:
+    """Open a file without a buffer of its own."""
+    return Path(path).open("rb", buffering=0)
+
+
+class Npy:
+    """``.npy`` files as a source.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Arrays (n, d) of one d, whose rows follow each other.
+    label, weight : sequence of Path, optional
+        Arrays (n,), one for each of the others.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        label: Sequence[Path] | None = None,
+        weight: Sequence[Path] | None = None,
+    ):
+        self._X = [_header(path, 2) for path in paths]
+        d = self._X[0].shape[1]
+        for header in self._X:
+            if header.shape[1] != d:
+                raise ValueError(
+                    f"data: expected {d} columns, as in {str(paths[0])!r}, got "
+                    f"{header.shape[1]} in {str(header.file.path)!r}"
+                )
+        self._y = self._beside("label", label)
+        self._w = self._beside("weight", weight)
+        self.labelled, self.weighted = label is not None, weight is not None
+        self.name = _named(paths)
+        self.feature_names = tuple(f"x{j}" for j in range(d))
+        self.parts: list[Part] = []
+        first = 0
+        for number, header in enumerate(self._X):
+            where = str(header.file.path)
+            for a, rows in cut(header.shape[0], d):
+                self.parts.append(Part(where, first, rows, number, a, a))
+                first += rows
+
+    def _beside(self, name: str, paths: Sequence[Path] | None) -> list[_Header] | None:
+        if paths is None:
+            return None
+        found = [_header(path, 1) for path in paths]
+        rows, wanted = ([h.shape[0] for h in hs] for hs in (found, self._X))
+        if rows != wanted:
+            raise ValueError(
+                f"{name}: expected files of {wanted} rows, as those of the points, got "
+                f"{rows}"
+            )
+        return found
+
+    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
+        """Yield the rows of a part."""
+        X, y, w = (
+            None if headers is None else headers[part.file]
+            for headers in (self._X, self._y, self._w)
+        )
+        assert X is not None
+        for header in (X, y, w):
+            if header is not None:
+                header.file.check()
+        for a in range(0, part.rows, rows):
+            m, at, first = min(rows, part.rows - a), part.at + a, part.first + a
+            yield Block(
+                _values(X, at, m) if features else np.empty((m, 0)),
+                None if y is None else labels_of(_values(y, at, m), part, first),
+                None if w is None else _values(w, at, m).astype(float),
+                first,
+            )
+
+
+class Parquet:
+    """Parquet files as a source; a part is a row group.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files of the same columns.
+    label, weight : str, optional
+        Columns that hold classes and data weights.
+    features : sequence of str, optional
+        Columns of numbers, in this order, or one of fixed-size lists of numbers.
+        Default: all others.
+    drop : sequence of str
+        Columns that are none.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        label: str | None = None,
+        weight: str | None = None,
+        features: Sequence[str] = (),
+        drop: Sequence[str] = (),
+    ):
+        try:
+            import pyarrow.parquet as pq
+        except ImportError as error:
+            raise ValueError(
+                "data: expected pyarrow to read Parquet files, got none: install the "
+                "extra 'parquet'"
+            ) from error
+        self.name, self._label, self._weight = _named(paths), label, weight
+        self.labelled, self.weighted = label is not None, weight is not None
+        self._files = [_File.seen(path) for path in paths]
+        self.parts: list[Part] = []
+        first, schema = 0, None
+        for number, path in enumerate(paths):
+            with _readable(f"{str(path)!r} as a Parquet file"):
+                about = pq.read_metadata(path)
+            own: Any = about.schema.to_arrow_schema()
+            if schema is None:
+                schema = own
+                self._columns(own, features, drop, path)
+            self._same_columns(own, schema, path)
+            for group in range(about.num_row_groups):
+                stored: Any = about.row_group(group)
+                where = f"{path}, row group {group}"
+                if stored.total_byte_size > LARGEST_GROUP:
+                    raise ValueError(_too_large(where, stored))
+                self.parts.append(Part(where, first, stored.num_rows, number, group))
+                first += stored.num_rows
+        if first == 0:
+            raise ValueError(f"data: expected rows in {self.name}, got none")
+
+    def _columns(
+        self,
+        schema: "pa.Schema",
+        features: Sequence[str],
+        drop: Sequence[str],
+        at: Path,
+    ) -> None:
+        """Decide on the columns, by the schema of the first file."""
+        import pyarrow as pa
+
+        names: list[str] = schema.names
+        asked = {"label": [self._label], "weight": [self._weight]}
+        asked |= {"features": [*features], "drop": [*drop]}
+        for argument, columns in asked.items():
+            for column in columns:
+                if column is not None and column not in names:
+                    raise ValueError(
+                        f"{argument}: expected a column of {at.name} "
+                        f"({', '.join(names[:8])}), got {column!r}"
+                    )
+        taken = {self._label, self._weight, *drop}
+        self._features = [*features] or [name for name in names if name not in taken]
+        types: list[Any] = [schema.field(name).type for name in self._features]
+        self._packed = len(types) == 1 and pa.types.is_fixed_size_list(types[0])
+        if self._packed:
+            types = [types[0].value_type]
+        for name, kind in zip(self._features, types, strict=True):
+            if not (
+                pa.types.is_floating(kind)
+                or pa.types.is_integer(kind)
+                or pa.types.is_boolean(kind)
+            ):
+                raise ValueError(
+                    f"data: expected numbers in every feature, got {kind} in column "
+                    f"{name!r} of {at.name}; name it as label, or drop it"
+                )
+        if not self._features:
+            raise ValueError(f"data: expected a column of features in {at.name}")
+        self.feature_names = tuple(self._features)
+        if self._packed:
+            size = schema.field(self._features[0]).type.list_size
+            self.feature_names = tuple(f"x{j}" for j in range(size))
+
+    def _same_columns(self, own: "pa.Schema", schema: "pa.Schema", path: Path) -> None:
+        """Raise where a file has not the columns of the first."""
+        wanted = [*self._features, self._label, self._weight]
+        for name in (name for name in wanted if name is not None):
+            here = own.field(name).type if name in own.names else "none"
+            if here != schema.field(name).type:
+                raise ValueError(
+                    f"data: expected column {name!r} of type "
+                    f"{schema.field(name).type}, as in the first file, got {here} in "
+                    f"{str(path)!r}"
+                )
+
+    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
+        """Yield the rows of a row group."""
+        import pyarrow.parquet as pq
+
+        self._files[part.file].check()
+        extra = [name for name in (self._label, self._weight) if name is not None]
+        columns = [*(self._features if features else ()), *extra]
+        first = part.first
+        with _readable(part.where):
+            file = pq.ParquetFile(self._files[part.file].path, pre_buffer=False)
+            batches = file.iter_batches(
+                rows, row_groups=[part.at], columns=columns, use_threads=False
+            )
+        with file:
+            while True:
+                with _readable(part.where):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield self._block(batch, part, first, features)
+                first += batch.num_rows
+        if first != part.first + part.rows:
+            raise ValueError(
+                f"data: expected {part.rows} rows in {part.where}, got "
+                f"{first - part.first}"
+            )
+
+    def _block(
+        self, batch: "pa.RecordBatch", part: Part, first: int, features: bool
+    ) -> Block:
+        m, d = batch.num_rows, len(self.feature_names)
+        w, y = None, None
+        if self._weight is not None:
+            w = batch.column(self._weight).to_numpy(zero_copy_only=False).astype(float)
+        if self._label is not None:
+            y = _arrow_labels(batch.column(self._label), part, first)
+        if not features:
+            return Block(np.empty((m, 0)), y, w, first)
+        if self._packed:
+            column: Any = batch.column(self._features[0])
+            if column.null_count:
+                row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+                raise ValueError(
+                    "data: expected finite numbers, got none in row "
+                    f"{first - part.first + row} of {part.where}"
+                )
+            values = column.flatten().to_numpy(zero_copy_only=False)
+            return Block(values.reshape(m, d), y, w, first)
+        X = np.empty((m, d))
+        for j, name in enumerate(self._features):
+            X[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
+        return Block(X, y, w, first)
+
+
+def _arrow_labels(column: Any, part: Part, first: int) -> Labels:
+    """Return the labels of a column; those of text by a dictionary, not row by row."""
+    import pyarrow as pa
+
+    if column.null_count or not (
+        pa.types.is_string(column.type)
+        or pa.types.is_large_string(column.type)
+        or pa.types.is_dictionary(column.type)
+    ):
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        return labels_of(column.to_numpy(zero_copy_only=False), part, first)
+    coded = column
+    if not pa.types.is_dictionary(column.type):
+        coded = column.dictionary_encode()
+    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    return Labels(np.array(coded.dictionary.to_pylist()), codes)
+
+
+def _too_large(where: str, stored: Any) -> str:
+    return (
+        "data: expected row groups of some 10^5 to 10^6 rows, each of which is read "
+        f"at once, got {stored.num_rows} rows of {stored.total_byte_size} bytes in "
+        f"{where}; write the file again: with pyarrow.parquet.ParquetFile(old) as file,"
+        " pyarrow.parquet.ParquetWriter(new, file.schema_arrow) as out: [out.write_"
+        "batch(rows) for rows in file.iter_batches(262144)]"
+    )
+
+
+def _named(paths: Sequence[Path]) -> str:
+    """Name files: the one, or the first of several."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{more}"
+
+
+def _found(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
+    """Return the files of a path, a folder of Parquet files or a glob, by name."""
+    text = os.path.expanduser(os.fspath(where))
+    path = Path(text)
+    if path.is_dir():
+        found = sorted(path.glob("*.parquet"))
+    elif path.exists():
+        found = [path]
+    else:
+        found = sorted(map(Path, glob(text)))
+    if not found:
+        raise ValueError(f"{name}: expected files, got none at {text!r}")
+    return found
+
+
+def _ending(paths: Sequence[Path]) -> str:
+    """Return the ending of all files, or say what is wrong with it."""
+    endings = {path.suffix.lower() for path in paths}
+    for path in paths:
+        if path.name.lower().endswith(TEXT):
+            raise ValueError(
+                "data: expected .parquet or .npy files, got text, no row of which can "
+                f"be found without reading all before it ({path.name!r}); convert it "
+                "once: with pyarrow.csv.open_csv('rows.csv') as rows, "
+                "pyarrow.parquet.ParquetWriter('rows.parquet', rows.schema) as out: "
+                "[out.write_batch(batch) for batch in rows]"
+            )
+    if len(endings) > 1 or not endings <= {".parquet", ".npy"}:
+        raise ValueError(
+            "data: expected files that all end in .parquet, or all in .npy, got "
+            f"{', '.join(sorted(endings)) or 'no ending'}"
+        )
+    return endings.pop()
+
+
+def open(
+    data: Any,
+    *,
+    label: Any = None,
+    weight: Any = None,
+    features: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> Source:
+    """Return rows that need not fit in memory, as what ``fit`` takes.
+
+    Parameters
+    ----------
+    data : str, Path or array of shape (n, d)
+        A file or a glob of files that end in ``.parquet`` or ``.npy``, in the order of
+        their names; a folder of Parquet files; or numbers in memory.
+    label : str, Path or array of shape (n,), optional
+        The class of a row: a column of Parquet files; ``.npy`` files, as many as those
+        of the points; or an array beside an array.
+    weight : as ``label``, optional
+        Data weights ≥ 0. Default: one.
+    features, drop : sequence of str
+        Columns of Parquet files that are features, in this order (default: all that
+        are left), and columns that are not. One column of fixed-size lists may hold
+        all features.
+
+    Returns
+    -------
+    Source
+        With ``feature_names``, ``parts``, ``labelled`` and ``weighted``. Only metadata
+        have been read.
+
+    Raises
+    ------
+    ValueError
+        For text files, with the way to convert them; for files that are missing, not
+        what their ending says, or unlike each other; for a column that is missing or
+        of text; for a row group of more than a gibibyte. When rows are read: for a
+        file that is gone or has changed, a row group that cannot be read, and what is
+        not finite, naming file, row group and row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> source = open(X, label=X[:, 0] > 0)
+    >>> source.feature_names, sum(part.rows for part in source.parts)
+    (('x0', 'x1', 'x2'), 100)
+    """
+    if not isinstance(data, str | os.PathLike):
+        if features or drop:
+            raise ValueError(
+                "features, drop: expected neither with an array, got "
+                f"{(*features, *drop)}"
+            )
+        names = getattr(data, "columns", None)
+        return Rows(data, label, weight, None if names is None else [*map(str, names)])
+    paths = _found(data)
+    if _ending(paths) == ".parquet":
+        return Parquet(paths, label, weight, features, drop)
+    if features or drop:
+        raise ValueError(
+            "features, drop: expected Parquet files, whose columns have names, got .npy"
+        )
+    beside = [
+        None if given is None else _found(given, name)
+        for name, given in {"label": label, "weight": weight}.items()
+    ]
+    return Npy(paths, *beside)

@@ -1,0 +1,347 @@
+"""Rows that need not fit in memory: parts, blocks, and how they are shared and read.
+
+A ``Source`` is a list of parts, runs of consecutive rows that can be read on their own,
+known from metadata and the same on every process. What is summed over a source is
+summed a block at a time, and in an order that no number of processes changes:
+
+* parts fall into ``BINS`` contiguous bins by their rows (``bins``); a process has whole
+  bins (``share``), and bins are added in order;
+* within a bin blocks run across parts. All blocks of a source have one shape
+  (``block_rows``), the last of a bin filled up with rows of weight 0 (``filled``), so
+  that one compiled step serves all;
+* the next block is read in a thread while one is used (``ahead``). No buffer is used
+  twice: JAX reads a NumPy array in place, after the call that was given it.
+
+A value that is not finite, a label that is missing or a weight that is negative is an
+error that names the file, the row group and the row; no row is ever left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+BINS = 64
+"""Bins of a source, whatever the number of processes."""
+
+BLOCK_ENTRIES = 1 << 20
+"""Numbers of a block, at most: 8 MB in float64 (but ``CHUNK`` rows at least)."""
+
+MOST_ROWS = 1 << 16
+"""Rows of a block, at most."""
+
+CHUNK = 2048
+"""Rows of a block are a multiple of this, which steps work through at a time."""
+
+
+class Part(NamedTuple):
+    """A run of rows: where they are in words, first row of the source, how many.
+
+    ``file`` is the number of the file, ``at`` its row group or the first row there;
+    rows in messages are counted from ``start``.
+    """
+
+    where: str
+    first: int
+    rows: int
+    file: int = 0
+    at: int = 0
+    start: int = 0
+
+
+class Labels(NamedTuple):
+    """Labels values[codes]: v distinct values, sorted or not, used or not."""
+
+    values: np.ndarray
+    codes: Int[np.ndarray, "m"]
+
+
+class Block(NamedTuple):
+    """Rows X (m, d) as they are stored, labels, weights, number of the first row."""
+
+    X: np.ndarray
+    labels: Labels | None
+    w: np.ndarray | None
+    first: int
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Rows in parts.
+
+    Attributes
+    ----------
+    name : str
+        Where the rows are, for messages.
+    feature_names : tuple of d str
+    parts : sequence of Part
+        In order, each beginning where the last one ended.
+    labelled, weighted : bool
+        Whether rows have labels, and weights.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def feature_names(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def parts(self) -> Sequence[Part]: ...  # noqa: D102
+    @property
+    def labelled(self) -> bool: ...  # noqa: D102
+    @property
+    def weighted(self) -> bool: ...  # noqa: D102
+
+    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
+        """Yield the rows of a part, at most so many at a time, in new arrays.
+
+        Without ``features`` X has no columns: labels and weights alone are read.
+        """
+        ...
+
+
+def n_rows(source: Source) -> int:
+    """Return the number n of rows of a source."""
+    return sum(part.rows for part in source.parts)
+
+
+def n_features(source: Source) -> int:
+    """Return the number d of features of a source."""
+    return len(source.feature_names)
+
+
+def is_source(X: object) -> bool:
+    """Say whether data are a ``Source``, and not arrays or a frame."""
+    return isinstance(X, Source)
+
+
+def most_rows(d: int) -> int:
+    """Return the most rows of a block of d features, a multiple of ``CHUNK``."""
+    return min(MOST_ROWS, max(BLOCK_ENTRIES // max(d, 1) // CHUNK, 1) * CHUNK)
+
+
+def cut(n: int, d: int) -> list[tuple[int, int]]:
+    """Return (first, rows) of like pieces, of a block at most, of n rows of d."""
+    if n == 0:
+        return []
+    pieces = -(-n // most_rows(d))
+    size = -(-n // pieces)
+    size = min(n, -(-size // CHUNK) * CHUNK)
+    return [(a, min(size, n - a)) for a in range(0, n, size)]
+
+
+def bins(parts: Sequence[Part]) -> list[list[Part]]:
+    """Return the parts of each of the ``BINS`` bins, by where their middles lie."""
+    found: list[list[Part]] = [[] for _ in range(BINS)]
+    n = sum(part.rows for part in parts)
+    before = 0
+    for part in parts:
+        if part.rows:
+            found[(2 * before + part.rows) * BINS // (2 * n)].append(part)
+        before += part.rows
+    return found
+
+
+def share(parts: Sequence[Part], rank: int = 0, size: int = 1) -> dict[int, list[Part]]:
+    """Return the bins of one process of ``size``, by number, that have parts.
+
+    The same cut for everyone; a process may have none.
+    """
+    return {
+        b: own for b, own in enumerate(bins(parts)) if own and b * size // BINS == rank
+    }
+
+
+def block_rows(source: Source) -> int:
+    """Return the rows of a block: of the shapes allowed, the one filled up least."""
+    d = max(n_features(source), 1)
+    sizes = np.array([sum(p.rows for p in own) for own in bins(source.parts) if own])
+    if not len(sizes):
+        return 1
+    most, largest = most_rows(d), int(sizes.max())
+    if largest <= CHUNK:
+        return 1 << (largest - 1).bit_length()
+    tried = np.arange(most, most // 2, -CHUNK)
+    filled = (-(-sizes // tried[:, None]) * tried[:, None]).sum(1)
+    return min(int(tried[filled.argmin()]), -(-largest // CHUNK) * CHUNK)
+
+
+class Filled(NamedTuple):
+    """A block of one shape: X (b, d), class codes y (b,), w (b,), first row, rows.
+
+    Rows from the ``rows``-th on are there for the shape alone: 0, of weight 0. y is 0
+    throughout where no classes were asked for.
+    """
+
+    X: Float[np.ndarray, "b d"]
+    y: Int[np.ndarray, "b"]
+    w: Float[np.ndarray, "b"]
+    first: int
+    rows: int
+
+
+def filled(
+    source: Source,
+    parts: Sequence[Part],
+    rows: int,
+    *,
+    classes: np.ndarray | None = None,
+) -> Iterator[Filled]:
+    """Yield consecutive parts in blocks of so many rows, checked, as float64.
+
+    Parameters
+    ----------
+    source : Source
+    parts : sequence of Part
+        Of one bin.
+    rows : int
+    classes : array of shape (c,), optional
+        Sorted labels, of which y are the places.
+
+    Raises
+    ------
+    ValueError
+        For a value that is not finite, a weight that is negative or not finite, a
+        label that is missing or not among the classes: names the file, the row group
+        and the row. And as ``source.read``.
+    """
+    d = n_features(source)
+    X, y, w = np.empty((rows, d)), np.zeros(rows, np.int32), np.empty(rows)
+    n, first = 0, parts[0].first if parts else 0
+    for part in parts:
+        for block in source.read(part, rows):
+            codes = _checked(block, part, classes)
+            m, at = len(block.X), 0
+            if n == 0 and m == rows and _usable(block.X):
+                own = np.ones(m) if block.w is None else np.array(block.w, float)
+                yield Filled(block.X, codes, own, first, m)
+                first += m
+                continue
+            while at < m:
+                take = min(rows - n, m - at)
+                to, of = slice(n, n + take), slice(at, at + take)
+                X[to], y[to] = block.X[of], codes[of]
+                w[to] = 1.0 if block.w is None else block.w[of]
+                n, at = n + take, at + take
+                if n == rows:
+                    yield Filled(X, y, w, first, n)
+                    X, y, w = np.empty_like(X), np.zeros_like(y), np.empty_like(w)
+                    n, first = 0, first + rows
+    if n:
+        X[n:], y[n:], w[n:] = 0.0, 0, 0.0
+        yield Filled(X, y, w, first, n)
+
+
+def _usable(X: np.ndarray) -> bool:
+    """Say whether rows may be handed on as they are."""
+    return X.dtype == np.float64 and X.flags.c_contiguous
+
+
+def _checked(
+    block: Block, part: Part, classes: np.ndarray | None
+) -> Int[np.ndarray, "m"]:
+    """Return the class codes of a block in which nothing is wrong."""
+    X, w = block.X, block.w
+    with np.errstate(over="ignore", invalid="ignore"):
+        sound = np.isfinite(X.sum())  # One pass; a sum may be too large, and X sound.
+    if not sound and not (bad := np.isfinite(X)).all():
+        row, column = np.argwhere(~bad)[0]
+        raise ValueError(
+            "data: expected finite numbers, got "
+            f"{X[row, column]} in column {column} of {_row(block, part, int(row))}"
+        )
+    if w is not None and not np.all((w >= 0) & (w < np.inf)):
+        row = int(np.flatnonzero(~((w >= 0) & (w < np.inf)))[0])
+        raise ValueError(
+            f"weight: expected numbers from 0 on, got {w[row]} in "
+            f"{_row(block, part, row)}"
+        )
+    if classes is None:
+        return np.zeros(len(X), np.int32)
+    assert block.labels is not None
+    values, codes = block.labels
+    place = np.searchsorted(classes, values).astype(np.int32)
+    known = classes[np.minimum(place, len(classes) - 1)] == values
+    place[~known] = -1
+    codes = place[codes]
+    if not known.all() and codes.min() < 0:
+        row = int(codes.argmin())
+        raise ValueError(
+            f"label: expected one of {len(classes)} classes, got "
+            f"{values.tolist()[block.labels.codes[row]]!r} in "
+            f"{_row(block, part, row)}"
+        )
+    return codes
+
+
+def _row(block: Block, part: Part, row: int) -> str:
+    """Say which row of a block is meant, counted from 0 in its file or row group."""
+    return f"row {block.first - part.first + part.start + row} of {part.where}"
+
+
+def labels_of(values: np.ndarray, part: Part, first: int) -> Labels:
+    """Return labels as distinct values and codes.
+
+    Raises
+    ------
+    ValueError
+        For a label that is missing, naming its row.
+    """
+    lacking = None
+    if values.dtype.kind == "f":
+        lacking = np.isnan(values)
+    elif values.dtype == object:
+        lacking = np.array([v is None or v != v for v in values], bool)
+    if lacking is not None and lacking.any():
+        row = first - part.first + part.start + int(lacking.argmax())
+        raise ValueError(
+            f"label: expected one of every row, got none in row {row} of {part.where}"
+        )
+    if values.dtype.kind in "iu" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < CHUNK:  # No sort where codes are at hand.
+            return Labels(np.arange(low, high + 1), (values - low).astype(np.int32))
+    if values.dtype == object:
+        values = values.astype(str)
+    distinct, codes = np.unique(values, return_inverse=True)
+    return Labels(distinct, codes.astype(np.int32))
+
+
+def class_counts(
+    source: Source, parts: Sequence[Part], rows: int = MOST_ROWS
+) -> tuple[np.ndarray, Int[np.ndarray, "c"]]:
+    """Return the sorted labels of some parts and how often each occurs.
+
+    Reads labels and weights alone; a row of weight 0 counts for nothing.
+    """
+    found: dict[object, int] = {}
+    kind: np.dtype = np.dtype(int)
+    for part in parts:
+        for block in source.read(part, rows, features=False):
+            assert block.labels is not None
+            values, codes = block.labels
+            if block.w is not None:
+                codes = codes[block.w > 0]
+            for value, count in zip(
+                values.tolist(), np.bincount(codes, minlength=len(values)), strict=True
+            ):
+                if count:
+                    found[value] = found.get(value, 0) + int(count)
+            kind = values.dtype
+    values = np.array(list(found), str if kind.kind in "US" else kind)
+    order = np.argsort(values)
+    return values[order], np.array(list(found.values()), int)[order]
+
+
+def ahead[T](items: Iterator[T]) -> Iterator[T]:
+    """Yield items, the next one being made in a thread meanwhile.
+
+    What goes wrong there is raised here; left early, it waits for the item under way.
+    """
+    end = object()
+    with ThreadPoolExecutor(1, "probmetric-read") as pool:
+        coming = pool.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, items, end)
+            yield item  # pyright: ignore[reportReturnType]

@@ -1,0 +1,119 @@
+"""Fits to a ``Source``: what is checked and set before one, as for arrays.
+
+Options that need all rows at once are refused, saying which value to give.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool
+
+from probmetric.data.scaling import Scaler, scaler_of
+from probmetric.data.source import Source
+from probmetric.estimators._settings import check_settings
+from probmetric.inference.gaussian_classes.posterior import ClassStatistics
+from probmetric.inference.moments import (
+    Columns,
+    class_moments,
+    column_moments,
+    standardised,
+)
+from probmetric.inference.reduce import classes_of
+
+
+class Streamed(NamedTuple):
+    """Classes of standardised rows; scaler, and which columns are constant."""
+
+    stats: ClassStatistics
+    classes: np.ndarray
+    scaler: Scaler
+    constant: Bool[np.ndarray, "d"]
+    n: int
+
+
+def refuse(wrong: dict[str, tuple[bool, str]]) -> None:
+    """Raise for an option that a source cannot serve.
+
+    Parameters
+    ----------
+    wrong : dict
+        Of an option: whether it is asked for, and what to give in its stead.
+    """
+    for name, (asked, instead) in wrong.items():
+        if asked:
+            raise ValueError(
+                f"{name}: expected {instead} where rows are streamed from a source, "
+                "got one that needs all rows at once"
+            )
+
+
+def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
+    """Check settings and set what ``fit`` sets; return the features' names, if any."""
+    check_settings(estimator)
+    if y is not None:
+        raise ValueError(
+            "y: expected None beside a source, whose labels are given as "
+            "pm.open(..., label=)"
+        )
+    names = [*source.feature_names]
+    estimator.n_features_in_ = len(names)
+    for name in ("threshold_", "pair_classes_", "feature_names_in_"):
+        vars(estimator).pop(name, None)
+    if names == [f"x{j}" for j in range(len(names))]:
+        return None
+    estimator.feature_names_in_ = np.array(names, object)
+    return names
+
+
+def streamed_columns(
+    estimator: Any, source: Source, names: list[str] | None
+) -> tuple[Scaler, Bool[np.ndarray, "d"], Columns]:
+    """Return the scaler, the constant columns and the columns: one pass."""
+    columns = column_moments(source)
+    return *_scaler(estimator, columns, names), columns
+
+
+def _scaler(
+    estimator: Any, columns: Columns, names: list[str] | None
+) -> tuple[Scaler, Bool[np.ndarray, "d"]]:
+    n = float(columns.n)
+    if n < 2:
+        raise ValueError(f"X: expected at least 2 rows of positive weight, got {n:g}")
+    low, high, mean, square = map(np.asarray, columns[1:])
+    deviation = np.sqrt(square / n)
+    return scaler_of(
+        low, high, mean, deviation, names, standardize=bool(estimator.standardize)
+    )
+
+
+def still(scaler: Scaler, constant: Bool[np.ndarray, "d"]) -> Scaler:
+    """Return the scaler of rows whose constant columns become 0."""
+    return scaler._replace(scale=np.where(constant, np.inf, scaler.scale))
+
+
+def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> Streamed:
+    """Return what labelled rows say of their classes: a pass of the labels, one of all.
+
+    Raises
+    ------
+    ValueError
+        For rows without labels, one class only, or classes of fewer than ``least``
+        rows.
+    """
+    names = begin(estimator, source, y)
+    classes, counts = classes_of(source)
+    if len(classes) < 2:
+        raise ValueError(
+            "label: expected at least 2 classes, got one class "
+            f"({classes.tolist()[:1]})"
+        )
+    if counts.min() < least:
+        alone = classes[counts < least][:5].tolist()
+        raise ValueError(
+            f"label: expected {least} rows of each class, got one of {alone}"
+        )
+    moments, origin = class_moments(source, classes)
+    scaler, constant = _scaler(estimator, moments.columns, names)
+    inside = still(scaler, constant) if estimator.standardize else scaler
+    stats = standardised(moments, origin, inside)
+    return Streamed(stats, classes, scaler, constant, int(moments.columns.n))

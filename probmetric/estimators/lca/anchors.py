@@ -1,0 +1,103 @@
+"""A fit of ``LCA`` from anchors: which settings go with it, and its link.
+
+The derivation is ``probmetric.inference.lca.anchors``.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from probmetric.data.scaling import Scaler
+from probmetric.data.source import Source, n_features
+from probmetric.estimators._settings import check_settings
+from probmetric.estimators.lca.link import FITS
+from probmetric.estimators.lca.settings import recipe_of
+from probmetric.inference.lca.anchors import (
+    DEFAULT,
+    Anchored,
+    Reader,
+    fit_anchors,
+    of_source,
+)
+from probmetric.inference.lca.recipe import Recipe
+from probmetric.metric.link import AnyLink
+
+MOST_PAIRS = 50_000
+"""Pairs that a link is fitted to; of more, so many at random."""
+
+
+def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
+    """Raise for settings that do not go with anchors, with the reason."""
+    e = estimator
+    if e.pairs != "nearest":
+        raise ValueError(
+            f"pairs: expected 'nearest' with n_anchors, got {e.pairs!r}, which are "
+            "not each point's own nearest"
+        )
+    if e.per_anchor:
+        raise ValueError("per_anchor: expected False with n_anchors, got True")
+    if lam in ("cv", "evidence"):
+        raise ValueError(
+            f"regularization: expected 'auto' or a number with n_anchors, got {lam!r}; "
+            "folds would thin the rows among which partners are sought, and so pairs "
+            "would be farther and P(same) another"
+        )
+    if e.link_pairs != "fitted":
+        raise ValueError(
+            f"link_pairs: expected 'fitted' with n_anchors, got {e.link_pairs!r}"
+        )
+    if w is not None:
+        raise ValueError(
+            "sample_weight: expected None with n_anchors, got weights: rows left out "
+            "by a weight of 0 would thin those among which partners are sought"
+        )
+
+
+def from_anchors(
+    estimator: Any, reader: Reader, recipe: Recipe, lam: float | str, w: Any = None
+) -> Anchored:
+    """Fit from the anchors that an estimator asks for."""
+    check_anchors(estimator, lam, w)
+    state = estimator.random_state
+    if not isinstance(state, int | np.integer):
+        state = check_random_state(state).randint(2**31)
+    number = estimator.n_anchors or min(int(reader.counts.sum()), DEFAULT)
+    return fit_anchors(reader, recipe, lam, number, int(state))
+
+
+def fit_source(estimator: Any, source: Source) -> tuple[Anchored, np.ndarray, Scaler]:
+    """Fit a source from anchors; return the fit, the classes and the scaler.
+
+    Sets ``n_features_in_``, and ``feature_names_in_`` where the columns have names.
+    """
+    check_settings(estimator)
+    recipe, lam = recipe_of(estimator, n_features(source))
+    check_anchors(estimator, lam, None)
+    reader, classes, scaler = of_source(source, standardize=estimator.standardize)
+    estimator.n_features_in_ = n_features(source)
+    vars(estimator).pop("feature_names_in_", None)
+    names = list(source.feature_names)
+    if names != [f"x{j}" for j in range(len(names))]:
+        estimator.feature_names_in_ = np.array(names, object)
+    return from_anchors(estimator, reader, recipe, lam), classes, scaler
+
+
+def link_of(estimator: Any, found: Anchored) -> AnyLink | None:
+    """Return the link on the pairs of each half; None where the model's stays."""
+    if estimator.link == "model":
+        return None
+    squared, y = found.squared, found.y
+    if not 0 < y.sum() < len(y):
+        warnings.warn(
+            "LCA: P(same) stays the model's, not calibrated: expected pairs of both "
+            "labels, got one",
+            stacklevel=3,
+        )
+        return None
+    if len(y) > MOST_PAIRS:
+        kept = np.random.default_rng(0).choice(len(y), MOST_PAIRS, replace=False)
+        squared, y = squared[kept], y[kept]
+    kind = "calibrated" if estimator.link == "auto" else estimator.link
+    return FITS[kind](squared, y, "nearest")

@@ -1,0 +1,138 @@
+"""EM of the normal mixture over a source of rows: one pass a step.
+
+Statistics (2) of ``mixture.em`` of disjoint blocks under the same parameters add up; of
+their sum the M-step is that of rows in memory. The start is k-means++ of a sample: the
+rows whose hash of (seed, number of the row) is among the smallest, so that it depends
+on no part, process or order; all rows, where they are no more than ``SAMPLE``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from probmetric.data.scaling import Scaler
+from probmetric.data.source import (
+    Source,
+    ahead,
+    block_rows,
+    filled,
+    n_features,
+    n_rows,
+    share,
+)
+from probmetric.inference.mixture.em import MixtureData, e_step, m_step
+from probmetric.inference.mixture.prior import log_prior
+from probmetric.inference.mixture.start import best_of, start_mixture
+from probmetric.inference.mixture.statistics import MixtureParams, MixtureStats
+from probmetric.inference.reduce import Reduction, total
+from probmetric.inference.solvers.em import run_em_passes
+from probmetric.inference.solvers.result import Fit
+from probmetric.models.two_stage import TwoStagePrior
+from probmetric.typing import Array, Scalar
+
+SAMPLE = 50_000
+"""Rows that a start is made of, at most (about)."""
+
+
+class Given(NamedTuple):
+    """What a step of EM is given: parameters and prior."""
+
+    params: MixtureParams
+    prior: TwoStagePrior | None = None
+
+
+def _step(given: Given, X: Array, y: Array, w: Array) -> MixtureStats:
+    return e_step(given.params, MixtureData(X, w))
+
+
+def _finish(given: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
+    """Return the next parameters, and the log joint density of the given ones."""
+    params, prior = given
+    objective = stats.log_likelihood
+    if prior is not None:
+        objective = objective + log_prior(*params, prior)
+    return m_step(stats, params.means, prior), objective
+
+
+MIXTURE = Reduction(_step, _finish)
+"""One step of EM: statistics about the current means, the same as in memory."""
+
+
+def row_hash(seed: int, rows: Shaped[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    """Return a number in [0, 1) of each row, by number and seed (splitmix64)."""
+    with np.errstate(over="ignore"):
+        x = rows.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x += np.uint64(0x9E3779B97F4A7C15)
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+        x = x ^ (x >> np.uint64(31))
+    return (x >> np.uint64(11)).astype(float) / 2.0**53
+
+
+def sample_rows(
+    source: Source, scaler: Scaler, *, seed: int = 0, most: int = SAMPLE
+) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m"]]:
+    """Return standardised rows chosen by ``row_hash``, about ``most``, and weights.
+
+    All rows of positive weight where they are no more than ``most``. One pass.
+    """
+    share_kept, size = most / n_rows(source), block_rows(source)
+    X: list[np.ndarray] = [np.zeros((0, n_features(source)))]
+    w: list[np.ndarray] = [np.zeros(0)]
+    for parts in share(source.parts).values():
+        for block in ahead(filled(source, parts, size)):
+            kept = block.w[: block.rows] > 0
+            if share_kept < 1:
+                number = block.first + np.arange(block.rows)
+                kept &= row_hash(seed, number) < share_kept
+            X.append((block.X[: block.rows][kept] - scaler.mean) / scaler.scale)
+            w.append(block.w[: block.rows][kept])
+    return np.concatenate(X), np.concatenate(w)
+
+
+def fit_source(
+    source: Source,
+    scaler: Scaler,
+    *,
+    n_components: int,
+    prior: TwoStagePrior | None,
+    n_starts: int = 1,
+    seed: int = 0,
+    max_steps: int = 1000,
+    tol: float | None = None,
+) -> Fit:
+    """Fit the normal mixture to standardised rows of a source by EM.
+
+    Parameters
+    ----------
+    source : Source
+    scaler : Scaler
+        Rows are standardised by it; a scale of infinity makes a column 0.
+    n_components : int
+    prior : TwoStagePrior or None
+    n_starts, seed : int
+        k-means++ starts on a sample, and their seed.
+    max_steps, tol
+        As ``run_em``.
+
+    Returns
+    -------
+    Fit
+        With ``MixtureParams``: the best local optimum of the starts. A pass a step, one
+        more for the objective, and one for the sample.
+    """
+
+    def step(params: MixtureParams) -> tuple[MixtureParams, Scalar]:
+        given = Given(params, prior)
+        stats = total(MIXTURE, given, source, scaler=scaler)
+        return MIXTURE.finish(given, stats)
+
+    X, w = sample_rows(source, scaler, seed=seed)
+    starts = [
+        start_mixture(X, w, n_components, seed=s, prior=prior)
+        for s in range(seed, seed + n_starts)
+    ]
+    return best_of(
+        [run_em_passes(step, one, max_steps=max_steps, tol=tol) for one in starts]
+    )

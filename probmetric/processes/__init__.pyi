@@ -1,0 +1,2 @@
+from .checkpoint import checkpointed as checkpointed
+from .distributed import distributed as distributed

@@ -1,0 +1,67 @@
+"""``fit --processes``: the same metric, in one folder, from any number of processes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import probmetric as pm
+from tests.cli.runs import no_debris, refused, table
+from tests.processes.several import LIMIT
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "data.csv"
+    table(400).drop(columns="item").to_csv(path, index=False)
+    return path
+
+
+def fit(data, out, *words):
+    command = [sys.executable, "-m", "probmetric", "fit", "lca", "--data", str(data)]
+    command += ["--out", str(out), "--set", "n_anchors=80", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=3 * LIMIT)
+
+
+def factor(out):
+    return np.asarray(pm.load_metric(out / "metric.npz").factor)
+
+
+def test_two_processes_learn_the_metric_of_one(data, tmp_path):
+    one = fit(data, tmp_path / "one", "--checkpoint", tmp_path / "ck")
+    assert one.returncode == 0, one.stderr
+    two = fit(data, tmp_path / "two", "--processes", "2")
+    assert two.returncode == 0, two.stderr
+    assert "[Gloo]" not in two.stdout
+    assert two.stdout.count("Wrote") == 1
+    assert factor(tmp_path / "two").tobytes() == factor(tmp_path / "one").tobytes()
+    assert no_debris(tmp_path)
+    assert json.loads((tmp_path / "two" / "summary.json").read_text())["model"] == "lca"
+    # The passes of one process serve two.
+    again = fit(
+        data, tmp_path / "again", "--processes", "2", "--checkpoint", tmp_path / "ck",
+        "--resume",
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert factor(tmp_path / "again").tobytes() == factor(tmp_path / "one").tobytes()
+
+
+@pytest.mark.slow
+def test_passes_of_another_run_end_all_with_one_sentence(data, tmp_path):
+    assert fit(data, tmp_path / "a", "--checkpoint", tmp_path / "ck").returncode == 0
+    words = ("--checkpoint", tmp_path / "ck", "--processes", "2")
+    other = fit(data, tmp_path / "b", *words, "--resume", "--seed", "1")
+    assert other.returncode == 2
+    assert other.stderr.count("those of another: pass 0 has other parameters") == 1
+    old = fit(data, tmp_path / "b", *words)
+    assert old.returncode == 2
+    assert "expected an empty folder, or to resume" in old.stderr
+
+
+def test_to_resume_needs_a_checkpoint(data, tmp_path):
+    said = refused("fit", "lca", "--data", data, "--out", tmp_path, "--resume")
+    assert "--resume: expected --checkpoint" in said

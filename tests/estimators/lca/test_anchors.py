@@ -1,0 +1,179 @@
+"""``LCA(n_anchors=)``: what is stored, and which settings do not go with it."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+import probmetric as pm
+from benchmarks import anchors as study
+from benchmarks.anchors import DF, coverage, population
+from probmetric.data.source import labels_of
+from tests.neighbors.test_stream import Parts
+
+
+class Labelled(Parts):
+    """Labelled arrays as a source, cut into parts of given sizes."""
+
+    def __init__(self, X, y, sizes):
+        super().__init__(X, sizes)
+        self.y, self.labelled = y, y is not None
+
+    def read(self, part, rows, *, features=True):
+        for block in super().read(part, rows):
+            end = block.first + len(block.X)
+            labels = labels_of(self.y[block.first : end], part, block.first)
+            yield block._replace(labels=labels, X=block.X[:, : None if features else 0])
+
+
+QUICK = {"n_anchors": 60, "max_iter": 50}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = population(900, 3, 2)
+    return X * [1.0, 10.0, 0.1], np.array(["a", "b"])[y]
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return pm.LCA(n_anchors=300).fit(*data)
+
+
+def test_all_points_as_anchors_are_the_full_fit(data):
+    whole = pm.LCA(link="model").fit(*data)
+    found = pm.LCA(link="model", n_anchors=900).fit(*data)
+    np.testing.assert_allclose(
+        found.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-9
+    )
+    assert (found.matrix_error_ == 0).all()
+    assert not hasattr(whole, "n_anchors_")
+
+
+def test_a_fit_says_its_anchors_and_error_in_input_units(data, fitted):
+    X, y = data
+    assert fitted.n_anchors_ == 300
+    whole = pm.LCA().fit(X, y).get_mahalanobis_matrix()
+    z = (fitted.get_mahalanobis_matrix() - whole) / fitted.matrix_error_
+    assert np.abs(z).max() < t.ppf(1 - 1e-4, DF)
+    assert np.abs(z).max() > 0.05
+    again = pm.LCA(n_anchors=300).fit(X * 2, y)
+    np.testing.assert_allclose(4 * again.matrix_error_, fitted.matrix_error_, 1e-6)
+
+
+def test_the_same_seed_draws_the_same_anchors(data, fitted):
+    again = pm.LCA(n_anchors=300).fit(*data)
+    assert again.components_.tobytes() == fitted.components_.tobytes()
+    other = pm.LCA(n_anchors=300, random_state=1).fit(*data)
+    assert (other.components_ != fitted.components_).any()
+
+
+def test_p_same_is_calibrated_on_the_other_half(data, fitted):
+    link, whole = fitted.link_, pm.LCA().fit(*data).link_
+    assert type(link) is type(whole)
+    D = np.array([0.5, 2.0, 8.0])
+    np.testing.assert_allclose(link.probability(D), whole.probability(D), atol=0.1)
+    model = pm.LCA(n_anchors=300, link="model").fit(*data)
+    assert type(model.link_) is pm.Link
+
+
+def test_a_fit_is_pickled_and_used(data, fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.transform(data[0]), fitted.transform(data[0]))
+    draws = again.sample("laplace", n_draws=3, n_chains=1)
+    assert draws["posterior"]["M"].shape == (1, 3, 3, 3)
+
+
+def test_a_later_fit_of_all_points_forgets_the_anchors(data):
+    lca = pm.LCA(**QUICK).fit(*data)
+    assert hasattr(lca, "n_anchors_")
+    lca.set_params(n_anchors=None).fit(data[0][:90], data[1][:90])
+    assert not hasattr(lca, "n_anchors_")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pairs": "all"}, "pairs: expected 'nearest' with n_anchors"),
+        ({"per_anchor": True}, "per_anchor: expected False"),
+        ({"regularization": "cv"}, "folds would thin the rows"),
+        ({"link_pairs": "all"}, "link_pairs: expected 'fitted'"),
+        ({"n_anchors": 0}, "n_anchors"),
+        ({"n_anchors": "some"}, "n_anchors"),
+    ],
+)
+def test_settings_that_do_not_go_with_anchors_are_refused(data, settings, message):
+    with pytest.raises(ValueError, match=message):
+        pm.LCA(**{**QUICK, **settings}).fit(*data)
+
+
+def test_weights_are_refused_as_they_would_thin_the_rows(data):
+    with pytest.raises(ValueError, match="would thin those among which"):
+        pm.LCA(**QUICK).fit(*data, sample_weight=np.ones(900))
+
+
+def test_intervals_of_other_data_are_refused(data):
+    lca = pm.LCA(**QUICK).fit(*data)
+    with pytest.raises(ValueError, match="matrix_error_ is the standard error"):
+        lca.posterior_metric("intervals")
+
+
+@pytest.mark.slow
+def test_the_study_of_coverage_runs_and_thinned_rows_fail_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "anchors.json")
+    monkeypatch.setattr(study, "TABLE", tmp_path / "anchors.md")
+    coverage(seeds=20)
+    rows = study.json.loads((tmp_path / "anchors.json").read_text())["coverage"]["rows"]
+    covered, thinned = (
+        np.mean([row[name] for row in rows]) for name in ("anchors", "thinned")
+    )
+    assert covered > 0.8
+    assert thinned < covered
+
+
+def test_a_source_gives_the_fit_of_the_same_rows_in_memory(data, fitted):
+    X, y = data
+    found = pm.LCA(n_anchors=300).fit(Labelled(X, y, (400, 1, 0, 499)))
+    np.testing.assert_allclose(found.components_, fitted.components_, rtol=1e-7)
+    np.testing.assert_allclose(found.matrix_error_, fitted.matrix_error_, rtol=1e-6)
+    assert found.classes_.tolist() == ["a", "b"]
+    np.testing.assert_allclose(found.scale_, fitted.scale_, rtol=1e-12)
+    assert found.n_features_in_ == 3
+    near = pm.nearest(found.get_metric(), X[:5], Labelled(X, y, (900,)), 2)
+    assert near[1][:, 0].tolist() == list(range(5))
+
+
+def test_a_source_in_several_cuts_gives_nearly_the_same_bits(data):
+    X, y = data
+    cuts = ((900,), (300, 600), tuple([9] * 100))
+    maps = [pm.LCA(**QUICK).fit(Labelled(X, y, cut)).components_ for cut in cuts]
+    for other in maps[1:]:
+        np.testing.assert_allclose(other, maps[0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.repeat("a", 900), "two or more classes"),
+        (np.array(["a"] * 899 + ["b"]), "two or more classes of two or more"),
+        (None, "expected a source with labels"),
+    ],
+)
+def test_a_source_that_cannot_be_learned_from_is_refused(data, y, message):
+    with pytest.raises(ValueError, match=message):
+        pm.LCA().fit(Labelled(data[0], y, (900,)))
+
+
+def test_a_source_has_its_own_labels(data):
+    X, y = data
+    with pytest.raises(ValueError, match="y, sample_weight: expected None"):
+        pm.LCA().fit(Labelled(X, y, (900,)), y)
+
+
+def test_a_value_that_is_not_finite_is_named(data):
+    X, y = data
+    X = X.copy()
+    X[450, 1] = np.nan
+    with pytest.raises(ValueError, match="nan in column 1 of row"):
+        pm.LCA(**QUICK).fit(Labelled(X, y, (400, 500)))

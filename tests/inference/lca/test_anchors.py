@@ -1,0 +1,228 @@
+"""Anchors are a sample of the full fit's pairs; thinned rows are not."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.anchors import compared, population, standardised
+from probmetric.data.pairs import nearest_pairs
+from probmetric.inference.lca import anchors as by_anchors
+from probmetric.inference.lca.anchors import (
+    Design,
+    Rows,
+    draw_anchors,
+    fit_anchors,
+    hashed,
+    in_memory,
+    paired,
+    sizes_of,
+)
+from probmetric.inference.lca.recipe import Recipe, auto_regularization, fit_labelled
+from probmetric.models.lca import to_metric
+from tests.processes.several import LIMIT
+
+N = 1500
+
+
+def data(n=N, d=3, c=3):
+    X, y = population(n, d, c)
+    return standardised(X), y
+
+
+def in_blocks(Z, codes, sizes):
+    """Return a reader of the same rows in blocks of these sizes."""
+    ends = np.cumsum([0, *sizes])
+    assert ends[-1] == len(Z)
+
+    def rows():
+        for a, b in pairwise(ends.tolist()):
+            yield Rows(Z[a:b], codes[a:b], a)
+
+    return in_memory(Z, codes)._replace(rows=rows)
+
+
+def matrix(fitted):
+    L = np.asarray(to_metric(fitted.fit.params).factor)
+    return L.T @ L
+
+
+def test_hashes_are_uniform_and_of_seed_and_row_alone():
+    u = hashed(3, np.arange(20_000)) / 2.0**64
+    counts = np.histogram(u, 20, (0, 1))[0]
+    assert abs(counts - 1000).max() < 5 * np.sqrt(1000)
+    assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 5 / np.sqrt(20_000)
+    assert (hashed(3, np.arange(50, 60)) == hashed(3, np.arange(100))[50:60]).all()
+    assert not np.isin(hashed(4, np.arange(100)), hashed(3, np.arange(100))).any()
+
+
+@pytest.mark.parametrize(
+    ("counts", "A", "sizes"),
+    [
+        ([500, 300, 200], 100, [50, 30, 20]),
+        ([5000, 3, 10], 100, [100, 2, 2]),
+        ([5, 3], 100, [5, 3]),
+    ],
+)
+def test_a_class_has_its_share_of_anchors_and_two_at_least(counts, A, sizes):
+    assert sizes_of(np.array(counts), A).tolist() == sizes
+
+
+def test_anchors_do_not_depend_on_blocks_and_more_contain_the_fewer():
+    Z, y = data()
+    whole = draw_anchors(in_memory(Z, y), 200, 7)
+    parts = draw_anchors(in_blocks(Z, y, (1, 700, 0, 799)), 200, 7)
+    for a, b in zip(whole, parts, strict=True):
+        assert a.tobytes() == b.tobytes()
+    assert (whole.Z == Z[whole.row]).all()
+    assert (whole.code == y[whole.row]).all()
+    more = draw_anchors(in_memory(Z, y), 400, 7)
+    assert np.isin(whole.row, more.row).all()
+    assert not np.isin(whole.row, draw_anchors(in_memory(Z, y), 200, 8).row).all()
+
+
+def test_a_small_class_is_drawn_at_another_rate_and_weighs_less():
+    rng = np.random.default_rng(0)
+    y = np.r_[np.zeros(980, int), np.ones(20, int)]
+    Z = rng.normal(size=(1000, 2))
+    found = draw_anchors(in_memory(Z, y), 10, 0)
+    assert np.bincount(found.code).tolist() == [10, 2]
+    rate = 1 / found.w
+    assert rate[found.code == 1][0] / rate[found.code == 0][0] == pytest.approx(9.8)
+    assert found.w.mean() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("sizes", [(N,), (700, 1, 0, 799)])
+def test_pairs_are_those_of_the_anchors_among_all_rows(sizes):
+    Z, y = data()
+    reader = in_blocks(Z, y, sizes)
+    anchors = draw_anchors(reader, 150, 0)
+    factor = np.random.default_rng(1).normal(size=(3, 3))
+    every = np.arange(len(anchors.row))
+    [found] = paired(reader, anchors, 3, 2, [Design(every, factor)])
+    whole = nearest_pairs(Z, y, 3, 2, factor)
+    used = np.isin(whole.anchor, anchors.row)
+    for name in ("i", "j"):
+        np.testing.assert_array_equal(
+            found.X[getattr(found, name)], Z[getattr(whole, name)[used]]
+        )
+    np.testing.assert_array_equal(found.y, whole.y[used])
+    assert (found.w == anchors.w[found.anchor]).all()
+
+
+def test_a_class_of_few_gives_the_partners_that_it_has():
+    Z, y = data()
+    y[:3] = 3
+    anchors = draw_anchors(in_memory(Z, y), 100, 0)
+    [pairs] = paired(
+        in_memory(Z, y),
+        anchors,
+        5,
+        2,
+        [Design(np.arange(len(anchors.row)), np.eye(3))],
+    )
+    few = anchors.code[pairs.anchor] == 3
+    assert pairs.y[few].sum() == 2 * (anchors.code == 3).sum()
+
+
+def test_with_all_rows_as_anchors_it_is_the_full_fit():
+    Z, y = data()
+    full = fit_labelled(Z, y, Recipe(3), auto_regularization(N))
+    found = fit_anchors(in_memory(Z, y), Recipe(3), "auto", N, 0)
+    np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-9)
+    assert found.relative == 0
+
+
+def test_principal_axes_are_those_of_all_rows():
+    Z, y = data(d=4)
+    full = fit_labelled(Z, y, Recipe(2), auto_regularization(N))
+    found = fit_anchors(in_memory(Z, y), Recipe(2), "auto", N, 0)
+    np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-6)
+
+
+def test_error_falls_with_anchors_and_thinned_rows_are_another_design():
+    Z, y = data(6000)
+    full = matrix(fit_labelled(Z, y, Recipe(3), auto_regularization(len(Z))))
+    scales, distances = {}, {}
+    for A in (150, 2400):
+        found = [
+            matrix(fit_anchors(in_memory(Z, y), Recipe(3), "auto", A, s).fitted)
+            for s in range(6)
+        ]
+        off = [np.linalg.norm(M - full) / np.linalg.norm(full) for M in found]
+        distances[A] = np.sqrt(np.mean(np.square(off)))
+        scales[A] = np.mean([compared(M, full)[1] for M in found])
+    # 16 times the anchors: a quarter of the error, and less as they are 2/5 of all.
+    assert distances[2400] < distances[150] / 2.5
+    assert 0.9 < scales[2400] < 1.1
+    kept = np.random.default_rng(0).permutation(len(Z))[:2400]
+    lam = auto_regularization(len(Z)) * 0.4
+    thinned = matrix(fit_labelled(Z[kept], y[kept], Recipe(3), lam))
+    assert compared(thinned, full)[1] < 0.75
+
+
+def test_auto_doubles_until_the_error_is_small(monkeypatch):
+    Z, y = data(4000)
+    monkeypatch.setattr(by_anchors, "FIRST", 200)
+    monkeypatch.setattr(by_anchors, "AGREE", 0.3)
+    found = fit_anchors(in_memory(Z, y), Recipe(3), "auto", "auto", 0)
+    assert found.relative <= 0.3
+    number = len(found.anchors.row)
+    before = fit_anchors(in_memory(Z, y), Recipe(3), "auto", number // 2, 0)
+    assert number == 200 or before.relative > 0.3
+    monkeypatch.setattr(by_anchors, "AGREE", 0.0)
+    found = fit_anchors(in_memory(Z[:500], y[:500]), Recipe(3), "auto", "auto", 0)
+    assert len(found.anchors.row) == 500
+
+
+def worker():
+    """Fit in one of several processes; the first stores what was found."""
+    import probmetric as pm
+
+    Z, y = data()
+    with pm.distributed() as together:
+        found = fit_anchors(in_memory(Z, y), Recipe(3), "auto", 300, 5)
+        if together.rank == 0:
+            np.savez(
+                sys.argv[1],
+                M=matrix(found.fitted),
+                error=found.error,
+                row=found.anchors.row,
+                X=found.fitted.pairs.X,
+                j=found.fitted.pairs.j,
+            )
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("processes")
+def test_several_processes_draw_the_same_pairs_and_fit_the_same(tmp_path):
+    launch = (
+        "import sys; from probmetric.cli.launch import launch; "
+        "sys.exit(launch([sys.executable, *sys.argv[2:]], int(sys.argv[1]), 0, "
+        "resume=False))"
+    )
+    out = tmp_path / "found.npz"
+    command = [sys.executable, "-c", launch, "2", "-m", __name__, str(out)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=3 * LIMIT,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.returncode == 0, done.stderr
+    Z, y = data()
+    alone = fit_anchors(in_memory(Z, y), Recipe(3), "auto", 300, 5)
+    several = np.load(out)
+    assert several["row"].tobytes() == alone.anchors.row.tobytes()
+    assert several["X"].tobytes() == np.asarray(alone.fitted.pairs.X).tobytes()
+    assert several["j"].tolist() == np.asarray(alone.fitted.pairs.j).tolist()
+    np.testing.assert_allclose(several["M"], matrix(alone.fitted), rtol=1e-9)
+    np.testing.assert_allclose(several["error"], alone.error, rtol=1e-7)
+
+
+if __name__ == "__main__":
+    worker()
