@@ -7,5 +7,6 @@
 ``_mahalanobis``           methods of every learned Mahalanobis metric.
 ``_pair_learner``          base of learners from close and far pairs.
 ``_labelled``              labelled points checked; outcomes reported.
+``_streamed``              fits to a source: checked, options refused.
 ``_settings``              settings of constructors, checked by their types in ``fit``.
 """
