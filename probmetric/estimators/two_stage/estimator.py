@@ -1,6 +1,6 @@
 """``TwoStageMixture``: similarity as the probability of a common source.
 
-Its model is ``models.two_stage``, its fits ``inference.two_stage``; no mathematics here.
+Its model is ``models.two_stage``, its fits ``inference.two_stage``; no mathematics.
 """
 
 import warnings
