@@ -65,6 +65,11 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         """
         if isinstance(X, Source):
             return self._fit_source(X, y)
+        if y is None:
+            raise ValueError(
+                f"y: {type(self).__name__} requires y to be passed, but the target y "
+                "is None"
+            )
         data, self.classes_, scaler = labelled_data(self, X, y)
         target = self._target(scaler.scale)
         if isinstance(self.prior_strength, str):

@@ -2,5 +2,6 @@
 
 ``estimator``   the class: fit from points, groups, pairs or in parts; scores.
 ``inputs``      groups, known components, pairs and units, checked.
+``stream``      ``fit`` to a source of points.
 ``draws``       ``sample`` and ``posterior_metric``.
 """

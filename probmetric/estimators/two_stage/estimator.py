@@ -1,7 +1,6 @@
 """``TwoStageMixture``: similarity as the probability of a common source.
 
-The model is ``probmetric.models.two_stage``, the fits are in
-``probmetric.inference.two_stage.fit``; this file holds no mathematics.
+Its model is ``models.two_stage``, its fits ``inference.two_stage``; no mathematics.
 """
 
 import warnings
@@ -31,12 +30,11 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
-from probmetric.estimators._streamed import begin, refuse, still, streamed_columns
 from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.draws import to_tree
-from probmetric.inference.mixture.prior import default_prior, prior_of_columns
+from probmetric.estimators.two_stage.stream import fit_points
+from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.mixture.stream import fit_source
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice, online
@@ -112,10 +110,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     -----
     NaN entries are missing at random and integrated out of all fits (but that of α
     alone, ``fit_alpha``, and of ``partial_fit``) and all scores. The optimum is local.
-
-    References
-    ----------
-    Yianilos, "Metric learning via normal mixtures", NEC Research Institute, 1995.
+    After Yianilos, "Metric learning via normal mixtures", NEC Research Institute, 1995.
 
     Examples
     --------
@@ -160,8 +155,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            NaN marks a missing entry; a source (``pm.open``) has none. Of a source no
-            rows are kept: each step of EM is a pass.
+            NaN is a missing entry. Of a source (``pm.open``) no row is kept.
         y : ignored
             Here for the conventions of scikit-learn.
         groups : array-like of shape (n,), optional
@@ -173,7 +167,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         check_settings(self)
         counts = inputs.component_counts(self)
         if isinstance(X, Source):
-            return self._fit_source(X, counts, groups, components)
+            return fit_points(self, X, counts, groups, components)
         rows = self._standardised(checked_rows(self, X, reset=True), reset=True)
         known = inputs.known_components(components, len(rows), min(counts))
         if known is not None and len(counts) > 1:
@@ -273,62 +267,6 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         self._learned = Fitted(data, prior, best.params, proportional, share)
         self._known, self._flattening = known is not None, self.flattening
         self._changed_by: str | None = None
-        return self
-
-    def _fit_source(
-        self,
-        source: Source,
-        counts: Sequence[int],
-        groups: object,
-        components: object,
-    ) -> "TwoStageMixture":
-        """Fit one model to the points of a source, a pass a step of EM."""
-        held = self.flattening == "held-out"
-        refuse(
-            {
-                "groups": (groups is not None, "None (points alone)"),
-                "components": (components is not None, "None"),
-                "n_components": (len(counts) > 1, "one number"),
-                "flattening": (held, "None or a number"),
-            }
-        )
-        names = begin(self, source, None)
-        scaler, constant, columns = streamed_columns(self, source, names)
-        k, n = int(counts[0]), int(columns.n)
-        if n < k:
-            raise ValueError(f"n_components: expected at most {n}, the rows, got {k}")
-        inside = still(scaler, constant) if self.standardize else scaler
-        mean = (np.asarray(columns.mean) - inside.mean) / inside.scale
-        variance = np.asarray(columns.square) / n / inside.scale**2
-        prior = self.prior if isinstance(self.prior, TwoStagePrior) else None
-        if not isinstance(self.prior, TwoStagePrior) and self.prior == "default":
-            prior = prior_of_columns(mean, variance, k)
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
-        for name in ("online_", "choice_"):
-            vars(self).pop(name, None)
-        end = fit_source(
-            source,
-            inside,
-            n_components=k,
-            prior=prior,
-            n_starts=int(self.n_starts),
-            seed=self._seed,
-            max_steps=int(self.max_iter),
-            tol=self.tol,
-        )
-        report(end, type(self).__name__)
-        params = proportional(*end.params, float(self.alpha))
-        if self.flattening is not None:
-            params = choice.flatten(params, float(self.flattening))
-        self.objective_, self.n_iter_ = float(end.objective), int(end.n_steps)
-        self.converged_ = int(end.result) == Result.CONVERGED
-        self._scaler = scaler
-        self._set([params])
-        self.alpha_ = inputs.noise_share(params)
-        none = Points(np.zeros((0, len(mean))))
-        self._learned = Fitted(none, prior, params, True, float(self.alpha))
-        self._known, self._flattening = False, self.flattening
-        self._changed_by = "a source, of which no rows are kept"
         return self
 
     def _fit_one(
