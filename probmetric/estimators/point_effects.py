@@ -113,8 +113,8 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
     -----
     ω maximises its marginal density, all else integrated out by Laplace's method; the
     map, b and the effects are the mode given it. Optima are local, and at most 5000
-    parameters, one a point among them, are fitted. Laplace's intervals cover less than
-    those of NUTS: benchmarks/results/point_effects.md.
+    parameters, one a point among them, are fitted. Coverage of intervals of distances,
+    beside plain LCA's: benchmarks/results/point_effects.md.
 
     The points are a random sample of those that P(same) of new points speaks of; it is
     the model's, not calibrated.

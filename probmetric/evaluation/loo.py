@@ -61,10 +61,8 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
 
     _refuse_invalid(draws)
     if POINTS in draws.children:
-        terms = xr.DataTree(draws[POINTS].to_dataset())
-        draws = xr.DataTree(children={"posterior": draws["posterior"]}).assign(
-            {LIKELIHOOD: terms}
-        )
+        kept = {"posterior": draws["posterior"], LIKELIHOOD: draws[POINTS]}
+        draws = xr.DataTree.from_dict({k: v.to_dataset() for k, v in kept.items()})
     return az.loo(draws, pointwise=True, var_name=var_name)
 
 

@@ -55,7 +55,8 @@ def _at_mode(
     L = (W + V) / np.exp(np.exp(log_b) / len(W))[:, None, None]
     b_point = np.exp(log_b[:, None] + spread[:, None] * z)
     found = {"M": np.swapaxes(L, 1, 2) @ L, "b": np.exp(log_b), "b_point": b_point}
-    return {**found, "b_new": intercept_of_new(found["b"], spread), "spread": spread}
+    new = np.asarray(intercept_of_new(found["b"], spread))
+    return {**found, "b_new": new, "spread": spread}
 
 
 def laplace_draws(found: SpreadPosterior, n: int, *, seed: int) -> dict[str, Any]:

@@ -165,7 +165,8 @@ def derivatives(
     gradient[:m] -= precision * np.ravel(W - common.mean)
     gradient[m] += common.b_shape - common.b_rate * b
     gradient[m + 1 :] -= z
-    bend = np.concatenate([np.full(m, precision), [common.b_rate * b], np.ones(n)])
+    bend = np.ones(m + 1 + n)
+    bend[:m], bend[m] = precision, common.b_rate * b
     return gradient, np.diag(bend) - H
 
 
