@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
+from probmetric.data.source import Source
 from probmetric.typing import ArrayLike
 
 
@@ -90,6 +91,7 @@ def check_one_kind(y: Any) -> None:
 
 def check_numeric(X: Any, name: str = "X") -> None:
     """Raise for columns of text or dates, and name those that have names."""
+    refuse_source(X, name)
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         columns = zip(X.columns, X.dtypes, strict=True)
         bad = [f"{c!r} ({dtype})" for c, dtype in columns if _is_text(X[c], dtype)]
@@ -99,6 +101,15 @@ def check_numeric(X: Any, name: str = "X") -> None:
         bad = [f"an array of {dtype}"] if _is_text(given, dtype) else []
     if bad:
         raise ValueError(f"{name}: expected numeric columns, got {', '.join(bad)}")
+
+
+def refuse_source(X: Any, name: str) -> None:
+    """Raise where rows in parts are given to what wants them all."""
+    if isinstance(X, Source):
+        raise ValueError(
+            f"{name}: expected an array, got a source ({X.name}): LDA, RCA, LCA, "
+            "TwoStageMixture and nearest read its parts, this takes all rows at once"
+        )
 
 
 def _regular(X: Any, name: str) -> np.ndarray:
@@ -147,6 +158,7 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
 
     Complex numbers are refused also where the imaginary parts are zero.
     """
+    refuse_source(X, name)
     try:
         given = np.asarray(X)
         if given.dtype.kind == "c":
