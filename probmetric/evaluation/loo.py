@@ -67,6 +67,10 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
 
 
 def _refuse_invalid(draws: xr.DataTree) -> None:
+    if not hasattr(draws, "children"):
+        raise ValueError(
+            f"draws: expected a DataTree of sample(...), got {type(draws).__name__}"
+        )
     groups = (LIKELIHOOD, PSEUDO, POINTS)
     if not any(pointwise(draws, group) for group in groups):
         raise ValueError(

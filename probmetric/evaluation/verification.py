@@ -134,9 +134,9 @@ def verification_intervals(
 
     Pairs that share a source are not independent, so that sources are the units: the
     jackknife leaves out one, or one of 100 groups where there are more, and its
-    t-limits are made of logarithms. They reach to either side of the cost and of the
-    cost corrected for bias by the jackknife: what is minimised on the pairs it is
-    measured on is too small.
+    t-limits are computed on the log scale. They reach to either side of the cost and
+    of the cost corrected for bias by the jackknife: what is minimised on the pairs it
+    is measured on is too small.
 
     Parameters
     ----------

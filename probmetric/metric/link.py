@@ -65,7 +65,8 @@ def _log_prior_odds(link: Any, prior_odds: Any) -> Any:
             "prior_odds: expected a link calibrated on pairs drawn at random given y, "
             f"got the {link.kind} link of {link.pairs or 'unnamed'} pairs, which is of "
             "these pairs' odds alone (nearest pairs are chosen by their distance); "
-            "LCA(link_pairs='all') calibrates one"
+            "LCA(link_pairs='all').fit(X, y) calibrates one, and of pairs of your own "
+            "multiply the odds by yours over those of the pairs"
         )
     return jnp.log(prior_odds) - jnp.log(link.odds)
 

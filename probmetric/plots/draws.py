@@ -49,7 +49,7 @@ def metric(
     draws : DataTree or Dataset
         With a posterior of ``M`` (chain, draw, feature, feature_bis).
     prob : float, optional
-        Of 0.1's intervals of entries, which are gone; it warns.
+        Deprecated: intervals of entries were removed; a value only warns.
     axes : sequence of 2 Axes, optional
         Where to draw. Default: a new figure.
 

@@ -29,10 +29,12 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.special import expit
 
 from probmetric.arguments import check_choice
 from probmetric.data import inputs
-from probmetric.metric import Dissimilarity, Mahalanobis, Metric
+from probmetric.metric import Dissimilarity, Mahalanobis, Metric, PairSimilarity
+from probmetric.metric.link import check_odds
 from probmetric.metric.mean import mean_metric
 from probmetric.neighbors.range import refuse_far
 from probmetric.neighbors.search import (
@@ -44,7 +46,7 @@ from probmetric.posterior import intervals as asked
 from probmetric.posterior.intervals import Interval, quantiles, spread
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
-from probmetric.typing import Array, Purpose
+from probmetric.typing import Array, Purpose, Scalar
 
 
 @jax.tree_util.register_pytree_node_class
@@ -265,18 +267,33 @@ class PosteriorMetric:
         return quantiles(ranks, prob, method="inverted_cdf")
 
     def same_probability(
-        self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
+        self,
+        A: Float[Array, "*#n d"],
+        B: Float[Array, "*#n d"],
+        *,
+        prior_odds: Scalar | None = None,
     ) -> Float[np.ndarray, "*n"] | float:
         """Return P(same) of matching rows of A and B, averaged over draws.
+
+        Parameters
+        ----------
+        A, B : arrays of shape (..., d)
+        prior_odds : float > 0, optional
+            Of *same*, before A and B are seen: of draws of a ``PairSimilarity``, by
+            default even. Other kinds answer at the odds of the pairs that they were
+            learned from, and take none.
 
         Raises
         ------
         ValueError
+            For prior odds where they are not taken.
             For draws of a posterior over pairs built from labels: there the prior's
             spread in directions without data adds to every distance, and averaging
             worsens P(same). Use bootstrap draws or the point estimate.
         """
         need_meaningful_link(self.source, self.pairs_independent)
+        if prior_odds is not None:
+            return expit(self._log_odds(A, B, prior_odds)).mean(0)
         same = self._by_rows(asked.same, A, B)
         return finite(same, "same_probability", A, B).mean(0)
 
@@ -287,14 +304,19 @@ class PosteriorMetric:
         *,
         prob: float = 0.9,
         inflate: float = 1.0,
+        prior_odds: Scalar | None = None,
     ) -> Interval:
         """Return an interval for P(same) of matching rows of A and B.
 
-        ``inflate`` spreads -log P(same) on its log scale. Arguments as `interval`,
-        an error where `interval` or `same_probability` is one.
+        Takes the arguments of ``interval``, and prior odds as ``same_probability``;
+        raises where either of the two does. ``inflate`` spreads -log P(same) on its log
+        scale, at prior odds the log odds.
         """
         need_intervals("same_interval", self.purpose, self.source)
         need_meaningful_link(self.source, self.pairs_independent)
+        if prior_odds is not None:
+            odds = spread(self._log_odds(A, B, prior_odds), inflate, False)
+            return Interval(*map(expit, quantiles(odds, prob)))
         draws = spread(self._by_rows(asked.exponent, A, B), inflate, True)
         low, high = quantiles(draws, prob)
         return Interval(np.exp(-high), np.exp(-low))
@@ -306,6 +328,18 @@ class PosteriorMetric:
         positive matrices, and squares are biased upwards.
         """
         raise ValueError(asked.MATRIX_REFUSAL.format(prob=prob))
+
+    def _log_odds(self, A: Any, B: Any, prior_odds: Scalar) -> np.ndarray:
+        """Return the log odds of *same* at prior odds, under every draw."""
+        if not isinstance(self.draws[0], PairSimilarity):
+            raise ValueError(
+                "prior_odds: expected none for draws of "
+                f"{type(self.draws[0]).__name__}, which answer at the odds of the "
+                f"pairs that they were learned from, got {prior_odds}"
+            )
+        check_odds(prior_odds)
+        found = self._by_rows(asked.log_odds, A, B)
+        return finite(found, "same_probability", A, B) + np.log(float(prior_odds))
 
     def _by_rows(self, question: Any, A: Any, B: Any) -> np.ndarray:
         """Ask every draw about matching rows; returns shape (s, ...)."""

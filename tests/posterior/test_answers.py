@@ -263,3 +263,28 @@ def test_the_mean_of_mahalanobis_metrics_is_one_without_a_link(posterior):
     assert mean.link is None
     expected = np.mean([m.matrix for m in draws_of()], 0)
     np.testing.assert_allclose(mean.matrix, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_draws_of_a_similarity_answer_at_prior_odds(X):
+    draws = draws_of("PairSimilarity", 5)
+    found = PosteriorMetric(draws, "intervals", pairs_independent=True)
+    A, B = X[:3], X[3:6]
+    each = np.stack(
+        [m.same_probability(A, B, prior_odds=np.asarray(0.02)) for m in draws]
+    )
+    own = found.same_probability(A, B, prior_odds=0.02)
+    np.testing.assert_allclose(own, each.mean(0), rtol=1e-9)
+    low, high = found.same_interval(A, B, prior_odds=0.02)
+    np.testing.assert_allclose(low, np.quantile(each, 0.05, axis=0), rtol=0.1)
+    assert (low <= high).all()
+    even = found.same_interval(A, B, prior_odds=1.0)
+    np.testing.assert_allclose(even.lower, found.same_interval(A, B).lower, rtol=0.1)
+    assert (high < even.upper).all()
+    with pytest.raises(ValueError, match="prior_odds"):
+        found.same_interval(A, B, prior_odds=0.0)
+
+
+def test_draws_of_a_map_take_no_prior_odds(posterior, X):
+    for ask in (posterior.same_probability, posterior.same_interval):
+        with pytest.raises(ValueError, match="prior_odds: expected none for draws of"):
+            ask(X[:2], X[2:4], prior_odds=0.1)

@@ -156,8 +156,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         ----------
         X : array-like of shape (n, d), or Source
             NaN is a missing entry. Of a source (``pm.open``) no row is kept.
-        y : ignored
-            Here for the conventions of scikit-learn.
+        y : ignored; without ``groups`` it is warned of.
         groups : array-like of shape (n,), optional
             Equal labels share a source: teaches W and B.
         components : array-like of int, shape (n,), optional
@@ -176,6 +175,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
                 f"{list(counts)}"
             )
         if groups is None:
+            inputs.warn_of_labels(y)
             return self._fit(Points(rows), known)
         codes = inputs.group_codes(groups, len(rows))
         if np.bincount(codes).max() == 1:
