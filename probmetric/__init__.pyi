@@ -32,7 +32,7 @@ from .estimators.eig_dml import EigDML as EigDML
 from .estimators.gaussian_classes import GaussianClasses as GaussianClasses
 from .estimators.glml import GLML as GLML
 from .estimators.hierarchical_lca import HierarchicalLCA as HierarchicalLCA
-from .estimators.point_effects import PointEffectsLCA as PointEffectsLCA
+from .estimators.point_effects.estimator import PointEffectsLCA as PointEffectsLCA
 from .estimators.lca.classifier import LCAClassifier as LCAClassifier
 from .estimators.lca.estimator import LCA as LCA
 from .estimators.lda import LDA as LDA, RCA as RCA

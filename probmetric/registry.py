@@ -234,10 +234,8 @@ MODELS: dict[str, ModelSpec] = {
         "judged pairs that share points: a metric, and how hard each point is",
         params="PointEffectsParams",
         model="point_effects",
-        estimator="point_effects:PointEffectsLCA",
+        estimator="point_effects.estimator:PointEffectsLCA",
         methods=("nuts", "laplace"),
-        folder=False,
-        metrics_of_draws=at("probmetric.inference.point_effects.draws:metrics"),
     ),
     "glml": _spec(
         "glml",

@@ -11,6 +11,7 @@ MODULES = {
     "checks": "a check or a toy problem: run in float64 by its caller",
     "cli": "the command line: reads, prints, and calls the functions tested here",
     "compilation": "stores compiled programs",
+    "data.files": "reads files",
     "data.hash": "hashes bytes",
     "data.scaling": "NumPy only; through the estimators, tested there",
     "data.source": "reads rows, NumPy only",
@@ -20,6 +21,9 @@ MODULES = {
     "evaluation.cross_validate": "scores of neighbours, by the functions tested here",
     "evaluation.loo": "labels and log probabilities by NumPy and xarray",
     "files": "reads and writes files",
+    "inference.mixture.stream": "sums in a scope of its own: test_reductions",
+    "inference.moments": "sums in a scope of its own: test_reductions",
+    "inference.reduce": "sums in a scope of its own: test_reductions",
     "inference.hierarchical_lca": "NumPy, or in the scope of fit, which is called here",
     "inference.point_effects": "NumPy, or in the scope of fit, which is called here",
     "inference.solvers.profile": "NumPy only, of modes found in the scope of fit",
@@ -69,6 +73,10 @@ WHOLE = "takes no floating array, or gives back none"
 TRACED = "called in compiled code or in its caller's scope only"
 
 REASONS = {
+    "data.inputs.refuse_source": WHOLE,
+    "inference.lda.host_statistics": "NumPy only, in fit, which is called here",
+    "inference.mixture.prior.prior_of_columns": "NumPy, in default_prior, called here",
+    "inference.solvers.em.run_em_passes": "in a scope of its own: test_reductions",
     "evaluation.evaluate.evaluate": "a table of the functions of its module",
     "inference.dca_gm.start.check_labelled": WHOLE,
     "inference.gaussian_classes.posterior.is_diagonal": WHOLE,
@@ -133,7 +141,6 @@ REASONS = {
     "models.gaussian_classes.sample_covariances": STORY,
     "models.hierarchical_lca.hierarchical_lca": STORY,
     "models.point_effects.point_effects": STORY,
-    "models.point_effects.NODES": WHOLE,
     "models.triplet_comparisons.triplet_comparisons": STORY,
     "models.lca.lca": STORY,
     "models.lca.mirrored": STORY,

@@ -52,6 +52,8 @@ def test_a_module_does_the_work(tmp_path):
 def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
     # `report --force`, of 0.1, is taken and not needed.
     dropped = {"every"} | ({"force"} if name == "report" else set())
+    if name == "fit":  # How many processes run it, and how often: the launcher's.
+        dropped |= {"processes", "restarts"}
     asked = set(inspect.signature(getattr(app, name)).parameters) - dropped
     run = import_module(f"probmetric.cli.{name}").run
     taken = set(inspect.signature(run).parameters)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
-from probmetric.estimators.point_effects import PointEffectsLCA
+from probmetric.estimators.point_effects.estimator import PointEffectsLCA
 
 
 def judged(n=25, seed=0):

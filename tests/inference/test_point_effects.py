@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from probmetric.checks.point_effects import toy
+from probmetric.checks.point_effects.problems import toy
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.fit import fit as fit_lca
 from probmetric.inference.point_effects.fit import best_mode, fit, spread_posterior

@@ -193,7 +193,7 @@ def rules_by_hand(problem: Problem[Labelled]) -> Values:
     found["min_norm, γ = 0.7"] = at("predictive", "min_norm", shared, 0.7)
     found["min_norm, γ = ∞"] = at("predictive", "min_norm", shared, np.inf)
     found["diagonal"] = at("diagonal", "min_norm", frame(known["diagonal"]))
-    found["one draw"] = at("draw 3", "min_norm", shared)
+    found["one draw"] = at("draw 3", "min_norm", frame(known["draw 3"]))
     # Of the expected bias: E tr(PB)B + εP - P⁻¹ = 0, with P up to a factor from A.
     found["expected bias"] = np.zeros((N_PLACES, *shared.shape))
     for way in ("all pairs", "one query", "short list"):

@@ -1,11 +1,9 @@
-"""The checks of LCA with point effects, and problems to run them on.
+"""Density, derivatives, modes, and integrals over effects, of LCA with point effects.
 
-Density, derivatives, modes and Laplace's density of the spread stand against NumPyro's
-own density; P(same) of new points and the densities of left-out points against draws of
-effects; draws against NUTS on the NumPyro model; the whole against simulated worlds.
+All stand against NumPyro's own density; P(same) of new points and the densities of
+left-out points against quadrature over effects.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import xarray as xr
 from jax.flatten_util import ravel_pytree
 from scipy.integrate import quad
 
@@ -22,23 +19,13 @@ from probmetric.checks.check import (
     Problem,
     Values,
     by_gradient,
-    by_sampling,
-    by_sbc,
-    near_sampling,
     zero,
 )
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised
-from probmetric.checks.sbc import model_story, sbc
-from probmetric.checks.sides import as_dataset, density_of, sampled
-from probmetric.checks.uniformity import Ranks
+from probmetric.checks.sides import density_of
 from probmetric.data.containers import Pairs
-from probmetric.inference.lca.recipe import Recipe, build, prior_for, rate_for
-from probmetric.inference.point_effects.draws import laplace_draws
 from probmetric.inference.point_effects.fit import (
-    MAX_PARAMETERS,
     fit,
     mode_at,
-    spread_posterior,
 )
 from probmetric.inference.point_effects.left_out import point_log_likelihood
 from probmetric.inference.point_effects.likelihood import (
@@ -48,85 +35,13 @@ from probmetric.inference.point_effects.likelihood import (
     position,
     rows_of,
 )
-from probmetric.inference.point_effects.target import TARGET, start
-from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import Posterior, cast, model_target
-from probmetric.inference.solvers.result import Fit
-from probmetric.models.lca import LCAPrior
 from probmetric.models.point_effects import (
-    PointEffectsParams,
-    PointEffectsPrior,
     identified,
     intercept_of_new,
     point_effects,
-    simulate,
 )
 
 type Sites = dict[str, Any]
-
-N_COMPONENTS, N_POINTS = 3, 400
-"""Principal components, and points at most, kept of a data set."""
-
-
-def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 400 pairs of 30 points in d = 3, ω = .8, and fit them at p = 2.
-
-    Nothing is its own neutral element: weights from 1/2 to 2, a learning rate of 0.8,
-    b ~ Gamma(1.5, 0.7), a half-normal scale of 0.7.
-    """
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(30, 3)) * [1.0, 1.3, 0.7]
-    i = rng.integers(0, 30, 400)
-    j = (i + rng.integers(1, 30, 400)) % 30
-    mean = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])
-    W = mean + 0.2 * rng.normal(size=(2, 3))
-    effects = 0.8 * rng.normal(size=30)
-    truth = PointEffectsParams(W, np.array(-0.6), np.array(0.8), effects)
-    with jax.enable_x64(True):
-        y = np.asarray(simulate(jax.random.key(seed), truth, Pairs(X, i, j, None)).y)
-    common = LCAPrior(mean, c=0.8, lam=2.0, b_shape=1.5, b_rate=0.7)
-    pairs = Pairs(X, i, j, y, 0.5 + 0.75 * (np.arange(400) % 3))
-    prior, options = PointEffectsPrior(common, 0.7), {"learning_rate": 0.8}
-    return fitted(fit_problem, f"simulated, seed {seed}", pairs, prior, **options)
-
-
-def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the estimator's recipe to a labelled data set, at most 400 of its points.
-
-    Standardised, its leading principal components: a fit takes (n + p d)³.
-    """
-    assert N_POINTS < MAX_PARAMETERS
-    if len(X) > N_POINTS:
-        kept = np.sort(np.random.default_rng(0).permutation(len(X))[:N_POINTS])
-        X, y = X[kept], y[kept]
-        sizes = np.bincount(np.unique(y, return_inverse=True)[1])
-        common = np.unique(y)[sizes > 1]
-        X, y = X[np.isin(y, common)], y[np.isin(y, common)]
-    Z, codes = standardised(X, y)
-    Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS].T
-    recipe = Recipe(n_components=Z.shape[1])
-    pairs = build(Z, codes, recipe)._replace(anchor=None)
-    prior = PointEffectsPrior(prior_for(pairs, recipe, 10.0))
-    rate = rate_for(pairs, recipe)
-    return fitted(fit_problem, "data", pairs, prior, learning_rate=rate)
-
-
-def fit_problem(problem: Problem[Pairs]) -> Fit:
-    """Fit a problem: its spread, then the rest."""
-    return fit(problem.data, problem.prior, **problem.options)
-
-
-def _renumbered(problem: Problem[Pairs]) -> Problem[Pairs]:
-    """Put the points in another order."""
-    pairs, X = problem.data, np.asarray(problem.data.X)
-    place = np.random.default_rng(2).permutation(len(X))
-    i, j = (place[np.asarray(k)] for k in (pairs.i, pairs.j))
-    moved = pairs._replace(X=X[np.argsort(place)], i=i, j=j)
-    return replace(problem, data=moved)
-
-
-invariants = {**OF_PAIRS, "order of the points": _renumbered}
-"""Changes of a problem that must leave the metric as it was."""
 
 
 def _sites(problem: Problem[Pairs]) -> Sites:
@@ -342,89 +257,6 @@ def _left_out(problem: Problem[Pairs], known: bool = False) -> Values:
     return {"log density of a point's pairs": found[0, 0, :3]}
 
 
-def _summaries(problem: Problem[Pairs], values: Any, attrs: Any = None) -> xr.Dataset:
-    """Return distances of five pairs, log b, log b of three points, and the spread."""
-    pairs = problem.data
-    delta = np.asarray(pairs.X)[pairs.i[:5]] - np.asarray(pairs.X)[pairs.j[:5]]
-    squared = np.einsum("pk,cskl,pl->csp", delta, values["M"], delta)
-    shown = {
-        "distance": np.sqrt(squared),
-        "log b": np.log(values["b"]),
-        "log b of points": np.log(values["b_point"][..., :3]),
-    }
-    return as_dataset({**shown, "spread": values["spread"]}, attrs)
-
-
-def _posterior(problem: Problem[Pairs], lam: float = 1.0) -> tuple[Posterior, Any]:
-    rows = rows_of(problem.data, problem.options["learning_rate"])
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    prior = prior._replace(common=prior.common._replace(lam=lam * prior.common.lam))
-    found = spread_posterior(problem.params, rows, prior)
-    return Posterior(TARGET, (rows, prior), start(found)), found
-
-
-def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
-    """Sample the NumPyro model, told nothing of where its posterior lies."""
-    args = (problem.data, problem.prior)
-    draws = sampled(point_effects, args, dict(problem.options), seed=3, n_draws=3000)
-    return _summaries(problem, draws.values)
-
-
-def target_estimate(problem: Problem[Pairs], lam: float = 1.0) -> xr.Dataset:
-    """Sample the closed form from Laplace's start; wrong in λ."""
-    with jax.enable_x64(True):
-        posterior, _ = _posterior(problem, lam)
-        draws = NUTS().draw(posterior, seed=4, n_draws=4000, progress=False)
-    return _summaries(problem, draws.values)
-
-
-def laplace_estimate(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
-    """Draw from the grid of ω and the Gaussians at its modes; too wide, if asked."""
-    with jax.enable_x64(True):
-        _, found = _posterior(problem)
-        modes = tuple(m._replace(factor=m.factor / wide) for m in found.modes)
-        values = laplace_draws(found._replace(modes=modes), 4000, seed=5)
-    return _summaries(problem, values, {"method": "laplace", "khat": float("nan")})
-
-
-def _world() -> tuple[Pairs, PointEffectsPrior]:
-    """Return 120 pairs of 15 points in d = 2, without labels."""
-    rng = np.random.default_rng(6)
-    X = rng.normal(size=(15, 2))
-    i = np.arange(120) % 15
-    j = (i + rng.integers(1, 15, 120)) % 15
-    common = LCAPrior(0.8 * np.eye(2), c=0.8, lam=5.0)
-    return Pairs(X, i, j, None), PointEffectsPrior(common, 1.0)
-
-
-def _observe(pairs: Pairs, sites: Any) -> Pairs:
-    return pairs._replace(y=sites["y"])
-
-
-def overconfident(pairs: Pairs, prior: PointEffectsPrior) -> None:
-    """Write a wrong model: each label counts twice."""
-    point_effects(pairs, prior, learning_rate=2.0)
-
-
-def calibrate(
-    problem: Problem[Pairs],
-    model: Callable[..., None] = point_effects,
-    n_simulations: int = 600,
-) -> Ranks:
-    """Rank true values among draws of ``model``, in worlds made by the story."""
-    del problem
-    pairs, prior = _world()
-    target, story, data = model_story(point_effects, pairs, _observe, prior=prior)
-    if model is not point_effects:
-        with jax.enable_x64(True):
-            labelled = pairs._replace(y=np.zeros(len(pairs.i), np.int32))
-            args = cast((labelled, prior), "float64")
-            target = model_target(model, args, {})[0]
-    return sbc(
-        target, story, data, seed=11, n_simulations=n_simulations, progress=False
-    )
-
-
 CHECKS: tuple[Check, ...] = (
     by_gradient(
         "log joint is the NumPyro density, value and gradient",
@@ -486,31 +318,5 @@ CHECKS: tuple[Check, ...] = (
         controls={"its effect left out as well": partial(_left_out, known=True)},
         rtol=1e-7,
         layer="quadrature",
-    ),
-    by_sampling(
-        "draws of the closed form are those of the NumPyro model",
-        reference=nuts_reference,
-        estimate=target_estimate,
-        controls={"prior a third as wide": partial(target_estimate, lam=9.0)},
-        tol=0.25,  # ω mixes least.
-        slow=True,
-    ),
-    near_sampling(
-        "Laplace's distances, b and spread are near NUTS's",
-        reference=nuts_reference,
-        estimate=laplace_estimate,
-        controls={"four times too wide": partial(laplace_estimate, wide=4.0)},
-        bound=1.0,
-        slow=True,
-    ),
-    by_sbc(
-        "posterior is calibrated over simulated worlds, the spread included",
-        estimate=calibrate,
-        controls={
-            "labels count twice": partial(
-                calibrate, model=overconfident, n_simulations=100
-            )
-        },
-        slow=True,
     ),
 )

@@ -1,0 +1,12 @@
+"""The checks of LCA with point effects.
+
+``problems``   simulated judged pairs, pairs of labelled points, changes of a problem.
+``density``    density, derivatives, modes and integrals over effects.
+``sampling``   draws against NUTS on the NumPyro model; calibration by simulation.
+"""
+
+from probmetric.checks.point_effects import density, sampling
+
+__all__ = ["CHECKS"]
+
+CHECKS = (*density.CHECKS, *sampling.CHECKS)
