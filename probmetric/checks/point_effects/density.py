@@ -21,6 +21,7 @@ from probmetric.checks.check import (
     by_gradient,
     zero,
 )
+from probmetric.checks.point_effects.problems import fit_problem
 from probmetric.checks.sides import density_of
 from probmetric.data.containers import Pairs
 from probmetric.inference.point_effects.fit import (
