@@ -156,7 +156,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         ----------
         X : array-like of shape (n, d), or Source
             NaN is a missing entry. Of a source (``pm.open``) no row is kept.
-        y : ignored; without ``groups`` it is warned of.
+        y : ignored, as in scikit-learn's mixtures
+            Labels that say which rows share a source are given as ``groups``.
         groups : array-like of shape (n,), optional
             Equal labels share a source: teaches W and B.
         components : array-like of int, shape (n,), optional
@@ -175,7 +176,6 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
                 f"{list(counts)}"
             )
         if groups is None:
-            inputs.warn_of_labels(y)
             return self._fit(Points(rows), known)
         codes = inputs.group_codes(groups, len(rows))
         if np.bincount(codes).max() == 1:

@@ -1,7 +1,6 @@
 """The inputs of ``TwoStageMixture``, checked: counts, groups, pairs; and its units."""
 
 import dataclasses
-import warnings
 from typing import Any
 
 import numpy as np
@@ -130,14 +129,3 @@ def with_database_noise(metric: PairSimilarity, factor: float) -> PairSimilarity
     if factor == 1:
         return metric
     return dataclasses.replace(metric, noise_other=factor * np.asarray(metric.noise))
-
-
-def warn_of_labels(y: object) -> None:
-    """Warn of labels given in the place of groups: they are not learned from."""
-    if y is not None:
-        warnings.warn(
-            "y: not used, since this learns from groups: give groups=y where rows of "
-            "one label share a source",
-            UserWarning,
-            stacklevel=3,
-        )

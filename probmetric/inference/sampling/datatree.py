@@ -225,7 +225,7 @@ def provenance(
 
 def _is_known(model: Model | Target) -> bool:
     """Say whether a model is of the package, which knows what its sites mean."""
-    place = getattr(model, "__module__", "")
+    place = getattr(model, "__module__", None) or ""
     return isinstance(model, Target) or place.partition(".")[0] == "probmetric"
 
 
