@@ -106,6 +106,21 @@ def n_rows(source: Source) -> int:
     return sum(part.rows for part in source.parts)
 
 
+def row_bits(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
+    """Return 64 random bits a row, a function of (seed, row): SplitMix64, twice.
+
+    What is chosen by them is the same in any parts, processes and order.
+    """
+    one = np.uint64(0x9E3779B97F4A7C15)
+    with np.errstate(over="ignore"):  # Modulo 2⁶⁴ is meant.
+        z = np.asarray(row, np.uint64) + np.uint64(seed) * one + one
+        for _ in range(2):
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = (z ^ (z >> np.uint64(31))) + one
+    return z
+
+
 def n_features(source: Source) -> int:
     """Return the number d of features of a source."""
     return len(source.feature_names)

@@ -157,6 +157,13 @@ def _moved(columns: Columns, origin: np.ndarray) -> Columns:
     )
 
 
+def total_scatter(classes: ClassStatistics) -> Float[np.ndarray, "d d"]:
+    """Return the scatter of all rows about their mean, from that of each class."""
+    n, mean = np.asarray(classes.n), np.asarray(classes.mean)
+    about = mean - n @ mean / n.sum()
+    return np.asarray(classes.scatter).sum(0) + (about.T * n) @ about
+
+
 def standardised(
     moments: ClassMoments, origin: Float[np.ndarray, "d"], scaler: Scaler
 ) -> ClassStatistics:

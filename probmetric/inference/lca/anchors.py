@@ -49,13 +49,13 @@ from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
 from probmetric.data.scaling import Scaler, constant_columns
 from probmetric.data.source import (
-    Part,
     Source,
     ahead,
     block_rows,
     class_counts,
     filled,
     n_features,
+    row_bits,
     share,
 )
 from probmetric.inference.lca.fit import scaled_axes
@@ -67,6 +67,7 @@ from probmetric.inference.lca.recipe import (
     prior_for,
     solve,
 )
+from probmetric.inference.moments import class_moments, standardised, total_scatter
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.models.lca import LCAParams, to_metric
@@ -76,7 +77,6 @@ from probmetric.neighbors.stream import (
     over_processes,
     squares_of_block,
 )
-from probmetric.processes.bins import over_processes as over_bins
 from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import gather, together
 
@@ -110,7 +110,7 @@ class Reader(NamedTuple):
     """What passes read: the rows of this process in order, and what they all are.
 
     ``counts`` (c,) are the rows of each class in all processes, ``name`` a hash of the
-    parts, ``scatter`` (d, d) the second moments of all rows, or None.
+    parts, ``scatter`` (d, d) that of all rows about their mean, or None.
     """
 
     rows: Callable[[], Iterator[Rows]]
@@ -170,58 +170,8 @@ def in_memory(Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]) -> Reade
             yield Rows(Z[a:b], codes[a:b], a)
 
     name = f"{len(Z)} rows in memory"
-    return Reader(rows, np.bincount(codes), Z.shape[1], name, Z.T @ Z)
-
-
-class Moments(NamedTuple):
-    """Rows, mean, scatter about it, least and largest entries of each column."""
-
-    n: Float[np.ndarray, ""]
-    mean: Float[np.ndarray, "d"]
-    scatter: Float[np.ndarray, "d d"]
-    low: Float[np.ndarray, "d"]
-    high: Float[np.ndarray, "d"]
-
-
-def merged(a: Moments, b: Moments) -> Moments:
-    """Return the moments of two sets of rows, by Chan's formula."""
-    n = a.n + b.n
-    if n == 0:
-        return a
-    delta = b.mean - a.mean
-    return Moments(
-        n,
-        a.mean + delta * (b.n / n),
-        a.scatter + b.scatter + np.outer(delta, delta) * (a.n * b.n / n),
-        np.minimum(a.low, b.low),
-        np.maximum(a.high, b.high),
-    )
-
-
-def moments(source: Source) -> Moments:
-    """Return the moments of all rows of a source, in one pass."""
-    d, rows = n_features(source), block_rows(source)
-    edge = np.full(d, np.inf)
-    none = Moments(np.array(0.0), np.zeros(d), np.zeros((d, d)), edge, -edge)
-
-    def of(parts: list[Part]) -> Moments:
-        total = none
-        for block in ahead(filled(source, parts, rows)):
-            X = np.asarray(block.X[: block.rows], float)
-            mean = X.mean(0)
-            about = X - mean
-            one = Moments(
-                np.array(float(len(X))), mean, about.T @ about, X.min(0), X.max(0)
-            )
-            total = merged(total, one)
-        return total
-
-    def compute() -> Moments:
-        mine = share(source.parts, *together())
-        sums = ((b, of(parts)) for b, parts in mine.items())
-        return over_bins(merged, sums, lambda: none)
-
-    return kept(Pass("moments", hash_of(source), ()), lambda: none, compute)
+    about = Z - Z.mean(0)
+    return Reader(rows, np.bincount(codes), Z.shape[1], name, about.T @ about)
 
 
 def of_source(
@@ -248,16 +198,18 @@ def of_source(
             "y: expected two or more classes of two or more members, got "
             f"{dict(zip(classes.tolist()[:5], counts.tolist(), strict=False))}"
         )
-    found, d = moments(source), n_features(source)
+    found, origin = class_moments(source, classes)
+    n, low, high, mean, square = found.columns
+    d = n_features(source)
     scaler = Scaler(np.zeros(d), np.ones(d))
     if standardize:
-        constant = constant_columns(np.array([found.low, found.high]))
+        constant = constant_columns(np.array([low, high]))
         if constant.all():
             raise ValueError(
                 "X: expected a column that varies, got constant columns alone"
             )
-        scale = np.sqrt(np.diagonal(found.scatter) / found.n)
-        scaler = Scaler(found.mean, np.where(constant, 1.0, scale))
+        scale = np.where(constant, 1.0, np.sqrt(np.asarray(square) / n))
+        scaler = Scaler(np.asarray(mean), scale)
     size = block_rows(source)
 
     def rows() -> Iterator[Rows]:
@@ -267,20 +219,8 @@ def of_source(
             ):
                 yield Rows((X[:n] - scaler.mean) / scaler.scale, y[:n], first)
 
-    scatter = found.scatter / np.outer(scaler.scale, scaler.scale)
+    scatter = total_scatter(standardised(found, origin, scaler))
     return Reader(rows, counts, d, hash_of(source), scatter), classes, scaler
-
-
-def hashed(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
-    """Return 64 random bits a row, a function of (seed, row): SplitMix64, twice."""
-    one = np.uint64(0x9E3779B97F4A7C15)
-    with np.errstate(over="ignore"):
-        z = np.asarray(row, np.uint64) + np.uint64(seed) * one + one
-        for _ in range(2):
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = (z ^ (z >> np.uint64(31))) + one
-    return z
 
 
 def sizes_of(counts: Int[np.ndarray, "c"], n_anchors: int) -> Int[np.ndarray, "c"]:
@@ -312,7 +252,7 @@ def _least(reader: Reader, sizes: np.ndarray, seed: int) -> tuple[Any, Any]:
     best = [none for _ in sizes]
     for Z, codes, first in reader.rows():
         row = first + np.arange(len(Z))
-        hashes = hashed(seed, row)
+        hashes = row_bits(seed, row)
         for c, size in enumerate(sizes.tolist()):
             own = np.flatnonzero(codes == c)
             if len(best[c][0]) == size:

@@ -9,7 +9,7 @@ on no part, process or order; all rows, where they are no more than ``SAMPLE``.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import (
@@ -19,6 +19,7 @@ from probmetric.data.source import (
     filled,
     n_features,
     n_rows,
+    row_bits,
     share,
 )
 from probmetric.inference.mixture.em import MixtureData, e_step, m_step
@@ -59,21 +60,10 @@ MIXTURE = Reduction(_step, _finish)
 """One step of EM: statistics about the current means, the same as in memory."""
 
 
-def row_hash(seed: int, rows: Shaped[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-    """Return a number in [0, 1) of each row, by number and seed (splitmix64)."""
-    with np.errstate(over="ignore"):
-        x = rows.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            x += np.uint64(0x9E3779B97F4A7C15)
-            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-        x = x ^ (x >> np.uint64(31))
-    return (x >> np.uint64(11)).astype(float) / 2.0**53
-
-
 def sample_rows(
     source: Source, scaler: Scaler, *, seed: int = 0, most: int = SAMPLE
 ) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m"]]:
-    """Return standardised rows chosen by ``row_hash``, about ``most``, and weights.
+    """Return standardised rows chosen by ``row_bits``, about ``most``, and weights.
 
     All rows of positive weight where they are no more than ``most``. One pass.
     """
@@ -85,7 +75,7 @@ def sample_rows(
             kept = block.w[: block.rows] > 0
             if share_kept < 1:
                 number = block.first + np.arange(block.rows)
-                kept &= row_hash(seed, number) < share_kept
+                kept &= row_bits(seed, number) / 2.0**64 < share_kept
             X.append((block.X[: block.rows][kept] - scaler.mean) / scaler.scale)
             w.append(block.w[: block.rows][kept])
     return np.concatenate(X), np.concatenate(w)

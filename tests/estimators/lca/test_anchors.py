@@ -51,6 +51,17 @@ def test_all_points_as_anchors_are_the_full_fit(data):
     assert not hasattr(whole, "n_anchors_")
 
 
+def test_principal_axes_are_those_about_the_mean_also_in_units_given(data):
+    X, y = data
+    settings = {"link": "model", "n_components": 2, "standardize": False}
+    whole = pm.LCA(**settings).fit(X + 100, y)
+    for given in ((X + 100, y), (Labelled(X + 100, y, [400, 500]),)):
+        found = pm.LCA(**settings, n_anchors=900).fit(*given)
+        np.testing.assert_allclose(
+            found.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-5
+        )
+
+
 def test_a_fit_says_its_anchors_and_error_in_input_units(data, fitted):
     X, y = data
     assert fitted.n_anchors_ == 300

@@ -10,13 +10,13 @@ import pytest
 
 from benchmarks.anchors import compared, population, standardised
 from probmetric.data.pairs import nearest_pairs
+from probmetric.data.source import row_bits
 from probmetric.inference.lca import anchors as by_anchors
 from probmetric.inference.lca.anchors import (
     Design,
     Rows,
     draw_anchors,
     fit_anchors,
-    hashed,
     in_memory,
     paired,
     sizes_of,
@@ -51,12 +51,12 @@ def matrix(fitted):
 
 
 def test_hashes_are_uniform_and_of_seed_and_row_alone():
-    u = hashed(3, np.arange(20_000)) / 2.0**64
+    u = row_bits(3, np.arange(20_000)) / 2.0**64
     counts = np.histogram(u, 20, (0, 1))[0]
     assert abs(counts - 1000).max() < 5 * np.sqrt(1000)
     assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 5 / np.sqrt(20_000)
-    assert (hashed(3, np.arange(50, 60)) == hashed(3, np.arange(100))[50:60]).all()
-    assert not np.isin(hashed(4, np.arange(100)), hashed(3, np.arange(100))).any()
+    assert (row_bits(3, np.arange(50, 60)) == row_bits(3, np.arange(100))[50:60]).all()
+    assert not np.isin(row_bits(4, np.arange(100)), row_bits(3, np.arange(100))).any()
 
 
 @pytest.mark.parametrize(
