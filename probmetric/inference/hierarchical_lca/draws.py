@@ -38,6 +38,7 @@ from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.inference.sampling.target import Draws, Posterior, counts
 from probmetric.inference.sampling.warnings import warn_of_trouble
+from probmetric.inference.solvers.profile import drawn_on_grid
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
 
@@ -94,18 +95,12 @@ def laplace_draws(
     n : int
     seed : int
     """
-    rng = np.random.default_rng(seed)
-    cell = np.sort(rng.choice(len(found.spread), n, p=found.probability))
-    size = found.spread[1] - found.spread[0] if len(found.spread) > 1 else 0.0
-    spread = found.spread[cell] + size * rng.uniform(-0.5, 0.5, n)
-    parts: list[dict[str, np.ndarray]] = []
-    for k in np.unique(cell):
-        mode, at = found.modes[k], int(np.sum(cell == k))
-        parts.append(_at_mode(mode, at, float(found.spread[k]) * width, rng))
-    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    values["spread"] = spread
-    order = rng.permutation(n)
-    return {name: value[order][None] for name, value in values.items()}
+    return drawn_on_grid(
+        *found,
+        lambda mode, at, own, rng: _at_mode(mode, len(own), at * width, rng),
+        n,
+        seed,
+    )
 
 
 def grid(fitted: Fitted) -> SpreadPosterior:

@@ -34,6 +34,7 @@ from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.inference.sampling.target import Draws, Posterior, counts
 from probmetric.inference.sampling.warnings import warn_of_trouble
+from probmetric.inference.solvers.profile import drawn_on_grid
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
 from probmetric.models.point_effects import intercept_of_new
@@ -43,9 +44,10 @@ TARGET_ACCEPT = 0.95
 
 
 def _at_mode(
-    mode: Mode, n: int, spread: Float[np.ndarray, "n"], rng: np.random.Generator
+    mode: Mode, spread: Float[np.ndarray, "n"], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Draw n times from the Gaussian at one mode."""
+    """Draw from the Gaussian at one mode, once for each ω."""
+    n = len(spread)
     W, R = np.asarray(mode.at["W"]), mode.root
     noise = rng.normal(size=(n, len(R))) @ R.T
     m = W.size
@@ -56,7 +58,7 @@ def _at_mode(
     b_point = np.exp(log_b[:, None] + spread[:, None] * z)
     found = {"M": np.swapaxes(L, 1, 2) @ L, "b": np.exp(log_b), "b_point": b_point}
     new = np.asarray(intercept_of_new(found["b"], spread))
-    return {**found, "b_new": new, "spread": spread}
+    return {**found, "b_new": new}
 
 
 def laplace_draws(found: SpreadPosterior, n: int, *, seed: int) -> dict[str, Any]:
@@ -68,17 +70,9 @@ def laplace_draws(found: SpreadPosterior, n: int, *, seed: int) -> dict[str, Any
     n : int
     seed : int
     """
-    rng = np.random.default_rng(seed)
-    cell = np.sort(rng.choice(len(found.spread), n, p=found.probability))
-    size = found.spread[1] - found.spread[0] if len(found.spread) > 1 else 0.0
-    spread = found.spread[cell] + size * rng.uniform(-0.5, 0.5, n)
-    parts: list[dict[str, np.ndarray]] = []
-    for k in np.unique(cell):
-        own = spread[cell == k]
-        parts.append(_at_mode(found.modes[k], len(own), own, rng))
-    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    order = rng.permutation(n)
-    return {name: value[order][None] for name, value in values.items()}
+    return drawn_on_grid(
+        *found, lambda mode, _, own, rng: _at_mode(mode, own, rng), n, seed
+    )
 
 
 def grid(fitted: Fitted) -> SpreadPosterior:

@@ -3,7 +3,7 @@
 Of a hierarchical model the joint mode says nothing about the spread ω; its marginal
 density, all else integrated out by Laplace's method, does. ``Profile`` remembers the
 modes and starts each at the nearest that is known; ``climb`` finds the largest density,
-``on_grid`` tabulates it around there.
+``on_grid`` tabulates it around there, and ``drawn_on_grid`` draws ω and all else by it.
 """
 
 from collections.abc import Callable
@@ -115,3 +115,37 @@ def on_grid[M: ModeAt](
     best = log_density.max()
     probability = np.exp(log_density - best) if np.isfinite(best) else np.ones(n)
     return grid, probability / probability.sum(), modes
+
+
+def drawn_on_grid[M](
+    grid: Float[np.ndarray, "k"],
+    probability: Float[np.ndarray, "k"],
+    modes: tuple[M, ...],
+    at_mode: Callable[
+        [M, float, Float[np.ndarray, "m"], np.random.Generator], dict[str, np.ndarray]
+    ],
+    n: int,
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Return n draws (1, n, ...) of ω, as ``spread``, and of all else given it.
+
+    Parameters
+    ----------
+    grid, probability, modes
+        As of ``on_grid``. ω is uniform within its cell.
+    at_mode : callable
+        ``at_mode(mode, ω of the grid, ω drawn (m,), rng) -> values`` (m, ...) by name.
+    n, seed : int
+    """
+    rng = np.random.default_rng(seed)
+    cell = np.sort(rng.choice(len(grid), n, p=probability))
+    size = grid[1] - grid[0] if len(grid) > 1 else 0.0
+    spread = grid[cell] + size * rng.uniform(-0.5, 0.5, n)
+    parts = [
+        at_mode(modes[k], float(grid[k]), spread[cell == k], rng)
+        for k in np.unique(cell)
+    ]
+    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    values["spread"] = spread
+    order = rng.permutation(n)
+    return {name: value[order][None] for name, value in values.items()}
