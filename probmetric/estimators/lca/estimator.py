@@ -160,7 +160,8 @@ class LCA(PairsMixin, BaseEstimator):
     n_anchors_, matrix_error_ : int, array of shape (d, d)
         With ``n_anchors``: how many there were, and the standard error of each entry
         of M from drawing them (eight groups: quantiles are those of t with 7 degrees
-        of freedom). It says nothing of how far other data would have led.
+        of freedom; nominal 90 % held the fit of all rows in .93 of entries at d = 3,
+        .87 at d = 8). It says nothing of how far other data would have led.
     threshold_, pair_classes_ : float, array of shape (2,)
         Of ``predict`` on pairs, once calibrated or set.
     fitted_ : Fitted
