@@ -15,5 +15,6 @@ from .pairs import (
     impostor_pairs as impostor_pairs,
     nearest_pairs as nearest_pairs,
 )
+from .resampled import bootstrapped as bootstrapped, without_group as without_group
 from .source import Block as Block, Part as Part, Source as Source
 from .triplets import nearest_triplets as nearest_triplets

@@ -30,11 +30,15 @@ from scipy.special import expit, ndtri
 
 from probmetric.arguments import check_number
 from probmetric.data import inputs
+from probmetric.data.resampled import without_group
+from probmetric.data.source import Source, class_counts, n_rows
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.neighbors.search import check_dimension
 from probmetric.posterior import intervals as asked
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
+    MOST_ALONE,
+    N_GROUPS,
     aligned,
     checked_prob,
     covariance,
@@ -303,9 +307,9 @@ def same_size(metrics: list[Any]) -> list[Any]:
 
 
 def with_intervals(
-    learn: Callable[[Any, Any], Any],
-    X: Float[np.ndarray, "n d"],
-    y: Shaped[np.ndarray, "n"],
+    learn: Callable[..., Any],
+    X: Float[np.ndarray, "n d"] | Source,
+    y: Shaped[np.ndarray, "n"] | None = None,
     *,
     seed: int = 0,
     about: str = "",
@@ -315,11 +319,13 @@ def with_intervals(
     Parameters
     ----------
     learn : callable
-        ``learn(X, y) -> Metric``, called once for all points and once without each: n
-        fits, or 50 of more than 100 points.
+        ``learn(X, y) -> Metric``, of a source ``learn(source) -> Metric``, called once
+        for all points and once without each: n fits, or 50 of more than 100 points.
     X, y : arrays of shape (n, d) and (n,)
         Labelled points, two or more of each class: it keeps members when some are left
-        out.
+        out. Or X is a source (``pm.open``), which has its labels or none, and y None:
+        groups are by the hash of a row's number, the same in any parts and processes,
+        and every fit reads the rows again.
     seed : int, default=0
         Of the groups of more than 100 points.
     about : str, default=""
@@ -361,6 +367,10 @@ def with_intervals(
     >>> bool(low < made.distance(X[0], X[50]) < high)
     True
     """
+    if isinstance(X, Source):
+        return _of_source(learn, X, y, seed, about)
+    if y is None:
+        raise ValueError("y: expected the labels of X, got None")
     X, y = np.asarray(X), np.asarray(y)
     classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
     if (sizes == 1).any():
@@ -374,4 +384,31 @@ def with_intervals(
         [learn(X, y), *(learn(X[rest], y[rest]) for rest in kept)]
     )
     about = about or f"{len(X)} points"
+    return IntervalMetric(metric, left_out, factor=factor, about=about)
+
+
+def _of_source(
+    learn: Callable[[Source], Any], source: Source, y: object, seed: int, about: str
+) -> IntervalMetric:
+    """Return ``with_intervals`` of rows that are streamed."""
+    if y is not None:
+        raise ValueError(
+            "y: expected None beside a source, whose labels are given as "
+            "pm.open(..., label=)"
+        )
+    n, factor = n_rows(source), 1.0
+    if n < 2:
+        raise ValueError(f"X: expected a source of two rows or more, got {n}")
+    if source.labelled:
+        classes, sizes = class_counts(source, source.parts)
+        if (sizes == 1).any():
+            raise ValueError(
+                "label: expected two or more rows of each class, got one of class "
+                f"{classes[sizes == 1].tolist()[0]!r}"
+            )
+        factor = (sizes.sum() - 1) / (sizes.sum() - len(sizes))
+    g = n if n <= MOST_ALONE else N_GROUPS
+    rests = (without_group(source, k, n_groups=g, seed=seed) for k in range(g))
+    metric, *left_out = same_size([learn(source), *map(learn, rests)])
+    about = about or f"{n} rows of {source.name}"
     return IntervalMetric(metric, left_out, factor=factor, about=about)

@@ -7,6 +7,8 @@ import pytest
 from scipy import stats
 
 import probmetric as pm
+from probmetric.data.resampled import group_of
+from probmetric.inference.moments import column_moments
 from probmetric.metric import Link, LogLogisticLink, Mahalanobis
 from probmetric.posterior import intervals
 from probmetric.posterior.interval_metric import (
@@ -393,3 +395,59 @@ def test_one_feature_is_not_taken_for_all(made, X):
             ask(X[0, 0], X)
     with pytest.raises(ValueError, match="B: expected as many features as A"):
         intervals.same_features(object(), A=X, B=X[:, :1])
+
+
+def of_rows(learner):
+    """Return what ``with_intervals`` calls, of a source and of arrays."""
+    return lambda *data: learner.fit(*data).get_metric()
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_intervals_of_a_source_are_those_of_the_same_groups_in_memory(n):
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, 3, n)
+    X = rng.normal(size=(n, 3)) + y[:, None]
+    learn = of_rows(pm.LDA(prior_strength=2.0))
+    made = with_intervals(learn, pm.open(X, label=y), seed=4)
+    g = n if n <= 100 else 50
+    group = np.arange(n) if n <= 100 else group_of(np.arange(n), g, 4)
+    rests = [group != k for k in range(g)]
+    wanted = IntervalMetric(
+        learn(X, y),
+        [learn(X[rest], y[rest]) for rest in rests],
+        factor=(n - 1) / (n - 3),
+    )
+    assert made.factor == wanted.factor
+    found, right = (
+        np.stack(one.interval(X[:20], X[20:40], prob=0.9)) for one in (made, wanted)
+    )
+    np.testing.assert_allclose(found, right, rtol=1e-9)
+    if n > 100:  # Other groups, other limits: the comparison can fail.
+        other = with_intervals(learn, pm.open(X, label=y), seed=5)
+        assert np.abs(np.stack(other.interval(X[:20], X[20:40])) - right).max() > 1e-4
+
+
+def test_a_source_without_labels_needs_none():
+    X = np.random.default_rng(9).normal(size=(300, 2))
+
+    def learn(rows):
+        columns = column_moments(rows)
+        return Mahalanobis(np.diag(np.sqrt(columns.n / columns.square)))
+
+    made = with_intervals(learn, pm.open(X), about="scales")
+    assert (made.factor, len(made.left_out), made.about) == (1.0, 50, "scales")
+    rest = X[group_of(np.arange(300), 50, 0) != 49]
+    np.testing.assert_allclose(np.diag(made.left_out[-1].factor), 1 / rest.std(0))
+
+
+def test_what_a_source_cannot_do_is_named():
+    X, y = np.zeros((4, 1)), np.array([0, 0, 1, 2])
+    learn = of_rows(pm.LDA(prior_strength=1.0))
+    with pytest.raises(ValueError, match="y: expected None beside a source"):
+        with_intervals(learn, pm.open(X, label=y), y)
+    with pytest.raises(ValueError, match="X: expected a source of two rows"):
+        with_intervals(learn, pm.open(X[:1]))
+    with pytest.raises(ValueError, match="label: expected two or more rows"):
+        with_intervals(learn, pm.open(X, label=y))
+    with pytest.raises(ValueError, match="y: expected the labels"):
+        with_intervals(learn, X)

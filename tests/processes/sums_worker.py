@@ -2,12 +2,18 @@
 
 import os
 import sys
+import warnings
 
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 
 import probmetric as pm
+from probmetric.data.resampled import bootstrapped
 from probmetric.inference.reduce import Reduction, total
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.processes import checkpointed
 
 
@@ -32,14 +38,46 @@ def results(checkpoint=None, *, resume=False):
             sums = total(Reduction(step, finish=lambda p, s: s), 0.5, pm.open(rows))
             found |= {f"{name}_{key}": value for key, value in sums.items()}
         lca = pm.LCA(n_anchors=300).fit(pm.open(X, label=y))
+    few = np.concatenate([np.flatnonzero(y == c)[:4] for c in range(3)])
+    found |= refits(pm.open(X[few], label=y[few]))
     return found | {"map": lca.components_, "error": lca.matrix_error_}
 
 
+def refits(source):
+    """Return maps of a jackknife's refits, and one under weights of a bootstrap."""
+
+    def learn(rows):
+        return pm.LDA(prior_strength=1.0).fit(rows).get_metric()
+
+    refits = pm.with_intervals(learn, source).left_out
+    weighted = learn(bootstrapped(source, 3))
+    return {
+        "jackknife": np.stack([metric.factor for metric in refits]),
+        "bootstrap": weighted.factor,
+    }
+
+
+def normal(y):
+    """One mean of three numbers."""
+    mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+def chains(checkpoint=None, *, resume=False):
+    """Return the draws of three chains, of which two processes have two and one."""
+    nuts = NUTS(n_warmup=30, block_size=10, checkpoint=checkpoint, resume=resume)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)  # There are few draws.
+        draws = pm.sample(normal, np.arange(3.0), method=nuts, n_draws=20, n_chains=3)
+    return {"mean": draws["posterior"]["mean"].to_numpy()}
+
+
 if __name__ == "__main__":
-    out, *words = sys.argv[1:]
+    make, out, *words = sys.argv[1:]
     if hasattr(os, "sched_setaffinity"):  # A product rounds by its threads.
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with pm.distributed() as together:
-        found = results(words[0] if words else None, resume="--resume" in words)
+        work = {"results": results, "chains": chains}[make]
+        found = work(words[0] if words else None, resume="--resume" in words)
         if together.rank == 0:
             np.savez(out, **found)

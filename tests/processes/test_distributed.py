@@ -30,7 +30,7 @@ from tests.processes.several import (
     started,
     survivors,
 )
-from tests.processes.sums_worker import data, results
+from tests.processes.sums_worker import chains, data, results
 
 pytestmark = pytest.mark.xdist_group("processes")  # One at a time, on any number.
 VARIABLES = (COORDINATOR, "SLURM_STEP_NODELIST", *SIZES, *RANKS)
@@ -306,17 +306,32 @@ def launched(size, *words):
 
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, tmp_path):
-    launched(1, tmp_path / "one.npz", tmp_path / "ck")
-    launched(size, tmp_path / "several.npz")
+    launched(1, "results", tmp_path / "one.npz", tmp_path / "ck")
+    launched(size, "results", tmp_path / "several.npz")
     one, several = (np.load(tmp_path / f"{name}.npz") for name in ("one", "several"))
     for name in one:
         if name in ("map", "error"):  # The solver rounds by its threads.
             np.testing.assert_allclose(several[name], one[name], rtol=1e-9)
         else:
             assert several[name].tobytes() == one[name].tobytes(), name
-    launched(size, tmp_path / "resumed.npz", tmp_path / "ck", "--resume")
+    launched(size, "results", tmp_path / "resumed.npz", tmp_path / "ck", "--resume")
     resumed = np.load(tmp_path / "resumed.npz")
     np.testing.assert_allclose(resumed["map"], one["map"], rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_chains_of_several_processes_are_those_of_one(tmp_path):
+    launched(2, "chains", tmp_path / "several.npz", tmp_path / "ck")
+    mean = np.load(tmp_path / "several.npz")["mean"]
+    assert mean.shape == (3, 20)
+    assert mean.tobytes() == chains()["mean"].tobytes()
+    assert len(np.unique(mean[:, -1])) == 3  # No chain is another's copy.
+    last = [tmp_path / "ck" / f"process_{rank}" / "block_00004.npz" for rank in (0, 1)]
+    for path in last:
+        path.unlink()
+    launched(2, "chains", tmp_path / "resumed.npz", tmp_path / "ck", "--resume")
+    assert np.load(tmp_path / "resumed.npz")["mean"].tobytes() == mean.tobytes()
+    assert all(path.exists() for path in last)
 
 
 def test_sums_over_bins_are_those_of_all_rows():

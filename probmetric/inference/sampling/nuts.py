@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Int
 from numpyro.infer.hmc import HMCState
 
 from probmetric.arguments import check_bool, check_number, check_within_0_1
@@ -26,6 +28,7 @@ from probmetric.inference.sampling.target import (
     counts,
     is_double,
 )
+from probmetric.processes.distributed import gather, together
 from probmetric.typing import no_type_check
 
 
@@ -54,7 +57,8 @@ class NUTS:
         Chains side by side. On a CPU one after the other was faster when tried, as
         no chain waits for the longest tree.
     checkpoint : path, optional
-        Folder in which every finished block is kept, one file each.
+        Folder in which every finished block is kept, one file each; of several
+        processes a folder in it each.
     resume : bool, default=False
         Go on from the blocks in ``checkpoint``, to the draws that the run would have
         given had it not been stopped.
@@ -63,6 +67,11 @@ class NUTS:
     ------
     ValueError
         Naming the setting.
+
+    Notes
+    -----
+    Within ``pm.distributed()`` every process runs its share of the chains, which are
+    gathered at the end: the draws of one process. All have to hold the same data.
 
     Examples
     --------
@@ -145,7 +154,8 @@ class NUTS:
             self.thin,
         )
         size = self.block_size
-        folder = check_folder(self.checkpoint, self.resume)
+        mine, shared = _chains(n_chains)
+        folder = check_folder(_folder(self.checkpoint), self.resume)
         with jax.enable_x64(is_double(dtype)):
             data, start = cast(data, dtype), cast(start, dtype)
             state = init(target, settings, n_chains, np.int64(seed), start, data)
@@ -159,6 +169,8 @@ class NUTS:
             # What is done with a model of the same name that was changed in between
             # is seen in its density; six digits are the same on every machine.
             energy = [f"{-e:.6g}" for e in np.asarray(state.potential_energy)]
+            if shared:
+                state = jax.tree.map(lambda leaf: leaf[mine], state)
             values, statistics = run_blocks(
                 advance,
                 state,
@@ -176,12 +188,42 @@ class NUTS:
                     vectorized=self.vectorized,
                     **settings._asdict(),
                     **{"log density at the start": energy},
+                    **({"chains of this process": mine.tolist()} if shared else {}),
                 ),
                 label="nuts",
-                progress=progress,
+                progress=progress if together().rank == 0 else False,
             )
+        values, statistics = _gathered((values, statistics), n_chains, energy)
         attributes = {"method": "nuts", "seed": seed, "n_parameters": _size(start)}
         return as_draws(values, statistics, {**attributes, **settings._asdict()})
+
+
+def _chains(n_chains: int) -> tuple[Int[np.ndarray, "m"], bool]:
+    """Return the chains of this process, and whether there are other processes.
+
+    Each has as many; the last chain is run more than once where they do not divide.
+    """
+    rank, size = together()
+    each = -(-n_chains // size)
+    chains = rank * each + np.arange(each)
+    return np.minimum(chains, n_chains - 1), size > 1
+
+
+def _folder(checkpoint: str | Path | None) -> str | Path | None:
+    """Return where the blocks of this process are kept."""
+    rank, size = together()
+    if checkpoint is None or size == 1:
+        return checkpoint
+    return Path(checkpoint) / f"process_{rank}"
+
+
+def _gathered(kept: Any, n_chains: int, energy: list[str]) -> Any:
+    """Return the draws of all chains, in their order; a gather at the end."""
+    if together().size == 1:
+        return kept
+    agree = np.array([float(e) for e in energy])
+    every = gather(kept, agree)
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n_chains], every)
 
 
 def _check_start(state: HMCState) -> None:
