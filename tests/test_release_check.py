@@ -1,5 +1,6 @@
 """The release check: what it installs, what it finds, and that a failure is one."""
 
+import re
 import sys
 import tomllib
 from argparse import Namespace
@@ -30,6 +31,18 @@ def test_the_tests_that_are_run_are_there(path):
     assert (tool.ROOT / path).exists()
 
 
+def test_only_those_set_apart_import_what_the_sdist_lacks():
+    files = [
+        path
+        for name in tool.PART
+        for path in [tool.ROOT / name, *(tool.ROOT / name).rglob("*.py")]
+        if path.is_file()
+    ]
+    lacks = re.compile(r"^\s*(from|import) (tools|benchmarks)\b", re.MULTILINE)
+    found = {p for p in files if lacks.search(p.read_text(encoding="utf-8"))}
+    assert found == {tool.ROOT / name for name in tool.APART}
+
+
 @pytest.fixture
 def built(monkeypatch, tmp_path):
     """Nothing is built or installed: what is asked of pip and pytest is noted."""
@@ -38,7 +51,7 @@ def built(monkeypatch, tmp_path):
 
     asked = []
 
-    def run(*words, cwd=None):
+    def run(*words, cwd=None, path=""):
         asked.append([str(word) for word in words])
         if "build" in asked[-1]:
             dist = Path(asked[-1][asked[-1].index("--outdir") + 1])

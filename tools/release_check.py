@@ -30,14 +30,19 @@ PART = (
 )
 """Of the fast tests those that need no other file of the repository; a few minutes."""
 
+APART = ("tests/cli/test_interrupts.py",)
+"""Of those the files that do: they import benchmarks."""
+
+EXTRAS = "[ann,explore,parquet]"
 TESTS_NEED = ("beartype", "hypothesis", "pyarrow", "pytest", "pytest-xdist")
 RENDERS = "readme_renderer[md]"
 PROBE = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
 
 
-def run(*words: object, cwd: Path | None = None) -> str:
+def run(*words: object, cwd: Path | None = None, path: str = "") -> str:
     """Run a command away from the checkout; return what it printed, or raise."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    env |= {"PYTHONPATH": path} if path else {}
     done = subprocess.run(
         [str(word) for word in words], cwd=cwd, env=env, capture_output=True, text=True
     )
@@ -106,8 +111,9 @@ def tested(python: Path, tests: Path, part: tuple[str, ...]) -> str:
         raise RuntimeError(f"expected the installed package, got {where}")
     said = run(
         *(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p"),
-        *("no:cacheprovider", *part),
+        *("no:cacheprovider", *part, *(f"--ignore={name}" for name in APART)),
         cwd=tests,
+        path=str(tests),  # Tests start copies of themselves, which import tests.
     )
     return said.strip().splitlines()[-1]
 
@@ -146,7 +152,7 @@ def check(given: argparse.Namespace, folder: Path) -> list[tuple[str, str, str]]
                     pins = lowest() if how == "lowest" else []
                     if pins:
                         install(own, "--only-binary", ":all:", wheel, *pins)
-                    install(own, wheel, *pins, *TESTS_NEED)
+                    install(own, f"{wheel}{EXTRAS}", *pins, *TESTS_NEED)
                     return tested(own, source, tuple(given.tests))
 
                 said(name, work)
