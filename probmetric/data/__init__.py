@@ -10,6 +10,7 @@
 ``padding``      few sizes, so that data sets share compilations.
 ``source``       rows that need not fit in memory: parts, bins, blocks of one shape.
 ``files``        ``open``: Parquet and ``.npy`` files, or arrays, as a source.
+``resampled``    a source under other weights: without a group of rows, bootstrapped.
 ``hash``         a data set as named arrays, and its SHA-256.
 """
 
