@@ -154,6 +154,8 @@ def predictive_check(
         posterior whole. There is no refit in them, so that a curve that was fitted
         keeps inside more often: ``check_model`` judges with its refits.
     """
+    if not isinstance(pairs, Pairs):
+        raise ValueError(f"pairs: expected Pairs, got {type(pairs).__name__}")
     if pairs.y is None:
         raise ValueError("pairs: expected observed labels, got y=None")
     given = posterior(draws, "M", "b")
