@@ -154,7 +154,7 @@ def predictive_check(
         posterior whole. There is no refit in them, so that a curve that was fitted
         keeps inside more often: ``check_model`` judges with its refits.
     """
-    if not isinstance(pairs, Pairs):
+    if getattr(pairs, "_fields", None) != Pairs._fields:
         raise ValueError(f"pairs: expected Pairs, got {type(pairs).__name__}")
     if pairs.y is None:
         raise ValueError("pairs: expected observed labels, got y=None")

@@ -1,5 +1,6 @@
 """Every plot shows what it is given: names, counts, verdicts, and never nothing."""
 
+import inspect
 import io
 import types
 
@@ -138,6 +139,12 @@ def test_predictive_check_covers_the_truth_it_was_drawn_from(draws, pairs):
         "prior predictive",
         "observed",
     )
+
+
+def test_what_is_no_pairs_is_refused_by_name(draws):
+    plain = inspect.unwrap(plots.predictive_check)  # Users have no beartype.
+    with pytest.raises(ValueError, match="pairs: expected Pairs, got ndarray"):
+        plain(draws, np.eye(3))
 
 
 def test_predictive_bands_hold_the_shares_of_simulated_labels(draws, pairs):
