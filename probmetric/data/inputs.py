@@ -159,7 +159,7 @@ def _not_finite(X: Any, missing: bool) -> str:
     """
     from sklearn.utils import check_array
 
-    values = check_array(X, dtype=np.float64, ensure_all_finite=False)
+    values = check_array(X, dtype="float64", ensure_all_finite=False)
     bad = np.isnan(values) if missing else np.isinf(values)
     columns, rows = np.flatnonzero(bad.any(0)), np.flatnonzero(bad.any(1))
     names = list(getattr(X, "columns", range(values.shape[1])))
