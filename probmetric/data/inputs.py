@@ -131,7 +131,8 @@ def _is_text(values: Any, dtype: Any) -> bool:
 def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
 
-    Where its words name no argument they follow ours, which do.
+    Where its words name no argument they follow ours, which do; where X holds NaN or
+    infinity, ours say in which columns, and what to do.
     """
     from sklearn.utils.validation import validate_data
 
@@ -140,6 +141,8 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         return own(estimator, X, *y, dtype=np.float64, **options)
     except ValueError as error:
         words = str(error)
+        if words.startswith("Input X contains"):
+            raise ValueError(_not_finite(X, "NaN" in words)) from error
         if not words.startswith(_UNNAMED):
             raise
         got = f"shape {X.shape}" if hasattr(X, "shape") else type(X).__name__
@@ -147,6 +150,32 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         raise ValueError(
             f"X: expected real numbers of shape (n, d), got {got}: {said}"
         ) from error
+
+
+def _not_finite(X: Any, missing: bool) -> str:
+    """Return what is said of X with NaN (``missing``) or infinity.
+
+    Its first three columns are named as X names them, or counted from 0.
+    """
+    from sklearn.utils import check_array
+
+    values = check_array(X, dtype="float64", ensure_all_finite=False)
+    bad = np.isnan(values) if missing else np.isinf(values)
+    columns, rows = np.flatnonzero(bad.any(0)), np.flatnonzero(bad.any(1))
+    names = list(getattr(X, "columns", range(values.shape[1])))
+    first = ", ".join(repr(names[k]) for k in columns[:3])
+    more = ", ..." if len(columns) > 3 else ""
+    todo = (
+        "drop the rows or columns, or impute, as with sklearn.impute.SimpleImputer in "
+        "a pipeline; TwoStageMixture, and GaussianClasses and GLML with "
+        "missing='integrate', take NaN as it is"
+        if missing
+        else "drop the rows, or mend their values"
+    )
+    return (
+        f"X: expected finite numbers, got {'NaN' if missing else 'infinity'} in "
+        f"{len(rows)} of {len(values)} rows, columns [{first}{more}]: {todo}"
+    )
 
 
 _UNNAMED = ("Found array", "Expected", "Complex data", "setting an", "could not conv")

@@ -23,7 +23,14 @@ _D = 20
 
 
 def waveform(n: int, seed: int) -> Drawn:
-    """Draw n points: u·h + (1-u)·h' + N(0, I), h and h' the class's two triangles."""
+    """Draw n points: u·h + (1-u)·h' + N(0, I), h and h' the class's two triangles.
+
+    Examples
+    --------
+    >>> X, y = waveform(50, seed=0)
+    >>> X.shape
+    (50, 21)
+    """
     rng = np.random.default_rng(seed)
     t = np.arange(1, 22)
     triangles = np.maximum(6 - np.abs(t - np.array([[11], [15], [7]])), 0).astype(float)
@@ -35,7 +42,14 @@ def waveform(n: int, seed: int) -> Drawn:
 
 
 def twonorm(n: int, seed: int) -> Drawn:
-    """Draw n points from N(a·1, I) or N(-a·1, I), a = 2/√20."""
+    """Draw n points from N(a·1, I) or N(-a·1, I), a = 2/√20.
+
+    Examples
+    --------
+    >>> X, y = twonorm(50, seed=0)
+    >>> X.shape
+    (50, 20)
+    """
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
     mean = (1 - 2 * y)[:, None] * 2 / np.sqrt(_D)
@@ -43,7 +57,14 @@ def twonorm(n: int, seed: int) -> Drawn:
 
 
 def ringnorm(n: int, seed: int) -> Drawn:
-    """Draw n points from N(0, 4I) or N(a·1, I), a = 1/√20."""
+    """Draw n points from N(0, 4I) or N(a·1, I), a = 1/√20.
+
+    Examples
+    --------
+    >>> X, y = ringnorm(50, seed=0)
+    >>> X.shape
+    (50, 20)
+    """
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
     noise = rng.standard_normal((n, _D))

@@ -185,6 +185,13 @@ class IsotonicLink:
         Same to different among the pairs that it was fitted to.
     pairs : str
         As for ``LogLogisticLink``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> link = IsotonicLink(np.array([0.0, 4.0]), np.array([0.9, 0.1]), np.array(1.0))
+    >>> np.exp(link.log_probability(np.array([0.0, 1.0, 9.0]))).round(2)
+    array([0.9, 0.7, 0.1])
     """
 
     squared: Float[Array, "m"]

@@ -63,6 +63,17 @@ class PairSimilarity:
     NaN entries are integrated out, outside ``jit``. ``symmetric`` is False of the
     class: joint, log ratio and kernel are symmetric up to rounding unless
     ``noise_other`` is given; the others are not.
+
+    Examples
+    --------
+    Sources spread with variance 4, their instances with variance 1: two instances half
+    a unit apart speak for one source, two that are three units apart against it.
+
+    >>> import numpy as np
+    >>> of_one = np.ones((1, 1, 1))
+    >>> alike = PairSimilarity(np.zeros(1), np.zeros((1, 1)), 4 * of_one, of_one)
+    >>> alike.log_ratio(np.array([[0.0], [-1.5]]), np.array([[0.5], [1.5]])).round(2)
+    array([ 0.47, -1.29])
     """
 
     log_weights: Float[Array, "k"]

@@ -14,7 +14,7 @@ from probmetric.arguments import check_number
 from probmetric.data.containers import Pairs
 from probmetric.plots.style import COLORS, Panels, blank, posterior, stacked, styled
 from probmetric.posterior.bands import band as simultaneous
-from probmetric.posterior.bands import binned
+from probmetric.posterior.bands import binned, merged
 from probmetric.typing import ArrayLike, DrawsLike
 
 VERDICT_COLORS = {"agree": COLORS[0], "disagree": COLORS[5], "inconclusive": COLORS[6]}
@@ -154,6 +154,8 @@ def predictive_check(
         posterior whole. There is no refit in them, so that a curve that was fitted
         keeps inside more often: ``check_model`` judges with its refits.
     """
+    if getattr(pairs, "_fields", None) != Pairs._fields:
+        raise ValueError(f"pairs: expected Pairs, got {type(pairs).__name__}")
     if pairs.y is None:
         raise ValueError("pairs: expected observed labels, got y=None")
     given = posterior(draws, "M", "b")
@@ -221,7 +223,8 @@ def calibration(
     probability : array of shape (n,), or mapping of str to such arrays
         What was stated; a mapping gives several named curves.
     bins : int, default=10
-        Equal-count bins.
+        Equal-count bins. Where many values are equal and a bin gets less than half of
+        its share, it joins its neighbour.
     label : str
         Name of the probability, for the axis.
     band : float in (0, 1), optional
@@ -254,8 +257,10 @@ def calibration(
                 f"{stated.shape} in "
                 f"[{stated.min():.3g}, {stated.max():.3g}]"
             )
-        which, centres = binned(stated, bins)
+        few = len(stated) / (2 * bins)
+        which = merged(binned(stated, bins)[0], np.ones((len(stated), 1)), few)
         hits, counts = np.bincount(which, y), np.bincount(which)
+        centres = np.bincount(which, stated) / counts
         share = hits / counts
         limits = np.array(
             [

@@ -17,7 +17,19 @@ from probmetric.typing import Purpose
 
 
 def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
-    """Write a DataTree as NetCDF, whole or not at all; one that stands is replaced."""
+    """Write a DataTree as NetCDF, whole or not at all; a file at ``path`` is replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, xarray as xr
+    >>> b = xr.Dataset({"b": (("chain", "draw"), np.zeros((2, 5)))})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_draws(xr.DataTree.from_dict({"posterior": b}), f"{folder}/draws.nc")
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['draws.nc']
+    """
     # Through memory: what HDF5 says of a full disk says nothing of the disk.
     buffer = io.BytesIO()
     draws.to_netcdf(buffer, engine="h5netcdf")

@@ -122,8 +122,14 @@ def with_cell(value):
 
 
 BAD = {
-    "NaN": ((with_cell(np.nan), y), "Input X contains NaN"),
-    "infinity": ((with_cell(np.inf), y), "Input X contains infinity"),
+    "NaN": (
+        (with_cell(np.nan), y),
+        r"X: expected finite numbers, got NaN in 1 of 150 rows, columns \[2\]: drop",
+    ),
+    "infinity": (
+        (with_cell(np.inf), y),
+        r"X: expected finite numbers, got infinity in 1 of 150 rows, columns \[2\]",
+    ),
     "1-D": ((X[:, 0], y), r"X: expected real .* got shape \(150,\): Resh"),
     "3-D": (
         (X[None], y),

@@ -1,5 +1,6 @@
 """Every plot shows what it is given: names, counts, verdicts, and never nothing."""
 
+import inspect
 import io
 import types
 
@@ -130,6 +131,15 @@ def test_agreement_of_many_quantities_says_how_many():
     )
 
 
+def test_calibration_has_no_bin_of_a_handful_where_values_are_equal():
+    stated = np.r_[np.linspace(0, 0.9, 50), 0.95, np.full(45, 0.98), np.full(4, 1)]
+    axis = plots.calibration(np.ones(100), stated).axes[0]
+    shown = axis.containers[0].lines[0].get_xdata()
+    # Bins of ten; the sixth would hold .95 alone, and joins the equal values.
+    np.testing.assert_allclose(shown[-1], stated[50:].mean())
+    assert len(shown) == 6
+
+
 def test_predictive_check_covers_the_truth_it_was_drawn_from(draws, pairs):
     prior = wishart_draws(1, 50)
     assert_drawn(
@@ -138,6 +148,12 @@ def test_predictive_check_covers_the_truth_it_was_drawn_from(draws, pairs):
         "prior predictive",
         "observed",
     )
+
+
+def test_what_is_no_pairs_is_refused_by_name(draws):
+    plain = inspect.unwrap(plots.predictive_check)  # Users have no beartype.
+    with pytest.raises(ValueError, match="pairs: expected Pairs, got ndarray"):
+        plain(draws, np.eye(3))
 
 
 def test_predictive_bands_hold_the_shares_of_simulated_labels(draws, pairs):

@@ -191,7 +191,7 @@ def write_block(
 
 
 def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Kept]]:
-    """Read the blocks that stand, in order.
+    """Read the whole blocks in the folder, in order.
 
     Parameters
     ----------
