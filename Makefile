@@ -15,6 +15,8 @@ PYTEST := -m pytest -q -n 2 --dist loadfile --durations=10
 # compiled in one folder, which a second run finds. Users' processes are left alone.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/out/compiled
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+# Without bytecode on disk each process that tests checks all annotations anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 15
