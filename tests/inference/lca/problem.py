@@ -38,4 +38,4 @@ def model_value_and_grad(pairs, prior, learning_rate, params, **kwargs):
     sites = {"W": jnp.asarray(params.W)}
     if jnp.ndim(params.kappa2) == 0:
         sites["log_b"] = log_b_of(params.log_sigma2, len(params.W))
-    return jax.value_and_grad(density)(sites)
+    return jax.jit(jax.value_and_grad(density))(sites)

@@ -73,10 +73,13 @@ def test_gradient_and_hessian_match_autodiff(problem, by_points):
         return log_likelihood(at(theta, truth.W), stats)
 
     np.testing.assert_allclose(
-        gradient(truth, stats), jax.grad(value)(theta), rtol=1e-10, atol=1e-11
+        gradient(truth, stats), jax.jit(jax.grad(value))(theta), rtol=1e-10, atol=1e-11
     )
     np.testing.assert_allclose(
-        hessian(truth, stats), jax.hessian(value)(theta), rtol=1e-9, atol=1e-10
+        hessian(truth, stats),
+        jax.jit(jax.hessian(value))(theta),
+        rtol=1e-9,
+        atol=1e-10,
     )
 
 
@@ -94,7 +97,8 @@ def test_precision_is_minus_the_hessian_of_the_log_joint(problem):
     pairs, prior, truth, _ = problem
     stats = prepare(pairs)
     theta = theta_of(truth)
-    want = -jax.hessian(lambda v: log_joint(at(v, truth.W), stats, prior, 0.3))(theta)
+    joint = jax.hessian(lambda v: log_joint(at(v, truth.W), stats, prior, 0.3))
+    want = -jax.jit(joint)(theta)
     np.testing.assert_allclose(
         precision(truth, stats, prior, 0.3), want, rtol=1e-9, atol=1e-9
     )

@@ -52,7 +52,7 @@ def test_pair_probabilities_match_quadrature(golden):
 @pytest.mark.parametrize("y", [0, 1])
 def test_posterior_of_the_latent_pair_matches_quadrature(golden, y):
     for case in golden("lca_dca")["lca_pairs"]:
-        got = pair_posterior(
+        got = jax.jit(pair_posterior)(
             np.array([case["x"]]),
             np.array([case["xp"]]),
             np.array([y]),
@@ -120,6 +120,7 @@ def test_likelihood_gradient_and_hessian_match_differences(data, per_anchor, by_
     stats = prepare(pairs, per_anchor=per_anchor, by_points=by_points)
     kappa2 = jnp.asarray(case["kappa2_per_pair"]) if per_anchor else jnp.asarray(1.0)
 
+    @jax.jit
     def value(theta, k2):
         W = theta[:-1].reshape(params.W.shape)
         return log_likelihood(LCAParams(W, theta[-1], k2), stats)
@@ -127,13 +128,13 @@ def test_likelihood_gradient_and_hessian_match_differences(data, per_anchor, by_
     theta = jnp.append(jnp.ravel(params.W), params.log_sigma2)
     want = case[key]
     np.testing.assert_allclose(value(theta, kappa2), want["loglik"], rtol=RTOL)
-    gradient = jax.grad(value)(theta, kappa2)
+    gradient = jax.jit(jax.grad(value))(theta, kappa2)
     np.testing.assert_allclose(gradient, want["grad"], rtol=RTOL, atol=1e-13)
     if per_anchor:
-        by_kappa = jax.grad(value, 1)(theta, kappa2)
+        by_kappa = jax.jit(jax.grad(value, 1))(theta, kappa2)
         np.testing.assert_allclose(by_kappa, want["grad_kappa2"], rtol=RTOL)
     else:
-        hessian = jax.hessian(value)(theta, kappa2)
+        hessian = jax.jit(jax.hessian(value))(theta, kappa2)
         np.testing.assert_allclose(hessian, want["hessian"], rtol=RTOL, atol=1e-12)
 
 

@@ -30,7 +30,7 @@ def test_pooled_log_joint_equals_the_numpyro_density(problem, by_points):
     stats = prepare(pairs, by_points=by_points)
     want, want_grad = model_value_and_grad(pairs, prior, 0.4, truth)
     at = to_unconstrained(truth)
-    got, grad = jax.value_and_grad(objective)(at, (stats, prior, 0.4))
+    got, grad = jax.jit(jax.value_and_grad(objective))(at, (stats, prior, 0.4))
     np.testing.assert_allclose(got, want, rtol=1e-13)
     np.testing.assert_allclose(grad["W"], want_grad["W"], rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(grad["log_b"], want_grad["log_b"], rtol=1e-11)
