@@ -245,6 +245,7 @@ MODELS: dict[str, ModelSpec] = {
         params="GaussianClassesParams",
         model="gaussian_classes",
         estimator="glml:GLML",
+        reduction=at("probmetric.inference.moments:CLASSES"),
         methods=("exact",),
     ),
     "two_stage": _spec(
@@ -285,6 +286,7 @@ MODELS: dict[str, ModelSpec] = {
         params="PairLDAParams",
         story="inference.pair_lda",
         estimator="pair_lda:PairLDA",
+        reduction=at("probmetric.inference.moments:CLASSES"),
     ),
     "eig_dml": _spec(
         "eig_dml",

@@ -92,6 +92,9 @@ LDA_LIKE = {
     "inference.pair_lda.choose_strength": lambda f, g: f(g.labelled),
     "inference.pair_lda.to_metric": lambda f, g: f(PairLDAParams(g.M, g.c, 0.0)),
     "inference.pair_lda.second_moments": lambda f, g: f(g.pairs),
+    "inference.pair_lda.class_second_moments": lambda f, g: f(
+        g.gauss.stats, g.gauss.stats.n
+    ),
     "inference.eig_dml.fit.back_transform": lambda f, g: f(
         g.M / np.trace(g.M), np.linalg.inv(g.M)
     ),
@@ -268,6 +271,7 @@ GAUSSIAN = {
     ),
     "inference.gaussian_classes.prior.evidence_prior": lambda f, g: f(g.gauss.stats),
     "inference.gaussian_classes.prior.learn": lambda f, g: f(g.labelled, 2),
+    "inference.gaussian_classes.prior.learn_statistics": lambda f, g: f(g.gauss.stats),
     "inference.gaussian_classes.predict.fit": lambda f, g: f(
         g.labelled, g.gauss.prior, n_classes=2
     ),

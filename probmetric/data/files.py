@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LARGEST_GROUP = 1 << 30
 """Bytes of a row group, uncompressed, at most."""
 
+BUFFER = 1 << 16
+"""Bytes of a column that are read from a Parquet file at a time."""
+
 TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", ".json", ".jsonl")
 
 
@@ -355,6 +358,7 @@ class Parquet:
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the rows of a row group."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         self._files[part.file].check()
@@ -362,7 +366,9 @@ class Parquet:
         columns = [*(self._features if features else ()), *extra]
         first = part.first
         with _readable(part.where):
-            file = pq.ParquetFile(self._files[part.file].path, pre_buffer=False)
+            file = pq.ParquetFile(
+                self._files[part.file].path, pre_buffer=False, buffer_size=BUFFER
+            )
             batches = file.iter_batches(
                 rows, row_groups=[part.at], columns=columns, use_threads=False
             )
@@ -374,6 +380,8 @@ class Parquet:
                     break
                 yield self._block(batch, part, first, features)
                 first += batch.num_rows
+            del batches
+        pa.default_memory_pool().release_unused()  # A row group's worth, else kept.
         if first != part.first + part.rows:
             raise ValueError(
                 f"data: expected {part.rows} rows in {part.where}, got "

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,10 @@ from probmetric.linalg_scaled import LARGEST
 from probmetric.typing import ArrayLike
 
 type Names = Sequence[str] | np.ndarray | None
+
+
+AT_A_TIME = 1 << 21
+"""Numbers of which the moments are taken at a time."""
 
 
 class Scaler(NamedTuple):
@@ -24,6 +29,12 @@ def constant_columns(X: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, "d"]:
     """Say which columns vary by no more than 16 times the rounding of their entries."""
     low, high = np.nanmin(X, 0), np.nanmax(X, 0)
     return high - low <= 16 * np.finfo(float).eps * np.maximum(abs(low), abs(high))
+
+
+def columns_at_a_time(n: int, d: int) -> list[slice]:
+    """Return like runs of columns, of which n rows are no more than ``AT_A_TIME``."""
+    ends = np.linspace(0, d, min(-(-n * d // AT_A_TIME), -(-d // 2)) + 1).astype(int)
+    return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
 
 def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
@@ -42,7 +53,8 @@ def standardise(
     A warning names the constant columns, which are kept.
     """
     scaler = fit_scaler(X, names, standardize=standardize)
-    Z = (X - scaler.mean) / scaler.scale
+    Z = X - scaler.mean
+    Z /= scaler.scale
     if not standardize:
         return Z, scaler
     constant = constant_columns(X)
@@ -102,11 +114,15 @@ def fit_scaler(
             "divides by standard deviations), got constant columns "
             f"{_columns(np.flatnonzero(constant), names)}"
         )
-    # Shift and range first: no cancellation.
+    # Shift and range first: no cancellation. Some columns at a time: no copy of X.
     span = np.where(constant, 1.0, span)
-    unit = (X - low) / span
-    scale = np.where(constant, 1.0, np.nanstd(unit, 0) * span)
-    return Scaler(low + np.nanmean(unit, 0) * span, scale)
+    mean, deviation = np.empty(d), np.empty(d)
+    for some in columns_at_a_time(n, d):
+        unit = X[:, some] - low[some]
+        unit /= span[some]
+        mean[some], deviation[some] = np.nanmean(unit, 0), np.nanstd(unit, 0)
+    scale = np.where(constant, 1.0, deviation * span)
+    return Scaler(low + mean * span, scale)
 
 
 def scaler_of(

@@ -17,7 +17,8 @@ error that names the file, the row group and the row; no row is ever left out.
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,11 +27,14 @@ from jaxtyping import Float, Int
 BINS = 64
 """Bins of a source, whatever the number of processes."""
 
-BLOCK_ENTRIES = 1 << 20
-"""Numbers of a block, at most: 8 MB in float64 (but ``CHUNK`` rows at least)."""
+BLOCK_ENTRIES = 1 << 18
+"""Numbers of a block, at most: 2 MB in float64 (but ``CHUNK`` rows at least)."""
 
 MOST_ROWS = 1 << 16
 """Rows of a block, at most."""
+
+SAMPLE = 50_000
+"""Rows of a sample, at most (about)."""
 
 CHUNK = 2048
 """Rows of a block are a multiple of this, which steps work through at a time."""
@@ -349,14 +353,60 @@ def class_counts(
     return values[order], np.array(list(found.values()), int)[order]
 
 
-def ahead[T](items: Iterator[T]) -> Iterator[T]:
-    """Yield items, the next one being made in a thread meanwhile.
+def sample_rows(
+    source: Source,
+    *,
+    seed: int = 0,
+    most: int = SAMPLE,
+    classes: np.ndarray | None = None,
+) -> tuple[Float[np.ndarray, "m d"], Int[np.ndarray, "m"], Float[np.ndarray, "m"]]:
+    """Return rows chosen by ``row_bits``, about ``most``, their codes and weights.
+
+    All rows of positive weight where they are no more than ``most``. One pass.
+
+    Parameters
+    ----------
+    source : Source
+    seed : int, default=0
+    most : int
+    classes : array of shape (c,), optional
+        Sorted labels, of which the codes are the places; without, codes are 0.
+    """
+    share_kept, size = most / n_rows(source), block_rows(source)
+    X: list[np.ndarray] = [np.zeros((0, n_features(source)))]
+    y, w = [np.zeros(0, np.int32)], [np.zeros(0)]
+    blocks = (
+        block
+        for parts in share(source.parts).values()
+        for block in filled(source, parts, size, classes=classes)
+    )
+    for block in ahead(blocks):
+        kept = block.w[: block.rows] > 0
+        if share_kept < 1:
+            number = block.first + np.arange(block.rows)
+            kept &= row_bits(seed, number) / 2.0**64 < share_kept
+        X.append(block.X[: block.rows][kept])
+        y.append(block.y[: block.rows][kept])
+        w.append(block.w[: block.rows][kept])
+    return np.concatenate(X), np.concatenate(y), np.concatenate(w)
+
+
+def reader() -> ThreadPoolExecutor:
+    """Return one thread that reads: of a pass, as each keeps memory of its own."""
+    return ThreadPoolExecutor(1, "probmetric-read")
+
+
+def ahead[T](items: Iterator[T], pool: ThreadPoolExecutor | None = None) -> Iterator[T]:
+    """Yield items, the next one being made in a thread meanwhile: of a pool, if any.
 
     What goes wrong there is raised here; left early, it waits for the item under way.
     """
     end = object()
-    with ThreadPoolExecutor(1, "probmetric-read") as pool:
-        coming = pool.submit(next, items, end)
-        while (item := coming.result()) is not end:
-            coming = pool.submit(next, items, end)
-            yield item  # pyright: ignore[reportReturnType]
+    with nullcontext(pool) if pool else reader() as thread:
+        coming = thread.submit(next, items, end)
+        try:
+            while (item := coming.result()) is not end:
+                coming = thread.submit(next, items, end)
+                yield item  # pyright: ignore[reportReturnType]
+        finally:
+            wait([coming])

@@ -113,6 +113,16 @@ def stood_for(
     return rows, at.reshape(entries.shape)
 
 
+def required(estimator: Any, y: ArrayLike | None) -> ArrayLike:
+    """Return the labels beside arrays, or say that there are none."""
+    if y is None:
+        raise ValueError(
+            f"y: {type(estimator).__name__} requires y to be passed, but the target y "
+            "is None"
+        )
+    return y
+
+
 def _points_of(estimator: Any, X: ArrayLike) -> ArrayLike:
     """Return X, or the points that its entries stand for."""
     found = stood_for(estimator, X, "X", 1)

@@ -6,7 +6,7 @@ Options that need all rows at once are refused, saying which value to give.
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from probmetric.data.scaling import Scaler, scaler_of
 from probmetric.data.source import Source
@@ -22,22 +22,36 @@ from probmetric.inference.reduce import classes_of
 
 
 class Streamed(NamedTuple):
-    """Classes of standardised rows; scaler, and which columns are constant."""
+    """Classes of standardised rows; scaler, and which columns are constant.
+
+    ``squares`` is Σw² of each class, ``inside`` the scaler that makes a constant column
+    0, ``n`` the rows of positive weight.
+    """
 
     stats: ClassStatistics
+    squares: Float[np.ndarray, "c"]
     classes: np.ndarray
     scaler: Scaler
+    inside: Scaler
     constant: Bool[np.ndarray, "d"]
     n: int
 
+    def map_of(self, factor: Float[np.ndarray, "p d"]) -> Float[np.ndarray, "p d"]:
+        """Return a map of standardised features in input units, constant ones 0."""
+        scale = np.where(self.constant, np.inf, self.scaler.scale)
+        return np.asarray(factor) / scale
 
-def refuse(wrong: dict[str, tuple[bool, str]]) -> None:
+
+type Refused = dict[str, tuple[bool, str]]
+"""Of an option: whether it is asked for, and what to give in its stead."""
+
+
+def refuse(wrong: Refused) -> None:
     """Raise for an option that a source cannot serve.
 
     Parameters
     ----------
-    wrong : dict
-        Of an option: whether it is asked for, and what to give in its stead.
+    wrong : Refused
     """
     for name, (asked, instead) in wrong.items():
         if asked:
@@ -116,4 +130,12 @@ def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> S
     scaler, constant = _scaler(estimator, moments.columns, names)
     inside = still(scaler, constant) if estimator.standardize else scaler
     stats = standardised(moments, origin, inside)
-    return Streamed(stats, classes, scaler, constant, int(moments.columns.n))
+    return Streamed(
+        stats,
+        np.asarray(moments.squares),
+        classes,
+        scaler,
+        inside,
+        constant,
+        int(moments.columns.n),
+    )

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -19,13 +19,21 @@ from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
 from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import Scaler, constant_columns, standardise
-from probmetric.estimators._labelled import Finite, check_labelled, checked_rows, report
+from probmetric.data.source import Source, sample_rows
+from probmetric.estimators._labelled import (
+    Finite,
+    check_labelled,
+    checked_rows,
+    report,
+    required,
+)
 from probmetric.estimators._settings import (
     Positive,
     RandomState,
     check_settings,
     settings,
 )
+from probmetric.estimators._streamed import Refused, refuse, streamed_classes
 from probmetric.inference.gaussian_classes.choice import (
     EXCESS,
     Strengths,
@@ -47,20 +55,21 @@ from probmetric.inference.gaussian_classes.posterior import (
     posterior_mean,
 )
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
-from probmetric.inference.gaussian_classes.prior import learn
+from probmetric.inference.gaussian_classes.prior import learn, learn_statistics
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import LocalMahalanobis
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, Purpose
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 
 class ClassFit(NamedTuple):
     """What both estimators of Gaussian classes learn, in scaled units.
 
     ``stats`` is None where entries are missing; ``posterior`` is then a mean over
-    completions. ``points`` alone are in input units, ``data`` is them scaled.
+    completions. ``points`` alone are in input units, ``data`` is them scaled; of a
+    source there are none. ``constant`` says which columns did not vary.
     """
 
     points: Float[np.ndarray, "n d"]
@@ -72,6 +81,7 @@ class ClassFit(NamedTuple):
     prior: NIWPrior
     posterior: ClassPosterior
     log_evidence: float
+    constant: Bool[np.ndarray, "d"]
     strengths: Strengths | None = None
 
 
@@ -108,11 +118,7 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
         stats, prior, post, evidence = to_numpy(
             learn(pad_labelled(data), len(classes), prior, alpha=alpha, **options)
         )
-    if np.isnan(prior.kappa):
-        raise ValueError(
-            "X: expected points that vary within the classes (n_samples = "
-            f"{len(points)}), got classes of equal points or one member each"
-        )
+    _check_varied(prior, len(points))
     if post is None:
         start = fit_missing(
             data, prior, n_classes=len(classes), tol=START_TOL, **options
@@ -123,7 +129,84 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
             post = complete(key, data, prior, start.params, **options)
         post, prior = to_numpy((post, prior))
     parts = points, data, classes, codes, scaler, stats, prior, post
-    return ClassFit(*parts, float(evidence), strengths)
+    return ClassFit(*parts, float(evidence), constant_columns(points), strengths)
+
+
+def _check_varied(prior: NIWPrior, n: int) -> None:
+    """Raise where no prior could be had."""
+    if np.isnan(prior.kappa):
+        raise ValueError(
+            "X: expected points that vary within the classes (n_samples = "
+            f"{n}), got classes of equal points or one member each"
+        )
+
+
+def fit_source(
+    estimator: Any, source: Source, y: object, options: Refused | None = None
+) -> ClassFit:
+    """Fit the rows of a source as ``fit_classes`` does, by their statistics.
+
+    One pass, one of the labels and, where ``estimator.prior`` is "cv", one of the
+    sample (``data.source.sample_rows``, seed 0) that chooses the strengths of the
+    prior; all else is of all rows.
+
+    Parameters
+    ----------
+    estimator : GaussianClasses or GLML
+    source : Source
+    y : None
+    options : dict, optional
+        Further options to refuse, as ``_streamed.refuse``.
+
+    Raises
+    ------
+    ValueError
+        For missing entries, for weights where folds are to choose, and as
+        ``fit_classes``.
+    """
+    folds, integrate = estimator.prior == "cv", estimator.missing == "integrate"
+    refuse({"missing": (integrate, "'error'"), **(options or {})})
+    if folds and source.weighted:
+        raise ValueError(
+            "prior: expected 'evidence' with a source whose rows have weights, got "
+            "'cv', whose folds count every row once"
+        )
+    found = streamed_classes(estimator, source, y, 1)
+    stats, c = found.stats, len(found.classes)
+    how: Any = {"covariance": estimator.covariance, "alpha": float(estimator.alpha)}
+    prior, strengths = None, None
+    if folds:
+        X, codes, _ = sample_rows(source, classes=found.classes)
+        Z = (X - found.inside.mean) / found.inside.scale
+        prior, strengths, _ = choose_prior(Labelled(Z, codes), c, **how)
+        if not np.isnan(prior.kappa):
+            prior = prior_of(stats, strengths, **how)
+    with jax.enable_x64(True):
+        learned = to_numpy(learn_statistics(stats, prior, **how))
+    _check_varied(learned.prior, found.n)
+    none = np.zeros((0, len(found.constant)))
+    return ClassFit(
+        none,
+        Labelled(none, np.zeros(0, int)),
+        found.classes,
+        np.zeros(0, int),
+        found.scaler,
+        learned.stats,
+        learned.prior,
+        learned.posterior,
+        float(learned.log_evidence),
+        found.constant,
+        strengths,
+    )
+
+
+def refuse_streamed(found: ClassFit, name: str) -> None:
+    """Raise for what needs the rows of the fit, where they came from a source."""
+    if not len(found.points):
+        raise ValueError(
+            f"{name}: expected a fit to arrays, got one to a source, of which no rows "
+            "are kept"
+        )
 
 
 def fit_rows(
@@ -187,7 +270,7 @@ def in_input_units(
     if not estimator.standardize:
         return metric
     # What did not vary takes no part in a distance.
-    return replace(metric, frame=metric.frame * ~constant_columns(found.points))
+    return replace(metric, frame=metric.frame * ~found.constant)
 
 
 @settings
@@ -274,18 +357,29 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "GaussianClasses":
+    @no_type_check
+    def fit(
+        self, X: ArrayLike | Source, y: ArrayLike | None = None
+    ) -> "GaussianClasses":
         """Take the posterior of labelled points, exact for whole rows.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            May have fewer points in a class than features, down to one.
+        X : array-like of shape (n, d), or Source
+            May have fewer points in a class than features, down to one. Of a source
+            (``pm.open``) no row is kept: one pass, and one of the labels.
+            ``prior="cv"`` takes one more: the prior's three numbers are chosen on about
+            50,000 rows, drawn by hash of their numbers (on all, where they are no
+            more), and all else is of all rows.
         y : array-like of shape (n,)
+            None of a source, which has its labels.
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        found = self._found = fit_classes(self, X, y, seed)
+        if isinstance(X, Source):
+            found = self._found = fit_source(self, X, y)
+        else:
+            found = self._found = fit_classes(self, X, required(self, y), seed)
         self.classes_, self._scaler = found.classes, found.scaler
         self.prior_, self.posterior_ = found.prior, found.posterior
         self.log_evidence_ = found.log_evidence
@@ -340,6 +434,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         """
         check_choice("method", method, ("exact",))
         check_is_fitted(self)
+        refuse_streamed(self._found, "sample")
         return draws_of(
             self,
             seed=seed,
@@ -405,7 +500,7 @@ class GaussianClasses(ClassifierMixin, BaseEstimator):
         with np.errstate(over="ignore"):  # Refused below.
             Z = (points - self._scaler.mean) / self._scaler.scale
         if self.standardize:  # What did not vary says nothing of the class.
-            Z[:, constant_columns(self._found.points)] *= 0.0
+            Z[:, self._found.constant] *= 0.0
         partly = integrate and bool(np.isnan(Z).any())
         with jax.enable_x64(True):
             found = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))

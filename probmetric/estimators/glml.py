@@ -16,7 +16,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
-from probmetric.estimators._labelled import checked_rows, report
+from probmetric.data.source import Source
+from probmetric.estimators._labelled import checked_rows, report, required
 from probmetric.estimators._settings import (
     Count,
     Extended,
@@ -27,13 +28,16 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
+from probmetric.estimators._streamed import Refused
 from probmetric.estimators.gaussian_classes import (
     ClassFit,
     draws_of,
     fit_classes,
     fit_rows,
+    fit_source,
     in_input_units,
     refuse_known,
+    refuse_streamed,
 )
 from probmetric.inference.gaussian_classes.draws import Exact, metrics
 from probmetric.inference.gaussian_classes.local_metric import (
@@ -58,7 +62,7 @@ from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
-from probmetric.typing import ArrayLike, Purpose
+from probmetric.typing import ArrayLike, Purpose, no_type_check
 
 
 def check_options(estimator: Any) -> None:
@@ -210,6 +214,7 @@ class GLML(ClassifierMixin, BaseEstimator):
         Held-out log scores, of γ in falling order from ∞, with "cv" after that of the
         Euclidean metric; None for a given γ.
     classifier_ : KNeighborsClassifier
+        Not after a fit to a source.
     prior_, posterior_, log_evidence_
         As ``GaussianClasses``, in scaled units.
     n_features_in_, feature_names_in_
@@ -261,24 +266,27 @@ class GLML(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "GLML":
+    @no_type_check
+    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> "GLML":
         """Learn the class Gaussians, their metrics, and keep the training points.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or Source
+            Of a source (``pm.open``) no row is kept: the metric is learned, as
+            ``GaussianClasses`` learns from one, and ``predict`` is refused. ``gamma``
+            is a number: folds would choose it for neighbours among fewer rows.
         y : array-like of shape (n,)
+            None of a source, which has its labels.
         """
         check_settings(self)
         check_options(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        found = self._found = fit_classes(self, X, y, seed)
+        if isinstance(X, Source):
+            return self._fit_source(X, y, seed)
+        found = self._found = fit_classes(self, X, required(self, y), seed)
         points, codes = whole_rows(found)
-        self.classes_ = found.classes
-        self.prior_, self.posterior_ = found.prior, found.posterior
-        self.log_evidence_ = found.log_evidence
-        base, drawn = learn_metrics(self, found, seed)
-        every = [in_input_units(self, found, metric) for metric in (base, *drawn)]
+        base, every = self._learn(found, seed)
         by_folds = self.gamma == "cv" and self.n_components == 1
         if by_folds and self.densities == "posterior" and found.stats is not None:
             chosen, self.gamma_scores_ = self._choose_by_folds(found, seed)
@@ -287,17 +295,55 @@ class GLML(ClassifierMixin, BaseEstimator):
         self.frame_ = "identity" if chosen == EUCLID else "pooled"
         if chosen == EUCLID:
             every[0] = in_input_units(self, found, with_euclids_distance(base))
-        self.gamma_ = np.inf if isinstance(chosen, str) else chosen
-        gamma = np.asarray(self.gamma_)
-        self.metric_, *self.draws_ = (replace(metric, gamma=gamma) for metric in every)
+        self._set(every, np.inf if isinstance(chosen, str) else chosen)
         several = self.draws_ and np.isfinite(self.gamma_)
-        if not several:  # At γ = ∞ nothing is local, and all draws are one metric.
-            self.draws_ = [self.metric_] * len(drawn)
         metric = self.posterior_metric("prediction") if several else self.metric_
         self.classifier_ = KNeighborsClassifier(
             metric, self.n_neighbors, votes=self.votes
         ).fit(points, found.classes[codes])
         return self
+
+    def _fit_source(self, source: Source, y: object, seed: int) -> "GLML":
+        """Learn the metrics from the rows of a source, of which none are kept."""
+        options: Refused = {
+            "gamma": (isinstance(self.gamma, str), "a number, such as gamma=1,"),
+            "n_components": (self.n_components > 1, "1"),
+        }
+        found = self._found = fit_source(self, source, y, options)
+        every = self._learn(found, seed)[1]
+        self.gamma_scores_, self.frame_ = None, "pooled"
+        self._set(every, float(self.gamma))
+        vars(self).pop("classifier_", None)
+        return self
+
+    def _learn(
+        self, found: ClassFit, seed: int
+    ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
+        """Store what Gaussians say; return their metric, and all in input units."""
+        self.classes_ = found.classes
+        self.prior_, self.posterior_ = found.prior, found.posterior
+        self.log_evidence_ = found.log_evidence
+        base, drawn = learn_metrics(self, found, seed)
+        return base, [in_input_units(self, found, m) for m in (base, *drawn)]
+
+    def _set(self, every: list[LocalMahalanobis], gamma: float) -> None:
+        """Store the metric and those of draws, with γ."""
+        self.gamma_ = gamma
+        at = np.asarray(gamma)
+        self.metric_, *self.draws_ = (replace(metric, gamma=at) for metric in every)
+        if np.isinf(gamma):  # Nothing is local, and all draws are one metric.
+            self.draws_ = [self.metric_] * len(self.draws_)
+
+    def _voters(self) -> KNeighborsClassifier:
+        """Return the neighbours that vote; none are kept of a source."""
+        check_is_fitted(self)
+        if not hasattr(self, "classifier_"):
+            raise ValueError(
+                "predict: expected a fit to arrays, got one to a source, of which no "
+                "rows are kept; pm.nearest(glml.get_metric(), X, source, k) finds "
+                "neighbours among all of them"
+            )
+        return self.classifier_
 
     def _choose(
         self,
@@ -321,14 +367,13 @@ class GLML(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return class probabilities from neighbours' votes, averaged over draws."""
-        check_is_fitted(self)
-        points = checked_rows(self, X, finite=True)
-        return self.classifier_.predict_proba(points)
+        voters = self._voters()
+        return voters.predict_proba(checked_rows(self, X, finite=True))
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return logarithms of ``predict_proba``; that of 0 is -inf."""
-        check_is_fitted(self)
-        return self.classifier_.predict_log_proba(checked_rows(self, X, finite=True))
+        voters = self._voters()
+        return voters.predict_log_proba(checked_rows(self, X, finite=True))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class, the first in sorted order of equals."""
@@ -429,6 +474,7 @@ class GLML(ClassifierMixin, BaseEstimator):
                 f"{self.densities!r}, n_components={self.n_components}, "
                 f"rule={self.rule!r}), got {n_draws}"
             )
+        refuse_streamed(self._found, "sample")
         size: Any = {"n_draws": n_draws, "n_chains": n_chains}
         return draws_of(self, base=self.metric_, seed=seed, **size)
 

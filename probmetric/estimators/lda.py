@@ -17,7 +17,7 @@ from probmetric.data.containers import Labelled
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source
-from probmetric.estimators._labelled import labelled_data
+from probmetric.estimators._labelled import labelled_data, required
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Extended, settings
 from probmetric.estimators._streamed import refuse, streamed_classes
@@ -65,12 +65,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         """
         if isinstance(X, Source):
             return self._fit_source(X, y)
-        if y is None:
-            raise ValueError(
-                f"y: {type(self).__name__} requires y to be passed, but the target y "
-                "is None"
-            )
-        data, self.classes_, scaler = labelled_data(self, X, y)
+        data, self.classes_, scaler = labelled_data(self, X, required(self, y))
         target = self._target(scaler.scale)
         if isinstance(self.prior_strength, str):
             self.prior_strength_ = self._choose(data, target).strength
@@ -94,8 +89,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         prior = lda.shrinkage_prior(target, self.prior_strength_)
         params = self._learn(found.stats, prior)
         self._found = None
-        map_scale = np.where(found.constant, np.inf, found.scaler.scale)
-        self.components_ = np.asarray(params.factor) / map_scale
+        self.components_ = found.map_of(np.asarray(params.factor))
         self.mean_, self.scale_ = found.scaler
         return self._keep(params, found.scaler)
 

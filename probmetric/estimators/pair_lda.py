@@ -6,12 +6,19 @@ The derivation is ``probmetric.inference.pair_lda``; this file holds no mathemat
 from dataclasses import field
 from typing import Any, Literal
 
+import numpy as np
+
 from probmetric.arguments import check_count
 from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.source import Source
+from probmetric.estimators._labelled import report, required
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import Extended, NonNegative, PairSet, settings
+from probmetric.estimators._streamed import refuse, streamed_classes
 from probmetric.inference import pair_lda
+from probmetric.inference.pair_lda import SecondMoments
 from probmetric.inference.solvers.result import Fit
+from probmetric.typing import ArrayLike, Self, no_type_check
 
 
 @settings
@@ -97,11 +104,50 @@ class PairLDA(PairLearner):
             strength = float(self.prior_strength)
         return self._learn(self._paired(data), strength, len(data.X))
 
+    @no_type_check
+    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
+        """Learn from class labels, or from pairs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), (N, 2, d) of pairs, or Source
+            Pairs are learned from as ``fit_pairs`` does. Of a source (``pm.open``) no
+            row is kept: one pass, and one of the labels. ``pairs`` is then "all" and
+            ``prior_strength`` a number.
+        y : array-like of shape (n,)
+            Numbers or strings; at least two classes of at least two members. None of a
+            source, which has its labels.
+            Of pairs: 1 for close; 0 or -1, one of the two throughout, for far.
+        """
+        if not isinstance(X, Source):
+            return super().fit(X, required(self, y))
+        folds = isinstance(self.prior_strength, str)
+        refuse(
+            {
+                "prior_strength": (
+                    folds,
+                    "a number, such as prior_strength=1, not 'cv',",
+                ),
+                "pairs": (self.pairs != "all", "'all'"),
+            }
+        )
+        found = streamed_classes(self, X, y, 2)
+        moments = pair_lda.class_second_moments(found.stats, found.squares)
+        strength, n = float(self.prior_strength), float(np.sum(found.stats.n))
+        fitted = self._learn(moments, strength, n)
+        report(fitted, type(self).__name__)
+        self.classes_ = found.classes
+        self.components_ = found.map_of(np.asarray(fitted.params.factor))
+        self.mean_, self.scale_ = found.scaler
+        self._keep(fitted)
+        return self
+
     def _paired(self, data: Labelled) -> Pairs | Labelled:
         return data if self.pairs == "all" else self._make_pairs(data)
 
-    def _rows(self, data: Pairs | Labelled) -> int | None:
-        d, k = data.X.shape[1], self.n_components
+    def _rows(self, data: Pairs | Labelled | SecondMoments) -> int | None:
+        d = (data.far if isinstance(data, SecondMoments) else data.X).shape[1]
+        k = self.n_components
         if k is None:
             return None
         return check_count("n_components", k, d, "the number of features")
@@ -114,7 +160,10 @@ class PairLDA(PairLearner):
         }
 
     def _learn(
-        self, data: Pairs | Labelled, strength: float, n: int | None = None
+        self,
+        data: Pairs | Labelled | SecondMoments,
+        strength: float,
+        n: float | int | None = None,
     ) -> Fit:
         self.prior_strength_, k = strength, self._rows(data)
         return pair_lda.fit(data, k, prior_strength=strength, n=n, **self._how())

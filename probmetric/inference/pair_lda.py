@@ -50,6 +50,7 @@ from jaxtyping import Float
 from scipy.linalg import LinAlgError, eigh
 
 from probmetric.data.containers import Labelled, Pairs, weights
+from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
@@ -65,9 +66,14 @@ which.
 """
 
 
-def second_moments(
-    data: Pairs | Labelled,
-) -> tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "d d"]]:
+class SecondMoments(NamedTuple):
+    """C̄ and F̄ (d, d), mean outer products of close and of far differences."""
+
+    close: Float[np.ndarray, "d d"]
+    far: Float[np.ndarray, "d d"]
+
+
+def second_moments(data: Pairs | Labelled) -> SecondMoments:
     """Return C̄ and F̄, weighted means of δδᵀ over close and over far pairs.
 
     Of labelled points all pairs are meant, those of one class close, each weighing
@@ -91,12 +97,46 @@ def second_moments(
         near, apart = float(w[y == 1].sum()), float(w[y != 1].sum())
         close = (delta[y == 1] * w[y == 1, None]).T @ delta[y == 1]
         far = (delta[y != 1] * w[y != 1, None]).T @ delta[y != 1]
+    mean = _means(close, near, far, apart)
+    return SecondMoments(*(M.astype(X.dtype) for M in mean))
+
+
+def class_second_moments(
+    stats: ClassStatistics, squares: Float[Array, "c"]
+) -> SecondMoments:
+    """Return C̄ and F̄ over all pairs of points, from statistics of their classes.
+
+    Parameters
+    ----------
+    stats : ClassStatistics
+    squares : array of shape (c,)
+        Σw² of each class.
+
+    Raises
+    ------
+    ValueError
+        As ``second_moments``.
+    """
+    n, S = np.asarray(stats.n), np.asarray(stats.scatter)
+    N, q = n.sum(), np.asarray(squares)
+    about = np.asarray(stats.mean) - n @ np.asarray(stats.mean) / N
+    close, near = np.einsum("c,cij->ij", n, S), (n @ n - q.sum()) / 2
+    # Between classes: Σ_{b<c} (n_b S_c + n_c S_b + n_b n_c gap gapᵀ), all of it ≥ 0.
+    far = np.einsum("c,cij->ij", N - n, S) + N * ((about.T * n) @ about)
+    apart = (N**2 - n @ n) / 2
+    return _means(close, float(near), far, float(apart))
+
+
+def _means(
+    close: np.ndarray, near: float, far: np.ndarray, apart: float
+) -> SecondMoments:
+    """Return sums over weights."""
     if min(near, apart) <= 0:
         raise ValueError(
             "y: expected at least one close (1) and one far (0) pair of positive "
             f"weight, got total weights {near:g} and {apart:g}"
         )
-    return (close / near).astype(X.dtype), (far / apart).astype(X.dtype)
+    return SecondMoments(close / near, far / apart)
 
 
 def _all_pairs(X: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, float]:
@@ -196,7 +236,7 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
 
 
 def fit(
-    data: Pairs | Labelled,
+    data: Pairs | Labelled | SecondMoments,
     n_components: int | None = None,
     *,
     method: Method = "generalized",
@@ -209,8 +249,9 @@ def fit(
 
     Parameters
     ----------
-    data : Pairs or Labelled
-        y = 1 for close, 0 for far pairs; or class codes, and all pairs are meant.
+    data : Pairs, Labelled or SecondMoments
+        y = 1 for close, 0 for far pairs; or class codes, and all pairs are meant; or
+        what these say, and then ``n`` is given.
     n_components : int, optional
         k, 1 to d: at most so many rows; fewer where M has fewer positive directions.
     method : {"generalized", "kissme", "rca", "notes"}
@@ -236,8 +277,13 @@ def fit(
         When a label is missing, C̄ + αI is singular, no direction has far pairs
         farther apart, or, for "notes", α ≤ α_min.
     """
-    close, far = second_moments(data)
-    n = float(np.sum(weights(data))) if n is None else n
+    if isinstance(data, SecondMoments):
+        close, far = data
+        if n is None:
+            raise ValueError("n: expected a number beside second moments, got None")
+    else:
+        close, far = second_moments(data)
+        n = float(np.sum(weights(data))) if n is None else n
     close, far = _shrunk(close, far, n, prior_strength, alpha, method)
     params = _solve(close, far, n_components, method, alpha, weighting)
     L = params.factor

@@ -11,6 +11,7 @@ whatever the number of processes: so are the bits of the total.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -28,6 +29,7 @@ from probmetric.data.source import (
     class_counts,
     filled,
     n_features,
+    reader,
     share,
 )
 from probmetric.precision import to_numpy
@@ -108,6 +110,7 @@ def local_sum[P, S, R](
     rows: int,
     scaler: Scaler | None = None,
     classes: np.ndarray | None = None,
+    pool: ThreadPoolExecutor | None = None,
 ) -> S:
     """Return the statistics of consecutive parts: a bin of Eq. (1).
 
@@ -123,9 +126,11 @@ def local_sum[P, S, R](
         Rows are standardised by it; a scale of infinity makes a column 0.
     classes : array of shape (c,), optional
         Sorted labels, of which y are the places.
+    pool : ThreadPoolExecutor, optional
+        Of ``data.source.reader``. Default: a thread of its own.
     """
     (add, start), _ = _compiled(reduction)
-    blocks = ahead(filled(source, parts, rows, classes=classes))
+    blocks = ahead(filled(source, parts, rows, classes=classes), pool)
     total: Any = None
     for X, y, w, *_ in blocks:
         if total is None:
@@ -170,7 +175,7 @@ def total[P, S, R](
         raise ValueError("label: expected the labels of all rows, got none")
     rows = block_rows(source)
 
-    def of(parts: list[Part]) -> S:
+    def of(parts: list[Part], pool: ThreadPoolExecutor | None = None) -> S:
         return local_sum(
             reduction,
             params,
@@ -179,15 +184,18 @@ def total[P, S, R](
             rows=rows,
             scaler=scaler,
             classes=classes,
+            pool=pool,
         )
 
     def compute() -> S:
         combine: Any = _compiled(reduction)[1]
         mine = share(source.parts, *together())
-        sums = ((b, of(parts)) for b, parts in mine.items())
-        return to_numpy(
-            over_processes(combine, sums, lambda: of([]), agree=(params, scaler))
-        )
+        with reader() as pool:
+            sums = ((b, of(parts, pool)) for b, parts in mine.items())
+            found = over_processes(
+                combine, sums, lambda: of([]), agree=(params, scaler)
+            )
+        return to_numpy(found)
 
     name = getattr(reduction.step, "__qualname__", type(reduction.step).__name__)
     which = Pass(name, hash_of(source), (params, scaler))

@@ -361,7 +361,7 @@ def test_the_next_block_is_read_meanwhile_and_no_thread_stays() -> None:
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("learner", ["GLML", "PairLDA", "EigDML", "LCAClassifier"])
+@pytest.mark.parametrize("learner", ["DCAGM", "EigDML", "LCAClassifier"])
 def test_a_learner_that_takes_all_rows_says_so_of_a_source(learner):
     X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
     with pytest.raises(ValueError, match="X: expected an array, got a source"):

@@ -10,13 +10,12 @@ import pytest
 import probmetric as pm
 from probmetric.data.containers import Labelled
 from probmetric.data.files import Rows
-from probmetric.data.scaling import Scaler
-from probmetric.data.source import Part
+from probmetric.data.source import Part, sample_rows
 from probmetric.inference.gaussian_classes.posterior import statistics
 from probmetric.inference.mixture.em import MixtureData, e_step
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.start import start_mixture
-from probmetric.inference.mixture.stream import MIXTURE, Given, sample_rows
+from probmetric.inference.mixture.stream import MIXTURE, Given
 from probmetric.inference.moments import CLASSES, COLUMNS
 from probmetric.inference.reduce import Reduction, local_sum, total
 from probmetric.registry import MODELS
@@ -148,16 +147,19 @@ def test_class_statistics_are_those_in_memory() -> None:
 
 def test_a_sample_depends_on_seed_and_row_alone() -> None:
     X, y, w = points()
-    scaler = Scaler(np.zeros(D), np.ones(D))
-    one = sample_rows(Rows(X), scaler, seed=3, most=500)[0]
+    one = sample_rows(Rows(X), seed=3, most=500)[0]
     cuts = cut_into(Rows(X), [1, 700, 1400, 4000])
-    other = sample_rows(cuts, scaler, seed=3, most=500)[0]
+    other = sample_rows(cuts, seed=3, most=500)[0]
     np.testing.assert_array_equal(one, other)
     assert 400 < len(one) < 600
-    assert len(sample_rows(Rows(X), scaler, seed=4, most=500)[0]) != 0
-    assert not np.array_equal(one, sample_rows(Rows(X), scaler, seed=4, most=500)[0])
-    np.testing.assert_array_equal(sample_rows(Rows(X), scaler)[0], X)
-    assert len(sample_rows(Rows(X, y, w), scaler)[0]) == (w > 0).sum()
+    assert len(sample_rows(Rows(X), seed=4, most=500)[0]) != 0
+    assert not np.array_equal(one, sample_rows(Rows(X), seed=4, most=500)[0])
+    np.testing.assert_array_equal(sample_rows(Rows(X))[0], X)
+    assert len(sample_rows(Rows(X, y, w))[0]) == (w > 0).sum()
+    drawn = sample_rows(Rows(X, y), seed=3, most=500, classes=np.arange(C))
+    np.testing.assert_array_equal(drawn[0], one)
+    at = [np.flatnonzero((X == row).all(1))[0] for row in drawn[0]]
+    np.testing.assert_array_equal(drawn[1], y[at])
 
 
 @pytest.mark.parametrize("standardize", [True, False])

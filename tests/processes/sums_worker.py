@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 
 import probmetric as pm
 from probmetric.data.resampled import bootstrapped
+from probmetric.data.source import Part
 from probmetric.inference.reduce import Reduction, total
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.warnings import SamplingWarning
@@ -29,17 +30,31 @@ def data(n=30_000):
     return rng.normal(size=(n, 4)) + y[:, None], y
 
 
+def opened(X, y=None, rows=400):
+    """Return arrays as a source of many parts."""
+    source = pm.open(X, label=y)
+    source.parts = [
+        Part("the arrays", a, min(rows, len(X) - a), start=a)
+        for a in range(0, len(X), rows)
+    ]
+    return source
+
+
 def results(checkpoint=None, *, resume=False):
     """Return the results of passes over a source in many parts, and in one."""
     X, y = data()
     with checkpointed(checkpoint, resume=resume):
         found = {}
         for name, rows in (("many", X), ("few", X[:10])):
-            sums = total(Reduction(step, finish=lambda p, s: s), 0.5, pm.open(rows))
+            sums = total(Reduction(step, finish=lambda p, s: s), 0.5, opened(rows))
             found |= {f"{name}_{key}": value for key, value in sums.items()}
+        source = opened(X, y)
+        classes = pm.GaussianClasses().fit(source)
+        pairs = pm.PairLDA(prior_strength=1).fit(source)
         lca = pm.LCA(n_anchors=300).fit(pm.open(X, label=y))
     few = np.concatenate([np.flatnonzero(y == c)[:4] for c in range(3)])
     found |= refits(pm.open(X[few], label=y[few]))
+    found |= {"classes": classes.covariances_, "pairs": pairs.components_}
     return found | {"map": lca.components_, "error": lca.matrix_error_}
 
 

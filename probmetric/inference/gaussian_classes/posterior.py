@@ -26,13 +26,13 @@ References
 maths 2.7; Gelman et al., "Bayesian Data Analysis", 3rd ed., §3.6.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln, multigammaln
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from probmetric.data.containers import Labelled, weights
 from probmetric.linalg import logdet_chol
@@ -81,18 +81,66 @@ def is_mean(post: ClassPosterior) -> bool:
 @numpy_in_numpy_out
 @jax.jit(static_argnames="n_classes")
 def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
-    """Return counts, means and scatters by class, zeros where it has no points."""
+    """Return counts, means and scatters by class, zeros where it has no points.
+
+    O(n d²): rows are taken class by class, a tile of them at a time, and none are
+    copied but these.
+    """
     if data.y is None:
         raise ValueError("data.y: expected class codes, got None")
-    member = jax.nn.one_hot(data.y, n_classes, dtype=data.X.dtype)
-    member = member * weights(data)[:, None]
-    n = jnp.sum(member, 0)
-    mean = member.T @ data.X / jnp.where(n > 0, n, 1.0)[:, None]
+    X, w = data.X, weights(data)
+    (rows, d), c = X.shape, n_classes
+    order, owner, first, last = _tiles(data.y, c, tile := tile_rows(rows, c))
+    places = jnp.arange(tile)
+
+    def of(t: Array) -> tuple[Array, Array]:
+        """Return the rows of a tile and their weights, 0 beyond the class's last."""
+        place = first[t] + places
+        row = order[jnp.minimum(place, rows - 1)]
+        return X[row], jnp.where(place < last[t], w[row], 0.0)
+
+    def add(total: tuple[Any, Any], t: Array) -> tuple[tuple[Any, Any], None]:
+        own, w = of(t)
+        n, sums = total
+        return (n.at[owner[t]].add(jnp.sum(w)), sums.at[owner[t]].add(w @ own)), None
+
+    zeros, every = jnp.zeros((c, d), X.dtype), jnp.arange(len(owner))
+    (n, sums), _ = jax.lax.scan(add, (zeros[:, 0], zeros), every)
+    mean = sums / jnp.where(n > 0, n, 1.0)[:, None]
     # The mean is rounded before it is subtracted, or equal points would have scatter.
     mean = jax.lax.optimization_barrier(mean)
-    delta = data.X - mean[data.y]
-    scatter = jax.lax.map(lambda w: (delta * w[:, None]).T @ delta, member.T)
+
+    def spread(scatter: Any, t: Array) -> tuple[Any, None]:
+        own, w = of(t)
+        delta = own - mean[owner[t]]
+        return scatter.at[owner[t]].add((delta * w[:, None]).T @ delta), None
+
+    scatter, _ = jax.lax.scan(spread, jnp.zeros((c, d, d), X.dtype), every)
     return ClassStatistics(n, mean, scatter)
+
+
+def tile_rows(n: int, c: int) -> int:
+    """Return the rows of a tile of one class: of n rows at most n more are filled up.
+
+    A power of two, 16 to 1024.
+    """
+    return min(max(1 << max(n // c, 1).bit_length() - 1, 16), 1024)
+
+
+def _tiles(
+    y: Int[Array, "n"], c: int, tile: int
+) -> tuple[Int[Array, "n"], Int[Array, "t"], Int[Array, "t"], Int[Array, "t"]]:
+    """Return rows by class; of each tile of one class: class, first place, the end.
+
+    ⌊n/tile⌋ + c tiles, of which some may lie beyond the last class's end, and have
+    no rows.
+    """
+    size = jnp.zeros(c, int).at[y].add(1)
+    end, tiles = jnp.cumsum(size), -(-size // tile)
+    until, each = jnp.cumsum(tiles), jnp.arange(len(y) // tile + c)
+    owner = jnp.cumsum(jnp.zeros(len(each), int).at[until[:-1]].add(1, mode="drop"))
+    first = (end - size)[owner] + (each - (until - tiles)[owner]) * tile
+    return jnp.argsort(y), owner, first, end[owner]
 
 
 @numpy_in_numpy_out

@@ -125,6 +125,30 @@ def learn(
     Learned
     """
     stats = statistics(data, n_classes)
+    return learn_statistics(stats, prior, covariance=covariance, alpha=alpha)
+
+
+@numpy_in_numpy_out
+@partial(jax.jit, static_argnames="covariance")
+def learn_statistics(
+    stats: ClassStatistics,
+    prior: NIWPrior | None = None,
+    *,
+    covariance: Covariance = "full",
+    alpha: Float[Array, ""] | float | int = 1.0,
+) -> Learned:
+    """Return ``learn`` of points of which the statistics are known.
+
+    Parameters
+    ----------
+    stats : ClassStatistics
+    prior, covariance, alpha
+        As ``learn``.
+
+    Returns
+    -------
+    Learned
+    """
     given = prior
     if given is None:
         given = evidence_prior(stats, covariance=covariance, alpha=alpha)

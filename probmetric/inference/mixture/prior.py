@@ -12,6 +12,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import betaln, gammaln, multigammaln
 from jaxtyping import Float
 
+from probmetric.data.scaling import columns_at_a_time
 from probmetric.densities.gaussian import log_normal
 from probmetric.linalg import logdet_chol
 from probmetric.models.two_stage import TwoStagePrior
@@ -93,9 +94,13 @@ def default_prior(
     its variance would be at zero.
     """
     rows = np.asarray(X)
+    centre, variances = np.empty((2, rows.shape[1]), rows.dtype)
+    for some in columns_at_a_time(*rows.shape):
+        centre[some] = np.nanmean(rows[:, some], axis=0)
+        variances[some] = np.nanvar(rows[:, some], axis=0)
     return prior_of_columns(
-        np.nanmean(rows, axis=0),
-        np.nanvar(rows, axis=0),
+        centre,
+        variances,
         n_components,
         strength=strength,
         floor=floor,

@@ -21,6 +21,9 @@ from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.typing import Array
 
+ROWS = 1 << 16
+"""Rows whose moments are taken at a time."""
+
 
 def mixture_data(
     X: Array,
@@ -52,7 +55,8 @@ def start_mixture(
     """
     rows = np.asarray(X)
     mean = np.nanmean(rows, axis=0)
-    rows = np.where(np.isnan(rows), mean, rows)
+    if np.isnan(rows).any():
+        rows = np.where(np.isnan(rows), mean, rows)
     kmeans: Any = KMeans(n_components, max_iter=30, random_state=seed).set_params(
         n_init=1
     )
@@ -60,13 +64,17 @@ def start_mixture(
         label = _clusters_with_known(rows, w, np.asarray(known), n_components, kmeans)
     else:
         label = kmeans.fit_predict(rows, sample_weight=w)
-    r = np.eye(n_components, dtype=rows.dtype)[label] * np.asarray(w)[:, None]
     prior = default_prior(rows, n_components) if prior is None else prior
-    off = rows - mean
-    first, d = r.T @ off, rows.shape[1]
-    second = np.stack([(off * r[:, [k]]).T @ off for k in range(n_components)])
+    (n, d), k = rows.shape, n_components
+    mass, first = np.zeros(k, rows.dtype), np.zeros((k, d), rows.dtype)
+    second = np.zeros((k, d, d), rows.dtype)
+    for at in (slice(a, a + ROWS) for a in range(0, n, ROWS)):  # No copy of all.
+        r = np.eye(k, dtype=rows.dtype)[label[at]] * np.asarray(w)[at, None]
+        off = rows[at] - mean
+        mass, first = mass + r.sum(0), first + r.T @ off
+        second += np.stack([(off * r[:, [c]]).T @ off for c in range(k)])
     zero = np.zeros((), rows.dtype)
-    stats = MixtureStats(zero, r.sum(0), first, second)
+    stats = MixtureStats(zero, mass, first, second)
     centre = np.broadcast_to(mean, (n_components, d))
     start = m_step(stats, centre, prior)
     weights = np.maximum(start.weights, 0.1 / n_components)

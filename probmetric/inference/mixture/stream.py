@@ -8,20 +8,8 @@ on no part, process or order; all rows, where they are no more than ``SAMPLE``.
 
 from typing import NamedTuple
 
-import numpy as np
-from jaxtyping import Float
-
 from probmetric.data.scaling import Scaler
-from probmetric.data.source import (
-    Source,
-    ahead,
-    block_rows,
-    filled,
-    n_features,
-    n_rows,
-    row_bits,
-    share,
-)
+from probmetric.data.source import Source, sample_rows
 from probmetric.inference.mixture.em import MixtureData, e_step, m_step
 from probmetric.inference.mixture.prior import log_prior
 from probmetric.inference.mixture.start import best_of, start_mixture
@@ -31,9 +19,6 @@ from probmetric.inference.solvers.em import run_em_passes
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.two_stage import TwoStagePrior
 from probmetric.typing import Array, Scalar
-
-SAMPLE = 50_000
-"""Rows that a start is made of, at most (about)."""
 
 
 class Given(NamedTuple):
@@ -58,27 +43,6 @@ def _finish(given: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
 
 MIXTURE = Reduction(_step, _finish)
 """One step of EM: statistics about the current means, the same as in memory."""
-
-
-def sample_rows(
-    source: Source, scaler: Scaler, *, seed: int = 0, most: int = SAMPLE
-) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m"]]:
-    """Return standardised rows chosen by ``row_bits``, about ``most``, and weights.
-
-    All rows of positive weight where they are no more than ``most``. One pass.
-    """
-    share_kept, size = most / n_rows(source), block_rows(source)
-    X: list[np.ndarray] = [np.zeros((0, n_features(source)))]
-    w: list[np.ndarray] = [np.zeros(0)]
-    for parts in share(source.parts).values():
-        for block in ahead(filled(source, parts, size)):
-            kept = block.w[: block.rows] > 0
-            if share_kept < 1:
-                number = block.first + np.arange(block.rows)
-                kept &= row_bits(seed, number) / 2.0**64 < share_kept
-            X.append((block.X[: block.rows][kept] - scaler.mean) / scaler.scale)
-            w.append(block.w[: block.rows][kept])
-    return np.concatenate(X), np.concatenate(w)
 
 
 def fit_source(
@@ -118,7 +82,8 @@ def fit_source(
         stats = total(MIXTURE, given, source, scaler=scaler)
         return MIXTURE.finish(given, stats)
 
-    X, w = sample_rows(source, scaler, seed=seed)
+    X, _, w = sample_rows(source, seed=seed)
+    X = (X - scaler.mean) / scaler.scale
     starts = [
         start_mixture(X, w, n_components, seed=s, prior=prior)
         for s in range(seed, seed + n_starts)

@@ -278,3 +278,32 @@ def test_what_is_learned_under_a_program_of_ones_own_is_the_same():
     np.testing.assert_allclose(traced, wanted, rtol=1e-9)
     constant = jax.jit(lambda a: a * learn(data, 2).posterior.Psi)(1.0)
     np.testing.assert_allclose(constant, wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "d", "c"), [(1, 2, 3), (700, 3, 5), (5000, 4, 60)])
+def test_statistics_are_those_of_one_class_at_a_time(n, d, c):
+    # Rows of a class are summed in tiles: sorted or not, with classes of no rows, of
+    # one and of most.
+    rng = np.random.default_rng(n)
+    X, w = rng.normal(size=(n, d)) * 3 + 5, rng.choice([0.0, 0.5, 1.0, 3.0], n)
+    y = np.minimum(rng.geometric(min(4 / c, 0.5), n) - 1, c - 2)  # None of the last.
+    for order in (np.arange(n), np.argsort(y)):
+        found = gc.statistics(Labelled(X[order], y[order], w[order]), c)
+        for k in range(c):
+            own, v = X[y == k], w[y == k]
+            mean = v @ own / v.sum() if v.sum() else np.zeros(d)
+            scatter = (own - mean).T @ ((own - mean) * v[:, None])
+            assert found.n[k] == v.sum()
+            np.testing.assert_allclose(found.mean[k], mean, rtol=1e-12)
+            size = max(np.abs(scatter).max(), 1e-300)
+            np.testing.assert_allclose(found.scatter[k], scatter, atol=1e-12 * size)
+
+
+def test_statistics_of_many_classes_hold_no_copy_of_the_rows():
+    # By classes times rows these would be 160 MB of weights, and a gigabyte of work.
+    n, d, c = 20_000, 8, 1000
+    rng = np.random.default_rng(0)
+    data = Labelled(rng.normal(size=(n, d)), rng.integers(0, c, n), np.ones(n))
+    compiled = jax.jit(lambda a: gc.statistics(a, c)).lower(data).compile()
+    held = compiled.memory_analysis().temp_size_in_bytes
+    assert held < n * d * 8 + 2 * c * d * d * 8
