@@ -57,7 +57,20 @@ def existing(name: str) -> Path:
     )
 
 
-def check_source(name: str) -> None:
-    """Raise for what names no data set: no stored one, no file that exists."""
+def in_parts(name: str) -> bool:
+    """Say whether a name is of rows that are read in parts: .npy, a folder, a glob."""
+    path = Path(name).expanduser()
+    if path.exists():
+        return path.is_dir() or ending(path) == ".npy"
+    return any(c in name for c in "*?[")
+
+
+def check_source(name: str, *, rows: bool = False) -> None:
+    """Raise for what names no data set: no stored one, no file that exists.
+
+    With ``rows`` those that are read in parts are data too, and are found when opened.
+    """
+    if rows and in_parts(name):
+        return
     if name not in (*STORED, *GENERATED) and not name.startswith("openml:"):
         existing(name)

@@ -462,3 +462,45 @@ def fit_labels(estimator: Any, X: Any, labels: Any) -> Any:
     if takes_groups(estimator):
         return estimator.fit(X, groups=labels)
     return estimator.fit(X, labels)
+
+
+class _Begun(Exception):
+    """A fit asks for the parts of a source: it reads them."""
+
+
+class _Unread:
+    """A source of which nothing but metadata can be asked."""
+
+    def __init__(self, source: Any) -> None:
+        self.name, self.feature_names = source.name, source.feature_names
+        self.labelled, self.weighted = source.labelled, source.weighted
+
+    @property
+    def parts(self) -> Any:
+        raise _Begun
+
+    def read(self, part: Any, rows: int, *, features: bool = True) -> Any:
+        raise _Begun
+
+
+def refuses_source(estimator: Any, source: Any) -> str | None:
+    """Say why a fit would not read the rows of a source in parts; None where it would.
+
+    Its ``fit`` is asked, with its settings, and read no row: a learner that takes all
+    rows at once says so before, as do options that need them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted; it stays so.
+    source : Source
+    """
+    asked = type(estimator)(**estimator.get_params(deep=False))
+    labels = {"y": None} if "y" in signature(asked.fit).parameters else {}
+    try:
+        asked.fit(_Unread(source), **labels)
+    except _Begun:
+        return None
+    except ValueError as error:
+        return str(error)
+    raise AssertionError(f"{type(estimator).__name__} fits rows that it did not read")

@@ -47,10 +47,15 @@ SOURCES = (
     "Data set: wine, iris, digits, breast_cancer, waveform, twonorm, ringnorm, "
     "openml:NAME, or a .csv, .tsv, .npz or .parquet file (text also as .gz)."
 )
+PARTS = (
+    f"{SOURCES[:-1]}; rows read in parts, never all at once: a quoted glob "
+    "('rows/*.parquet'), a folder of Parquet files, .npy files, one large .parquet."
+)
 NAMES = ", ".join(estimators())
 
 Model = Annotated[str, typer.Argument(help=f"A learner: {NAMES}.")]
 Data = Annotated[str, typer.Option(help=SOURCES)]
+Rows = Annotated[str, typer.Option(help=PARTS)]
 Label = Annotated[
     str | None, typer.Option(help="Column of the class; default the last.")
 ]
@@ -218,7 +223,7 @@ def validate(
 @app.command(epilog=LEARNED)
 def fit(
     model: Model,
-    data: Data,
+    data: Rows,
     out: Out,
     label: Label = None,
     sep: Sep = None,
@@ -256,7 +261,7 @@ def fit(
     size, restarts = asked.pop("processes"), asked.pop("restarts")
     with first():
         asked["model"] = model = learner_name(model)
-        source(data)
+        source(data, rows=True)
         check_new(out, FILES["fit"], force=force)
         if resume and checkpoint is None:
             raise ValueError("--resume: expected --checkpoint beside it, got none")
@@ -324,7 +329,7 @@ def sample(
 
 @app.command(epilog=USED)
 def neighbors(
-    data: Data,
+    data: Rows,
     metric: MetricFile = None,
     draws: DrawsFile = None,
     queries: Annotated[
@@ -353,8 +358,8 @@ def neighbors(
     with first():
         if out is not None:
             check_new(out.parent, (out.name,), force=force)
-        source(data)
-        source(queries)
+        source(data, rows=True)
+        source(queries, rows=True)
     _leave("neighbors", asked)
 
 
@@ -386,7 +391,7 @@ def explore(
 
 @app.command(epilog=USED)
 def evaluate(
-    data: Data,
+    data: Rows,
     metric: MetricFile = None,
     draws: DrawsFile = None,
     model: Annotated[
@@ -426,8 +431,8 @@ def evaluate(
     asked = dict(locals())
     with first():
         asked["model"] = model = None if model is None else learner_name(model)
-        source(data)
-        source(test)
+        source(data, rows=True)
+        source(test, rows=True)
         if out is not None:
             check_new(out, FILES["evaluate"], force=force)
     if model is not None:

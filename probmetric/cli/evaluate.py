@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,19 @@ import typer
 from sklearn.base import clone
 
 from probmetric.cli.files import FILES, bad_input, claim, noted, results, safe_labels
+from probmetric.cli.fit import MOST
 from probmetric.cli.inputs import (
     Given,
     check_features,
     describe_data,
+    describe_rows,
     given,
     labelled,
     note,
     parse_settings,
+    rows_of,
 )
+from probmetric.data.choose import sampled
 from probmetric.datasets.loading import Dataset, load
 from probmetric.evaluation.cross_validate import (
     EUCLID,
@@ -30,9 +34,11 @@ from probmetric.evaluation.cross_validate import (
     stratified_folds,
 )
 from probmetric.evaluation.evaluate import evaluate
+from probmetric.evaluation.rows import as_fitted
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
-from probmetric.names import AS_IS, Reading
+from probmetric.names import AS_IS, Reading, in_parts
+from probmetric.neighbors import KNeighborsClassifier
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
@@ -58,6 +64,28 @@ def run(
     force: bool = False,
 ) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
+    if in_parts(data) or (test is not None and in_parts(test)):
+        refused = {
+            "--model; fit it first, and give --metric": model is not None,
+            "--set": bool(settings),
+            "--groups": groups is not None,
+            "--folds": folds is not None,
+            "no --test": test is None,
+        }
+        with bad_input():
+            _refuse_with_parts(refused)
+            use = given(metric, draws, max_draws)
+            files = _Files(metric, draws, data, str(test), out)
+        return _run_rows(
+            use,
+            files,
+            label=label,
+            how=how,
+            k=k,
+            seed=seed,
+            quote_formulas=quote_formulas,
+            force=force,
+        )
     with ExitStack() as held:
         with bad_input():
             parsed, use = parse_settings(settings), None
@@ -112,10 +140,7 @@ def run(
                 first = 0 if test is None else len(points.X)
                 predictions.append(_frame(stated, labels, first).assign(**which))
         table = pd.DataFrame(figures)
-        means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
-        typer.echo(
-            means.T.to_string(na_rep="–", float_format=lambda value: f"{value:.4f}")
-        )
+        means = _shown(table)
         if out is None:
             return 0
         summary = {
@@ -132,13 +157,112 @@ def run(
             "notes": [*remarks, *map(str, seen)],
             "versions": versions(),
         }
-        with results(out, "evaluate", summary) as part:
-            table.to_csv(part / "evaluation.csv", index=False)
-            stated = safe_labels(
-                pd.concat(predictions), ("truth", "predicted"), quote=quote_formulas
-            )
-            stated.to_csv(part / "predictions.csv", index=False)
+        _write(out, summary, table, predictions, quote=quote_formulas)
     return 0
+
+
+class _Files(NamedTuple):
+    """What a command reads, and where it writes."""
+
+    metric: Path | None
+    draws: Path | None
+    data: str
+    test: str
+    out: Path | None
+
+
+def _refuse_with_parts(refused: dict[str, bool]) -> None:
+    for name, there in refused.items():
+        if there:
+            raise ValueError(
+                "--data, --test: expected --metric or --draws with rows read in parts, "
+                f"and points in --test, got {name}"
+            )
+
+
+def _run_rows(
+    use: Given,
+    files: _Files,
+    *,
+    label: str | None,
+    how: Reading,
+    k: int,
+    seed: int,
+    quote_formulas: bool,
+    force: bool,
+) -> int:
+    """Judge by count votes of neighbours, among rows that are read in parts."""
+    out = files.out
+    with ExitStack() as held:
+        with bad_input():
+            rows, judged = (
+                rows_of(name, label, how) for name in (files.data, files.test)
+            )
+            for source in (rows, judged):
+                check_features(use.feature_names, source.feature_names, source.name)
+            if out is not None:
+                held.enter_context(claim(out, FILES["evaluate"], force=force))
+            shown, about = describe_rows(rows, files.data, label, how, MOST, seed)
+            some = sampled(judged, MOST, seed=seed)
+        remark = (
+            "rows are read in parts: neighbours have one vote each, and the Euclidean "
+            "distance is of features standardised by a sample of --data"
+        )
+        note(remark)
+        figures: list[dict[str, str | float]] = []
+        predictions: list[pd.DataFrame] = []
+        with noted() as seen, bad_input():
+            for name, metric in {EUCLID: euclid(shown.X), use.name: use.metric}.items():
+                knn = KNeighborsClassifier(metric, k, votes="count").fit(rows)
+                which = {"method": name, "split": 0}
+                figures.append({**which, **evaluate(judged, classifier=knn, seed=seed)})
+                P = knn.predict_proba(as_fitted(knn, some.X, judged))
+                frame = _table(knn.classes_, P, some.labels, some.rows)
+                predictions.append(frame.assign(**which))
+        table = pd.DataFrame(figures)
+        means = _shown(table)
+        if out is None:
+            return 0
+        summary = {
+            "model": None,
+            "metric": None if files.metric is None else str(files.metric.resolve()),
+            "draws_file": None if files.draws is None else str(files.draws.resolve()),
+            "settings": [],
+            "neighbors": k,
+            "votes": "count",
+            "seed": seed,
+            "data": about,
+            "test": files.test,
+            "folds": None,
+            "figures": means.to_dict(orient="index"),
+            "notes": [remark, *map(str, seen)],
+            "versions": versions(),
+        }
+        _write(out, summary, table, predictions, quote=quote_formulas)
+    return 0
+
+
+def _shown(table: pd.DataFrame) -> Any:
+    """Return the means over splits, which are shown."""
+    means: Any = table.drop(columns="split").groupby("method", sort=False).mean()
+    typer.echo(means.T.to_string(na_rep="–", float_format=lambda value: f"{value:.4f}"))
+    return means
+
+
+def _write(
+    out: Path,
+    summary: dict[str, Any],
+    table: pd.DataFrame,
+    predictions: list[pd.DataFrame],
+    *,
+    quote: bool,
+) -> None:
+    """Write tables, summary and report."""
+    with results(out, "evaluate", summary) as part:
+        table.to_csv(part / "evaluation.csv", index=False)
+        labels = ("truth", "predicted")
+        stated = safe_labels(pd.concat(predictions), labels, quote=quote)
+        stated.to_csv(part / "predictions.csv", index=False)
 
 
 def _rows(data: Dataset, rows: np.ndarray) -> Dataset:
@@ -159,9 +283,16 @@ def _if_seen(use: Given, held: Dataset) -> list[str]:
 
 def _frame(stated: Stated, labels: np.ndarray, first: int) -> pd.DataFrame:
     """Return what was stated of each point, with its row counted from ``first``."""
-    classes = [str(name) for name in stated.classifier.classes_]
-    frame = pd.DataFrame(stated.P, columns=pd.Index([f"P({c})" for c in classes]))
-    frame.insert(0, "predicted", np.asarray(classes)[stated.P.argmax(1)])
-    frame.insert(0, "truth", labels[stated.rows])
-    frame.insert(0, "row", stated.rows - first)
+    return _table(
+        stated.classifier.classes_, stated.P, labels[stated.rows], stated.rows - first
+    )
+
+
+def _table(classes: Any, P: np.ndarray, truth: Any, rows: np.ndarray) -> pd.DataFrame:
+    """Return probabilities (m, c) of some rows with what is true."""
+    names = [str(name) for name in classes]
+    frame = pd.DataFrame(P, columns=pd.Index([f"P({c})" for c in names]))
+    frame.insert(0, "predicted", np.asarray(names)[P.argmax(1)])
+    frame.insert(0, "truth", truth)
+    frame.insert(0, "row", rows)
     return frame

@@ -1,7 +1,7 @@
 """``probmetric fit``: learn a metric, keep it in a file, show what was learned."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,14 @@ from probmetric.cli.files import (
     noted,
     results,
 )
-from probmetric.cli.inputs import describe_data, labelled, parse_settings
+from probmetric.cli.inputs import (
+    describe_data,
+    describe_rows,
+    labelled,
+    parse_settings,
+    streamed,
+)
+from probmetric.data.source import is_source
 from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
@@ -70,23 +77,30 @@ def run(
     """
     with ExitStack() as held:
         with bad_input():
-            estimator, points, source = prepared(
-                model, data, label, groups, how, settings, seed
-            )
+            estimator = make(model, parse_settings(settings), seed=seed)
+            rows = streamed(estimator, data, label, groups, how)
+            points = labelled(data, label, groups, how) if rows is None else None
             if together().rank == 0:
                 held.enter_context(claim(out, FILES["fit"], force=force))
             held.enter_context(checkpointed(checkpoint, resume=resume))
-        learned = learn(model, estimator, points)
+        learned = learn(model, estimator, points or rows)
         if together().rank:
             return int(learned.trouble)
         with bad_input():
             metric = estimator.get_metric()
+            if points is not None:
+                about = describe_data(points, label, groups, how)
+            else:
+                assert rows is not None
+                points, about = describe_rows(rows, data, label, how, MOST, seed)
+            figures = _figures(metric, points, seed) if about["classes"] else {}
+        source = origin(model, estimator, seed, about)
         summary = {
             **source,
             "metric": type(metric).__name__,
             "seconds": learned.seconds,
             "notes": learned.notes,
-            "training": _figures(metric, points, seed),
+            "training": figures,
         }
         with results(out, "fit", summary) as part:
             path, names = part / "metric.npz", points.feature_names
@@ -117,23 +131,33 @@ def prepared(
     """Return an estimator, its data, and where their result will have come from."""
     estimator = make(model, parse_settings(settings), seed=seed)
     points = labelled(data, label, groups, how)
-    source = {
+    about = describe_data(points, label, groups, how)
+    return estimator, points, origin(model, estimator, seed, about)
+
+
+def origin(
+    model: str, estimator: Any, seed: int, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return where a result comes from: learner, arguments, seed, data, versions."""
+    return {
         "model": model,
         "estimator": type(estimator).__name__,
         "arguments": {k: repr(v) for k, v in estimator.get_params().items()},
         "seed": seed,
-        "data": describe_data(points, label, groups, how),
+        "data": about,
         "versions": versions(),
     }
-    return estimator, points, source
 
 
-def learn(model: str, estimator: Any, data: Dataset) -> Learned:
-    """Fit, showing warnings as notes."""
+def learn(model: str, estimator: Any, data: Any) -> Learned:
+    """Fit to a data set or to a source, showing warnings as notes."""
     typer.echo(f"Fitting {model} to {data.name} ...")
     started = time.perf_counter()
     with noted() as seen, bad_input():
-        fit_named(estimator, data)
+        if is_source(data):
+            estimator.fit(data)
+        else:
+            fit_named(estimator, data)
     seconds = time.perf_counter() - started
     return Learned(seconds, [str(w) for w in seen], troubled(seen))
 

@@ -14,12 +14,17 @@ import numpy as np
 import typer
 
 from probmetric.data.containers import Labelled
+from probmetric.data.files import Rows
 from probmetric.data.hash import data_hash
 from probmetric.data.inputs import class_codes, points
+from probmetric.data.source import Source, n_rows
 from probmetric.datasets import loading as datasets
+from probmetric.datasets import rows as rows_in_parts
+from probmetric.datasets.rows import is_large, last_column, open_rows, sample_of
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
-from probmetric.names import AS_IS, Reading
+from probmetric.names import AS_IS, Reading, in_parts
+from probmetric.registry import refuses_source, takes_groups
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
 
@@ -80,6 +85,71 @@ def labelled(
     data = datasets.load(source, label=label, groups=groups, **how._asdict())
     check_labelled(data)
     return data
+
+
+def streamed(
+    estimator: Any,
+    name: str,
+    label: str | None,
+    groups: str | None = None,
+    how: Reading = AS_IS,
+) -> Source | None:
+    """Open data as a source, where they are read in parts; None where they are loaded.
+
+    One large file is where the learner, with its settings, streams; it is loaded
+    otherwise, and where its rows are grouped.
+
+    Raises
+    ------
+    ValueError
+        For rows in parts that the learner does not read, with its reason.
+    """
+    grouped, parts = takes_groups(estimator), in_parts(name)
+    if not parts and (grouped or groups is not None or not is_large(name)):
+        return None
+    if groups is not None or (grouped and label is not None):
+        raise ValueError(
+            f"{'--label' if groups is None else '--groups'}: expected none with rows "
+            "read in parts, as the rows of a group must be at hand together; leave "
+            "the column out by --drop, or load one file"
+        )
+    source = open_rows(name, label if parts else label or last_column(name, how), how)
+    refused = refuses_source(estimator, source)
+    if refused is not None and parts:
+        raise ValueError(refused)
+    return source if refused is None else None
+
+
+def rows_of(name: str, label: str | None, how: Reading = AS_IS) -> Source:
+    """Open labelled data as a source: rows in parts as they are, others loaded."""
+    if in_parts(name) or is_large(name):
+        parts = in_parts(name)
+        return open_rows(name, label if parts else label or last_column(name, how), how)
+    data = labelled(name, label, None, how)
+    return Rows(data.X, data.labels, names=data.feature_names)
+
+
+def describe_rows(
+    source: Source, name: str, label: str | None, how: Reading, most: int, seed: int
+) -> tuple[datasets.Dataset, dict[str, Any]]:
+    """Return a sample of a source, and what a run keeps of it: as ``describe_data``.
+
+    The hash is that of the sample.
+    """
+    data = sample_of(source, name, most, seed=seed)
+    path = Path(name).expanduser()
+    about = {
+        "source": str(path.absolute()),
+        "label": label,
+        "groups": None,
+        "reading": how._asdict(),
+        "n": n_rows(source),
+        "features": list(source.feature_names),
+        "classes": rows_in_parts.counts(source),
+        "hash": data_hash(Labelled(data.X, data.y)),
+        "sampled": {"rows": len(data.X), "most": most, "seed": seed},
+    }
+    return data, about
 
 
 def describe_data(

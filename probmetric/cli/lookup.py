@@ -22,10 +22,10 @@ def first() -> Generator[None]:
         raise typer.Exit(2) from error
 
 
-def source(name: str | None) -> None:
-    """Raise ValueError for a data set that there is not."""
+def source(name: str | None, *, rows: bool = False) -> None:
+    """Raise ValueError for a data set that there is not; ``rows`` may be in parts."""
     if name is not None:
-        check_source(name)
+        check_source(name, rows=rows)
 
 
 def model_name(model: str | None, every: bool) -> str | None:

@@ -3,13 +3,16 @@
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import typer
 
 from probmetric.cli.files import bad_input, claim, safe_labels
 from probmetric.cli.inputs import Given, check_features, given
+from probmetric.data.source import Source, n_rows
 from probmetric.datasets.loading import Unlabelled, load_points
+from probmetric.datasets.rows import all_rows, is_large, last_column, open_rows, stored
 from probmetric.files import replacing
-from probmetric.names import AS_IS, Reading
+from probmetric.names import AS_IS, Reading, in_parts
 from probmetric.neighbors.table import neighbor_table
 
 
@@ -40,13 +43,23 @@ def run(
                 claimed = claim(out.parent, (out.name,), force=force, lock=lock)
                 held.enter_context(claimed)
             use = given(metric, draws, max_draws)
-            points = _points(data, label, how, use)
+            rows = _rows(data, queries, label, how, use)
             asked = None
             if queries is not None:
-                asked = _points(queries, label, how, use, bare=True).X
-            table = neighbor_table(
-                use.metric, points.X, k, queries=asked, labels=points.labels
-            )
+                asked = _queries(queries, label, how, use)
+            if rows is not None:
+                n, table = (
+                    n_rows(rows),
+                    neighbor_table(use.metric, rows, k, queries=asked),
+                )
+            else:
+                points = _points(data, label, how, use)
+                n, table = (
+                    len(points.X),
+                    neighbor_table(
+                        use.metric, points.X, k, queries=asked, labels=points.labels
+                    ),
+                )
         table = safe_labels(table, ("label",), quote=quote_formulas)
         if out is None:
             typer.echo(table.to_csv(index=False), nl=False)
@@ -55,9 +68,45 @@ def run(
             table.to_csv(part, index=False)
     typer.echo(
         f"Wrote {out} | the {k} nearest of {len(table) // k} "
-        f"queries among {len(points.X)} points, by {use.name}"
+        f"queries among {n} points, by {use.name}"
     )
     return 0
+
+
+def _rows(
+    data: str, queries: str | None, label: str | None, how: Reading, use: Given
+) -> Source | None:
+    """Open points that are read in parts; None where they are loaded."""
+    if in_parts(data):
+        if queries is None:
+            raise ValueError(
+                "--queries: expected some with rows read in parts, each of which "
+                "would be a query otherwise, got none"
+            )
+        source = open_rows(data, label, how)
+    elif queries is not None and is_large(data):
+        if label is None:
+            about = stored(data)
+            names = [] if about is None else set(about.columns) - set(how.drop)
+            if not how.features and len(names) == use.n_features + 1:
+                label = last_column(data, how)
+        source = open_rows(data, label, how)
+    else:
+        return None
+    check_features(use.feature_names, source.feature_names, source.name)
+    return source
+
+
+def _queries(name: str, label: str | None, how: Reading, use: Given) -> np.ndarray:
+    """Return queries, which are few: all are loaded."""
+    if not in_parts(name):
+        return _points(name, label, how, use, bare=True).X
+    try:
+        source = open_rows(name, label, how)
+    except ValueError:  # They need no label.
+        source = open_rows(name, None, how)
+    check_features(use.feature_names, source.feature_names, source.name)
+    return all_rows(source)
 
 
 def _points(

@@ -9,6 +9,7 @@
 ``scaling``      centre and scale of each feature, also with missing entries.
 ``padding``      few sizes, so that data sets share compilations.
 ``source``       rows that need not fit in memory: parts, bins, blocks of one shape.
+``choose``       some rows of a source: of given numbers, or a sample by hash.
 ``files``        ``open``: Parquet and ``.npy`` files, or arrays, as a source.
 ``resampled``    a source under other weights: without a group of rows, bootstrapped.
 ``hash``         a data set as named arrays, and its SHA-256.

@@ -230,7 +230,7 @@ def filled(
     n, first = 0, parts[0].first if parts else 0
     for part in parts:
         for block in source.read(part, rows):
-            codes = _checked(block, part, classes)
+            codes = checked(block, part, classes)
             m, at = len(block.X), 0
             if n == 0 and m == rows and _usable(block.X):
                 own = np.ones(m) if block.w is None else np.array(block.w, float)
@@ -257,7 +257,7 @@ def _usable(X: np.ndarray) -> bool:
     return X.dtype == np.float64 and X.flags.c_contiguous
 
 
-def _checked(
+def checked(
     block: Block, part: Part, classes: np.ndarray | None
 ) -> Int[np.ndarray, "m"]:
     """Return the class codes of a block in which nothing is wrong."""

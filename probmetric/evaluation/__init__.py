@@ -1,6 +1,8 @@
 """Scores on held-out data, and model choice.
 
 ``evaluate``         calibration error (1), retrieval (2), AUC of pairs.
+``ranking``          which points and pairs are asked; sums of rankings.
+``rows``             the same figures of the rows of a source.
 ``cross_validate``   votes of neighbours on points held out: ``held_out`` for learners.
 ``loo``              PSIS-LOO, where units are independent.
 ``verification``     costs of log likelihood ratios: Cllr, EER, minDCF, by source.

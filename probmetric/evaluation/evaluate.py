@@ -13,7 +13,10 @@ nearest neighbour is one of them,
     R-precision = (1/R) Σ_{i≤R} r_i,
     MAP@R       = (1/R) Σ_{i≤R} r_i · (1/i) Σ_{j≤i} r_j,                           (2)
 
-averaged over the queries with R > 0; precision at 1 is the mean of r_1.
+averaged over the queries with R > 0; precision at 1 is the mean of r_1. A ranking is
+followed to a bounded depth: where R is more, both are taken at that depth, min(R,
+depth) in place of R; and of many points some are asked, by a hash of their number. Both
+are said among the figures, ``depth`` and ``queries``, where they bind.
 
 Pairs: area under the ROC curve of "same class" against minus the dissimilarity, over
 all pairs, or over ``max_pairs`` drawn at random without replacement where there are
@@ -22,7 +25,10 @@ more (standard error at most .5 / √(sampled pairs of the rarer kind)).
 Under a posterior, retrieval and pairs are those of ``mean_metric()``; probabilities
 are averaged over draws by the classifier.
 
-Memory in numbers of 8 bytes: beside the data, 512 · max R for retrieval (512 queries at
+Of a ``Source`` (``evaluation.rows``) rows are held no more than a block, the queries
+and the pairs; the figures are those of the same rows in memory.
+
+Memory in numbers of 8 bytes: beside the data, 512 · depth for retrieval (512 queries at
 a time), 6 · max_pairs + 1024 d for pairs: never n².
 """
 
@@ -34,36 +40,48 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from probmetric.arguments import check_counts
 from probmetric.data import inputs
+from probmetric.data.source import Source, is_source
+from probmetric.evaluation.ranking import (
+    asked,
+    chosen_pairs,
+    ranking_figures,
+    ranking_sums,
+    scored,
+)
+from probmetric.evaluation.rows import Limits, compared, predicted, ranked
 from probmetric.evaluation.verification import verification
 from probmetric.metric import Dissimilarity, PairSimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.search import found_but_own
-from probmetric.posterior.intervals import Interval, between_rows
-from probmetric.posterior.stack import over_draws
+from probmetric.posterior.intervals import Interval
 from probmetric.typing import Array, ArrayLike
 
 QUERY_TILE = 512
-PAIR_TILE = 8192
 
 
 def evaluate(
-    X: ArrayLike,
-    y: ArrayLike,
+    X: ArrayLike | Source,
+    y: ArrayLike | None = None,
     *,
     classifier: Any = None,
     metric: Dissimilarity | MetricDraws | None = None,
     n_bins: int = 15,
     max_pairs: int = 200_000,
+    max_queries: int | None = None,
+    max_depth: int = 1000,
     seed: int = 0,
 ) -> dict[str, float]:
     """Evaluate a fitted classifier, a metric, or both on labelled points.
 
     Parameters
     ----------
-    X : array-like of shape (n, d)
-        Points that neither was fitted to.
+    X : array-like of shape (n, d), or Source
+        Points that neither was fitted to. Rows of a source (``pm.open`` with labels)
+        are read in parts: once for the classifier, a block at a time, once for
+        retrieval, and where they are wanted for queries and pairs. Of several
+        processes each does all of it, and searches in shares.
     y : array-like of shape (n,)
-        Their classes.
+        Their classes; None with a source.
     classifier : fitted classifier, optional
         With ``predict_proba`` and ``classes_``.
     metric : Metric or PosteriorMetric, optional
@@ -71,8 +89,14 @@ def evaluate(
     n_bins : int, default 15
         Bins of the calibration error.
     max_pairs : int, default 200000
+    max_queries : int, optional
+        Points that are looked up among the others, at most. Default: 10 000, and 1000
+        of a source. The standard error of a figure is at most .5 / √max_queries.
+    max_depth : int, default 1000
+        Neighbours of a query that are ranked, at most: of points with more than so many
+        of their class R-precision and MAP@R are taken at this depth.
     seed : int, default 0
-        Of the choice of pairs where there are more than ``max_pairs``.
+        Of the choice of pairs and queries where there are more.
 
     Returns
     -------
@@ -80,7 +104,8 @@ def evaluate(
         ``accuracy, log_loss, brier, ece`` with a classifier; ``precision_at_1,
         r_precision, map_at_r, pair_roc_auc`` with a metric; ``cllr, cllr_min, eer,
         min_dcf`` of the same pairs with a ``PairSimilarity`` whose score is the log
-        likelihood ratio (`verification`).
+        likelihood ratio (`verification`). ``queries``, the number asked, where not all
+        were, and ``depth`` where it was less than some R.
 
     Raises
     ------
@@ -97,13 +122,23 @@ def evaluate(
     >>> bool(found["precision_at_1"] > 0.9)
     True
     """
-    given, X, y = X, inputs.points(X), np.asarray(y)
-    if y.shape != (len(X),):
-        raise ValueError(f"y: expected shape ({len(X)},) as X has rows, got {y.shape}")
     if metric is None:
         metric = getattr(classifier, "metric_", None)
     if classifier is None and metric is None:
         raise ValueError("classifier, metric: expected at least one, got neither")
+    if isinstance(metric, MetricDraws):
+        metric = metric.mean_metric()
+    check_counts(max_pairs=max_pairs, max_depth=max_depth, n_bins=n_bins)
+    if is_source(X):
+        source: Any = X
+        few = 1000 if max_queries is None else max_queries
+        how = Limits(n_bins, max_pairs, few, max_depth, seed)
+        return _evaluate_rows(source, y, classifier, metric, how)
+    few = 10_000 if max_queries is None else max_queries
+    given: Any = X
+    X, y = inputs.points(given), np.asarray(y)
+    if y.shape != (len(X),):
+        raise ValueError(f"y: expected shape ({len(X)},) as X has rows, got {y.shape}")
     figures: dict[str, float] = {}
     if classifier is not None:
         classes, P = np.asarray(classifier.classes_), classifier.predict_proba(given)
@@ -124,13 +159,41 @@ def evaluate(
         figures["brier"] = brier_score(codes, P)
         figures["ece"] = calibration_error(codes, P, n_bins=n_bins)
     if metric is not None:
-        metric = metric.mean_metric() if isinstance(metric, MetricDraws) else metric
         codes = np.unique(y, return_inverse=True)[1]
-        figures |= retrieval(metric, X, codes)
+        figures |= retrieval(
+            metric, X, codes, max_queries=few, max_depth=max_depth, seed=seed
+        )
         same, D = scored_pairs(metric, X, codes, max_pairs=max_pairs, seed=seed)
-        figures["pair_roc_auc"] = float(roc_auc_score(same, -D))
-        if isinstance(metric, PairSimilarity) and metric.score == "log_ratio":
-            figures |= verification(-D, same)._asdict()
+        figures |= pair_figures(metric, same, D)
+    return figures
+
+
+def _evaluate_rows(
+    source: Source, y: object, classifier: Any, metric: Any, how: Limits
+) -> dict[str, float]:
+    """Evaluate on the rows of a source."""
+    if y is not None:
+        raise ValueError(
+            "y: expected None beside a source, whose labels are given as "
+            "pm.open(..., label=)"
+        )
+    figures: dict[str, float] = {}
+    if classifier is not None:
+        figures |= predicted(source, classifier, how)
+    if metric is not None:
+        figures |= ranked(source, metric, how)
+        same, D = compared(source, metric, how)
+        figures |= pair_figures(metric, same, D)
+    return figures
+
+
+def pair_figures(
+    metric: Any, same: Bool[np.ndarray, "N"], D: Float[np.ndarray, "N"]
+) -> dict[str, float]:
+    """Return the figures of pairs, of one class or of two, and their dissimilarity."""
+    figures = {"pair_roc_auc": float(roc_auc_score(same, -D))}
+    if isinstance(metric, PairSimilarity) and metric.score == "log_ratio":
+        figures |= verification(-D, same)._asdict()
     return figures
 
 
@@ -166,31 +229,33 @@ def calibration_error(
 
 
 def retrieval(
-    metric: Dissimilarity, X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+    metric: Dissimilarity,
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    *,
+    max_queries: int | None = None,
+    max_depth: int | None = None,
+    seed: int = 0,
 ) -> dict[str, float]:
-    """Return precision at 1, R-precision and MAP@R (2) of points among each other."""
+    """Return precision at 1, R-precision and MAP@R (2) of points among each other.
+
+    All points are asked, and R deep, unless told otherwise; ``queries`` and ``depth``
+    say where that was so.
+    """
     R = np.bincount(codes)[codes] - 1
-    queries = np.flatnonzero(R > 0)
-    if len(queries) == 0:
-        raise ValueError("y: expected a class with two points, got none")
+    queries = asked(R, max_queries, seed)
+    depths = R[queries] if max_depth is None else np.minimum(R[queries], max_depth)
     sums = np.zeros(3)
     # Queries of like R together: a tile searches no deeper than it must.
-    queries = queries[np.argsort(R[queries], kind="stable")]
+    order = np.argsort(depths, kind="stable")
+    queries, depths = queries[order], depths[order]
     for start in range(0, len(queries), QUERY_TILE):
         some = queries[start : start + QUERY_TILE]
-        depth, own = int(R[some].max()), R[some]
-        index = found_but_own(metric, X[some], X, depth, some)[1]
-        hit = codes[index] == codes[some, None]
-        place = np.arange(1, depth + 1)
-        within = hit & (place <= own[:, None])
-        precision = np.cumsum(hit, 1) / place
-        sums += [
-            hit[:, 0].sum(),
-            (within.sum(1) / own).sum(),
-            ((within * precision).sum(1) / own).sum(),
-        ]
-    names = "precision_at_1", "r_precision", "map_at_r"
-    return dict(zip(names, (sums / len(queries)).tolist(), strict=True))
+        own = depths[start : start + QUERY_TILE]
+        index = found_but_own(metric, X[some], X, int(own.max()), some)[1]
+        sums += ranking_sums(codes[index] == codes[some, None], own)
+    able = int(np.count_nonzero(R))
+    return ranking_figures(sums, len(queries), able, int(R.max()), max_depth)
 
 
 def pair_roc_auc(
@@ -218,30 +283,8 @@ def scored_pairs(
     seed: int,
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
     """Return of pairs i < j whether they are of one class, and their dissimilarity."""
-    check_counts(max_pairs=max_pairs)
-    n = len(X)
-    total = n * (n - 1) // 2
-    if total <= max_pairs:
-        flat = np.arange(total)
-    else:
-        rng = np.random.default_rng(seed)
-        flat = np.unique(rng.integers(0, total, 2 * max_pairs))
-        flat = rng.permutation(flat)[:max_pairs]
-    j = ((1 + np.sqrt(1 + 8 * flat.astype(float))) / 2).astype(int)
-    j -= j * (j - 1) // 2 > flat  # Rounding of the square root, either way.
-    j += j * (j + 1) // 2 <= flat
-    i = flat - j * (j - 1) // 2
-    if not metric.symmetric:
-        i, j = np.concatenate([i, j]), np.concatenate([j, i])
-    same = codes[i] == codes[j]
-    if same.all() or not same.any():
-        raise ValueError("y: expected pairs of one class and of two, got only one kind")
-    D = np.empty(len(i))
-    for start in range(0, len(i), PAIR_TILE):
-        # The last tile is filled up with pairs seen before: one shape for jit.
-        rows = np.arange(start, start + min(PAIR_TILE, len(i))) % len(i)
-        D[rows] = over_draws(between_rows, [metric], X[i[rows]], X[j[rows]])[0]
-    return same, D
+    i, j = chosen_pairs(len(X), max_pairs, seed, symmetric=metric.symmetric)
+    return scored(metric, X, codes, i, j)
 
 
 class Coverage(NamedTuple):

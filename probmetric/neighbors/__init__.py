@@ -11,6 +11,7 @@ metric or averaged over the draws of a posterior.
 ``range``        dissimilarities that float64 does not hold.
 ``shortlist``    approximate search for local metrics, and its recall.
 ``votes``        soft votes (1), their scale (2), the class prior (3), tuning.
+``source_votes`` count votes among points that are read in parts.
 ``strength``     how strong a learner's prior should be, by folds.
 ``learned``      a metric learned inside ``fit``.
 ``classifier``   ``KNeighborsClassifier``.

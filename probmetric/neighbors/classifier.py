@@ -17,12 +17,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
+from probmetric.data.choose import picked
 from probmetric.data.inputs import as_sklearn, check_numeric, check_one_kind
+from probmetric.data.source import Source, is_source, n_features, n_rows
 from probmetric.linalg_scaled import roots
 from probmetric.metric import Mahalanobis
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.learned import draws_of, metric_for, warn_of_seen
-from probmetric.neighbors.search import check_dimension, found_but_own
+from probmetric.neighbors.search import check_dimension, found_but_own, nearest
+from probmetric.neighbors.source_votes import Voters, counted, left_out, voters
 from probmetric.neighbors.votes import (
     BANDWIDTHS,
     PRIOR_WEIGHTS,
@@ -155,18 +158,30 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
     reject_below: Any = 0.0
     reject_label: Any = None
 
-    def fit(self, X: Any, y: Any) -> "KNeighborsClassifier":
+    def fit(self, X: Any, y: Any = None) -> "KNeighborsClassifier":
         """Learn the metric, if asked to; keep the points; choose bandwidth and prior.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or Source
+            Rows of a source (``pm.open`` with labels) stay where they are: count votes
+            alone are cast, by neighbours that each prediction reads all rows for, and
+            ``prior_weight="loo"`` is chosen by 2000 rows (all, where they are fewer),
+            each left out in turn.
         y : array-like of shape (n,)
+            None with a source.
 
         Returns
         -------
         self
         """
+        vars(self).pop("voters_", None)
+        if is_source(X):
+            return self._fit_source(X, y)
+        if y is None:
+            raise ValueError(
+                "y: this estimator requires y to be passed, but the target y is None"
+            )
         check_numeric(X)
         check_one_kind(y)
         given = X
@@ -201,10 +216,53 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.bandwidth_, self.prior_weight_, self.loo_scores_ = tuned
         return self
 
+    def _fit_source(self, source: Source, y: object) -> "KNeighborsClassifier":
+        """Fit to rows that are read in parts."""
+        if y is not None:
+            raise ValueError(
+                "y: expected None beside a source, whose labels are given as "
+                "pm.open(..., label=)"
+            )
+        if self.votes != "count":
+            check_choice("votes", self.votes, tuple(PRIOR_WEIGHTS))
+            raise ValueError(
+                "votes: expected 'count' where points are read from a source, got "
+                f"{self.votes!r}, by which all points vote for every query"
+            )
+        among = voters(source)
+        self.classes_, n = among.classes, n_rows(source)
+        check_arguments(self, n)
+        names, d = [*source.feature_names], n_features(source)
+        self.metric_, self.learner_ = metric_for(
+            self.metric, self.draws, source, None, d
+        )
+        metrics = draws_of(self.metric_)
+        check_dimension(metrics[0], np.zeros((1, d)), "X")
+        self.n_features_in_ = d
+        vars(self).pop("feature_names_in_", None)
+        if names != [f"x{j}" for j in range(d)]:
+            self.feature_names_in_ = np.array(names, object)
+        self.class_prior_ = among.members / n
+        grids = (
+            grid(self.bandwidth, (1.0,)),
+            grid(self.prior_weight, PRIOR_WEIGHTS["count"]),
+        )
+        tuned = untuned(*grids)
+        if n > 1 and max(map(len, grids)) > 1:
+            k = min(self.n_neighbors, n - 1)
+            votes, codes = left_out(metrics, among, k)
+            tuned = leave_one_out(votes[None], codes, *grids, k, among.members)
+        self.bandwidth_, self.prior_weight_, self.loo_scores_ = tuned
+        self.voters_ = among
+        return self
+
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities (m, c), averaged over draws; rows sum to one."""
         Q, c, k = self._queries(X), len(self.classes_), self.n_neighbors
-        if self.votes == "soft":
+        among: Voters | None = getattr(self, "voters_", None)
+        if among is not None:
+            votes = counted(draws_of(self.metric_), Q, among, k)
+        elif self.votes == "soft":
             votes, k = self._near.votes([self.bandwidth_], Q, self.codes_, c)[0], None
         else:
             votes = count_votes(
@@ -239,7 +297,8 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         y : array-like of shape (m,)
         sample_weight : array-like of shape (m,), optional
         """
-        if getattr(self, "learner_", None) is not None:
+        learned = getattr(self, "learner_", None) is not None
+        if learned and not hasattr(self, "voters_"):
             warn_of_seen(self._queries(X), self.fit_X_)
         return float(super().score(X, y, sample_weight))
 
@@ -276,6 +335,9 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         metric: Any = self.metric_
         if isinstance(metric, MetricDraws):
             metric = metric.mean_metric()
+        if (among := getattr(self, "voters_", None)) is not None:
+            found = _near_in_source(metric, self._source_queries(X), among.source, k)
+            return found if return_distance else found[1]
         Q = self.fit_X_ if X is None else self._queries(X)
         own = np.arange(len(Q)) if X is None else None
         D, index, e = found_but_own(metric, Q, self.fit_X_, k, own)
@@ -311,10 +373,35 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         values = D.ravel() if mode == "distance" else np.ones(index.size)
         starts = np.arange(0, index.size + 1, index.shape[1])
         return csr_matrix(
-            (values, index.ravel(), starts), shape=(len(index), len(self.fit_X_))
+            (values, index.ravel(), starts), shape=(len(index), self._n_points())
         )
+
+    def _n_points(self) -> int:
+        among: Voters | None = getattr(self, "voters_", None)
+        return len(self.fit_X_) if among is None else n_rows(among.source)
+
+    def _source_queries(self, X: Any) -> np.ndarray:
+        if X is None:
+            raise ValueError(
+                "X: expected queries where points are read from a source, got None"
+            )
+        return self._queries(X)
 
     def _queries(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         check_numeric(X)
         return np.asarray(as_sklearn(self, X, reset=False))
+
+
+def _near_in_source(
+    metric: Any, Q: np.ndarray, source: Source, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return distances, or dissimilarities, and rows of the k nearest of a source."""
+    D, index = nearest(metric, Q, source, k)
+    if isinstance(metric, Mahalanobis):
+        return np.sqrt(D), index
+    if metric.is_distance:
+        found = picked(source, index.ravel())
+        P = found.X[np.searchsorted(found.rows, index.ravel())]
+        D = np.asarray(metric.distance(np.repeat(Q, k, 0), P)).reshape(index.shape)
+    return D, index

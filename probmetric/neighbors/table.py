@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from probmetric.data import inputs
+from probmetric.data.choose import picked
+from probmetric.data.source import Source, is_source
 from probmetric.metric.protocol import MetricDraws, check_features
 from probmetric.neighbors.search import nearest
-from probmetric.typing import Array
 
 
 def neighbor_table(
     metric: Any,
-    points: Float[Array, "n d"],
+    points: Any,
     k: int,
     *,
     queries: Any = None,
@@ -27,13 +27,14 @@ def neighbor_table(
     Parameters
     ----------
     metric : Metric or PosteriorMetric
-    points : array of shape (n, d)
+    points : array of shape (n, d), or Source
+        Rows of a source are read in parts, once a metric; those found once more.
     k : int
         1 ≤ k ≤ n, or n - 1 without ``queries``.
     queries : array of shape (m, d), optional
-        Without them, the points, none its own neighbour.
+        Without them, the points, none its own neighbour. Needed with a source.
     labels : array of shape (n,), optional
-        Of the points.
+        Of the points. Those of a source are its own.
 
     Returns
     -------
@@ -49,6 +50,8 @@ def neighbor_table(
     ValueError
         As ``nearest``, and for labels of another shape.
     """
+    if is_source(points):
+        return _of_source(metric, points, k, queries, labels)
     P = inputs.points(points, "points")
     check_features(metric, points=P)
     if labels is not None and np.shape(labels) != P.shape[:1]:
@@ -60,13 +63,7 @@ def neighbor_table(
     draws = isinstance(metric, MetricDraws)
     single = metric.mean_metric() if draws else metric
     D, index = nearest(single, Q, P, k, exclude_self=own)
-    m = len(Q)
-    columns: dict[str, Any] = {
-        "query": np.repeat(np.arange(m), k),
-        "rank": np.tile(np.arange(1, k + 1), m),
-        "neighbor": index.ravel(),
-        "dissimilarity": D.ravel(),
-    }
+    columns = _columns(D, index)
     if metric.is_distance and not draws:
         rows = Q[columns["query"]], P[columns["neighbor"]]
         columns["distance"] = np.asarray(metric.distance(*rows))
@@ -77,8 +74,46 @@ def neighbor_table(
     return pd.DataFrame(columns)
 
 
+def _columns(D: np.ndarray, index: np.ndarray) -> dict[str, Any]:
+    """Return the columns that every table has."""
+    m, k = index.shape
+    return {
+        "query": np.repeat(np.arange(m), k),
+        "rank": np.tile(np.arange(1, k + 1), m),
+        "neighbor": index.ravel(),
+        "dissimilarity": D.ravel(),
+    }
+
+
+def _of_source(
+    metric: Any, source: Source, k: int, queries: Any, labels: Any
+) -> pd.DataFrame:
+    """Return the table of neighbours among rows that are read in parts."""
+    if queries is None or labels is not None:
+        raise ValueError(
+            "queries, labels: expected queries with a source, and its own labels, got "
+            + ("no queries" if queries is None else "labels")
+        )
+    Q = inputs.points(queries, "queries")
+    draws = isinstance(metric, MetricDraws)
+    single: Any = metric.mean_metric() if draws else metric
+    D, index = nearest(single, Q, source, k)
+    columns = _columns(D, index)
+    wanted = metric.is_distance and not draws
+    found = picked(source, index.ravel(), features=wanted)
+    at = np.searchsorted(found.rows, index.ravel())
+    if wanted:
+        pairs = Q[columns["query"]], found.X[at]
+        columns["distance"] = np.asarray(single.distance(*pairs))
+    if draws:
+        columns["probability"] = _shares(metric, Q, source, index, False).ravel()
+    if found.labels is not None:
+        columns["label"] = found.labels[at]
+    return pd.DataFrame(columns)
+
+
 def _shares(
-    posterior: MetricDraws, Q: np.ndarray, P: np.ndarray, index: np.ndarray, own: bool
+    posterior: MetricDraws, Q: np.ndarray, P: Any, index: np.ndarray, own: bool
 ) -> np.ndarray:
     """Return the share of draws in which each found neighbour (m, k) is one."""
     found = np.zeros(index.shape)

@@ -354,13 +354,16 @@ def leave_one_out(
     bandwidths: Sequence[float],
     prior_weights: Sequence[float],
     k: int | None,
+    members: Int[np.ndarray, "c"] | None = None,
 ) -> Tuned:
     """Choose b and a from averaged votes in which no point saw itself.
 
-    With no point to score (each alone in its class) see `untuned`.
+    ``members`` are the points of each class among those that voted: of ``codes``, if
+    not given. With no point to score (each alone in its class) see `untuned`.
     """
-    n, c = votes.shape[1:]
-    members = np.bincount(codes, minlength=c)
+    if members is None:
+        members = np.bincount(codes, minlength=votes.shape[2])
+    n = int(members.sum())
     scored = np.flatnonzero(members[codes] > 1)
     if len(scored) == 0:
         return untuned(bandwidths, prior_weights)

@@ -41,12 +41,16 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         else f"{stated['row'].nunique():,} points of {Path(summary['test']).name}"
     )
     data = Path(summary["data"]["source"]).name
+    how = "Soft votes of neighbours, bandwidth by leave-one-out"
+    if summary.get("votes") == "count":
+        k = summary["neighbors"]
+        how = f"One vote for each of the {k} nearest; probabilities of a sample below"
     return page(
         summary,
         title=f"{name} judged on {data}",
         lead=f"Nearest neighbours among {data}, judged on {held} held out.",
         headline=f"{own['accuracy']:.1%} right, Euclidean {base['accuracy']:.1%}",
-        explanation=f"Soft votes of neighbours, bandwidth by leave-one-out; log loss "
+        explanation=f"{how}; log loss "
         f"{own['log_loss']:.3f}, Euclidean {base['log_loss']:.3f}.",
         sections=[_table(figures, split), _calibration(stated)],
         cards=[

@@ -38,7 +38,7 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     data, lacking = data_again(summary)
     kind = type(metric).__name__
     d = len(summary["data"]["features"])
-    learned = summary["training"]["learned"]
+    learned = summary["training"].get("learned")
     return page(
         summary,
         title=f"{summary['model']} learned from {Path(summary['data']['source']).name}",
@@ -48,13 +48,15 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         f"“probmetric neighbors” and “probmetric evaluate”.",
         sections=[
             *([_pictures(metric, data)] if data is not None else []),
-            _figures(summary, lacking),
+            *([_figures(summary, lacking)] if learned else []),
             settings_section(summary),
         ],
         cards=[
             (f"{learned['precision_at_1']:.1%}", "nearest is of its class (training)"),
             (f"{learned['pair_roc_auc']:.3f}", "pair ROC-AUC (training)"),
-        ],
+        ]
+        if learned
+        else [],
     )
 
 
@@ -106,8 +108,19 @@ def _figures(summary: Mapping[str, Any], lacking: str) -> Section:
             "Each point is looked up among the others. The metric has seen them all, "
             "so that its figures are too good; “probmetric evaluate” judges it on "
             "others.",
+            *_of_sample(summary["data"]),
             *([lacking] if lacking else []),
         ],
         [],
         [Table(table, "Retrieval and pairs, higher is better")],
     )
+
+
+def _of_sample(said: Mapping[str, Any]) -> list[str]:
+    """Say that figures are of a sample, where rows were read in parts."""
+    if "sampled" not in said or said["sampled"]["rows"] == said["n"]:
+        return []
+    return [
+        f"Learned from all rows, which were read in parts; figures and pictures are of "
+        f"{said['sampled']['rows']:,} of them, chosen by a hash of the row's number."
+    ]

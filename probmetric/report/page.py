@@ -23,7 +23,9 @@ from probmetric.data.containers import Labelled
 from probmetric.data.hash import data_hash
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.loading import Dataset
+from probmetric.datasets.rows import last_column, open_rows, sample_of
 from probmetric.files import readable
+from probmetric.names import Reading
 from probmetric.plots.style import words
 from probmetric.registry import MODELS
 
@@ -177,17 +179,31 @@ def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
     said = summary["data"]
     lead = "Figures of the data are left out: "
     try:
-        data = datasets.load(
-            said["source"],
-            label=said["label"],
-            groups=said.get("groups"),
-            **said.get("reading", {}),
-        )
+        data = _rows_again(said) if "sampled" in said else _loaded_again(said)
     except ValueError as error:
         return None, f"{lead}{error}"
     if data_hash(Labelled(data.X, data.y)) != said["hash"]:
         return None, f"{lead}{said['source']} holds other data than the run had."
     return data, ""
+
+
+def _loaded_again(said: Mapping[str, Any]) -> Dataset:
+    return datasets.load(
+        said["source"],
+        label=said["label"],
+        groups=said.get("groups"),
+        **said.get("reading", {}),
+    )
+
+
+def _rows_again(said: Mapping[str, Any]) -> Dataset:
+    """Return the sample of a source that a run looked at."""
+    how, drawn = Reading(**said["reading"]), said["sampled"]
+    if not said["classes"]:
+        raise ValueError("the rows have no labels.")
+    label = said["label"] or last_column(said["source"], how)
+    source = open_rows(said["source"], label, how)
+    return sample_of(source, said["source"], drawn["most"], seed=drawn["seed"])
 
 
 def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
+from probmetric.evaluation import ranking
 from probmetric.evaluation.evaluate import (
     brier_score,
     calibration_error,
@@ -122,7 +123,7 @@ def test_the_sampled_pairs_are_pairs_of_different_points(monkeypatch):
         seen.append((A[:, 0], B[:, 0]))
         return np.abs(A - B).T
 
-    monkeypatch.setattr(sys.modules[evaluate.__module__], "over_draws", record)
+    monkeypatch.setattr(ranking, "over_draws", record)
     n = 60
     X, codes = np.arange(float(n))[:, None], np.arange(n) % 2
     pair_roc_auc(Mahalanobis(np.eye(1)), X, codes)

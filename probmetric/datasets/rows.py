@@ -1,0 +1,94 @@
+"""Rows that commands read in parts: what names them, and a sample to look at.
+
+A glob, a folder of Parquet files and ``.npy`` files are always read in parts. One
+Parquet file is where it holds more than ``LARGE`` numbers: a smaller one is loaded, as
+text and NPZ files are.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probmetric.data.choose import picked, sampled
+from probmetric.data.files import open as open_files
+from probmetric.data.source import MOST_ROWS, Source, class_counts, n_rows
+from probmetric.datasets.loading import Dataset
+from probmetric.datasets.tables import check_no_text, codes
+from probmetric.names import AS_IS, Reading, ending, in_parts
+
+LARGE = 1 << 24
+"""Numbers of a Parquet file, at most, that is loaded (134 MB in float64)."""
+
+
+class Stored(NamedTuple):
+    """A Parquet file by its metadata: its columns, and how many numbers it holds."""
+
+    columns: list[str]
+    size: int
+
+
+def stored(name: str) -> Stored | None:
+    """Return what a Parquet file says of itself; None for anything else."""
+    path = Path(name).expanduser()
+    if ending(path) != ".parquet" or not path.is_file():
+        return None
+    try:
+        import pyarrow.parquet as pq
+
+        about: Any = pq.read_metadata(path)
+    except (ImportError, OSError, ValueError):
+        return None  # What loads it says why.
+    return Stored(
+        about.schema.to_arrow_schema().names, about.num_rows * about.num_columns
+    )
+
+
+def is_large(name: str) -> bool:
+    """Say whether a name is of one Parquet file of more than ``LARGE`` numbers."""
+    about = None if in_parts(name) else stored(name)
+    return about is not None and about.size > LARGE
+
+
+def last_column(name: str, how: Reading) -> str | None:
+    """Return the column that ``load`` takes for the label of a Parquet file."""
+    about = stored(name)
+    left = [] if about is None else [c for c in about.columns if c not in how.drop]
+    return left[-1] if left else None
+
+
+def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Source:
+    """Open rows that are read in parts; of ``.npy`` files the label is one of its own.
+
+    Raises
+    ------
+    ValueError
+        For options of text files; and as ``pm.open``.
+    """
+    check_no_text(how, name)
+    return open_files(name, label=label, features=how.features, drop=how.drop)
+
+
+def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset:
+    """Return ``most`` rows of a source, all where there are no more, chosen by a hash.
+
+    Rows without labels are of one class.
+    """
+    found = sampled(source, most, seed=seed)
+    y, names = np.zeros(len(found.X), np.int64), ("",)
+    if found.labels is not None:
+        y, names = codes(found.labels, source.name)
+    return Dataset(found.X, y, source.feature_names, names, name)
+
+
+def counts(source: Source) -> dict[str, int]:
+    """Return how many rows each class has, by its name; none without labels."""
+    if not source.labelled:
+        return {}
+    values, rows = class_counts(source, source.parts, MOST_ROWS)
+    return dict(zip(map(str, values.tolist()), rows.tolist(), strict=True))
+
+
+def all_rows(source: Source) -> np.ndarray:
+    """Return all rows of a source, such as queries: (n, d)."""
+    return picked(source, np.arange(n_rows(source))).X

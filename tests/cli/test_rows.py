@@ -1,0 +1,231 @@
+"""Rows read in parts give what the same rows give when they are loaded."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probmetric as pm
+from probmetric.cli import fit as cli_fit
+from probmetric.datasets import rows as rows_in_parts
+from probmetric.registry import estimators, make, refuses_source
+from probmetric.storage.metric_file import read_metric
+from tests.cli.runs import NAMES, refused, run, table
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A folder of Parquet files, one of ``.npy`` files, and the same rows as CSV."""
+    folder = tmp_path_factory.mktemp("rows")
+    (folder / "rows").mkdir()
+    frame = table(120).drop(columns="item")
+    frame.to_csv(folder / "all.csv", index=False)
+    frame.to_parquet(folder / "all.parquet", row_group_size=50)
+    for k, first in enumerate((0, 50)):
+        some = frame[first : first + (50 if k == 0 else 70)]
+        some.to_parquet(folder / "rows" / f"{k}.parquet", row_group_size=30)
+        np.save(folder / f"x{k}.npy", some[NAMES].to_numpy())
+        np.save(folder / f"y{k}.npy", some["kind"].to_numpy(str))
+    frame[NAMES].to_parquet(folder / "points.parquet")
+    return folder
+
+
+LDA = ("fit", "lda", "--set", "prior_strength=64")
+
+
+def metric_of(folder):
+    return read_metric(folder / "metric.npz").metric
+
+
+@pytest.fixture(scope="module")
+def loaded(work):
+    done = run(*LDA, "--data", work / "all.csv", "--out", work / "loaded")
+    assert done.exit_code == 0, done.output
+    return metric_of(work / "loaded")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("rows/*.parquet", "--label", "kind"),
+        ("rows", "--label", "kind"),
+        ("x*.npy", "--label", "y*.npy"),
+        ("all.parquet", "--label", "kind"),
+        ("all.parquet",),
+    ],
+    ids=["glob", "folder", "npy", "large", "large, last column"],
+)
+def test_a_fit_in_parts_is_that_of_rows_loaded(
+    words, work, loaded, tmp_path, monkeypatch
+):
+    data, *label = words
+    monkeypatch.setattr(rows_in_parts, "LARGE", 100)
+    monkeypatch.setattr(cli_fit, "labelled", None)  # Called, it would fail.
+    label = [work / w if w.endswith(".npy") else w for w in label]
+    out = tmp_path / "out"
+    done = run(*LDA, "--data", work / data, *label, "--out", out)
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(metric_of(out).factor, loaded.factor, rtol=1e-9)
+    said = json.loads((out / "summary.json").read_text())
+    assert said["data"]["n"] == 120
+    assert list(said["data"]["classes"].values()) == [60, 60]
+    whole = json.loads((work / "loaded" / "summary.json").read_text())
+    assert said["training"]["learned"] == pytest.approx(whole["training"]["learned"])
+    page = (out / "report.html").read_text()
+    assert "left out" not in page
+    assert run("report", out).exit_code == 0
+
+
+def test_a_sample_is_looked_at_where_rows_are_many(work, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli_fit, "MOST", 40)
+    words = ("--data", work / "rows", "--label", "kind", "--out", tmp_path / "out")
+    assert run(*LDA, *words).exit_code == 0
+    said = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert said["data"]["sampled"] == {"rows": 40, "most": 40, "seed": 0}
+    assert said["data"]["n"] == 120
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "are of 40 of them" in page
+    assert "left out" not in page
+
+
+def test_points_without_labels_are_learned_from(work, tmp_path):
+    words = ("--set", "n_components=2", "--drop", "kind", "--out", tmp_path / "out")
+    done = run("fit", "two_stage", "--data", work / "rows/*.parquet", *words)
+    assert done.exit_code in (0, 1), done.output
+    said = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert said["training"] == {}
+    assert said["data"]["classes"] == {}
+    assert "Figures of the data" not in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        (("lda", "--label", "kind"), "prior_strength: expected a number"),
+        (("eig_dml", "--label", "kind"), "expected an array, got a source"),
+        (("two_stage", "--label", "kind"), "--label: expected none with rows read in"),
+        (("lca", "--groups", "kind"), "--groups: expected none with rows read in"),
+        ((*LDA[1:],), "in column 'kind' of 0.parquet"),
+        ((*LDA[1:], "--drop", "kind"), "label: expected labels of"),
+        ((*LDA[1:], "--label", "sort"), "label: expected a column of 0.parquet"),
+        ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep: expected a text file"),
+    ],
+)
+def test_what_is_not_read_in_parts_is_said(words, wanted, work, tmp_path):
+    model, *more = words
+    said = refused(
+        *("fit", model, "--data", work / "rows/*.parquet"),
+        *(*more, "--out", tmp_path / "out"),
+    )
+    assert wanted in said
+
+
+@pytest.mark.parametrize("command", ["sample", "explore"])
+def test_a_command_that_loads_all_rows_refuses_parts(command, work, tmp_path):
+    model = ["lda"] if command == "sample" else []
+    out = tmp_path / "a.html"
+    said = refused(command, *model, "--data", work / "rows/*.parquet", "--out", out)
+    assert "data: expected a file that exists" in said
+
+
+def test_no_files_are_no_rows(work, tmp_path):
+    said = refused(*LDA, "--data", work / "no*.parquet", "--out", tmp_path / "out")
+    assert "data: expected files, got none" in said
+
+
+def test_one_large_file_is_loaded_by_a_learner_of_all_rows(work, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows_in_parts, "LARGE", 100)
+    out = tmp_path / "out"
+    done = run("fit", "lda", "--data", work / "all.parquet", "--out", out)
+    assert done.exit_code == 0, done.output
+    said = json.loads((out / "summary.json").read_text())
+    assert "sampled" not in said["data"]
+
+
+def test_every_learner_says_whether_it_streams(work):
+    source = rows_in_parts.open_rows(str(work / "rows"), "kind")
+    streams = {
+        name for name in estimators() if refuses_source(make(name), source) is None
+    }
+    assert {"two_stage", "lca"} <= streams
+    assert not streams & {"eig_dml", "mds", "dca_gm", "hierarchical_lca", "lda"}
+    asked = make("lda", {"prior_strength": 3.0})
+    assert refuses_source(asked, source) is None
+    assert not hasattr(asked, "n_features_in_")
+
+
+@pytest.mark.parametrize(
+    "data", ["rows/*.parquet", "x*.npy", "all.parquet", "points.parquet"]
+)
+def test_neighbors_in_parts_are_those_of_points_loaded(
+    data, work, loaded, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rows_in_parts, "LARGE", 100)
+    table(7, seed=5)[NAMES].to_csv(tmp_path / "q.csv", index=False)
+    metric = ("neighbors", "--metric", work / "loaded" / "metric.npz")
+    asked = ("--queries", tmp_path / "q.csv", "-k", 3)
+    label = [] if data[0] in "xp" else ["--label", "kind"]
+    if data == "all.parquet":
+        label = []
+    parts = run(*metric, "--data", work / data, *asked, *label)
+    whole = run(*metric, "--data", work / "all.csv", *asked)
+    assert parts.exit_code == whole.exit_code == 0, parts.output
+    found, wanted = (pd.read_csv(io.StringIO(r.stdout)) for r in (parts, whole))
+    if data[0] in "xp":
+        wanted = wanted.drop(columns="label")
+    pd.testing.assert_frame_equal(found, wanted, rtol=1e-12)
+
+
+def test_neighbors_in_parts_need_queries_and_the_metrics_features(work, loaded):
+    metric = ("neighbors", "--metric", work / "loaded" / "metric.npz")
+    data = ("--data", work / "rows/*.parquet", "--label", "kind")
+    assert "--queries: expected some" in refused(*metric, *data)
+    queries = ("--queries", work / "x0.npy")
+    assert run(*metric, *data, *queries).exit_code == 0
+    said = refused(*metric, *data, "--drop", "mass", *queries)
+    assert "without 'mass'" in said
+
+
+@pytest.mark.parametrize("test", ["held.csv", "held*.parquet"])
+def test_evaluate_in_parts_gives_the_figures_of_evaluate(test, work, loaded, tmp_path):
+    held = table(40, seed=9).drop(columns="item")
+    held.to_csv(work / "held.csv", index=False)
+    held.to_parquet(work / "held0.parquet", row_group_size=15)
+    metric = ("evaluate", "--metric", work / "loaded" / "metric.npz", "--label", "kind")
+    words = ("--data", work / "rows/*.parquet", "--test", work / test)
+    done = run(*metric, *words, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "one vote each" in done.stderr
+    frame = pd.read_csv(work / "all.csv")
+    knn = pm.KNeighborsClassifier(loaded, 5, votes="count")
+    knn.fit(frame[NAMES].to_numpy(), frame["kind"].to_numpy())
+    X, y = held[NAMES].to_numpy(), held["kind"].to_numpy()
+    wanted = pm.evaluate(X, y, classifier=knn)
+    said = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert said["figures"]["metric.npz"] == pytest.approx(wanted, rel=1e-9)
+    stated = pd.read_csv(tmp_path / "out" / "predictions.csv")
+    stated = stated[stated["method"] == "metric.npz"]
+    assert stated["row"].tolist() == list(range(40))
+    assert (stated["truth"].to_numpy() == y).all()
+    np.testing.assert_allclose(stated[["P(a)", "P(b)"]], knn.predict_proba(X))
+    assert "One vote for each of the 5" in (tmp_path / "out/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        (("--model", "lda", "--test", "x"), "got --model"),
+        (("--folds", 3), "got --folds"),
+        ((), "got no --test"),
+    ],
+)
+def test_evaluate_in_parts_says_what_it_takes(words, wanted, work, loaded):
+    metric = ("--metric", work / "loaded" / "metric.npz")
+    if "--model" in words:
+        metric = ()
+        words = ("--model", "lda", "--test", work / "all.csv")
+    said = refused("evaluate", "--data", work / "rows", *metric, *words)
+    assert "with rows read in parts" in said
+    assert wanted in said
