@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from probmetric.linalg_scaled import LARGEST
 from probmetric.typing import ArrayLike
@@ -35,13 +35,17 @@ def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarra
 
 
 def standardise(
-    X: Float[np.ndarray, "n d"], names: Names = None, *, standardize: bool = True
+    X: Float[np.ndarray, "n d"],
+    names: Names = None,
+    *,
+    standardize: bool = True,
+    times: Int[np.ndarray, "n"] | None = None,
 ) -> tuple[Float[np.ndarray, "n d"], Scaler]:
     """Return points by their own ``fit_scaler``, a constant column exactly 0; and it.
 
     A warning names the constant columns, which are kept.
     """
-    scaler = fit_scaler(X, names, standardize=standardize)
+    scaler = fit_scaler(X, names, standardize=standardize, times=times)
     Z = (X - scaler.mean) / scaler.scale
     if not standardize:
         return Z, scaler
@@ -63,12 +67,17 @@ def _warn_of_constant(which: Bool[np.ndarray, "d"], names: Names) -> None:
 
 
 def fit_scaler(
-    X: Float[np.ndarray, "n d"], names: Names = None, *, standardize: bool = True
+    X: Float[np.ndarray, "n d"],
+    names: Names = None,
+    *,
+    standardize: bool = True,
+    times: Int[np.ndarray, "n"] | None = None,
 ) -> Scaler:
     """Return the features' means and standard deviations (or 0 and 1).
 
     NaN is a missing entry: each feature's are those of the entries that are there.
-    A constant column (``constant_columns``) has scale 1, its own unit.
+    A constant column (``constant_columns``) has scale 1, its own unit. Rows count
+    ``times`` each, by default once; of rows without missing entries.
 
     Raises
     ------
@@ -105,6 +114,11 @@ def fit_scaler(
     # Shift and range first: no cancellation.
     span = np.where(constant, 1.0, span)
     unit = (X - low) / span
+    if times is not None:
+        share = times / times.sum()
+        mean = share @ unit
+        scale = np.where(constant, 1.0, np.sqrt(share @ (unit - mean) ** 2) * span)
+        return Scaler(low + mean * span, scale)
     scale = np.where(constant, 1.0, np.nanstd(unit, 0) * span)
     return Scaler(low + np.nanmean(unit, 0) * span, scale)
 
