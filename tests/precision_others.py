@@ -80,6 +80,9 @@ ROOT = {
     "evaluation.evaluate.scored_pairs": lambda f, g: f(
         g.metric, g.X, g.y, max_pairs=9, seed=0
     ),
+    "evaluation.verification.error_rates": lambda f, g: f(
+        np.array([1.0, 0.5, -1.0]), np.array([1, 0, 0])
+    ),
     "evaluation.verification.verification": lambda f, g: f(
         np.array([1.0, 0.5, -1.0]), np.array([1, 0, 0])
     ),
