@@ -6,6 +6,7 @@ As ``precision_inference``: models, and what is numeric at the root.
 import numpy as np
 
 from probmetric.data.containers import Triplets
+from probmetric.data.pairs import all_pairs
 from probmetric.models.hierarchical_lca import HierarchicalLCAParams
 from probmetric.models.lda import LDAParams
 from probmetric.models.point_effects import PointEffectsParams
@@ -79,6 +80,9 @@ ROOT = {
     "evaluation.evaluate.scored_pairs": lambda f, g: f(
         g.metric, g.X, g.y, max_pairs=9, seed=0
     ),
+    "evaluation.verification.error_rates": lambda f, g: f(
+        np.array([1.0, 0.5, -1.0]), np.array([1, 0, 0])
+    ),
     "evaluation.verification.verification": lambda f, g: f(
         np.array([1.0, 0.5, -1.0]), np.array([1, 0, 0])
     ),
@@ -88,6 +92,7 @@ ROOT = {
         np.array([[0, 0], [0, 1], [1, 2], [1, 1], [0, 2], [2, 2]]),
     ),
     "data.inputs.pair_points": lambda f, g: f(np.stack(g.same, 1)),
+    "data.inputs.pair_counts": lambda f, g: f(g.y, g.y + 2, g.w, len(g.y)),
     "data.inputs.pair_weights": lambda f, g: f(g.w, g.y),
     "data.inputs.pairs_from_arrays": lambda f, g: f(
         np.stack(g.same, 1), np.arange(12) % 2
@@ -132,6 +137,9 @@ ROOT = {
     "data.triplets.weighing": lambda f, g: f(asked(g)._replace(w=g.X[:8, 0] ** 2)),
     "data.pairs.all_pairs": lambda f, g: f(g.X, g.y),
     "data.pairs.impostor_pairs": lambda f, g: f(g.X, g.y, 2),
+    "data.pairs.as_labels": lambda f, g: f(
+        (made := all_pairs(g.X, g.y))._replace(trials=1 + np.asarray(made.y))
+    ),
     "data.pairs.nearest_pairs": lambda f, g: f(g.X, g.y, 2, 2),
     "metric.mean.mean_metric": lambda f, g: f([g.metric, g.metric]),
     "posterior.next_pairs.next_pairs": lambda f, g: f(

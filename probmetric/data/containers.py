@@ -47,6 +47,8 @@ class Pairs(NamedTuple):
     """Pairs (X[i], X[j]) with y (N,) = 1 where they coincide, 0 where they do not.
 
     ``anchor`` (N,) holds a group number per pair for models with a scale per anchor.
+    ``trials`` (N,), where there is one, says how often each pair was judged; y is then
+    the number of times that it was called the same, 0..trials. ``LCA`` takes counts.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Pairs(NamedTuple):
     y: Int[Array, "N"] | None
     w: Float[Array, "N"] | None = None
     anchor: Int[Array, "N"] | None = None
+    trials: Int[Array, "N"] | None = None
 
 
 class Triplets(NamedTuple):
@@ -129,3 +132,11 @@ def weights(data: Points | Labelled | Pairs | Triplets | Groups) -> Float[Array,
         rows = data.i if isinstance(data, Pairs) else data.anchor
     ones = np.ones if isinstance(data.X, np.ndarray) else jnp.ones
     return ones(len(rows), data.X.dtype)
+
+
+def refuse_trials(pairs: Pairs, model: str) -> None:
+    """Raise where pairs are counts, of which ``model`` has no likelihood."""
+    if pairs.trials is not None:
+        raise ValueError(
+            f"pairs.trials: expected None of {model}, got counts: they are for LCA"
+        )

@@ -267,6 +267,58 @@ def pair_weights(
     return given
 
 
+def pair_counts(
+    y: ArrayLike, trials: ArrayLike, w: ArrayLike | None, n_pairs: int
+) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Float[np.ndarray, "N"] | None]:
+    """Return how often each pair was called the same, of how many times, and weights.
+
+    Raises
+    ------
+    ValueError
+        When counts, trials or weights are not one per pair; for counts that are not
+        whole numbers in 0..trials, trials that are not whole numbers of at least 1;
+        when all judgments, or all of positive weight, are alike.
+    """
+    m, same = _whole(trials, "trials", n_pairs), _whole(y, "y", n_pairs)
+    for name, wrong, what in (
+        ("trials", m < 1, "whole numbers of at least 1"),
+        ("y", (same < 0) | (same > m), "counts in 0..trials"),
+    ):
+        (rows,) = np.nonzero(wrong)
+        if len(rows):
+            got = f"{same[rows[0]]} of {m[rows[0]]}" if name == "y" else m[rows[0]]
+            raise ValueError(f"{name}: expected {what}, got {got} in row {rows[0]}")
+    of_same, of_other = np.flatnonzero(same > 0), np.flatnonzero(same < m)
+    if not len(of_same) or not len(of_other):
+        raise ValueError(
+            "y: expected judgments of both kinds (same and different), got only "
+            f"{'different' if not len(of_same) else 'same'}"
+        )
+    if w is None:
+        return same, m, None
+    given = real(w, "sample_weight")
+    if given.shape != (n_pairs,):
+        raise ValueError(
+            f"sample_weight: expected shape ({n_pairs},), got {given.shape}"
+        )
+    at = np.append(of_same, of_other)
+    pair_weights(given[at], np.repeat([1, 0], [len(of_same), len(of_other)]))
+    return same, m, given
+
+
+def _whole(values: ArrayLike, name: str, n: int) -> Int[np.ndarray, "N"]:
+    """Return n whole numbers."""
+    given = real(values, name, "whole numbers")
+    if given.shape != (n,):
+        raise ValueError(f"{name}: expected shape ({n},), got {given.shape}")
+    (wrong,) = np.nonzero(~(given == np.round(given)) | ~(np.abs(given) < 2**53))
+    if len(wrong):
+        raise ValueError(
+            f"{name}: expected whole numbers, got {given[wrong[0]]:g} in row {wrong[0]}"
+        )
+    return given.astype(int)
+
+
 def pair_points(
     pairs: ArrayLike, X: ArrayLike | None = None, name: str = "pairs"
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
@@ -300,6 +352,7 @@ def pairs_from_arrays(
     *,
     X: ArrayLike | None = None,
     anchor: ArrayLike | None = None,
+    trials: ArrayLike | None = None,
 ) -> Pairs:
     """Take pairs as users hold them.
 
@@ -308,13 +361,16 @@ def pairs_from_arrays(
     pairs : array-like of shape (N, 2, d), or (N, 2) of integers
         Points side by side, or rows of ``X``.
     y : array-like of shape (N,)
-        1 for same; 0 or -1, one of the two throughout, for different.
+        1 for same; 0 or -1, one of the two throughout, for different. With
+        ``trials``, how often each pair was called the same.
     w : array-like of shape (N,), optional
         Data weights ≥ 0.
     X : array-like of shape (n, d), optional
         The points that integer pairs refer to; an error with (N, 2, d).
     anchor : array-like of shape (N,) of integers, optional
         Group of each pair, numbers from 0, for a scale per anchor.
+    trials : array-like of shape (N,) of whole numbers, optional
+        How often each pair was judged, at least once.
 
     Raises
     ------
@@ -322,7 +378,11 @@ def pairs_from_arrays(
         On bad input, pairs of one label included.
     """
     rows, i, j = pair_points(pairs, X)
-    same = pair_labels(y, len(i))
+    if trials is None:
+        same, m = pair_labels(y, len(i)), None
+        w = pair_weights(w, same)
+    else:
+        same, m, w = pair_counts(y, trials, w, len(i))
     group = None
     if anchor is not None:
         group = np.asarray(anchor)
@@ -331,4 +391,4 @@ def pairs_from_arrays(
                 f"anchor: expected integers ≥ 0 of shape {i.shape}, got {group.dtype} "
                 f"of shape {group.shape}"
             )
-    return Pairs(rows, i, j, same, pair_weights(w, same), group)
+    return Pairs(rows, i, j, same, w, group, m)

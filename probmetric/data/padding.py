@@ -43,11 +43,13 @@ def pad_pairs(pairs: Pairs) -> Pairs:
     """Return pairs padded to bucket sizes by points at 0 and pairs of weight 0.
 
     The numbers of points, of y=1 pairs and of y=0 pairs are each padded, since each
-    is a shape inside the closed forms. Padding pairs join point 0 with itself.
+    is a shape inside the closed forms; a count of both kinds is a row of either.
+    Padding pairs join point 0 with itself, judged once.
     """
     w, y = host_weights(pairs), np.asarray(pairs.y)
-    extra = [bucket(int(np.sum(y == v))) - int(np.sum(y == v)) for v in (1, 0)]
-    label = np.repeat([1, 0], extra)
+    trials = np.ones_like(y) if pairs.trials is None else np.asarray(pairs.trials)
+    rows = [int(np.sum(kind)) for kind in (y > 0, y < trials)]
+    label = np.repeat([1, 0], [bucket(n) - n for n in rows])
     zeros = np.zeros(len(label), int)
     n, d = pairs.X.shape
 
@@ -61,4 +63,5 @@ def pad_pairs(pairs: Pairs) -> Pairs:
         y=join(y, label),
         w=join(w, zeros.astype(float)),
         anchor=None if pairs.anchor is None else join(pairs.anchor, zeros),
+        trials=None if pairs.trials is None else join(trials, zeros + 1),
     )

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
 from probmetric.arguments import check_count
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, weights
 from probmetric.data.inputs import class_codes, points
 from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
 from probmetric.typing import ArrayLike
@@ -243,3 +243,34 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
         raise ValueError("labels: expected a class of two members, got none")
     i, j = np.triu_indices(len(rows), 1)
     return Pairs(rows, i, j, (codes[i] == codes[j]).astype(int))
+
+
+def as_labels(pairs: Pairs) -> Pairs:
+    """Return the labels that counts stand for, with the weight of each.
+
+    Of m judgments of a pair, y of them *same*, and a weight w there is a pair with
+    y = 1 of weight w y and one with y = 0 of weight w (m - y), none of weight 0. The
+    log likelihood of the labels is that of the counts less Σ w log C(m, y), a constant.
+    Pairs without trials are returned as they are.
+
+    Examples
+    --------
+    >>> one = np.ones(1, int)
+    >>> counts = Pairs(np.eye(2), 0 * one, one, 3 * one, trials=5 * one)
+    >>> as_labels(counts).y.tolist(), as_labels(counts).w.tolist()
+    ([1, 0], [3.0, 2.0])
+    """
+    if pairs.trials is None:
+        return pairs
+    y, w = np.asarray(pairs.y), np.asarray(weights(pairs))
+    rest = np.asarray(pairs.trials) - y
+    same, other = np.flatnonzero(y > 0), np.flatnonzero(rest > 0)
+    at = np.concatenate([same, other])
+    return Pairs(
+        pairs.X,
+        np.asarray(pairs.i)[at],
+        np.asarray(pairs.j)[at],
+        np.repeat([1, 0], [len(same), len(other)]),
+        w[at] * np.concatenate([y[same], rest[other]]),
+        None if pairs.anchor is None else np.asarray(pairs.anchor)[at],
+    )

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from probmetric.linalg_scaled import LARGEST
 from probmetric.typing import ArrayLike
@@ -46,13 +46,17 @@ def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarra
 
 
 def standardise(
-    X: Float[np.ndarray, "n d"], names: Names = None, *, standardize: bool = True
+    X: Float[np.ndarray, "n d"],
+    names: Names = None,
+    *,
+    standardize: bool = True,
+    times: Int[np.ndarray, "n"] | None = None,
 ) -> tuple[Float[np.ndarray, "n d"], Scaler]:
     """Return points by their own ``fit_scaler``, a constant column exactly 0; and it.
 
     A warning names the constant columns, which are kept.
     """
-    scaler = fit_scaler(X, names, standardize=standardize)
+    scaler = fit_scaler(X, names, standardize=standardize, times=times)
     Z = X - scaler.mean
     Z /= scaler.scale
     if not standardize:
@@ -75,12 +79,17 @@ def _warn_of_constant(which: Bool[np.ndarray, "d"], names: Names) -> None:
 
 
 def fit_scaler(
-    X: Float[np.ndarray, "n d"], names: Names = None, *, standardize: bool = True
+    X: Float[np.ndarray, "n d"],
+    names: Names = None,
+    *,
+    standardize: bool = True,
+    times: Int[np.ndarray, "n"] | None = None,
 ) -> Scaler:
     """Return the features' means and standard deviations (or 0 and 1).
 
     NaN is a missing entry: each feature's are those of the entries that are there.
-    A constant column (``constant_columns``) has scale 1, its own unit.
+    A constant column (``constant_columns``) has scale 1, its own unit. Rows count
+    ``times`` each, by default once; of rows without missing entries.
 
     Raises
     ------
@@ -117,10 +126,15 @@ def fit_scaler(
     # Shift and range first: no cancellation. Some columns at a time: no copy of X.
     span = np.where(constant, 1.0, span)
     mean, deviation = np.empty(d), np.empty(d)
+    share = None if times is None else times / times.sum()
     for some in columns_at_a_time(n, d):
         unit = X[:, some] - low[some]
         unit /= span[some]
-        mean[some], deviation[some] = np.nanmean(unit, 0), np.nanstd(unit, 0)
+        if share is None:
+            mean[some], deviation[some] = np.nanmean(unit, 0), np.nanstd(unit, 0)
+        else:
+            mean[some] = share @ unit
+            deviation[some] = np.sqrt(share @ (unit - mean[some]) ** 2)
     scale = np.where(constant, 1.0, deviation * span)
     return Scaler(low + mean * span, scale)
 

@@ -222,22 +222,25 @@ def pair_data(
     y: ArrayLike,
     w: ArrayLike | None,
     anchor: ArrayLike | None = None,
+    trials: ArrayLike | None = None,
 ) -> tuple[Pairs, Scaler]:
     """Check settings and users' pairs; return them standardised.
 
     Points that no pair refers to are left out, and the others count as often as pairs
-    use them: both forms of pairs give the same fit. Sets ``n_features_in_``, and
+    use them, of counts as often as pairs are judged: both forms of pairs give the same
+    fit, and so do counts and the labels that they count. Sets ``n_features_in_``, and
     forgets the classes and names that an earlier fit was given.
     """
     check_settings(estimator)
     source, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
-    given = pairs_from_arrays(pairs, y, w, X=source, anchor=anchor)
+    given = pairs_from_arrays(pairs, y, w, X=source, anchor=anchor, trials=trials)
     X = np.asarray(given.X)
     estimator.n_features_in_ = X.shape[1]
     for name in ("classes_", "feature_names_in_"):
         vars(estimator).pop(name, None)
     ends = np.concatenate([X[given.i], X[given.j]])
-    Z, scaler = standardise(ends, standardize=bool(estimator.standardize))
+    times = None if given.trials is None else np.tile(np.asarray(given.trials), 2)
+    Z, scaler = standardise(ends, standardize=bool(estimator.standardize), times=times)
     _, first, place = np.unique(
         np.append(given.i, given.j), return_index=True, return_inverse=True
     )

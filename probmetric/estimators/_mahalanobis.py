@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
+from probmetric.data.containers import Pairs
 from probmetric.data.inputs import pair_labels, pair_points
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labelled import checked_rows, stood_for
@@ -223,6 +224,16 @@ class PairsMixin(MahalanobisMixin):
             self.threshold_ = _rate_threshold(same, scores, rate, strategy)
         low = -1 if np.min(np.asarray(y_valid, float)) < 0 else 0
         self.pair_classes_ = np.array([low, 1])
+        return self
+
+    def _calibrate_on_counts(self, pairs: ArrayLike, counts: Pairs) -> Self:
+        """Choose ``threshold_`` of largest accuracy on judgments that were counted."""
+        y = np.asarray(counts.y)
+        rest = np.asarray(counts.trials) - y
+        times, same = np.append(y, rest), np.repeat([1, 0], [y.sum(), rest.sum()])
+        scores = np.repeat(np.tile(self.pair_score(pairs), 2), times)
+        self.threshold_ = _rate_threshold(same, scores, 0.0, "accuracy")
+        self.pair_classes_ = np.array([0, 1])
         return self
 
 

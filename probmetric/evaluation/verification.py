@@ -105,8 +105,7 @@ def verification(
     -----
     Each kind of pairs counts as a whole in (1), however many it has. Costs on the
     pairs that a system was learned from are too small. ``verification_intervals``
-    says how sure they are; `sklearn.metrics.DetCurveDisplay` draws the curve behind
-    them (``DetCurveDisplay.from_predictions(same, log_ratio)``).
+    says how sure they are; ``plots.det`` draws the errors of every threshold.
 
     Examples
     --------
@@ -207,6 +206,35 @@ def verification_intervals(
     columns = np.array(values).T
     ends = zip(columns, LARGEST, strict=True)
     return VerificationIntervals(*(_interval(v, prob, most) for v, most in ends))
+
+
+def error_rates(
+    log_ratio: ArrayLike, same: ArrayLike
+) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
+    """Return the rates of false alarms and of misses at every threshold.
+
+    Parameters
+    ----------
+    log_ratio, same
+        As `verification`.
+
+    Returns
+    -------
+    tuple of arrays of shape (k,)
+        From nothing called *same*, (0, 1), to everything, (1, 0): pairs whose ratio is
+        at least the threshold are called *same*, at each ratio that occurs.
+
+    Examples
+    --------
+    >>> alarms, missed = error_rates([2.0, -1.0, 0.5], [1, 1, 0])
+    >>> alarms.tolist(), missed.tolist()
+    ([0.0, 0.0, 1.0, 1.0], [1.0, 0.5, 0.5, 0.0])
+    """
+    scores, kinds = _checked(log_ratio, same)
+    level, at = np.unique(-scores, return_inverse=True)
+    counts = [np.bincount(at, kind, len(level)) for kind in (~kinds, kinds)]
+    alarms, hits = (np.append(0, np.cumsum(n)) / n.sum() for n in counts)
+    return alarms, 1 - hits
 
 
 def _checked(

@@ -27,7 +27,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 from numpyro.distributions.transforms import ExpTransform
 
-from probmetric.data.containers import Pairs, weights
+from probmetric.data.containers import Pairs, refuse_trials, weights
 from probmetric.metric import Mahalanobis
 from probmetric.models.lca import (
     Coincidence,
@@ -85,6 +85,7 @@ def hierarchical_lca(
     learning_rate : float, default=1
         Power η on the likelihood.
     """
+    refuse_trials(pairs, "hierarchical_lca")
     pairs = jax.tree.map(jnp.asarray, pairs)
     common = prior.common
     width = common.width / jnp.sqrt(common.lam)

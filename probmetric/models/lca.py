@@ -10,6 +10,10 @@ Integrating z and z' gives the marginal form, with δ = x - x' and τ² = κ² +
     log P(y=1 | x, x') = -t,    t = b + ‖Wδ‖² / (2τ²),                            (1)
     b = (p/2) log(1 + 2σ²/κ²),  σ² = κ² (e^{2b/p} - 1)/2.                         (2)
 
+Where a pair is judged m times, y of them *same* (``Pairs.trials``), y is binomial:
+
+    log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                          (3)
+
 So LCA is a log-link binomial regression on the squared distance δᵀ WᵀW δ. Only
 (W, σ, κ) up to a common factor is identified: κ = 1 when it is common to all pairs;
 with a κ per anchor σ² is fixed at ½ instead. Reports stand on M = WᵀW/τ² and b, which
@@ -32,12 +36,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from jax.scipy.special import gammaln
 from jaxtyping import Float
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import ExpTransform
 from numpyro.distributions.util import validate_sample
 
-from probmetric.data.containers import Pairs, weights
+from probmetric.data.containers import Pairs, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -270,6 +275,99 @@ class Coincidence(dist.Distribution):
         return self.mean * -jnp.expm1(self.log_p)
 
 
+class Judgments(dist.Distribution):
+    """How many y of the m judgments of a pair are *same*, given log P(same) of each.
+
+    Binomial (Eq. 3): the sum of m labels of ``Coincidence``.
+
+    Parameters
+    ----------
+    log_p : array
+        log P(same), at most 0.
+    trials : int array
+        m ≥ 0.
+    weight : array or float, default=1
+        Data weight, at least 0; 0 removes the pair.
+    learning_rate : float, default=1
+        Power η on the likelihood.
+    """
+
+    arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
+        "log_p": constraints.less_than_eq(0.0),
+        "trials": constraints.nonnegative_integer,
+        "weight": constraints.nonnegative,
+        "learning_rate": constraints.nonnegative,
+    }
+    pytree_data_fields = ("log_p", "trials", "weight", "learning_rate")
+
+    def __init__(
+        self,
+        log_p: Any,
+        trials: Any,
+        weight: Any = 1.0,
+        learning_rate: Any = 1.0,
+        *,
+        validate_args: bool | None = None,
+    ):
+        self.log_p, self.trials = log_p, trials
+        self.weight, self.learning_rate = weight, learning_rate
+        shape = jnp.broadcast_shapes(
+            *map(jnp.shape, (log_p, trials, weight, learning_rate))
+        )
+        super().__init__(batch_shape=shape, validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)  # pyright: ignore[reportArgumentType]
+    def support(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Whole numbers 0..m."""
+        return constraints.integer_interval(0, self.trials)
+
+    def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
+        """Draw y in 0..m."""
+        shape = sample_shape + self.batch_shape
+        trials = jnp.broadcast_to(self.trials, shape)
+        P = jnp.broadcast_to(jnp.exp(self.log_p), shape)
+        return dist.Binomial(trials, P).sample(key).astype(jnp.int32)
+
+    @validate_sample
+    def log_prob(self, value: Any, intermediates: Any = None) -> Any:
+        """Return η · weight · log P(value); 0 for a pair that is removed."""
+        power, other = self.learning_rate * self.weight, self.trials - value
+        same = Coincidence(self.log_p, power * value, validate_args=False)
+        rest = Coincidence(self.log_p, power * other, validate_args=False)
+        ways = gammaln(self.trials + 1.0) - gammaln(value + 1.0) - gammaln(other + 1.0)
+        return power * ways + same.log_prob(1) + rest.log_prob(0)
+
+    @property
+    def mean(self) -> Any:
+        """Return m P(same)."""
+        return jnp.broadcast_to(self.trials * jnp.exp(self.log_p), self.batch_shape)
+
+    @property
+    def variance(self) -> Any:
+        """Return m P(same) P(different)."""
+        return self.mean * -jnp.expm1(self.log_p)
+
+
+def observation(
+    log_p: Any, pairs: Pairs, learning_rate: Any = 1.0, chosen: Any = slice(None)
+) -> Coincidence | Judgments:
+    """Return the distribution of y of pairs: labels, or counts where there are trials.
+
+    Parameters
+    ----------
+    log_p : array of shape (n,)
+        Of the pairs chosen.
+    pairs : Pairs
+    learning_rate : float, default=1
+    chosen : index, default: all
+        Which pairs.
+    """
+    w = weights(pairs)[chosen]
+    if pairs.trials is None:
+        return Coincidence(log_p, w, learning_rate)
+    return Judgments(log_p, pairs.trials[chosen], w, learning_rate)
+
+
 def _sample_W(prior: "LCAPrior | dist.Distribution") -> Any:
     """Sample the map W, (p, d), under the prior asked for."""
     if isinstance(prior, dist.Distribution):
@@ -308,7 +406,8 @@ def lca(
     Parameters
     ----------
     pairs : Pairs
-        ``y=None`` simulates. Data weights enter the observation's own distribution.
+        ``y=None`` simulates. Data weights enter the observation's own distribution,
+        ``Coincidence``, or ``Judgments`` where there are ``trials``.
     prior : LCAPrior or Distribution
         Gaussian around ``prior.mean`` with standard deviation c/√λ; ``prior.lam``
         may itself be a Distribution (hyperprior). A Distribution of event shape
@@ -319,11 +418,19 @@ def lca(
         Common κ² (only 1 is ever needed), or one per anchor, with σ² fixed at ½ and
         no ``log_b`` site (erratum 3 of seed 000).
     latent : bool, default=False
-        Sample z and z' explicitly instead of integrating them out.
+        Sample z and z' explicitly instead of integrating them out; of labels, no
+        counts: the judgments of one pair would share its z.
     batch : int, optional
         Size of a random subsample of pairs, for SVI. Not for MCMC, which would
         keep one subsample for ever.
+
+    Raises
+    ------
+    ValueError
+        For counts in the latent form.
     """
+    if latent:
+        refuse_trials(pairs, "the latent form")
     # Plate indices are traced under some handlers; NumPy cannot be indexed by them.
     pairs = jax.tree.map(jnp.asarray, pairs)
     W = _sample_W(prior)
@@ -355,7 +462,7 @@ def lca(
             log_p = -coincidence_exponent(squared, sigma2, k2, p)
         numpyro.sample(
             "y",
-            Coincidence(log_p, weights(pairs)[chosen], learning_rate),
+            observation(log_p, pairs, learning_rate, chosen),
             obs=None if pairs.y is None else pairs.y[chosen],
         )
 
@@ -367,7 +474,7 @@ lca.closed_form = (  # pyright: ignore[reportFunctionMemberAccess]
 
 @numpy_in_numpy_out
 def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
-    """Draw labels for given pairs of points; data weights are left as they are."""
+    """Draw labels, or counts, for given pairs; data weights are left as they are."""
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
     kappa2 = jnp.asarray(params.kappa2)
     k2 = kappa2[pairs.anchor] if kappa2.ndim else kappa2
@@ -377,7 +484,7 @@ def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
         k2,
         params.W.shape[0],
     )
-    return pairs._replace(y=Coincidence(-t).sample(key))
+    return pairs._replace(y=observation(-t, pairs).sample(key))
 
 
 @numpy_in_numpy_out

@@ -42,7 +42,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 from numpyro.distributions.transforms import ExpTransform
 
-from probmetric.data.containers import Pairs, weights
+from probmetric.data.containers import Pairs, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.lca import (
     Coincidence,
@@ -123,6 +123,7 @@ def point_effects(
     learning_rate : float, default=1
         Power η on the likelihood.
     """
+    refuse_trials(pairs, "point_effects")
     pairs = jax.tree.map(jnp.asarray, pairs)
     common = prior.common
     width = common.width / jnp.sqrt(common.lam)

@@ -5,6 +5,7 @@
 ``space``    points under a metric: embedding, classes, neighbours.
 ``local``    ellipses of a metric that changes from place to place.
 ``checks``   agreement, predictive checks, calibration.
+``verification``  errors of every threshold.
 ``story``    the graph of a model; ranks of its calibration.
 ``style``    palette, blank figures, and how draws are read.
 """

@@ -18,3 +18,4 @@ from .space import (
     neighbor_probabilities as neighbor_probabilities,
 )
 from .story import sbc as sbc, story as story
+from .verification import det as det

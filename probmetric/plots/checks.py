@@ -107,13 +107,15 @@ def _replicated_shares(
     delta: Float[np.ndarray, "N d"],
     which: Int[np.ndarray, "N"],
     rng: np.random.Generator,
+    trials: Int[np.ndarray, "N"] | None = None,
 ) -> Float[np.ndarray, "s bins"]:
     """Simulate pair labels under each draw; return the share of y=1 in each bin."""
-    counts = np.bincount(which)
+    counts = np.bincount(which, trials)
     shares = np.empty((len(M), len(counts)))
     for s, (matrix, intercept) in enumerate(zip(M, b, strict=True)):
         t = intercept + 0.5 * np.sum((delta @ matrix) * delta, 1)
-        y = rng.random(len(t)) < np.exp(-t)
+        P = np.exp(-t)
+        y = rng.random(len(t)) < P if trials is None else rng.binomial(trials, P)
         shares[s] = np.bincount(which, y) / counts
     return shares
 
@@ -136,7 +138,7 @@ def predictive_check(
     draws : DataTree or Dataset
         Posterior draws of ``M`` (in units of the link) and ``b``.
     pairs : Pairs
-        Observed pairs, with ``y``.
+        Observed pairs, with ``y``; of counts the shares are of judgments.
     prior : Dataset or DataTree, optional
         Prior draws of the same. Default: the group ``prior`` of ``draws``, if there.
     bins : int, default=10
@@ -165,6 +167,7 @@ def predictive_check(
     if prior is not None:
         sources.insert(0, ("prior", posterior(prior, "M", "b"), COLORS[6]))
     X, y = np.asarray(pairs.X, float), np.asarray(pairs.y)
+    trials = None if pairs.trials is None else np.asarray(pairs.trials)
     delta = X[np.asarray(pairs.i)] - X[np.asarray(pairs.j)]
     mean = stacked(given["M"]).mean(0)
     distance = np.sqrt(np.maximum(np.sum((delta @ mean) * delta, 1), 0))
@@ -175,11 +178,11 @@ def predictive_check(
     for name, source, color in sources:
         M, b = stacked(source["M"]), stacked(source["b"])
         chosen = np.unique(np.linspace(0, len(M) - 1, max_draws).astype(int))
-        shares = _replicated_shares(M[chosen], b[chosen], delta, which, rng)
+        shares = _replicated_shares(M[chosen], b[chosen], delta, which, rng, trials)
         low, high = np.clip(simultaneous(shares, 0.95), 0, 1)
         axis.fill_between(centres, low, high, color=color, alpha=0.28, lw=0)
         axis.plot(centres, shares.mean(0), color=color, label=f"{name} predictive")
-    observed = np.bincount(which, y) / np.bincount(which)
+    observed = np.bincount(which, y) / np.bincount(which, trials)
     # The last source is the posterior: low and high are its band.
     outside = int(np.sum((observed < low) | (observed > high)))
     label = f"observed ({outside} of {len(observed)} outside)"

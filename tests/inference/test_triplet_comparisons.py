@@ -191,3 +191,12 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
 def test_bad_triplets_are_refused(triplets, y, w, said):
     with pytest.raises(ValueError, match=said):
         triplets_from_arrays(triplets, y, w, X=np.arange(3.0)[:, None])
+
+
+def test_triples_are_of_three_different_points():
+    drawn = np.stack(triples(np.random.default_rng(0), 3, 300), 1)
+    np.testing.assert_array_equal(np.sort(drawn, 1), np.tile([0, 1, 2], (300, 1)))
+    # All six orders, each about as often: 50 ± 6.5.
+    counts = np.unique(drawn, axis=0, return_counts=True)[1]
+    assert len(counts) == 6
+    assert np.abs(counts - 50).max() < 33

@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.distributions import constraints
 from scipy.integrate import quad
+from scipy.stats import binom
 
 import probmetric
 from probmetric.models.distributions import (
@@ -20,7 +21,7 @@ from probmetric.models.distributions import (
     Weighted,
     normal,
 )
-from probmetric.models.lca import Coincidence
+from probmetric.models.lca import Coincidence, Judgments
 from probmetric.models.triplet_comparisons import Answer
 
 KEY = jax.random.key(0)
@@ -34,6 +35,7 @@ LOC = np.array([[0.0, 1.0], [2.0, -1.0], [-1.0, 0.5]])
 CHOL = np.array([[[1.0, 0.0], [0.5, 2.0]], [[0.7, 0.0], [-0.3, 0.5]], np.eye(2)])
 Y = np.array([2, 0, 1, 1])
 W = np.array([1.0, 0.5, 2.0, 0.0])
+M = np.array([1, 4, 3, 2])
 SEEN = np.array([[True, False], [True, True], [False, True], [True, True]])
 
 
@@ -50,6 +52,12 @@ CASES = {
         "weighted": (lambda lp: Coincidence(lp, W, 0.5), LOG_P[:, 0]),
         "one p, many weights": (lambda lp: Coincidence(lp, W), LOG_P[0, 0]),
         "scalar": (Coincidence, LOG_P[0, 0]),
+    },
+    Judgments: {
+        "plain": (lambda lp: Judgments(lp, M), LOG_P[:, 0]),
+        "weighted": (lambda lp: Judgments(lp, M, W, 0.5), LOG_P[:, 0]),
+        "one p, many trials": (lambda lp: Judgments(lp, M), LOG_P[0, 0]),
+        "scalar": (lambda lp: Judgments(lp, np.asarray(3)), LOG_P[0, 0]),
     },
     Answer: {
         "plain": (Answer, LOG_P[:, 1] + 1.0),
@@ -231,6 +239,7 @@ def test_samples_are_in_the_support(name):
 @pytest.mark.parametrize("make", [
     lambda: Coincidence(0.1, validate_args=True),
     lambda: Coincidence(-0.1, -1.0, validate_args=True),
+    lambda: Judgments(-0.1, -1, validate_args=True),
     lambda: ClassLabel(LOG_P[0], -1.0, validate_args=True),
     lambda: ClassNormal(LOC, -CHOL, Y, validate_args=True),
     lambda: Observed(mixture(), jnp.array([0.5, 1.0]), validate_args=True),
@@ -299,6 +308,7 @@ def test_a_power_of_a_density_does_not_integrate_to_one():
 
 ZERO = {
     "distinct at distance 0": (lambda a: Coincidence(a, 0.0).log_prob(0), 0.0),
+    "one of two at distance 0": (lambda a: Judgments(a, 2, 0.0).log_prob(1), 0.0),
     "rate 0": (lambda a: Coincidence(a, 1.0, 0.0).log_prob(0), 0.0),
     "alike at infinity": (lambda a: Coincidence(a, 0.0).log_prob(1), -np.inf),
     "no such class": (
@@ -324,6 +334,23 @@ def test_a_weight_of_zero_removes_an_observation_whatever_it_is(name):
     value, slope = jax.jit(jax.value_and_grad(of))(jnp.asarray(at))
     assert value == 0.0
     assert np.all(np.asarray(slope) == 0.0)
+
+
+def test_judgments_are_binomial_and_the_labels_that_they_count():
+    k = np.arange(8)
+    log_p = np.log([1e-12, 0.3, 1 - 1e-9])[:, None]
+    found = Judgments(log_p, 7).log_prob(k)
+    np.testing.assert_allclose(found, binom(7, np.exp(log_p)).logpmf(k), rtol=1e-7)
+    np.testing.assert_allclose(np.exp(found).sum(1), 1.0, rtol=1e-12)
+    labels = Coincidence(log_p)
+    each = k * labels.log_prob(1) + (7 - k) * labels.log_prob(0)
+    ways = binom(7, 0.5).logpmf(k) + 7 * np.log(2)
+    np.testing.assert_allclose(found, each + ways, rtol=1e-10)
+    certain = Judgments(0.0, 7)
+    np.testing.assert_array_equal(certain.log_prob(k)[:7], -np.inf)
+    assert certain.log_prob(7) == 0.0
+    one = Judgments(log_p, 1).log_prob(k[:2])
+    np.testing.assert_allclose(one, labels.log_prob(k[:2]), rtol=1e-12, atol=1e-14)
 
 
 def test_a_weight_that_is_not_zero_keeps_what_is_impossible():

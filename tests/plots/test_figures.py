@@ -11,11 +11,14 @@ import xarray as xr
 from IPython.core.formatters import DisplayFormatter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from scipy.stats import norm
+from sklearn.metrics import det_curve
 
 from probmetric import plots
 from probmetric.checks.compare import compare
 from probmetric.data.containers import Pairs
 from probmetric.datasets import loading as datasets
+from probmetric.evaluation import verification
 from probmetric.metric import Link, Mahalanobis
 from probmetric.plots import fit
 from probmetric.posterior.metric import PosteriorMetric
@@ -256,6 +259,40 @@ def test_calibration_refuses_numbers_that_are_no_probabilities():
         plots.calibration([0, 1, 1], [0.1, 0.5, 1.5])
 
 
+def test_det_draws_the_errors_of_every_threshold_on_normal_axes():
+    same, rng = np.arange(3000) < 1000, np.random.default_rng(0)
+    scores = np.where(same, 1.0, -1.0) + rng.standard_normal(3000)
+    figure = plots.det({"good": scores, "none": -np.abs(scores)}, same)
+    assert_drawn(figure, "good (equal error rate 0.1", "none (equal", "false alarms")
+    axis = figure.axes[0]
+    x, y = axis.lines[0].get_data()
+    alarms, missed, _ = det_curve(same, scores)
+    for line, rates in ((x, alarms), (y, missed)):
+        # scikit-learn leaves thresholds out at which nothing changes.
+        inside = norm.ppf(rates[(rates > 0) & (rates < 1)])
+        assert np.min(np.abs(line[:, None] - inside), 0).max() < 1e-9
+    # Normal scores of equal variance: Φ⁻¹(miss) = -2 - Φ⁻¹(false alarm).
+    middle = np.abs(x + 1) < 0.5
+    np.testing.assert_allclose((y + x)[middle], -2, atol=0.25)
+    at = axis.lines[1].get_xdata()[0]
+    assert norm.cdf(at) == pytest.approx(verification(scores, same).eer)
+    assert [t.get_text() for t in axis.get_xticklabels()][:2] == ["0.001", "0.01"]
+
+
+@pytest.mark.parametrize("scores", [[1.0, 2.0, -1.0, -2.0], [0.0, 0.0, 0.0, 0.0]])
+def test_det_draws_no_errors_and_nothing_but_errors(scores):
+    axis = plots.det(scores, [1, 1, 0, 0]).axes[0]
+    assert np.isfinite(axis.lines[0].get_data()).all()
+    assert np.isfinite([axis.get_xlim(), axis.get_ylim()]).all()
+
+
+def test_det_says_what_is_wrong():
+    with pytest.raises(ValueError, match="one kind only"):
+        plots.det([1.0, 2.0], [1, 1])
+    with pytest.raises(ValueError, match="expected a curve or more, got none"):
+        plots.det({}, [1, 0])
+
+
 def test_local_ellipses_are_drawn_where_asked():
     X, y = datasets.load("iris")
     local = types.SimpleNamespace(
@@ -310,6 +347,7 @@ def everything(draws, compared, pairs):
         "agreement": (2, lambda **k: plots.agreement(compared, **k)),
         "predictive_check": (1, lambda **k: plots.predictive_check(draws, pairs, **k)),
         "calibration": (1, lambda **k: plots.calibration(p > 0.5, p, **k)),
+        "det": (1, lambda **k: plots.det(p, p > 0.5, **k)),
         "metric": (2, lambda **k: plots.metric(draws, **k)),
         "eigenvalues": (1, lambda **k: plots.eigenvalues(draws, **k)),
         "matrix": (2, lambda **k: fit.matrix(np.eye(3), np.ones(3), tuple(NAMES), **k)),

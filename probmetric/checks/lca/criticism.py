@@ -51,6 +51,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from probmetric.checks.criticism import Finding
 from probmetric.data.padding import host_weights
+from probmetric.data.pairs import as_labels
 from probmetric.inference.lca.curvature import rows
 from probmetric.inference.lca.laplace import Laplace, laplace
 from probmetric.inference.lca.recipe import Fitted, Recipe, solve
@@ -211,7 +212,8 @@ def _predictive(
     fitted: Fitted, around: Laplace, rng: np.random.Generator, *, labelled: bool
 ) -> Finding:
     """Hold binned labels against replicates with their refits (Eq. 2)."""
-    pairs, prior, rate = fitted.pairs, fitted.prior, fitted.learning_rate
+    pairs = as_labels(fitted.pairs)
+    prior, rate = fitted.prior, fitted.learning_rate
     row = rows(fitted.fit.params, pairs)
     y, w, P = np.asarray(pairs.y), host_weights(pairs), np.exp(-row["t"])
     used = w > 0
@@ -384,9 +386,14 @@ def _held_pairs(model: Any, seed: int) -> _Held:
             fitted.fit.params,
         )
         stated[test] = np.exp(-rows(found.params, pairs)["t"][test])
-    used = w > 0
-    y = np.asarray(pairs.y, int)
-    return _Held(stated[used], y[used], np.flatnonzero(used))
+    used, y = w > 0, np.asarray(pairs.y, int)
+    if pairs.trials is None:
+        return _Held(stated[used], y[used], np.flatnonzero(used))
+    # Each judgment by itself; those of a pair go together.
+    times = np.stack([y, np.asarray(pairs.trials) - y], 1) * used[:, None]
+    point = np.repeat(np.arange(len(y)), times.sum(1))
+    same = np.repeat(np.tile([1, 0], len(y)), times.ravel())
+    return _Held(stated[point], same, point)
 
 
 def stated_held_out(model: Any, seed: int) -> _Held:

@@ -59,9 +59,12 @@ def density_reference(problem: Problem[Pairs]) -> Values:
     return _at_three_points(problem, _numpyro(problem))
 
 
-def _pooled(problem: Problem[Pairs], n_same: float = 1.0, lam: float = 1.0) -> Values:
+def pooled_values(
+    problem: Problem[Pairs], n_same: float = 1.0, lam: float = 1.0, ways: float = 1.0
+) -> Values:
+    """Evaluate the pooled density at three points, parts of it times a factor."""
     stats, rate = prepare(problem.data), problem.options["learning_rate"]
-    stats = stats._replace(n_same=n_same * stats.n_same)
+    stats = stats._replace(n_same=n_same * stats.n_same, ways=ways * stats.ways)
     prior = problem.prior._replace(lam=lam * problem.prior.lam)
 
     def value(sites: Sites) -> Any:
@@ -130,10 +133,10 @@ CHECKS = (
     by_gradient(
         "pooled log joint is the NumPyro density, value and gradient",
         reference=density_reference,
-        estimate=_pooled,
+        estimate=pooled_values,
         controls={
-            "y=1 pairs forgotten in the normaliser": partial(_pooled, n_same=0.0),
-            "another prior width": partial(_pooled, lam=1.01),
+            "y=1 pairs forgotten in the normaliser": partial(pooled_values, n_same=0.0),
+            "another prior width": partial(pooled_values, lam=1.01),
         },
     ),
     by_gradient(

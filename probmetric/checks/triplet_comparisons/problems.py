@@ -18,9 +18,9 @@ from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, s
 def triples(rng: np.random.Generator, n: int, size: int) -> tuple[np.ndarray, ...]:
     """Draw triples of different points: anchor, near and far, each (size,)."""
     a = rng.integers(0, n, size)
-    near = (a + rng.integers(1, n, size)) % n
-    far = (near + rng.integers(1, n, size)) % n
-    return a, near, np.where(far == a, (far + 1) % n, far)
+    to_near, to_far = rng.integers(1, n, size), rng.integers(1, n - 1, size)
+    to_far += to_far >= to_near
+    return a, (a + to_near) % n, (a + to_far) % n
 
 
 def toy(seed: int) -> Problem[Triplets]:

@@ -274,6 +274,7 @@ class LCA(PairsMixin, BaseEstimator):
         *,
         sample_weight: ArrayLike | None = None,
         anchor: ArrayLike | None = None,
+        trials: ArrayLike | None = None,
     ) -> "LCA":
         """Learn from pairs, and calibrate ``threshold_`` on them.
 
@@ -281,17 +282,30 @@ class LCA(PairsMixin, BaseEstimator):
         ----------
         pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y : array-like of shape (N,)
-            1 for same; 0 or -1, one of the two throughout, for different.
+            1 for same; 0 or -1, one of the two throughout, for different. With
+            ``trials``, how often each pair was called the same.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
         anchor : array-like of shape (N,) of integers, optional
             Needed with ``per_anchor``: the group of each pair.
+        trials : array-like of shape (N,) of whole numbers, optional
+            How many judgments of each pair there are, at least 1. y is binomial: given
+            P(same) judgments are independent. Fit, draws and threshold are those of the
+            labels counted; the unit of ``loo`` is the pair with all its judgments.
+
+        Raises
+        ------
+        ValueError
+            For counts above the trials, negative or not whole; all of one kind.
         """
-        given, scaler = pair_data(self, pairs, y, sample_weight, anchor)
+        given, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
         recipe, lam = recipe_of(self, given.X.shape[1])
         asked(self, recipe, labelled=False)
         fitted = fit_given_pairs(given, recipe, lam)
-        return self._store(fitted, scaler).calibrate_threshold(pairs, y)
+        learned = self._store(fitted, scaler)
+        if trials is not None:
+            return learned._calibrate_on_counts(pairs, given)
+        return learned.calibrate_threshold(pairs, y)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Refuse pickles of 0.1, whose prior was another."""

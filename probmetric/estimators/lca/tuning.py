@@ -21,6 +21,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
+from probmetric.data.pairs import as_labels
 from probmetric.inference import lca
 from probmetric.inference.lca.curvature import log_evidence
 from probmetric.inference.lca.likelihood import objective, to_params
@@ -100,7 +101,7 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
     if recipe.per_anchor:
         _check_anchors(pairs)
     if lam == "auto":
-        lam = auto_regularization(rate * float(host_weights(pairs).sum()))
+        lam = auto_regularization(rate * float(host_weights(as_labels(pairs)).sum()))
     elif lam == "evidence":
         lam = choose_by_evidence(pairs, recipe, rate)
     prior = prior_for(pairs, recipe, float(lam))
@@ -113,7 +114,7 @@ def _check_anchors(pairs: Pairs) -> None:
     if pairs.anchor is None:
         raise ValueError("anchor: expected a group per pair with per_anchor, got None")
     same = np.bincount(pairs.anchor, pairs.y, minlength=1)
-    total = np.bincount(pairs.anchor)
+    total = np.bincount(pairs.anchor, pairs.trials)
     bad = np.flatnonzero((same == 0) | (same == total))
     if len(bad):
         raise ValueError(

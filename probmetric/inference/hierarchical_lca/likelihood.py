@@ -22,7 +22,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, refuse_trials
 from probmetric.data.padding import host_weights, pad_rows
 from probmetric.inference.lca.likelihood import log_likelihood as lca_likelihood
 from probmetric.inference.lca.likelihood import log_prior as lca_prior
@@ -73,6 +73,7 @@ def stacked(pairs: Pairs, n_groups: int | None = None) -> Statistics:
     ValueError
         For pairs without labels or groups.
     """
+    refuse_trials(pairs, "hierarchical_lca")
     n = n_groups_of(pairs, n_groups)
     anchor, w = np.asarray(pairs.anchor), host_weights(pairs)
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)

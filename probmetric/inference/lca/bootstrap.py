@@ -35,6 +35,7 @@ from jaxtyping import Float
 
 from probmetric.arguments import check_bool, check_number
 from probmetric.data.containers import Pairs, weights
+from probmetric.data.pairs import as_labels
 from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
 from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.lca.target import TARGET
@@ -77,6 +78,7 @@ class Shared(NamedTuple):
 
 def gather(pairs: Pairs, prior: LCAPrior, learning_rate: Any, start: Any) -> Shared:
     """Gather on the host, once a run, what every draw shares."""
+    pairs = as_labels(pairs)
     X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
     w = np.asarray(weights(pairs), X.dtype)
     delta = X[i] - X[j]

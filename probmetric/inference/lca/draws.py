@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Pairs, weights
+from probmetric.data.containers import Pairs
 from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.recipe import Fitted
@@ -30,7 +30,7 @@ from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import Mahalanobis
-from probmetric.models.lca import Coincidence, lca
+from probmetric.models.lca import lca, observation
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -151,9 +151,13 @@ def new_labels(
     *,
     seed: int,
 ) -> Int[np.ndarray, "s c n"]:
-    """Draw labels of the pairs under every draw; parameters as ``log_likelihood``."""
-    ones = pairs._replace(y=np.ones(len(pairs.i), int), w=None)
+    """Draw labels, or counts, under every draw; parameters as ``log_likelihood``."""
+    ones = pairs._replace(y=np.ones(len(pairs.i), int), w=None, trials=None)
     log_p = np.asarray(log_likelihood(M, b, ones))
+    if pairs.trials is not None:
+        P = np.exp(np.minimum(log_p, 0.0))
+        made = np.random.default_rng(seed).binomial(np.asarray(pairs.trials), P)
+        return made.astype(np.int32)
     # log U < log P keeps its accuracy where P underflows.
     exponential = np.random.default_rng(seed).exponential(size=log_p.shape)
     return (-exponential < log_p).astype(np.int32)
@@ -177,7 +181,7 @@ def _log_likelihood(M: Array, b: Array, pairs: Pairs, learning_rate: Array) -> A
 
     def one(draw: tuple[Array, Array]) -> Array:
         t = draw[1] + 0.5 * jnp.sum((delta @ draw[0]) * delta, -1)
-        return Coincidence(-t, weights(pairs), learning_rate).log_prob(pairs.y)
+        return observation(-t, pairs, learning_rate).log_prob(pairs.y)
 
     flat = M.reshape(-1, *M.shape[2:]), b.ravel()
     return jax.lax.map(one, flat).reshape(*b.shape, -1)

@@ -96,7 +96,7 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
     rows = Moments(
         # log(1 - e^{-t}) from what ν needs anyway: its absolute error is of the order
         # of eps, which is what a sum over rows can hold.
-        jnp.sum(w * jnp.where(stats.same, -t, jnp.log(-jnp.expm1(-t)))),
+        stats.ways + jnp.sum(w * jnp.where(stats.same, -t, jnp.log(-jnp.expm1(-t)))),
         scatter((w * a)[:, None] * g, stats),
         jnp.sum(w * a**2 * D),
         jnp.sum(w * eps2),

@@ -67,10 +67,12 @@ def scaled_axes(
 
 
 def _scaled(W0: Any, delta: Any, pairs: Pairs) -> tuple[Any, float]:
-    used = np.asarray(pairs.y) == 1
+    # Of counts, as often as they say *same*.
+    times = np.asarray(pairs.y, int)
     if pairs.w is not None:
-        used &= np.asarray(pairs.w) > 0
-    squared = np.sum((delta[used] @ W0.T) ** 2, 1)
+        times = times * (np.asarray(pairs.w) > 0)
+    used = times > 0
+    squared = np.repeat(np.sum((delta[used] @ W0.T) ** 2, 1), times[used])
     median = float(np.median(squared[squared > 0])) if np.any(squared > 0) else 0.0
     if not median > 0:
         raise ValueError(

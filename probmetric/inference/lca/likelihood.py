@@ -9,7 +9,9 @@ learning rate η.
 
 2. Log likelihood. Pairs with y = 1 and a common κ enter it only through n₁ and T₁:
 
-       ℓ = -n₁ b - tr(W T₁ Wᵀ)/(2τ²) + Σ_rows w [ -y t + (1-y) log(1 - e^{-t}) ].   (2)
+       ℓ = -n₁ b - tr(W T₁ Wᵀ)/(2τ²) + Σ_rows w [ -y t + (1-y) log(1 - e^{-t}) ],   (2)
+
+   and of counts Σ w log C(m, y) more.
 
 3. Log joint density with the prior of ``LCAPrior`` and the learning rate η:
 
@@ -53,10 +55,11 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     # Double where: the branch not taken must not leak an infinite gradient.
     rows = jnp.where(stats.same, -t, log1mexp(jnp.where(stats.same, 1.0, t)))
     if stats.anchor is not None:
-        return jnp.sum(stats.w * rows)
+        return jnp.sum(stats.w * rows) + stats.ways
     pooled = coincidence_exponent(jnp.asarray(0.0, W.dtype), sigma2, kappa2, p)
     quadratic = jnp.sum((W @ stats.T_same) * W) / (2 * (kappa2 + 2 * sigma2))
-    return jnp.sum(stats.w * rows) - stats.n_same * pooled - quadratic
+    total = jnp.sum(stats.w * rows) + stats.ways
+    return total - stats.n_same * pooled - quadratic
 
 
 @numpy_in_numpy_out

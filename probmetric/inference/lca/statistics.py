@@ -4,7 +4,8 @@ Under a common κ a pair with y = 1 enters the log likelihood only through the n
 n₁ = Σ w and the scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in
 ‖Wδ‖² (maths A2). So those pairs are *pooled*: after ``prepare`` an evaluation costs
 the same however many there are. Pairs with y = 0 stay as *rows*. With a κ per anchor
-nothing pools and all pairs are rows.
+nothing pools and all pairs are rows. A pair of which y of m judgments are *same* is
+two of weights w y and w (m - y) (``data.pairs.as_labels``), and a constant.
 
 W reaches the rows in one of two ways. Where pairs are fewer than points, or stand
 alone, the differences δ themselves are rows: 2·m·p·d flops to project. Where P points
@@ -17,8 +18,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import gammaln
 
 from probmetric.data.containers import Pairs, weights
+from probmetric.data.pairs import as_labels
 from probmetric.typing import Array
 
 
@@ -42,6 +45,8 @@ class Statistics(NamedTuple):
     n, T, S : arrays of shape (), (d, d), (d, d)
         Of all pairs: Σ w, Σ w δδᵀ and, for the seed's EM, Σ w (xxᵀ + x'x'ᵀ) of the
         points as given, not centred.
+    ways : array of shape ()
+        Σ w log C(m, y) of counts, a constant of the data; 0 of labels.
     """
 
     X: Float[Array, "m d"]
@@ -55,6 +60,7 @@ class Statistics(NamedTuple):
     n: Float[Array, ""]
     T: Float[Array, "d d"]
     S: Float[Array, "d d"]
+    ways: Float[Array, ""] | float = 0.0
 
 
 def prepare(
@@ -65,7 +71,8 @@ def prepare(
     Parameters
     ----------
     pairs : Pairs
-        With labels y in {0, 1}. Zero-weight pairs are allowed and count for nothing.
+        With labels y in {0, 1}, or counts. Zero-weight pairs are allowed and count for
+        nothing.
     per_anchor : bool, default=False
         Keep every pair as a row, with its anchor; else pool the pairs with y = 1.
     by_points : bool, optional
@@ -84,6 +91,8 @@ def prepare(
         raise ValueError("pairs.y: expected labels in {0, 1}, got None")
     if per_anchor and pairs.anchor is None:
         raise ValueError("pairs.anchor: expected a group per pair, got None")
+    ways = _log_ways(pairs)
+    pairs = as_labels(pairs)
     # NumPy: this runs once a fit, and every JAX operation of a new shape compiles.
     X, i, j, y = (np.asarray(v) for v in (pairs.X, pairs.i, pairs.j, pairs.y))
     w = np.asarray(weights(pairs), X.dtype)
@@ -109,7 +118,17 @@ def prepare(
         n=np.asarray(np.sum(w_same) + np.sum(w_rows)),
         T=T_same + T_rows,
         S=(X * degree[:, None]).T @ X,
+        ways=np.asarray(ways, X.dtype),
     )
+
+
+def _log_ways(pairs: Pairs) -> float:
+    """Return Σ w log C(m, y)."""
+    if pairs.trials is None:
+        return 0.0
+    m, y = np.asarray(pairs.trials), np.asarray(pairs.y)
+    ways = gammaln(m + 1.0) - gammaln(y + 1.0) - gammaln(m - y + 1.0)
+    return float(np.sum(np.asarray(weights(pairs)) * ways))
 
 
 def project(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "r p"]:
