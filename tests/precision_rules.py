@@ -42,6 +42,7 @@ MODULES = {
     "inference.lca.anchors": "NumPy, beside the solver, which is called here",
     "inference.lca.jackknife": "NumPy only, beside bootstrap, tested here",
     "inference.lca.link": "NumPy only",
+    "inference.two_stage.strength": "NumPy only",
     "interrupts": "signals",
     "neighbors.source_votes": "NumPy, of nearest, which is called here",
     "neighbors.stream": "NumPy; bits are those of nearest, which is called here",

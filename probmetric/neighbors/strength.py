@@ -26,7 +26,7 @@ sets and confirmed on other splits of the same sets (``benchmarks/few_labels.py`
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -48,8 +48,11 @@ NEIGHBORS = 5
 TOLERANCE = 0.5
 """Standard errors that a stronger prior may be worse by, Eq. (1)."""
 
-type Learn = Callable[[Int[np.ndarray, "m"]], Sequence[np.ndarray | None]]
+type Learn = Callable[[Int[np.ndarray, "m"]], Sequence[Any]]
 """Rows to learn from: maps (p, d) for the strengths in turn, None where one fails."""
+
+type Losses = Callable[[Any, Any, Any, Any, Any], Float[np.ndarray, "b m"]]
+"""What was learned, voters, their classes, queries, theirs: ``vote_losses`` of them."""
 
 
 class Chosen(NamedTuple):
@@ -64,6 +67,8 @@ def choose_strength(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     strengths: Sequence[float] = STRENGTHS,
+    *,
+    losses: Losses | None = None,
 ) -> Chosen:
     """Return the strength chosen by Eq. (1).
 
@@ -76,6 +81,8 @@ def choose_strength(
         Classes 0..c-1, each of two members at least.
     strengths : sequence of float
         From the strongest down.
+    losses : callable, optional
+        Where ``learn`` returns no maps: their votes. Default: those of maps.
 
     Returns
     -------
@@ -87,16 +94,17 @@ def choose_strength(
     place = np.full(len(X), -1)
     voters = some_voters(X, codes)
     place[voters] = np.arange(len(voters))
-    losses = np.zeros((len(strengths), len(BANDWIDTHS), len(voters)))
+    found = np.zeros((len(strengths), len(BANDWIDTHS), len(voters)))
+    losses = _losses if losses is None else losses
     for learned, kept, asked in folds(X, codes, N_FOLDS, repeats):
         with one_blas_thread(X.shape[1]):
             for j, factor in enumerate(learn(learned)):
                 lost = np.inf
                 if factor is not None:
                     points = X[kept], codes[kept], X[asked], codes[asked]
-                    lost = _losses(factor, *points)
-                losses[j][:, place[asked]] += lost / repeats
-    return Chosen(*strongest(losses, strengths))
+                    lost = losses(factor, *points)
+                found[j][:, place[asked]] += lost / repeats
+    return Chosen(*strongest(found, strengths))
 
 
 class Fold(NamedTuple):

@@ -32,8 +32,8 @@ from probmetric.estimators._settings import (
 )
 from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.draws import to_tree
+from probmetric.estimators.two_stage.prior import by_votes, prior_for, sampled
 from probmetric.estimators.two_stage.stream import fit_points
-from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
@@ -41,6 +41,7 @@ from probmetric.inference.two_stage import choice, online
 from probmetric.inference.two_stage.draws import draw, metrics
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import fit_alpha
+from probmetric.inference.two_stage.strength import settled
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Score
@@ -75,9 +76,12 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         Points cannot tell it; groups and pairs can, and then it only starts the fit.
     covariance : {"free", "proportional"}, default="free"
         What groups and pairs learn: W_k and B_k, or Σ_k and one α.
-    prior : {"default", "flat"} or TwoStagePrior, default="default"
+    prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
         The weak prior of Fraley and Raftery; none (maximum likelihood, which may
-        diverge); or one in the units of the fit (standardised).
+        diverge); or one in the units of the fit (standardised). "cv", of groups that
+        are classes: W and B are about multiples of I, by as many points as soft votes
+        of neighbours choose in folds (1 to 256, or ∞: the score orders as Euclid's
+        distance and probabilities mean nothing), at the cost of some 90 small fits.
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``; see ``PairSimilarity``.
     blend : {None, "flat", "bic", "held-out"}, default=None
@@ -97,6 +101,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     ----------
     weights_, means_, within_, between_ : arrays (k,), (k, d), (k, d, d), (k, d, d)
         In input units; components in no particular order.
+    prior_strength_ : float
+        Points that the prior counts as, with ``prior="cv"``.
     alpha_ : float or None
         The common share of noise; None where W is free.
     metric_ : PairSimilarity
@@ -124,7 +130,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     n_components: int | Sequence[int] = field(default=1, kw_only=False)
     alpha: Annotated[float, Number(0, 1, open_low=True)] = 0.5
     covariance: Covariance = "free"
-    prior: TwoStagePrior | Literal["default", "flat"] = "default"
+    prior: TwoStagePrior | Literal["default", "flat", "cv"] = "default"
     similarity: Score = "log_ratio"
     blend: Literal["flat", "bic", "held-out"] | None = None
     flattening: Share | Literal["held-out"] | None = None
@@ -239,8 +245,11 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
                 f"{max(counts)}"
             )
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
-        for name in ("online_", "choice_"):
+        for name in ("online_", "choice_", "prior_strength_"):
             vars(self).pop(name, None)
+        self._chosen = by_votes(self, data, known)
+        if self._chosen is not None:
+            self.prior_strength_ = self._chosen.strength
         if len(counts) > 1 and self.blend in (None, "held-out"):
             self.choice_ = choice.choose_components(
                 X, counts, seed=self._seed, n_starts=self.n_starts
@@ -261,7 +270,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         points = isinstance(data, Points)
         proportional = points or self.covariance == "proportional"
         self.alpha_ = inputs.noise_share(models[0]) if proportional else None
-        prior = self._prior(X, len(best.params.weights))
+        prior = prior_for(self, X, len(best.params.weights))
         alpha = self.alpha if points else None
         share = None if alpha is None else float(alpha)
         self._learned = Fitted(data, prior, best.params, proportional, share)
@@ -275,7 +284,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         end = fit(
             data,
             n_components=k,
-            prior=self._prior(np.asarray(data.X), k),
+            prior=prior_for(self, np.asarray(data.X), k),
             covariance=self.covariance,
             alpha=self.alpha,
             known=known,
@@ -284,13 +293,9 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             max_steps=self.max_iter,
             tol=self.tol,
         )
+        end = end if self._chosen is None else settled(end, self._chosen.strength)
         report(end, type(self).__name__)
         return end
-
-    def _prior(self, X: Float[np.ndarray, "n d"], k: int) -> TwoStagePrior | None:
-        if isinstance(self.prior, TwoStagePrior):
-            return self.prior
-        return default_prior(X, k) if self.prior == "default" else None
 
     def _flattened(
         self, params: TwoStageParams, X: Float[np.ndarray, "n d"]
@@ -357,7 +362,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         """
         if not hasattr(self, "online_"):
             rows = self.fit(X)._complete(X)
-            prior = self._prior(rows, len(self.weights_))
+            prior = prior_for(self, rows, len(self.weights_))
             self.online_ = online.start(self._mixture("partial_fit"), rows, prior)
             return self
         return self._advanced(online.add(self.online_, self._complete(X)))
@@ -525,7 +530,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             For a flat prior, a blend, a flattened fit, known components, or a fit
             that was changed since.
         """
-        fitted = self._sampled()
+        check_is_fitted(self, "metric_")
+        fitted = sampled(self)
         size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
         drawn = draw(fitted, method, seed=seed, **size)
         if not log_prior:
@@ -583,18 +589,3 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
 
     def _score(self) -> dict[str, Any]:
         return {"similarity": self.similarity, "database_noise": self.database_noise}
-
-    def _sampled(self) -> Fitted:
-        """Return what ``sample`` draws from; raise where there is none."""
-        check_is_fitted(self, "metric_")
-        fitted, flattening, changed = self._learned, self._flattening, self._changed_by
-        for expected, wrong in {
-            "a proper prior, got prior='flat'": fitted.prior is None,
-            f"one model, got blend={self.blend!r}": self._single is None,
-            f"flattening=None, got {flattening!r}": flattening is not None,
-            "components=None in fit, got known components": self._known,
-            f"a model as fit left it, got one changed by {changed}": changed,
-        }.items():
-            if wrong:
-                raise ValueError(f"sample: expected {expected}")
-        return fitted

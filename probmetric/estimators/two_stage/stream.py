@@ -28,12 +28,14 @@ def fit_points(
 ) -> Any:
     """Fit one model to the points of a source, a pass a step of EM."""
     held = self.flattening == "held-out"
+    by_votes = not isinstance(self.prior, TwoStagePrior) and self.prior == "cv"
     refuse(
         {
             "groups": (groups is not None, "None (points alone)"),
             "components": (components is not None, "None"),
             "n_components": (len(counts) > 1, "one number"),
             "flattening": (held, "None or a number"),
+            "prior": (by_votes, "not 'cv'"),
         }
     )
     names = begin(self, source, None)
@@ -48,7 +50,7 @@ def fit_points(
     if not isinstance(self.prior, TwoStagePrior) and self.prior == "default":
         prior = prior_of_columns(mean, variance, k)
     self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
-    for name in ("online_", "choice_"):
+    for name in ("online_", "choice_", "prior_strength_"):
         vars(self).pop(name, None)
     end = fit_source(
         source,
@@ -71,6 +73,6 @@ def fit_points(
     self.alpha_ = inputs.noise_share(params)
     none = Points(np.zeros((0, len(mean))))
     self._learned = Fitted(none, prior, params, True, float(self.alpha))
-    self._known, self._flattening = False, self.flattening
+    self._known, self._flattening, self._chosen = False, self.flattening, None
     self._changed_by = "a source, of which no rows are kept"
     return self

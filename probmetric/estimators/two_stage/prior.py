@@ -1,0 +1,69 @@
+"""The prior of ``TwoStageMixture``: given, made of points, or chosen by votes."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.data.containers import Groups, Points
+from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.two_stage.strength import ChosenPrior, choose_prior
+from probmetric.inference.two_stage.target import Fitted
+from probmetric.models.two_stage import TwoStagePrior
+
+
+def by_votes(
+    estimator: Any, data: Points | Groups, known: Int[np.ndarray, "_"] | None
+) -> ChosenPrior | None:
+    """Return the prior that neighbours' votes choose; None unless ``prior="cv"``.
+
+    Raises
+    ------
+    ValueError
+        Where votes cannot be had: without groups, with NaN, known components, several
+        components, or covariances that are proportional.
+    """
+    if isinstance(estimator.prior, TwoStagePrior) or estimator.prior != "cv":
+        return None
+    for expected, wrong in {
+        "groups": isinstance(data, Points),
+        "no missing entries": bool(np.isnan(np.asarray(data.X)).any()),
+        "components=None": known is not None,
+        "n_components=1": estimator.n_components != 1,
+        "covariance='free'": estimator.covariance != "free",
+    }.items():
+        if wrong:
+            raise ValueError(
+                f"prior: expected {expected} where votes choose it, got 'cv'"
+            )
+    assert isinstance(data, Groups)
+    return choose_prior(data)
+
+
+def prior_for(
+    estimator: Any, X: Float[np.ndarray, "n d"], k: int
+) -> TwoStagePrior | None:
+    """Return the prior of k components: given, chosen, or made of points; or none."""
+    if isinstance(estimator.prior, TwoStagePrior):
+        return estimator.prior
+    if estimator.prior == "cv":
+        return estimator._chosen.prior
+    return default_prior(X, k) if estimator.prior == "default" else None
+
+
+def sampled(estimator: Any) -> Fitted:
+    """Return what ``sample`` draws from; raise where there is none."""
+    fitted, flattening = estimator._learned, estimator._flattening
+    chosen, changed = estimator._chosen, estimator._changed_by
+    nothing = chosen is not None and np.isinf(chosen.strength)
+    for expected, wrong in {
+        "a proper prior, got prior='flat'": fitted.prior is None,
+        "something learned, got prior_strength_ = inf": nothing,
+        f"one model, got blend={estimator.blend!r}": estimator._single is None,
+        f"flattening=None, got {flattening!r}": flattening is not None,
+        "components=None in fit, got known components": estimator._known,
+        f"a model as fit left it, got one changed by {changed}": changed,
+    }.items():
+        if wrong:
+            raise ValueError(f"sample: expected {expected}")
+    return fitted
