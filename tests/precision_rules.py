@@ -17,6 +17,7 @@ MODULES = {
     "evaluation.ranking": "NumPy, and in retrieval and scored_pairs, called here",
     "evaluation.rows": "reads rows; figures are those of evaluate",
     "data.choose": "reads rows, NumPy only",
+    "data.resampled": "whole numbers to weights, NumPy only",
     "data.source": "reads rows, NumPy only",
     "datasets": "reads or draws data sets with NumPy",
     "densities": "in the scope of a metric, a model or a fit",
