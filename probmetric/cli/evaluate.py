@@ -26,6 +26,7 @@ from probmetric.cli.inputs import (
 )
 from probmetric.data.choose import sampled
 from probmetric.datasets.loading import Dataset, load
+from probmetric.datasets.rows import Named, sample_of
 from probmetric.evaluation.cross_validate import (
     EUCLID,
     Stated,
@@ -202,13 +203,17 @@ def _run_rows(
                 check_features(use.feature_names, source.feature_names, source.name)
             if out is not None:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
-            shown, about = describe_rows(rows, files.data, label, how, MOST, seed)
+            shown, about = describe_rows(rows, files.data, label, how, MOST)
+            known = judged.source if isinstance(judged, Named) else judged
+            seen_before = _if_seen(use, sample_of(known, files.test, MOST))
             some = sampled(judged, MOST, seed=seed)
         remark = (
             "rows are read in parts: neighbours have one vote each, and the Euclidean "
             "distance is of features standardised by a sample of --data"
         )
-        note(remark)
+        remarks = [remark, *seen_before]
+        for said in remarks:
+            note(said)
         figures: list[dict[str, str | float]] = []
         predictions: list[pd.DataFrame] = []
         with noted() as seen, bad_input():
@@ -235,7 +240,7 @@ def _run_rows(
             "test": files.test,
             "folds": None,
             "figures": means.to_dict(orient="index"),
-            "notes": [remark, *map(str, seen)],
+            "notes": [*remarks, *map(str, seen)],
             "versions": versions(),
         }
         _write(out, summary, table, predictions, quote=quote_formulas)

@@ -22,10 +22,11 @@ from probmetric.cli.inputs import (
     describe_data,
     describe_rows,
     labelled,
+    note,
     parse_settings,
     streamed,
 )
-from probmetric.data.source import is_source
+from probmetric.data.source import Source, is_source, n_features, n_rows
 from probmetric.datasets.loading import Dataset
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
@@ -92,8 +93,16 @@ def run(
                 about = describe_data(points, label, groups, how)
             else:
                 assert rows is not None
-                points, about = describe_rows(rows, data, label, how, MOST, seed)
-            figures = _figures(metric, points, seed) if about["classes"] else {}
+                points, about = describe_rows(rows, data, label, how, MOST)
+                learned.notes.append(_in_parts(estimator, rows))
+                note(learned.notes[-1])
+            figures = {}
+            if about["classes"]:
+                try:
+                    figures = _figures(metric, points, seed)
+                except ValueError as error:  # What was learned stands.
+                    learned.notes.append(f"no figures on training points: {error}")
+                    note(learned.notes[-1])
         source = origin(model, estimator, seed, about)
         summary = {
             **source,
@@ -165,6 +174,17 @@ def learn(model: str, estimator: Any, data: Any) -> Learned:
 def troubled(seen: list[Warning]) -> bool:
     """Say whether a warning means that a result is not to be trusted yet."""
     return any(isinstance(w, ConvergenceWarning | SamplingWarning) for w in seen)
+
+
+def _in_parts(estimator: Any, rows: Source) -> str:
+    """Say what was learned from, where rows were read in parts."""
+    names = ", ".join(rows.feature_names[:8]) + (", ..." * (n_features(rows) > 8))
+    anchors = getattr(estimator, "n_anchors_", None)
+    return (
+        f"rows were read in parts: {n_rows(rows):,} of columns {names}"
+        + ("" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)")
+        + "; what is no sum over rows (starts, a prior by votes) is from a sample"
+    )
 
 
 def _figures(

@@ -20,7 +20,13 @@ from probmetric.data.inputs import class_codes, points
 from probmetric.data.source import Source, n_rows
 from probmetric.datasets import loading as datasets
 from probmetric.datasets import rows as rows_in_parts
-from probmetric.datasets.rows import is_large, last_column, open_rows, sample_of
+from probmetric.datasets.rows import (
+    Named,
+    is_large,
+    last_column,
+    open_rows,
+    sample_of,
+)
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import AS_IS, Reading, in_parts
@@ -121,22 +127,23 @@ def streamed(
 
 
 def rows_of(name: str, label: str | None, how: Reading = AS_IS) -> Source:
-    """Open labelled data as a source: rows in parts as they are, others loaded."""
+    """Open labelled data as a source, labels being names: in parts, or loaded."""
     if in_parts(name) or is_large(name):
         parts = in_parts(name)
-        return open_rows(name, label if parts else label or last_column(name, how), how)
+        column = label if parts else label or last_column(name, how)
+        return Named(open_rows(name, column, how))
     data = labelled(name, label, None, how)
     return Rows(data.X, data.labels, names=data.feature_names)
 
 
 def describe_rows(
-    source: Source, name: str, label: str | None, how: Reading, most: int, seed: int
+    source: Source, name: str, label: str | None, how: Reading, most: int
 ) -> tuple[datasets.Dataset, dict[str, Any]]:
     """Return a sample of a source, and what a run keeps of it: as ``describe_data``.
 
     The hash is that of the sample.
     """
-    data = sample_of(source, name, most, seed=seed)
+    data = sample_of(source, name, most)
     path = Path(name).expanduser()
     about = {
         "source": str(path.absolute()),
@@ -147,7 +154,7 @@ def describe_rows(
         "features": list(source.feature_names),
         "classes": rows_in_parts.counts(source),
         "hash": data_hash(Labelled(data.X, data.y)),
-        "sampled": {"rows": len(data.X), "most": most, "seed": seed},
+        "sampled": {"rows": len(data.X), "most": most},
     }
     return data, about
 

@@ -6,7 +6,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Bool, Float
 
-from probmetric.data.containers import Groups, Pairs, Points
+from probmetric.data.containers import Groups, Pairs, Points, refuse_trials
 from probmetric.typing import Array
 
 
@@ -30,12 +30,13 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     Raises
     ------
     ValueError
-        For pairs without labels.
+        For pairs without labels, or with counts.
     """
     if isinstance(data, Groups):
         return data
     if isinstance(data, Points):
         return Groups(data.X, np.arange(len(data.X)), data.w)
+    refuse_trials(data, "groups")
     if data.y is None:
         raise ValueError(
             "y: expected which pairs share a source (1) or not (0), got None"

@@ -167,8 +167,8 @@ def _not_finite(X: Any, missing: bool) -> str:
     more = ", ..." if len(columns) > 3 else ""
     todo = (
         "drop the rows or columns, or impute, as with sklearn.impute.SimpleImputer in "
-        "a pipeline; TwoStageMixture, and GaussianClasses and GLML with "
-        "missing='integrate', take NaN as it is"
+        "a pipeline; TwoStageMixture (but not with prior='cv'), and GaussianClasses "
+        "and GLML with missing='integrate', take NaN as it is"
         if missing
         else "drop the rows, or mend their values"
     )
@@ -281,7 +281,7 @@ def pair_counts(
     """
     m, same = _whole(trials, "trials", n_pairs), _whole(y, "y", n_pairs)
     for name, wrong, what in (
-        ("trials", m < 1, "whole numbers of at least 1"),
+        ("trials", (m < 1) | (m >= 2**31), "whole numbers in [1, 2³¹)"),
         ("y", (same < 0) | (same > m), "counts in 0..trials"),
     ):
         (rows,) = np.nonzero(wrong)

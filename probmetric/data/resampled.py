@@ -117,7 +117,7 @@ def without_group(
     [[1.0, 1.0, 1.0, 1.0, 0.0, 1.0]]
     """
     check_number("n_groups", n_groups, 2, whole=True)
-    check_number("group", group, 0, n_groups - 1, whole=True)
+    check_number("group", group, 0, min(n_groups, n_rows(source)) - 1, whole=True)
     check_number("seed", seed, 0, 2**32 - 1, whole=True)
     alone = n_groups >= n_rows(source)
 

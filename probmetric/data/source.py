@@ -284,6 +284,8 @@ def checked(
     known = classes[np.minimum(place, len(classes) - 1)] == values
     place[~known] = -1
     codes = place[codes]
+    if w is not None:  # Of a row that is not there the label may be of no class.
+        codes = np.where((codes < 0) & (w == 0), np.int32(0), codes)
     if not known.all() and codes.min() < 0:
         row = int(codes.argmin())
         raise ValueError(

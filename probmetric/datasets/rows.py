@@ -5,6 +5,8 @@ Parquet file is where it holds more than ``LARGE`` numbers: a smaller one is loa
 text and NPZ files are.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,13 +14,61 @@ import numpy as np
 
 from probmetric.data.choose import picked, sampled
 from probmetric.data.files import open as open_files
-from probmetric.data.source import MOST_ROWS, Source, class_counts, n_rows
+from probmetric.data.source import (
+    MOST_ROWS,
+    Block,
+    Labels,
+    Part,
+    Source,
+    class_counts,
+    n_rows,
+)
 from probmetric.datasets.loading import Dataset
 from probmetric.datasets.tables import check_no_text, codes
 from probmetric.names import AS_IS, Reading, ending, in_parts
 
 LARGE = 1 << 24
 """Numbers of a Parquet file, at most, that is loaded (134 MB in float64)."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A source whose labels are text: the names of classes, as loaded data have."""
+
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """Where the rows are."""
+        return self.source.name
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Those of the source."""
+        return self.source.feature_names
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Those of the source."""
+        return self.source.parts
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the source's rows have labels."""
+        return self.source.labelled
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the source's rows have weights."""
+        return self.source.weighted
+
+    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
+        """Yield the rows of a part, as ``Source.read``."""
+        for block in self.source.read(part, rows, features=features):
+            if block.labels is not None:
+                names = np.array([str(v) for v in block.labels.values.tolist()], str)
+                block = block._replace(labels=Labels(names, block.labels.codes))
+            yield block
 
 
 class Stored(NamedTuple):
@@ -39,9 +89,12 @@ def stored(name: str) -> Stored | None:
         about: Any = pq.read_metadata(path)
     except (ImportError, OSError, ValueError):
         return None  # What loads it says why.
-    return Stored(
-        about.schema.to_arrow_schema().names, about.num_rows * about.num_columns
+    # A list column has a leaf, of more values than there are rows.
+    groups = (about.row_group(g) for g in range(about.num_row_groups))
+    size = sum(
+        group.column(c).num_values for group in groups for c in range(group.num_columns)
     )
+    return Stored(about.schema.to_arrow_schema().names, size)
 
 
 def is_large(name: str) -> bool:

@@ -230,9 +230,9 @@ class PairsMixin(MahalanobisMixin):
         """Choose ``threshold_`` of largest accuracy on judgments that were counted."""
         y = np.asarray(counts.y)
         rest = np.asarray(counts.trials) - y
-        times, same = np.append(y, rest), np.repeat([1, 0], [y.sum(), rest.sum()])
-        scores = np.repeat(np.tile(self.pair_score(pairs), 2), times)
-        self.threshold_ = _rate_threshold(same, scores, 0.0, "accuracy")
+        times, same = np.append(y, rest), np.repeat([1, 0], len(y))
+        scores = np.tile(self.pair_score(pairs), 2)
+        self.threshold_ = _rate_threshold(same, scores, 0.0, "accuracy", times)
         self.pair_classes_ = np.array([0, 1])
         return self
 
@@ -245,13 +245,23 @@ def _f_beta_threshold(same: np.ndarray, scores: np.ndarray, beta: float) -> floa
 
 
 def _rate_threshold(
-    same: np.ndarray, scores: np.ndarray, rate: float, strategy: str
+    same: np.ndarray,
+    scores: np.ndarray,
+    rate: float,
+    strategy: str,
+    times: np.ndarray | None = None,
 ) -> float:
-    """Return the best threshold for a rate among those that keep the other one."""
-    false, true, cuts = roc_curve(same, scores, drop_intermediate=False)
+    """Return the best threshold for a rate among those that keep the other one.
+
+    A score counts ``times``, by default once.
+    """
+    false, true, cuts = roc_curve(
+        same, scores, drop_intermediate=False, sample_weight=times
+    )
     if strategy == "accuracy":  # Whole numbers, so that equals stay equal.
-        right = np.rint(true * same.sum() - false * (1 - same).sum())
-        gain, kept = right + len(same), np.ones(len(right))
+        m = np.ones(len(same), int) if times is None else times
+        right = np.rint(true * (m * same).sum() - false * (m * (1 - same)).sum())
+        gain, kept = right + m.sum(), np.ones(len(right))
     else:
         gain, kept = (true, 1 - false) if strategy == "max_tpr" else (1 - false, true)
     cut = cuts[int(np.argmax(np.where(kept >= rate, gain, -1)))]

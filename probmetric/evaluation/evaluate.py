@@ -38,7 +38,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
-from probmetric.arguments import check_counts
+from probmetric.arguments import check_counts, check_number
 from probmetric.data import inputs
 from probmetric.data.source import Source, is_source
 from probmetric.evaluation.ranking import (
@@ -132,6 +132,8 @@ def evaluate(
     if is_source(X):
         source: Any = X
         few = 1000 if max_queries is None else max_queries
+        check_counts(max_queries=few)
+        check_number("seed", seed, 0, 2**32 - 1, whole=True)
         how = Limits(n_bins, max_pairs, few, max_depth, seed)
         return _evaluate_rows(source, y, classifier, metric, how)
     few = 10_000 if max_queries is None else max_queries
@@ -181,6 +183,12 @@ def _evaluate_rows(
     if classifier is not None:
         figures |= predicted(source, classifier, how)
     if metric is not None:
+        if source.weighted:
+            raise ValueError(
+                "X: expected a source without weights, of which a metric is judged by "
+                f"all rows, got {source.name} with weights; leave weight= out of "
+                "pm.open, or judge a classifier alone"
+            )
         figures |= ranked(source, metric, how)
         same, D = compared(source, metric, how)
         figures |= pair_figures(metric, same, D)

@@ -50,6 +50,7 @@ from jaxtyping import Float
 from scipy.linalg import LinAlgError, eigh
 
 from probmetric.data.containers import Labelled, Pairs, weights
+from probmetric.data.pairs import as_labels
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
@@ -85,6 +86,7 @@ def second_moments(data: Pairs | Labelled) -> SecondMoments:
     ValueError
         When there is no close or no far pair of positive weight.
     """
+    data = data if isinstance(data, Labelled) else as_labels(data)
     X = np.asarray(data.X)
     y, w = np.asarray(data.y), np.asarray(weights(data))
     if isinstance(data, Labelled):

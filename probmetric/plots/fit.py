@@ -84,7 +84,8 @@ def pair_histogram(
     figure, axis = blank(size=(6.6, 3.2), axes=ax)
     for kind, color, words in ((same, COLORS[0], "one class"),
                                (~same, COLORS[5], "two classes")):  # fmt: skip
-        axis.hist(D[kind], bins, density=True, alpha=0.55, color=color, label=words)
+        if kind.any():
+            axis.hist(D[kind], bins, density=True, alpha=0.55, color=color, label=words)
     axis.set_xlabel(f"learned {what} of a pair (the largest 0.5 % are not shown)")
     axis.set(ylabel="density", title="Pairs of training points")
     axis.legend()

@@ -68,8 +68,10 @@ def det(
     least = 0.5 / np.array([max(1, np.size(same) - n_same), max(1, n_same)])
     figure, axis = blank(size=(4.9, 4.6), axes=ax)
     for k, (name, scores) in enumerate(curves.items()):
-        rates = error_rates(scores, same)
-        eer = verification(scores, same).eer
+        try:
+            rates, eer = error_rates(scores, same), verification(scores, same).eer
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}" if name else str(error)) from None
         x, y = (
             norm.ppf(np.clip(r, e, 1 - e)) for r, e in zip(rates, least, strict=True)
         )

@@ -325,7 +325,9 @@ def with_intervals(
         Labelled points, two or more of each class: it keeps members when some are left
         out. Or X is a source (``pm.open``), which has its labels or none, and y None:
         groups are by the hash of a row's number, the same in any parts and processes,
-        and every fit reads the rows again.
+        and every fit reads the rows again. A class of few rows may be all in one
+        group, and is then missing from that refit; ``LCA`` takes no source with
+        weights, and so no part in this.
     seed : int, default=0
         Of the groups of more than 100 points.
     about : str, default=""

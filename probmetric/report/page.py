@@ -203,7 +203,7 @@ def _rows_again(said: Mapping[str, Any]) -> Dataset:
         raise ValueError("the rows have no labels.")
     label = said["label"] or last_column(said["source"], how)
     source = open_rows(said["source"], label, how)
-    return sample_of(source, said["source"], drawn["most"], seed=drawn["seed"])
+    return sample_of(source, said["source"], drawn["most"])
 
 
 def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:

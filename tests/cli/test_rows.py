@@ -9,6 +9,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.cli import fit as cli_fit
+from probmetric.data.choose import sampled_rows
 from probmetric.datasets import rows as rows_in_parts
 from probmetric.registry import estimators, make, refuses_source
 from probmetric.storage.metric_file import read_metric
@@ -83,7 +84,7 @@ def test_a_sample_is_looked_at_where_rows_are_many(work, tmp_path, monkeypatch):
     words = ("--data", work / "rows", "--label", "kind", "--out", tmp_path / "out")
     assert run(*LDA, *words).exit_code == 0
     said = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert said["data"]["sampled"] == {"rows": 40, "most": 40, "seed": 0}
+    assert said["data"]["sampled"] == {"rows": 40, "most": 40}
     assert said["data"]["n"] == 120
     page = (tmp_path / "out" / "report.html").read_text()
     assert "are of 40 of them" in page
@@ -229,3 +230,60 @@ def test_evaluate_in_parts_says_what_it_takes(words, wanted, work, loaded):
     said = refused("evaluate", "--data", work / "rows", *metric, *words)
     assert "with rows read in parts" in said
     assert wanted in said
+
+
+def test_labels_that_are_numbers_are_those_of_a_table(work, loaded, tmp_path):
+    number = {"a": 10, "b": 9}
+    for name in ("held.csv", "more.parquet"):
+        frame = table(60, seed=9).drop(columns="item")
+        frame["kind"] = frame["kind"].map(number)
+        if name.endswith("csv"):
+            frame[:20].to_csv(tmp_path / name, index=False)
+        else:
+            (tmp_path / "parts").mkdir()
+            frame.to_parquet(tmp_path / "parts" / name)
+    metric = ("evaluate", "--metric", work / "loaded" / "metric.npz", "--label", "kind")
+    words = ("--data", tmp_path / "parts", "--test", tmp_path / "held.csv")
+    done = run(*metric, *words, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    stated = pd.read_csv(tmp_path / "out" / "predictions.csv")
+    assert {"P(9)", "P(10)"} <= set(stated.columns)
+    own = stated[stated["method"] == "metric.npz"]
+    right = np.where(own["P(10)"] > own["P(9)"], 10, 9)
+    assert (right == own["predicted"]).all()
+
+
+def test_rows_that_were_learned_from_are_noticed(work, tmp_path):
+    parts = ("--data", work / "rows", "--label", "kind")
+    assert run(*LDA, *parts, "--out", tmp_path / "fit").exit_code == 0
+    metric = ("evaluate", "--metric", tmp_path / "fit" / "metric.npz", *parts)
+    done = run(*metric, "--test", work / "rows")
+    assert "learned from these very points" in done.stderr
+    other = run(*metric, "--test", work / "x0.npy", "--label", work / "y0.npy")
+    assert "learned from these very points" not in other.stderr
+
+
+def test_what_was_learned_stands_where_figures_cannot_be_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(cli_fit, "MOST", 30)
+    frame = table(200).drop(columns="item")
+    rare = np.setdiff1d(np.arange(200), sampled_rows(200, 30))[:3]
+    frame["kind"] = np.where(np.isin(np.arange(200), rare), "b", "a")
+    (tmp_path / "rows").mkdir()
+    frame.to_parquet(tmp_path / "rows" / "0.parquet")
+    out = tmp_path / "out"
+    done = run(*LDA, "--data", tmp_path / "rows", "--label", "kind", "--out", out)
+    assert done.exit_code == 0, done.output
+    notes = json.loads((out / "summary.json").read_text())["notes"]
+    assert any("no figures on training points" in note for note in notes)
+    assert any("rows were read in parts: 200 of columns" in note for note in notes)
+    assert metric_of(out).factor.shape[1] == len(NAMES)
+
+
+def test_a_column_of_lists_counts_its_numbers(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    flat = pa.array(np.zeros(1000 * 50))
+    columns = {"v": pa.FixedSizeListArray.from_arrays(flat, 50), "k": [1] * 1000}
+    pq.write_table(pa.table(columns), tmp_path / "v.parquet")
+    assert rows_in_parts.stored(str(tmp_path / "v.parquet")).size == 51_000

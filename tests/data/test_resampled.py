@@ -84,3 +84,21 @@ def test_few_rows_are_groups_of_their_own():
 def test_bad_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make(pm.open(X))
+
+
+def test_a_group_that_no_row_is_in_is_refused():
+    with pytest.raises(ValueError, match="group: expected a whole number in"):
+        without_group(pm.open(X[:150]), 170, n_groups=200)
+
+
+def test_a_class_whose_rows_have_no_weight_is_not_there():
+    y, w = np.arange(60) % 3, np.ones(60)
+    Z = np.random.default_rng(0).normal(size=(60, 2)) + y[:, None]
+    w[y == 2] = 0
+    found = pm.LDA(prior_strength=1.0).fit(pm.open(Z, label=y, weight=w))
+    wanted = pm.LDA(prior_strength=1.0).fit(Z[y < 2], y[y < 2])
+    np.testing.assert_allclose(found.covariance_, wanted.covariance_, rtol=1e-9)
+    w[2] = 1e-9
+    y[2] = 7  # Of weight, it is a class.
+    with pytest.raises(ValueError, match="expected 2 rows of each class"):
+        pm.LDA(prior_strength=1.0).fit(pm.open(Z, label=y, weight=w))

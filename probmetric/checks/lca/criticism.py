@@ -51,13 +51,13 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from probmetric.checks.criticism import Finding
 from probmetric.data.padding import host_weights
-from probmetric.data.pairs import as_labels
 from probmetric.inference.lca.curvature import rows
 from probmetric.inference.lca.laplace import Laplace, laplace
 from probmetric.inference.lca.recipe import Fitted, Recipe, solve
 from probmetric.inference.lca.statistics import prepare
 from probmetric.metric.link import AT_RANDOM, Link
 from probmetric.posterior.bands import band, binned, deviation, merged
+from probmetric.typing import Array
 
 BINS, LEAST, PROB = 10, 2.0, 0.95
 """Bins, the least expected pairs of either label in one, and the share of a band."""
@@ -71,11 +71,15 @@ SENSITIVE, GAP = 0.05, 0.05
 
 
 class _Held(NamedTuple):
-    """Stated P(same) of held-out pairs, their labels, and the point each belongs to."""
+    """Stated P(same) of held-out pairs, and the point that each belongs to.
+
+    Of ``trials`` judgments of a pair, ``same`` are *same*.
+    """
 
     stated: Float[np.ndarray, "N"]
     same: Int[np.ndarray, "N"]
     point: Int[np.ndarray, "N"]
+    trials: Int[np.ndarray, "N"] | None = None
 
 
 def criticise(model: Any, *, seed: int = 0) -> list[Finding]:
@@ -212,30 +216,31 @@ def _predictive(
     fitted: Fitted, around: Laplace, rng: np.random.Generator, *, labelled: bool
 ) -> Finding:
     """Hold binned labels against replicates with their refits (Eq. 2)."""
-    pairs = as_labels(fitted.pairs)
+    pairs = fitted.pairs
     prior, rate = fitted.prior, fitted.learning_rate
     row = rows(fitted.fit.params, pairs)
     y, w, P = np.asarray(pairs.y), host_weights(pairs), np.exp(-row["t"])
     used = w > 0
     y, w, P, slope = y[used], w[used], P[used], row["slope"][used]
-    which = _bins(-row["D"][used], P, w)
+    m = _trials(pairs.trials, len(used))[used]
+    which = _bins(-row["D"][used], P, w * m)
     D, tau2, n_bins = row["D"][used], row["eta"], which.max() + 1
     B = np.eye(n_bins)[which]
     B = np.column_stack([B, _directions(P, D / (2 * tau2))]) * w[:, None]
-    G = -P[:, None] * slope
+    G = -(m * P)[:, None] * slope
     spread = around.root @ (around.root.T @ (B.T @ G).T)
     free = 1 - P
     K = B - rate * w[:, None] * (-slope / free[:, None]) @ spread
     on_W = np.full(len(spread) - 1, float(prior.lam) / float(prior.width) ** 2)
     noise = np.sqrt(np.append(on_W, float(prior.b_shape)))[:, None] * spread
     K = K / np.sqrt(w if labelled else rate * w)[:, None]
-    alone = np.sqrt(K.T**2 @ (P * free))
-    by_point = _by_point(K * (y - P)[:, None], np.asarray(pairs.i)[used])
+    alone, gap = np.sqrt(K.T**2 @ (m * P * free)), y - m * P
+    by_point = _by_point(K * gap[:, None], np.asarray(pairs.i)[used])
     design = np.maximum(1, by_point / alone) if labelled else np.ones(len(alone))
     sd = np.hypot(alone * design, np.sqrt(np.sum(noise**2, 0)))
     # The prior's term is linear: replicates need no more than the bins.
     left = np.linalg.cholesky(noise.T @ noise + 1e-12 * np.diag(sd**2))
-    drawn = _labels(P, K * design, rng)
+    drawn = _labels(P, m, K * design, rng)
     drawn = drawn + rng.standard_normal(drawn.shape) @ left.T
     said = "the model's own P(same), on the pairs of the fit"
     remedy = (
@@ -246,8 +251,13 @@ def _predictive(
         else "Labels do not follow exp(-(b + dist²/2)): use distances and their order, "
         "not P(same) or its intervals; look for wrong labels and missing features."
     )
-    table = _table(np.sqrt(D / tau2), y, P, w, which)
-    return _finding("predictive", table, (B.T @ (y - P), drawn, sd), said, remedy)
+    table = _table(np.sqrt(D / tau2), y / m, P, w * m, which)
+    return _finding("predictive", table, (B.T @ gap, drawn, sd), said, remedy)
+
+
+def _trials(trials: Any, n: int) -> Int[np.ndarray, "N"]:
+    """Return how many judgments each of n pairs had; one of a label."""
+    return np.ones(n, int) if trials is None else np.asarray(trials)
 
 
 def _directions(
@@ -283,12 +293,19 @@ def _by_point(
 
 
 def _labels(
-    P: Float[np.ndarray, "N"], K: Float[np.ndarray, "N k"], rng: np.random.Generator
+    P: Float[np.ndarray, "N"],
+    m: Int[np.ndarray, "N"],
+    K: Float[np.ndarray, "N k"],
+    rng: np.random.Generator,
 ) -> Float[np.ndarray, "s k"]:
-    """Return Kᵀ(y - P) of replicated labels, in blocks of bounded memory."""
-    size = max(1, 2_000_000 // len(P))
+    """Return Kᵀ(y - mP) of replicated labels or counts, in blocks of bounded memory."""
+    size, once = max(1, 2_000_000 // len(P)), bool((m == 1).all())
+
+    def made(n: int) -> Array:
+        return rng.random((n, len(P))) < P if once else rng.binomial(m, P, (n, len(P)))
+
     blocks = [
-        ((rng.random((min(size, N_REPLICATES - begin), len(P))) < P) - P) @ K
+        (made(min(size, N_REPLICATES - begin)) - m * P) @ K
         for begin in range(0, N_REPLICATES, size)
     ]
     return np.concatenate(blocks)
@@ -350,20 +367,22 @@ LINKS = {
 
 def _calibration(held: _Held, rng: np.random.Generator, link: str) -> Finding:
     """Hold stated P(same) against labels of pairs held out."""
-    P, y = held.stated, held.same
-    which = _bins(-P, P, 1.0)
-    B = np.eye(which.max() + 1)[which]
-    alone = np.sqrt(B.T @ (P * (1 - P)))
-    by_point = _by_point(B * (y - P)[:, None], held.point)
+    P, y, m = held.stated, held.same, _trials(held.trials, len(held.same))
+    which = _bins(-P, P, 1.0 * m)
+    B, gap = np.eye(int(which.max()) + 1)[which], y - m * P
+    alone = np.sqrt(B.T @ (m * P * (1 - P)))
+    by_point = _by_point(B * gap[:, None], held.point)
     shared = len(np.unique(held.point)) < len(held.point)
     design = np.maximum(1, by_point / alone) if shared else np.ones(len(alone))
     sd = alone * design
-    drawn = _labels(P, B, rng) * design
+    drawn = _labels(P, m, B, rng) * design
     shipped, cure = LINKS[link]
-    said = f"P(same) as shipped ({shipped}), on {len(P):,} pairs held out"
+    what = f"{len(P):,} pairs"
+    what = what if held.trials is None else f"{m.sum():,} judgments of {what}"
+    said = f"P(same) as shipped ({shipped}), on {what} held out"
     remedy = f"P(same) is off on new pairs: {cure}"
-    r = B.T @ (y - P), drawn, sd
-    table = _table(P, y, P, np.ones(len(P)), which)
+    r = B.T @ gap, drawn, sd
+    table = _table(P, y / m, P, m, which)
     return _finding("calibration", table, r, said, remedy)
 
 
@@ -387,13 +406,8 @@ def _held_pairs(model: Any, seed: int) -> _Held:
         )
         stated[test] = np.exp(-rows(found.params, pairs)["t"][test])
     used, y = w > 0, np.asarray(pairs.y, int)
-    if pairs.trials is None:
-        return _Held(stated[used], y[used], np.flatnonzero(used))
-    # Each judgment by itself; those of a pair go together.
-    times = np.stack([y, np.asarray(pairs.trials) - y], 1) * used[:, None]
-    point = np.repeat(np.arange(len(y)), times.sum(1))
-    same = np.repeat(np.tile([1, 0], len(y)), times.ravel())
-    return _Held(stated[point], same, point)
+    m = None if pairs.trials is None else np.asarray(pairs.trials)[used]
+    return _Held(stated[used], y[used], np.flatnonzero(used), m)
 
 
 def stated_held_out(model: Any, seed: int) -> _Held:

@@ -290,8 +290,8 @@ class LCA(PairsMixin, BaseEstimator):
             Needed with ``per_anchor``: the group of each pair.
         trials : array-like of shape (N,) of whole numbers, optional
             How many judgments of each pair there are, at least 1. y is binomial: given
-            P(same) judgments are independent. Fit, draws and threshold are those of the
-            labels counted; the unit of ``loo`` is the pair with all its judgments.
+            P(same) judgments are independent. Fit and threshold are those of the labels
+            counted; a bootstrap, and ``loo``, take a pair with all its judgments.
 
         Raises
         ------

@@ -81,7 +81,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         diverge); or one in the units of the fit (standardised). "cv", of groups that
         are classes: W and B are about multiples of I, by as many points as soft votes
         of neighbours choose in folds (1 to 256, or ∞: the score orders as Euclid's
-        distance and probabilities mean nothing), at the cost of some 90 small fits.
+        distance and probabilities mean nothing), at the cost of 25 to 75 small fits.
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``; see ``PairSimilarity``.
     blend : {None, "flat", "bic", "held-out"}, default=None

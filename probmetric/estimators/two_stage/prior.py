@@ -25,16 +25,19 @@ def by_votes(
     """
     if isinstance(estimator.prior, TwoStagePrior) or estimator.prior != "cv":
         return None
+    k = estimator.n_components
+    one = k == 1 or (np.ndim(k) == 1 and np.array_equal(k, [1]))
     for expected, wrong in {
-        "groups": isinstance(data, Points),
-        "no missing entries": bool(np.isnan(np.asarray(data.X)).any()),
-        "components=None": known is not None,
-        "n_components=1": estimator.n_components != 1,
-        "covariance='free'": estimator.covariance != "free",
+        "groups: expected some of two members or more": isinstance(data, Points),
+        "X: expected no NaN": bool(np.isnan(np.asarray(data.X)).any()),
+        "components: expected None": known is not None,
+        "n_components: expected 1": not one,
+        "covariance: expected 'free'": estimator.covariance != "free",
     }.items():
         if wrong:
             raise ValueError(
-                f"prior: expected {expected} where votes choose it, got 'cv'"
+                f"{expected} with prior='cv', which votes choose, got another; fit "
+                "with prior='default'"
             )
     assert isinstance(data, Groups)
     return choose_prior(data)

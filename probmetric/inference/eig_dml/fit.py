@@ -39,7 +39,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cholesky, eigh, solve_triangular
 
-from probmetric.data.containers import Pairs, weights
+from probmetric.data.containers import Pairs, refuse_trials, weights
 from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe
 from probmetric.inference.eig_dml.pdhg import pdhg
 from probmetric.inference.solvers.result import Fit, Result
@@ -101,8 +101,9 @@ def game(
     ------
     ValueError
         When there is no close or no far pair, a far pair has distance zero (then
-        f* = 0 whatever M is), or H is singular.
+        f* = 0 whatever M is), or H is singular; for pairs that are counts.
     """
+    refuse_trials(data, "eig_dml")
     X = np.asarray(data.X)
     delta = X[np.asarray(data.i)] - X[np.asarray(data.j)]
     same, w = np.asarray(data.y) == 1, np.asarray(weights(data))

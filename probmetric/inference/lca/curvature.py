@@ -24,6 +24,7 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
+from probmetric.data.pairs import as_labels
 from probmetric.inference.lca.statistics import Statistics
 from probmetric.linalg import one_blas_thread
 from probmetric.models.lca import LCAParams, LCAPrior, log_b_of
@@ -172,6 +173,7 @@ def generalised_rate(
     learning_rate : float
         η of that fit, of the order of n/N.
     """
+    pairs = as_labels(pairs)
     with one_blas_thread(np.size(params.W)):
         row = rows(params, pairs)
         w = host_weights(pairs)
@@ -206,6 +208,7 @@ def log_evidence(
     together (tens of nats too high on some data), and the scale of a tempered
     likelihood is a convention: cross-validation is the principled choice of λ.
     """
+    pairs = as_labels(pairs)
     row = rows(params, pairs)
     wnu = learning_rate * host_weights(pairs) * row["nu"]
     A = (row["g"] * wnu[:, None]).T @ row["g"] / (row["eta"] ** 2 * np.sum(wnu))

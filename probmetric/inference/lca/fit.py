@@ -72,8 +72,7 @@ def _scaled(W0: Any, delta: Any, pairs: Pairs) -> tuple[Any, float]:
     if pairs.w is not None:
         times = times * (np.asarray(pairs.w) > 0)
     used = times > 0
-    squared = np.repeat(np.sum((delta[used] @ W0.T) ** 2, 1), times[used])
-    median = float(np.median(squared[squared > 0])) if np.any(squared > 0) else 0.0
+    median = _median(np.sum((delta[used] @ W0.T) ** 2, 1), times[used])
     if not median > 0:
         raise ValueError(
             "pairs: expected y = 1 pairs of distinct points to set the scale, got "
@@ -81,6 +80,17 @@ def _scaled(W0: Any, delta: Any, pairs: Pairs) -> tuple[Any, float]:
         )
     c = 1 / np.sqrt(median)
     return c * W0, float(c)
+
+
+def _median(values: Any, times: Any) -> float:
+    """Return the median of the positive values, each of which is there so often."""
+    order = np.argsort(values)
+    order = order[values[order] > 0]
+    if not len(order):
+        return 0.0
+    ends = np.cumsum(times[order])
+    middle = np.searchsorted(ends, [(ends[-1] - 1) // 2, ends[-1] // 2], side="right")
+    return float(values[order[middle]].mean())
 
 
 def check_prior(prior: LCAPrior) -> None:

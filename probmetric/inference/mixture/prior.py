@@ -94,7 +94,8 @@ def default_prior(
     its variance would be at zero.
     """
     rows = np.asarray(X)
-    centre, variances = np.empty((2, rows.shape[1]), rows.dtype)
+    dtype = np.result_type(rows.dtype, np.float32)  # Whole numbers have means, too.
+    centre, variances = np.empty((2, rows.shape[1]), dtype)
     for some in columns_at_a_time(*rows.shape):
         centre[some] = np.nanmean(rows[:, some], axis=0)
         variances[some] = np.nanvar(rows[:, some], axis=0)

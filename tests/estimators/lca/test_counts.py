@@ -188,7 +188,8 @@ def test_the_model_simulates_counts():
     [
         (COUNTS, TRIALS[:-1], r"trials: expected shape \(100,\), got \(99,\)"),
         (COUNTS[:-1], TRIALS, r"y: expected shape \(100,\), got \(99,\)"),
-        (COUNTS, 0 * TRIALS, "trials: expected whole numbers of at least 1, got 0"),
+        (COUNTS, 0 * TRIALS, r"trials: expected whole numbers in \[1, 2³¹\), got 0"),
+        (COUNTS, TRIALS + 2**31, r"trials: expected whole numbers in \[1, 2³¹\)"),
         (COUNTS, TRIALS + 0.5, "trials: expected whole numbers, got"),
         (COUNTS + 0.5, TRIALS, r"y: expected whole numbers, got .*\.5 in row 0"),
         (TRIALS + 1, TRIALS, r"y: expected counts in 0\.\.trials, got"),
@@ -231,3 +232,20 @@ def test_models_without_counts_refuse_them():
         stacked(grouped)
     with pytest.raises(ValueError, match="hierarchical_lca, got counts"):
         hierarchical_lca(grouped, HierarchicalLCAPrior(PRIOR), n_groups=2)
+
+
+def test_stated_probabilities_of_few_pairs_with_many_judges_are_judged():
+    rng = np.random.default_rng(2)
+    pairs = np.stack([np.zeros((40, 1)), np.linspace(0.1, 3, 40)[:, None]], 1)
+    pairs = pairs + 10 * np.arange(40)[:, None, None]  # No two share a point.
+    P = np.exp(-0.1 - 0.5 * (pairs[:, 0, 0] - pairs[:, 1, 0]) ** 2)
+    trials = np.full(40, 100)
+    found = []
+    for lapse in (0.0, 0.5):
+        y = rng.binomial(trials, (1 - lapse) * P + 0.5 * lapse)
+        model = LCA(learning_rate=1).fit_pairs(pairs, y, trials=trials)
+        own = {f.part: f for f in criticise(model, seed=0)}["calibration"]
+        assert own.said.startswith("P(same) as shipped")
+        assert "4,000 judgments of 40 pairs held out" in own.said
+        found.append(own.p_value)
+    assert found[0] > 0.01 > found[1]
