@@ -102,6 +102,13 @@ class ModelSpec:
     study_sections : callable, optional
         ``study_sections(study, data, *, seed) -> list of Section``: what its report
         shows of them.
+
+    Examples
+    --------
+    >>> from probmetric.registry import MODELS
+    >>> spec = MODELS["lda"]
+    >>> spec.estimator.__name__, spec.metric_kind.__name__, len(spec.checks) > 0
+    ('LDA', 'Mahalanobis', True)
     """
 
     # Of the run-time types of the tests: a place is given in an object's stead.

@@ -56,6 +56,18 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     ----------
     Vehtari, Gelman, Gabry, "Practical Bayesian model evaluation using leave-one-out
     cross-validation and WAIC", Statistics and Computing 27, 2017.
+
+    Examples
+    --------
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
+    >>> import probmetric as pm
+    >>> def model(y):
+    ...     mean = numpyro.sample("mean", dist.Normal(0, 3))
+    ...     numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+    >>> y = np.random.default_rng(0).normal(1, 1, 20)
+    >>> found = loo(pm.sample(model, y, log_likelihood=True))
+    >>> int(found.n_data_points), bool(found.pareto_k.max() < 0.7)
+    (20, True)
     """
     import arviz as az
 

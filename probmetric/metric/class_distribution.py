@@ -154,6 +154,16 @@ class ClassDistribution:
     points with equal class probabilities are at distance zero however far apart. Any
     change of parameters that leaves p(c|x) alone (gauge and tilt, maths B5) leaves
     this metric alone.
+
+    Examples
+    --------
+    Two Gaussian classes along the first feature, at -1 and 1:
+
+    >>> import numpy as np
+    >>> centres, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
+    >>> metric = ClassDistribution(np.eye(1, 2), np.log([[0.5], [0.5]]), centres, one)
+    >>> metric.distance(np.zeros((2, 2)), np.array([[0.0, 9.0], [1.0, 0.0]])).round(3)
+    array([0.   , 0.304])
     """
 
     A: Float[Array, "p d"]

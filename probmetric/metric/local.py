@@ -130,6 +130,14 @@ class LocalMahalanobis:
     Valid to second order in the distance to the neighbour, for densities that are
     the true ones; a *negative* bias, where neighbours err less than they do in the
     limit, is removed as well (maths 2.3, caveats).
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> X, y = pm.datasets.load("iris")
+    >>> metric = pm.GLML(prior="evidence", gamma=1.0).fit(X, y).get_metric()
+    >>> isinstance(metric, LocalMahalanobis), metric.matrix_at(X[:3]).shape
+    (True, (3, 4, 4))
     """
 
     classes: ClassDensities

@@ -66,6 +66,14 @@ class Metric(Dissimilarity, Protocol):
     ``sklearn.metrics.pairwise_distances(X, metric=metric)`` takes it as it is. With
     one set of points scikit-learn fills one half of the matrix and mirrors it: where
     ``symmetric`` is False hand in both, ``pairwise_distances(Q, P, metric=metric)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.metric import Mahalanobis
+    >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
+    >>> isinstance(metric, Metric), metric(np.zeros(2), np.array([3.0, 2.0]))
+    (True, 5.0)
     """
 
     @property

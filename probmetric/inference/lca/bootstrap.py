@@ -226,6 +226,15 @@ class Bootstrap:
     ------
     ValueError
         Naming the setting.
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> X, y = pm.datasets.load("iris")
+    >>> lca = pm.LCA(n_components=2, regularization=1.0).fit(X, y)
+    >>> draws = lca.sample(Bootstrap(block_size=4), n_draws=4, n_chains=1)
+    >>> draws["posterior"]["M"].shape
+    (1, 4, 4, 4)
     """
 
     batch: int = 1

@@ -192,7 +192,8 @@ class Laplace:
 def pareto_khat(log_weight: np.ndarray) -> float:
     """Return the Pareto shape of importance weights, given their logs (n,).
 
-    Infinite where a weight is: the approximation then misses part of the target.
+    Infinite where a weight is: the approximation then misses part of the target. 0
+    where all are equal to rounding, which have no tail: it is the target.
     """
     # ArviZ's statistics take a second to import and only approximations need them.
     from arviz_stats.base.array import array_stats
@@ -201,5 +202,7 @@ def pareto_khat(log_weight: np.ndarray) -> float:
     if np.isnan(log_weight).any() or np.isposinf(log_weight).any():
         return float("inf")
     finite = np.where(np.isneginf(log_weight), -1e300, log_weight)
+    if np.ptp(finite) <= 1e-12:
+        return 0.0
     # Made for leave-one-out, psislw takes the negative log weight.
     return float(array_stats.psislw(finite.max() - finite)[1])

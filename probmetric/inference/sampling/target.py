@@ -61,6 +61,22 @@ class Target(NamedTuple):
         log prior in the coordinates of the model, without the Jacobian of the way to
         ``position``; the log likelihood as ``log_density`` has it, learning rate and
         weights included. What power scaling stands on.
+
+    Examples
+    --------
+    A normal number of standard deviation 2, and its square:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> def log_density(x, sd):
+    ...     return -0.5 * (x[0] / sd) ** 2
+    >>> def functionals(x, sd):
+    ...     return {"x": x[0], "square": x[0] ** 2}
+    >>> start = Gaussian(np.zeros(1), 2 * np.eye(1))
+    >>> target = Target(log_density, functionals)
+    >>> draws = pm.sample(target, 2.0, method="laplace", start=start)
+    >>> bool(1.9 < draws["posterior"]["x"].std() < 2.1)
+    True
     """
 
     log_density: Callable[[PyTree, PyTree], Scalar]
@@ -78,6 +94,14 @@ class Gaussian(NamedTuple):
     factor : array of shape (k, m)
         Any square root of the covariance, covariance = factor factorᵀ, in the order
         of ``jax.flatten_util.ravel_pytree(mean)``; m < k leaves directions out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
+    >>> found = Gaussian(np.zeros(2), np.linalg.cholesky(covariance))
+    >>> np.allclose(found.factor @ found.factor.T, covariance)
+    True
     """
 
     mean: PyTree
@@ -94,6 +118,20 @@ class Posterior(NamedTuple):
         Passed to the target.
     start : Gaussian, or pytree of arrays
         The Laplace approximation of a closed form, or a position.
+
+    Examples
+    --------
+    What ``pm.sample`` makes of its arguments, and hands to a sampler:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> def log_density(x, sd):
+    ...     return -0.5 * (x[0] / sd) ** 2
+    >>> target = Target(log_density, lambda x, sd: {"x": x[0]})
+    >>> posterior = Posterior(target, 2.0, Gaussian(np.zeros(1), np.eye(1)))
+    >>> drawn = pm.Laplace().draw(posterior, seed=0, n_draws=10, n_chains=1)
+    >>> drawn.values["x"].shape
+    (1, 10)
     """
 
     target: Target
@@ -116,6 +154,13 @@ class Draws(NamedTuple):
         By site; empty where the target has no ``parts``.
     log_likelihood : array of shape (n_chains, n_draws), optional
         Of all the data, as the posterior has it: learning rate and weights included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> drawn = Draws({"x": np.zeros((4, 100))}, {}, {"method": "by hand"})
+    >>> drawn.values["x"].shape, len(drawn.log_prior)
+    ((4, 100), 0)
     """
 
     values: dict[str, np.ndarray]

@@ -14,7 +14,13 @@ from probmetric.typing import Array, ArrayLike
 
 
 class Result(IntEnum):
-    """How a fit ended."""
+    """How a fit ended.
+
+    Examples
+    --------
+    >>> Result(1).name, REMEDY[Result.MAX_STEPS][:26]
+    ('MAX_STEPS', 'the step limit was reached')
+    """
 
     CONVERGED = 0
     MAX_STEPS = 1
@@ -55,6 +61,12 @@ class Fit(NamedTuple):
         Steps of the solver; evaluations of the EM map, or of value and gradient.
     trace : array of shape (max_steps,)
         Objective after each step, NaN beyond the last one.
+
+    Examples
+    --------
+    >>> found = Fit.closed((np.eye(2),), objective=-3.5)
+    >>> Result(int(found.result)).name, int(found.n_steps), float(found.objective)
+    ('CONVERGED', 0, -3.5)
     """
 
     params: PyTree
