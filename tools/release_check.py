@@ -30,8 +30,8 @@ PART = (
 )
 """Of the fast tests those that need no other file of the repository; a few minutes."""
 
-APART = ("tests/cli/test_interrupts.py",)
-"""Of those the files that do: they import benchmarks."""
+APART = ("tests/cli/test_interrupts.py", "tests/data/test_make_rows.py")
+"""Of those the files that do: they import benchmarks or tools."""
 
 EXTRAS = "[ann,explore,parquet]"
 TESTS_NEED = ("beartype", "hypothesis", "pyarrow", "pytest", "pytest-xdist")
