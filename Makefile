@@ -46,7 +46,7 @@ slow: $(STAMP) ## run the long statistical tests
 	$(PY) $(PYTEST) -m slow $(ARGS)
 
 doctest: $(STAMP) ## run the examples of docstrings
-	$(PY) -m pytest -q --doctest-modules $$(grep -rl '>>> ' probmetric)
+	$(PY) -m pytest -q --doctest-modules $$(grep -rl --include='*.py' '>>> ' probmetric)
 
 # Right claims must pass; wrong ones in their place must be rejected, which exits with 1.
 gates: $(STAMP) ## check every model's quick claims, and that every gate can fail
