@@ -25,8 +25,9 @@ from probmetric.cli.inputs import (
     rows_of,
 )
 from probmetric.data.choose import sampled
+from probmetric.data.source import View
 from probmetric.datasets.loading import Dataset, load
-from probmetric.datasets.rows import Named, sample_of
+from probmetric.datasets.rows import sample_of
 from probmetric.evaluation.cross_validate import (
     EUCLID,
     Stated,
@@ -204,7 +205,7 @@ def _run_rows(
             if out is not None:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
             shown, about = describe_rows(rows, files.data, label, how, MOST)
-            known = judged.source if isinstance(judged, Named) else judged
+            known = judged.source if isinstance(judged, View) else judged
             seen_before = _if_seen(use, sample_of(known, files.test, MOST))
             some = sampled(judged, MOST, seed=seed)
         remark = (

@@ -21,9 +21,9 @@ from probmetric.data.source import Source, n_rows
 from probmetric.datasets import loading as datasets
 from probmetric.datasets import rows as rows_in_parts
 from probmetric.datasets.rows import (
-    Named,
     is_large,
     last_column,
+    named,
     open_rows,
     sample_of,
 )
@@ -131,7 +131,7 @@ def rows_of(name: str, label: str | None, how: Reading = AS_IS) -> Source:
     if in_parts(name) or is_large(name):
         parts = in_parts(name)
         column = label if parts else label or last_column(name, how)
-        return Named(open_rows(name, column, how))
+        return named(open_rows(name, column, how))
     data = labelled(name, label, None, how)
     return Rows(data.X, data.labels, names=data.feature_names)
 

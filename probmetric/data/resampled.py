@@ -11,67 +11,30 @@ References
 Rubin, "The Bayesian bootstrap", Ann. Statist. 9 (1981).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_number
-from probmetric.data.source import Block, Part, Source, n_rows, row_bits
+from probmetric.data.source import Block, Source, View, n_rows, row_bits
 
 BEYOND = 1 << 62
 """A number that no row has: its bits are the seeds of the streams below."""
 
 
-@dataclass(frozen=True)
-class Resampled:
-    """A source with other weights.
+def _reweighted(
+    source: Source,
+    factor: Callable[[Int[np.ndarray, "m"]], Float[np.ndarray, "m"]],
+    about: str,
+) -> View:
+    """Return a source whose weights are multiplied by ``factor`` of rows' numbers."""
 
-    Parameters
-    ----------
-    source : Source
-    weight : callable
-        ``weight(numbers) -> weights``, numbers of rows (m,) to factors ≥ 0 (m,) of the
-        weights that they have.
-    about : str
-        What the weights are; with the source's name it says which source this is.
-    """
+    def change(block: Block) -> Block:
+        w = factor(block.first + np.arange(len(block.X)))
+        return block._replace(w=w if block.w is None else block.w * w)
 
-    source: Source
-    weight: Callable[[Int[np.ndarray, "m"]], Float[np.ndarray, "m"]]
-    about: str
-
-    @property
-    def name(self) -> str:
-        """Where the rows are, and how they are weighted."""
-        return f"{self.source.name} {self.about}"
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Those of the source."""
-        return self.source.feature_names
-
-    @property
-    def parts(self) -> Sequence[Part]:
-        """Those of the source."""
-        return self.source.parts
-
-    @property
-    def labelled(self) -> bool:
-        """Whether the source's rows have labels."""
-        return self.source.labelled
-
-    @property
-    def weighted(self) -> bool:
-        """Always."""
-        return True
-
-    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
-        """Yield the rows of a part with their weights, as ``Source.read``."""
-        for block in self.source.read(part, rows, features=features):
-            w = self.weight(block.first + np.arange(len(block.X)))
-            yield block._replace(w=w if block.w is None else block.w * w)
+    return View(source, change, f"{source.name} {about}", weighted=True)
 
 
 def _stream(seed: int, stream: int, row: Int[np.ndarray, "m"]) -> np.ndarray:
@@ -92,7 +55,7 @@ def group_of(
 
 def without_group(
     source: Source, group: int, *, n_groups: int = 50, seed: int = 0
-) -> Resampled:
+) -> View:
     """Return the source without one of its groups of rows: a delete-group jackknife's.
 
     Parameters
@@ -125,10 +88,10 @@ def without_group(
         own = row if alone else group_of(row, n_groups, seed)
         return (own != group).astype(float)
 
-    return Resampled(source, weight, f"without group {group} of {n_groups}, {seed}")
+    return _reweighted(source, weight, f"without group {group} of {n_groups}, {seed}")
 
 
-def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> Resampled:
+def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> View:
     """Return the source under the weights of one replicate of a Bayesian bootstrap.
 
     Weights are independent Exp(1), which are those of Dirichlet(1, ..., 1) but for
@@ -159,4 +122,4 @@ def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> Resampled:
         bits = _stream(seed, 1 + replicate, row) >> np.uint64(11)
         return -np.log((bits + 0.5) / 2.0**53)
 
-    return Resampled(source, weight, f"bootstrap {replicate}, {seed}")
+    return _reweighted(source, weight, f"bootstrap {replicate}, {seed}")

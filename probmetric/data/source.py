@@ -16,9 +16,10 @@ A value that is not finite, a label that is missing or a weight that is negative
 error that names the file, the row group and the row; no row is ever left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -103,6 +104,46 @@ class Source(Protocol):
         Without ``features`` X has no columns: labels and weights alone are read.
         """
         ...
+
+
+@dataclass(frozen=True)
+class View:
+    """A source whose blocks are changed as they are read, but for X and their rows.
+
+    Parameters
+    ----------
+    source : Source
+    change : callable
+        ``change(block) -> block`` with other weights or labels.
+    name : str
+        Where the rows are, and what was changed, if it is to count as other data.
+    weighted : bool
+        Whether its rows have weights.
+    """
+
+    source: Source
+    change: Callable[[Block], Block]
+    name: str
+    weighted: bool
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Those of the source."""
+        return self.source.feature_names
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Those of the source."""
+        return self.source.parts
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the source's rows have labels."""
+        return self.source.labelled
+
+    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
+        """Yield the rows of a part, changed, as ``Source.read``."""
+        return map(self.change, self.source.read(part, rows, features=features))
 
 
 def n_rows(source: Source) -> int:

@@ -5,8 +5,6 @@ Parquet file is where it holds more than ``LARGE`` numbers: a smaller one is loa
 text and NPZ files are.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +16,8 @@ from probmetric.data.source import (
     MOST_ROWS,
     Block,
     Labels,
-    Part,
     Source,
+    View,
     class_counts,
     n_rows,
 )
@@ -31,44 +29,16 @@ LARGE = 1 << 24
 """Numbers of a Parquet file, at most, that is loaded (134 MB in float64)."""
 
 
-@dataclass(frozen=True)
-class Named:
-    """A source whose labels are text: the names of classes, as loaded data have."""
+def named(source: Source) -> View:
+    """Return a source whose labels are text: names of classes, as loaded data have."""
 
-    source: Source
+    def change(block: Block) -> Block:
+        if block.labels is None:
+            return block
+        names = np.array([str(v) for v in block.labels.values.tolist()], str)
+        return block._replace(labels=Labels(names, block.labels.codes))
 
-    @property
-    def name(self) -> str:
-        """Where the rows are."""
-        return self.source.name
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Those of the source."""
-        return self.source.feature_names
-
-    @property
-    def parts(self) -> Sequence[Part]:
-        """Those of the source."""
-        return self.source.parts
-
-    @property
-    def labelled(self) -> bool:
-        """Whether the source's rows have labels."""
-        return self.source.labelled
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the source's rows have weights."""
-        return self.source.weighted
-
-    def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
-        """Yield the rows of a part, as ``Source.read``."""
-        for block in self.source.read(part, rows, features=features):
-            if block.labels is not None:
-                names = np.array([str(v) for v in block.labels.values.tolist()], str)
-                block = block._replace(labels=Labels(names, block.labels.codes))
-            yield block
+    return View(source, change, source.name, weighted=source.weighted)
 
 
 class Stored(NamedTuple):
