@@ -3,6 +3,7 @@
 They are looked up before pandas and scikit-learn are loaded.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,30 @@ def ending(path: Path) -> str:
     return "".join(parts).lower()
 
 
+def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
+    """Return a path, whose ~ is the user's folder where there is one.
+
+    Raises
+    ------
+    ValueError
+        Where the system does not even look: the name is too long, holds a null
+        character, or leads through a folder that this user may not enter.
+    """
+    path = Path(os.path.expanduser(name))
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        text = str(name)
+        shown = text if len(text) <= 100 else f"{text[:40]}...{text[-20:]}"
+        raise ValueError(
+            f"{argument}: expected a path that can be looked up, got {shown!r} "
+            f"({getattr(error, 'strerror', None) or error})"
+        ) from error
+    return path
+
+
 def kind_of(path: Path) -> str:
     """Say what stands at a path where a file should."""
     return "a folder" if path.is_dir() else "a pipe or a device"
@@ -44,7 +69,7 @@ def existing(name: str) -> Path:
     ValueError
         Where none exists, saying what there is instead.
     """
-    path = Path(name).expanduser()
+    path = path_of(name)
     if path.is_file():
         return path
     if path.exists():
@@ -59,7 +84,7 @@ def existing(name: str) -> Path:
 
 def in_parts(name: str) -> bool:
     """Say whether a name is of rows that are read in parts: .npy, a folder, a glob."""
-    path = Path(name).expanduser()
+    path = path_of(name)
     if path.exists():
         return path.is_dir() or ending(path) == ".npy"
     return any(c in name for c in "*?[")

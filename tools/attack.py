@@ -6,9 +6,9 @@
     python tools/attack.py --break exit                  a negative control: must exit 1
 
 Files: a whole file of a kind is damaged (``attack_files``) and a command reads it, in
-this process. Calls: those of ``random_calls``. Days: real processes, whose disk is
-full, that are interrupted, that write to one folder, that fork (``attack_days``). What
-becomes of each is one of
+this process; or the file is whole, and a hostile name stands in its place. Calls: those
+of ``random_calls``. Days: real processes, whose disk is full, that are interrupted,
+that write to one folder, that fork (``attack_days``). What becomes of each is one of
 
     answered       exit code 0, and every figure written is a finite number
     refused        exit code 2 (1 of a fit without result) and one sentence that names
@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -54,7 +55,8 @@ OUTCOMES = ("answered", "refused")
 BAD = ("TRACEBACK", "EXIT CODE", "SILENT", "UNNAMED", "HANG")
 N_FILES, N_CALLS = 2000, 5000
 TARGETS = {
-    "metric": 30,
+    "name": 10,
+    "metric": 20,
     "draws": 15,
     "csv": 20,
     "npz": 15,
@@ -62,6 +64,13 @@ TARGETS = {
     "summary": 15,
 }
 """Kinds of files and their shares in per cent."""
+
+PATHS = (
+    *("a" * 300, "a" * 5000, "a/" * 2500, "~nosuchuser/a", "~", "", ".", "..", "/"),
+    *("./-", "[", "[a", "*", "**", "a\nb", "\x1b[31m", "\u202e", "\udcff", "é" * 200),
+    *("/dev/null", "/dev/zero", "/dev/null/a", "/proc/self/mem", "http://a.b/c"),
+)
+"""Names that no file can have, has, or should be given."""
 
 NAMED = re.compile(r"^probmetric: (failed: )?[\w.\[\], -]+: (expected|could not)\b")
 LARGEST = 500
@@ -93,6 +102,8 @@ def attack(seed: int, i: int, base: Path, work: Path) -> tuple[str, list[Any], s
     shares = np.array([*TARGETS.values()]) / 100
     kind = list(TARGETS)[rng.choice(len(shares), p=shares)]
     data = base / "data.csv"
+    if kind == "name":
+        return kind, *named(rng, base, work)
     if kind == "metric":
         source = choice(rng, sorted((base / "metrics").iterdir()))
     elif kind == "summary":
@@ -116,6 +127,31 @@ def attack(seed: int, i: int, base: Path, work: Path) -> tuple[str, list[Any], s
     else:
         command = ["fit", "lda", "--data", target, "--out", work / "out"]
     return kind, command, f"{source.name}, {words}"
+
+
+def named(rng: np.random.Generator, base: Path, work: Path) -> tuple[list[Any], str]:
+    """Return a command with a hostile name in one place, and that name."""
+    ending = choice(rng, ("", ".csv", ".npy", ".npz", ".parquet", ".nc"))
+    name = choice(rng, PATHS) + ending
+    data, metric = base / "data.csv", base / "metrics" / "Mahalanobis.npz"
+    using, learning = ["--metric", metric], ["--model", "lda", "--folds", "2"]
+    out = work / "out"
+    commands: dict[str, list[Any]] = {
+        "fit --data": ["fit", "lda", "--data", name, "--out", out],
+        "fit --out": ["fit", "lda", "--data", data, "--out", out / name.lstrip("/")],
+        "sample --data": ["sample", "lca", "--data", name, "--out", out],
+        "neighbors --data": ["neighbors", *using, "--data", name],
+        "neighbors --metric": ["neighbors", "--metric", name, "--data", data],
+        "neighbors --draws": ["neighbors", "--draws", name, "--data", data],
+        "neighbors --queries": [
+            *("neighbors", *using, "--data", data, "--queries", name),
+        ],
+        "evaluate --test": ["evaluate", *using, "--data", data, "--test", name],
+        "evaluate --data": ["evaluate", *learning, "--data", name],
+        "report": ["report", name],
+    }
+    where = choice(rng, [*commands])
+    return commands[where], f"{where} {name[:30]!r}, {len(name)} characters"
 
 
 def judge(kind: str, command: list[Any], text: str, limit: float) -> Outcome:
@@ -233,7 +269,7 @@ def main(argv: list[str] | None = None) -> int:
     }
     counts: Counter[tuple[str, str]] = Counter()
     for part in given.parts:
-        for i, found in parts[part]():
+        for i, found in tqdm(parts[part](), part, mininterval=10, delay=10):
             done = broken(found, given.how)
             counts[done.family, done.kind] += 1
             if done.kind in BAD or given.verbose:

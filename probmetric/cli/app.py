@@ -12,6 +12,7 @@ why); 75, a process was lost, and so were those of all restarts; 130, interrupte
 
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -136,6 +137,8 @@ def root(
     ] = False,
 ) -> None:
     """Distances learned from data as probability models."""
+    if isinstance(sys.stdout, TextIOWrapper):  # Names of files may be no text.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _leave(
@@ -211,7 +214,7 @@ def validate(
 ) -> None:
     """Check closed forms against sampling and other independent references."""
     asked = dict(locals())
-    with first():
+    with first(asked):
         asked["model"] = model = model_name(model, asked.pop("every"))
         source(data)
         if model is not None and out is not None:
@@ -259,7 +262,7 @@ def fit(
     """Learn a metric: metric.npz, summary.json and report.html."""
     asked = dict(locals())
     size, restarts = asked.pop("processes"), asked.pop("restarts")
-    with first():
+    with first(asked):
         asked["model"] = model = learner_name(model)
         source(data, rows=True)
         check_new(out, FILES["fit"], force=force)
@@ -316,7 +319,7 @@ def sample(
 ) -> None:
     """Draw from a posterior over metrics: draws.nc, summary.json and report.html."""
     asked = dict(locals())
-    with first():
+    with first(asked):
         asked["model"] = model = learner_name(model)
         asked["method"] = method_of(model, method)
         source(data)
@@ -355,7 +358,7 @@ def neighbors(
 ) -> None:
     """Find nearest neighbours; with draws, how probable each of them is."""
     asked = dict(locals())
-    with first():
+    with first(asked):
         if out is not None:
             check_new(out.parent, (out.name,), force=force)
         source(data, rows=True)
@@ -383,7 +386,7 @@ def explore(
 ) -> None:
     """Write a page to explore points, neighbours and metric with the mouse."""
     asked = dict(locals())
-    with first():
+    with first(asked):
         check_new(out.parent, (out.name,), force=force)
         source(data)
     _leave("explore", asked)
@@ -429,7 +432,7 @@ def evaluate(
 ) -> None:
     """Judge a metric, draws or a learner by neighbours on points held out."""
     asked = dict(locals())
-    with first():
+    with first(asked):
         asked["model"] = model = None if model is None else learner_name(model)
         source(data, rows=True)
         source(test, rows=True)
@@ -458,7 +461,7 @@ def report(
     """Write report.html again from what the folder of a run holds."""
     del force  # Of 0.1: the page is the run's own, and is replaced in any case.
     asked = dict(locals())
-    with first():
+    with first(asked):
         run_folder(folder)
         check_new(folder, ("report.html",), force=True)
     _leave("report", asked)

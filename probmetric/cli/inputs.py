@@ -29,7 +29,7 @@ from probmetric.datasets.rows import (
 )
 from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
-from probmetric.names import AS_IS, Reading, in_parts
+from probmetric.names import AS_IS, Reading, in_parts, path_of
 from probmetric.registry import refuses_source, takes_groups
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
@@ -144,7 +144,7 @@ def describe_rows(
     The hash is that of the sample.
     """
     data = sample_of(source, name, most)
-    path = Path(name).expanduser()
+    path = path_of(name)
     about = {
         "source": str(path.absolute()),
         "label": label,
@@ -166,7 +166,7 @@ def describe_data(
     how: Reading = AS_IS,
 ) -> dict[str, Any]:
     """Return what a run keeps of its data: where they are, their shape and hash."""
-    path = Path(data.name).expanduser()
+    path = path_of(data.name)
     return {
         "source": str(path.resolve()) if path.is_file() else data.name,
         "label": label,

@@ -1,21 +1,28 @@
 """What commands look up before anything heavy is loaded: names, and a run's folder."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from probmetric.cli.files import BadInput, bad_input
-from probmetric.names import check_source
+from probmetric.names import check_source, path_of
 from probmetric.registry import MODELS, model_of
 
 
 @contextmanager
-def first() -> Generator[None]:
-    """Leave with exit code 2, and a sentence, at a ValueError of the block."""
+def first(asked: Mapping[str, Any]) -> Generator[None]:
+    """Leave with exit code 2, and a sentence, at a ValueError of the block.
+
+    Before the block the paths among a command's options are looked at.
+    """
     try:
         with bad_input():
+            for name, value in asked.items():
+                if isinstance(value, Path):
+                    path_of(value, "DIR" if name == "folder" else f"--{name}")
             yield
     except BadInput as error:
         typer.echo(f"probmetric: {error}", err=True)

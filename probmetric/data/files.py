@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from probmetric.data.source import Block, Labels, Part, Source, cut, labels_of
+from probmetric.names import path_of
 from probmetric.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -452,8 +453,8 @@ def _named(paths: Sequence[Path]) -> str:
 
 def _found(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
     """Return the files of a path, a folder of Parquet files or a glob, by name."""
-    text = os.path.expanduser(os.fspath(where))
-    path = Path(text)
+    path = path_of(where, name)
+    text = str(path)
     if path.is_dir():
         found = sorted(path.glob("*.parquet"))
     elif path.exists():

@@ -189,6 +189,8 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
     """
     refuse_source(X, name)
     try:
+        if hasattr(X, "toarray"):
+            raise ValueError("a sparse matrix; X.toarray() makes it dense")
         given = np.asarray(X)
         if given.dtype.kind == "c":
             raise ValueError(f"{given.dtype}, whose imaginary part would be lost")

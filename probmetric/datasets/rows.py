@@ -5,7 +5,6 @@ Parquet file is where it holds more than ``LARGE`` numbers: a smaller one is loa
 text and NPZ files are.
 """
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from probmetric.data.source import (
 )
 from probmetric.datasets.loading import Dataset
 from probmetric.datasets.tables import check_no_text, codes
-from probmetric.names import AS_IS, Reading, ending, in_parts
+from probmetric.names import AS_IS, Reading, ending, in_parts, path_of
 
 LARGE = 1 << 24
 """Numbers of a Parquet file, at most, that is loaded (134 MB in float64)."""
@@ -50,7 +49,7 @@ class Stored(NamedTuple):
 
 def stored(name: str) -> Stored | None:
     """Return what a Parquet file says of itself; None for anything else."""
-    path = Path(name).expanduser()
+    path = path_of(name)
     if ending(path) != ".parquet" or not path.is_file():
         return None
     try:

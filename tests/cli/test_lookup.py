@@ -1,5 +1,6 @@
 """What stands in a list is looked up before anything heavy is loaded."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from tests.cli.runs import refused, run, write_data
 
 HEAVY = ("arviz", "jax", "matplotlib", "numpyro", "pandas", "scipy", "sklearn")
 WINE = ("--data", "wine", "--out", "OUT")
-WEIN = ("--data", "wein")
 TYPOS = {
     "learner of fit": ("model: expected one of", "fit", "lcaa", *WINE),
     "learner of sample": ("model: expected one of", "sample", "lcaa", *WINE),
@@ -109,6 +109,56 @@ def test_a_typo_is_told_before_anything_heavy_is_loaded(typo, tmp_path):
     assert len(said.splitlines()) == 1
     assert modules == []
     assert not (tmp_path / "out").exists()
+
+
+LONG = "a" * 5000
+PLACES = (
+    ("data", "fit", "lda", "--data", "{}.csv", "--out", "out"),
+    ("data", "fit", "lda", "--data", "{}.npy", "--out", "out"),
+    ("--out", "fit", "lda", "--data", "wine", "--out", "{}"),
+    ("--checkpoint", "fit", "lda", *WINE, "--checkpoint", "{}"),
+    ("--checkpoint", "sample", "lca", *WINE, "--checkpoint", "{}"),
+    ("--metric", "neighbors", "--metric", "{}.npz", "--data", "wine"),
+    ("--draws", "neighbors", "--draws", "{}.nc", "--data", "wine"),
+    ("data", "neighbors", "--metric", "m.npz", *WINE[:2], "--queries", "{}.csv"),
+    ("--out", "neighbors", "--metric", "m.npz", *WINE[:2], "--out", "{}"),
+    ("--out", "explore", "--metric", "m.npz", *WINE[:2], "--out", "{}"),
+    ("data", "evaluate", "--model", "lda", *WINE[:2], "--test", "{}.npz"),
+    ("--out", "evaluate", "--model", "lda", *WINE[:2], "--out", "{}"),
+    ("--out", "validate", "lca", "--out", "{}"),
+    ("DIR", "report", "{}"),
+)
+"""The argument that is named, and a command with a path in its place."""
+
+
+@pytest.mark.parametrize("name", [LONG, "a/" * 2500], ids=["long", "deep"])
+@pytest.mark.parametrize("place", PLACES, ids=" ".join)
+def test_a_path_that_the_system_does_not_take_is_named_and_cut(place, name, tmp_path):
+    argument, *words = place
+    with contextlib.chdir(tmp_path):
+        said = refused(*(word.format(name) for word in words))
+    assert said.startswith(f"probmetric: {argument}: expected a path that can be")
+    assert len(said) < 250
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser/a.csv", "~nosuchuser/a.npy", "~nobody"])
+def test_the_folder_of_an_unknown_user_is_no_file(name, tmp_path):
+    said = refused("fit", "lda", "--data", name, "--out", tmp_path / "out")
+    assert said.startswith("probmetric: data: expected")
+
+
+def test_a_name_that_is_no_text_is_shown(tmp_path):
+    data = write_data(tmp_path)["csv"]
+    words = ("fit", "lda", "--data", data, "--out", tmp_path / "\udcff")
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    assert "\\udcff/metric.npz" in done.stdout
+
+
+def test_a_null_character_is_named():
+    with pytest.raises(ValueError, match=r"^data: expected a path .* null"):
+        names.existing("a\0.csv")
 
 
 def test_a_command_that_works_would_be_seen_to_load_them(tmp_path):

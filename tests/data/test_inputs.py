@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 
-from probmetric.data.inputs import check_one_kind, pairs_from_arrays
+from probmetric.data.inputs import check_one_kind, pairs_from_arrays, real
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
 
 
@@ -137,3 +138,9 @@ def test_a_missing_label_is_named(labels):
         ValueError, match=r"^y: expected a label of every row.*row 2 of"
     ):
         check_one_kind(labels)
+
+
+def test_a_sparse_matrix_is_named_with_the_remedy():
+    untyped = real.__wrapped__  # As users call it, without the types of the tests.
+    with pytest.raises(ValueError, match=r"^Q: .* got a sparse matrix; X\.toarray\("):
+        untyped(csr_matrix(X4), "Q")
