@@ -51,7 +51,7 @@ def built(monkeypatch, tmp_path):
 
     asked = []
 
-    def run(*words, cwd=None, path=""):
+    def run(*words, cwd=None, **variables):
         asked.append([str(word) for word in words])
         if "build" in asked[-1]:
             dist = Path(asked[-1][asked[-1].index("--outdir") + 1])

@@ -39,10 +39,9 @@ RENDERS = "readme_renderer[md]"
 PROBE = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
 
 
-def run(*words: object, cwd: Path | None = None, path: str = "") -> str:
+def run(*words: object, cwd: Path | None = None, **variables: str) -> str:
     """Run a command away from the checkout; return what it printed, or raise."""
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    env |= {"PYTHONPATH": path} if path else {}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | variables
     done = subprocess.run(
         [str(word) for word in words], cwd=cwd, env=env, capture_output=True, text=True
     )
@@ -113,7 +112,8 @@ def tested(python: Path, tests: Path, part: tuple[str, ...]) -> str:
         *(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p"),
         *("no:cacheprovider", *part, *(f"--ignore={name}" for name in APART)),
         cwd=tests,
-        path=str(tests),  # Tests start copies of themselves, which import tests.
+        PYTHONPATH=str(tests),  # Tests start copies of themselves, which import tests.
+        JAX_DISABLE_MOST_OPTIMIZATIONS="1",  # As `make test` has it.
     )
     return said.strip().splitlines()[-1]
 

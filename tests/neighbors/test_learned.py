@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -16,6 +16,7 @@ from probmetric.metric import Mahalanobis
 from tests.metric_kinds import build_euclid
 
 WINE = load_wine(return_X_y=True)
+DIGITS = load_digits(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
 FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)
 
@@ -25,7 +26,7 @@ SETTING = {None: "prior_strength", "prediction": "regularization"}
 
 def learner(draws, value):
     kind = pm.LDA if draws is None else pm.LCA
-    return kind(**{SETTING[draws]: value})
+    return kind(n_components=2, **{SETTING[draws]: value})
 
 
 def by_hand(draws, k, value, train, test, X, y):
@@ -37,10 +38,19 @@ def by_hand(draws, k, value, train, test, X, y):
 
 
 @pytest.mark.parametrize(
-    "draws", [None, pytest.param("prediction", marks=pytest.mark.slow)]
+    "data, every, draws",
+    [
+        (WINE, 1, None),
+        pytest.param(WINE, 2, "prediction", marks=pytest.mark.slow),
+        pytest.param(DIGITS, 1, None, marks=pytest.mark.slow),
+        pytest.param(DIGITS, 9, "prediction", marks=pytest.mark.slow),
+    ],
+    ids=["wine", "wine, draws", "digits", "digits, draws"],
 )
-def test_nested_cross_validation_is_the_hand_written_loop_exactly(draws):
-    X, y = WINE if draws is None else (a[::2] for a in WINE)
+@pytest.mark.filterwarnings("ignore:X. constant columns")  # Three pixels of digits.
+@pytest.mark.filterwarnings("ignore:LCA. MAX_STEPS")  # The same in both loops.
+def test_nested_cross_validation_is_the_hand_written_loop_exactly(data, every, draws):
+    X, y = (a[::every] for a in data)
     values = [0.3, 30.0]
     grid = {"n_neighbors": [3, 7], f"metric__{SETTING[draws]}": values}
     model = pm.KNeighborsClassifier(learner(draws, 1.0), draws=draws)
