@@ -158,20 +158,13 @@ def draw(
     With a spread of 0 both groups have the common metric in every draw:
 
     >>> import numpy as np
-    >>> from probmetric.data import Pairs
+    >>> import probmetric as pm
     >>> from probmetric.inference import hierarchical_lca
-    >>> from probmetric.inference.hierarchical_lca.recipe import Fitted
-    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
-    >>> from probmetric.models.lca import LCAPrior
-    >>> i, j, y = np.array([0, 0, 3, 3]), np.array([1, 2, 4, 5]), np.array([1, 0, 1, 0])
-    >>> X = np.array([[0.0], [1.0], [2.0], [0.0], [1.0], [3.0]])
-    >>> group = np.array([0, 0, 1, 1])
-    >>> pairs = Pairs(X, i, j, y, anchor=group)
-    >>> prior = HierarchicalLCAPrior(LCAPrior(np.eye(1)))
-    >>> found = hierarchical_lca.fit(pairs, prior, spread=0.0)
-    >>> fitted = Fitted(found, pairs, prior, learning_rate=1.0, n_groups=2, known=True)
-    >>> how = {"scale": np.ones(1), "seed": 0, "n_draws": 10, "n_chains": 1}
-    >>> drawn = hierarchical_lca.draw(fitted, "laplace", **how).values
+    >>> X = np.array(2 * [[-2.0], [-1.0], [1.0], [2.0]])
+    >>> y, groups = np.array(2 * [0, 0, 1, 1]), np.arange(8) // 4
+    >>> model = pm.HierarchicalLCA(spread=0.0).fit(X, y, groups)
+    >>> how = {"scale": model.scale_, "seed": 0, "n_draws": 10, "n_chains": 1}
+    >>> drawn = hierarchical_lca.draw(model.fitted_, "laplace", **how).values
     >>> M, M_group = drawn["M"], drawn["M_group"]
     >>> M_group.shape, round(float(abs(M_group - M[:, :, None]).max()), 9)
     ((1, 10, 2, 1, 1), 0.0)
