@@ -112,6 +112,16 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
 def host_statistics(data: Labelled) -> ClassStatistics:
     """Return size, mean and, summed over classes, scatter (1, d, d) of the classes.
 
+    Parameters
+    ----------
+    data : Labelled
+        y in 0..C-1.
+
+    Returns
+    -------
+    ClassStatistics
+        Without means and scatter where a class has no weight.
+
     Examples
     --------
     >>> import numpy as np
@@ -137,6 +147,23 @@ def class_moments(
     data: Labelled | ClassStatistics, prior: NIWPrior
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
     """Return π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2).
+
+    Parameters
+    ----------
+    data : Labelled or ClassStatistics
+    prior : NIWPrior
+        Of the tied model.
+
+    Returns
+    -------
+    weights : array of shape (c,)
+    mean : array of shape (c, d)
+    within : array of shape (d, d)
+
+    Raises
+    ------
+    ValueError
+        When a class has no weight.
 
     Examples
     --------
@@ -177,6 +204,16 @@ def class_moments(
 
 def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
     """Return L with LᵀL = Σ_W⁻¹ (Eq. 5), the inverse Cholesky root.
+
+    Parameters
+    ----------
+    within : array of shape (d, d)
+        Σ_W.
+
+    Returns
+    -------
+    factor : array of shape (d, d)
+        L, lower triangular.
 
     Raises
     ------
@@ -225,6 +262,28 @@ def discriminants(
     Σ_B has rank at most C - 1, so the problem is solved from its root: with
     Σ_W = RRᵀ and B the rows √π_c (m_c - m̄), the singular values of B R⁻ᵀ are √λ.
     With k = d the others are zero, and UUᵀ = Σ_W⁻¹.
+
+    Parameters
+    ----------
+    weights : array of shape (c,)
+        π.
+    mean : array of shape (c, d)
+    within : array of shape (d, d)
+        Σ_W, positive definite.
+    k : int
+        1 to d.
+
+    Returns
+    -------
+    eigenvalues : array of shape (k,)
+        λ ≥ 0, falling.
+    factor : array of shape (k, d)
+        Uᵀ; the sign of a row is fixed, its largest entry is positive.
+
+    Raises
+    ------
+    ValueError
+        When Σ_W is singular.
 
     Examples
     --------
@@ -303,6 +362,11 @@ def fit(
 
 def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
     """Return a fit with all d directions: of its metric Σ_W⁻¹ the first are LDA's.
+
+    Raises
+    ------
+    ValueError
+        As ``fit``.
 
     Examples
     --------

@@ -74,6 +74,12 @@ class Conditioned(NamedTuple):
 def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
     """Return the log prior density of the sites, constants included.
 
+    Parameters
+    ----------
+    sites : DCAGMSites
+        Of ``models.dca_gm.unconstrain``.
+    prior : DCAGMPrior
+
     Examples
     --------
     Normal densities of standard deviation 1/√(2π) are 1 at their means, and e^{-π} at
@@ -112,6 +118,12 @@ def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
 def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
     """Return Eq. (1), the log density of the NumPyro model, constants included.
 
+    Parameters
+    ----------
+    sites : DCAGMSites
+        Of ``models.dca_gm.unconstrain``.
+    given : Conditioned
+
     Examples
     --------
     Beside the prior there is the likelihood, 1/2 · 3/4 here:
@@ -144,6 +156,15 @@ class White(NamedTuple):
 @numpy_in_numpy_out
 def white_coordinates(given: Conditioned) -> White:
     """Return the L of the module docstring, beside what it is conditioned on.
+
+    Parameters
+    ----------
+    given : Conditioned
+
+    Returns
+    -------
+    White
+        ``half`` (d, d) is L, lower triangular.
 
     Examples
     --------

@@ -53,6 +53,11 @@ def class_log_probability(
 ) -> Float[Array, "n c"]:
     """Return log p(c|x_i), natural log.
 
+    Parameters
+    ----------
+    params : DCAGMParams
+    X : array of shape (n, d)
+
     Examples
     --------
     Normal classes about -1 and 1 have log odds 2x, and so odds of 3 at log(3)/2:
@@ -75,6 +80,12 @@ def class_log_probability(
 @numpy_in_numpy_out
 def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Array, ""]:
     """Return L = Σ w_i log p(c_i|x_i), at most 0; the penalty is the prior's.
+
+    Parameters
+    ----------
+    params : DCAGMParams
+    data : Labelled
+        With labels.
 
     Examples
     --------
@@ -136,6 +147,12 @@ def gradient_A_tied(
 @numpy_in_numpy_out
 def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     """Return other parameters with the same p(c|x): Eq. (4).
+
+    Parameters
+    ----------
+    params : DCAGMParams
+    B : array of shape (p, p)
+        Invertible.
 
     Examples
     --------
@@ -211,6 +228,10 @@ def fix_gauge(params: DCAGMParams) -> DCAGMParams:
 
     Without ``fisher`` the axes are those of A Aᵀ. Each row of A is signed so that its
     largest entry is positive.
+
+    Parameters
+    ----------
+    params : DCAGMParams
 
     Examples
     --------

@@ -70,6 +70,19 @@ def lda_rca(
     Rows are orthonormal under the ridged S_W; each is signed so that its largest entry
     is positive. A constant feature gets the weight 0.
 
+    Parameters
+    ----------
+    data : Labelled
+    n_latent : int
+        p, between 1 and d.
+    ridge : float, default=0.001
+        Added to the diagonal of S_W, in units of the mean entry there.
+
+    Raises
+    ------
+    ValueError
+        When no feature varies.
+
     Examples
     --------
     The direction between the classes, of length 1 under S_W = diag(½, 2) and its ridge:

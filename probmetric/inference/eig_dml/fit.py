@@ -260,6 +260,10 @@ def fit(
 def to_metric(params: EigDMLParams) -> Mahalanobis:
     """Return the learned metric.
 
+    Parameters
+    ----------
+    params : EigDMLParams
+
     Examples
     --------
     >>> import numpy as np

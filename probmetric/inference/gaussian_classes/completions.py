@@ -67,6 +67,18 @@ def evidence_prior_missing(
     statistics at the mode under a first prior, which is that of rows filled with class
     means: one more use of the data, for three numbers and a pooled matrix.
 
+    Parameters
+    ----------
+    data : Labelled
+        NaN where an entry is missing.
+    n_classes : int
+    covariance, alpha
+        As ``evidence_prior``.
+
+    Returns
+    -------
+    NIWPrior
+
     Examples
     --------
     Where nothing is missing it is the prior of highest evidence:

@@ -90,6 +90,14 @@ def student_metric(
     With a diagonal covariance the predictive is no Student-t in D dimensions; the
     normal of the posterior mean takes its place (ν > 2).
 
+    Parameters
+    ----------
+    post : ClassPosterior
+    rule : str, default="min_norm"
+        Of ``LocalMahalanobis``.
+    gamma : float, default=0
+        Share γ ≥ 0 of the base metric, ∞ for it alone.
+
     Examples
     --------
     Half-way between classes that mirror each other there is nothing to correct, and A
@@ -274,6 +282,16 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
 
     The ordinary mean of matrices of determinant one has a larger determinant.
 
+    Parameters
+    ----------
+    A : array of shape (s, n, d, d)
+        Positive definite; draws first.
+
+    Returns
+    -------
+    LogEuclidean
+        ``mean`` (n, d, d) and ``spread`` (n,).
+
     Examples
     --------
     The ordinary mean would be 2.125 · I, of a determinant larger than 1:
@@ -342,6 +360,17 @@ def expected_squared_reach(
     log_density: Float[Array, "*n"] | float, n: int, d: int
 ) -> Float[Array, "*n"]:
     """Return E r² of the nearest of n points, Eq. (4), from their log density.
+
+    Parameters
+    ----------
+    log_density : float or array of any shape
+        log p(x), natural.
+    n, d : int
+        Points and dimension.
+
+    Returns
+    -------
+    array of the same shape
 
     Examples
     --------

@@ -62,6 +62,12 @@ def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
 
     Where EM starts; it makes covariances too small to be of other use.
 
+    Parameters
+    ----------
+    data : Labelled
+        NaN where an entry is missing; data weights are not used.
+    n_classes : int
+
     Examples
     --------
     >>> import numpy as np

@@ -116,6 +116,18 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     O(n d²): rows are taken class by class, a tile of them at a time, and none are
     copied but these.
 
+    Parameters
+    ----------
+    data : Labelled
+        Whole rows, y in 0..C-1.
+    n_classes : int
+        C.
+
+    Raises
+    ------
+    ValueError
+        Without labels.
+
     Examples
     --------
     >>> import numpy as np
@@ -229,6 +241,12 @@ def log_evidence(
 ) -> Float[Array, ""]:
     """Return log p(X, y) with all parameters integrated out (Eq. 3), natural log.
 
+    Parameters
+    ----------
+    stats : ClassStatistics
+    prior : NIWPrior
+    covariance : {"full", "tied", "diagonal"}
+
     Examples
     --------
     One point of two classes at the prior's mean: the label has probability 1/2, and the
@@ -335,6 +353,10 @@ def _with_covariance(post: ClassPosterior, divisor: Float[Array, "q"]) -> Array:
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
     """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1.
 
+    Parameters
+    ----------
+    post : ClassPosterior
+
     Examples
     --------
     Of NIW with ν = 6 and Ψ = 16 in one dimension E Σ is 16/4, whose root is 2:
@@ -362,6 +384,11 @@ def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
 @jax.jit
 def mode(post: ClassPosterior) -> GaussianClassesParams:
     """Return the mode of the posterior density in (weights, μ, Σ), for α + n > 1.
+
+    Parameters
+    ----------
+    post : ClassPosterior
+        Not a mean over completions.
 
     Examples
     --------
@@ -393,6 +420,13 @@ def plug_in(
     """Return maximum likelihood with Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I, a in [0, 1].
 
     The paper's Σ̂ + αI made scale-aware. With a = 0 and n ≤ D the factor is NaN.
+
+    Parameters
+    ----------
+    stats : ClassStatistics
+        With a point in every class.
+    shrinkage : float, default=0
+        a.
 
     Examples
     --------

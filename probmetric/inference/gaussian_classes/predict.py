@@ -43,6 +43,10 @@ def predictive(post: ClassPosterior) -> ClassDensities:
 
     Of a mean over completions: mixtures of these, one component a completion.
 
+    Parameters
+    ----------
+    post : ClassPosterior
+
     Raises
     ------
     ValueError
@@ -169,6 +173,20 @@ def fit(
     Conjugate: one step, no iteration; the whole posterior is ``posterior``. Rows with
     missing entries go by EM (``gaussian_classes.missing.fit_missing``), whose objective
     is the log density of the mode.
+
+    Parameters
+    ----------
+    data : Labelled
+        NaN where an entry is missing.
+    prior : NIWPrior
+        With α + n > 1 in every class.
+    n_classes : int
+    covariance : {"full", "tied", "diagonal"}
+
+    Returns
+    -------
+    Fit
+        ``params`` is a ``GaussianClassesParams``.
 
     Examples
     --------

@@ -63,6 +63,18 @@ def dirichlet_weights(
 ) -> Float[Array, "size"]:
     """Draw weights n·Dirichlet(1, …, 1) of n points, mean 1; 1 from point n on.
 
+    Parameters
+    ----------
+    key : typed JAX key
+    n : int
+        Points, at most ``size``.
+    size : int
+    dtype : dtype, default=float
+
+    Returns
+    -------
+    u : array of shape (size,)
+
     Examples
     --------
     Weights of three points sum to 3; the fourth is padding:
@@ -360,6 +372,17 @@ def needed_memory(
     """Return the bytes that a block's compiled program works in, as XLA counts them.
 
     Beside its arguments (the data, once) and its result (``block_size`` draws).
+
+    Parameters
+    ----------
+    pairs, prior, start, batch, max_steps
+        As ``bootstrap``.
+    block_size : int, default=50
+        Draws of a block.
+
+    Returns
+    -------
+    int
 
     Examples
     --------

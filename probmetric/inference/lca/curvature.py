@@ -135,6 +135,21 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     the optimum. With p < d a positive ``largest`` says only that a higher rank would
     do better. Under a prior on W it certifies nothing: the objective is not concave.
 
+    Parameters
+    ----------
+    params : LCAParams
+        With a common κ² of 1.
+    stats : Statistics
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    ValueError
+        For a κ² per anchor.
+
     Examples
     --------
     The fit gives each pair the share of its judgments that say *same*, 1/2 and 1/8, and
@@ -189,6 +204,10 @@ def generalised_rate(
     learning_rate : float
         η of that fit, of the order of n/N.
 
+    Returns
+    -------
+    float
+
     Examples
     --------
     Pairs that share no point, and the three pairs of three points, of which each counts
@@ -240,6 +259,23 @@ def log_evidence(
     which costs p³ + d³ instead of (pd)³. The form is crude where ‖g‖ and ‖δ‖ go
     together (tens of nats too high on some data), and the scale of a tempered
     likelihood is a convention: cross-validation is the principled choice of λ.
+
+    Parameters
+    ----------
+    params : LCAParams
+        The mode.
+    pairs : Pairs
+        Labelled pairs.
+    log_joint : float
+        Its log joint density: ``Fit.objective``.
+    prior : LCAPrior
+        With lam > 0.
+    learning_rate : float
+
+    Returns
+    -------
+    float
+        Natural log.
 
     Examples
     --------

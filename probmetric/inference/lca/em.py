@@ -120,6 +120,11 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
 def spectrum(scatter_matrix: Float[Array, "d d"]) -> tuple[Any, Any]:
     """Return the eigenvalues (d,) and eigenvectors (d, d) of S or T.
 
+    Parameters
+    ----------
+    scatter_matrix : array of shape (d, d)
+        ``Statistics.T``, or S for the seed's EM.
+
     Examples
     --------
     >>> import numpy as np
@@ -228,6 +233,20 @@ def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any,
 @numpy_in_numpy_out
 def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     """Return the state after one step of the reduced EM, for ``run_em``.
+
+    Parameters
+    ----------
+    unconstrained : dict
+        W (p, d) and log_b ().
+    data : tuple
+        Statistics, prior, learning rate, and ``spectrum`` of T.
+
+    Returns
+    -------
+    state : dict
+        After the step.
+    objective : array of shape ()
+        Log joint density *before* it.
 
     Examples
     --------

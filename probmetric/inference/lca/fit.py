@@ -41,6 +41,18 @@ def scaled_identity(
 
     Shrinking to it is shrinking to the Euclidean metric in the units of the link.
 
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs; those of weight zero do not count.
+    n_components : int, optional
+        p. Default: d.
+
+    Raises
+    ------
+    ValueError
+        Where no y = 1 pair has δ ≠ 0.
+
     Examples
     --------
     Points at distance 2 that belong together are then at distance 1:
@@ -64,6 +76,18 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
 
     c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs with V_pᵀδ ≠ 0). The sign of an axis
     is fixed so that its largest entry is positive.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs; those of weight zero do not count.
+    n_components : int
+        p, at most d and the number of points.
+
+    Raises
+    ------
+    ValueError
+        Where no y = 1 pair has V_pᵀδ ≠ 0.
 
     Examples
     --------
@@ -166,16 +190,16 @@ def fit(
         For EM solvers, the relative gap; for L-BFGS, the relative gradient. Default:
         √eps and 1e-6.
 
-    Raises
-    ------
-    ValueError
-        Another solver; a prior of W centred at zero with ``lam > 0``.
-
     Returns
     -------
     Fit
         ``result`` says how it ended. A local optimum in general; at p = d under a
         flat prior it is the global one (``lca.curvature.certificate``).
+
+    Raises
+    ------
+    ValueError
+        Another solver; a prior of W centred at zero with ``lam > 0``.
 
     Examples
     --------

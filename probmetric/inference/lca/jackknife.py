@@ -30,6 +30,18 @@ FEW = 50
 def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     """Return the refits without each group of points, a leading axis of g.
 
+    Parameters
+    ----------
+    fitted : Fitted
+        Of ``fit_labelled``; not per anchor.
+    group : int array of shape (n,)
+        The group of each point, 0..g-1.
+
+    Returns
+    -------
+    LCAParams
+        W (g, p, d), log σ² (g,), κ² (g,).
+
     Raises
     ------
     RuntimeError

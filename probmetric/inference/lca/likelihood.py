@@ -48,6 +48,13 @@ from probmetric.typing import Array
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     """Return the log likelihood of pair labels (Eq. 2), natural log.
 
+    Parameters
+    ----------
+    params : LCAParams
+        κ² of shape (n_anchors,) where ``stats`` are per anchor.
+    stats : Statistics
+        Of ``prepare``.
+
     Examples
     --------
     P(same) is 1/2 for identical points and 1/4 here for the others, which are judged
@@ -83,6 +90,11 @@ def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     """Return the log prior density of (W, log b), zero for flat parts.
 
     With a κ per anchor σ² is fixed and only W has a prior.
+
+    Parameters
+    ----------
+    params : LCAParams
+    prior : LCAPrior
 
     Examples
     --------
@@ -121,6 +133,15 @@ def log_joint(
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, ""]:
     """Return the log joint density of labels and (W, log b) (Eq. 3).
+
+    Parameters
+    ----------
+    params : LCAParams
+    stats : Statistics
+        Of ``prepare``.
+    prior : LCAPrior
+    learning_rate : float, default=1
+        Power η on the likelihood.
 
     Examples
     --------

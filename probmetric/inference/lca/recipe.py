@@ -177,6 +177,30 @@ def fit_labelled(
     refresh starts where the pass before it ended. Only nearest pairs are refreshed:
     the others do not depend on the metric, or (impostors) get worse by it.
 
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Standardised points.
+    codes : int array of shape (n,)
+        Classes 0..c-1.
+    recipe : Recipe
+    lam : float
+        λ ≥ 0.
+    init : LCAParams, optional
+        Where the first pass starts.
+    w : array of shape (n,), optional
+        Weights of points, ≥ 0.
+
+    Returns
+    -------
+    Fitted
+        The last fit, with its pairs, prior and learning rate.
+
+    Raises
+    ------
+    ValueError
+        For more neighbours than there are, and as ``fit``.
+
     Examples
     --------
     Four points in six pairs count as four observations, and say that the first feature

@@ -96,6 +96,11 @@ def prepare(
     -------
     Statistics
 
+    Raises
+    ------
+    ValueError
+        For pairs without labels and, per anchor, without anchors.
+
     Notes
     -----
     Runs on the host, before tracing: which pairs are rows depends on the labels.

@@ -112,9 +112,23 @@ def target_data(
 
     Without a mode u is 0, and the density the model's own, of two sheets.
 
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs; not per anchor.
+    prior : LCAPrior
+        Proper.
+    learning_rate : float
+    mode : LCAParams, optional
+
+    Returns
+    -------
+    tuple
+        In the dtype of the points; u of shape (p,), of length 1 or 0.
+
     Examples
     --------
-    Of one feature u can only be its axis:
+    Of one component u can only be its axis:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -143,6 +157,18 @@ def start(params: LCAParams, data: Any, *, quotient: bool = False) -> Gaussian:
     By default the whole covariance, rotations included, for NUTS's start and mass
     matrix: a prior centred off zero pins them. With ``quotient`` the rotations are
     left out (``lca.laplace``), for draws.
+
+    Parameters
+    ----------
+    params : LCAParams
+        The mode.
+    data : tuple
+    quotient : bool, default=False
+
+    Raises
+    ------
+    ValueError
+        As ``lca.laplace``: where ``params`` are no mode, or are too many.
 
     Examples
     --------
