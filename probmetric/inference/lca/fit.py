@@ -82,7 +82,7 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     pairs : Pairs
         Labelled pairs; those of weight zero do not count.
     n_components : int
-        p, at most d and the number of points.
+        p, at most d. Of fewer points the last axes are any orthogonal to the others.
 
     Raises
     ------
@@ -102,7 +102,8 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     ([[0.06, 0.08]], 0.1)
     """
     X = np.asarray(pairs.X)
-    axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2][:n_components]
+    more = n_components > len(X)  # Axes along which no point varies, then.
+    axes = np.linalg.svd(X - X.mean(0), full_matrices=more)[2][:n_components]
     return scaled_axes(axes, pairs)
 
 
