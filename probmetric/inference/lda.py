@@ -88,6 +88,16 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
         T, positive definite.
     strength : float
         s ≥ 0. Proper in Σ for s > 0; flat in the means. ∞ counts as ``KNOWN``.
+
+    Examples
+    --------
+    E Σ = Ψ/(ν - d - 1) is the target:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lda
+    >>> prior = lda.shrinkage_prior(np.diag([1.0, 4.0]), strength=5)
+    >>> (prior.Psi / (prior.nu - 2 - 1)).tolist(), prior.kappa
+    ([[1.0, 0.0], [0.0, 4.0]], 0.0)
     """
     T = np.asarray(target)
     strength = KNOWN if np.isinf(strength) else float(strength)
@@ -100,7 +110,28 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
 
 
 def host_statistics(data: Labelled) -> ClassStatistics:
-    """Return size, mean and, summed over classes, scatter (1, d, d) of the classes."""
+    """Return size, mean and, summed over classes, scatter (1, d, d) of the classes.
+
+    Parameters
+    ----------
+    data : Labelled
+        y in 0..C-1.
+
+    Returns
+    -------
+    ClassStatistics
+        Without means and scatter where a class has no weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import lda
+    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> n, mean, scatter = lda.host_statistics(Labelled(X, y))
+    >>> n.tolist(), mean.tolist(), scatter.tolist()
+    ([2.0, 2.0], [[1.0], [7.0]], [[[10.0]]])
+    """
     X, y = np.asarray(data.X), np.asarray(data.y)
     w = np.asarray(weights(data))
     size = np.bincount(y, w).astype(X.dtype)
@@ -115,7 +146,40 @@ def host_statistics(data: Labelled) -> ClassStatistics:
 def class_moments(
     data: Labelled | ClassStatistics, prior: NIWPrior
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c d"], Float[np.ndarray, "d d"]]:
-    """Return π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2)."""
+    """Return π (c,), m (c, d) and Σ_W (d, d) (Eqs. 1, 2).
+
+    Parameters
+    ----------
+    data : Labelled or ClassStatistics
+    prior : NIWPrior
+        Of the tied model.
+
+    Returns
+    -------
+    weights : array of shape (c,)
+    mean : array of shape (c, d)
+    within : array of shape (d, d)
+
+    Raises
+    ------
+    ValueError
+        When a class has no weight.
+
+    Examples
+    --------
+    Without a prior Σ_W is the mean square about class means, 10/4; a prior of four
+    points that says 1 moves it half the way:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import lda
+    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> for strength in (0, 4):
+    ...     prior = lda.shrinkage_prior(np.eye(1), strength)
+    ...     print(lda.class_moments(Labelled(X, y), prior)[2].tolist())
+    [[2.5]]
+    [[1.75]]
+    """
     stats = host_statistics(data) if isinstance(data, Labelled) else data
     size, raw = np.asarray(stats.n), np.asarray(stats.mean)
     d, dtype = raw.shape[1], raw.dtype
@@ -141,10 +205,27 @@ def class_moments(
 def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
     """Return L with LᵀL = Σ_W⁻¹ (Eq. 5), the inverse Cholesky root.
 
+    Parameters
+    ----------
+    within : array of shape (d, d)
+        Σ_W.
+
+    Returns
+    -------
+    factor : array of shape (d, d)
+        L, lower triangular.
+
     Raises
     ------
     ValueError
         When Σ_W is singular.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import lda
+    >>> lda.whitening(np.diag([4.0, 16.0])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
     """
     root = _root(np.asarray(within))
     one = np.diag(np.ones_like(root[0]))
@@ -181,6 +262,40 @@ def discriminants(
     Σ_B has rank at most C - 1, so the problem is solved from its root: with
     Σ_W = RRᵀ and B the rows √π_c (m_c - m̄), the singular values of B R⁻ᵀ are √λ.
     With k = d the others are zero, and UUᵀ = Σ_W⁻¹.
+
+    Parameters
+    ----------
+    weights : array of shape (c,)
+        π.
+    mean : array of shape (c, d)
+    within : array of shape (d, d)
+        Σ_W, positive definite.
+    k : int
+        1 to d.
+
+    Returns
+    -------
+    eigenvalues : array of shape (k,)
+        λ ≥ 0, falling.
+    factor : array of shape (k, d)
+        Uᵀ; the sign of a row is fixed, its largest entry is positive.
+
+    Raises
+    ------
+    ValueError
+        When Σ_W is singular.
+
+    Examples
+    --------
+    Two classes 4 apart along the first feature, of variance ½ within: λ = 4/½, and the
+    direction has length 1 under Σ_W.
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lda
+    >>> mean, within = np.array([[-2.0, 0.0], [2.0, 0.0]]), np.diag([0.5, 2.0])
+    >>> values, U = lda.discriminants(np.array([0.5, 0.5]), mean, within, 1)
+    >>> values.round(3).tolist(), abs(U).round(3).tolist()
+    ([8.0], [[1.414, 0.0]])
     """
     root, pi = _root(np.asarray(within)), np.asarray(weights)
     rows = np.sqrt(pi)[:, None] * (mean - pi @ np.asarray(mean))
@@ -218,6 +333,21 @@ def fit(
     ------
     ValueError
         When k is too large, a class is empty, or Σ_W is singular.
+
+    Examples
+    --------
+    Class means are at distance 4/√½ = 5.657 under the metric, which sees the first
+    feature alone:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import lda
+    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
+    >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
+    >>> found = lda.fit(Labelled(X, y))
+    >>> gap = found.params.factor @ (found.params.mean[1] - found.params.mean[0])
+    >>> round(float(found.objective), 3), abs(gap).round(3).tolist()
+    (8.0, [5.657])
     """
     if prior is None:
         rows = np.asarray(data.X if isinstance(data, Labelled) else data.mean)
@@ -231,7 +361,26 @@ def fit(
 
 
 def whole(data: Labelled | ClassStatistics, prior: NIWPrior) -> LDAParams:
-    """Return a fit with all d directions: of its metric Σ_W⁻¹ the first are LDA's."""
+    """Return a fit with all d directions: of its metric Σ_W⁻¹ the first are LDA's.
+
+    Raises
+    ------
+    ValueError
+        As ``fit``.
+
+    Examples
+    --------
+    All directions make the metric Σ_W⁻¹, here with Σ_W = diag(½, 2):
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import lda
+    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
+    >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
+    >>> params = lda.whole(Labelled(X, y), lda.shrinkage_prior(np.eye(2), 0))
+    >>> np.diag(params.factor.T @ params.factor).round(3).tolist()
+    [2.0, 0.5]
+    """
     pi, mean, within = class_moments(data, prior)
     values, factor = discriminants(pi, mean, within, len(within))
     return LDAParams(factor, values, mean, within, pi)
@@ -257,6 +406,21 @@ def choose_strength(
         that not to learn is to measure under T⁻¹.
     chunks : bool, default=False
         Choose for RCA's metric (5) and not for LDA's.
+
+    Examples
+    --------
+    Beside classes 3 apart the target I sees noise of size 10. To keep it, s = ∞, is a
+    guess between the two, of loss log 2 = .69; what is learned tells them apart:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import lda
+    >>> y = np.arange(20) % 2
+    >>> X = np.random.default_rng(0).normal(size=(20, 2)) * [1.0, 10.0]
+    >>> X[:, 0] += 3 * y
+    >>> found = lda.choose_strength(Labelled(X, y), np.eye(2))
+    >>> found.strength, found.losses[[0, -1]].round(2).tolist()
+    (1.0, [0.68, 0.01])
     """
     X, y, T = np.asarray(data.X), np.asarray(data.y), np.asarray(target)
 
@@ -288,6 +452,20 @@ def leading(params: LDAParams, k: int) -> LDAParams:
     ------
     ValueError
         When k is not 1 to that number.
+
+    Examples
+    --------
+    Three classes in two dimensions have two directions; the first has the larger λ:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import lda
+    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> X = np.vstack([cross, cross + [6, 0], cross + [3, 3]])
+    >>> both = lda.fit(Labelled(X, np.repeat([0, 1, 2], 4))).params
+    >>> one = lda.leading(both, 1)
+    >>> both.eigenvalues.round(3).tolist(), one.eigenvalues.round(3).tolist()
+    ([12.0, 4.0], [12.0])
     """
     (c, d), most = params.mean.shape, len(params.factor)
     if not 1 <= k <= most:
@@ -326,6 +504,23 @@ def sample(
     DataTree
         Posterior of weights (class), mean (class, feature), covariance (all_classes,
         feature, feature_bis) and M (feature, feature_bis); one chain.
+
+    Examples
+    --------
+    Draws of M; the second feature, which never varied, has no weight in any:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.data.scaling import Scaler
+    >>> from probmetric.inference import lda
+    >>> X, y = np.ones((4, 2)), np.array([0, 0, 1, 1])
+    >>> X[:, 0] = 0.0, 2.0, 5.0, 9.0
+    >>> prior = lda.shrinkage_prior(np.eye(2), 4)
+    >>> as_is = Scaler(np.zeros(2), np.ones(2))
+    >>> how = {"n_components": 1, "n_draws": 5, "n_chains": 1}
+    >>> M = lda.sample(Labelled(X, y), prior, as_is, **how)["posterior"]["M"].values
+    >>> bool(np.all(M[..., 0, 0] > 0)), float(abs(M[..., 1, :]).max())
+    (True, 0.0)
     """
     with jax.enable_x64(True):
         post = _posterior(pad_labelled(data), prior, int(np.asarray(data.y).max()) + 1)
@@ -361,6 +556,16 @@ def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
     """Return one metric a draw of M; None where none was drawn.
 
     The attribute ``n_components`` of draws, where they have it, bounds M's rank.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> from probmetric.inference import lda
+    >>> M = np.diag([4.0, 9.0]) * np.array([1.0, 4.0])[None, :, None, None]
+    >>> axes = ("chain", "draw", "feature", "feature_bis")
+    >>> draws = xr.DataTree.from_dict({"posterior": xr.Dataset({"M": (axes, M)})})
+    >>> [float(one.distance([0.0, 0.0], [1.0, 0.0])) for one in lda.metrics(draws)]
+    [2.0, 4.0]
     """
     values = joined(draws)
     if "M" not in values:

@@ -35,7 +35,26 @@ EMPTY = 1e-8
 
 
 class EMPrior(NamedTuple):
-    """b, q (field ``nu``) and ρ of Eqs. (2) and (4); zeros are maximum likelihood."""
+    """b, q (field ``nu``) and ρ of Eqs. (2) and (4); zeros are maximum likelihood.
+
+    Examples
+    --------
+    A class has components of 3 points and of 1. With b = 4 their weights are those of
+    two points more each, 5/8 and 3/8:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> X = np.array([[-8.0], [-9.0], [-10.0], [9.0], [-1.0], [1.0]])
+    >>> data = Labelled(X, np.array([0, 0, 0, 0, 1, 1]))
+    >>> begin = dca_gm.start(data, 1, n_gaussians=(2, 1))
+    >>> for prior in (dca_gm.EMPrior(b=0.0), dca_gm.EMPrior(b=4.0)):
+    ...     penalty = dca_gm.Penalty(begin.A, 1.0)
+    ...     found = dca_gm.fit_hybrid(begin, data, penalty, prior, max_steps=2)
+    ...     print(np.exp(found.params.log_beta[0]).round(3).tolist())
+    [0.75, 0.25]
+    [0.625, 0.375]
+    """
 
     b: Float[Array, ""] | float = 1.0
     nu: Float[Array, ""] | float = 2.0

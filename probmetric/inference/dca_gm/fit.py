@@ -44,7 +44,26 @@ from probmetric.typing import Array
 
 
 class Conditioned(NamedTuple):
-    """What the log joint density is conditioned on."""
+    """What the log joint density is conditioned on.
+
+    Examples
+    --------
+    A learning rate of 0 leaves the prior:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, unconstrain
+    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
+    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
+    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
+    >>> sites, prior = unconstrain(params), DCAGMPrior(np.eye(1), np.ones((2, 1), bool))
+    >>> data = Labelled(np.array([[0.0], [1.0]]), np.array([0, 1]))
+    >>> given = dca_gm.Conditioned(data, prior, learning_rate=0.0)
+    >>> found = dca_gm.log_joint(sites, given) - dca_gm.log_prior(sites, prior)
+    >>> round(float(found), 6)
+    0.0
+    """
 
     data: Labelled
     prior: DCAGMPrior
@@ -53,7 +72,31 @@ class Conditioned(NamedTuple):
 
 @numpy_in_numpy_out
 def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
-    """Return the log prior density of the sites, constants included."""
+    """Return the log prior density of the sites, constants included.
+
+    Parameters
+    ----------
+    sites : DCAGMSites
+        Of ``models.dca_gm.unconstrain``.
+    prior : DCAGMPrior
+
+    Examples
+    --------
+    Normal densities of standard deviation 1/√(2π) are 1 at their means, and e^{-π} at
+    the centres of the classes, -1 and 1:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, unconstrain
+    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
+    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
+    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
+    >>> sd = 1 / np.sqrt(2 * np.pi)
+    >>> there = np.ones((2, 1), bool)
+    >>> prior = DCAGMPrior(np.eye(1), there, sd, 1.0, sd, sd, sd)
+    >>> round(float(dca_gm.log_prior(unconstrain(params), prior)) / np.pi, 6)
+    -2.0
+    """
     return jnp.asarray(sum(log_prior_parts(sites, prior).values()))
 
 
@@ -73,7 +116,31 @@ def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
 
 @numpy_in_numpy_out
 def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
-    """Return Eq. (1), the log density of the NumPyro model, constants included."""
+    """Return Eq. (1), the log density of the NumPyro model, constants included.
+
+    Parameters
+    ----------
+    sites : DCAGMSites
+        Of ``models.dca_gm.unconstrain``.
+    given : Conditioned
+
+    Examples
+    --------
+    Beside the prior there is the likelihood, 1/2 · 3/4 here:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMParams, DCAGMPrior, unconstrain
+    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
+    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
+    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
+    >>> sites, prior = unconstrain(params), DCAGMPrior(np.eye(1), np.ones((2, 1), bool))
+    >>> data = Labelled(np.array([[0.0], [np.log(3) / 2]]), np.array([0, 1]))
+    >>> value = dca_gm.log_joint(sites, dca_gm.Conditioned(data, prior))
+    >>> round(float(np.exp(value - dca_gm.log_prior(sites, prior))), 3)
+    0.375
+    """
     params = constrain(sites, given.prior.present)
     likelihood = jnp.asarray(conditional_log_likelihood(params, given.data))
     return given.learning_rate * likelihood + log_prior(sites, given.prior)
@@ -88,7 +155,30 @@ class White(NamedTuple):
 
 @numpy_in_numpy_out
 def white_coordinates(given: Conditioned) -> White:
-    """Return the L of the module docstring, beside what it is conditioned on."""
+    """Return the L of the module docstring, beside what it is conditioned on.
+
+    Parameters
+    ----------
+    given : Conditioned
+
+    Returns
+    -------
+    White
+        ``half`` (d, d) is L, lower triangular.
+
+    Examples
+    --------
+    Of points -1 and 1, and a precision λ/c² of 6, it is the root of (2 + 6)/2:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMPrior
+    >>> data = Labelled(np.array([[-1.0], [1.0]]), np.array([0, 1]))
+    >>> prior = DCAGMPrior(np.eye(1), np.ones((2, 1), bool), lam=6.0)
+    >>> dca_gm.white_coordinates(dca_gm.Conditioned(data, prior)).half.tolist()
+    [[2.0]]
+    """
     X, prior = given.data.X, given.prior
     w = weights(given.data)
     precision = prior.lam / prior.c**2
@@ -164,6 +254,22 @@ def default_prior(
     Notes
     -----
     It depends on the data through the start: an empirical prior, and called so.
+
+    Examples
+    --------
+    Its units are those of the projection, 2, and of the projected points, -2 and 2:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMParams
+    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
+    >>> chol = np.ones((2, 1, 1, 1))
+    >>> params = DCAGMParams(2 * np.eye(1), np.log([0.5, 0.5]), zero, mu, chol)
+    >>> data = Labelled(np.array([[-1.0], [1.0]]), np.array([0, 1]))
+    >>> prior = dca_gm.default_prior(params, data)
+    >>> float(prior.c), float(prior.mu_scale), prior.mean.tolist()
+    (2.0, 2.0, [[2.0]])
     """
     A = np.asarray(params.A)
     return DCAGMPrior(
@@ -225,6 +331,21 @@ def fit(
     ------
     ValueError
         For bad data or options, naming them.
+
+    Examples
+    --------
+    Of two features the first alone tells the classes apart:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
+    >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
+    >>> params = dca_gm.fit(Labelled(X, y), n_latent=1, n_gaussians=1).params
+    >>> params.A.round(2).tolist(), np.exp(params.log_alpha).round(2).tolist()
+    ([[1.56, 0.0]], [0.5, 0.5])
+    >>> dca_gm.class_log_probability(params, X).argmax(1).tolist()
+    [0, 0, 0, 0, 1, 1, 1, 1]
     """
     if solver not in ("lbfgs", "hybrid", "hybrid_tied"):
         raise ValueError(

@@ -51,7 +51,27 @@ from probmetric.typing import Array
 def class_log_probability(
     params: DCAGMParams, X: Float[Array, "n d"]
 ) -> Float[Array, "n c"]:
-    """Return log p(c|x_i), natural log."""
+    """Return log p(c|x_i), natural log.
+
+    Parameters
+    ----------
+    params : DCAGMParams
+    X : array of shape (n, d)
+
+    Examples
+    --------
+    Normal classes about -1 and 1 have log odds 2x, and so odds of 3 at log(3)/2:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMParams
+    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
+    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
+    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
+    >>> X = np.array([[0.0], [np.log(3) / 2]])
+    >>> np.exp(dca_gm.class_log_probability(params, X)).round(3).tolist()
+    [[0.5, 0.5], [0.25, 0.75]]
+    """
     Y = jnp.asarray(X) @ params.A.T
     joint = class_log_joint(Y, log_weight(params), params.mu, params.chol)
     return jax.nn.log_softmax(joint, axis=-1)
@@ -59,7 +79,29 @@ def class_log_probability(
 
 @numpy_in_numpy_out
 def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Array, ""]:
-    """Return L = Σ w_i log p(c_i|x_i), at most 0; the penalty is the prior's."""
+    """Return L = Σ w_i log p(c_i|x_i), at most 0; the penalty is the prior's.
+
+    Parameters
+    ----------
+    params : DCAGMParams
+    data : Labelled
+        With labels.
+
+    Examples
+    --------
+    Of two points whose classes have probabilities 1/2 and 3/4:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMParams
+    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
+    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
+    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
+    >>> data = Labelled(np.array([[0.0], [np.log(3) / 2]]), np.array([0, 1]))
+    >>> round(float(np.exp(dca_gm.conditional_log_likelihood(params, data))), 3)
+    0.375
+    """
     log_p = class_log_probability(params, jnp.asarray(data.X))
     return jnp.sum(weights(data) * _own(log_p, data))
 
@@ -104,7 +146,31 @@ def gradient_A_tied(
 
 @numpy_in_numpy_out
 def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
-    """Return other parameters with the same p(c|x): Eq. (4)."""
+    """Return other parameters with the same p(c|x): Eq. (4).
+
+    Parameters
+    ----------
+    params : DCAGMParams
+    B : array of shape (p, p)
+        Invertible.
+
+    Examples
+    --------
+    A projection twice as long, with centres twice as far, says the same of classes:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMParams
+    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
+    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
+    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
+    >>> other = dca_gm.apply_gauge(params, np.array([[2.0]]))
+    >>> other.A.tolist(), other.mu.ravel().tolist()
+    ([[2.0]], [-2.0, 2.0])
+    >>> log_p = dca_gm.class_log_probability(other, np.array([[np.log(3) / 2]]))
+    >>> np.exp(log_p).round(3).tolist()
+    [[0.25, 0.75]]
+    """
     moved = B @ params.chol
     fisher = params.fisher
     if fisher is not None:
@@ -162,6 +228,25 @@ def fix_gauge(params: DCAGMParams) -> DCAGMParams:
 
     Without ``fisher`` the axes are those of A Aᵀ. Each row of A is signed so that its
     largest entry is positive.
+
+    Parameters
+    ----------
+    params : DCAGMParams
+
+    Examples
+    --------
+    Standard deviations of 2 become 1, and the projection half as long, signed to be
+    positive:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMParams
+    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
+    >>> chol = np.full((2, 1, 1, 1), 2.0)
+    >>> params = DCAGMParams(-np.eye(1), np.log([0.5, 0.5]), zero, mu, chol)
+    >>> fixed = dca_gm.fix_gauge(params)
+    >>> fixed.A.tolist(), fixed.mu.ravel().tolist(), fixed.chol.ravel().tolist()
+    ([[0.5]], [0.5, -0.5], [1.0, 1.0])
     """
     pooled = pooled_covariance(log_weight(params), params.chol)
     half = jnp.linalg.cholesky(pooled)

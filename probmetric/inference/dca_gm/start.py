@@ -69,6 +69,31 @@ def lda_rca(
 
     Rows are orthonormal under the ridged S_W; each is signed so that its largest entry
     is positive. A constant feature gets the weight 0.
+
+    Parameters
+    ----------
+    data : Labelled
+    n_latent : int
+        p, between 1 and d.
+    ridge : float, default=0.001
+        Added to the diagonal of S_W, in units of the mean entry there.
+
+    Raises
+    ------
+    ValueError
+        When no feature varies.
+
+    Examples
+    --------
+    The direction between the classes, of length 1 under S_W = diag(½, 2) and its ridge:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
+    >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
+    >>> dca_gm.lda_rca(Labelled(X, y), 1).round(2).tolist()
+    [[1.41, 0.0]]
     """
     X, y = np.asarray(data.X, float), np.asarray(data.y)
     w = _host_weights(data)
@@ -139,6 +164,19 @@ def start(
     ------
     ValueError
         As ``check_labelled``, and for counts below 1 or of the wrong length.
+
+    Examples
+    --------
+    With one component in each the centres of classes are their projected means:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
+    >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
+    >>> begin = dca_gm.start(Labelled(X, y), 1, n_gaussians=1)
+    >>> begin.A.round(2).tolist(), begin.mu.ravel().round(2).tolist()
+    ([[1.41, 0.0]], [-2.82, 2.82])
     """
     n_classes = check_labelled(data, n_latent)
     wanted = _counts(n_gaussians, n_classes)

@@ -64,6 +64,22 @@ class EigDMLParams(NamedTuple):
         Weights of the far pairs in the dual, Eq. (3); the active pairs have weight.
     primal, dual, gap : float
         min_τ x_τᵀ M x_τ; an upper bound on what any M can reach; their difference.
+
+    Examples
+    --------
+    Close pairs apart by 1 and 2 along the axes, far ones by twice that: in their units
+    both axes matter alike, and no metric gets a far pair beyond 4.
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import eig_dml
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 4.0]])
+    >>> pairs = Pairs(X, np.zeros(4, int), np.arange(1, 5), y=np.array([1, 1, 0, 0]))
+    >>> params = eig_dml.fit(pairs, solver="pdhg").params
+    >>> np.diag(params.S).round(3).tolist(), params.u.round(3).tolist()
+    ([1.0, 1.0], [0.5, 0.5])
+    >>> round(float(params.primal), 3), round(float(params.dual), 3)
+    (4.0, 4.0)
     """
 
     factor: Float[Array, "r d"]
@@ -102,6 +118,19 @@ def game(
     ValueError
         When there is no close or no far pair, a far pair has distance zero (then
         f* = 0 whatever M is), or H is singular; for pairs that are counts.
+
+    Examples
+    --------
+    Far pairs in units of the close ones, which are apart by 1 and 2 along the axes:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import eig_dml
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 4.0]])
+    >>> pairs = Pairs(X, np.zeros(4, int), np.arange(1, 5), y=np.array([1, 1, 0, 0]))
+    >>> whitened = eig_dml.game(pairs)
+    >>> abs(whitened.Z).tolist(), whitened.kappa
+    ([[2.0, 0.0], [0.0, 2.0]], 2.0)
     """
     refuse_trials(data, "eig_dml")
     X = np.asarray(data.X)
@@ -185,6 +214,21 @@ def fit(
     ------
     ValueError
         See ``game``.
+
+    Examples
+    --------
+    Close pairs are apart by 1 and 2 along the axes, far ones by twice that. The metric
+    evens the axes out, so that both far pairs are at squared distance 4:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import eig_dml
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 4.0]])
+    >>> pairs = Pairs(X, np.zeros(4, int), np.arange(1, 5), y=np.array([1, 1, 0, 0]))
+    >>> found = eig_dml.fit(pairs, solver="pdhg")
+    >>> metric = eig_dml.to_metric(found.params)
+    >>> round(float(found.objective), 3), np.diag(metric.matrix).round(3).tolist()
+    (4.0, [1.0, 0.25])
     """
     problem = game(data, kappa=kappa, ridge=ridge)
     # Unit scale: the largest ‖z‖ is 1 and κ = 1. Restored in S and in both bounds.
@@ -214,5 +258,19 @@ def fit(
 
 
 def to_metric(params: EigDMLParams) -> Mahalanobis:
-    """Return the learned metric."""
+    """Return the learned metric.
+
+    Parameters
+    ----------
+    params : EigDMLParams
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import eig_dml
+    >>> factor, u = np.diag([1.0, 0.5]), np.array([0.5, 0.5])
+    >>> params = eig_dml.EigDMLParams(factor, np.eye(2), u, 4.0, 4.0, 0.0)
+    >>> float(eig_dml.to_metric(params).distance([0.0, 0.0], [0.0, 4.0]))
+    2.0
+    """
     return Mahalanobis(params.factor)

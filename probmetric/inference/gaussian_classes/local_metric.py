@@ -89,6 +89,29 @@ def student_metric(
 
     With a diagonal covariance the predictive is no Student-t in D dimensions; the
     normal of the posterior mean takes its place (ν > 2).
+
+    Parameters
+    ----------
+    post : ClassPosterior
+    rule : str, default="min_norm"
+        Of ``LocalMahalanobis``.
+    gamma : float, default=0
+        Share γ ≥ 0 of the base metric, ∞ for it alone.
+
+    Examples
+    --------
+    Half-way between classes that mirror each other there is nothing to correct, and A
+    is I in the frame; elsewhere it has the same determinant.
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack(2 * [np.eye(2)])
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> metric = gaussian_classes.student_metric(post)
+    >>> A = metric.frame_matrix_at(np.array([[0.0, 0.0], [0.5, 0.5]]))
+    >>> A[0].round(3).tolist(), np.prod(np.linalg.eigvalsh(A), 1).round(3).tolist()
+    ([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0])
     """
     if is_diagonal(post):
         return local_metric(to_densities(posterior_mean(post)), rule=rule, gamma=gamma)
@@ -138,6 +161,24 @@ def drawn_metrics(
         With a leading axis of draws.
     base : LocalMahalanobis
         Gives the rule, γ and ε that the draws share.
+
+    Examples
+    --------
+    Each has the γ that it is given, and densities of its own:
+
+    >>> import jax
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack(2 * [np.eye(2)])
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> base = gaussian_classes.student_metric(post, gamma=3.0)
+    >>> params = gaussian_classes.draw(jax.random.key(0), post, 2)
+    >>> metrics = gaussian_classes.drawn_metrics(params, base)
+    >>> [float(metric.gamma) for metric in metrics]
+    [3.0, 3.0]
+    >>> bool(np.any(metrics[0].classes.loc != metrics[1].classes.loc))
+    True
     """
     with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
         return _each(_whitened(params), to_numpy(base))
@@ -159,6 +200,22 @@ def expected_bias_metric(
         Gives frame, centre and γ.
     epsilon : float, default 0.05
         Ridge in units of the mean squared norm of B over draws, divided by D; > 0.
+
+    Examples
+    --------
+    One metric of all draws:
+
+    >>> import jax
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack(2 * [np.eye(2)])
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> base = gaussian_classes.student_metric(post)
+    >>> params = gaussian_classes.draw(jax.random.key(0), post, 2)
+    >>> metric = gaussian_classes.expected_bias_metric(params, base)
+    >>> metric.rule, len(metric.classes.loc)
+    ('expected_bias', 2)
     """
     with jax.enable_x64(np.asarray(params.mean).dtype == np.float64):
         classes = to_numpy(_mapped(params, base.frame, base.centre))
@@ -224,6 +281,27 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
     """Return log-Euclidean mean and spread of matrices; the mean keeps ``|A|`` = 1.
 
     The ordinary mean of matrices of determinant one has a larger determinant.
+
+    Parameters
+    ----------
+    A : array of shape (s, n, d, d)
+        Positive definite; draws first.
+
+    Returns
+    -------
+    LogEuclidean
+        ``mean`` (n, d, d) and ``spread`` (n,).
+
+    Examples
+    --------
+    The ordinary mean would be 2.125 · I, of a determinant larger than 1:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> A = np.stack([np.diag([4.0, 0.25]), np.diag([0.25, 4.0])])[:, None]
+    >>> found = gaussian_classes.log_euclidean(A)
+    >>> found.mean.round(3).tolist(), found.spread.round(3).tolist()
+    ([[[1.0, 0.0], [0.0, 1.0]]], [1.961])
     """
 
     def log(M: Array) -> Array:
@@ -251,6 +329,21 @@ def error_expansion(
     x : array of shape (d,)
     A : array of shape (d, d)
         Any scale: it is divided by ``|A|^{1/d}``, and r is the distance under that.
+
+    Examples
+    --------
+    Half-way between two classes the nearest neighbour errs half the time, at whatever
+    distance:
+
+    >>> import numpy as np
+    >>> from probmetric.densities import ClassDensities
+    >>> from probmetric.inference import gaussian_classes
+    >>> loc, eye = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
+    >>> zero = np.zeros((2, 1))
+    >>> classes = ClassDensities(np.log([0.5, 0.5]), zero, loc, eye, zero)
+    >>> found = gaussian_classes.error_expansion(classes, np.zeros(1), np.eye(1))
+    >>> [round(abs(float(part)), 3) for part in found]
+    [0.5, 0.0]
     """
     log_rho, H = posterior_and_hessians(classes, jnp.asarray(x))
     rho = jnp.exp(log_rho)
@@ -266,7 +359,30 @@ def error_expansion(
 def expected_squared_reach(
     log_density: Float[Array, "*n"] | float, n: int, d: int
 ) -> Float[Array, "*n"]:
-    """Return E r² of the nearest of n points, Eq. (4), from their log density."""
+    """Return E r² of the nearest of n points, Eq. (4), from their log density.
+
+    Parameters
+    ----------
+    log_density : float or array of any shape
+        log p(x), natural.
+    n, d : int
+        Points and dimension.
+
+    Returns
+    -------
+    array of the same shape
+
+    Examples
+    --------
+    In the plane it is 1/(nπp), one over the points expected in a disc of radius 1:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> round(float(gaussian_classes.expected_squared_reach(np.log(0.5), 100, 2)), 5)
+    0.00637
+    >>> round(1 / (100 * np.pi * 0.5), 5)
+    0.00637
+    """
     log_ball = 0.5 * d * jnp.log(jnp.pi) - gammaln(0.5 * d + 1.0)
     log_r2 = gammaln(1 + 2 / d) - 2 / d * (jnp.log(n) + log_density + log_ball)
     return jnp.exp(log_r2)
@@ -306,6 +422,23 @@ def choose_gamma(
         Of equal scores the largest.
     scores : array of shape (g,)
         Mean log score of each γ, grid in falling order starting at ∞.
+
+    Examples
+    --------
+    Classes that the first feature tells apart, as the densities say; the scores are of
+    γ = ∞, 1 and 0:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.stack(2 * [np.eye(2)])
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> X = np.random.default_rng(0).normal(size=(10, 2))
+    >>> codes = (X[:, 0] > 0).astype(int)
+    >>> given = [gaussian_classes.student_metric(post)], X, codes
+    >>> gamma, scores = gaussian_classes.choose_gamma(*given, 3, gammas=(0.0, 1.0))
+    >>> gamma, scores.round(2).tolist()
+    (0.0, [-0.37, -0.37, -0.3])
     """
     n, c, k = len(X), int(codes.max()) + 1, min(n_neighbors, len(X) - 1)
     grid = sorted({*map(float, gammas), float("inf")}, reverse=True)
@@ -370,6 +503,17 @@ def choose_by_folds(
         An entry of ``LADDER``.
     scores : array of shape (g,)
         Mean held-out log score of each entry of ``LADDER``.
+
+    Examples
+    --------
+    Where nothing can be learned from any fold, Euclid's distance is left:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> X, codes = np.array([[0.0], [1.0], [5.0], [6.0]]), np.array([0, 0, 1, 1])
+    >>> chosen, scores = gaussian_classes.choose_by_folds(lambda rows: None, X, codes)
+    >>> chosen, np.isfinite(scores).tolist()
+    ('Euclid', [True, False, False, False, False, False, False, False])
     """
     parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))

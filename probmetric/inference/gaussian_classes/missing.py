@@ -61,6 +61,22 @@ def fill_with_means(data: Labelled, n_classes: int) -> Labelled:
     """Return X with missing entries at the class's mean, else the feature's.
 
     Where EM starts; it makes covariances too small to be of other use.
+
+    Parameters
+    ----------
+    data : Labelled
+        NaN where an entry is missing; data weights are not used.
+    n_classes : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import gaussian_classes
+    >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
+    >>> y = np.array([0, 0, 0, 1, 1])
+    >>> gaussian_classes.fill_with_means(Labelled(X, y), 2).X.ravel().tolist()
+    [0.0, 2.0, 1.0, 5.0, 9.0]
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
     seen = ~np.isnan(X)
@@ -159,6 +175,21 @@ def fit_missing(
     Fit
         ``GaussianClassesParams``, ``log_joint`` at them; a local optimum, as (1) with
         missing entries need not have a single one.
+
+    Examples
+    --------
+    A row without any entry counts for the class weights, and for nothing else:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import gaussian_classes
+    >>> from probmetric.models.gaussian_classes import NIWPrior
+    >>> X = np.array([[0.0], [2.0], [np.nan], [5.0], [9.0]])
+    >>> y = np.array([0, 0, 0, 1, 1])
+    >>> prior = NIWPrior(np.array([4.0]), np.eye(1), kappa=2.0, nu=3.0)
+    >>> found = gaussian_classes.fit_missing(Labelled(X, y), prior, n_classes=2).params
+    >>> found.weights.round(3).tolist(), found.mean.round(3).tolist()
+    ([0.6, 0.4], [[2.5], [5.5]])
     """
     filled = statistics(fill_with_means(data, n_classes), n_classes)
     start = mode(posterior(filled, prior, covariance=covariance))

@@ -44,6 +44,19 @@ def mixture_prior(prior: NIWPrior, n_components: int) -> NIWPrior:
     prior : NIWPrior
         With ν > d + 1; E Σ = Ψ/(ν - d - 1) is the pooled within-class covariance.
     n_components : int
+
+    Examples
+    --------
+    In one dimension two components that tile a class have half its width:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> from probmetric.models.gaussian_classes import NIWPrior
+    >>> whole = NIWPrior(np.zeros(1), np.array([[16.0]]), kappa=1.0, nu=6.0)
+    >>> (whole.Psi / (whole.nu - 2)).tolist()
+    [[4.0]]
+    >>> gaussian_classes.mixture_prior(whole, 2).Psi.tolist()
+    [[1.0]]
     """
     d = len(prior.mean)
     Psi = prior.Psi / (prior.nu - d - 1) / n_components ** (2 / d)
@@ -85,6 +98,21 @@ def fit_mixtures(
     ------
     ValueError
         For a class of fewer points than components.
+
+    Examples
+    --------
+    The first class has two halves on either side of the second:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import gaussian_classes
+    >>> from probmetric.models.gaussian_classes import NIWPrior
+    >>> X = np.array([[-6.0], [-5.0], [5.0], [6.0], [-1.0], [0.0], [0.0], [1.0]])
+    >>> data, how = Labelled(X, np.arange(8) // 4), {"n_classes": 2, "n_components": 2}
+    >>> prior = NIWPrior(np.zeros(1), np.eye(1), kappa=0.01, nu=3.0)
+    >>> params = gaussian_classes.fit_mixtures(data, prior, **how).params
+    >>> sorted(params.mean[0].ravel().round(1).tolist())
+    [-5.5, 5.5]
     """
     if data.y is None:
         raise ValueError("data.y: expected class codes, got None")

@@ -46,7 +46,20 @@ from probmetric.typing import Array
 
 
 class ClassStatistics(NamedTuple):
-    """n (c,), mean (c, d) and scatter about it (c, d, d) of every class."""
+    """n (c,), mean (c, d) and scatter about it (c, d, d) of every class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> stats = gaussian_classes.ClassStatistics(
+    ...     n=np.array([2.0, 2.0]),
+    ...     mean=np.array([[1.0], [7.0]]),
+    ...     scatter=np.array([[[2.0]], [[8.0]]]),
+    ... )
+    >>> gaussian_classes.plug_in(stats).chol.ravel().tolist()
+    [1.0, 2.0]
+    """
 
     n: Float[Array, "c"]
     mean: Float[Array, "c d"]
@@ -59,6 +72,23 @@ class ClassPosterior(NamedTuple):
     q = c, or 1 where the covariance is tied. Diagonal: Psi is (c, d). With a leading
     axis in every array it is the mean of as many such posteriors, one a completion of
     rows with missing entries (``gaussian_classes.completions``).
+
+    Examples
+    --------
+    Two classes that differ in their weights alone are told apart by nothing else:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> post = gaussian_classes.ClassPosterior(
+    ...     alpha=np.array([3.0, 1.0]),
+    ...     mean=np.zeros((2, 1)),
+    ...     kappa=np.full(2, 4.0),
+    ...     nu=np.full(2, 6.0),
+    ...     Psi=np.full((2, 1, 1), 16.0),
+    ... )
+    >>> X = np.array([[0.0], [5.0]])
+    >>> np.exp(gaussian_classes.predict_log_proba(post, X)).round(3).tolist()
+    [[0.75, 0.25], [0.75, 0.25]]
     """
 
     alpha: Float[Array, "*s c"]
@@ -85,6 +115,28 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
 
     O(n d²): rows are taken class by class, a tile of them at a time, and none are
     copied but these.
+
+    Parameters
+    ----------
+    data : Labelled
+        Whole rows, y in 0..C-1.
+    n_classes : int
+        C.
+
+    Raises
+    ------
+    ValueError
+        Without labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import gaussian_classes
+    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> n, mean, scatter = gaussian_classes.statistics(Labelled(X, y), 2)
+    >>> n.tolist(), mean.ravel().tolist(), scatter.ravel().tolist()
+    ([2.0, 2.0], [1.0, 7.0], [2.0, 8.0])
     """
     if data.y is None:
         raise ValueError("data.y: expected class codes, got None")
@@ -187,7 +239,30 @@ def _log_normaliser(nu: Array, log_det: Array, d: int) -> Array:
 def log_evidence(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> Float[Array, ""]:
-    """Return log p(X, y) with all parameters integrated out (Eq. 3), natural log."""
+    """Return log p(X, y) with all parameters integrated out (Eq. 3), natural log.
+
+    Parameters
+    ----------
+    stats : ClassStatistics
+    prior : NIWPrior
+    covariance : {"full", "tied", "diagonal"}
+
+    Examples
+    --------
+    One point of two classes at the prior's mean: the label has probability 1/2, and the
+    predictive density is Cauchy's of scale √2.
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> from probmetric.models.gaussian_classes import NIWPrior
+    >>> stats = gaussian_classes.ClassStatistics(
+    ...     np.array([1.0, 0.0]), np.zeros((2, 1)), np.zeros((2, 1, 1))
+    ... )
+    >>> prior = NIWPrior(np.zeros(1), np.eye(1), kappa=1.0, nu=1.0)
+    >>> evidence = np.exp(gaussian_classes.log_evidence(stats, prior))
+    >>> round(float(evidence), 4), round(0.5 / (np.pi * 2**0.5), 4)
+    (0.1125, 0.1125)
+    """
     post = posterior(stats, prior, covariance=covariance)
     c, d = stats.mean.shape
     nu0 = jnp.asarray(prior.nu, stats.mean.dtype)
@@ -222,6 +297,20 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     -------
     GaussianClassesParams
         Every array with a leading axis of draws.
+
+    Examples
+    --------
+    Weights sum to 1 in every draw, and the means of classes scatter about -1 and 1:
+
+    >>> import jax
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> drawn = gaussian_classes.draw(jax.random.key(0), post, 4000)
+    >>> bool(np.allclose(drawn.weights.sum(1), 1)), drawn.mean.mean(0).round(1).tolist()
+    (True, [[-1.0], [1.0]])
     """
     if is_mean(post):
         turn = jnp.arange(n_draws) * len(post.mean) // n_draws
@@ -262,7 +351,25 @@ def _with_covariance(post: ClassPosterior, divisor: Float[Array, "q"]) -> Array:
 @numpy_in_numpy_out
 @jax.jit
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
-    """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1."""
+    """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1.
+
+    Parameters
+    ----------
+    post : ClassPosterior
+
+    Examples
+    --------
+    Of NIW with ν = 6 and Ψ = 16 in one dimension E Σ is 16/4, whose root is 2:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> found = gaussian_classes.posterior_mean(post)
+    >>> found.weights.tolist(), found.chol.ravel().tolist()
+    ([0.5, 0.5], [2.0, 2.0])
+    """
     if is_mean(post):
         each = jax.vmap(posterior_mean)(post)
         Sigma = jnp.mean(each.chol @ jnp.swapaxes(each.chol, -1, -2), 0)
@@ -276,7 +383,26 @@ def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
 @numpy_in_numpy_out
 @jax.jit
 def mode(post: ClassPosterior) -> GaussianClassesParams:
-    """Return the mode of the posterior density in (weights, μ, Σ), for α + n > 1."""
+    """Return the mode of the posterior density in (weights, μ, Σ), for α + n > 1.
+
+    Parameters
+    ----------
+    post : ClassPosterior
+        Not a mean over completions.
+
+    Examples
+    --------
+    Of NIW with ν = 6 and Ψ = 16 in one dimension Σ has the mode 16/(6 + 1 + 2), whose
+    root is 4/3:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> gaussian_classes.mode(post).chol.ravel().round(3).tolist()
+    [1.333, 1.333]
+    """
     c, d = post.mean.shape
     d = 1 if is_diagonal(post) else d
     # Each mean brings a factor |Σ|^(-1/2) to the density of the covariance it shares.
@@ -294,6 +420,26 @@ def plug_in(
     """Return maximum likelihood with Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I, a in [0, 1].
 
     The paper's Σ̂ + αI made scale-aware. With a = 0 and n ≤ D the factor is NaN.
+
+    Parameters
+    ----------
+    stats : ClassStatistics
+        With a point in every class.
+    shrinkage : float, default=0
+        a.
+
+    Examples
+    --------
+    Half the way to variances that are all their mean, 2.5:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> stats = gaussian_classes.ClassStatistics(
+    ...     np.array([4.0]), np.zeros((1, 2)), np.diag([4.0, 16.0])[None]
+    ... )
+    >>> chol = gaussian_classes.plug_in(stats, shrinkage=0.5).chol[0]
+    >>> (chol @ chol.T).round(3).tolist()
+    [[1.75, 0.0], [0.0, 3.25]]
     """
     d = stats.mean.shape[1]
     S = stats.scatter / stats.n[:, None, None]

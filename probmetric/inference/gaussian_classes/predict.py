@@ -43,10 +43,29 @@ def predictive(post: ClassPosterior) -> ClassDensities:
 
     Of a mean over completions: mixtures of these, one component a completion.
 
+    Parameters
+    ----------
+    post : ClassPosterior
+
     Raises
     ------
     ValueError
         For a diagonal covariance: a product of univariate t's is not of this form.
+
+    Examples
+    --------
+    Of NIW with κ = 4, ν = 6 and Ψ = 16 in one dimension: 6 degrees of freedom, and the
+    squared scale 16 · 5/(4 · 6) = 3.333:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> classes = gaussian_classes.predictive(post)
+    >>> df, scale2 = 1 / classes.inv_df, classes.factor**2
+    >>> df.ravel().round(3).tolist(), scale2.ravel().round(3).tolist()
+    ([6.0, 6.0], [3.333, 3.333])
     """
     if is_diagonal(post):
         raise ValueError("covariance: expected 'full' or 'tied', got 'diagonal'")
@@ -100,6 +119,21 @@ def predict_log_proba(
     X : array of shape (n, d)
     missing : bool, default=False
         Integrate NaN entries out, exactly (n c d³ work); they give NaN otherwise.
+
+    Examples
+    --------
+    Half-way between two classes that mirror each other either is as probable; an entry
+    that is missing tells nothing.
+
+    >>> import numpy as np
+    >>> from probmetric.inference import gaussian_classes
+    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
+    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
+    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
+    >>> X = np.array([[0.0], [1.0], [np.nan]])
+    >>> log_proba = gaussian_classes.predict_log_proba(post, X, missing=True)
+    >>> np.exp(log_proba).round(3).tolist()
+    [[0.5, 0.5], [0.346, 0.654], [0.5, 0.5]]
     """
     return _predict(post, jnp.asarray(X), missing)
 
@@ -139,6 +173,34 @@ def fit(
     Conjugate: one step, no iteration; the whole posterior is ``posterior``. Rows with
     missing entries go by EM (``gaussian_classes.missing.fit_missing``), whose objective
     is the log density of the mode.
+
+    Parameters
+    ----------
+    data : Labelled
+        NaN where an entry is missing.
+    prior : NIWPrior
+        With α + n > 1 in every class.
+    n_classes : int
+    covariance : {"full", "tied", "diagonal"}
+
+    Returns
+    -------
+    Fit
+        ``params`` is a ``GaussianClassesParams``.
+
+    Examples
+    --------
+    The prior mean, 4, weighs as much as two points:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import gaussian_classes
+    >>> from probmetric.models.gaussian_classes import NIWPrior
+    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> prior = NIWPrior(np.array([4.0]), np.eye(1), kappa=2.0, nu=3.0)
+    >>> found = gaussian_classes.fit(Labelled(X, y), prior, n_classes=2)
+    >>> found.params.weights.tolist(), found.params.mean.tolist()
+    ([0.5, 0.5], [[2.5], [5.5]])
     """
     if np.isnan(np.asarray(data.X)).any():
         return fit_missing(data, prior, n_classes=n_classes, covariance=covariance)

@@ -64,6 +64,20 @@ def evidence_prior(
     NIWPrior
         NaN throughout where no point of the grid has a finite evidence (all points
         equal).
+
+    Examples
+    --------
+    Its centre is the mean of all points, and E Σ = Ψ/(ν - 2) the pooled variance within
+    the classes, 10/4:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import gaussian_classes
+    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> stats = gaussian_classes.statistics(Labelled(X, y), 2)
+    >>> prior = gaussian_classes.evidence_prior(stats)
+    >>> prior.mean.tolist(), round(float(prior.Psi[0, 0] / (prior.nu - 2)), 3)
+    ([4.0], 2.5)
     """
     stats = ClassStatistics(*map(jnp.asarray, stats))
     d, n = stats.mean.shape[1], jnp.sum(stats.n)

@@ -152,6 +152,22 @@ def draw(
     Warns
     -----
     SamplingWarning
+
+    Examples
+    --------
+    With a spread of 0 both groups have the common metric in every draw:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.inference import hierarchical_lca
+    >>> X = np.array(2 * [[-2.0], [-1.0], [1.0], [2.0]])
+    >>> y, groups = np.array(2 * [0, 0, 1, 1]), np.arange(8) // 4
+    >>> model = pm.HierarchicalLCA(spread=0.0).fit(X, y, groups)
+    >>> how = {"scale": model.scale_, "seed": 0, "n_draws": 10, "n_chains": 1}
+    >>> drawn = hierarchical_lca.draw(model.fitted_, "laplace", **how).values
+    >>> M, M_group = drawn["M"], drawn["M_group"]
+    >>> M_group.shape, round(float(abs(M_group - M[:, :, None]).max()), 9)
+    ((1, 10, 2, 1, 1), 0.0)
     """
     sampler: Any = sampler_of(method, (NUTS, Laplace))
     if isinstance(method, str) and isinstance(sampler, NUTS):

@@ -238,6 +238,24 @@ def fit(
     ------
     ValueError
         Pairs without labels or groups, a prior that is flat or centred at zero.
+
+    Examples
+    --------
+    With a spread of 0 both groups have the common map, which is that of LCA:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import hierarchical_lca, lca
+    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
+    >>> from probmetric.models.lca import LCAPrior
+    >>> i, j, y = np.array([0, 0, 3, 3]), np.array([1, 2, 4, 5]), np.array([1, 0, 1, 0])
+    >>> X = np.array([[0.0], [1.0], [2.0], [0.0], [1.0], [3.0]])
+    >>> group = np.array([0, 0, 1, 1])
+    >>> pairs, prior = Pairs(X, i, j, y, anchor=group), LCAPrior(np.eye(1))
+    >>> found = hierarchical_lca.fit(pairs, HierarchicalLCAPrior(prior), spread=0.0)
+    >>> W = lca.fit(pairs, prior).params.W
+    >>> found.params.W_groups.ravel().round(2).tolist(), W.ravel().round(2).tolist()
+    ([1.01, 1.01], [1.01])
     """
     with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
         return fit_stacked(

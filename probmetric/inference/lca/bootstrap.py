@@ -61,7 +61,30 @@ from probmetric.typing import Array
 def dirichlet_weights(
     key: Any, n: Any, size: int, dtype: Any = float
 ) -> Float[Array, "size"]:
-    """Draw weights n·Dirichlet(1, …, 1) of n points, mean 1; 1 from point n on."""
+    """Draw weights n·Dirichlet(1, …, 1) of n points, mean 1; 1 from point n on.
+
+    Parameters
+    ----------
+    key : typed JAX key
+    n : int
+        Points, at most ``size``.
+    size : int
+    dtype : dtype, default=float
+
+    Returns
+    -------
+    u : array of shape (size,)
+
+    Examples
+    --------
+    Weights of three points sum to 3; the fourth is padding:
+
+    >>> import jax
+    >>> from probmetric.inference import lca
+    >>> u = lca.dirichlet_weights(jax.random.key(0), 3, 4)
+    >>> round(float(u[:3].sum()), 3), float(u[3])
+    (3.0, 1.0)
+    """
     u = jax.random.exponential(key, (size,), dtype)
     real = jnp.arange(size) < n
     return jnp.where(real, u * n / jnp.sum(u, where=real), 1.0)
@@ -126,6 +149,22 @@ def bootstrap(
     -------
     Fit
         Every entry with a leading draw axis. Check ``result``.
+
+    Examples
+    --------
+    Weights of one give the fit itself; a weight of zero leaves a point's pair out:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAPrior
+    >>> i, j, y = np.array([0, 0]), np.array([1, 2]), np.array([1, 0])
+    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
+    >>> prior = LCAPrior(np.eye(1))
+    >>> mode = lca.fit(pairs, prior).params
+    >>> refits = lca.bootstrap(pairs, prior, mode, np.array([[1, 1, 1], [1, 1, 0.0]]))
+    >>> float(mode.W.round(2).item()), refits.params.W.ravel().round(2).tolist()
+    (1.02, [1.02, 0.97])
     """
     shared = gather(pairs, prior, learning_rate, start)
     u = jnp.asarray(u, shared.learning_rate.dtype)
@@ -333,6 +372,31 @@ def needed_memory(
     """Return the bytes that a block's compiled program works in, as XLA counts them.
 
     Beside its arguments (the data, once) and its result (``block_size`` draws).
+
+    Parameters
+    ----------
+    pairs, prior, start, batch, max_steps
+        As ``bootstrap``.
+    block_size : int, default=50
+        Draws of a block.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    Blocks of two refits to two pairs take less than a megabyte:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAParams, LCAPrior
+    >>> i, j, y = np.array([0, 0]), np.array([1, 2]), np.array([1, 0])
+    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
+    >>> given = pairs, LCAPrior(np.eye(1)), LCAParams(np.eye(1), np.log(1.5))
+    >>> 0 < lca.needed_memory(*given, block_size=2) < 1e6
+    True
     """
     with jax.enable_x64(np.asarray(pairs.X).dtype == np.float64):
         shared = gather(pairs, prior, 1.0, start)

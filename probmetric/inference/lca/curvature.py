@@ -134,6 +134,37 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     Both entries are of the order of the square root of the fit's relative gap at
     the optimum. With p < d a positive ``largest`` says only that a higher rank would
     do better. Under a prior on W it certifies nothing: the objective is not concave.
+
+    Parameters
+    ----------
+    params : LCAParams
+        With a common κ² of 1.
+    stats : Statistics
+
+    Returns
+    -------
+    Certificate
+
+    Raises
+    ------
+    ValueError
+        For a κ² per anchor.
+
+    Examples
+    --------
+    The fit gives each pair the share of its judgments that say *same*, 1/2 and 1/8, and
+    nothing could be better:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAPrior
+    >>> X, i, j = np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]), np.array([1, 2])
+    >>> pairs = Pairs(X, i, j, y=np.array([4, 1]), trials=np.array([8, 8]))
+    >>> flat = LCAPrior(np.eye(1), lam=0.0, b_shape=0.0, b_rate=0.0)
+    >>> found = lca.certificate(lca.fit(pairs, flat).params, lca.prepare(pairs))
+    >>> bool(abs(found.largest) < 1e-6), bool(found.stationarity < 1e-6)
+    (True, True)
     """
     row = rows(params, stats)
     W = row["W"]
@@ -172,6 +203,27 @@ def generalised_rate(
     prior : LCAPrior
     learning_rate : float
         η of that fit, of the order of n/N.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    Pairs that share no point, and the three pairs of three points, of which each counts
+    in two, all at P(same) = 1/2:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAParams, LCAPrior
+    >>> params, X = LCAParams(np.eye(1), np.log(1.5)), np.zeros((4, 1))
+    >>> apart = Pairs(X, np.array([0, 2]), np.array([1, 3]), np.array([1, 1]))
+    >>> i, j, y = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1, 1, 1])
+    >>> both = apart, Pairs(X, i, j, y)
+    >>> prior = LCAPrior(np.eye(1))
+    >>> [round(float(lca.generalised_rate(params, p, prior, 1.0)), 3) for p in both]
+    [0.5, 0.25]
     """
     pairs = as_labels(pairs)
     with one_blas_thread(np.size(params.W)):
@@ -207,6 +259,42 @@ def log_evidence(
     which costs p³ + d³ instead of (pd)³. The form is crude where ‖g‖ and ‖δ‖ go
     together (tens of nats too high on some data), and the scale of a tempered
     likelihood is a convention: cross-validation is the principled choice of λ.
+
+    Parameters
+    ----------
+    params : LCAParams
+        The mode.
+    pairs : Pairs
+        Labelled pairs.
+    log_joint : float
+        Its log joint density: ``Fit.objective``.
+    prior : LCAPrior
+        With lam > 0.
+    learning_rate : float
+
+    Returns
+    -------
+    float
+        Natural log.
+
+    Examples
+    --------
+    Judgments that agree with the centre of the prior ask for a strong one:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAPrior
+    >>> X, i, j = np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]), np.array([1, 2])
+    >>> pairs = Pairs(X, i, j, y=np.array([4, 1]), trials=np.array([8, 8]))
+    >>> for lam in (1.0, 10.0, 100.0):
+    ...     prior = LCAPrior(np.array([[1.2]]), lam=lam)
+    ...     fit = lca.fit(pairs, prior)
+    ...     found = lca.log_evidence(fit.params, pairs, fit.objective, prior, 1.0)
+    ...     print(round(float(found), 1))
+    -4.4
+    -3.8
+    -3.7
     """
     pairs = as_labels(pairs)
     row = rows(params, pairs)

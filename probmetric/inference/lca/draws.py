@@ -96,6 +96,22 @@ def draw(
     Warns
     -----
     SamplingWarning
+
+    Examples
+    --------
+    Draws are in the units of the input: with features measured in halves M is 4 times
+    smaller.
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+    >>> fitted = lca.fit_labelled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
+    >>> how = {"seed": 0, "n_draws": 100, "n_chains": 1, "warn_khat": False}
+    >>> one, two = (
+    ...     lca.draw(fitted, "laplace", scale=np.array([s]), **how) for s in (1.0, 2.0)
+    ... )
+    >>> np.unique((one.values["M"] / two.values["M"]).round(6)).tolist()
+    [4.0]
     """
     sampler = sampler_of(method, LCA_SAMPLERS)
     size: Any = {"n_draws": n_draws, "n_chains": n_chains}

@@ -118,7 +118,21 @@ def moments(params: LCAParams, stats: Statistics) -> Moments:
 
 @numpy_in_numpy_out
 def spectrum(scatter_matrix: Float[Array, "d d"]) -> tuple[Any, Any]:
-    """Return the eigenvalues (d,) and eigenvectors (d, d) of S or T."""
+    """Return the eigenvalues (d,) and eigenvectors (d, d) of S or T.
+
+    Parameters
+    ----------
+    scatter_matrix : array of shape (d, d)
+        ``Statistics.T``, or S for the seed's EM.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> eigenvalues, vectors = lca.spectrum(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> eigenvalues.round(3).tolist(), abs(vectors).round(3).tolist()
+    ([1.0, 3.0], [[0.707, 0.707], [0.707, 0.707]])
+    """
     return jnp.linalg.eigh(scatter_matrix)
 
 
@@ -218,7 +232,40 @@ def _step(unconstrained: dict[str, Any], data: Any, *, full: bool) -> tuple[Any,
 
 @numpy_in_numpy_out
 def reduced_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
-    """Return the state after one step of the reduced EM, for ``run_em``."""
+    """Return the state after one step of the reduced EM, for ``run_em``.
+
+    Parameters
+    ----------
+    unconstrained : dict
+        W (p, d) and log_b ().
+    data : tuple
+        Statistics, prior, learning rate, and ``spectrum`` of T.
+
+    Returns
+    -------
+    state : dict
+        After the step.
+    objective : array of shape ()
+        Log joint density *before* it.
+
+    Examples
+    --------
+    The objective does not fall:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAPrior
+    >>> X, i, j = np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]), np.array([1, 2])
+    >>> stats = lca.prepare(Pairs(X, i, j, y=np.array([1, 0])))
+    >>> data = stats, LCAPrior(np.eye(1)), 1.0, lca.spectrum(stats.T)
+    >>> state, values = {"W": np.eye(1), "log_b": np.array(0.0)}, []
+    >>> for _ in range(3):
+    ...     state, value = lca.reduced_step(state, data)
+    ...     values.append(round(float(value), 3))
+    >>> values
+    [-2.165, -2.087, -2.04]
+    """
     return _step(unconstrained, data, full=False)
 
 

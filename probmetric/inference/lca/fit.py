@@ -40,6 +40,30 @@ def scaled_identity(
     """Return W₀ = c·I (p, d) and c = 1/√(median ‖δ‖² over the y = 1 pairs with δ ≠ 0).
 
     Shrinking to it is shrinking to the Euclidean metric in the units of the link.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs; those of weight zero do not count.
+    n_components : int, optional
+        p. Default: d.
+
+    Raises
+    ------
+    ValueError
+        Where no y = 1 pair has δ ≠ 0.
+
+    Examples
+    --------
+    Points at distance 2 that belong together are then at distance 1:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> X, one = np.array([[0.0], [2.0]]), np.array([1])
+    >>> W0, c = lca.scaled_identity(Pairs(X, one - 1, one, one))
+    >>> W0.tolist(), c
+    ([[0.5]], 0.5)
     """
     delta = np.asarray(pairs.X)[pairs.i] - np.asarray(pairs.X)[pairs.j]
     d = delta.shape[1]
@@ -52,9 +76,34 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
 
     c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs with V_pᵀδ ≠ 0). The sign of an axis
     is fixed so that its largest entry is positive.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs; those of weight zero do not count.
+    n_components : int
+        p, at most d. Of fewer points the last axes are any orthogonal to the others.
+
+    Raises
+    ------
+    ValueError
+        Where no y = 1 pair has V_pᵀδ ≠ 0.
+
+    Examples
+    --------
+    Points on the line along (3, 4)/5:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> X, one = np.array([[0.0, 0.0], [6.0, 8.0]]), np.array([1])
+    >>> W0, c = lca.scaled_pca(Pairs(X, one - 1, one, one), 1)
+    >>> W0.round(3).tolist(), round(c, 3)
+    ([[0.06, 0.08]], 0.1)
     """
     X = np.asarray(pairs.X)
-    axes = np.linalg.svd(X - X.mean(0), full_matrices=False)[2][:n_components]
+    more = n_components > len(X)  # Axes along which no point varies, then.
+    axes = np.linalg.svd(X - X.mean(0), full_matrices=more)[2][:n_components]
     return scaled_axes(axes, pairs)
 
 
@@ -142,16 +191,31 @@ def fit(
         For EM solvers, the relative gap; for L-BFGS, the relative gradient. Default:
         √eps and 1e-6.
 
-    Raises
-    ------
-    ValueError
-        Another solver; a prior of W centred at zero with ``lam > 0``.
-
     Returns
     -------
     Fit
         ``result`` says how it ended. A local optimum in general; at p = d under a
         flat prior it is the global one (``lca.curvature.certificate``).
+
+    Raises
+    ------
+    ValueError
+        Another solver; a prior of W centred at zero with ``lam > 0``.
+
+    Examples
+    --------
+    Without a prior each distance gets its share of judgments that say *same*:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAPrior, to_metric
+    >>> X, i, j = np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]), np.array([1, 2])
+    >>> pairs = Pairs(X, i, j, y=np.array([4, 1]), trials=np.array([8, 8]))
+    >>> flat = LCAPrior(np.eye(1), lam=0.0, b_shape=0.0, b_rate=0.0)
+    >>> metric = to_metric(lca.fit(pairs, flat).params)
+    >>> metric.same_probability(X[i], X[j]).round(3).tolist()
+    [0.5, 0.125]
     """
     if solver not in ("lbfgs", "squarem", "em", "full_em"):
         raise ValueError(

@@ -30,10 +30,35 @@ FEW = 50
 def leave_out(fitted: Fitted, group: Int[np.ndarray, "n"]) -> LCAParams:
     """Return the refits without each group of points, a leading axis of g.
 
+    Parameters
+    ----------
+    fitted : Fitted
+        Of ``fit_labelled``; not per anchor.
+    group : int array of shape (n,)
+        The group of each point, 0..g-1.
+
+    Returns
+    -------
+    LCAParams
+        W (g, p, d), log σ² (g,), κ² (g,).
+
     Raises
     ------
     RuntimeError
         Where a refit did not converge.
+
+    Examples
+    --------
+    What is left without the first group mirrors what is left without the second:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+    >>> fitted = lca.fit_labelled(X, y, lca.Recipe(1, pairs="all"), lam=10.0)
+    >>> refits = lca.leave_out(fitted, np.array([0, 1, 0, 1]))
+    >>> W = refits.W.ravel()
+    >>> len(W), round(float(abs(W[0] - W[1])), 6)
+    (2, 0.0)
     """
     n, g = len(group), int(group.max()) + 1
     # Few shapes, few compilations; what is added weighs one, and costs a step.
@@ -65,12 +90,34 @@ def held_out_links(
     X, codes
         The labelled points, in the units of the factors.
     group
-        The group of each point.
+        The group of each point, of three or more.
     factor, left_out
         The maps L of the fit and of its refits, rotated onto it.
     most
         Pairs that are taken; of more, so many at random.
+
+    Raises
+    ------
+    ValueError
+        For fewer than three groups.
+
+    Examples
+    --------
+    P(same) at distances 1 and 4 of two classes 4 apart, where every refit is the fit:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> X = np.array([[0.0], [1.0], [2.0], [4.0], [5.0], [6.0]])
+    >>> y, group = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 1, 2, 0, 1, 2])
+    >>> links = lca.held_out_links(X, y, group, np.eye(1), np.ones((3, 1, 1)))
+    >>> len(links), links[0].probability(np.array([1.0, 16.0])).round(2).tolist()
+    (4, [0.94, 0.1])
     """
+    if len(left_out) < 3:
+        raise ValueError(
+            "group: expected three groups or more, since without one of two no pair "
+            f"of groups is left, got {len(left_out)}"
+        )
     i, j = np.nonzero(group[:, None] != group[None])
     if len(i) > most:
         kept = np.random.default_rng(0).choice(len(i), most, replace=False)

@@ -31,6 +31,17 @@ class PairPosterior(NamedTuple):
 
     ``mean`` (N, q = 2p) orders z before z'; ``cov`` (N, q, q); ``eps2`` (N,) is
     E‖z - E z‖², equal for z and z'.
+
+    Examples
+    --------
+    Given that they coincide, z and z' have correlation ½ where σ² = κ²:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> x, same, W = np.zeros((1, 1)), np.array([1]), np.eye(1)
+    >>> found = lca.pair_posterior(x, x + 3, same, W, 1.0)
+    >>> found.cov.round(3).tolist(), found.eps2.round(3).tolist()
+    ([[[0.667, 0.333], [0.333, 0.667]]], [0.667])
     """
 
     mean: Float[Array, "N q"]
@@ -67,6 +78,18 @@ def pair_posterior(
         Latent noise σ² > 0.
     kappa2 : float or array of shape (N,), default=1
         Width of the coincidence, κ² > 0.
+
+    Examples
+    --------
+    With σ² = κ² a pair that coincides moves a third of the way to each other; one that
+    does not moves apart:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> x, W = np.zeros((2, 1)), np.eye(1)
+    >>> found = lca.pair_posterior(x, x + 3, np.array([1, 0]), W, 1.0)
+    >>> found.mean.round(3).tolist()
+    [[1.0, 2.0], [-0.148, 3.148]]
     """
     W = jnp.asarray(W)
     x, x_prime = jnp.asarray(x), jnp.asarray(x_prime)

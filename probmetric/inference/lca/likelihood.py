@@ -46,7 +46,30 @@ from probmetric.typing import Array
 
 @numpy_in_numpy_out
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
-    """Return the log likelihood of pair labels (Eq. 2), natural log."""
+    """Return the log likelihood of pair labels (Eq. 2), natural log.
+
+    Parameters
+    ----------
+    params : LCAParams
+        κ² of shape (n_anchors,) where ``stats`` are per anchor.
+    stats : Statistics
+        Of ``prepare``.
+
+    Examples
+    --------
+    P(same) is 1/2 for identical points and 1/4 here for the others, which are judged
+    to differ: (1/2) · (3/4).
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAParams
+    >>> X = np.array([[0.0], [0.0], [np.sqrt(8 * np.log(2))]])
+    >>> pairs = Pairs(X, np.array([0, 0]), np.array([1, 2]), y=np.array([1, 0]))
+    >>> params = LCAParams(np.eye(1), np.log(1.5))
+    >>> round(float(np.exp(lca.log_likelihood(params, lca.prepare(pairs)))), 4)
+    0.375
+    """
     W, p = params.W, params.W.shape[0]
     sigma2, kappa2 = jnp.exp(params.log_sigma2), jnp.asarray(params.kappa2)
     rows_kappa2 = kappa2 if stats.anchor is None else kappa2[stats.anchor]
@@ -67,6 +90,23 @@ def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
     """Return the log prior density of (W, log b), zero for flat parts.
 
     With a κ per anchor σ² is fixed and only W has a prior.
+
+    Parameters
+    ----------
+    params : LCAParams
+    prior : LCAPrior
+
+    Examples
+    --------
+    With W flat what is left is the density of log b, b e^{-b}, at b = log 2:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAParams, LCAPrior
+    >>> params, prior = LCAParams(np.eye(1), np.log(1.5)), LCAPrior(np.eye(1), lam=0.0)
+    >>> density = np.exp(lca.log_prior(params, prior))
+    >>> round(float(density), 4), round(float(np.log(2) / 2), 4)
+    (0.3466, 0.3466)
     """
     W = params.W
     precision = prior.lam / jnp.asarray(prior.width) ** 2
@@ -92,7 +132,34 @@ def log_joint(
     prior: LCAPrior,
     learning_rate: Float[Array, ""] | float = 1.0,
 ) -> Float[Array, ""]:
-    """Return the log joint density of labels and (W, log b) (Eq. 3)."""
+    """Return the log joint density of labels and (W, log b) (Eq. 3).
+
+    Parameters
+    ----------
+    params : LCAParams
+    stats : Statistics
+        Of ``prepare``.
+    prior : LCAPrior
+    learning_rate : float, default=1
+        Power η on the likelihood.
+
+    Examples
+    --------
+    The likelihood is 1/2 · 3/4 as there (``log_likelihood``), and the learning rate its
+    power:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAParams, LCAPrior
+    >>> X = np.array([[0.0], [0.0], [np.sqrt(8 * np.log(2))]])
+    >>> pairs = Pairs(X, np.array([0, 0]), np.array([1, 2]), y=np.array([1, 0]))
+    >>> params, prior = LCAParams(np.eye(1), np.log(1.5)), LCAPrior(np.eye(1))
+    >>> given = params, lca.prepare(pairs), prior
+    >>> zero, two = (lca.log_joint(*given, learning_rate=h) for h in (0.0, 2.0))
+    >>> round(float(np.exp(two - zero)), 4), 0.375**2
+    (0.1406, 0.140625)
+    """
     likelihood = jnp.asarray(log_likelihood(params, stats))
     return learning_rate * likelihood + log_prior(params, prior)
 

@@ -25,7 +25,17 @@ from probmetric.models.lca import LCAParams, LCAPrior
 
 
 class Recipe(NamedTuple):
-    """The settings of ``LCA`` that a fit needs, validated."""
+    """The settings of ``LCA`` that a fit needs, validated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+    >>> recipe = lca.Recipe(n_components=1, pairs="all")
+    >>> len(lca.fit_labelled(X, y, recipe, lam=10.0).pairs.y)
+    6
+    """
 
     n_components: int
     pairs: str = "nearest"
@@ -166,6 +176,44 @@ def fit_labelled(
     The prior is set by the first pair set, under the Euclidean metric, and kept; each
     refresh starts where the pass before it ended. Only nearest pairs are refreshed:
     the others do not depend on the metric, or (impostors) get worse by it.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Standardised points.
+    codes : int array of shape (n,)
+        Classes 0..c-1.
+    recipe : Recipe
+    lam : float
+        λ ≥ 0.
+    init : LCAParams, optional
+        Where the first pass starts.
+    w : array of shape (n,), optional
+        Weights of points, ≥ 0.
+
+    Returns
+    -------
+    Fitted
+        The last fit, with its pairs, prior and learning rate.
+
+    Raises
+    ------
+    ValueError
+        For more neighbours than there are, and as ``fit``.
+
+    Examples
+    --------
+    Four points in six pairs count as four observations, and say that the first feature
+    tells the classes apart:
+
+    >>> import numpy as np
+    >>> from probmetric.inference import lca
+    >>> X = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+    >>> recipe = lca.Recipe(n_components=2, pairs="all")
+    >>> fitted = lca.fit_labelled(X, np.array([0, 0, 1, 1]), recipe, lam=1.0)
+    >>> W = fitted.fit.params.W
+    >>> round(fitted.learning_rate, 3), np.diag(W.T @ W).round(2).tolist()
+    (0.667, [0.83, 0.09])
     """
     pairs = build(X, codes, recipe, w=w)
     prior = prior_for(pairs, recipe, lam)

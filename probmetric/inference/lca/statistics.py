@@ -47,6 +47,19 @@ class Statistics(NamedTuple):
         points as given, not centred.
     ways : array of shape ()
         Σ w log C(m, y) of counts, a constant of the data; 0 of labels.
+
+    Examples
+    --------
+    A pair called the same is pooled; the other stays a row, by its difference:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> i, j = np.array([0, 0]), np.array([1, 2])
+    >>> pairs = Pairs(np.array([[0.0], [3.0], [5.0]]), i, j, y=np.array([1, 0]))
+    >>> stats = lca.prepare(pairs)
+    >>> float(stats.n_same), stats.T_same.tolist(), stats.X.tolist()
+    (1.0, [[9.0]], [[-5.0]])
     """
 
     X: Float[Array, "m d"]
@@ -83,9 +96,27 @@ def prepare(
     -------
     Statistics
 
+    Raises
+    ------
+    ValueError
+        For pairs without labels and, per anchor, without anchors.
+
     Notes
     -----
     Runs on the host, before tracing: which pairs are rows depends on the labels.
+
+    Examples
+    --------
+    Of a pair judged eight times, four times *same*, half the weight is pooled:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> X, i = np.array([[0.0], [3.0]]), np.array([0])
+    >>> pairs = Pairs(X, i, i + 1, y=np.array([4]), trials=np.array([8]))
+    >>> stats = lca.prepare(pairs)
+    >>> float(stats.n), float(stats.n_same), float(np.exp(stats.ways).round(3))
+    (8.0, 4.0, 70.0)
     """
     if pairs.y is None:
         raise ValueError("pairs.y: expected labels in {0, 1}, got None")

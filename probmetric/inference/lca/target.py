@@ -111,6 +111,36 @@ def target_data(
     """Return what ``TARGET`` is evaluated on: statistics, prior, learning rate, u.
 
     Without a mode u is 0, and the density the model's own, of two sheets.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs; not per anchor.
+    prior : LCAPrior
+        Proper.
+    learning_rate : float
+    mode : LCAParams, optional
+
+    Returns
+    -------
+    tuple
+        In the dtype of the points; u of shape (p,), of length 1 or 0.
+
+    Examples
+    --------
+    Of one component u can only be its axis:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAParams, LCAPrior
+    >>> X, one = np.array([[0.0], [2.0]]), np.array([1])
+    >>> given = Pairs(X, one - 1, one, one), LCAPrior(np.eye(1)), 0.5
+    >>> mode = LCAParams(np.eye(1), np.log(1.5))
+    >>> stats, prior, rate, u = lca.target_data(*given, mode)
+    >>> without = lca.target_data(*given)[3]
+    >>> float(stats.n), float(rate), abs(u).tolist(), without.tolist()
+    (1.0, 0.5, [1.0], [0.0])
     """
     stats = prepare(pairs)
     dtype = stats.T.dtype
@@ -127,6 +157,33 @@ def start(params: LCAParams, data: Any, *, quotient: bool = False) -> Gaussian:
     By default the whole covariance, rotations included, for NUTS's start and mass
     matrix: a prior centred off zero pins them. With ``quotient`` the rotations are
     left out (``lca.laplace``), for draws.
+
+    Parameters
+    ----------
+    params : LCAParams
+        The mode.
+    data : tuple
+    quotient : bool, default=False
+
+    Raises
+    ------
+    ValueError
+        As ``lca.laplace``: where ``params`` are no mode, or are too many.
+
+    Examples
+    --------
+    At learning rate 0 the covariance of (W, log b) is that of the prior, at b = 1:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> from probmetric.models.lca import LCAParams, LCAPrior, log_sigma2_of
+    >>> X, one = np.array([[0.0], [2.0]]), np.array([1])
+    >>> prior = LCAPrior(np.eye(1), lam=10.0)
+    >>> data = lca.target_data(Pairs(X, one - 1, one, one), prior, 0.0)
+    >>> around = lca.start(LCAParams(np.eye(1), log_sigma2_of(0.0, 1)), data)
+    >>> (around.factor @ around.factor.T).round(3).tolist()
+    [[0.1, 0.0], [0.0, 1.0]]
     """
     found = laplace(params, *data[:3], quotient=quotient)
     return Gaussian(position(params), found.root)

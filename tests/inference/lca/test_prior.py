@@ -222,3 +222,11 @@ def test_chains_that_have_no_mode_to_start_from_are_told_of(monkeypatch):
     monkeypatch.setattr("probmetric.inference.lca.target.start", none)
     with pytest.warns(SamplingWarning, match="start at random.*no curvature"):
         assert closed_form(pairs, prior) is None
+
+
+def test_of_few_points_there_are_as_many_axes_as_asked_for():
+    X, one = np.random.default_rng(0).normal(size=(3, 6)), np.array([1])
+    W0, c = scaled_pca(Pairs(X, one - 1, one, one), 5)
+    np.testing.assert_allclose(W0 @ W0.T, c**2 * np.eye(5), atol=1e-12)
+    model = pm.LCA(6).fit(np.random.default_rng(1).normal(size=(4, 8)), [0, 0, 1, 1])
+    assert model.components_.shape == (6, 8)
