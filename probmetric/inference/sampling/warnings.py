@@ -11,7 +11,18 @@ from probmetric.inference.sampling.diagnostics import findings
 
 
 class SamplingWarning(UserWarning):
-    """Draws not to be trusted yet; ``sampling.diagnose`` lists what may be wrong."""
+    """Draws not to be trusted yet; ``sampling.diagnose`` lists what may be wrong.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from probmetric.inference.sampling import SamplingWarning
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     warnings.simplefilter("always", SamplingWarning)
+    ...     warnings.warn("R-hat of b is 1.2: draw more", SamplingWarning)
+    >>> seen[0].category.__name__
+    'SamplingWarning'
+    """
 
 
 def warn_of_trouble(
