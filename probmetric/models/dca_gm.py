@@ -325,9 +325,9 @@ def to_metric(
     >>> mu, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
     >>> half = np.log([0.5, 0.5])
     >>> params = DCAGMParams(np.eye(1, 2), half, np.zeros((2, 1)), mu, one)
-    >>> factor = to_metric(params, np.zeros((1, 2))).factor
-    >>> (factor.T @ factor).round(4).tolist()  # J = p(1 - p) (d log odds/dx)² = ¼ · 2²
-    [[1.0, 0.0], [0.0, 0.0]]
+    >>> J = to_metric(params, np.zeros((1, 2))).matrix
+    >>> J.diagonal().round(4).tolist()  # p(1 - p) (d log odds/dx)² = ¼ · 2², and 0
+    [1.0, 0.0]
     """
     theta = (log_weight(params), params.mu, params.chol)
     if kind == "local_fisher":

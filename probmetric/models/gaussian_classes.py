@@ -96,7 +96,8 @@ class LKJPrior(NamedTuple):
     >>> import numpy as np
     >>> from probmetric.models.gaussian_classes import LKJPrior
     >>> prior = LKJPrior(np.zeros(2), np.ones(2), scale=np.ones(2))
-    >>> (prior.scale * np.exp(2 * prior.spread)).round(2).tolist()  # 97.7 % of τ
+    >>> top = prior.scale * np.exp(2 * prior.spread)  # 97.7 % of τ are below.
+    >>> top.round(2).tolist()
     [4.06, 4.06]
     """
 
@@ -400,7 +401,8 @@ def to_metric(
     >>> from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
     >>> mean, tied = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.eye(2)[None]
     >>> metric = to_metric(GaussianClassesParams(np.array([0.5, 0.5]), mean, tied))
-    >>> metric.matrix_at(np.array([[1.0, 0.0]])).round(1).tolist()  # Determinant 1
-    [[[10.0, 0.0], [0.0, 0.1]]]
+    >>> A = metric.matrix_at(np.array([[1.0, 0.0]]))[0]  # Of determinant 1
+    >>> A.diagonal().round(1).tolist()
+    [10.0, 0.1]
     """
     return local_metric(to_densities(params), rule=rule, gamma=gamma, frame=frame)

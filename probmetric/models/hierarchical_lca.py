@@ -194,8 +194,9 @@ def to_metric(params: HierarchicalLCAParams, group: int | None = None) -> Mahala
     >>> from probmetric.models.hierarchical_lca import HierarchicalLCAParams, to_metric
     >>> W = np.eye(1)
     >>> params = HierarchicalLCAParams(W, np.stack([W, 2 * W]), np.log(1.5), 0.5)
-    >>> to_metric(params).factor.tolist(), to_metric(params, group=1).factor.tolist()
-    ([[0.5]], [[1.0]])
+    >>> metrics = [to_metric(params), to_metric(params, group=1)]
+    >>> [round(float(m.factor[0, 0]), 4) for m in metrics]  # 1 and 2, over √(1 + 3)
+    [0.5, 1.0]
     """
     W = params.W if group is None else params.W_groups[group]
     return metric_of(LCAParams(W, params.log_sigma2))

@@ -223,9 +223,9 @@ def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "
     >>> from probmetric.inference import mds
     >>> x = np.array([0.0, 1.0, 5.0])
     >>> params = mds.fit(Distances(abs(x[:, None] - x)), 1).params
-    >>> squares = (np.array([[2.0], [6.0]]) - x) ** 2
-    >>> mds.embed_new(params, squares).ravel().round(6).tolist()  # 2 - 2 and 6 - 2
-    [0.0, 4.0]
+    >>> squares = (np.array([[3.0], [6.0]]) - x) ** 2
+    >>> mds.embed_new(params, squares).ravel().round(6).tolist()  # 3 - 2 and 6 - 2
+    [1.0, 4.0]
     """
     return params.offset + (params.self_terms - squares) @ params.coefficients.T
 

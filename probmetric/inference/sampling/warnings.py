@@ -17,11 +17,10 @@ class SamplingWarning(UserWarning):
     --------
     >>> import warnings
     >>> from probmetric.inference.sampling import SamplingWarning
-    >>> with warnings.catch_warnings(record=True) as seen:
-    ...     warnings.simplefilter("always", SamplingWarning)
+    >>> with warnings.catch_warnings(record=True, action="always") as seen:
     ...     warnings.warn("R-hat of b is 1.2: draw more", SamplingWarning)
-    >>> seen[0].category.__name__
-    'SamplingWarning'
+    >>> issubclass(seen[0].category, UserWarning), str(seen[0].message)
+    (True, 'R-hat of b is 1.2: draw more')
     """
 
 

@@ -41,7 +41,7 @@ class Minimum(NamedTuple):
     >>> import numpy as np
     >>> from probmetric.inference.solvers import Result, minimise
     >>> found = minimise(lambda x: (x @ x, 2 * x), np.ones(2), max_steps=9, tol=1e-9)
-    >>> found.x.round(6).tolist(), Result(int(found.result)).name
+    >>> abs(found.x).round(6).tolist(), Result(int(found.result)).name
     ([0.0, 0.0], 'CONVERGED')
     """
 
