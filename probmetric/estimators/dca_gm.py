@@ -226,7 +226,7 @@ class DCAGM(
         """
         check_is_fitted(self)
         kind = self.metric if kind is None else kind
-        check_choice("kind", kind, (*get_args(MetricKind), "nca"))
+        check_choice("kind", kind, (*get_args(MetricKind.__value__), "nca"))
         if kind == "nca":
             inner = NeighborhoodComponentsAnalysis(random_state=self.random_state)
             rows = np.asarray(self._data.w) > 0

@@ -68,7 +68,17 @@ which.
 
 
 class SecondMoments(NamedTuple):
-    """C̄ and F̄ (d, d), mean outer products of close and of far differences."""
+    """C̄ and F̄ (d, d), mean outer products of close and of far differences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import pair_lda
+    >>> moments = pair_lda.SecondMoments(close=np.eye(2), far=np.diag([9.0, 1.0]))
+    >>> found = pair_lda.fit(moments, alpha=0.0, n=100)
+    >>> found.params.values.tolist()  # Far over close variance, where it is above 1
+    [9.0]
+    """
 
     close: Float[np.ndarray, "d d"]
     far: Float[np.ndarray, "d d"]
@@ -85,6 +95,16 @@ def second_moments(data: Pairs | Labelled) -> SecondMoments:
     ------
     ValueError
         When there is no close or no far pair of positive weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import pair_lda
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
+    >>> close, far = pair_lda.second_moments(Labelled(X, y))
+    >>> close.tolist(), far.tolist()  # 1², and (3² + 2²)/2
+    ([[1.0]], [[6.5]])
     """
     data = data if isinstance(data, Labelled) else as_labels(data)
     X = np.asarray(data.X)
@@ -118,6 +138,17 @@ def class_second_moments(
     ------
     ValueError
         As ``second_moments``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import gaussian_classes, pair_lda
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
+    >>> stats = gaussian_classes.statistics(Labelled(X, y), 2)
+    >>> close, far = pair_lda.class_second_moments(stats, np.array([2.0, 1.0]))
+    >>> close.round(6).tolist(), far.round(6).tolist()  # As ``second_moments``
+    ([[1.0]], [[6.5]])
     """
     n, S = np.asarray(stats.n), np.asarray(stats.scatter)
     N, q = n.sum(), np.asarray(squares)
@@ -165,6 +196,14 @@ class PairLDAParams(NamedTuple):
         eigenvalues of M.
     negative_share : float
         What Π removed in (2): Σ|negative| over Σ|all| eigenvalues. Zero elsewhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import pair_lda
+    >>> params = pair_lda.PairLDAParams(np.array([[2.0, 0.0]]), values=np.array([9.0]))
+    >>> pair_lda.to_metric(params).matrix.tolist()  # LᵀL
+    [[4.0, 0.0], [0.0, 0.0]]
     """
 
     factor: Float[Array, "k d"]
@@ -173,7 +212,15 @@ class PairLDAParams(NamedTuple):
 
 
 def alpha_min(close: Float[Array, "d d"], far: Float[Array, "d d"]) -> float:
-    """Return λ_max(F̄ - C̄), at and below which the notes' M is not a metric (P9)."""
+    """Return λ_max(F̄ - C̄), at and below which the notes' M is not a metric (P9).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import pair_lda
+    >>> pair_lda.alpha_min(close=np.eye(2), far=np.diag([9.0, 1.0]))  # 9 - 1
+    8.0
+    """
     return float(eigh(np.asarray(far) - np.asarray(close), eigvals_only=True)[-1])
 
 
@@ -278,6 +325,16 @@ def fit(
     ValueError
         When a label is missing, C̄ + αI is singular, no direction has far pairs
         farther apart, or, for "notes", α ≤ α_min.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import pair_lda
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
+    >>> found = pair_lda.fit(Labelled(X, y), alpha=0.0, weighting="one")
+    >>> found.params.values.round(6).tolist()  # Mean squares: 6.5 far, over 1 close
+    [6.5]
     """
     if isinstance(data, SecondMoments):
         close, far = data
@@ -329,6 +386,18 @@ def choose_strength(
         Makes pairs of a part of the data. Default: all pairs are meant.
     n_components, method, alpha, weighting
         As ``fit``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import pair_lda
+    >>> rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
+    >>> X = rng.normal(size=(40, 2)) * [1.0, 50.0]  # The second feature is wide, and
+    >>> X[:, 0] += 6 * y  # the first tells the classes apart: it pays to learn.
+    >>> chosen = pair_lda.choose_strength(Labelled(X, y))
+    >>> chosen.strength, chosen.losses[[0, -1]].round(2).tolist()  # At s = ∞ and s = 1
+    (1.0, [0.62, 0.02])
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
 
@@ -387,5 +456,16 @@ def _solve(
 
 
 def to_metric(params: PairLDAParams) -> Mahalanobis:
-    """Return the learned metric."""
+    """Return the learned metric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import pair_lda
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
+    >>> found = pair_lda.fit(Labelled(X, y), alpha=0.0, weighting="one")
+    >>> pair_lda.to_metric(found.params).matrix.round(6).tolist()  # Close pairs: 1/1
+    [[1.0]]
+    """
     return Mahalanobis(params.factor)

@@ -46,7 +46,19 @@ from probmetric.typing import Array
 
 
 class Differences(NamedTuple):
-    """U, V (N, d) of Eq. (2), signs s (N,) and weights ηw (N,), padded by weight 0."""
+    """U, V (N, d) of Eq. (2), signs s (N,) and weights ηw (N,), padded by weight 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> data = m.differences(triplets)
+    >>> float(data.u[0, 0]), float(data.v[0, 0]), float(data.w.sum())
+    (-2.0, -1.0, 1.0)
+    """
 
     u: Float[Array, "N d"]
     v: Float[Array, "N d"]
@@ -61,6 +73,17 @@ def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
     ------
     ValueError
         For triplets without answers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, no = np.array([[0], [1], [2], [0]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, no)
+    >>> data = m.differences(triplets, learning_rate=0.5)
+    >>> float(data.sign[0]), float(data.w.sum())
+    (-1.0, 0.5)
     """
     if triplets.y is None:
         raise ValueError("triplets.y: expected answers 0 or 1, got None")
@@ -90,7 +113,21 @@ def _log_likelihood(W: Any, data: Differences) -> Any:
 
 @numpy_in_numpy_out
 def log_joint(W: Any, data: Differences, prior: TripletPrior) -> Any:
-    """Return the log joint density (Eq. 1), constants included."""
+    """Return the log joint density (Eq. 1), constants included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> one, data = np.eye(1), m.differences(triplets)
+    >>> value = m.log_joint(one, data, TripletPrior(one))
+    >>> round(float(value), 4)  # -log(1 + e^{1² - 2²}) - ½ log 2π
+    -0.9675
+    """
     return _log_likelihood(W, data) + _log_prior(W, prior)
 
 
@@ -98,7 +135,21 @@ def log_joint(W: Any, data: Differences, prior: TripletPrior) -> Any:
 def value_and_gradient(
     W: Any, data: Differences, prior: TripletPrior
 ) -> tuple[Any, Any]:
-    """Return Eq. (1) and its gradient (Eq. 2), of shape (p, d)."""
+    """Return Eq. (1) and its gradient (Eq. 2), of shape (p, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> one, data = np.eye(1), m.differences(triplets)
+    >>> _, gradient = m.value_and_gradient(one, data, TripletPrior(one))
+    >>> round(float(gradient[0, 0]), 4)  # 2W(u² - v²)/(1 + e^{u² - v²}), u² - v² = 3
+    0.2846
+    """
     margin = _margin(W, data)
     r = data.w * data.sign * jax.nn.sigmoid(-margin)
     pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
@@ -132,7 +183,20 @@ def _arrays(prior: TripletPrior, dtype: Any) -> TripletPrior:
 
 
 def check_prior(prior: TripletPrior, d: int) -> None:
-    """Raise ValueError for a prior of another dimension, flat, or centred at zero."""
+    """Raise ValueError for a prior of another dimension, flat, or centred at zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> m.check_prior(TripletPrior(np.eye(2)), d=2)
+    >>> try:
+    ...     m.check_prior(TripletPrior(np.zeros((2, 2))), d=2)
+    ... except ValueError as error:
+    ...     print(str(error)[:39])
+    prior.mean: expected a map other than 0
+    """
     shape = np.shape(prior.mean)
     if len(shape) != 2 or shape[1] != d:
         raise ValueError(f"prior.mean: expected shape (p, {d}), got {shape}")
@@ -173,6 +237,16 @@ def prior_for(
     ValueError
         Where all triplets have near and far at one distance: nothing is asked; where
         all have weight 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far = np.array([[0], [1], [2]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [3.0]]), a, near, far, y=None)
+    >>> float(m.prior_for(triplets).c ** 2)  # c²(3² - 1²) = 2
+    0.25
     """
     X, triplets = np.asarray(triplets.X), weighing(triplets)
     if not len(triplets.anchor):
@@ -201,6 +275,15 @@ def rate_for(triplets: Triplets) -> float:
     """Return n/N, at most 1: the learning rate of triplets made from labels.
 
     n points are used by N triplets, which are not independent observations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far = np.array([[0, 1, 2, 0], [1, 0, 1, 2], [2, 2, 0, 1]])
+    >>> m.rate_for(Triplets(np.zeros((3, 1)), a, near, far, y=None))  # 3 points of 4
+    0.75
     """
     n = len(np.unique(np.concatenate([np.asarray(k) for k in triplets[1:4]])))
     return min(1.0, n / len(triplets.anchor))
@@ -240,6 +323,18 @@ def fit(
     ValueError
         Triplets without answers; a prior that is flat, centred at zero, or of another
         dimension.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> X = np.array([[0.0, 0.0], [0.0, 2.0], [1.0, 0.0]])  # Near is the farther.
+    >>> triplets = Triplets(X, a, near, far, y)
+    >>> W = m.fit(triplets, m.prior_for(triplets)).params.W
+    >>> np.diag(W.T @ W).round(2).tolist()  # So the first feature counts more.
+    [1.54, 0.12]
     """
     X = np.asarray(triplets.X)
     check_prior(prior, X.shape[1])
@@ -273,6 +368,21 @@ def hessian(
     With g_i = ∂t_i/∂W and the weight k_i = ηw σ(s t)σ(-s t) it is
     Σ k_i vec g_i vec g_iᵀ - I ⊗ 2(Uᵀdiag(r) U - Vᵀdiag(r) V) + τI.
     The g_i are made in blocks: memory is a few matrices of (pd)² numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> one, data = np.eye(1), m.differences(triplets)
+    >>> prior, h = TripletPrior(one), 1e-5
+    >>> (up, down) = (m.value_and_gradient(one + e, data, prior)[1] for e in (h, -h))
+    >>> H = m.hessian(TripletParams(one), data, prior)
+    >>> H.round(4).tolist(), (-(up - down) / (2 * h)).round(4).tolist()
+    ([[2.3418]], [[2.3418]])
     """
     W, d = np.asarray(params.W), data.u.shape[1]
     wu, wv = data.u @ W.T, data.v @ W.T
@@ -312,6 +422,17 @@ def gap(
         As of ``fit``.
     triplets, prior, learning_rate
         Its problem.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> params = m.fit(triplets, prior := m.prior_for(triplets)).params
+    >>> m.gap(params, triplets, prior) < 1e-9  # At a mode
+    True
     """
     data, W = differences(triplets, learning_rate), np.asarray(params.W)
     if W.size > MAX_PARAMETERS:
@@ -369,6 +490,19 @@ def posterior(
     ------
     ValueError
         Where the parameters are no mode; more than ``MAX_PARAMETERS`` of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> params = m.fit(triplets, prior := m.prior_for(triplets)).params
+    >>> root = m.posterior(params, triplets, prior).start.factor
+    >>> H = m.hessian(params, m.differences(triplets), prior)
+    >>> (root.T @ H @ root).round(6).tolist()  # The covariance is H⁻¹.
+    [[1.0]]
     """
     W = np.asarray(params.W)
     if W.size > MAX_PARAMETERS:
@@ -424,6 +558,19 @@ def draw(
     Warns
     -----
     SamplingWarning
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> params = m.fit(triplets, prior := m.prior_for(triplets)).params
+    >>> around, two = m.posterior(params, triplets, prior), np.array([2.0])
+    >>> M = m.draw(around, "laplace", scale=two, seed=0, n_draws=100).values["M"]
+    >>> M.shape, bool(M.min() >= 0)
+    ((1, 400, 1, 1), True)
     """
     sampler: Any = sampler_of(method, (NUTS, Laplace))
     if isinstance(method, str) and isinstance(sampler, NUTS):
@@ -435,6 +582,16 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric a draw of M; None where none was drawn."""
+    """Return one metric a draw of M; None where none was drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.inference.sampling import Draws
+    >>> draws = Draws({"M": np.array([[[[4.0]], [[9.0]]]])}, {}, {})  # One chain of two
+    >>> [metric(np.zeros(1), np.ones(1)) for metric in m.metrics(draws)]
+    [2.0, 3.0]
+    """
     values = joined(draws)
     return mahalanobis(values["M"]) if "M" in values else None

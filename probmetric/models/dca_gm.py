@@ -48,7 +48,7 @@ from probmetric.models.distributions import ClassLabel
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-MetricKind = Literal[
+type MetricKind = Literal[
     "average_fisher", "subspace", "local_fisher", "hellinger", "jensen_shannon"
 ]
 
@@ -59,6 +59,16 @@ class DCAGMParams(NamedTuple):
     ``chol`` is (c, 1, p, p), a covariance per class, or (c, k, p, p). A component that
     a class does not have has log β = -inf. ``fisher`` (p, p) is a statistic of the
     fit: the average of J_y over the points it was fitted to; None before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.dca_gm import DCAGMParams, log_weight
+    >>> mu, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
+    >>> half = np.log([0.5, 0.5])
+    >>> params = DCAGMParams(np.eye(1, 2), half, np.zeros((2, 1)), mu, one)
+    >>> np.exp(log_weight(params)).round(4).tolist()
+    [[0.5], [0.5]]
     """
 
     A: Float[Array, "p d"]
@@ -70,7 +80,17 @@ class DCAGMParams(NamedTuple):
 
 
 class DCAGMSites(NamedTuple):
-    """The real sites of the model; q = 1 or k, r = p(p-1)/2."""
+    """The real sites of the model; q = 1 or k, r = p(p-1)/2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.dca_gm import DCAGMSites, constrain
+    >>> zero = [np.zeros(s) for s in ((2,), (2, 1), (2, 1, 1), (2, 1, 1), (2, 1, 0))]
+    >>> params = constrain(DCAGMSites(np.eye(1, 2), *zero), np.ones((2, 1), bool))
+    >>> np.exp(params.log_alpha).round(4).tolist(), params.chol.ravel().tolist()
+    ([0.5, 0.5], [1.0, 1.0])
+    """
 
     A: Float[Array, "p d"]
     alpha_logit: Float[Array, "c"]
@@ -85,6 +105,14 @@ class DCAGMPrior(NamedTuple):
 
     ``mean`` is A0; the prior standard deviation of an entry of A is c/√λ.
     ``present[c, k]`` says that class c has a component k.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.dca_gm import DCAGMPrior
+    >>> prior = DCAGMPrior(np.zeros((1, 2)), np.ones((2, 1), bool), c=3.0, lam=9.0)
+    >>> float(prior.c / np.sqrt(prior.lam))  # sd of an entry of A
+    1.0
     """
 
     mean: Float[Array, "p d"]
@@ -98,13 +126,36 @@ class DCAGMPrior(NamedTuple):
 
 @numpy_in_numpy_out
 def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
-    """Return log α_c β_ck."""
+    """Return log α_c β_ck.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.dca_gm import DCAGMParams, log_weight
+    >>> alpha, beta = np.array([0.25, 0.75]), np.array([[0.5, 0.5], [0.2, 0.8]])
+    >>> rest = np.zeros((2, 2, 1)), np.ones((2, 1, 1, 1))
+    >>> params = DCAGMParams(np.eye(1, 2), np.log(alpha), np.log(beta), *rest)
+    >>> np.exp(log_weight(params)).round(4).tolist()  # Sums to one.
+    [[0.125, 0.125], [0.15, 0.6]]
+    """
     return params.log_alpha[:, None] + params.log_beta
 
 
 @numpy_in_numpy_out
 def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
-    """Map the real sites to parameters."""
+    """Map the real sites to parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.dca_gm import DCAGMSites, constrain
+    >>> zero = [np.zeros(s) for s in ((2,), (2, 1), (2, 1, 1), (2, 1, 1), (2, 1, 0))]
+    >>> sites = DCAGMSites(np.eye(1, 2), *zero)
+    >>> sites = sites._replace(alpha_logit=np.log([1.0, 3.0]))
+    >>> params = constrain(sites, np.ones((2, 1), bool))
+    >>> np.exp(params.log_alpha).round(4).tolist()
+    [0.25, 0.75]
+    """
     p = sites.mu.shape[-1]
     i, j = jnp.tril_indices(p, -1)
     diagonal = jnp.exp(sites.log_diag)[..., None] * jnp.eye(p, dtype=sites.A.dtype)
@@ -119,7 +170,20 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
 
 @numpy_in_numpy_out
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
-    """Map parameters to sites; logits are centred, their prior's best shift."""
+    """Map parameters to sites; logits are centred, their prior's best shift.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.dca_gm import DCAGMParams, constrain, unconstrain
+    >>> mu, L = np.zeros((2, 1, 1)), 2 * np.ones((2, 1, 1, 1))
+    >>> alpha, beta = np.log([0.2, 0.8]), np.zeros((2, 1))
+    >>> sites = unconstrain(DCAGMParams(np.eye(1, 2), alpha, beta, mu, L))
+    >>> sites.alpha_logit.round(4).tolist()  # ∓ log 2
+    [-0.6931, 0.6931]
+    >>> constrain(sites, np.ones((2, 1), bool)).chol.ravel().round(4).tolist()
+    [2.0, 2.0]
+    """
     i, j = jnp.tril_indices(params.mu.shape[-1], -1)
     present = jnp.isfinite(params.log_beta)
     logit = jnp.where(present, params.log_beta, 0)
@@ -159,6 +223,20 @@ def dca_gm(
         Power η on the likelihood.
     batch : int, optional
         Size of a random subsample of points, for SVI. Not for MCMC.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.models.dca_gm import DCAGMPrior, DCAGMSites, dca_gm
+    >>> shapes = (1, 2), (2,), (2, 1), (2, 1, 1), (2, 1, 1), (2, 1, 0)
+    >>> at = DCAGMSites(*map(jnp.zeros, shapes))._asdict()
+    >>> data = Labelled(jnp.ones((1, 2)), jnp.array([0]))
+    >>> given = data, DCAGMPrior(at["A"], jnp.ones((2, 1), bool))
+    >>> of = jax.jit(lambda at: compute_log_probs(dca_gm, given, {}, at)[0])(at)
+    >>> round(float(of["A"]), 3), round(float(of["y"]), 3)  # -log 2π, and log ½
+    (-1.838, -0.693)
     """
     (c, k), p = prior.present.shape, prior.mean.shape[0]
     q, r = (k if covariance == "component" else 1), p * (p - 1) // 2
@@ -194,7 +272,20 @@ def dca_gm(
 
 @numpy_in_numpy_out
 def simulate(key: Any, params: DCAGMParams, data: Labelled) -> Labelled:
-    """Draw classes for given points; data weights are left as they are."""
+    """Draw classes for given points; data weights are left as they are.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.models.dca_gm import DCAGMParams, simulate
+    >>> mu, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
+    >>> half = np.log([0.5, 0.5])
+    >>> params = DCAGMParams(np.eye(1, 2), half, np.zeros((2, 1)), mu, one)
+    >>> data = Labelled(np.array([[-30.0, 0.0], [30.0, 0.0]]), None)
+    >>> simulate(jax.random.key(0), params, data).y.tolist()  # log odds are 2x: ±60
+    [0, 1]
+    """
     theta = (log_weight(params), params.mu, params.chol)
     joint = class_log_joint(data.X @ params.A.T, *theta)
     return data._replace(y=jax.random.categorical(key, joint))
@@ -226,6 +317,17 @@ def to_metric(
     -----
     J vanishes where the classes are separated beyond doubt. When the trace of E[J_y] in
     the whitened subspace is below 1e-8, the metric is the subspace one instead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.dca_gm import DCAGMParams, to_metric
+    >>> mu, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
+    >>> half = np.log([0.5, 0.5])
+    >>> params = DCAGMParams(np.eye(1, 2), half, np.zeros((2, 1)), mu, one)
+    >>> J = to_metric(params, np.zeros((1, 2))).matrix
+    >>> J.diagonal().round(4).tolist()  # p(1 - p) (d log odds/dx)² = ¼ · 2², and 0
+    [1.0, 0.0]
     """
     theta = (log_weight(params), params.mu, params.chol)
     if kind == "local_fisher":
@@ -237,7 +339,9 @@ def to_metric(
     if kind == "subspace":
         return Mahalanobis(whitened)
     if kind != "average_fisher":
-        raise ValueError(f"kind: expected one of {get_args(MetricKind)}, got {kind!r}")
+        raise ValueError(
+            f"kind: expected one of {get_args(MetricKind.__value__)}, got {kind!r}"
+        )
     Y = None if X is None else jnp.asarray(X) @ params.A.T
     J_y = params.fisher if Y is None else mean_fisher(Y, *theta)
     if J_y is None:

@@ -38,6 +38,16 @@ class ClassLabel(dist.Distribution):
     ``log_prob`` is η · weight · log p(class), NaN for a code that is no class, 0 for a
     point of weight zero; ``sample``, ``mean`` and ``variance`` are those of a plain
     categorical, the moments those of the code as a number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.distributions import ClassLabel
+    >>> label = ClassLabel(np.log([0.25, 0.75]), weight=2.0)
+    >>> round(float(np.exp(label.log_prob(1))), 4)  # .75²
+    0.5625
+    >>> round(float(label.mean), 4)
+    0.75
     """
 
     arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
@@ -103,7 +113,15 @@ class ClassLabel(dist.Distribution):
 
 
 class _PartlyReal(constraints.Constraint):
-    """Real vectors with NaN where an entry is missing."""
+    """Real vectors with NaN where an entry is missing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.distributions import PARTLY_REAL
+    >>> PARTLY_REAL(np.array([[0.0, np.nan], [0.0, np.inf]])).tolist()
+    [True, False]
+    """
 
     event_dim = 1
 
@@ -141,6 +159,15 @@ class ClassNormal(dist.Distribution):
     -----
     ``log_prob`` is η · weight · log density; ``sample`` draws whole points from the
     plain normal, whose moments ``mean`` and ``variance`` are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.distributions import ClassNormal
+    >>> loc, tied, y = np.array([[0.0], [5.0]]), np.ones((1, 1, 1)), np.array([1])
+    >>> point = ClassNormal(loc, tied, y, weight=2.0)
+    >>> round(float(point.log_prob(np.array([[5.0]]))[0]), 4)  # 2 · -½ log 2π
+    -1.8379
     """
 
     arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
@@ -230,7 +257,18 @@ class ClassNormal(dist.Distribution):
 
 @numpy_in_numpy_out
 def group_moments(params: Any, n: int) -> tuple[Any, Any]:
-    """Return mean (k, n·d) and covariance of n instances given the component."""
+    """Return mean (k, n·d) and covariance of n instances given the component.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.distributions import group_moments
+    >>> from probmetric.models.two_stage import TwoStageParams
+    >>> B, W = 3 * np.ones((1, 1, 1)), np.ones((1, 1, 1))
+    >>> mean, cov = group_moments(TwoStageParams(np.ones(1), np.zeros((1, 1)), W, B), 2)
+    >>> cov.tolist()  # What two instances share is B.
+    [[[4.0, 3.0], [3.0, 4.0]]]
+    """
     ones, eye = jnp.ones((n, n)), jnp.eye(n)
     cov = jax.vmap(lambda B, W: jnp.kron(ones, B) + jnp.kron(eye, W))(
         params.between, params.within
@@ -242,7 +280,16 @@ def group_moments(params: Any, n: int) -> tuple[Any, Any]:
 def instance_moments(
     x: Float[Array, "... d"], within: Float[Array, "k d d"], n: int
 ) -> tuple[Any, Any]:
-    """Return those of n instances given the representative x and the component."""
+    """Return those of n instances given the representative x and the component.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.distributions import instance_moments
+    >>> mean, cov = instance_moments(np.array([7.0]), 2 * np.ones((1, 1, 1)), 2)
+    >>> mean.tolist(), cov.tolist()  # Independent, given the representative.
+    ([[7.0, 7.0]], [[[2.0, 0.0], [0.0, 2.0]]])
+    """
     cov = jax.vmap(lambda W: jnp.kron(jnp.eye(n), W))(within)
     return jnp.tile(x, n)[..., None, :], cov
 
@@ -250,7 +297,17 @@ def instance_moments(
 def normal(
     loc: Any, cov: Any, seen: Bool[Array, "G nd"] | None = None
 ) -> dist.MultivariateNormal:
-    """Return N(loc, cov), with the unseen entries made independent N(0, 1)."""
+    """Return N(loc, cov), with the unseen entries made independent N(0, 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.distributions import normal
+    >>> cov, seen = np.array([[[4.0, 2.0], [2.0, 4.0]]]), np.array([[True, False]])
+    >>> normal(np.ones((1, 2)), cov, seen).covariance_matrix.tolist()
+    [[[[4.0, 0.0], [0.0, 1.0]]]]
+    """
+    loc, cov = jnp.asarray(loc), jnp.asarray(cov)
     if seen is not None:
         loc = jnp.where(seen[:, None], loc, 0.0)
         cov = restricted(cov, seen[:, None])
@@ -267,6 +324,15 @@ class Observed(dist.Distribution):
     ``base_dist`` takes unseen entries as independent N(0, 1) ones (``normal``), whose
     density at 0 is divided out: a density of the seen entries alone. ``sample``,
     ``mean`` and ``variance`` are those of ``base_dist``, unseen entries N(0, 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.distributions import Observed, normal
+    >>> seen = np.array([[True, False]])
+    >>> x = Observed(normal(np.ones((1, 2)), np.eye(2)[None], seen), seen[0])
+    >>> round(float(x.log_prob(np.array([1.0, np.nan]))[0, 0]), 4)  # -½ log 2π
+    -0.9189
     """
 
     arg_constraints = {"seen": constraints.boolean}  # noqa: RUF012  NumPyro's own
@@ -307,6 +373,14 @@ class Weighted(dist.Distribution):
 
     Zero removes it. The power of a density does not integrate to one, and has no
     moments of its own: ``sample``, ``mean`` and ``variance`` ignore the weight.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> from probmetric.models.distributions import Weighted
+    >>> twice = Weighted(dist.Normal(0.0, 1.0), 2.0)
+    >>> round(float(twice.log_prob(0.0)), 4)  # -log 2π
+    -1.8379
     """
 
     arg_constraints = {"weight": constraints.nonnegative}  # noqa: RUF012  NumPyro's own

@@ -58,6 +58,14 @@ class NIWPrior(NamedTuple):
         ν > d - 1 (for "diagonal": ν > 0).
     alpha : float
         Dirichlet concentration of every class, > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.gaussian_classes import NIWPrior
+    >>> prior = NIWPrior(np.zeros(2), np.diag([2.0, 4.0]), kappa=1.0, nu=5.0)
+    >>> (prior.Psi / (prior.nu - 2 - 1)).tolist()  # Mean of Σ_c
+    [[1.0, 0.0], [0.0, 2.0]]
     """
 
     mean: Float[Array, "d"]
@@ -82,6 +90,15 @@ class LKJPrior(NamedTuple):
         ζ > 0; 1 is uniform over correlation matrices.
     alpha : float
         Dirichlet concentration of every class, > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.gaussian_classes import LKJPrior
+    >>> prior = LKJPrior(np.zeros(2), np.ones(2), scale=np.ones(2))
+    >>> top = prior.scale * np.exp(2 * prior.spread)  # 97.7 % of τ are below.
+    >>> top.round(2).tolist()
+    [4.06, 4.06]
     """
 
     mean: Float[Array, "d"]
@@ -99,6 +116,17 @@ def sample_covariances(
 
     With ``covariance="tied"`` the last axis of ``shape`` shares one covariance, and
     chol has length 1 there.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.handlers import seed
+    >>> from probmetric.models.gaussian_classes import NIWPrior, sample_covariances
+    >>> prior = NIWPrior(jnp.zeros(2), jnp.eye(2), kappa=1.0, nu=5.0)
+    >>> draw = seed(sample_covariances, 0)
+    >>> mean, chol = jax.eval_shape(lambda: draw(prior, shape=(3,), covariance="tied"))
+    >>> mean.shape, chol.shape  # Three classes, one covariance
+    ((3, 2), (1, 2, 2))
     """
     sampler: Any = _sample_niw if isinstance(prior, NIWPrior) else _sample_lkj
     return sampler(prior, shape, covariance)
@@ -150,6 +178,16 @@ class GaussianClassesParams(NamedTuple):
 
     ``chol`` holds lower Cholesky factors of the covariances. For mixtures within the
     classes ``mix`` is (c, k), mean (c, k, d) and chol (c, k, d, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models import gaussian_classes
+    >>> mean, tied = np.array([[-1.0], [1.0]]), np.ones((1, 1, 1))
+    >>> half = np.array([0.5, 0.5])
+    >>> params = gaussian_classes.GaussianClassesParams(half, mean, tied)
+    >>> gaussian_classes.to_densities(params).factor.ravel().tolist()  # One a class
+    [1.0, 1.0]
     """
 
     weights: Float[Array, "*s c"]
@@ -197,6 +235,20 @@ def gaussian_classes(
         Power η on the likelihood.
     missing : bool, default=False
         Integrate NaN entries of X out (n d³ more work); they give NaN otherwise.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.models.gaussian_classes import NIWPrior, gaussian_classes
+    >>> prior = NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
+    >>> given = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> at = {"weights": jnp.array([0.5, 0.5]), "mean": jnp.zeros((2, 1))}
+    >>> at, size = {**at, "chol": jnp.ones((2, 1, 1))}, {"n_classes": 2}
+    >>> of = jax.jit(lambda: compute_log_probs(gaussian_classes, given, size, at)[0])()
+    >>> {site: round(float(of[site]), 3) for site in ("mean", "y", "x")}
+    {'mean': -1.838, 'y': -0.693, 'x': -0.919}
     """
     alpha = jnp.full(n_classes, prior.alpha, data.X.dtype)
     pi = numpyro.sample("weights", dist.Dirichlet(alpha))
@@ -227,6 +279,21 @@ def gaussian_mixture_classes(
     ------
     ValueError
         For data weights: the mixture's own Distribution has none.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.models import gaussian_classes as m
+    >>> prior = m.NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
+    >>> given = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> half, size = jnp.array([0.5, 0.5]), {"n_classes": 2, "n_components": 2}
+    >>> at = {"weights": half, "mix": jnp.tile(half, (2, 1))}
+    >>> at |= {"mean": jnp.zeros((2, 2, 1)), "chol": jnp.ones((2, 2, 1, 1))}
+    >>> f = lambda: compute_log_probs(m.gaussian_mixture_classes, given, size, at)[0]
+    >>> round(float(jax.jit(f)()["x"]), 3)  # -½ log 2π: the components are alike
+    -0.919
     """
     if data.w is not None:
         raise ValueError("w: expected None with mixtures within classes, got weights")
@@ -249,7 +316,19 @@ def gaussian_mixture_classes(
 
 @numpy_in_numpy_out
 def simulate(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelled:
-    """Draw as many classes and points as ``data`` has; data weights stay."""
+    """Draw as many classes and points as ``data`` has; data weights stay.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.models.gaussian_classes import GaussianClassesParams, simulate
+    >>> mean, chol = np.array([[-9.0], [9.0]]), np.ones((1, 1, 1))
+    >>> params = GaussianClassesParams(np.array([0.5, 0.5]), mean, chol)
+    >>> drawn = simulate(jax.random.key(0), params, Labelled(np.zeros((5, 1)), None))
+    >>> bool(((drawn.X[:, 0] > 0) == (drawn.y == 1)).all())
+    True
+    """
     key_y, key_m, key_x = jax.random.split(key, 3)
     n = len(data.X)
     y = jax.random.categorical(key_y, jnp.log(params.weights), shape=(n,))
@@ -267,7 +346,19 @@ def simulate(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelle
 
 @numpy_in_numpy_out
 def to_densities(params: GaussianClassesParams) -> ClassDensities:
-    """Return the class densities, in which local metrics are computed."""
+    """Return the class densities, in which local metrics are computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models import gaussian_classes
+    >>> mean, tied = np.array([[-9.0], [9.0]]), np.ones((1, 1, 1))
+    >>> half = np.array([0.5, 0.5])
+    >>> params = gaussian_classes.GaussianClassesParams(half, mean, tied)
+    >>> found = gaussian_classes.to_densities(params)
+    >>> np.exp(found.log_prior).round(4).tolist(), found.loc.ravel().tolist()
+    ([0.5, 0.5], [-9.0, 9.0])
+    """
     mean, chol, mix = jnp.asarray(params.mean), jnp.asarray(params.chol), params.mix
     if mix is None:
         mean, chol, mix = (
@@ -303,5 +394,15 @@ def to_metric(
     frame : {"pooled", "identity"}
         Where the rule applies: after whitening by the pooled within-class covariance,
         or in the features as they are (the paper).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
+    >>> mean, tied = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.eye(2)[None]
+    >>> metric = to_metric(GaussianClassesParams(np.array([0.5, 0.5]), mean, tied))
+    >>> A = metric.matrix_at(np.array([[1.0, 0.0]]))[0]  # Of determinant 1
+    >>> A.diagonal().round(1).tolist()
+    [10.0, 0.1]
     """
     return local_metric(to_densities(params), rule=rule, gamma=gamma, frame=frame)

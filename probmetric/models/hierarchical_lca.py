@@ -43,7 +43,17 @@ from probmetric.typing import Array
 
 
 class HierarchicalLCAParams(NamedTuple):
-    """Maps W (p, d) and W_g (G, p, d), log σ² (), and the spread ω ≥ 0."""
+    """Maps W (p, d) and W_g (G, p, d), log σ² (), and the spread ω ≥ 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAParams
+    >>> W = np.eye(1, 2)
+    >>> params = HierarchicalLCAParams(W, np.stack([W, 2 * W]), np.log(0.5), 0.5)
+    >>> params.W_groups[1].tolist()  # The map of the second group
+    [[2.0, 0.0]]
+    """
 
     W: Float[Array, "p d"]
     W_groups: Float[Array, "G p d"]
@@ -56,6 +66,15 @@ class HierarchicalLCAPrior(NamedTuple):
 
     The default scale ½ says: with 95 % probability entries of group maps differ from
     the common one by less (in sd) than the entries on the diagonal of W₀ = cI.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
+    >>> from probmetric.models.lca import LCAPrior
+    >>> prior = HierarchicalLCAPrior(LCAPrior(np.eye(2), c=3.0))
+    >>> 2 * prior.spread * prior.common.c  # Two sd of an entry of W_g about W: c itself
+    3.0
     """
 
     common: LCAPrior
@@ -84,6 +103,20 @@ def hierarchical_lca(
         G. Groups without pairs are new groups: their E is drawn from its prior.
     learning_rate : float, default=1
         Power η on the likelihood.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models import hierarchical_lca as m, lca
+    >>> i = jnp.array([0])  # A point with itself: P(same) is e^{-b}.
+    >>> pairs = Pairs(jnp.zeros((1, 1)), i, i, y=i + 1, anchor=i)
+    >>> given = pairs, m.HierarchicalLCAPrior(lca.LCAPrior(jnp.eye(1), lam=1.0))
+    >>> at = {"W": jnp.eye(1), "log_b": 0.0, "spread": 1.0, "E": jnp.zeros((2, 1, 1))}
+    >>> f = lambda: compute_log_probs(m.hierarchical_lca, given, {"n_groups": 2}, at)[0]
+    >>> {site: round(float(value), 3) for site, value in jax.jit(f)().items()}
+    {'E': -1.838, 'W': -0.919, 'log_b': -1.0, 'spread': -1.533, 'y': -1.0}
     """
     refuse_trials(pairs, "hierarchical_lca")
     pairs = jax.tree.map(jnp.asarray, pairs)
@@ -112,7 +145,19 @@ def hierarchical_lca(
 
 @numpy_in_numpy_out
 def simulate(key: Any, params: HierarchicalLCAParams, pairs: Pairs) -> Pairs:
-    """Draw labels for given pairs in given groups; data weights stay as they are."""
+    """Draw labels for given pairs in given groups; data weights stay as they are.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAParams, simulate
+    >>> W, i, j = np.eye(1), np.array([0, 0]), np.array([1, 1])
+    >>> params = HierarchicalLCAParams(W, np.stack([0 * W, W]), np.log(1e-12), 1.0)
+    >>> pairs = Pairs(np.array([[0.0], [9.0]]), i, j, y=None, anchor=np.array([0, 1]))
+    >>> simulate(jax.random.key(0), params, pairs).y.tolist()  # P: 1 and e^{-40.5}
+    [1, 0]
+    """
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
     g = jnp.einsum("npd,nd->np", jnp.asarray(params.W_groups)[pairs.anchor], delta)
     sigma2, p = jnp.exp(params.log_sigma2), params.W.shape[0]
@@ -125,6 +170,15 @@ def identified(params: HierarchicalLCAParams) -> dict[str, Any]:
     """Return what the likelihood identifies, with the spread, and the common M (d, d).
 
     ``M_group`` (G, d, d), ``b`` () and ``spread`` ().
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAParams, identified
+    >>> W = np.eye(1)
+    >>> params = HierarchicalLCAParams(W, np.stack([W, 2 * W]), np.log(0.5), 0.5)
+    >>> identified(params)["M_group"].round(4).tolist()  # W_gᵀW_g/(1 + 2σ²)
+    [[[0.5]], [[2.0]]]
     """
     W, eta = params.W_groups, 1 + 2 * jnp.exp(params.log_sigma2)
     common = identified_of(LCAParams(params.W, params.log_sigma2))
@@ -132,6 +186,17 @@ def identified(params: HierarchicalLCAParams) -> dict[str, Any]:
 
 
 def to_metric(params: HierarchicalLCAParams, group: int | None = None) -> Mahalanobis:
-    """Return the common metric, or that of a group, in units of the link."""
+    """Return the common metric, or that of a group, in units of the link.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAParams, to_metric
+    >>> W = np.eye(1)
+    >>> params = HierarchicalLCAParams(W, np.stack([W, 2 * W]), np.log(1.5), 0.5)
+    >>> metrics = [to_metric(params), to_metric(params, group=1)]
+    >>> [round(float(m.factor[0, 0]), 4) for m in metrics]  # 1 and 2, over √(1 + 3)
+    [0.5, 1.0]
+    """
     W = params.W if group is None else params.W_groups[group]
     return metric_of(LCAParams(W, params.log_sigma2))

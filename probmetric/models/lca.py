@@ -49,7 +49,14 @@ from probmetric.typing import Array
 
 
 class LCAParams(NamedTuple):
-    """Parameters: W (p, d), log σ² (), κ² () or (n_anchors,)."""
+    """Parameters: W (p, d), log σ² (), κ² () or (n_anchors,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.round(identified(LCAParams(np.eye(1, 2), np.log(0.5)))["M"], 4).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
 
     W: Float[Array, "p d"]
     log_sigma2: Float[Array, ""]
@@ -59,9 +66,13 @@ class LCAParams(NamedTuple):
 def relative_width(p: int) -> float:
     """Return s(p), by which the prior sd of an entry of W of p rows, c·s(p)/√λ, scales.
 
-    It is 1: λ is the precision of *one entry*, in units of 1/c². What that lets a
-    distance do depends on p: E‖Wδ‖² = (1 + p/λ) c²‖δ‖² at W₀ = cI, so that one λ is a
-    weaker prior the larger p is.
+    It is 1: λ is the precision of *one entry*, in units of 1/c². One λ is a weaker
+    prior the larger p is: E‖Wδ‖² = (1 + p/λ) c²‖δ‖² at W₀ = cI.
+
+    Examples
+    --------
+    >>> relative_width(2), relative_width(20)
+    (1.0, 1.0)
     """
     del p
     return 1.0
@@ -71,16 +82,21 @@ class LCAPrior(NamedTuple):
     """W ~ N(mean, (c·s(p))²/lam) entry by entry; b ~ Gamma(b_shape, rate b_rate).
 
     b = -log P(same) of identical points. The default is b ~ Exponential(1): P(same) of
-    identical points, e^{-b}, is uniform on (0, 1), whatever p and d are. With rate r
-    instead it is Beta(r, 1).
+    identical points, e^{-b}, is uniform on (0, 1). With rate r it is Beta(r, 1).
 
     ``lam`` is a number of pseudo-points: the prior standard deviation of an entry of W
     is c/√lam (``relative_width`` is 1). ``lam=0`` and ``b_shape=b_rate=0`` are flat,
     improper priors, of W and of log b: maximum likelihood, stated explicitly. With a κ
     per anchor b has no prior, as σ² is fixed.
 
-    The estimators set ``mean`` and ``c`` from the labelled pairs (empirical Bayes: the
-    data are used twice); simulations and prior predictive checks must fix them.
+    Estimators set ``mean`` and ``c`` from the labelled pairs (empirical Bayes: used
+    twice); simulations and prior predictive checks must fix them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> LCAPrior(np.eye(2), c=3.0).width
+    3.0
     """
 
     mean: Float[Array, "p d"]
@@ -99,8 +115,13 @@ class LCAPrior(NamedTuple):
 def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     """Return log(1 - e^{-t}) for t > 0, with finite gradients on both branches.
 
-    Each branch sees only arguments it is accurate for ("double where"), so that no
-    infinity of the branch not taken leaks into a gradient (maths A4).
+    Each branch sees only arguments it is accurate for ("double where"): no infinity of
+    the other leaks into a gradient (maths A4).
+
+    Examples
+    --------
+    >>> round(float(log1mexp(1e-20)), 4)  # log 1e-20
+    -46.0517
     """
     ln2 = jnp.log(jnp.asarray(2.0, jnp.result_type(t)))
     near = jnp.log(-jnp.expm1(-jnp.minimum(t, ln2)))
@@ -109,11 +130,7 @@ def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
 
 
 def _namespace(*values: Any) -> Any:
-    """Return ``jax.numpy`` for JAX arrays, traced ones too, else NumPy.
-
-    At the ends of a fit a scalar is turned from one into the other; on the host that
-    compiles nothing.
-    """
+    """Return ``jax.numpy`` for JAX arrays, traced or not, else NumPy: no compiling."""
     return jnp if any(isinstance(v, jax.Array) for v in values) else np
 
 
@@ -122,7 +139,13 @@ def log_sigma2_of(
     p: int,
     kappa2: Float[Array, "..."] | float = 1.0,
 ) -> Float[Array, "..."]:
-    """Return log σ² from log b (Eq. 2), without overflow of e^{2b/p}."""
+    """Return log σ² from log b (Eq. 2), without overflow of e^{2b/p}.
+
+    Examples
+    --------
+    >>> round(float(log_sigma2_of(0.0, p=2)), 4)  # log((e - 1)/2)
+    -0.1518
+    """
     xp = _namespace(log_b, kappa2)
     beta = 2 * xp.exp(log_b) / p
     return xp.asarray(beta + xp.log(-0.5 * xp.expm1(-beta)) + xp.log(kappa2))
@@ -133,7 +156,13 @@ def log_b_of(
     p: int,
     kappa2: Float[Array, "..."] | float = 1.0,
 ) -> Float[Array, "..."]:
-    """Return log b from log σ² (Eq. 2)."""
+    """Return log b from log σ² (Eq. 2).
+
+    Examples
+    --------
+    >>> round(float(log_b_of(log_sigma2_of(-1.5, p=2), p=2)), 4)
+    -1.5
+    """
     xp = _namespace(log_sigma2, kappa2)
     return xp.asarray(xp.log(0.5 * p * xp.log1p(2 * xp.exp(log_sigma2) / kappa2)))
 
@@ -145,7 +174,14 @@ def coincidence_exponent(
     kappa2: Float[Array, "..."] | float,
     p: int,
 ) -> Float[Array, "..."]:
-    """Return t = -log P(y=1 | x, x') from ‖Wδ‖² (Eq. 1)."""
+    """Return t = -log P(y=1 | x, x') from ‖Wδ‖² (Eq. 1).
+
+    Examples
+    --------
+    >>> t = coincidence_exponent(4.0, sigma2=0.5, kappa2=1.0, p=2)
+    >>> round(float(t), 4)  # log 2 + 4/(2·2)
+    1.6931
+    """
     intercept = 0.5 * p * jnp.log1p(2 * sigma2 / kappa2)
     return intercept + squared / (2 * (kappa2 + 2 * sigma2))
 
@@ -156,6 +192,12 @@ def weakest_axis(
     """Return u (p,), the axis of WW₀ᵀ along which W is nearest to its mirror image.
 
     The prior of W centred at W₀ is lower at HW, H = I - 2uuᵀ, by 2λ/c² uᵀWW₀ᵀu.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> abs(weakest_axis(np.diag([3.0, 0.1]), np.eye(2))).round(6).tolist()
+    [0.0, 1.0]
     """
     C = W @ mean.T
     return _namespace(C).linalg.eigh((C + C.T) / 2)[1][:, 0]
@@ -165,11 +207,10 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
     """Return ½ p(W) + ½ p(HW): a prior of W under which both mirror images are alike.
 
     The likelihood of W is that of HW for a reflection H; the prior's is not. So the
-    posterior under ``prior`` has two regions, of different heights and different
-    M = WᵀW/τ², which no sampler crosses where p < d. Under this mixture M and b have
-    *the same distribution* and the two regions are mirror images of each other, so that
-    chains on either agree. For samplers of ``lca`` from outside: ``pm.sample`` does
-    this by itself.
+    posterior under ``prior`` has two regions, of different heights and M = WᵀW/τ²,
+    which no sampler crosses where p < d. Under this mixture M and b have *the same
+    distribution* and the two regions are mirror images: chains on either agree. For
+    samplers of ``lca`` from outside: ``pm.sample`` does this by itself.
 
     Parameters
     ----------
@@ -187,7 +228,6 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.models.lca import LCAPrior, mirrored
     >>> W0 = np.eye(2, 3)
     >>> two = mirrored(LCAPrior(W0), W0)
     >>> flipped = W0 * np.array([[-1], [1]])
@@ -212,13 +252,16 @@ class Coincidence(dist.Distribution):
     weight : array or float, default=1
         Data weight of the pair, ≥ 0. Zero removes it from the likelihood.
     learning_rate : float, default=1
-        Power η on the likelihood: 1 for independent pairs, of the order of
-        n/N for pairs built from labels (DESIGN, generalised posterior).
+        Power η on the likelihood: 1 for independent pairs, of the order of n/N for
+        pairs built from labels (DESIGN). ``sample``, ``mean`` and ``variance`` are
+        those of a plain Bernoulli, whatever the weight and learning rate.
 
-    Notes
-    -----
-    ``log_prob`` is the weighted, tempered one; ``sample``, ``mean`` and ``variance``
-    are those of a plain Bernoulli, whatever the weight and learning rate.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = Coincidence(np.log(0.25), weight=2.0)
+    >>> round(float(y.mean), 4), round(float(np.exp(y.log_prob(1))), 4)
+    (0.25, 0.0625)
     """
 
     arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
@@ -286,10 +329,15 @@ class Judgments(dist.Distribution):
         log P(same), at most 0.
     trials : int array
         m ≥ 0.
-    weight : array or float, default=1
-        Data weight, at least 0; 0 removes the pair.
-    learning_rate : float, default=1
-        Power η on the likelihood.
+    weight, learning_rate
+        As ``Coincidence``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = Judgments(np.log(0.5), trials=2)
+    >>> [round(float(np.exp(y.log_prob(k))), 4) for k in range(3)]
+    [0.25, 0.5, 0.25]
     """
 
     arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
@@ -358,9 +406,15 @@ def observation(
     log_p : array of shape (n,)
         Of the pairs chosen.
     pairs : Pairs
-    learning_rate : float, default=1
-    chosen : index, default: all
-        Which pairs.
+    learning_rate, chosen : float, default=1; index of pairs, default: all
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> i, j, m = np.array([[0], [1], [3]])
+    >>> pairs = Pairs(np.eye(2, dtype=np.float32), i, j, y=None, trials=m)
+    >>> round(float(observation(np.log([0.5]), pairs).mean[0]), 4)  # 3 · ½
+    1.5
     """
     w = weights(pairs)[chosen]
     if pairs.trials is None:
@@ -409,13 +463,12 @@ def lca(
         ``y=None`` simulates. Data weights enter the observation's own distribution,
         ``Coincidence``, or ``Judgments`` where there are ``trials``.
     prior : LCAPrior or Distribution
-        Gaussian around ``prior.mean`` with standard deviation c/√λ; ``prior.lam``
-        may itself be a Distribution (hyperprior). A Distribution of event shape
-        (p, d) stands for W alone; log b then keeps its default prior.
+        Gaussian around ``prior.mean`` of sd c/√λ; ``lam`` may be a Distribution. A
+        Distribution of event shape (p, d) is of W alone; log b keeps its default prior.
     learning_rate : float, default=1
         Power η on the likelihood.
     kappa2 : float or array of shape (n_anchors,), default=1
-        Common κ² (only 1 is ever needed), or one per anchor, with σ² fixed at ½ and
+        Common κ² (only 1 is ever needed), or one per anchor: then σ² is ½ and there is
         no ``log_b`` site (erratum 3 of seed 000).
     latent : bool, default=False
         Sample z and z' explicitly instead of integrating them out; of labels, no
@@ -428,6 +481,17 @@ def lca(
     ------
     ValueError
         For counts in the latent form.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> i, j, y = np.array([[0], [0], [1]])  # A point with itself: P(same) is e^{-b}.
+    >>> given = Pairs(jnp.eye(2), i, j, y), LCAPrior(jnp.eye(2))
+    >>> f = jax.jit(lambda at: compute_log_probs(lca, given, {}, at)[0])
+    >>> of = f({"W": jnp.eye(2), "log_b": 0.0})  # 2 log(10/2π), log e^{-b}, -b
+    >>> {site: round(float(value), 3) for site, value in of.items()}
+    {'W': 0.929, 'log_b': -1.0, 'y': -1.0}
     """
     if latent:
         refuse_trials(pairs, "the latent form")
@@ -474,7 +538,16 @@ lca.closed_form = (  # pyright: ignore[reportFunctionMemberAccess]
 
 @numpy_in_numpy_out
 def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
-    """Draw labels, or counts, for given pairs; data weights are left as they are."""
+    """Draw labels, or counts, for given pairs; data weights are left as they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, i, j = np.array([[0.0], [9.0]]), np.array([0, 0]), np.array([0, 1])
+    >>> near_one = LCAParams(np.eye(1), np.log(1e-12))  # P(same): 1 and e^{-40.5}
+    >>> simulate(jax.random.key(0), near_one, Pairs(X, i, j, None)).y.tolist()
+    [1, 0]
+    """
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
     kappa2 = jnp.asarray(params.kappa2)
     k2 = kappa2[pairs.anchor] if kappa2.ndim else kappa2
@@ -489,7 +562,14 @@ def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
 
 @numpy_in_numpy_out
 def identified(params: LCAParams) -> dict[str, Any]:
-    """Return what the likelihood identifies under a common κ: M (d, d) and b ()."""
+    """Return what the likelihood identifies under a common κ: M (d, d) and b ().
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(float(identified(LCAParams(np.eye(1), np.log(1.5)))["b"]), 4)  # ½ log 4
+    0.6931
+    """
     W, sigma2 = params.W, jnp.exp(params.log_sigma2)
     return {
         "M": W.T @ W / (params.kappa2 + 2 * sigma2),
@@ -504,6 +584,13 @@ def to_metric(params: LCAParams) -> Mahalanobis:
 
     With a κ per anchor there is no common P(same): the factor is W itself and the
     metric carries no link.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> L = to_metric(LCAParams(2 * np.eye(1), np.log(1.5))).factor  # 2/√(1 + 3)
+    >>> L.round(4).tolist()
+    [[1.0]]
     """
     if jnp.ndim(params.kappa2):
         return Mahalanobis(params.W)

@@ -34,6 +34,15 @@ class LDAParams(NamedTuple):
         Σ_W.
     weights : array of shape (c,)
         π_c.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.lda import LDAParams, to_metric
+    >>> one, mean = np.ones((1, 1)), np.array([[-1.0], [1.0]])
+    >>> params = LDAParams(one / 2, np.ones(1), mean, 4 * one, np.array([0.5, 0.5]))
+    >>> to_metric(params).matrix.tolist()  # UUᵀ = Σ_W⁻¹
+    [[0.25]]
     """
 
     factor: Float[Array, "k d"]
@@ -44,14 +53,39 @@ class LDAParams(NamedTuple):
 
 
 def to_metric(params: LDAParams) -> Mahalanobis:
-    """Return the learned metric M = UUᵀ."""
+    """Return the learned metric M = UUᵀ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.lda import LDAParams, to_metric
+    >>> one, mean = np.ones((1, 1)), np.array([[-1.0], [1.0]])
+    >>> params = LDAParams(one / 2, np.ones(1), mean, 4 * one, np.array([0.5, 0.5]))
+    >>> to_metric(params).transform(mean).tolist()  # In sds within classes
+    [[-0.5], [0.5]]
+    """
     return Mahalanobis(params.factor)
 
 
 def model(
     data: Labelled, prior: NIWPrior, *, n_classes: int, learning_rate: Any = 1.0
 ) -> None:
-    """Write the generative model: Gaussian classes with one covariance (NumPyro)."""
+    """Write the generative model: Gaussian classes with one covariance (NumPyro).
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.models import gaussian_classes, lda
+    >>> prior = gaussian_classes.NIWPrior(jnp.zeros(1), jnp.eye(1), kappa=1.0, nu=2.0)
+    >>> given = Labelled(jnp.zeros((1, 1)), jnp.array([0])), prior
+    >>> at = {"weights": jnp.array([0.5, 0.5]), "mean": jnp.zeros((2, 1))}
+    >>> at, size = {**at, "chol": jnp.ones((1, 1, 1))}, {"n_classes": 2}
+    >>> of = jax.jit(lambda: compute_log_probs(lda.model, given, size, at)[0])()
+    >>> {site: round(float(of[site]), 3) for site in ("mean", "y", "x")}
+    {'mean': -1.838, 'y': -0.693, 'x': -0.919}
+    """
     story(
         data,
         prior,
@@ -62,7 +96,19 @@ def model(
 
 
 def simulate(key: Any, params: LDAParams, data: Labelled) -> Labelled:
-    """Draw as many classes and points as ``data`` has."""
+    """Draw as many classes and points as ``data`` has.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.models.lda import LDAParams, simulate
+    >>> one, mean = np.ones((1, 1)), np.array([[-9.0], [9.0]])
+    >>> params = LDAParams(one, np.ones(1), mean, one, np.array([0.5, 0.5]))
+    >>> drawn = simulate(jax.random.key(0), params, Labelled(np.zeros((5, 1)), None))
+    >>> bool(((drawn.X[:, 0] > 0) == (drawn.y == 1)).all())
+    True
+    """
     chol = np.linalg.cholesky(np.asarray(params.within))[None]
     return simulate_classes(
         key, GaussianClassesParams(params.weights, params.mean, chol), data

@@ -58,7 +58,17 @@ from probmetric.typing import Array
 
 
 class PointEffectsParams(NamedTuple):
-    """W (p, d), log σ² (), the spread ω ≥ 0, and u (n,) of Eq. (1), a point."""
+    """W (p, d), log σ² (), the spread ω ≥ 0, and u (n,) of Eq. (1), a point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.point_effects import PointEffectsParams, identified
+    >>> log_sigma2, u = np.log(np.expm1(2.0) / 2), np.log([1.0, 3.0])  # b = 1
+    >>> params = PointEffectsParams(np.eye(1), log_sigma2, np.asarray(1.0), effects=u)
+    >>> identified(params)["b_point"].round(4).tolist()  # b e^u
+    [1.0, 3.0]
+    """
 
     W: Float[Array, "p d"]
     log_sigma2: Float[Array, ""]
@@ -71,6 +81,15 @@ class PointEffectsPrior(NamedTuple):
 
     The default scale 1 says: with 95 % probability b_i is within a factor of 50 of b
     for most points; and half of the prior is below ω = .67, a factor of two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(2)), spread=0.5)
+    >>> round(float(np.exp(2 * prior.spread)), 2)  # b_i/b two sd up, at ω = .5
+    2.72
     """
 
     common: LCAPrior
@@ -122,6 +141,19 @@ def point_effects(
     prior : PointEffectsPrior
     learning_rate : float, default=1
         Power η on the likelihood.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models import lca, point_effects as m
+    >>> i, prior = jnp.array([0]), m.PointEffectsPrior(lca.LCAPrior(jnp.eye(1)))
+    >>> given = Pairs(jnp.zeros((1, 1)), i, i, y=i + 1), prior
+    >>> at = {"W": jnp.eye(1), "log_b": 0.0, "spread": 1.0, "z": jnp.log(3.0)[None]}
+    >>> of = jax.jit(lambda: compute_log_probs(m.point_effects, given, {}, at)[0])()
+    >>> round(float(of["y"]), 3)  # A point with itself: P(same) is e^{-b_i}, b_i = 3b.
+    -3.0
     """
     refuse_trials(pairs, "point_effects")
     pairs = jax.tree.map(jnp.asarray, pairs)
@@ -163,7 +195,19 @@ def _b_of(params: PointEffectsParams) -> tuple[Any, Any]:
 
 @numpy_in_numpy_out
 def simulate(key: Any, params: PointEffectsParams, pairs: Pairs) -> Pairs:
-    """Draw labels for given pairs of given points; data weights stay as they are."""
+    """Draw labels for given pairs of given points; data weights stay as they are.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models.point_effects import PointEffectsParams, simulate
+    >>> u = np.array([-30.0, -30.0, 5.0])  # The last is hardly ever recognised.
+    >>> params = PointEffectsParams(np.eye(1), np.asarray(0.5), np.asarray(1.0), u)
+    >>> pairs = Pairs(np.zeros((3, 1)), np.array([0, 0]), np.array([1, 2]), None)
+    >>> simulate(jax.random.key(0), params, pairs).y.tolist()
+    [1, 0]
+    """
     log_b, b_point = _b_of(params)
     t = _exponent(jnp.asarray(params.W), log_b, b_point, pairs)
     return pairs._replace(y=Coincidence(-t).sample(key))
@@ -171,7 +215,18 @@ def simulate(key: Any, params: PointEffectsParams, pairs: Pairs) -> Pairs:
 
 @numpy_in_numpy_out
 def identified(params: PointEffectsParams) -> dict[str, Any]:
-    """Return M (d, d), b, b of each point (n,), b of new points, and the spread."""
+    """Return M (d, d), b, b of each point (n,), b of new points, and the spread.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.point_effects import PointEffectsParams, identified
+    >>> log_sigma2 = np.log(np.expm1(2.0) / 2)  # b = 1
+    >>> params = PointEffectsParams(np.eye(1), log_sigma2, np.asarray(0.0), np.zeros(1))
+    >>> found = identified(params)
+    >>> sorted(found), round(float(found["b_new"]), 4)  # Of spread 0: b
+    (['M', 'b', 'b_new', 'b_point', 'spread'], 1.0)
+    """
     log_b, b_point = _b_of(params)
     b_new = intercept_of_new(jnp.exp(log_b), params.spread)
     found = identified_of(LCAParams(params.W, params.log_sigma2))
@@ -179,7 +234,18 @@ def identified(params: PointEffectsParams) -> dict[str, Any]:
 
 
 def to_metric(params: PointEffectsParams) -> Mahalanobis:
-    """Return the metric, with P(same) of two new points (Eq. 3)."""
+    """Return the metric, with P(same) of two new points (Eq. 3).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.point_effects import PointEffectsParams, to_metric
+    >>> log_sigma2 = np.log(np.expm1(2.0) / 2)  # b = 1
+    >>> params = PointEffectsParams(np.eye(1), log_sigma2, np.asarray(0.0), np.zeros(1))
+    >>> x = np.zeros((1, 1))
+    >>> round(float(to_metric(params).same_probability(x, x)[0]), 4)  # e^{-b}
+    0.3679
+    """
     metric = metric_of(LCAParams(params.W, params.log_sigma2))
     return Mahalanobis(metric.factor, Link(_new(params), np.asarray(0.5)))
 

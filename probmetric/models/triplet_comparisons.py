@@ -36,13 +36,30 @@ from probmetric.typing import Array
 
 
 class TripletParams(NamedTuple):
-    """Parameters: the map W (p, d), identified up to rotation."""
+    """Parameters: the map W (p, d), identified up to rotation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.triplet_comparisons import TripletParams, to_metric
+    >>> to_metric(TripletParams(2 * np.eye(1))).matrix.tolist()  # M = WᵀW
+    [[4.0]]
+    """
 
     W: Float[Array, "p d"]
 
 
 class TripletPrior(NamedTuple):
-    """W ~ N(mean, c²/lam) entry by entry; lam > 0."""
+    """W ~ N(mean, c²/lam) entry by entry; lam > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> prior = TripletPrior(np.eye(2), c=3.0, lam=9.0)
+    >>> float(prior.c / np.sqrt(prior.lam))  # sd of an entry of W
+    1.0
+    """
 
     mean: Float[Array, "p d"]
     c: Float[Array, ""] | float = 1.0
@@ -63,6 +80,14 @@ class Answer(dist.Distribution):
         Data weight, at least 0.
     learning_rate : float, default=1
         Power η on the likelihood.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.triplet_comparisons import Answer
+    >>> y = Answer(np.log(3.0), weight=2.0)
+    >>> round(float(y.mean), 4), round(float(np.exp(y.log_prob(1))), 4)  # ¾, (¾)²
+    (0.75, 0.5625)
     """
 
     arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
@@ -138,6 +163,19 @@ def triplet_comparisons(
     prior : TripletPrior
     learning_rate : float, default=1
         Power η on the likelihood.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.models import triplet_comparisons as m
+    >>> a, near, far, y = jnp.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(jnp.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> given, at = (triplets, m.TripletPrior(jnp.eye(1))), {"W": jnp.eye(1)}
+    >>> f = lambda: compute_log_probs(m.triplet_comparisons, given, {}, at)[0]
+    >>> {site: round(float(value), 3) for site, value in jax.jit(f)().items()}
+    {'W': -0.919, 'y': -0.049}
     """
     triplets = jax.tree.map(jnp.asarray, triplets)
     scale = prior.c / jnp.sqrt(prior.lam)
@@ -150,13 +188,35 @@ def triplet_comparisons(
 
 @numpy_in_numpy_out
 def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
-    """Return the log odds that near is nearer (Eq. 1); answers are not looked at."""
+    """Return the log odds that near is nearer (Eq. 1); answers are not looked at.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.models.triplet_comparisons import TripletParams, log_odds
+    >>> a, near, far = np.array([[0], [1], [2]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y=None)
+    >>> log_odds(TripletParams(np.eye(1)), triplets).tolist()  # 2² - 1²
+    [3.0]
+    """
     return _log_odds(jnp.asarray(params.W), triplets)
 
 
 @numpy_in_numpy_out
 def simulate(key: Any, params: TripletParams, triplets: Triplets) -> Triplets:
-    """Draw answers to given triplets; data weights are left as they are."""
+    """Draw answers to given triplets; data weights are left as they are.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.models.triplet_comparisons import TripletParams, simulate
+    >>> a, near, far = np.array([[0, 0], [1, 2], [2, 1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [9.0]]), a, near, far, y=None)
+    >>> simulate(jax.random.key(0), TripletParams(np.eye(1)), triplets).y.tolist()
+    [1, 0]
+    """
     odds = _log_odds(jnp.asarray(params.W), triplets)
     return triplets._replace(y=Answer(odds).sample(key))
 
@@ -165,5 +225,12 @@ def to_metric(params: TripletParams) -> Mahalanobis:
     """Return the learned metric: the factor is W, a unit of d² one of log odds.
 
     It has no P(same): triplets compare distances and say nothing of coincidence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.triplet_comparisons import TripletParams, to_metric
+    >>> to_metric(TripletParams(2 * np.eye(1, 2))).transform(np.ones((1, 2))).tolist()
+    [[2.0]]
     """
     return Mahalanobis(params.W)

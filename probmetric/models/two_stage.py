@@ -52,7 +52,17 @@ type Covariance = Literal["free", "proportional"]
 
 
 class TwoStageParams(NamedTuple):
-    """Weights c (k,), means μ (k, d), within W (k, d, d), between B (k, d, d)."""
+    """Weights c (k,), means μ (k, d), within W (k, d, d), between B (k, d, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.two_stage import TwoStageParams, invariant
+    >>> B, W = 3 * np.ones((1, 1, 1)), np.ones((1, 1, 1))
+    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=W, between=B)
+    >>> invariant(params)["covariance_total"].tolist()  # B + W
+    [[4.0]]
+    """
 
     weights: Float[Array, "k"]
     means: Float[Array, "k d"]
@@ -68,6 +78,15 @@ class TwoStagePrior(NamedTuple):
     Proportional, and for single instances: Σ_k ~ InverseWishart(df, scale),
     μ_k ~ N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` is what keeps
     a covariance from collapsing on one point: an explicit covariance floor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.two_stage import TwoStagePrior
+    >>> I = np.eye(1)
+    >>> prior = TwoStagePrior(1.0, np.zeros(1), 0.01, 4.0, I, 4.0, within_scale=I)
+    >>> (prior.scale / (prior.df - 1 - 1)).tolist()  # Mean of B_k
+    [[0.5]]
     """
 
     concentration: Float[Array, ""] | float
@@ -89,7 +108,16 @@ def proportional(
     covariances: Float[Array, "k d d"],
     alpha: Float[Array, "..."] | float,
 ) -> TwoStageParams:
-    """Return W = αΣ and B = (1 - α)Σ; α in (0, 1], common or one a component."""
+    """Return W = αΣ and B = (1 - α)Σ; α in (0, 1], common or one a component.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.two_stage import proportional
+    >>> found = proportional(np.ones(1), np.zeros((1, 1)), 4 * np.ones((1, 1, 1)), 0.25)
+    >>> found.within.tolist(), found.between.tolist()
+    ([[[1.0]]], [[[3.0]]])
+    """
     a = jnp.broadcast_to(jnp.asarray(alpha), weights.shape)[:, None, None]
     return TwoStageParams(weights, means, a * covariances, (1 - a) * covariances)
 
@@ -173,6 +201,21 @@ def two_stage(
         Power η on the likelihood.
     observe : bool, default=True
         False simulates instances in groups of the same sizes.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Groups
+    >>> from probmetric.models.two_stage import TwoStagePrior, two_stage
+    >>> groups, I = Groups(jnp.zeros((2, 1)), jnp.array([0, 0])), jnp.eye(1)
+    >>> prior = TwoStagePrior(1.0, jnp.zeros(1), 1.0, 4.0, I, 4.0, I)
+    >>> at = {"weights": jnp.ones(1), "means": jnp.zeros((1, 1))}
+    >>> at, one = {**at, "within": I[None], "between": I[None]}, {"n_components": 1}
+    >>> given = two_stage.prepare(groups), prior
+    >>> of = jax.jit(lambda: compute_log_probs(two_stage, given, one, at)[0])()
+    >>> round(float(of["x_2"]), 3)  # -log 2π - ½ log |[2 1; 1 2]|
+    -2.387
     """
     stacks = stack(data)
     d = stacks.X[0].shape[-1]
@@ -209,6 +252,15 @@ def invariant(params: TwoStageParams) -> dict[str, Any]:
 
     Mean Σ c_k μ_k (d,), ``within_average`` Σ c_k W_k (d, d) and ``covariance_total``
     (d, d), the covariance of one instance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.two_stage import TwoStageParams, invariant
+    >>> half, one = np.array([0.5, 0.5]), np.ones((2, 1, 1))
+    >>> found = invariant(TwoStageParams(half, np.array([[-1.0], [1.0]]), one, 2 * one))
+    >>> {name: value.ravel().tolist() for name, value in found.items()}
+    {'covariance_total': [4.0], 'mean': [0.0], 'within_average': [1.0]}
     """
     c, mean = params.weights, params.weights @ params.means
     off = params.means - mean
@@ -222,7 +274,20 @@ def invariant(params: TwoStageParams) -> dict[str, Any]:
 def simulate(
     key: Any, params: TwoStageParams, data: Points | Pairs | Groups
 ) -> Points | Pairs | Groups:
-    """Draw fresh instances in the same groups; data weights are left as they are."""
+    """Draw fresh instances in the same groups; data weights are left as they are.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.data import Groups
+    >>> from probmetric.models.two_stage import TwoStageParams, simulate
+    >>> one = np.ones((1, 1, 1))
+    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), 0 * one, between=one)
+    >>> groups = Groups(np.zeros((3, 1)), np.array([0, 0, 1]))
+    >>> a, b, c = simulate(jax.random.key(0), params, groups).X[:, 0]
+    >>> bool(a == b), bool(a == c)  # Without W the instances of a source are equal.
+    (True, False)
+    """
     groups = as_groups(data)
     codes = np.unique(np.asarray(groups.group), return_inverse=True)[1]
     G, n, d = int(codes.max()) + 1, *groups.X.shape
@@ -243,7 +308,18 @@ def simulate(
 
 
 def to_metric(params: TwoStageParams, *, score: Any = "log_ratio") -> PairSimilarity:
-    """Return the pair similarity: how probable a common source is."""
+    """Return the pair similarity: how probable a common source is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.two_stage import TwoStageParams, to_metric
+    >>> one = np.ones((1, 1, 1))
+    >>> metric = to_metric(TwoStageParams(np.ones(1), np.zeros((1, 1)), one, 9 * one))
+    >>> ratio = -metric.pairwise(np.array([[3.0]]), np.array([[3.0], [-3.0]]))[0]
+    >>> ratio.round(2).tolist()  # log Pr(Q, Y)/(Pr(Q) Pr(Y)): one source, or two
+    [1.26, -7.27]
+    """
     means, within = params.means, params.within
     with np.errstate(divide="ignore"):  # a component of weight zero
         log_weights = numpy_in_numpy_out(jnp.log)(params.weights)

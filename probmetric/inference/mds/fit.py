@@ -70,6 +70,18 @@ class MDSParams(NamedTuple):
     negative_share : float
         Σ|λ₋| / Σ|λ| before correction, in [0, 1); NaN where the solver did not
         compute every eigenvalue.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Distances
+    >>> from probmetric.inference import mds
+    >>> D = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])  # 3 > 1 + 1
+    >>> params = mds.fit(Distances(D), 2).params
+    >>> params.eigenvalues.round(4).tolist(), round(params.min_eigenvalue, 4)
+    ([4.5, 0.0], -0.8333)
+    >>> round(params.negative_share, 4)
+    0.1563
     """
 
     embedding: Float[Array, "n k"]
@@ -86,6 +98,14 @@ def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
     """Return what the correction adds off the diagonal: to D² or to D (Eqs. 4, 5).
 
     Zero where D is Euclidean already. Cailliez solves a dense problem of size 2n.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mds
+    >>> D = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])
+    >>> round(mds.additive_constant(D, "cailliez"), 6)  # 3 + c = (1 + c) + (1 + c)
+    1.0
     """
     if correction is None:
         return 0.0
@@ -109,6 +129,14 @@ def corrected_squares(
 
     A dissimilarity of zero off a matrix' diagonal is taken to mean the same object
     and stays zero, so that a reference object is placed where it was.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mds
+    >>> D = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])
+    >>> mds.corrected_squares(D, 1.0, "cailliez").tolist()  # (D + 1)² off the diagonal
+    [[0.0, 4.0, 16.0], [4.0, 0.0, 4.0], [16.0, 4.0, 0.0]]
     """
     squares = np.square(np.asarray(D))
     if correction is None or constant == 0.0:
@@ -145,6 +173,16 @@ def fit(
     Fit
         ``params`` is an ``MDSParams``; ``objective`` is minus the strain's square
         root ‖M - QQᵀ‖_F.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Distances
+    >>> from probmetric.inference import mds
+    >>> x = np.array([0.0, 1.0, 5.0])  # Points of a line, of mean 2
+    >>> found = mds.fit(Distances(abs(x[:, None] - x)), 1)
+    >>> found.params.embedding.ravel().round(6).tolist()
+    [-2.0, -1.0, 3.0]
     """
     D = np.asarray(data.D)
     tol = len(D) * float(np.finfo(D.dtype).eps) if tol is None else tol
@@ -176,7 +214,19 @@ def fit(
 
 
 def embed_new(params: MDSParams, squares: Float[Array, "m r"]) -> Float[Array, "m k"]:
-    """Return the places of objects at squared dissimilarities from the references."""
+    """Return the places of objects at squared dissimilarities from the references.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Distances
+    >>> from probmetric.inference import mds
+    >>> x = np.array([0.0, 1.0, 5.0])
+    >>> params = mds.fit(Distances(abs(x[:, None] - x)), 1).params
+    >>> squares = (np.array([[3.0], [6.0]]) - x) ** 2
+    >>> mds.embed_new(params, squares).ravel().round(6).tolist()  # 3 - 2 and 6 - 2
+    [1.0, 4.0]
+    """
     return params.offset + (params.self_terms - squares) @ params.coefficients.T
 
 
@@ -187,6 +237,16 @@ def linear_map(
 
     The rows of ``coefficients`` sum to zero, so that of -‖z - z_i‖² only the term
     2 zᵀz_i moves with the new point z. ``references`` (m, d) may be centred anywhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Distances
+    >>> from probmetric.inference import mds
+    >>> x = np.array([[0.0], [1.0], [5.0]])
+    >>> params = mds.fit(Distances(abs(x - x.T)), 1).params
+    >>> mds.linear_map(params, x).round(6).tolist()  # The line itself
+    [[1.0]]
     """
     return 2 * np.asarray(params.coefficients) @ np.asarray(references)
 
@@ -197,5 +257,16 @@ def to_metric(params: MDSParams) -> Mahalanobis:
     Its points are rows d² (r,) of squared dissimilarities from the reference
     objects; by Eq. (3) their distance under it is the Euclidean distance
     between the two places in the embedding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Distances
+    >>> from probmetric.inference import mds
+    >>> x = np.array([0.0, 1.0, 5.0])
+    >>> metric = mds.to_metric(mds.fit(Distances(abs(x[:, None] - x)), 1).params)
+    >>> two, six = ((point - x) ** 2 for point in (2.0, 6.0))
+    >>> round(metric(two, six), 6)  # |2 - 6|
+    4.0
     """
     return Mahalanobis(params.coefficients)

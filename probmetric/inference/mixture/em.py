@@ -88,7 +88,18 @@ type _Block = tuple[Array, Array, Array | None]
 
 @numpy_in_numpy_out
 def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
-    """Return the expected statistics (2) about ``params.means``, chunk by chunk."""
+    """Return the expected statistics (2) about ``params.means``, chunk by chunk.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> mu, one = np.array([[-9.0], [9.0]]), np.ones((2, 1, 1))
+    >>> params = mixture.MixtureParams(np.array([0.5, 0.5]), mu, one)
+    >>> data = mixture.mixture_data(np.array([[-9.0], [9.0], [0.0]]))
+    >>> mixture.e_step(params, data).mass.round(4).tolist()  # The last belongs to both.
+    [1.5, 1.5]
+    """
     k, d = params.means.shape
     L, parts = _whitening(params)
     known = None if data.known is None else chunks(data.known, CHUNK, -1)
@@ -167,7 +178,18 @@ def recentre(
 def m_step(
     stats: MixtureStats, centre: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> MixtureParams:
-    """Return the parameters of highest expected log joint density, Eqs. (3)-(5)."""
+    """Return the parameters of highest expected log joint density, Eqs. (3)-(5).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> params = mixture.MixtureParams(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
+    >>> stats = mixture.e_step(params, mixture.mixture_data(np.array([[1.0], [3.0]])))
+    >>> new = mixture.m_step(stats, params.means, None)
+    >>> new.means.tolist(), new.covariances.tolist()  # Mean and variance of 1 and 3
+    ([[2.0]], [[[1.0]]])
+    """
     R, d = stats.mass, centre.shape[1]
     delta, pull = step_of_means(R, stats.first, centre, prior)
     second = about(R, stats.first, stats.second, delta) + pull
@@ -178,7 +200,20 @@ def m_step(
 
 @numpy_in_numpy_out
 def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Scalar]:
-    """Return the next parameters, and the log joint density of the given ones."""
+    """Return the next parameters, and the log joint density of the given ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> mu, one = np.array([[-1.0], [1.0]]), np.ones((2, 1, 1))
+    >>> params = mixture.MixtureParams(np.array([0.5, 0.5]), mu, one)
+    >>> data = mixture.mixture_data(np.array([[-9.0], [9.0], [0.0]]))
+    >>> params, before = mixture.em_step(params, data)
+    >>> _, after = mixture.em_step(params, data)
+    >>> round(float(before), 2), round(float(after), 2)  # EM does not lower it.
+    (-68.64, -9.97)
+    """
     return _finish(params, e_step(params, data), data.prior)
 
 
@@ -186,7 +221,19 @@ def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Sc
 def em_step_missing(
     params: MixtureParams, data: MixtureData
 ) -> tuple[MixtureParams, Scalar]:
-    """Do what ``em_step`` does, with NaN entries of X integrated out."""
+    """Do what ``em_step`` does, with NaN entries of X integrated out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> I = np.eye(2)[None]
+    >>> params = mixture.MixtureParams(np.ones(1), np.zeros((1, 2)), I)
+    >>> data = mixture.mixture_data(np.array([[0.0, np.nan]]))
+    >>> _, objective = mixture.em_step_missing(params, data)
+    >>> round(float(objective), 4)  # -½ log 2π: of the one entry that is there
+    -0.9189
+    """
     stats = e_step_missing(params, data.X, data.w, data.known)
     return _finish(params, stats, data.prior)
 

@@ -40,7 +40,19 @@ def log_prior(
     spread: Float[Array, "k d d"],
     prior: TwoStagePrior,
 ) -> Float[Array, ""]:
-    """Return the log density of (c, μ, B), or of (c, μ, Σ), under the prior."""
+    """Return the log density of (c, μ, B), or of (c, μ, Σ), under the prior.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> from probmetric.models.two_stage import TwoStagePrior
+    >>> I = np.eye(1)
+    >>> prior = TwoStagePrior(1.0, np.zeros(1), 1.0, 4.0, I, 4.0, I)
+    >>> at = mixture.log_prior(np.ones(1), np.zeros((1, 1)), I[None], prior)
+    >>> round(float(at), 4)  # log N(0; 0, 1) + log InverseGamma(1; 2, ½)
+    -2.8052
+    """
     k = len(means)
     a = jnp.asarray(prior.concentration, weights.dtype)
     # (a - 1) log c is zero at a = 1 also where a component is empty.
@@ -92,6 +104,15 @@ def default_prior(
     -----
     A constant column counts as of variance 1, its own unit: without it the prior of
     its variance would be at zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> X = np.array([[0.0, 5.0], [2.0, 5.0]])  # Column variances 1 and (a constant) 1
+    >>> prior = mixture.default_prior(X, n_components=2)
+    >>> prior.mean.tolist(), prior.scale.tolist()
+    ([1.0, 5.0], [[0.5, 0.0], [0.0, 0.5]])
     """
     rows = np.asarray(X)
     dtype = np.result_type(rows.dtype, np.float32)  # Whole numbers have means, too.

@@ -32,7 +32,15 @@ def mixture_data(
     known: Int[Array, "n"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> MixtureData:
-    """Return points packed for mixture EM; weights default to one."""
+    """Return points packed for mixture EM; weights default to one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> mixture.mixture_data(np.array([[1.0], [2.0]])).w.tolist()
+    [1.0, 1.0]
+    """
     rows = np.asarray(X)
     weights = np.ones(len(rows), rows.dtype) if w is None else np.asarray(w)
     return MixtureData(rows, weights.astype(rows.dtype), known, prior)
@@ -52,6 +60,15 @@ def start_mixture(
     Covariances are regularised by ``prior``, or by the default one where it is None,
     so that small clusters start regular. NaN entries count as their column mean.
     Rows whose component is known start, and hold, that component's mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> X = np.array([[-9.0], [-9.0], [9.0], [9.0]])
+    >>> start = mixture.start_mixture(X, np.ones(4), 2)
+    >>> sorted(start.means.ravel().round(1).tolist()), start.weights.tolist()
+    ([-9.0, 9.0], [0.5, 0.5])
     """
     rows = np.asarray(X)
     mean = np.nanmean(rows, axis=0)

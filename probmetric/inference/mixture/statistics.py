@@ -15,7 +15,17 @@ from probmetric.typing import Array
 
 
 class MixtureParams(NamedTuple):
-    """Weights c (k,), means μ (k, d), covariances S = B + W (k, d, d)."""
+    """Weights c (k,), means μ (k, d), covariances S = B + W (k, d, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> half, mu = np.array([0.5, 0.5]), np.array([[-9.0], [9.0]])
+    >>> params = mixture.MixtureParams(half, mu, np.ones((2, 1, 1)))
+    >>> (params.weights @ params.means).tolist()  # Mean of the mixture
+    [0.0]
+    """
 
     weights: Float[Array, "k"]
     means: Float[Array, "k d"]
@@ -26,6 +36,16 @@ class MixtureStats(NamedTuple):
     """Sums over rows: log likelihood, R (k,), and f (k, d), F (k, d, d) about a centre.
 
     Those of disjoint sets of rows under the same parameters add up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture
+    >>> params = mixture.MixtureParams(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
+    >>> data = mixture.mixture_data(np.array([[1.0], [2.0]]))
+    >>> stats = mixture.e_step(params, data)
+    >>> stats.mass.tolist(), stats.first.tolist(), stats.second.tolist()  # n, Σx, Σx²
+    ([2.0], [[3.0]], [[[5.0]]])
     """
 
     log_likelihood: Float[Array, ""]

@@ -69,6 +69,24 @@ def laplace_draws(found: SpreadPosterior, n: int, *, seed: int) -> dict[str, Any
     found : SpreadPosterior
     n : int
     seed : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
+    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> params = point_effects.fit(pairs, prior, spread=1.0).params
+    >>> problem = params, point_effects.rows_of(pairs), prior
+    >>> found = point_effects.spread_posterior(*problem, n_grid=5)
+    >>> drawn = point_effects.laplace_draws(found, 200, seed=0)
+    >>> b = np.median(drawn["b_point"], axis=(0, 1))
+    >>> b.shape, int(b.argmax())  # No pair of point 2 was called the same.
+    ((4,), 2)
     """
     return drawn_on_grid(
         *found, lambda mode, _, own, rng: _at_mode(mode, own, rng), n, seed
@@ -122,6 +140,19 @@ def draw(
     Warns
     -----
     SamplingWarning
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.inference import point_effects
+    >>> X, y = np.array([[0.0], [0.1], [1.0], [1.1]]), np.array([1, 1, 0, 0])
+    >>> pairs = np.array([[0, 1], [2, 3], [0, 2], [1, 3]])  # Rows of X
+    >>> model = pm.PointEffectsLCA(spread=1.0, preprocessor=X).fit_pairs(pairs, y)
+    >>> options = {"scale": model.scale_, "seed": 0, "n_draws": 50}
+    >>> values = point_effects.draw(model.fitted_, "laplace", **options).values
+    >>> values["M"].shape, bool((values["spread"] == 1.0).all())  # Known: one mode
+    ((1, 200, 1, 1), True)
     """
     sampler: Any = sampler_of(method, (NUTS, Laplace))
     if isinstance(method, str) and isinstance(sampler, NUTS):

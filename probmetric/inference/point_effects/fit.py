@@ -207,6 +207,20 @@ def fit(
     ValueError
         Pairs without labels, or of one point; a prior that is flat or centred at zero;
         more than 5000 parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
+    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> u = point_effects.fit(pairs, prior, spread=1.0).params.effects
+    >>> int(u.argmax())  # No pair of point 2 was called the same.
+    2
     """
     return best_mode(
         pairs,
@@ -227,7 +241,22 @@ def best_mode(
     max_steps: int = 500,
     tol: float = 1e-6,
 ) -> tuple[Fit, Mode]:
-    """Return ``fit``, and its mode with the certificate."""
+    """Return ``fit``, and its mode with the certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
+    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> found, mode = point_effects.best_mode(pairs, prior, spread=1.0)
+    >>> mode.gap < 1e-9, mode.params is found.params
+    (True, True)
+    """
     _check(pairs, prior)
     dtype = np.asarray(pairs.X).dtype
     with jax.enable_x64(dtype == np.float64):
@@ -282,13 +311,34 @@ def spread_posterior(
     ------
     ValueError
         Where no mode is found at any of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
+    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> fit = point_effects.fit(pairs, prior, spread=1.0)
+    >>> problem = fit.params, point_effects.rows_of(pairs), prior
+    >>> found = point_effects.spread_posterior(*problem, n_grid=5)
+    >>> round(float(found.probability.sum()), 6), len(found.modes)
+    (1.0, 5)
+    >>> known = point_effects.spread_posterior(*problem, n_grid=1).modes[0]
+    >>> bool(abs(known.log_density - fit.objective) < 1e-9)
+    True
     """
-    prior = _arrays(prior, rows.delta.dtype)
-    profile = Profile(position(params), lambda at, near: mode_at(at, near, rows, prior))
-    scale = min(float(prior.spread), 1.0)
-    found = on_grid(
-        profile, float(params.spread), scale, 2 * LARGEST * scale, n_grid, drop
-    )
+    dtype = rows.delta.dtype
+    with jax.enable_x64(dtype == np.float64):
+        prior, at = _arrays(prior, dtype), float(params.spread)
+        scale = min(float(prior.spread), 1.0)
+        profile = Profile(
+            position(params), lambda at, near: mode_at(at, near, rows, prior)
+        )
+        found = on_grid(profile, at, scale, 2 * LARGEST * scale, n_grid, drop)
     if all(mode.factor is None for mode in found[2]):
         raise ValueError(
             "params: expected a fit with modes around its spread, got none: raise "

@@ -52,6 +52,17 @@ def rows_of(pairs: Pairs, learning_rate: float = 1.0) -> Rows:
     ------
     ValueError
         For pairs without labels; a point paired with itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> i, j, y = np.array([[0, 0, 1], [1, 2, 2], [1, 0, 0]])
+    >>> X, w = np.array([[0.0], [1.0], [3.0]]), np.array([1.0, 1.0, 0.0])
+    >>> rows = point_effects.rows_of(Pairs(X, i, j, y, w))  # The last has weight 0.
+    >>> rows.delta.ravel().tolist(), rows.same.tolist()
+    ([-1.0, -3.0], [True, False])
     """
     refuse_trials(pairs, "point_effects")
     if pairs.y is None:

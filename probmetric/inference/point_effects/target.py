@@ -58,6 +58,23 @@ def start(found: SpreadPosterior) -> Gaussian:
     """Return a Gaussian at the mode of the median spread: start and mass matrix.
 
     The spread of log ω is that of its grid; it is taken as independent of the rest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import point_effects
+    >>> from probmetric.models.lca import LCAPrior
+    >>> from probmetric.models.point_effects import PointEffectsPrior
+    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
+    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
+    >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
+    >>> params = point_effects.fit(pairs, prior, spread=2.0).params
+    >>> problem = params, point_effects.rows_of(pairs), prior
+    >>> found = point_effects.spread_posterior(*problem, n_grid=1)
+    >>> begin = point_effects.start(found)
+    >>> sorted(begin.mean), round(float(np.exp(begin.mean["spread"])), 6)
+    (['W', 'log_b', 'spread', 'z'], 2.0)
     """
     middle = int(np.searchsorted(np.cumsum(found.probability), 0.5))
     mode, log = found.modes[middle], np.log(found.spread)

@@ -84,6 +84,15 @@ def to_datatree(
     ------
     ValueError
         Names that do not fit the shape of a quantity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.sampling import Draws, to_datatree
+    >>> draws = Draws({"M": np.zeros((1, 5, 2, 2))}, {}, {"method": "by hand"})
+    >>> tree = to_datatree(draws, feature_names=["height", "weight"])
+    >>> tree["posterior"]["M"].dims, tree["posterior"]["feature"].values.tolist()
+    (('chain', 'draw', 'feature', 'feature_bis'), ['height', 'weight'])
     """
     # The whole of ArviZ takes a second to import; only building a tree needs it.
     import arviz as az

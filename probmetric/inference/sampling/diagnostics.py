@@ -49,6 +49,13 @@ class Finding(NamedTuple):
         What was found, with numbers and the quantities it concerns.
     advice : str
         What helps against its cause.
+
+    Examples
+    --------
+    >>> from probmetric.inference.sampling import Finding
+    >>> found = Finding("R-hat", "R-hat of b is 1.2", "draw more")
+    >>> str(found)
+    'R-hat of b is 1.2: draw more'
     """
 
     name: str

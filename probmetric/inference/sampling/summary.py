@@ -26,6 +26,15 @@ class Summary(NamedTuple):
     ``skew`` is the skewness of the draws; ``ess`` the effective sample size of the
     mean; ``sd_mcse`` the Monte Carlo error of ``sd``; ``constant`` says that all draws
     are one number; ``eps`` is the rounding unit of the draws.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> from probmetric.inference.sampling import summarise
+    >>> x = np.arange(8.0).reshape(2, 4)
+    >>> found = summarise(xr.Dataset({"b": (("chain", "draw"), x)}))
+    >>> float(found.estimate[0]), round(float(found.sd[0]), 4)
+    (3.5, 2.4495)
     """
 
     estimate: np.ndarray
@@ -193,7 +202,17 @@ def stacked(table: xr.Dataset) -> np.ndarray:
 
 
 def summarise(table: xr.Dataset) -> Summary:
-    """Return mean, sd, errors and R-hat by entry, in the order of ``entry_names``."""
+    """Return mean, sd, errors and R-hat by entry, in the order of ``entry_names``.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> from probmetric.inference.sampling import summarise
+    >>> x = np.random.default_rng(0).normal(size=(2, 500))
+    >>> found = summarise(xr.Dataset({"b": (("chain", "draw"), x)}))
+    >>> bool(abs(found.estimate[0]) < 4 * found.mcse[0]), round(float(found.rhat[0]), 1)
+    (True, 1.0)
+    """
     # ArviZ's statistics take a second to import and only comparisons need them.
     from arviz_stats.base.array import array_stats
 

@@ -315,6 +315,18 @@ def model_target(
     ValueError
         A discrete latent site; a subsampled plate (MCMC would keep one subsample for
         ever); a model without latent or observed sites.
+
+    Examples
+    --------
+    >>> import numpy as np, numpyro, numpyro.distributions as dist
+    >>> from probmetric.inference.sampling import model_target
+    >>> def model(data):
+    ...     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    ...     numpyro.sample("x", dist.Normal(mu, 1.0), obs=data)
+    >>> target, data, prototype = model_target(model, (np.zeros(1),), {})
+    >>> value = target.log_density({"mu": 0.0}, data)
+    >>> list(prototype), round(float(value), 4)  # -log 2π
+    (['mu'], -1.8379)
     """
     tree, static, data = split_arguments(args, kwargs)
     target = _cached_target(model, tree, static)

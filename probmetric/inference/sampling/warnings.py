@@ -11,7 +11,17 @@ from probmetric.inference.sampling.diagnostics import findings
 
 
 class SamplingWarning(UserWarning):
-    """Draws not to be trusted yet; ``sampling.diagnose`` lists what may be wrong."""
+    """Draws not to be trusted yet; ``sampling.diagnose`` lists what may be wrong.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from probmetric.inference.sampling import SamplingWarning
+    >>> with warnings.catch_warnings(record=True, action="always") as seen:
+    ...     warnings.warn("R-hat of b is 1.2: draw more", SamplingWarning)
+    >>> issubclass(seen[0].category, UserWarning), str(seen[0].message)
+    (True, 'R-hat of b is 1.2: draw more')
+    """
 
 
 def warn_of_trouble(

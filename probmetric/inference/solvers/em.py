@@ -88,6 +88,18 @@ def run_em[P, D](
     -------
     Fit
         With the objective at the returned parameters. Local optimum only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.solvers import Result, run_em
+    >>> def halve(x, data):  # Rises to 0 at x = 0.
+    ...     return x / 2, -(x**2)
+    >>> found = run_em(halve, np.array(1.0), None, max_steps=50)
+    >>> Result(int(found.result)).name, bool(abs(found.objective) < 1e-6)
+    ('CONVERGED', True)
+    >>> found.trace[:3].tolist()
+    [-1.0, -0.25, -0.0625]
     """
     check_counts(max_steps=max_steps)
     return _run(step, params, data, tol, max_steps=max_steps, accelerate=accelerate)

@@ -34,7 +34,16 @@ HALVINGS = 40
 
 
 class Minimum(NamedTuple):
-    """Where the loop ended: point (q,), value, ``Result`` code, steps, evaluations."""
+    """Where the loop ended: point (q,), value, ``Result`` code, steps, evaluations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.solvers import Result, minimise
+    >>> found = minimise(lambda x: (x @ x, 2 * x), np.ones(2), max_steps=9, tol=1e-9)
+    >>> abs(found.x).round(6).tolist(), Result(int(found.result)).name
+    ([0.0, 0.0], 'CONVERGED')
+    """
 
     x: Float[Array, "q"]
     value: Float[Array, ""]
@@ -103,6 +112,16 @@ def minimise(
     Minimum
         A local one in general. ``Result.MAX_STEPS`` also where no step along the
         direction lowers the value by more than rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.solvers import minimise
+    >>> def f(x):
+    ...     return ((x - 3) ** 2).sum(), 2 * (x - 3)
+    >>> found = minimise(f, np.zeros(2), max_steps=9, tol=1e-9)
+    >>> found.x.round(6).tolist(), round(float(found.value), 6)
+    ([3.0, 3.0], 0.0)
     """
     value, gradient = value_and_gradient(start)
     eps = jnp.finfo(start.dtype).eps

@@ -56,6 +56,17 @@ def choose_flattening(
     """Return the s of each component that X, unseen by EM, makes likeliest.
 
     Coordinate ascent over the grid, from no flattening (s = 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import two_stage
+    >>> from probmetric.models.two_stage import proportional
+    >>> S = np.array([[[1.0, 0.9], [0.9, 1.0]]])
+    >>> params = proportional(np.ones(1), np.zeros((1, 2)), S, alpha=0.5)
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))  # Not correlated
+    >>> two_stage.choose_flattening(params, X).tolist()
+    [0.25]
     """
     s = np.ones(len(params.weights))
     for _ in range(sweeps):
@@ -101,7 +112,18 @@ def blend(
 
 
 def bic(params: TwoStageParams, X: Float[Array, "n d"]) -> float:
-    """Return log p(X) - ½ (free parameters) log n: larger is better, log evidence."""
+    """Return log p(X) - ½ (free parameters) log n: larger is better, log evidence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import two_stage
+    >>> from probmetric.models.two_stage import proportional
+    >>> one = np.ones((1, 1, 1))
+    >>> params = proportional(np.ones(1), np.zeros((1, 1)), one, alpha=0.5)
+    >>> round(two_stage.bic(params, np.zeros((4, 1))), 4)  # -½ 4 log 2π - ½ 2 log 4
+    -5.062
+    """
     k, d = params.means.shape
     free = (k - 1) + k * d + k * d * (d + 1) / 2
     log_p = to_metric(params).log_marginal(X)
@@ -138,6 +160,16 @@ def choose_components(
     seed : int, default=0
     n_starts, prior, max_steps
         As in ``fit``; the default prior is made from each fold's training part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import two_stage
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 1)) + np.repeat([[-9.0], [9.0]], 20, axis=0)
+    >>> found = two_stage.choose_components(X, (1, 2), n_folds=2)
+    >>> found.best, bool(found.log_density[1] > found.log_density[0] + 1)
+    (2, True)
     """
     folds = list(KFold(n_folds, shuffle=True, random_state=seed).split(X))
     log_p = np.empty((len(candidates), len(X)))

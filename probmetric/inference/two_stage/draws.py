@@ -118,6 +118,23 @@ def draw(
     -----
     SamplingWarning
         Of the invariants alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Groups
+    >>> from probmetric.inference import mixture, two_stage
+    >>> from probmetric.inference.two_stage.target import Fitted
+    >>> x, own = np.random.default_rng(0).normal(size=(2, 60, 1))
+    >>> group = np.arange(60) // 3
+    >>> data = Groups(3 * x[group] + own, group)  # W = 1, B = 9
+    >>> prior = mixture.default_prior(data.X, 1)
+    >>> params = two_stage.fit(data, prior=prior).params
+    >>> fitted = Fitted(data, prior, params, proportional=False, alpha=None)
+    >>> drawn = two_stage.draw(fitted, "laplace", seed=0, n_draws=100).values
+    >>> W, B = np.quantile(drawn["within"], [0.005, 0.995]), drawn["between"].mean()
+    >>> bool(W[0] < 1 < W[1]), bool(B > W[1])
+    (True, True)
     """
     sampler = sampler_of(method)
     draws = sampler.draw(

@@ -113,6 +113,18 @@ def fit(
     Fit
         With ``TwoStageParams``. The objective is the log joint density, with all
         constants. Components come in no particular order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Groups
+    >>> from probmetric.inference import two_stage
+    >>> X, group = np.array([[-9.0], [-8.0], [8.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> params = two_stage.fit(Groups(X, group), prior=None).params
+    >>> params.within.round(2).tolist()  # (¼ + ¼ + ¼ + ¼)/(4 - 2)
+    [[[0.5]]]
+    >>> params.between.round(2).tolist()  # 8.5² - W/2
+    [[[72.0]]]
     """
     if prior == "default":
         prior = default_prior(np.asarray(as_groups(data).X), n_components)

@@ -80,7 +80,21 @@ class Representative(NamedTuple):
 
 @numpy_in_numpy_out
 def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representative:
-    """Return the posterior of the representative behind the rows of X, Eq. (2)."""
+    """Return the posterior of the representative behind the rows of X, Eq. (2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import two_stage
+    >>> from probmetric.models.two_stage import TwoStageParams
+    >>> one = np.ones((1, 1, 1))
+    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=one, between=one)
+    >>> found = two_stage.representative(params, np.array([[3.0], [5.0]]))
+    >>> found.mean.round(4).tolist()  # Two instances and the prior: (3 + 5 + 0)/3
+    [[2.6667]]
+    >>> found.covariance.round(4).tolist()
+    [[[0.3333]]]
+    """
     rows = jnp.asarray(X)
     n, d = rows.shape
     centre = jnp.mean(rows, 0)
@@ -196,6 +210,17 @@ def fit_alpha(
     Fit
         ``params`` is α, of shape () or (k,). Exactly 1 when the pairs are
         negatively correlated or uncorrelated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import mixture, two_stage
+    >>> one = np.ones((1, 1, 1))
+    >>> total = mixture.MixtureParams(np.ones(1), np.zeros((1, 1)), one)
+    >>> Q = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    >>> Y = np.array([[1.0], [-1.0], [1.0], [1.0]])
+    >>> round(float(two_stage.fit_alpha(total, Q, Y).params), 4)  # 1 - ρ, ρ = 2/4
+    0.5
     """
     rows = jnp.asarray(Q)
     w = jnp.ones(len(rows), rows.dtype) if w is None else w
@@ -215,7 +240,21 @@ class Enrolled(NamedTuple):
 
 @numpy_in_numpy_out
 def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
-    """Return what Eq. (4) needs of each group of instances, in order of codes."""
+    """Return what Eq. (4) needs of each group of instances, in order of codes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Groups
+    >>> from probmetric.inference import two_stage
+    >>> from probmetric.models.two_stage import TwoStageParams
+    >>> one = np.ones((1, 1, 1))
+    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=one, between=one)
+    >>> known = Groups(np.array([[3.0], [5.0], [-4.0]]), np.array([0, 0, 1]))
+    >>> found = two_stage.enrol(params, known)
+    >>> found.mean.tolist(), found.size.tolist()
+    ([[4.0], [-4.0]], [2.0, 1.0])
+    """
     data = jax.device_put(group_data(groups))
     log_p = log_groups(params, data)
     return Enrolled(log_p - logsumexp(log_p, -1)[:, None], data.mean, data.size)
@@ -229,7 +268,21 @@ def score_enrolled(
     *,
     score: Literal["log_ratio", "conditional"] = "log_ratio",
 ) -> Float[Array, "m G"]:
-    """Return log Pr(Q | Y's) of every query and source, Eq. (4), or its log ratio."""
+    """Return log Pr(Q | Y's) of every query and source, Eq. (4), or its log ratio.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Groups
+    >>> from probmetric.inference import two_stage
+    >>> from probmetric.models.two_stage import TwoStageParams
+    >>> W, B = np.ones((1, 1, 1)), np.full((1, 1, 1), 9.0)
+    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=W, between=B)
+    >>> known = Groups(np.array([[3.0], [5.0], [-4.0]]), np.array([0, 0, 1]))
+    >>> enrolled, Q = two_stage.enrol(params, known), np.array([[4.0]])
+    >>> two_stage.score_enrolled(params, Q, enrolled).round(2).tolist()
+    [[1.74, -13.57]]
+    """
     Q = jnp.asarray(Q)
     sizes = np.asarray(enrolled.size)
     out = jnp.zeros((len(Q), len(sizes)), Q.dtype)
