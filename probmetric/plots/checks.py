@@ -53,7 +53,7 @@ def agreement(
     rows, many = np.arange(len(names)), len(names) > 45
     height = float(np.clip(0.21 * len(names) + 1.6, 2.8, 9.5))
     figure, (left, right) = blank(
-        2, size=(9.2, height), sharey=True, width_ratios=[2.2, 1], axes=axes
+        2, size=(7.4, height), sharey=True, ratios=[1.9, 1], axes=axes
     )
     critical, tol = float(compared.attrs["z_crit"]), float(compared.attrs["tol"])
     z, detectable = compared["z"].to_numpy(), compared["detectable"].to_numpy()
@@ -85,19 +85,22 @@ def agreement(
     left.set_ylim(len(names) - 0.4, -0.6)
     alpha = float(compared.attrs["alpha"])
     left.set_xlabel(
-        f"z = difference / Monte Carlo error; dashed: ±{critical:.2f} "
-        f"({alpha:.0%} family-wise)"
+        "z = difference / Monte Carlo error\n"
+        f"(dashed: ±{critical:.2f}, {alpha:.0%} family-wise)"
     )
-    right.set_xlabel(f"detectable shift, posterior sd\n(dashed: tolerance {tol:g})")
+    right.set_xlabel(f"detectable shift, in sd\n(dashed: tolerance {tol:g})")
+    right.locator_params(axis="x", nbins=4)
     title = title or (
         f"Closed form against sampling: {compared.attrs['verdict']} "
         f"({len(names)} quantities)"
     )
     if axes is None:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        seen = left.get_legend_handles_labels()
+        figure.legend(*seen, loc="outside lower left", ncols=len(VERDICT_COLORS))
     else:
         left.set_title(title)
-    right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from probmetric.arguments import check_within_0_1
 from probmetric.plots.style import (
+    BESIDE,
     COLORS,
     Panels,
     blank,
@@ -42,7 +43,7 @@ def metric(
     prob: float | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the posterior of M: its mean, and beside it how far draws spread.
+    """Draw the posterior of M: its mean, and below it how far draws spread.
 
     Parameters
     ----------
@@ -71,11 +72,15 @@ def metric(
     scale, unit = feature_scale(draws, M.shape[-1])
     values, names = stacked(M) * np.outer(scale, scale), names_of(M)
     side = matrix_side(len(names))
-    figure, (left, right) = blank(2, size=(2 * side + 1.2, side + 0.4), axes=axes)
-    title = f"Posterior mean of the metric, {unit}"
-    heatmap(left, values.mean(0), names, title, width=False)
-    heatmap(right, values.std(0), names, "Standard deviation over draws", width=True)
-    right.set_yticks([])  # Those of the left.
+    size = (side + BESIDE, 2 * side + BESIDE)
+    figure, (first, second) = blank(2, size=size, down=True, axes=axes)
+    title = f"Posterior mean of the metric,\n{unit}"
+    heatmap(first, values.mean(0), names, title, width=False)
+    heatmap(second, values.std(0), names, "Standard deviation over draws", width=True)
+    if axes is None:
+        first.set_xticks([])  # Those of the one below.
+    else:
+        second.set_yticks([])  # Axes of one's own are side by side, as a rule.
     return figure
 
 
@@ -169,16 +174,25 @@ def _identified(draws: DrawsLike) -> xr.Dataset:
 
 
 def _through_arviz(
-    plot: Callable[..., az.PlotCollection], draws: DrawsLike, backend: str
+    plot: Callable[..., az.PlotCollection],
+    draws: DrawsLike,
+    backend: str,
+    row: float,
+    **layout: int,
 ) -> tuple[Any, xr.Dataset]:
-    """Run an ArviZ plot on the identified quantities; return its figure, and them."""
+    """Run an ArviZ plot on the identified quantities; return its figure, and them.
+
+    Two columns of a page's width, each ``row`` inches high.
+    """
     if backend not in BACKENDS:
         raise ValueError(f"backend: expected one of {BACKENDS}, got {backend!r}")
     shown = _identified(draws)
     tree = xr.DataTree.from_dict({"posterior": shown})
-    figure = plot(tree, backend=backend).viz["figure"].item()
+    figure = plot(tree, backend=backend, **layout).viz["figure"].item()
     if backend == "matplotlib":
         shown_once(figure).set_layout_engine("constrained")
+        rows = figure.axes[0].get_gridspec().nrows
+        figure.set_size_inches(8.0, row * rows + 0.3)
     return figure, shown
 
 
@@ -207,7 +221,7 @@ def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     n = posterior(draws).sizes.get("chain", 0)
     if n < 2:
         raise ValueError(f"draws: expected at least 2 chains to compare, got {n}")
-    figure, _ = _through_arviz(az.plot_rank, draws, backend)
+    figure, _ = _through_arviz(az.plot_rank, draws, backend, 2.2, col_wrap=2)
     if backend == "matplotlib":
         figure.supylabel("excess over uniform", fontsize=10)
     return figure
@@ -230,7 +244,7 @@ def trace(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     Figure
         The backend's.
     """
-    figure, shown = _through_arviz(az.plot_trace_dist, draws, backend)
+    figure, shown = _through_arviz(az.plot_trace_dist, draws, backend, 1.6)
     if backend == "matplotlib":
         for name, axis in zip(shown, figure.axes[::2], strict=True):
             r, n = float(az.rhat(shown[name])), float(az.ess(shown[name]))
