@@ -43,7 +43,7 @@ def metric(
     prob: float | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the posterior of M: its mean, and below it how far draws spread.
+    r"""Draw the posterior of M: its mean, and below it how far draws spread.
 
     Parameters
     ----------
@@ -60,6 +60,28 @@ def metric(
         Where the draws come with their points, entries are per standard deviation of
         each feature. Standard deviations over draws are no intervals: those of
         entries are refused (``PosteriorMetric.matrix_interval``).
+
+    Examples
+    --------
+    Draws by hand, in the place of ``LCA().fit(X, y).sample("laplace")``:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> M = np.diag([4.0, 1.0]) * np.array([0.5, 1.5]).reshape(2, 1, 1, 1)
+    >>> dims, names = ("chain", "draw", "feature", "feature_bis"), ["length", "width"]
+    >>> draws = xr.Dataset({"M": (dims, M)}, {"feature": names, "feature_bis": names})
+    >>> figure = pm.plots.metric(draws)
+    >>> mean, spread = (axis.images[0].get_array() for axis in figure.axes[:2])
+    >>> mean.tolist(), spread.tolist()
+    ([[4.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 0.5]])
+    >>> print(figure.axes[0].get_title("left"))
+    Posterior mean of the metric,
+    in input units
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     figure.savefig(Path(folder) / "metric.png")
     """
     if prob is not None:
         warnings.warn(
@@ -116,6 +138,19 @@ def eigenvalues(
     the mean (squares), and the eigenvalues of a draw spread further than those of the
     mean, the largest up and the smallest down. So M at the mode of W may lie outside
     most lines although closed form and sampling agree about W's posterior.
+
+    Examples
+    --------
+    Draws of diag(4, 1) without spread: the median of each eigenvalue is drawn there.
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> M = np.tile(np.diag([4.0, 1.0]), (2, 50, 1, 1))
+    >>> draws = xr.Dataset({"M": (("chain", "draw", "feature", "feature_bis"), M)})
+    >>> figure = pm.plots.eigenvalues(draws)
+    >>> figure.axes[0].lines[0].get_xdata().tolist(), figure.axes[0].get_ylabel()
+    ([4.0, 1.0], 'eigenvalue, largest first')
     """
     M = posterior(draws, "M")["M"]
     d = M.shape[-1]
@@ -217,6 +252,17 @@ def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     ------
     ValueError
         Fewer than two chains.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> rng = np.random.default_rng(0)
+    >>> draws = xr.Dataset({"b": (("chain", "draw"), rng.gamma(9, size=(4, 200)))})
+    >>> figure = pm.plots.rank(draws.assign_coords(chain=range(4), draw=range(200)))
+    >>> figure.get_supylabel()
+    'excess over uniform'
     """
     n = posterior(draws).sizes.get("chain", 0)
     if n < 2:
@@ -243,6 +289,20 @@ def trace(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     -------
     Figure
         The backend's.
+
+    Examples
+    --------
+    The second of two chains is far from the first, and R-hat far from 1:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> b = np.random.default_rng(0).gamma(9, size=(2, 200)) + [[0.0], [9.0]]
+    >>> coords = {"chain": range(2), "draw": range(200)}
+    >>> draws = xr.Dataset({"b": (("chain", "draw"), b)}, coords)
+    >>> figure = pm.plots.trace(draws)
+    >>> figure.axes[0].get_title().split(",")[0]
+    'b: R-hat 1.731'
     """
     figure, shown = _through_arviz(az.plot_trace_dist, draws, backend, 1.6)
     if backend == "matplotlib":

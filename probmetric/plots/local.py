@@ -52,6 +52,19 @@ def local_ellipses(
         An ellipse is long where the metric is short: points on it are equally far.
         Both axes have one scale, unless the points reach more than three times as far
         along one as along the other, as features of different units do.
+
+    Examples
+    --------
+    A step along the second feature is twice as long, so that balls are half as high:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> X = np.random.default_rng(0).random((20, 2))
+    >>> metric = pm.Mahalanobis(np.diag([1.0, 2.0]))
+    >>> figure = pm.plots.local_ellipses(metric, X, np.repeat([0, 1], 10), number=5)
+    >>> ellipse = figure.axes[0].patches[0]
+    >>> len(figure.axes[0].patches), round(float(ellipse.width / ellipse.height), 6)
+    (5, 2.0)
     """
     metric = metric_of(learned)
     X, y = np.asarray(X, float), np.asarray(y)

@@ -265,6 +265,21 @@ def sbc(found: Any) -> Figure:
         over the band that holds it at each rank with probability 99 % where all is
         right; red where the tests of ``found.table`` say *disagree*. The wrong
         posteriors are in ``found.controls``.
+
+    Examples
+    --------
+    Ranks by hand, in the place of ``pm.sbc(model, data)``; those of sigma are too low.
+
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> even = np.repeat(np.arange(40), 10)
+    >>> ranks = pm.checks.Ranks({"mu": even, "sigma": even // 2}, n_draws=39)
+    >>> table = pm.checks.uniformity(ranks)
+    >>> found = {"ranks": ranks, "table": table, "model": "mine", "verdict": "disagree"}
+    >>> figure = pm.plots.sbc(SimpleNamespace(**found))
+    >>> figure.axes[0].get_title("left")
+    'mine: disagree (400 simulated worlds)'
     """
     if not hasattr(found, "ranks") or not hasattr(found, "table"):
         raise ValueError(
