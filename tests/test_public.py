@@ -133,6 +133,31 @@ def test_the_page_of_public_names_shows_them_all():
     assert not set().union(*map(offered, ROOMS)) - shown
 
 
+def without_example(module: str, names: set[str]) -> set[str]:
+    """Return the functions and classes among names whose docstring has no example."""
+    room = import_module(module)
+    found = {f"{module}.{name}": getattr(room, name) for name in names}
+    return {
+        name
+        for name, thing in found.items()
+        # Constants may be callable, but have no name and no docstring of their own.
+        if callable(thing) and hasattr(thing, "__name__")
+        if ">>> " not in (thing.__doc__ or "")
+    }
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_callable_has_an_example(module):
+    """Which ``make doctest`` runs."""
+    assert not without_example(module, offered(module))
+
+
+def test_a_callable_without_an_example_would_be_named():
+    assert without_example("probmetric.plots.style", {"blank", "COLORS"}) == {
+        "probmetric.plots.style.blank"
+    }
+
+
 def test_no_public_function_leaves_its_precision_to_the_caller():
     inner = {(m, name) for m, names in INNER.items() for name in names.split()}
     for room in ROOMS:

@@ -29,6 +29,47 @@ FOLDER = re.compile(r"/[^\s:]*/(?=[^\s/]+\.py:)")
 """Where on this machine the file lies that a warning names."""
 
 
+WORDS = """
+def give_figures_words():
+    from matplotlib.figure import Figure
+
+    def words(figure):
+        said = [figure.get_suptitle()]
+        for axis in figure.axes:
+            said += [axis.get_title(loc) for loc in ("left", "center", "right")]
+            x, y = axis.get_xlabel(), axis.get_ylabel()
+            said += [x and f"x: {x}", y and f"y: {y}"]
+        return ". ".join(dict.fromkeys(" ".join(s.split()) for s in said if s))
+
+    shell = get_ipython()
+    shell.run_line_magic("matplotlib", "inline")
+    png = shell.display_formatter.formatters["image/png"]
+    drawn = png.for_type(Figure)
+    png.for_type(Figure, lambda figure: (drawn(figure), {"alt": words(figure)}))
+
+
+give_figures_words()
+del give_figures_words
+"""
+"""Runs in the kernel before a notebook: figures that it draws by hand have words too.
+
+Those of ``probmetric.plots`` say them on their own.
+"""
+
+
+def execute(notebook: Any, folder: Path) -> None:
+    """Execute a notebook in place; its figures bear their titles and axes."""
+    resources = {"metadata": {"path": str(folder)}}
+
+    def begin(**_: Any) -> None:
+        client.kc.execute(WORDS, silent=True, store_history=False)
+
+    client = NotebookClient(
+        notebook, timeout=1800, resources=resources, on_notebook_start=begin
+    )
+    client.execute()
+
+
 def said(output: Any) -> str:
     """Return the words of an output, sorted: without numbers, layout and ranking."""
     if output["output_type"] == "error":
@@ -65,9 +106,8 @@ def run(path: Path, store: bool) -> list[str]:
     """Execute a notebook; return how its output differs from what is stored."""
     notebook = nbformat.read(path, as_version=4)
     before = spoken(notebook)
-    resources = {"metadata": {"path": str(path.parent)}}
     try:
-        NotebookClient(notebook, timeout=1800, resources=resources).execute()
+        execute(notebook, path.parent)
     except CellExecutionError as error:
         return ["failed", *str(error).splitlines()]
     if store:

@@ -252,6 +252,22 @@ def judge(
     ------
     ValueError
         An unknown control; sides that cannot be compared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.checks import Check, Problem, judge
+    >>> check = Check(
+    ...     "logarithms of products are sums",
+    ...     "exact",
+    ...     reference=lambda problem: {"log": np.log(np.prod(problem.data))},
+    ...     estimate=lambda problem: {"log": np.sum(np.log(problem.data))},
+    ...     controls={"of base 2": lambda p: {"log": np.log2(p.data).sum()}},
+    ... )
+    >>> problem = Problem("two numbers", None, np.array([2.0, 8.0]))
+    >>> table = judge(check, problem, control="of base 2")
+    >>> table.attrs["verdict"], table["estimate"].item()  # log2(16)
+    ('disagree', 4.0)
     """
     if control is not None and control not in check.controls:
         raise ValueError(

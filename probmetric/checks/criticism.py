@@ -56,6 +56,16 @@ class Finding(NamedTuple):
         What to do where it is no good news.
     bins : DataFrame, optional
         Columns at, observed, expected, low, high, pairs: what a figure shows.
+
+    Examples
+    --------
+    >>> from probmetric.checks import Finding
+    >>> finding = Finding(
+    ...     part="prior", statistic=9.0, p_value=0.003, size=3.0, matters=2.0,
+    ...     said="b is 3 prior sd above its mean", remedy="widen the prior of b",
+    ... )
+    >>> finding.size >= finding.matters
+    True
     """
 
     part: str
@@ -69,7 +79,15 @@ class Finding(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One judged part: a finding, its p-value after Holm, and the word for it."""
+    """One judged part: a finding, its p-value after Holm, and the word for it.
+
+    Examples
+    --------
+    >>> from probmetric.checks import Finding, Part
+    >>> finding = Finding("prior", 9.0, 0.003, 3.0, 2.0, "b is 3 sd out", "widen it")
+    >>> Part(finding, p_holm=0.006, verdict="conflict").verdict
+    'conflict'
+    """
 
     finding: Finding
     p_holm: float
@@ -85,6 +103,20 @@ class ModelVerdict:
     model : str
         The learner's name.
     parts : tuple of Part
+
+    Examples
+    --------
+    ``check_model`` returns it; the worst of its parts is the verdict of the whole:
+
+    >>> from probmetric.checks import Finding, ModelVerdict, Part
+    >>> far = Finding("prior", 9.0, 0.003, 3.0, 2.0, "b is 3 sd out", "widen its prior")
+    >>> near = Finding("predictive", 1.0, 0.4, 0.1, 1.0, "as observed", "")
+    >>> parts = (Part(far, 0.006, "conflict"), Part(near, 0.4, "adequate"))
+    >>> print(ModelVerdict("lca", parts))
+    lca against its data: conflict
+      conflict  prior: b is 3 sd out
+                widen its prior
+      adequate  predictive: as observed
     """
 
     model: str

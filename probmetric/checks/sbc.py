@@ -68,6 +68,23 @@ class Story(NamedTuple):
     log_likelihood : callable
         ``log_likelihood(position, data) -> scalar`` of the *right* model, whatever
         the target under test is.
+
+    Examples
+    --------
+    A world whose mean μ is N(0, 1) and whose two observations are N(μ, 1):
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from probmetric.checks import Story
+    >>> def simulate(key, x):
+    ...     mu, noise = jnp.split(jax.random.normal(key, (3,)), [1])
+    ...     return mu[0], mu + noise
+    >>> def log_likelihood(mu, x):
+    ...     return -0.5 * jnp.sum((x - mu) ** 2)
+    >>> story = Story(simulate, log_likelihood)
+    >>> mu, x = story.simulate(jax.random.key(0), None)
+    >>> mu.shape, x.shape, float(story.log_likelihood(0.0, jnp.array([1.0, 2.0])))
+    ((), (2,), -2.5)
     """
 
     simulate: Callable[[jax.Array, PyTree], tuple[PyTree, PyTree]]
@@ -193,6 +210,28 @@ def sbc(
     ------
     ValueError
         Sizes below 1, or a functional called ``log_likelihood``.
+
+    Examples
+    --------
+    A few short runs, to show the call; a verdict needs hundreds of simulations.
+
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from probmetric.checks import Story, sbc
+    >>> from probmetric.inference.sampling import Target
+    >>> def simulate(key, x):  # μ ~ N(0, 1), x ~ N(μ, 1)
+    ...     mu, noise = jax.random.normal(key, (2,), x.dtype)
+    ...     return mu, mu + noise
+    >>> def log_likelihood(mu, x):
+    ...     return -0.5 * (x - mu) ** 2
+    >>> def log_density(mu, x):
+    ...     return log_likelihood(mu, x) - 0.5 * mu**2
+    >>> target = Target(log_density, lambda mu, x: {"mu": mu})
+    >>> few = {"n_simulations": 4, "n_draws": 9, "thin": 1, "n_warmup": 5}
+    >>> story = Story(simulate, log_likelihood)
+    >>> ranks = sbc(target, story, jnp.array(0.0), seed=0, **few)
+    >>> sorted(ranks.ranks), ranks.ranks["mu"].shape, int(ranks.ranks["mu"].max()) <= 9
+    (['log_likelihood', 'mu'], (4,), True)
     """
     check_counts(n_simulations=n_simulations, n_draws=n_draws, thin=thin)
     check_counts(n_warmup=n_warmup, chunk=chunk)
@@ -261,6 +300,27 @@ def model_story[D](
     -------
     target, story, data
         The arguments of ``sbc``, in order.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import numpy as np
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> from probmetric.checks import model_story
+    >>> from probmetric.data import Labelled
+    >>> def model(data):
+    ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+    ...     law = dist.Bernoulli(logits=mu * data.X[:, 0])
+    ...     with numpyro.plate("point", len(data.X)):
+    ...         numpyro.sample("y", law, obs=data.y)
+    >>> def observe(data, sites):
+    ...     return data._replace(y=sites["y"])
+    >>> data = Labelled(np.ones((5, 1)), None)  # Without labels: they are simulated.
+    >>> target, story, arrays = model_story(model, data, observe, dtype="float32")
+    >>> position, simulated = story.simulate(jax.random.key(0), arrays)
+    >>> sorted(position), [array.shape for array in simulated]
+    (['mu'], [(5, 1), (5,)])
     """
     with jax.enable_x64(is_double(dtype)):
         args = (cast(data, dtype), *(() if prior is None else (cast(prior, dtype),)))

@@ -46,6 +46,16 @@ class Ranks(NamedTuple):
     constants : mapping of str to bool
         Of quantities whose draws are one number in every simulation, whether it was
         always the true one, up to rounding. Their ranks say nothing.
+
+    Examples
+    --------
+    Three simulations with nine draws each; the truth was once below all draws:
+
+    >>> import numpy as np
+    >>> from probmetric.checks import Ranks
+    >>> found = Ranks({"mu": np.array([0, 4, 7])}, n_draws=9)
+    >>> found.ranks["mu"] / found.n_draws
+    array([0.        , 0.44444444, 0.77777778])
     """
 
     ranks: Mapping[str, Array]
@@ -83,6 +93,21 @@ def uniformity(
     ------
     ValueError
         No quantities, or ranks that are no integers in 0..n_draws.
+
+    Examples
+    --------
+    Ranks that are each taken equally often are uniform; halved, the mean is too low:
+
+    >>> import numpy as np
+    >>> from probmetric.checks import Ranks, uniformity
+    >>> even = np.repeat(np.arange(40), 10)
+    >>> table = uniformity(Ranks({"right": even, "low": even // 2}, n_draws=39))
+    >>> for entry, verdict in zip(table["entry"].values, table["verdict"].values):
+    ...     print(entry, verdict)
+    mean rank of right agree
+    mean rank of low disagree
+    shape of ranks of right agree
+    shape of ranks of low disagree
     """
     if not ranks.ranks:
         raise ValueError("ranks: expected at least one quantity, got none")

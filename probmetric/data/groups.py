@@ -31,6 +31,18 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     ------
     ValueError
         For pairs without labels, or with counts.
+
+    Examples
+    --------
+    A pair of one source is a group of two, a pair of two sources two groups of one:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs, as_groups
+    >>> X = np.array([[0.0], [0.1], [2.0]])
+    >>> i, j, y = np.array([[0, 0], [1, 2], [1, 0]])
+    >>> groups = as_groups(Pairs(X, i, j, y))
+    >>> groups.X.ravel().tolist(), groups.group.tolist()
+    ([0.0, 0.1, 0.0, 2.0], [0, 0, 1, 2])
     """
     if isinstance(data, Groups):
         return data

@@ -45,6 +45,17 @@ def pad_pairs(pairs: Pairs) -> Pairs:
     The numbers of points, of y=1 pairs and of y=0 pairs are each padded, since each
     is a shape inside the closed forms; a count of both kinds is a row of either.
     Padding pairs join point 0 with itself, judged once.
+
+    Examples
+    --------
+    Pairs of weight 0 are added to either kind, so that weighted sums do not change:
+
+    >>> import numpy as np
+    >>> from probmetric.data import all_pairs, pad_pairs
+    >>> pairs = all_pairs([[0.0], [1.0], [3.0]], [0, 0, 1])
+    >>> padded = pad_pairs(pairs)
+    >>> len(pairs.i), len(padded.i), float(padded.w.sum())
+    (3, 1024, 3.0)
     """
     w, y = host_weights(pairs), np.asarray(pairs.y)
     trials = np.ones_like(y) if pairs.trials is None else np.asarray(pairs.trials)

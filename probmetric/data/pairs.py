@@ -143,6 +143,17 @@ def impostor_pairs(
     ValueError
         On bad input, and when no anchor has an impostor: the Euclidean distance already
         agrees with the labels, and the paper's construction has nothing to learn.
+
+    Examples
+    --------
+    The two of class a are 2 apart, and both of class b are nearer to either of them:
+    impostors. For b there is none, so that its points anchor no pairs.
+
+    >>> from probmetric.data import impostor_pairs
+    >>> X = [[0.0], [2.0], [1.0], [1.1]]
+    >>> pairs = impostor_pairs(X, ["a", "a", "b", "b"], k=1)
+    >>> list(zip(pairs.i.tolist(), pairs.j.tolist(), pairs.y.tolist()))
+    [(0, 1, 1), (0, 2, 0), (0, 3, 0), (1, 0, 1), (1, 3, 0), (1, 2, 0)]
     """
     rows, codes = _labelled(X, labels)
     largest = int(np.bincount(codes).max())
@@ -205,6 +216,22 @@ def nearest_pairs(
     ------
     ValueError
         On bad input, and when a class has one member only.
+
+    Examples
+    --------
+    >>> from probmetric.data import nearest_pairs
+    >>> X = [[0.0], [1.0], [5.0], [6.0]]
+    >>> pairs = nearest_pairs(X, ["a", "a", "b", "b"], k=1, m=1)
+    >>> for i, j, y in zip(pairs.i.tolist(), pairs.j.tolist(), pairs.y.tolist()):
+    ...     print(i, j, "same" if y else "different")
+    0 1 same
+    0 2 different
+    1 0 same
+    1 2 different
+    2 3 same
+    2 1 different
+    3 2 same
+    3 1 different
     """
     rows, codes = _labelled(X, labels)
     sizes = np.bincount(codes)
@@ -237,6 +264,13 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
     ------
     ValueError
         On bad input, and when no class has two members.
+
+    Examples
+    --------
+    >>> from probmetric.data import all_pairs
+    >>> pairs = all_pairs([[0.0], [1.0], [5.0]], ["a", "a", "b"])
+    >>> list(zip(pairs.i.tolist(), pairs.j.tolist(), pairs.y.tolist()))
+    [(0, 1, 1), (0, 2, 0), (1, 2, 0)]
     """
     rows, codes = _labelled(X, labels)
     if int(np.bincount(codes).max()) < 2:

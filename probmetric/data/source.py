@@ -46,6 +46,14 @@ class Part(NamedTuple):
 
     ``file`` is the number of the file, ``at`` its row group or the first row there;
     rows in messages are counted from ``start``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> source = pm.open(np.zeros((100, 3)))
+    >>> [(part.first, part.rows) for part in source.parts]
+    [(0, 100)]
     """
 
     where: str
@@ -64,7 +72,18 @@ class Labels(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows X (m, d) as they are stored, labels, weights, number of the first row."""
+    """Rows X (m, d) as they are stored, labels, weights, number of the first row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> source = pm.open(np.arange(10.0).reshape(5, 2), label=np.array([0, 0, 1, 1, 1]))
+    >>> for block in source.read(source.parts[0], 3):
+    ...     print(block.first, block.X.shape, block.labels.values[block.labels.codes])
+    0 (3, 2) [0 0 1]
+    3 (2, 2) [1 1]
+    """
 
     X: np.ndarray
     labels: Labels | None
@@ -85,6 +104,19 @@ class Source(Protocol):
         In order, each beginning where the last one ended.
     labelled, weighted : bool
         Whether rows have labels, and weights.
+
+    Examples
+    --------
+    What has these parts may be given wherever rows are read; ``pm.open`` returns one:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.data import Source
+    >>> source = pm.open(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> isinstance(source, Source), source.feature_names, source.labelled
+    (True, ('x0', 'x1'), False)
+    >>> float(sum(b.X.sum() for p in source.parts for b in source.read(p, 1)))
+    10.0
     """
 
     @property

@@ -73,6 +73,16 @@ class Dataset:
         What it was loaded as.
     groups : array of shape (n,), optional
         Which rows share a source, as codes 0..G-1, where a column of it was named.
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> data = pm.datasets.load("iris")
+    >>> X, y = data
+    >>> X.shape, data.target_names
+    ((150, 4), ('setosa', 'versicolor', 'virginica'))
+    >>> str(data.labels[0]), list(data.frame)[0]
+    ('setosa', 'sepal length (cm)')
     """
 
     X: Float[np.ndarray, "n d"]
@@ -98,7 +108,17 @@ class Dataset:
 
 
 class Unlabelled(NamedTuple):
-    """Points as read: X (n, d) float64, their features' names, labels if there are."""
+    """Points as read: X (n, d) float64, their features' names, labels if there are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.datasets import Unlabelled
+    >>> X = np.array([[5.1, 3.5]])
+    >>> queries = Unlabelled(X, ("length", "width"), None, "mine.csv")
+    >>> dict(zip(queries.feature_names, queries.X[0].tolist()))
+    {'length': 5.1, 'width': 3.5}
+    """
 
     X: np.ndarray
     feature_names: tuple[str, ...]
@@ -107,7 +127,14 @@ class Unlabelled(NamedTuple):
 
 
 def names() -> list[str]:
-    """Return the names of the data sets that need no file and no network."""
+    """Return the names of the data sets that need no file and no network.
+
+    Examples
+    --------
+    >>> from probmetric.datasets import names
+    >>> names()
+    ['breast_cancer', 'digits', 'iris', 'ringnorm', 'twonorm', 'waveform', 'wine']
+    """
     return sorted([*BUILT_IN, *GENERATORS])
 
 
@@ -267,7 +294,7 @@ def load_points(
     how: Reading = AS_IS,
     bare: bool = False,
 ) -> Unlabelled:
-    """Load points that need no labels, such as queries for their neighbours.
+    r"""Load points that need no labels, such as queries for their neighbours.
 
     Parameters
     ----------
@@ -287,6 +314,18 @@ def load_points(
     ------
     ValueError
         As ``load``, and for a table of another width.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from probmetric.datasets import load_points
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "queries.csv"
+    ...     written = path.write_text("length,width\n5.1,3.5\n4.9,3.0\n")
+    ...     points = load_points(path, 2)
+    >>> points.X.tolist(), points.feature_names, points.labels
+    ([[5.1, 3.5], [4.9, 3.0]], ('length', 'width'), None)
     """
     name = str(name_or_path)
     if _is_named(name) or name.startswith("openml:"):

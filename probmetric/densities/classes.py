@@ -50,6 +50,22 @@ class ClassDensities(NamedTuple):
         Lower Cholesky factor of S: covariance of the normal, scale of Student's t.
     inv_df : array of shape (c, k)
         v = 1/df ≥ 0; zero is the normal.
+
+    Examples
+    --------
+    Two classes of one normal each on a line, N(0, 1) and N(2, 1):
+
+    >>> import numpy as np
+    >>> from probmetric.densities import ClassDensities, log_posterior
+    >>> classes = ClassDensities(
+    ...     log_prior=np.log([0.5, 0.5]),
+    ...     log_mix=np.zeros((2, 1)),
+    ...     loc=np.array([[[0.0]], [[2.0]]]),
+    ...     factor=np.ones((2, 1, 1, 1)),
+    ...     inv_df=np.zeros((2, 1)),
+    ... )
+    >>> np.exp(log_posterior(classes, np.array([1.0]))).round(4).tolist()  # halfway
+    [0.5, 0.5]
     """
 
     log_prior: Float[Array, "c"]
@@ -73,7 +89,20 @@ def log_student(
     df: Float[Array, "*#n"],
     m: Int[Array, ""] | int,
 ) -> Float[Array, "*n"]:
-    """Return log t_df(x; μ, LLᵀ) + log|L| in m dimensions from L⁻¹(x - μ)."""
+    """Return log t_df(x; μ, LLᵀ) + log|L| in m dimensions from L⁻¹(x - μ).
+
+    Examples
+    --------
+    Student's t with one degree of freedom is Cauchy's, 1/π at its centre:
+
+    >>> import numpy as np
+    >>> from probmetric.densities import log_student
+    >>> white = np.array([[0.0], [1.0]])
+    >>> density = np.exp(log_student(white, np.array([1.0]), 1))
+    >>> (np.pi * density).round(4).tolist()  # 1 / (1 + x²)
+    [1.0, 0.5]
+    """
+    white = jnp.asarray(white)  # Limits are those of the precision that JAX uses.
     return (
         gammaln((df + m) / 2)
         - gammaln(df / 2)
@@ -100,17 +129,58 @@ def _components(classes: ClassDensities, x: Float[Array, "d"]) -> _Components:
 def class_log_densities(
     classes: ClassDensities, x: Float[Array, "d"]
 ) -> Float[Array, "c"]:
-    """Return log p_c(x) for one point (Eq. 1), without the class probabilities."""
+    """Return log p_c(x) for one point (Eq. 1), without the class probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.densities import ClassDensities, class_log_densities
+    >>> one, centres = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
+    >>> classes = ClassDensities(
+    ...     np.log([0.5, 0.5]), 0 * one, centres, one[..., None, None], 0 * one
+    ... )
+    >>> first, second = class_log_densities(classes, np.array([0.0])).tolist()
+    >>> round(first, 4), round(second - first, 4)  # log N(0; 0, 1), and -½ 2²
+    (-0.9189, -2.0)
+    """
     return logsumexp(_components(classes, x).log_f, -1)
 
 
 def log_posterior(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, "c"]:
-    """Return log P(c | x) for one point, shape (c,)."""
+    """Return log P(c | x) for one point, shape (c,).
+
+    Examples
+    --------
+    Two normals at 0 and 2, the first three times as frequent: midway the prior decides.
+
+    >>> import numpy as np
+    >>> from probmetric.densities import ClassDensities, log_posterior
+    >>> one, centres = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
+    >>> classes = ClassDensities(
+    ...     np.log([0.75, 0.25]), 0 * one, centres, one[..., None, None], 0 * one
+    ... )
+    >>> np.exp(log_posterior(classes, np.array([1.0]))).round(4).tolist()
+    [0.75, 0.25]
+    """
     return jax.nn.log_softmax(classes.log_prior + class_log_densities(classes, x))
 
 
 def class_scores(classes: ClassDensities, x: Float[Array, "d"]) -> Float[Array, "c d"]:
-    """Return ∇ log p_c(x) for one point (Eqs. 2 and 4), shape (c, d)."""
+    """Return ∇ log p_c(x) for one point (Eqs. 2 and 4), shape (c, d).
+
+    Examples
+    --------
+    The score of N(μ, 1) is μ - x: it points to the centre.
+
+    >>> import numpy as np
+    >>> from probmetric.densities import ClassDensities, class_scores
+    >>> one, centres = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
+    >>> classes = ClassDensities(
+    ...     np.log([0.5, 0.5]), 0 * one, centres, one[..., None, None], 0 * one
+    ... )
+    >>> class_scores(classes, np.array([0.5])).tolist()
+    [[-0.5], [1.5]]
+    """
     at = _components(classes, x)
     share = jax.nn.softmax(at.log_f, -1)
     return -jnp.einsum("ck,ckd->cd", share * at.a, at.u)
@@ -123,7 +193,8 @@ def posterior_and_hessians(
     at = _components(classes, x)
     log_rho = jax.nn.log_softmax(classes.log_prior + logsumexp(at.log_f, -1))
     share = jax.nn.softmax(at.log_f, -1) * at.a
-    eye = jnp.broadcast_to(jnp.eye(x.shape[-1], dtype=x.dtype), classes.factor.shape)
+    one = jnp.eye(x.shape[-1], dtype=jnp.result_type(x))
+    eye = jnp.broadcast_to(one, classes.factor.shape)
     # The precision is itself the answer here; it does not depend on x, so that a
     # vmap over points computes it once.
     precision = cho_solve((classes.factor, True), eye)
@@ -134,7 +205,21 @@ def posterior_and_hessians(
 def class_hessians(
     classes: ClassDensities, x: Float[Array, "d"]
 ) -> Float[Array, "c d d"]:
-    """Return ∇∇p_c(x) / p_c(x) for one point (Eqs. 3 and 4), shape (c, d, d)."""
+    """Return ∇∇p_c(x) / p_c(x) for one point (Eqs. 3 and 4), shape (c, d, d).
+
+    Examples
+    --------
+    For N(μ, 1) it is (x - μ)² - 1: negative near the centre, positive in the tails.
+
+    >>> import numpy as np
+    >>> from probmetric.densities import ClassDensities, class_hessians
+    >>> one, centres = np.ones((2, 1)), np.array([[[0.0]], [[2.0]]])
+    >>> classes = ClassDensities(
+    ...     np.log([0.5, 0.5]), 0 * one, centres, one[..., None, None], 0 * one
+    ... )
+    >>> class_hessians(classes, np.array([0.0])).ravel().tolist()
+    [-1.0, 3.0]
+    """
     return posterior_and_hessians(classes, x)[1]
 
 

@@ -31,7 +31,21 @@ def log_peak(
 def log_normal(
     L: Float[Array, "d d"], delta: Float[Array, "*n d"]
 ) -> Float[Array, "*n"]:
-    """Return log N(δ; 0, L Lᵀ) of rows δ, Eq. (1)."""
+    """Return log N(δ; 0, L Lᵀ) of rows δ, Eq. (1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.densities import log_normal
+    >>> L = np.diag([1.0, 2.0])  # covariance diag(1, 4)
+    >>> delta = np.array([[0.0, 0.0], [1.0, 2.0]])  # the mean, and 1 sd off in each
+    >>> at_mean, off = log_normal(L, delta).tolist()
+    >>> round(at_mean, 4), round(-float(np.log(2 * np.pi * 2)), 4)
+    (-2.531, -2.531)
+    >>> round(off - at_mean, 4)  # -½ (1² + 1²)
+    -1.0
+    """
+    L = jnp.asarray(L)
     return log_peak(L) - 0.5 * mahalanobis_sq(L, delta)
 
 
@@ -40,7 +54,8 @@ def restricted(
 ) -> Float[Array, "*out d d"]:
     """Put the identity in the rows and columns of S that are not seen."""
     both = seen[..., :, None] & seen[..., None, :]
-    return jnp.where(both, cov, jnp.eye(cov.shape[-1], dtype=cov.dtype))
+    # result_type is float32 where JAX is to use no other, also of NumPy's float64.
+    return jnp.where(both, cov, jnp.eye(cov.shape[-1], dtype=jnp.result_type(cov)))
 
 
 def chol_seen(
@@ -56,6 +71,18 @@ def chol_seen(
 def log_normal_seen(
     x: Float[Array, "d"], mean: Float[Array, "d"], cov: Float[Array, "d d"]
 ) -> Float[Array, ""]:
-    """Return log N(x_o; μ_o, S_oo) over the entries of x that are not NaN."""
+    """Return log N(x_o; μ_o, S_oo) over the entries of x that are not NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.densities import log_normal_seen
+    >>> cov = np.array([[1.0, 0.5], [0.5, 4.0]])
+    >>> x = np.array([1.0, np.nan])  # The second is missing: N(1; 0, 1) is left.
+    >>> round(float(log_normal_seen(x, np.zeros(2), cov)), 4)
+    -1.4189
+    >>> round(float(-0.5 * np.log(2 * np.pi) - 0.5), 4)
+    -1.4189
+    """
     L, delta, seen = chol_seen(x, mean, cov)
     return log_peak(L, jnp.sum(seen)) - 0.5 * mahalanobis_sq(L, delta)

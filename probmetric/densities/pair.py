@@ -50,7 +50,24 @@ from probmetric.typing import Array
 
 
 class PairModel(NamedTuple):
-    """log c (k,), μ (k, d), B (k, d, d), W of queries and W' of database elements."""
+    """log c (k,), μ (k, d), B (k, d, d), W of queries and W' of database elements.
+
+    Examples
+    --------
+    One component, representatives N(0, 3) and instance noise N(0, 1): points have
+    variance 4, two of one source a covariance of 3. At (0, 0) the densities have the
+    ratio of the roots of the determinants, 4² and 4² - 3².
+
+    >>> import numpy as np
+    >>> from probmetric.densities import PairModel
+    >>> from probmetric.metric import PairSimilarity
+    >>> one = np.ones((1, 1, 1))
+    >>> model = PairModel(np.zeros(1), np.zeros((1, 1)), 3 * one, one, one)
+    >>> zero = np.zeros((1, 1))
+    >>> ratio = np.exp(PairSimilarity(*model).log_ratio(zero, zero))
+    >>> (ratio**2 * 7).round(4).tolist()
+    [16.0]
+    """
 
     log_weights: Float[Array, "k"]
     means: Float[Array, "k d"]

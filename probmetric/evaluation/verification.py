@@ -51,6 +51,15 @@ class Verification(NamedTuple):
         Equal error rate on the convex hull of the ROC curve.
     min_dcf : float in [0, 1]
         Eq. (2).
+
+    Examples
+    --------
+    A system that says nothing, a log ratio of 0 for all pairs, costs one bit:
+
+    >>> from probmetric.evaluation import verification
+    >>> found = verification([0.0, 0.0, 0.0, 0.0], [1, 1, 0, 0])
+    >>> found.cllr, found.eer
+    (1.0, 0.5)
     """
 
     cllr: float
@@ -60,7 +69,18 @@ class Verification(NamedTuple):
 
 
 class VerificationIntervals(NamedTuple):
-    """An ``Interval`` of each score of ``Verification``."""
+    """An ``Interval`` of each score of ``Verification``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.evaluation import VerificationIntervals
+    >>> from probmetric.posterior import Interval
+    >>> half = Interval(np.asarray(0.2), np.asarray(0.5))
+    >>> found = VerificationIntervals(half, half, half, half)
+    >>> bool(found.eer.lower <= 0.3 <= found.eer.upper)
+    True
+    """
 
     cllr: Interval
     cllr_min: Interval

@@ -98,6 +98,16 @@ def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:
     The mean of squared distances is the squared distance under E[M], which is a
     Mahalanobis metric again (of full rank as a rule). It carries no link: the P(same)
     of the mean distance is not the mean of P(same).
+
+    Examples
+    --------
+    Lengths of 1 and of 3 for one step: squares are averaged, (1² + 3²) / 2.
+
+    >>> import numpy as np
+    >>> from probmetric.metric import Mahalanobis, mean_metric
+    >>> mean = mean_metric([Mahalanobis(np.array([[s]])) for s in (1.0, 3.0)])
+    >>> round(mean.pairwise(np.zeros((1, 1)), np.ones((1, 1))).item(), 6)
+    5.0
     """
     factors = [check_factor(m.factor) for m in metrics if isinstance(m, Mahalanobis)]
     if not factors:

@@ -31,6 +31,30 @@ class Dissimilarity(Protocol):
 
     Where ``is_distance`` is True they also ask ``distance(A, B)``, the distances (not
     squared) between matching rows.
+
+    Examples
+    --------
+    City blocks, as a metric of one's own. JAX is told that its arrays are its fields:
+
+    >>> from dataclasses import dataclass
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.metric import Dissimilarity
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclass(frozen=True, eq=False)
+    ... class CityBlock:
+    ...     weight: object
+    ...     is_distance, symmetric = False, True
+    ...     def dissimilarity(self, q, Y):
+    ...         return jnp.sum(self.weight * jnp.abs(Y - q), -1)
+    ...     def pairwise(self, Q, P):
+    ...         return jax.vmap(lambda q: self.dissimilarity(q, P))(Q)
+    >>> metric, points = CityBlock(np.ones(2)), np.array([[2.0, 0.0], [1.5, 1.5]])
+    >>> D, index = pm.nearest(metric, np.zeros((1, 2)), points, 2)
+    >>> isinstance(metric, Dissimilarity), D.tolist(), index.tolist()
+    (True, [[2.0, 3.0]], [[0, 1]])
     """
 
     is_distance: ClassVar[bool]
@@ -92,6 +116,19 @@ class Prepared(Protocol):
 
     Where it has ``refine(Q, P, idx, prepared=None)`` too, that is given what is shared;
     JAX traces it as the rest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.metric import Mahalanobis, Prepared
+    >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
+    >>> Q, P = np.ones((1, 2)), np.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> isinstance(metric, Prepared), metric.prepare(Q).tolist()  # their images
+    (True, [[1.0, 2.0]])
+    >>> metric.from_prepared(metric.prepare(Q), P).tolist()
+    [[5.0, 4.0]]
+    >>> metric.pairwise(Q, P).tolist()
+    [[5.0, 4.0]]
     """
 
     def prepare(self, Q: Float[Array, "m d"]) -> Any:
@@ -107,7 +144,16 @@ class Prepared(Protocol):
 
 @runtime_checkable
 class Squared(Protocol):
-    """A metric of squared lengths of mapped differences, which float64 may not hold."""
+    """A metric of squared lengths of mapped differences, which float64 may not hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.metric import Mahalanobis, Squared
+    >>> metric = Mahalanobis(np.diag([1.0, 2.0]))
+    >>> isinstance(metric, Squared), [L.tolist() for L in metric.maps()]
+    (True, [[[1.0, 0.0], [0.0, 2.0]]])
+    """
 
     def maps(self) -> list[Array]:
         """Return the linear maps that are taken before squares."""
@@ -116,7 +162,27 @@ class Squared(Protocol):
 
 @runtime_checkable
 class Bounded(Protocol):
-    """A metric that cannot be computed at every query."""
+    """A metric that cannot be computed at every query.
+
+    Examples
+    --------
+    A metric from class densities takes fourth powers of points, and refuses queries
+    further than 1e75 away:
+
+    >>> import numpy as np
+    >>> from probmetric.densities import ClassDensities
+    >>> from probmetric.metric import Bounded, Mahalanobis, local_metric
+    >>> one, centres = np.ones((2, 1)), np.array([[[-1.0]], [[1.0]]])
+    >>> factors = np.ones((2, 1, 1, 1))
+    >>> classes = ClassDensities(np.log([0.5, 0.5]), 0 * one, centres, factors, 0 * one)
+    >>> metric = local_metric(classes)
+    >>> isinstance(metric, Bounded), isinstance(Mahalanobis(np.eye(2)), Bounded)
+    (True, False)
+    >>> metric.refuse_far(np.array([[1e80]]), "X")
+    Traceback (most recent call last):
+    ValueError: X: expected queries within 1e75 of the centre in coordinates of the \
+frame, got a largest entry of 1e+80
+    """
 
     def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
         """Raise a ValueError that names ``name`` for queries it cannot take."""

@@ -102,6 +102,23 @@ def shortlist_recall(
     ------
     ValueError
         As ``nearest``, and for n_queries < 1.
+
+    Examples
+    --------
+    Between two classes, side by side, steps along the first feature are longer than
+    the base metric says: of the query's two neighbours a shortlist of two misses one.
+
+    >>> import numpy as np
+    >>> from probmetric.densities import ClassDensities
+    >>> from probmetric.metric import local_metric
+    >>> from probmetric.neighbors import shortlist_recall
+    >>> one, centres = np.ones((2, 1)), np.array([[[-1.0, 0.0]], [[1.0, 0.0]]])
+    >>> factors = np.broadcast_to(np.eye(2), (2, 1, 2, 2))
+    >>> classes = ClassDensities(np.log([0.5, 0.5]), 0 * one, centres, factors, 0 * one)
+    >>> metric = local_metric(classes, rule="fisher", gamma=0.5)
+    >>> query, points = np.zeros((1, 2)), np.array([[1.0, 0], [0, 1.1], [0, 1.2]])
+    >>> [shortlist_recall(metric, query, points, 2, m) for m in (2, 3)]
+    [0.5, 1.0]
     """
     check_counts(n_queries=n_queries, k=k)
     Q, P = real(queries, "queries"), real(points, "points")

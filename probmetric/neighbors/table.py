@@ -49,6 +49,20 @@ def neighbor_table(
     ------
     ValueError
         As ``nearest``, and for labels of another shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.neighbors import neighbor_table
+    >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> metric = pm.Mahalanobis(np.diag([1.0, 3.0]))
+    >>> table = neighbor_table(metric, points, 1, labels=["a", "b", "c"])
+    >>> print(table[["query", "neighbor", "distance", "label"]].to_string(index=False))
+     query  neighbor  distance label
+         0         1       1.0     b
+         1         0       1.0     a
+         2         0       3.0     a
     """
     if is_source(points):
         return _of_source(metric, points, k, queries, labels)

@@ -136,6 +136,20 @@ def soft_votes(
     ``codes`` are the points' classes, or ballots, rows summing to one. A query from
     which every point is infinitely far (all D = ∞) has equal weights.
     ``metrics`` share one structure; ``own[i]`` is the point that query i does not see.
+
+    Examples
+    --------
+    Two points at squared distances 1 and 4 from the query, of weights exp(-1/2) and
+    exp(-4/2) for h = 1: their shares are those of the odds exp(3/2).
+
+    >>> import numpy as np
+    >>> from probmetric.metric import Mahalanobis
+    >>> from probmetric.neighbors import soft_votes
+    >>> metrics, one = [Mahalanobis(np.eye(1))], np.ones(1)
+    >>> X, codes = np.array([[1.0], [2.0]]), np.array([0, 1])
+    >>> share = soft_votes(metrics, one, one, np.zeros((1, 1)), X, codes, 2)[0, 0]
+    >>> round(float(np.log(share[0] / share[1])), 6)
+    1.5
     """
     size, apart = len(metrics), isinstance(metrics[0], Prepared)
     if isinstance(metrics[0], Mahalanobis):

@@ -45,6 +45,18 @@ def agreement(
         Left: z between the critical lines at the stated family-wise error. Right: the
         shift, in posterior sd, that this run would have detected; beyond the
         tolerance a quantity is inconclusive, however small its z.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> rng = np.random.default_rng(0)
+    >>> draws = xr.Dataset({"a": (("chain", "draw"), rng.normal(size=(4, 2000)))})
+    >>> found = pm.compare({"a": 0.0}, draws)
+    >>> figure = pm.plots.agreement(found)
+    >>> figure.get_suptitle()
+    'Closed form against sampling: agree (1 quantities)'
     """
     if "z" not in compared or "verdict" not in compared:
         raise ValueError(f"compared: expected the result of compare, got {compared!r}")
@@ -53,7 +65,7 @@ def agreement(
     rows, many = np.arange(len(names)), len(names) > 45
     height = float(np.clip(0.21 * len(names) + 1.6, 2.8, 9.5))
     figure, (left, right) = blank(
-        2, size=(9.2, height), sharey=True, width_ratios=[2.2, 1], axes=axes
+        2, size=(7.4, height), sharey=True, ratios=[1.9, 1], axes=axes
     )
     critical, tol = float(compared.attrs["z_crit"]), float(compared.attrs["tol"])
     z, detectable = compared["z"].to_numpy(), compared["detectable"].to_numpy()
@@ -85,19 +97,22 @@ def agreement(
     left.set_ylim(len(names) - 0.4, -0.6)
     alpha = float(compared.attrs["alpha"])
     left.set_xlabel(
-        f"z = difference / Monte Carlo error; dashed: ±{critical:.2f} "
-        f"({alpha:.0%} family-wise)"
+        "z = difference / Monte Carlo error\n"
+        f"(dashed: ±{critical:.2f}, {alpha:.0%} family-wise)"
     )
-    right.set_xlabel(f"detectable shift, posterior sd\n(dashed: tolerance {tol:g})")
+    right.set_xlabel(f"detectable shift, in sd\n(dashed: tolerance {tol:g})")
+    right.locator_params(axis="x", nbins=4)
     title = title or (
         f"Closed form against sampling: {compared.attrs['verdict']} "
         f"({len(names)} quantities)"
     )
     if axes is None:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        seen = left.get_legend_handles_labels()
+        figure.legend(*seen, loc="outside lower left", ncols=len(VERDICT_COLORS))
     else:
         left.set_title(title)
-    right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
@@ -155,6 +170,24 @@ def predictive_check(
         Bands are simultaneous: each holds 95 % of the curves replicated under prior and
         posterior whole. There is no refit in them, so that a curve that was fitted
         keeps inside more often: ``check_model`` judges with its refits.
+
+    Examples
+    --------
+    Draws of a metric, and labels that it makes of pairs on a line:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> from probmetric.data import Pairs
+    >>> rng = np.random.default_rng(0)
+    >>> dims = ("chain", "draw", "feature", "feature_bis")
+    >>> M = xr.DataArray(rng.uniform(0.9, 1.1, (2, 50, 1, 1)), dims=dims)
+    >>> draws = xr.Dataset({"M": M, "b": (dims[:2], np.full((2, 50), 0.1))})
+    >>> X, i = 3 * rng.random((400, 1)), np.arange(200)
+    >>> y = rng.random(200) < np.exp(-0.1 - (X[:200, 0] - X[200:, 0]) ** 2 / 2)
+    >>> figure = pm.plots.predictive_check(draws, Pairs(X, i, i + 200, y.astype(int)))
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['posterior predictive', 'observed (0 of 10 outside)']
     """
     if getattr(pairs, "_fields", None) != Pairs._fields:
         raise ValueError(f"pairs: expected Pairs, got {type(pairs).__name__}")
@@ -241,6 +274,21 @@ def calibration(
     matplotlib.figure.Figure
         Bars are 95 % Wilson intervals of the frequency. They and bands are for
         independent outcomes: those of pairs that share points spread more.
+
+    Examples
+    --------
+    Stated are .2 and .8; of five each happened one and four:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> happened, stated = [1, 0, 0, 0, 0, 1, 1, 1, 1, 0], np.repeat([0.2, 0.8], 5)
+    >>> figure = pm.plots.calibration(happened, stated, bins=2, label="P(rain)")
+    >>> axis = figure.axes[0]
+    >>> axis.get_xlabel(), axis.get_ylabel()
+    ('stated P(rain)', 'observed frequency')
+    >>> x, frequency = axis.containers[0][0].get_data()
+    >>> x.round(3).tolist(), frequency.round(3).tolist()
+    ([0.2, 0.8], [0.2, 0.8])
     """
     if band is not None:
         check_number("band", band, 0, 1, open_low=True)
@@ -304,6 +352,21 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
         A panel for each part that has bins: what was observed, what was stated, and
         the simultaneous 95 % band, which holds the whole curve where the model is
         right.
+
+    Examples
+    --------
+    ``check_model`` gives the verdict; here it is made by hand.
+
+    >>> import pandas as pd
+    >>> import probmetric as pm
+    >>> from probmetric.checks import Finding, ModelVerdict, Part
+    >>> bins = {"at": [1.0, 2.0], "observed": [0.8, 0.3], "expected": [0.7, 0.2]}
+    >>> bins = pd.DataFrame(bins | {"low": [0.6, 0.1], "high": [0.9, 0.4], "pairs": 50})
+    >>> finding = Finding("predictive", 1.0, 0.4, 0.1, 1.0, "as stated", "", bins)
+    >>> verdict = ModelVerdict("lca", (Part(finding, 0.4, "adequate"),))
+    >>> figure = pm.plots.model_check(verdict)
+    >>> figure.axes[0].get_title("left")
+    'predictive: adequate'
     """
     shown = [p for p in verdict.parts if p.finding.bins is not None]
     if not shown:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from probmetric.arguments import check_within_0_1
 from probmetric.plots.style import (
+    BESIDE,
     COLORS,
     Panels,
     blank,
@@ -42,7 +43,7 @@ def metric(
     prob: float | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the posterior of M: its mean, and beside it how far draws spread.
+    r"""Draw the posterior of M: its mean, and below it how far draws spread.
 
     Parameters
     ----------
@@ -59,6 +60,28 @@ def metric(
         Where the draws come with their points, entries are per standard deviation of
         each feature. Standard deviations over draws are no intervals: those of
         entries are refused (``PosteriorMetric.matrix_interval``).
+
+    Examples
+    --------
+    Draws by hand, in the place of ``LCA().fit(X, y).sample("laplace")``:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> M = np.diag([4.0, 1.0]) * np.array([0.5, 1.5]).reshape(2, 1, 1, 1)
+    >>> dims, names = ("chain", "draw", "feature", "feature_bis"), ["length", "width"]
+    >>> draws = xr.Dataset({"M": (dims, M)}, {"feature": names, "feature_bis": names})
+    >>> figure = pm.plots.metric(draws)
+    >>> mean, spread = (axis.images[0].get_array() for axis in figure.axes[:2])
+    >>> mean.tolist(), spread.tolist()
+    ([[4.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 0.5]])
+    >>> print(figure.axes[0].get_title("left"))
+    Posterior mean of the metric,
+    in input units
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     figure.savefig(Path(folder) / "metric.png")
     """
     if prob is not None:
         warnings.warn(
@@ -71,11 +94,15 @@ def metric(
     scale, unit = feature_scale(draws, M.shape[-1])
     values, names = stacked(M) * np.outer(scale, scale), names_of(M)
     side = matrix_side(len(names))
-    figure, (left, right) = blank(2, size=(2 * side + 1.2, side + 0.4), axes=axes)
-    title = f"Posterior mean of the metric, {unit}"
-    heatmap(left, values.mean(0), names, title, width=False)
-    heatmap(right, values.std(0), names, "Standard deviation over draws", width=True)
-    right.set_yticks([])  # Those of the left.
+    size = (side + BESIDE, 2 * side + BESIDE)
+    figure, (first, second) = blank(2, size=size, down=True, axes=axes)
+    title = f"Posterior mean of the metric,\n{unit}"
+    heatmap(first, values.mean(0), names, title, width=False)
+    heatmap(second, values.std(0), names, "Standard deviation over draws", width=True)
+    if axes is None:
+        first.set_xticks([])  # Those of the one below.
+    else:
+        second.set_yticks([])  # Axes of one's own are side by side, as a rule.
     return figure
 
 
@@ -111,6 +138,19 @@ def eigenvalues(
     the mean (squares), and the eigenvalues of a draw spread further than those of the
     mean, the largest up and the smallest down. So M at the mode of W may lie outside
     most lines although closed form and sampling agree about W's posterior.
+
+    Examples
+    --------
+    Draws of diag(4, 1) without spread: the median of each eigenvalue is drawn there.
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> M = np.tile(np.diag([4.0, 1.0]), (2, 50, 1, 1))
+    >>> draws = xr.Dataset({"M": (("chain", "draw", "feature", "feature_bis"), M)})
+    >>> figure = pm.plots.eigenvalues(draws)
+    >>> figure.axes[0].lines[0].get_xdata().tolist(), figure.axes[0].get_ylabel()
+    ([4.0, 1.0], 'eigenvalue, largest first')
     """
     M = posterior(draws, "M")["M"]
     d = M.shape[-1]
@@ -169,16 +209,25 @@ def _identified(draws: DrawsLike) -> xr.Dataset:
 
 
 def _through_arviz(
-    plot: Callable[..., az.PlotCollection], draws: DrawsLike, backend: str
+    plot: Callable[..., az.PlotCollection],
+    draws: DrawsLike,
+    backend: str,
+    row: float,
+    **layout: int,
 ) -> tuple[Any, xr.Dataset]:
-    """Run an ArviZ plot on the identified quantities; return its figure, and them."""
+    """Run an ArviZ plot on the identified quantities; return its figure, and them.
+
+    Two columns of a page's width, each ``row`` inches high.
+    """
     if backend not in BACKENDS:
         raise ValueError(f"backend: expected one of {BACKENDS}, got {backend!r}")
     shown = _identified(draws)
     tree = xr.DataTree.from_dict({"posterior": shown})
-    figure = plot(tree, backend=backend).viz["figure"].item()
+    figure = plot(tree, backend=backend, **layout).viz["figure"].item()
     if backend == "matplotlib":
         shown_once(figure).set_layout_engine("constrained")
+        rows = figure.axes[0].get_gridspec().nrows
+        figure.set_size_inches(8.0, row * rows + 0.3)
     return figure, shown
 
 
@@ -203,11 +252,22 @@ def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     ------
     ValueError
         Fewer than two chains.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> rng = np.random.default_rng(0)
+    >>> draws = xr.Dataset({"b": (("chain", "draw"), rng.gamma(9, size=(4, 200)))})
+    >>> figure = pm.plots.rank(draws.assign_coords(chain=range(4), draw=range(200)))
+    >>> figure.get_supylabel()
+    'excess over uniform'
     """
     n = posterior(draws).sizes.get("chain", 0)
     if n < 2:
         raise ValueError(f"draws: expected at least 2 chains to compare, got {n}")
-    figure, _ = _through_arviz(az.plot_rank, draws, backend)
+    figure, _ = _through_arviz(az.plot_rank, draws, backend, 2.2, col_wrap=2)
     if backend == "matplotlib":
         figure.supylabel("excess over uniform", fontsize=10)
     return figure
@@ -229,8 +289,22 @@ def trace(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     -------
     Figure
         The backend's.
+
+    Examples
+    --------
+    The second of two chains is far from the first, and R-hat far from 1:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> import xarray as xr
+    >>> b = np.random.default_rng(0).gamma(9, size=(2, 200)) + [[0.0], [9.0]]
+    >>> coords = {"chain": range(2), "draw": range(200)}
+    >>> draws = xr.Dataset({"b": (("chain", "draw"), b)}, coords)
+    >>> figure = pm.plots.trace(draws)
+    >>> figure.axes[0].get_title().split(",")[0]
+    'b: R-hat 1.731'
     """
-    figure, shown = _through_arviz(az.plot_trace_dist, draws, backend)
+    figure, shown = _through_arviz(az.plot_trace_dist, draws, backend, 1.6)
     if backend == "matplotlib":
         for name, axis in zip(shown, figure.axes[::2], strict=True):
             r, n = float(az.rhat(shown[name])), float(az.ess(shown[name]))

@@ -6,7 +6,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from probmetric.metric import Dissimilarity
-from probmetric.plots.style import COLORS, Panels, blank, heatmap, matrix_side, styled
+from probmetric.plots.style import (
+    BESIDE,
+    COLORS,
+    Panels,
+    blank,
+    heatmap,
+    matrix_side,
+    styled,
+)
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws
 from probmetric.typing import ArrayLike
@@ -36,16 +44,17 @@ def matrix(
     """
     values = M * np.outer(scale, scale)
     side = matrix_side(len(values))
-    size, widths = (side + 4.4, side), [side, 3.2]
-    figure, (left, right) = blank(2, size=size, width_ratios=widths, axes=axes)
-    title = "The metric's matrix, per sd of each feature"
-    heatmap(left, values, names, title, width=False)
     share = np.linalg.eigvalsh(values)[::-1][:20] / np.trace(values)
-    right.barh(np.arange(len(share)) + 1, np.maximum(share, 0), color=COLORS[0])
-    right.invert_yaxis()
-    right.set_yticks(np.arange(len(share)) + 1)
-    right.set(ylabel="direction", xlabel="share of the trace")
-    right.set_title("How many directions matter")
+    bars = 0.18 * len(share) + 0.9
+    size, ratios = (side + BESIDE, side + BESIDE - 0.7 + bars), [side + 1.6, bars]
+    figure, (first, second) = blank(2, size=size, down=True, ratios=ratios, axes=axes)
+    title = "The metric's matrix,\nper sd of each feature"
+    heatmap(first, values, names, title, width=False)
+    second.barh(np.arange(len(share)) + 1, np.maximum(share, 0), color=COLORS[0])
+    second.invert_yaxis()
+    second.set_yticks(np.arange(len(share)) + 1)
+    second.set(ylabel="direction", xlabel="share of the trace")
+    second.set_title("How many directions matter")
     return figure
 
 

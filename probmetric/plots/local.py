@@ -8,6 +8,10 @@ from matplotlib.patches import Ellipse
 from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
 from probmetric.typing import ArrayLike, Names
 
+ALIKE = 3
+"""How many times as far as the other the points of one feature reach, at most, for both
+axes to have one scale."""
+
 
 @styled
 def local_ellipses(
@@ -46,6 +50,21 @@ def local_ellipses(
     -------
     matplotlib.figure.Figure
         An ellipse is long where the metric is short: points on it are equally far.
+        Both axes have one scale, unless the points reach more than three times as far
+        along one as along the other, as features of different units do.
+
+    Examples
+    --------
+    A step along the second feature is twice as long, so that balls are half as high:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> X = np.random.default_rng(0).random((20, 2))
+    >>> metric = pm.Mahalanobis(np.diag([1.0, 2.0]))
+    >>> figure = pm.plots.local_ellipses(metric, X, np.repeat([0, 1], 10), number=5)
+    >>> ellipse = figure.axes[0].patches[0]
+    >>> len(figure.axes[0].patches), round(float(ellipse.width / ellipse.height), 6)
+    (5, 2.0)
     """
     metric = metric_of(learned)
     X, y = np.asarray(X, float), np.asarray(y)
@@ -61,22 +80,27 @@ def local_ellipses(
             f"{type(metric).__name__}"
         )
     plane = matrices[:, features][:, :, features]
-    values, vectors = np.linalg.eigh(plane)
+    shown = X[:, list(features)]
+    units = np.ptp(shown, axis=0)
+    alike = units.min() == 0 or units.max() <= ALIKE * units.min()
+    if alike:
+        units = np.full(2, units.max() or 1.0)
+    values, vectors = np.linalg.eigh(plane * np.outer(units, units))
     values = np.maximum(values, 1e-9 * np.maximum(values.max(1, keepdims=True), 1e-300))
     radii = 1 / np.sqrt(values)
-    shown = X[:, list(features)]
-    scale = size * np.ptp(shown, axis=0).max() / np.median(radii)
     # Very flat balls are cut, so that one does not cover the figure.
-    radii = np.minimum(radii * scale, 0.5 * np.ptp(shown, axis=0).max())
+    radii = np.minimum(radii * size / np.median(radii), 0.5)
+    # The axes of the same ellipses in input units.
+    turned, halves, _ = np.linalg.svd(units[:, None] * vectors * radii[:, None, :])
     codes, labels = class_names(y, target_names)
     figure, axis = blank(size=(6.4, 4.9), axes=ax)
     for c, name in enumerate(labels):
         axis.scatter(
             *shown[codes == c].T, s=9, alpha=0.45, color=COLORS[c % 8], lw=0, label=name
         )
-    angles = np.degrees(np.arctan2(vectors[:, 1, 0], vectors[:, 0, 0]))
+    angles = np.degrees(np.arctan2(turned[:, 1, 0], turned[:, 0, 0]))
     for centre, (a, b), angle in zip(
-        places[:, list(features)], radii, angles, strict=True
+        places[:, list(features)], halves, angles, strict=True
     ):
         axis.add_patch(
             Ellipse(
@@ -85,7 +109,8 @@ def local_ellipses(
         )
     names = feature_names or [f"x{k}" for k in range(X.shape[1])]
     axis.set(xlabel=names[features[0]], ylabel=names[features[1]])
-    axis.set_aspect("equal", adjustable="datalim")
+    if alike:
+        axis.set_aspect("equal", adjustable="datalim")
     axis.set_title("Balls of the metric: equally far from their centres")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure

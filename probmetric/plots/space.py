@@ -54,6 +54,17 @@ def embedding(
     Returns
     -------
     matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import probmetric as pm
+    >>> data = pm.datasets.load("iris")
+    >>> metric = pm.LDA().fit(data.X, data.y).get_metric()
+    >>> figure = pm.plots.embedding(
+    ...     metric, data.X, data.y, links=3, target_names=data.target_names
+    ... )
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['setosa (50)', 'versicolor (50)', 'virginica (50)']
     """
     metric = metric_of(learned)
     if not hasattr(metric, "transform"):
@@ -124,6 +135,20 @@ def class_probabilities(
     matplotlib.figure.Figure
         Bars are means over draws, which is what the classifier states; dots are
         single draws, the line holds 90 % of them.
+
+    Examples
+    --------
+    Two draws say .9 and .7 of the first class: its bar is their mean.
+
+    >>> import probmetric as pm
+    >>> figure = pm.plots.class_probabilities(
+    ...     [[0.9, 0.1], [0.7, 0.3]], classes=["left", "right"], truth="left"
+    ... )
+    >>> axis = figure.axes[0]
+    >>> axis.get_title("left")
+    'Class of one query (truth: left)'
+    >>> [round(float(bar.get_width()), 3) for bar in axis.patches]
+    [0.8, 0.2]
     """
     values = np.asarray(probabilities, float)
     if values.ndim != 2 or values.shape[1] != len(classes):
@@ -187,6 +212,22 @@ def neighbor_probabilities(
     -------
     matplotlib.figure.Figure
         The whisker is the binomial standard error of a share of draws.
+
+    Examples
+    --------
+    The points are at 1 on either axis; of three draws one finds the second nearer.
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.5, 2.0)]
+    >>> figure = pm.plots.neighbor_probabilities(
+    ...     pm.PosteriorMetric(draws, "prediction"), [0.0, 0.0], np.eye(2), 1
+    ... )
+    >>> axis = figure.axes[0]
+    >>> [label.get_text() for label in axis.get_yticklabels()]
+    ['0', '1']
+    >>> [round(float(bar.get_width()), 3) for bar in axis.patches]
+    [0.667, 0.333]
     """
     query, points = np.asarray(query, float), np.asarray(points, float)
     n_draws = posterior.n_draws

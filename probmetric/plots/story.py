@@ -17,8 +17,16 @@ from probmetric.plots.style import COLORS, blank, styled
 from probmetric.registry import MODELS, model_of
 from probmetric.typing import no_type_check
 
-WIDE, HIGH, GAP = 1.75, 0.62, 0.62
-"""Of a node, and between layers, in inches."""
+WIDE, HIGH, GAP, BESIDE = 1.38, 0.66, 0.58, 0.26
+"""Of a node, between layers and between columns, in inches."""
+
+MOST = 6
+"""Columns up to which a layer stands in one row: a page is no wider."""
+
+LONG = 14
+"""Letters of a distribution's name that a node has room for in one line."""
+
+DASHES = ("-", "--", ":")
 
 
 @no_type_check
@@ -123,18 +131,30 @@ def _places(
 ) -> dict[str, np.ndarray]:
     """Return where each site stands: a row for its depth, columns for its plates.
 
-    Sites of one set of plates have columns of their own: a frame holds no other.
+    Sites of one set of plates have columns of their own: a frame holds no other. Where
+    that makes more than ``MOST`` columns, long layers stand in two rows, set off.
     """
     within = {n: tuple(p for p in plates if n in plates[p]) for n in parents}
     order = sorted(set(within.values()), key=lambda some: (some[:1], len(some)))
-    layers, at, left = _layers(parents), dict[str, np.ndarray](), 0.0
-    for some in order:
-        rows = [[name for name in layer if within[name] == some] for layer in layers]
-        columns = max(map(len, rows))
-        for depth, row in enumerate(rows):
+    layers = _layers(parents)
+    sets = {w: [[n for n in layer if within[n] == w] for layer in layers]
+            for w in order}  # fmt: skip
+    wide = sum(max(map(len, rows)) for rows in sets.values()) > MOST
+    at, left = dict[str, np.ndarray](), 0.0
+    # Of each layer in how many rows it stands.
+    deep = [1 + (wide and max(len(rows[k]) for rows in sets.values()) > MOST // 2)
+            for k in range(len(layers))]  # fmt: skip
+    for rows in sets.values():
+        cut: list[tuple[list[str], float, float]] = []
+        for k, row in enumerate(rows):
+            first = -(-len(row) // deep[k])
+            top, off = float(sum(deep[:k])), 0.25 * (len(row) > first)
+            cut += [(row[:first], top, -off), (row[first:], top + 1, off)]
+        columns = max(len(row) + 2 * abs(off) for row, _, off in cut)
+        for row, depth, off in cut:
             for k, name in enumerate(row):
-                x = left + k + (columns - len(row)) / 2
-                at[name] = np.array([x * (WIDE + 0.5), -depth * (HIGH + GAP)])
+                x = left + k + off + (columns - len(row)) / 2
+                at[name] = np.array([x * (WIDE + BESIDE), -depth * (HIGH + GAP)])
         left += columns
     return at
 
@@ -176,10 +196,23 @@ def _node(axis: Axes, name: str, place: np.ndarray, found: Mapping[str, Any]) ->
             zorder=3,
         )
     )
-    words = f"{name}\n{'computed' if computed else law}"
-    axis.text(
-        place[0], place[1], words, ha="center", va="center", fontsize=7.5, zorder=4
-    )
+    words = f"{name}\n{'computed' if computed else _in_lines(law)}"
+    axis.text(place[0], place[1], words, ha="center", va="center", fontsize=9, zorder=4)
+
+
+def _in_lines(law: str) -> str:
+    """Break the name of a distribution that is long, at the capital nearest its middle.
+
+    Examples
+    --------
+    >>> _in_lines("MultivariateNormal").split()
+    ['Multivariate', 'Normal']
+    """
+    places = [k for k in range(1, len(law)) if law[k].isupper()]
+    if len(law) <= LONG or not places:
+        return law
+    middle = min(places, key=lambda k: abs(k - len(law) / 2))
+    return f"{law[:middle]}\n{law[middle:]}"
 
 
 def _arrow(axis: Axes, begin: np.ndarray, end: np.ndarray) -> None:
@@ -210,7 +243,7 @@ def _frame(axis: Axes, plate: str, inside: np.ndarray, k: int, depth: int) -> No
     )  # fmt: skip
     axis.add_patch(box)
     axis.text(
-        high[0] - 0.06, low[1] + 0.04, plate, ha="right", va="bottom", fontsize=7,
+        high[0] - 0.06, low[1] + 0.04, plate, ha="right", va="bottom", fontsize=8.5,
         color=color, zorder=4,
     )  # fmt: skip
 
@@ -232,6 +265,21 @@ def sbc(found: Any) -> Figure:
         over the band that holds it at each rank with probability 99 % where all is
         right; red where the tests of ``found.table`` say *disagree*. The wrong
         posteriors are in ``found.controls``.
+
+    Examples
+    --------
+    Ranks by hand, in the place of ``pm.sbc(model, data)``; those of sigma are too low.
+
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> even = np.repeat(np.arange(40), 10)
+    >>> ranks = pm.checks.Ranks({"mu": even, "sigma": even // 2}, n_draws=39)
+    >>> table = pm.checks.uniformity(ranks)
+    >>> found = {"ranks": ranks, "table": table, "model": "mine", "verdict": "disagree"}
+    >>> figure = pm.plots.sbc(SimpleNamespace(**found))
+    >>> figure.axes[0].get_title("left")
+    'mine: disagree (400 simulated worlds)'
     """
     if not hasattr(found, "ranks") or not hasattr(found, "table"):
         raise ValueError(
@@ -245,14 +293,18 @@ def sbc(found: Any) -> Figure:
     figure, axis = blank(size=(6.4, 3.8))
     low, high = (binom.ppf(q, n, u) / n - u for q in (0.005, 0.995))
     axis.fill_between(u, low, high, color=COLORS[4], alpha=0.25, lw=0, label="99 %")
-    few = len(ranks) <= 7
+    few, drawn = len(ranks) <= 7, set[str]()
     for k, (name, row) in enumerate(ranks.items()):
         if name in found.ranks.constants:
             continue
         share = np.searchsorted(np.sort(row), np.arange(1, n_draws + 1)) / n
         color = COLORS[5] if name in wrong else COLORS[k % 4] if few else "0.55"
         label = name if few or name in wrong else None
-        axis.plot(u, share - u, color=color, lw=1.1, label=label)
+        # Four colours: beyond them, and where several disagree, lines differ too.
+        turn = len(drawn & wrong) if name in wrong else few * (k // 4)
+        dash = DASHES[turn % len(DASHES)]
+        drawn.add(name)
+        axis.plot(u, share - u, color=color, lw=1.1, ls=dash, label=label)
     axis.axhline(0, color="black", lw=0.8)
     axis.set(xlabel="share of draws below the truth", ylabel="distribution − uniform")
     axis.set_title(f"{found.model}: {found.verdict} ({n} simulated worlds)")

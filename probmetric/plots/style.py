@@ -60,19 +60,24 @@ def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def blank(
-    columns: int = 1,
+    panels: int = 1,
     *,
     size: tuple[float, float],
+    down: bool = False,
     sharey: bool = False,
-    width_ratios: Sequence[float | int] | None = None,
+    ratios: Sequence[float | int] | None = None,
     axes: Any = None,
 ) -> tuple[Any, Any]:
-    """Return a figure and its axes, or its one axis, side by side; or those given.
+    """Return a figure and its axes, or its one axis; or those given.
 
     Parameters
     ----------
+    down : bool, default=False
+        Panels below each other, not side by side.
+    ratios : sequence of float, optional
+        Of the panels' heights, or of their widths.
     axes : Axes or sequence of Axes, optional
-        The user's own, ``columns`` of them, in the place of a new figure.
+        The user's own, ``panels`` of them, in the place of a new figure.
 
     Raises
     ------
@@ -81,16 +86,16 @@ def blank(
     """
     if axes is None:
         figure = shown_once(plt.figure(figsize=size, layout="compressed"))
-        return figure, figure.subplots(
-            1, columns, sharey=sharey, width_ratios=width_ratios
-        )
+        if down:
+            return figure, figure.subplots(panels, 1, height_ratios=ratios)
+        return figure, figure.subplots(1, panels, sharey=sharey, width_ratios=ratios)
     given = [axes] if isinstance(axes, Axes) else list(np.ravel(axes))
-    name = "ax" if columns == 1 else "axes"
-    if len(given) != columns or not all(isinstance(a, Axes) for a in given):
+    name = "ax" if panels == 1 else "axes"
+    if len(given) != panels or not all(isinstance(a, Axes) for a in given):
         raise ValueError(
-            f"{name}: expected {columns} of matplotlib's Axes, got {axes!r}"
+            f"{name}: expected {panels} of matplotlib's Axes, got {axes!r}"
         )
-    return given[0].get_figure(root=True), given[0] if columns == 1 else given
+    return given[0].get_figure(root=True), given[0] if panels == 1 else given
 
 
 def shown_once(figure: Figure) -> Figure:
@@ -128,9 +133,17 @@ def words(figure: Figure) -> str:
     return ". ".join(dict.fromkeys(" ".join(s.split()) for s in said if s))
 
 
+BESIDE = 2.6
+"""Inches for the names of features and for the colour bar of a heat map."""
+
+
 def matrix_side(d: int) -> float:
-    """Return the side of a heat map of d features, in inches."""
-    return float(np.clip(0.34 * d + 1.6, 4.6, 9.0))
+    """Return the side of a heat map of d features, in inches.
+
+    Names and colours beside it take ``BESIDE``. Shrunk to 500 pixels, as on a page,
+    the figure's names are still 6 pixels high.
+    """
+    return float(np.clip(0.2 * d + 1.8, 3.0, 6.2))
 
 
 def heatmap(
@@ -148,7 +161,7 @@ def heatmap(
     axis.spines[:].set_visible(False)
     d = len(names)
     if d <= 40:
-        size = 9 if d <= 16 else 6
+        size = 9 if d <= 30 else 8
         axis.set_xticks(range(d), names, rotation=90, fontsize=size)
         axis.set_yticks(range(d), names, fontsize=size)
     else:

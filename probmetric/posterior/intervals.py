@@ -23,7 +23,16 @@ MATRIX_REFUSAL = (
 
 
 class Interval(NamedTuple):
-    """Equal-tailed limits, lower ≤ upper, of the shape of the question."""
+    """Equal-tailed limits, lower ≤ upper, of the shape of the question.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.posterior import Interval
+    >>> lower, upper = Interval(np.array([0.5, 1.0]), np.array([1.5, 1.2]))
+    >>> (upper - lower).round(3).tolist()
+    [1.0, 0.2]
+    """
 
     lower: np.ndarray
     upper: np.ndarray
@@ -115,7 +124,18 @@ def log_odds(metric: Any, A: Array, B: Array) -> Array:
 
 
 def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
-    """Return draws moved from their mean (of logarithms where positive) by a factor."""
+    """Return draws moved from their mean (of logarithms where positive) by a factor.
+
+    Examples
+    --------
+    A factor of 1 leaves draws as they are. Another one warns, as it will go: 2 would
+    make 0 and 4 of these.
+
+    >>> import numpy as np
+    >>> from probmetric.posterior import spread
+    >>> spread(np.array([1.0, 3.0]), 1.0, positive=False).tolist()
+    [1.0, 3.0]
+    """
     check_number("inflate", inflate, 0, open_low=True)
     if inflate == 1:
         return values

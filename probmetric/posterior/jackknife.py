@@ -41,6 +41,19 @@ def groups_of(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"
 
     Each alone up to ``MOST_ALONE`` points; of more, ``N_GROUPS`` groups at random, the
     classes spread over them as evenly as can be.
+
+    Examples
+    --------
+    Few points are left out one by one, many in 50 groups with a share of each class:
+
+    >>> import numpy as np
+    >>> from probmetric.posterior import groups_of
+    >>> groups_of(np.array([0, 0, 1])).tolist()
+    [0, 1, 2]
+    >>> codes = np.repeat([0, 1], 100)
+    >>> group = groups_of(codes)
+    >>> int(group.max()) + 1, codes[group == 0].tolist()
+    (50, [0, 0, 1, 1])
     """
     n = len(codes)
     if n <= MOST_ALONE:
@@ -135,6 +148,17 @@ def positive_limits(
 def aligned(
     left_out: Float[np.ndarray, "g p d"], factor: Float[np.ndarray, "p d"]
 ) -> Float[np.ndarray, "g p d"]:
-    """Rotate maps onto a map: the R of the orthogonal Procrustes problem of each."""
+    """Rotate maps onto a map: the R of the orthogonal Procrustes problem of each.
+
+    Examples
+    --------
+    A refit that found the same metric in turned coordinates is turned back:
+
+    >>> import numpy as np
+    >>> from probmetric.posterior import aligned
+    >>> factor, turn = np.diag([1.0, 2.0]), np.array([[0.0, -1.0], [1.0, 0.0]])
+    >>> aligned(np.stack([turn @ factor]), factor).round(6).tolist()
+    [[[1.0, 0.0], [0.0, 2.0]]]
+    """
     U, _, Vt = np.linalg.svd(np.einsum("pd,gqd->gpq", factor, left_out))
     return (U @ Vt) @ left_out

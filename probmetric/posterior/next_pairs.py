@@ -82,6 +82,16 @@ class NextPairs(NamedTuple):
     scores : array of shape (n,)
         What each adds to those before it: nats of information, whose sum is that of
         the batch, or the variance of P(same) that they leave it.
+
+    Examples
+    --------
+    ``next_pairs`` returns it; the scores of a batch add up to its information.
+
+    >>> import numpy as np
+    >>> from probmetric.posterior import NextPairs
+    >>> found = NextPairs(np.array([2, 0]), np.array([0.25, 0.125]))
+    >>> found.indices.tolist(), float(found.scores.sum())
+    ([2, 0], 0.375)
     """
 
     indices: Int[np.ndarray, "n"]

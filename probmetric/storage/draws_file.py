@@ -78,7 +78,19 @@ def load_draws(path: "str | Path") -> xr.DataTree:
 
 
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
-    """Return the features' names that draws carry, None where they carry none."""
+    """Return the features' names that draws carry, None where they carry none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from probmetric.storage import draws_feature_names
+    >>> M = np.tile(np.eye(2), (2, 5, 1, 1))
+    >>> dims, names = ("chain", "draw", "feature", "feature_bis"), ["length", "width"]
+    >>> posterior = xr.Dataset({"M": (dims, M)}, {"feature": names})
+    >>> draws_feature_names(xr.DataTree.from_dict({"posterior": posterior}))
+    ('length', 'width')
+    """
     if "feature_names" in draws.attrs:
         with readable("draws: expected feature_names as a list in JSON"):
             names = json.loads(str(draws.attrs["feature_names"]))
@@ -110,6 +122,19 @@ def posterior_of(
     ------
     ValueError
         For draws of something else.
+
+    Examples
+    --------
+    Two chains of five draws of a matrix are ten metrics:
+
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from probmetric.storage import posterior_of
+    >>> M = np.tile(np.diag([1.0, 4.0]), (2, 5, 1, 1))
+    >>> posterior = xr.Dataset({"M": (("chain", "draw", "feature", "feature_bis"), M)})
+    >>> found = posterior_of(xr.DataTree.from_dict({"posterior": posterior}))
+    >>> found.n_draws, round(found.draws[0](np.zeros(2), np.ones(2)) ** 2, 6)
+    (10, 5.0)
     """
     readers = readers_of(draws.attrs.get("learner"))
     for name, values in draws["posterior"].data_vars.items():

@@ -160,6 +160,19 @@ class Stored(NamedTuple):
         What ``save_metric`` was given.
     version : str
         Of the package that wrote the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.storage import read_metric
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/metric.npz"
+    ...     pm.save_metric(pm.Mahalanobis(np.eye(2)), path, feature_names=["x", "y"])
+    ...     metric, feature_names, provenance, version = read_metric(path)
+    >>> metric.n_features, feature_names, provenance
+    (2, ('x', 'y'), {})
     """
 
     metric: Any
@@ -265,7 +278,21 @@ def load_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Any:
 
 
 def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
-    """Read a metric with its header; arguments and errors as ``load_metric``."""
+    """Read a metric with its header; arguments and errors as ``load_metric``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.storage import read_metric
+    >>> metric = pm.Mahalanobis(np.diag([1.0, 2.0]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pm.save_metric(metric, f"{folder}/m.npz", provenance={"by": "hand"})
+    ...     stored = read_metric(f"{folder}/m.npz")
+    >>> stored.provenance, stored.metric.factor.tolist()
+    ({'by': 'hand'}, [[1.0, 0.0], [0.0, 2.0]])
+    """
     path = Path(path)
     if path.exists() and not path.is_file():
         raise ValueError(

@@ -1,0 +1,241 @@
+"""Every figure can be read where a page shows it 500 pixels wide."""
+
+import itertools
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+import xarray as xr
+from matplotlib.text import Text
+
+from probmetric import plots
+from probmetric.checks import Finding, ModelVerdict, Part, Ranks, compare, uniformity
+from probmetric.data import Pairs
+from probmetric.datasets import load
+from probmetric.metric import Mahalanobis
+from probmetric.plots import fit
+from probmetric.posterior import PosteriorMetric
+
+PAGE, SMALLEST = 500, 6.0
+"""Width of a figure on a page, and the least size of its letters, in pixels."""
+
+WINE = load("wine")
+X, y = WINE
+D, SD = X.shape[1], X.std(0)
+RNG = np.random.default_rng(0)
+
+
+def written(figure):
+    """Return the texts of a figure that are drawn, as drawn, with their boxes."""
+    figure.set_dpi(PAGE / figure.get_figwidth())
+    figure.canvas.draw()
+    hidden, unseen = set(), []
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = np.sort(axis.get_view_interval())
+            ticks = axis.get_major_ticks() + axis.get_minor_ticks()
+            room = 1e-12 * (high - low)
+            unseen += [
+                label
+                for tick in ticks
+                for label in (tick.label1, tick.label2)
+                if not (low - room <= tick.get_loc() <= high + room and axes.axison)
+            ]
+    hidden.update(map(id, unseen))
+    found = [
+        text
+        for text in figure.findobj(Text)
+        if text.get_text().strip() and text.get_visible() and id(text) not in hidden
+    ]
+    return [(text, text.get_window_extent()) for text in found]
+
+
+def unreadable(figure):
+    """Return what cannot be read: letters too small, texts cut or over each other."""
+    texts, said = written(figure), []
+    page, scale = figure.bbox, figure.dpi / 72
+    for text, box in texts:
+        name = text.get_text().replace("\n", " ")
+        if text.get_fontsize() * scale < SMALLEST:
+            said.append(f"small: {name}")
+        if min(box.x0, box.y0) < -1 or box.x1 > page.x1 + 1 or box.y1 > page.y1 + 1:
+            said.append(f"cut: {name}")
+    for (one, a), (other, b) in itertools.combinations(texts, 2):
+        across = min(a.x1, b.x1) - max(a.x0, b.x0)
+        down = min(a.y1, b.y1) - max(a.y0, b.y0)
+        if across > 1 and down > 1:
+            said.append(f"over each other: {one.get_text()}, {other.get_text()}")
+    return said
+
+
+def wishart(names, points):
+    d = len(names)
+    W = np.linalg.qr(RNG.normal(size=(d, d)))[0] * np.geomspace(2, 0.05, d)[:, None]
+    A = (W + 0.15 * RNG.normal(size=(2, 60, d, d))) / points.std(0)
+    dims = ("chain", "draw", "feature", "feature_bis")
+    M = np.einsum("...pi,...pj->...ij", A, A)
+    posterior = xr.Dataset(
+        {"M": (dims, M), "b": (dims[:2], RNG.gamma(50, 0.01, (2, 60)))},
+        {"chain": [0, 1], "draw": range(60), "feature": names, "feature_bis": names},
+    )
+    data = xr.Dataset({"X": (("point", "feature"), points)})
+    return xr.DataTree.from_dict({"posterior": posterior, "constant_data": data})
+
+
+def draws():
+    return wishart(list(WINE.feature_names), X)
+
+
+def thirty():
+    data = load("breast_cancer")
+    return wishart(list(data.feature_names), data.X)
+
+
+def compared(side):
+    sampled = RNG.normal(size=(4, 500, side, side))
+    given = xr.Dataset({"M": (("chain", "draw", "i", "j"), sampled)})
+    return compare({"M": np.where(np.eye(side) > 0, 0.3, 0)}, given)
+
+
+def pairs():
+    i, j = RNG.integers(len(X), size=(2, 400))
+    i, j = i[i != j], j[i != j]
+    return Pairs(X, i, j, (y[i] == y[j]).astype(int))
+
+
+def verdict():
+    at = np.linspace(0.05, 0.95, 10)
+    share = np.exp(-2 * at)
+    bins = pd.DataFrame(
+        {"at": at, "observed": share, "expected": share, "low": share * 0.8,
+         "high": share * 1.1, "pairs": 40}
+    )  # fmt: skip
+    found = [
+        Finding(part, 1.0, 0.4, 0.1, 1.0, "", "", bins)
+        for part in ("predictive", "calibration")
+    ]
+    return ModelVerdict("lca", tuple(Part(one, 0.4, "adequate") for one in found))
+
+
+def calibration_of(names):
+    rows = {name: RNG.integers(0, 40, 200) for name in names}
+    ranks = Ranks(rows | {"low": RNG.integers(0, 20, 200)}, 39)
+    table = uniformity(ranks)
+    return SimpleNamespace(ranks=ranks, table=table, model="m", verdict="disagree")
+
+
+def six_priors(data):
+    law = dist.MultivariateNormal(np.zeros(2), np.eye(2))
+    sites = [numpyro.sample(f"prior_{k}", law) for k in range(6)]
+    total = numpyro.deterministic("total", sum(sites))
+    with numpyro.plate("point", 3):
+        numpyro.sample("x", dist.Normal(total.sum(), 1), obs=data)
+
+
+def posterior():
+    metrics = [Mahalanobis(np.diag(s / SD)) for s in RNG.uniform(0.7, 1.3, (20, D))]
+    return PosteriorMetric(metrics, "prediction")
+
+
+P = RNG.random(300)
+NAMES = {"feature_names": WINE.feature_names, "target_names": WINE.target_names}
+METRIC = Mahalanobis(np.diag(1 / SD))
+FIGURES = {
+    "agreement": lambda: plots.agreement(compared(6)),
+    "agreement, many": lambda: plots.agreement(compared(13)),
+    "calibration": lambda: plots.calibration(P > 0.5, {"a": P, "b": P**2}, band=0.9),
+    "class_probabilities": lambda: plots.class_probabilities(
+        RNG.dirichlet([5, 2, 1], 100), classes=list(WINE.target_names), truth="class_0"
+    ),
+    "det": lambda: plots.det({"learned": P, "flat": P**2}, P > 0.6),
+    "eigenvalues": lambda: plots.eigenvalues(draws(), reference=np.diag(1 / SD**2)),
+    "embedding": lambda: plots.embedding(
+        METRIC, X, y, links=3, target_names=WINE.target_names
+    ),
+    "local_ellipses": lambda: plots.local_ellipses(
+        METRIC, X, y, features=(0, 12), **NAMES
+    ),
+    "metric": lambda: plots.metric(draws()),
+    "metric, 30 features": lambda: plots.metric(thirty()),
+    "model_check": lambda: plots.model_check(verdict()),
+    "neighbor_probabilities": lambda: plots.neighbor_probabilities(
+        posterior(), X[0], X[1:], 5, y=y[1:], target_names=WINE.target_names
+    ),
+    "predictive_check": lambda: plots.predictive_check(draws(), pairs()),
+    "rank": lambda: plots.rank(draws()),
+    "sbc": lambda: plots.sbc(calibration_of("abcde")),
+    "sbc, many": lambda: plots.sbc(calibration_of(map(str, range(30)))),
+    "story": lambda: plots.story(six_priors, np.zeros(3)),
+    "trace": lambda: plots.trace(draws()),
+    "matrix of a report": lambda: fit.matrix(np.eye(D), SD, WINE.feature_names),
+    "pairs of a report": lambda: fit.pair_histogram(METRIC, X, y),
+}
+
+
+@pytest.fixture(autouse=True)
+def let_go():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_readable_on_a_page(name):
+    assert not unreadable(FIGURES[name]())
+
+
+def test_every_public_figure_is_looked_at():
+    assert {name.split(",")[0] for name in FIGURES} >= {*plots.__all__} - {"STYLE"}
+
+
+def test_what_cannot_be_read_would_be_named():
+    figure, axis = plt.subplots(figsize=(20, 3))
+    axis.set_xticks(range(13), WINE.feature_names, fontsize=20)
+    axis.set_yticks([], [])
+    axis.set_title("letters of ten points in twenty inches", fontsize=10)
+    axis.text(1.0, 0.5, "beyond the right side", fontsize=20)
+    axis.set_xlim(0, 12)
+    axis.text(12, 0.5, "beyond the right side", fontsize=20)
+    said = unreadable(figure)
+    assert "small: letters of ten points in twenty inches" in said
+    assert "cut: beyond the right side" in said
+    assert "over each other: alcalinity_of_ash, magnesium" in said
+
+
+def test_an_ellipse_is_where_the_metric_says_with_features_of_different_units():
+    """In wine's input units: alcohol reaches over 4, proline over 1400."""
+    A = np.diag(1 / SD) + np.outer(np.eye(D)[0], np.eye(D)[12]) / SD[12] / 2
+    metric, at = Mahalanobis(A), X[:1]
+    axis = plots.local_ellipses(metric, X, y, at=at, features=(0, 12)).axes[0]
+    turn = np.linspace(0, 6, 20)
+    unit = np.stack([np.cos(turn), np.sin(turn)], 1)
+    on_it = np.repeat(at, 20, 0)
+    on_it[:, [0, 12]] = axis.patches[0].get_patch_transform().transform(unit)
+    distances = metric.distance(on_it, np.repeat(at, 20, 0))
+    np.testing.assert_allclose(distances, distances[0], rtol=1e-10)
+    # And it is seen: a hundredth of either axis or more.
+    box = axis.patches[0].get_window_extent()
+    assert min(box.width / axis.bbox.width, box.height / axis.bbox.height) > 0.01
+    assert np.ptp(X[:, 0]) > 0.5 * np.ptp(axis.get_xlim())
+
+
+def test_no_two_curves_of_ranks_look_the_same():
+    found = calibration_of("abcde")
+    found.ranks.ranks.update({"low too": RNG.integers(0, 20, 200)})
+    found.table = uniformity(found.ranks)
+    lines = plots.sbc(found).axes[0].get_lines()[:-1]  # The last one is zero.
+    looks = {(line.get_color(), line.get_linestyle()) for line in lines}
+    assert len(looks) == len(lines) == 7
+
+
+def test_a_model_of_many_sites_is_no_wider_than_a_page():
+    figure = plots.story(six_priors, np.zeros(3))
+    assert figure.get_figwidth() < 9
+    # Six priors in two rows of three, set off against each other.
+    ends = {t.get_text().split("\n")[0]: t.get_position() for t in figure.axes[0].texts}
+    places = np.array([ends[f"prior_{k}"] for k in range(6)])
+    assert len(np.unique(places[:, 1].round(6))) == 2
+    assert len(np.unique(places[:, 0].round(6))) == 6
