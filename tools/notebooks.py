@@ -6,6 +6,9 @@ Compared are the words of every cell, without numbers, order and warnings (other
 machines draw other samples),
 and the titles and axes of its figures. What differs is printed, and the exit code is 1:
 the code moved and the stored output did not. ``--store`` writes the new output.
+
+Figures of ``pm.plots`` bring words for who does not see them. For others they stand in
+the metadata of the cell, where the site looks too: ``mystnb: {image: {alt: ...}}``.
 """
 
 import argparse
@@ -39,9 +42,20 @@ def said(output: Any) -> str:
         about = output.get("metadata", {}).get("image/png", {})
         text = output["data"].get("text/plain", "")
         if "image/png" in output["data"]:
-            text = f"figure: {about.get('alt', 'without words')}"
+            text = f"figure: {about.get('alt') or 'without words'}"
     plain = NUMBER.sub("#", RULE.sub("", FOLDER.sub("", text)))
     return " ".join(sorted({*plain.split()} - {"#"}))
+
+
+def describe(notebook: Any) -> None:
+    """Give pictures without words those that their cell has for them."""
+    for cell in notebook["cells"]:
+        told = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt")
+        for output in cell.get("outputs", []) if told else []:
+            for kind in output.get("data", {}):
+                if kind.startswith("image/"):
+                    about = output["metadata"].setdefault(kind, {})
+                    about["alt"] = about.get("alt") or told
 
 
 def spoken(notebook: Any) -> list[str]:
@@ -70,6 +84,7 @@ def run(path: Path, store: bool) -> list[str]:
         NotebookClient(notebook, timeout=1800, resources=resources).execute()
     except CellExecutionError as error:
         return ["failed", *str(error).splitlines()]
+    describe(notebook)
     if store:
         for cell in notebook["cells"]:
             cell["metadata"].pop("execution", None)  # times of day
