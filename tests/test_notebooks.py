@@ -3,13 +3,15 @@
 ``make notebooks`` executes them and compares; here they are read only.
 """
 
+import base64
 import copy
+import struct
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from tools.notebooks import execute, said, spoken
+from tools.notebooks import describe, execute, said, spoken
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -21,6 +23,10 @@ def stream(text):
 def figure(alt):
     about = {"image/png": {"alt": alt}}
     return {"output_type": "display_data", "data": {"image/png": ""}, "metadata": about}
+
+
+def png_size(encoded):
+    return struct.unpack(">II", base64.b64decode(encoded)[16:24])
 
 
 @pytest.mark.parametrize(
@@ -73,6 +79,29 @@ def test_a_figure_drawn_by_hand_is_compared_by_its_words(tmp_path, monkeypatch):
     assert {"'axes',", "'figure',", "'plt',"} <= {*names}
     assert not [name for name in names if "words" in name or "Figure" in name]
     assert new["cells"][0]["execution_count"] == 1
+
+
+def test_the_words_of_a_cell_stand_before_those_of_its_pictures():
+    about = {"mystnb": {"image": {"alt": "A forest plot"}}}
+    outputs = [figure(""), figure("Eigenvalues"), stream("x")]
+    cell = {"cell_type": "code", "metadata": about, "outputs": outputs}
+    describe({"cells": [cell, {"cell_type": "markdown", "metadata": {}}]})
+    told = [o["metadata"]["image/png"]["alt"] for o in outputs[:2]]
+    assert told == ["A forest plot", "A forest plot. Eigenvalues"]
+
+
+def test_every_stored_picture_has_words_and_150_dots_an_inch():
+    for path in NOTEBOOKS:
+        cells = nbformat.read(path, as_version=4)["cells"]
+        outputs = [o for c in cells for o in c.get("outputs", [])]
+        drawn = [o for o in outputs if "image/png" in o.get("data", {})]
+        assert drawn, path.name
+        for output in drawn:
+            about = output["metadata"].get("image/png", {})
+            assert about.get("alt"), path.name
+            # Shown on screens of 110 dots an inch at the width that is stored.
+            dots, _ = png_size(output["data"]["image/png"])
+            assert dots / about.get("width", dots) * 110 >= 150, (path.name, about)
 
 
 def test_stored_output_is_whole_and_readable():

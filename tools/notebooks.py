@@ -3,9 +3,12 @@
     python tools/notebooks.py [NOTEBOOK ...] [--store]
 
 Compared are the words of every cell, without numbers, order and warnings (other
-machines draw other samples),
-and the titles and axes of its figures. What differs is printed, and the exit code is 1:
-the code moved and the stored output did not. ``--store`` writes the new output.
+machines draw other samples), and the titles and axes of its figures. What differs is
+printed, and the exit code is 1: the code moved and the stored output did not.
+``--store`` writes the new output.
+
+What a figure shows, for who does not see it, stands in the metadata of its cell, where
+the site looks too: ``mystnb: {image: {alt: ...}}``. Its titles and axes follow.
 """
 
 import argparse
@@ -80,9 +83,20 @@ def said(output: Any) -> str:
         about = output.get("metadata", {}).get("image/png", {})
         text = output["data"].get("text/plain", "")
         if "image/png" in output["data"]:
-            text = f"figure: {about.get('alt', 'without words')}"
+            text = f"figure: {about.get('alt') or 'without words'}"
     plain = NUMBER.sub("#", RULE.sub("", FOLDER.sub("", text)))
     return " ".join(sorted({*plain.split()} - {"#"}))
+
+
+def describe(notebook: Any) -> None:
+    """Put the words that a cell has for its pictures before the pictures' own."""
+    for cell in notebook["cells"]:
+        told = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt")
+        for output in cell.get("outputs", []) if told else []:
+            for kind in output.get("data", {}):
+                if kind.startswith("image/"):
+                    about = output["metadata"].setdefault(kind, {})
+                    about["alt"] = ". ".join(filter(None, (told, about.get("alt"))))
 
 
 def spoken(notebook: Any) -> list[str]:
@@ -110,6 +124,7 @@ def run(path: Path, store: bool) -> list[str]:
         execute(notebook, path.parent)
     except CellExecutionError as error:
         return ["failed", *str(error).splitlines()]
+    describe(notebook)
     if store:
         for cell in notebook["cells"]:
             cell["metadata"].pop("execution", None)  # times of day

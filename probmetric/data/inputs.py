@@ -131,14 +131,15 @@ def _is_text(values: Any, dtype: Any) -> bool:
 def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
 
-    Where its words name no argument they follow ours, which do; where X holds NaN or
-    infinity, ours say in which columns, and what to do.
+    X is row by row, so that sums have one order however X lay in memory. Where its
+    words name no argument they follow ours, which do; where X holds NaN or infinity,
+    ours say in which columns, and what to do.
     """
     from sklearn.utils.validation import validate_data
 
     own: Any = validate_data
     try:
-        return own(estimator, X, *y, dtype=np.float64, **options)
+        return own(estimator, X, *y, dtype=np.float64, order="C", **options)
     except ValueError as error:
         words = str(error)
         if words.startswith("Input X contains"):

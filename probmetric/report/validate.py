@@ -207,10 +207,12 @@ def validate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     found = _validation(folder, summary)
     verdict, headline, explanation = _verdict_words(found)
     counts = found.counts
-    sections, cards = _study(folder, summary)
+    study, cards = _study(folder, summary)
+    sections = [_check_section(found), *study]
     fit, banners = _fit(summary), list[Banner]()
     if fit is not None:
         banners, sections = [_fit_words(fit)], [_fit_section(fit), *sections]
+        explanation += " This judges the formulas; the next banner judges the model."
     if "diagnosed" in summary:
         banners.append(_sampler_words(summary["diagnosed"]))
     if counts.controls == 0:
@@ -221,7 +223,7 @@ def validate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         verdict=verdict,
         headline=headline,
         explanation=explanation,
-        sections=[_check_section(found), *sections],
+        sections=sections,
         provenance={
             "command": summary["asked"],
             "seed": str(summary["seed"]),
@@ -249,14 +251,10 @@ def _verdict_words(found: Validation) -> tuple[str, str, str]:
     )
     if found.unreliable:
         headline += f", {found.unreliable} of them inconclusive by k-hat"
-    text = " ".join(khat_words(j) for j in found.judgements if j.unreliable)
-    text = text and f" {text}"
     text = (
         "Each exact claim was compared with an independent reference: quadrature, "
         "automatic derivatives of the NumPyro model, or sampling. A run too weak to "
-        "find a difference worth finding is inconclusive, and never passes. A k-hat "
-        "alone does not count: the approximation was held against draws that do not "
-        "depend on it." + text
+        "find a difference worth finding is inconclusive, and never passes."
     )
     return found.verdict, headline, text
 
@@ -289,7 +287,8 @@ def _check_section(found: Validation) -> Section:
         [
             "Exact claims must agree. What is an approximation is never called "
             "agreement: its largest error stands beside the bound that it is to keep, "
-            "in posterior sd where draws were compared."
+            "in posterior sd where draws were compared.",
+            *_khat_sentences(found),
         ],
         pictures,
         [
@@ -303,6 +302,18 @@ def _check_section(found: Validation) -> Section:
             ),
         ],
     )
+
+
+def _khat_sentences(found: Validation) -> list[str]:
+    """Say what each k-hat leaves open, and why it alone does not count."""
+    doubted = [khat_words(j) for j in found.judgements if j.unreliable]
+    if not doubted:
+        return []
+    return [
+        "A k-hat alone does not count: the approximation was held against draws that "
+        "do not depend on it.",
+        *doubted,
+    ]
 
 
 def _entries(found: Validation, limit: int = 400) -> pd.DataFrame:

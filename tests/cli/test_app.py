@@ -206,6 +206,8 @@ def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     assert "<h1>lca validated on iris</h1>" in page
     above, below = page.split("Does the model fit the data?")
     assert "Conflict: the model would not have produced these data" in above
+    assert "the next banner judges the model" in above
+    assert "Closed forms against independent references" in below
     assert "predictive, conflict: one said. Do this" in above
     assert "Do this" not in below
     last = done.output.strip().splitlines()[-1]

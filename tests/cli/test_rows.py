@@ -27,7 +27,7 @@ def work(tmp_path_factory):
     for k, first in enumerate((0, 50)):
         some = frame[first : first + (50 if k == 0 else 70)]
         some.to_parquet(folder / "rows" / f"{k}.parquet", row_group_size=30)
-        np.save(folder / f"x{k}.npy", some[NAMES].to_numpy())
+        np.save(folder / f"x{k}.npy", np.ascontiguousarray(some[NAMES]))
         np.save(folder / f"y{k}.npy", some["kind"].to_numpy(str))
     frame[NAMES].to_parquet(folder / "points.parquet")
     return folder
