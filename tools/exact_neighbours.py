@@ -98,8 +98,12 @@ def wrong_figure(
     *,
     root: bool = False,
     normal: bool = False,
+    terms: int = 1,
 ) -> str | None:
-    """Say how a figure for D (or √D) is wrong, or None."""
+    """Say how a figure for D (or √D), a sum of ``terms`` squares, is wrong, or None.
+
+    Each square may be lost that is below the smallest number.
+    """
     if not np.isfinite(value):
         return f"got {value}, expected {float_of(D)}{' before its root' * root}"
     given, tiny = Fraction(float(value)), Fraction(smallest(eps, normal=normal))
@@ -107,7 +111,7 @@ def wrong_figure(
         low, high = max(given - tiny, Fraction(0)) ** 2, (given + tiny) ** 2
         low, high = low * (1 - Fraction(4 * eps)), high * (1 + Fraction(4 * eps))
     else:
-        low, high = given - tiny, given + tiny
+        low, high = given - terms * tiny, given + terms * tiny
     if low - UNITS * bound <= D <= high + UNITS * bound:
         return None
     return f"got {value}, expected {float_of(D)}{' before its root' * root}"

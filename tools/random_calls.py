@@ -79,6 +79,7 @@ ALLOWED = {
     r"'set_threshold\(\)'": "documented: [0, inf], and infinity calls all pairs same",
     r"\.gamma_?$": "documented: γ = ∞ is the limit of no local part",
     r"\.prior_strength_$": "documented: ∞ where folds found nothing worth learning",
+    r"\.fit\.objective$": "documented: -∞ where steps ended before a mode",
     r"\.trace$": "documented: NaN after the last step of a fit",
 }
 """Figures that may be NaN or infinite, and why; by the end of their path."""

@@ -148,7 +148,9 @@ def mahalanobis(rng: np.random.Generator) -> Call:
                 normal=True,
             )
             root = method in ("distance", "call")
-            wrong = wrong_figure(values[at], *truth, eps, root=root, normal=True)
+            wrong = wrong_figure(
+                values[at], *truth, eps, root=root, normal=True, terms=len(L)
+            )
             if wrong:
                 return f"{at}: {wrong}"
         return None

@@ -102,7 +102,10 @@ class Mahalanobis:
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return all squared distances, shape (m, n); memory m · n · p."""
+        """Return all squared distances, shape (m, n); memory m · n · p.
+
+        Squares of the p coordinates that are below 2e-308 count as 0.
+        """
         # Images of float16 points under a float32 factor would be of float32 only.
         L = jnp.asarray(check_factor(self.factor), jnp.result_type(self.factor, Q, P))
         Z, V = jnp.asarray(Q) @ L.T, jnp.asarray(P) @ L.T

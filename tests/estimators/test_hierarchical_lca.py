@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
@@ -213,3 +214,16 @@ def test_a_spread_that_nothing_can_have_is_refused():
     HierarchicalLCA(spread=100.0).fit(X, Y, groups=SITE).same_probability(PAIRS)
     with pytest.raises(ValueError, match=r"spread: expected .*\[0, 100\], got 1e\+300"):
         HierarchicalLCA(spread=1e300).fit(X, Y, groups=SITE)
+
+
+def test_points_of_which_one_is_far_from_all_others_are_refused():
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(30, 3)), np.arange(30) % 3
+    points[0] *= 1e8
+    with pytest.raises(ValueError, match=r"^pairs: .* got none at any spread"):
+        HierarchicalLCA().fit(points, labels)
+
+
+def test_steps_that_end_before_a_mode_are_warned_of():
+    with pytest.warns(ConvergenceWarning, match="MAX_STEPS"):
+        HierarchicalLCA(max_iter=1).fit(X, Y, groups=SITE)

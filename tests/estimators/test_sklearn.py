@@ -14,6 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
+import probmetric as pm
 from probmetric.estimators.lca.classifier import LCAClassifier
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.solvers.lbfgs import _value_and_gradient
@@ -63,6 +64,21 @@ def test_folds_of_different_sizes_share_one_compilation():
     for drop in (0, 1, 7, 30):
         LCA().fit(X[drop:], y[drop:])
     assert objective._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        *(pm.LDA(), pm.RCA(), pm.PairLDA(), LCA(), pm.TwoStageMixture()),
+        pm.EigDML(max_iter=20),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+@pytest.mark.filterwarnings("ignore:EigDML. MAX_STEPS")
+def test_how_points_lie_in_memory_changes_no_bit(learner):
+    by_row = clone(learner).fit(X, y).get_metric()
+    by_column = clone(learner).fit(np.asfortranarray(X), y).get_metric()
+    np.testing.assert_array_equal(by_row.pairwise(X, X), by_column.pairwise(X, X))
 
 
 @pytest.mark.parametrize("estimator", [LCA(n_components=2), LCAClassifier()])

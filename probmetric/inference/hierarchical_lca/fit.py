@@ -33,7 +33,7 @@ from probmetric.inference.hierarchical_lca.likelihood import (
 from probmetric.inference.lca.fit import check_prior
 from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.solvers.lbfgs import lbfgs
-from probmetric.inference.solvers.profile import Profile, climb, on_grid
+from probmetric.inference.solvers.profile import Profile, check_mode, climb, on_grid
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.hierarchical_lca import (
     HierarchicalLCAParams,
@@ -186,6 +186,7 @@ def fit_stacked(
     else:
         scale = float(prior.spread)
         last = climb(profile, 0.25 * min(scale, 1.0), bounds(scale))
+    check_mode(last.log_density, last.fit)
     result = last.fit.result if last.factors else np.asarray(int(Result.MAX_STEPS))
     steps = sum(int(mode.fit.n_steps) for mode in profile.modes.values())
     evaluations = sum(int(mode.fit.n_evaluations) for mode in profile.modes.values())
@@ -237,7 +238,8 @@ def fit(
     Raises
     ------
     ValueError
-        Pairs without labels or groups, a prior that is flat or centred at zero.
+        Pairs without labels or groups, a prior that is flat or centred at zero, or no
+        mode at any ω.
 
     Examples
     --------

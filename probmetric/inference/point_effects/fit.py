@@ -30,7 +30,7 @@ from probmetric.inference.point_effects.likelihood import (
     to_params,
 )
 from probmetric.inference.solvers.lbfgs import lbfgs
-from probmetric.inference.solvers.profile import Profile, climb, on_grid
+from probmetric.inference.solvers.profile import Profile, check_mode, climb, on_grid
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.point_effects import PointEffectsParams, PointEffectsPrior
 
@@ -206,7 +206,7 @@ def fit(
     ------
     ValueError
         Pairs without labels, or of one point; a prior that is flat or centred at zero;
-        more than 5000 parameters.
+        more than 5000 parameters; or no mode at any ω.
 
     Examples
     --------
@@ -272,6 +272,7 @@ def best_mode(
         else:
             scale = min(float(prior.spread), 1.0)
             last = climb(profile, 0.25 * scale, (0.01 * scale, LARGEST * scale))
+    check_mode(last.log_density, last.fit)
     code = last.fit.result
     result = code if last.factor is not None else np.asarray(int(Result.MAX_STEPS))
     modes = profile.modes.values()

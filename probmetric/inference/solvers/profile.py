@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
+from probmetric.inference.solvers.result import Fit, Result
+
 
 @runtime_checkable
 class ModeAt(Protocol):
@@ -72,6 +74,22 @@ def climb[M: ModeAt](
         options={"xatol": 1e-3, "maxiter": 40},
     )
     return profile(profile.best())
+
+
+def check_mode(log_density: float, fit: Fit) -> None:
+    """Raise where a solver ended at what is no mode; one cut short gets its warning.
+
+    Raises
+    ------
+    ValueError
+        Naming the pairs.
+    """
+    if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
+        raise ValueError(
+            "pairs: expected such that the posterior has a mode, got none at any "
+            "spread (minus the Hessian is not positive definite where the solver "
+            "ended): look for a point far from all others, or set a stronger prior"
+        )
 
 
 def on_grid[M: ModeAt](
