@@ -12,6 +12,9 @@ STORED = ("breast_cancer", "digits", "iris", "wine")
 GENERATED = ("ringnorm", "twonorm", "waveform")
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npz", ".parquet")
 
+WILD = "*?["
+"""Characters of a pattern of files."""
+
 
 class Reading(NamedTuple):
     """How a table is read; each field is an argument of ``datasets.load``."""
@@ -32,22 +35,21 @@ def ending(path: Path) -> str:
     return "".join(parts).lower()
 
 
-def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
-    """Return a path, whose ~ is the user's folder where there is one.
+def looked_up(path: Path, argument: str) -> Path:
+    """Return a path at which the system can look, whether or not anything is there.
 
     Raises
     ------
     ValueError
-        Where the system does not even look: the name is too long, holds a null
-        character, or leads through a folder that this user may not enter.
+        Where it cannot: the name is too long, holds a null character, or leads through
+        a folder that this user may not enter.
     """
-    path = Path(os.path.expanduser(name))
     try:
-        os.lstat(path)
+        os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:
-        text = str(name)
+        text = str(path)
         shown = text if len(text) <= 100 else f"{text[:40]}...{text[-20:]}"
         raise ValueError(
             f"{argument}: expected a path that can be looked up, got {shown!r} "
@@ -56,12 +58,33 @@ def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
     return path
 
 
+def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
+    """Return the path of data, whose ~ is the user's folder; as ``looked_up``."""
+    text = os.path.expanduser(name)
+    if "://" in text:
+        raise ValueError(
+            f"{argument}: expected a file of this machine, got the address {text!r}; "
+            "fetch it first"
+        )
+    return looked_up(Path(text), argument)
+
+
+def is_pattern(text: str) -> bool:
+    """Say whether a name stands for several files, and is not itself one."""
+    return any(c in text for c in WILD) and not os.path.exists(text)
+
+
 def kind_of(path: Path) -> str:
     """Say what stands at a path where a file should."""
     return "a folder" if path.is_dir() else "a pipe or a device"
 
 
-def existing(name: str) -> Path:
+def is_set(name: str) -> bool:
+    """Say whether a name is of a data set that needs no file."""
+    return name in (*STORED, *GENERATED) or name.startswith("openml:")
+
+
+def existing(name: str, argument: str = "data") -> Path:
     """Return the path of a file.
 
     Raises
@@ -69,33 +92,35 @@ def existing(name: str) -> Path:
     ValueError
         Where none exists, saying what there is instead.
     """
-    path = path_of(name)
+    path = path_of(name, argument)
     if path.is_file():
         return path
     if path.exists():
-        raise ValueError(f"data: expected a file, got {kind_of(path)} at {name!r}")
+        raise ValueError(
+            f"{argument}: expected a file, got {kind_of(path)} at {name!r}"
+        )
     if ending(path) in ENDINGS or len(path.parts) > 1:
-        raise ValueError(f"data: expected a file that exists, got {name!r}")
+        raise ValueError(f"{argument}: expected a file that exists, got {name!r}")
     raise ValueError(
-        f"data: expected one of {', '.join(sorted([*STORED, *GENERATED]))}, a file "
-        f"ending in {', '.join(ENDINGS)}, or openml:NAME, got {name!r}"
+        f"{argument}: expected one of {', '.join(sorted([*STORED, *GENERATED]))}, a "
+        f"file ending in {', '.join(ENDINGS)}, or openml:NAME, got {name!r}"
     )
 
 
-def in_parts(name: str) -> bool:
+def in_parts(name: str, argument: str = "data") -> bool:
     """Say whether a name is of rows that are read in parts: .npy, a folder, a glob."""
-    path = path_of(name)
-    if path.exists():
-        return path.is_dir() or ending(path) == ".npy"
-    return any(c in name for c in "*?[")
+    if is_set(name):
+        return False
+    if is_pattern(os.path.expanduser(name)):
+        return True
+    path = path_of(name, argument)
+    return path.is_dir() or (path.exists() and ending(path) == ".npy")
 
 
-def check_source(name: str, *, rows: bool = False) -> None:
+def check_source(name: str, argument: str = "data", *, rows: bool = False) -> None:
     """Raise for what names no data set: no stored one, no file that exists.
 
     With ``rows`` those that are read in parts are data too, and are found when opened.
     """
-    if rows and in_parts(name):
-        return
-    if name not in (*STORED, *GENERATED) and not name.startswith("openml:"):
-        existing(name)
+    if not is_set(name) and not (rows and in_parts(name, argument)):
+        existing(name, argument)

@@ -98,6 +98,8 @@ def test_a_call_without_end_is_slow():
     "error, kind",
     [
         (ValueError("k: expected 1 to 3, got 4"), "refused"),
+        (RuntimeError("LDA: NONFINITE after 0 steps; standardize=True"), "refused"),
+        (RuntimeError("NONFINITE"), "badly named"),
         (ValueError("could not convert"), "badly named"),
         (IndexError("tuple index out of range"), "badly named"),
     ],

@@ -32,6 +32,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import chdir
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,7 +69,8 @@ TARGETS = {
 PATHS = (
     *("a" * 300, "a" * 5000, "a/" * 2500, "~nosuchuser/a", "~", "", ".", "..", "/"),
     *("./-", "[", "[a", "*", "**", "a\nb", "\x1b[31m", "\u202e", "\udcff", "é" * 200),
-    *("/dev/null", "/dev/zero", "/dev/null/a", "/proc/self/mem", "http://a.b/c"),
+    *("/dev/null", "/dev/zero", "/dev/null/a", "/proc/self/mem", "/proc/1/root"),
+    *("/proc/1/cwd/a", "http://a.b/c", "s3://a/*"),
 )
 """Names that no file can have, has, or should be given."""
 
@@ -103,7 +105,7 @@ def attack(seed: int, i: int, base: Path, work: Path) -> tuple[str, list[Any], s
     kind = list(TARGETS)[rng.choice(len(shares), p=shares)]
     data = base / "data.csv"
     if kind == "name":
-        return kind, *named(rng, base, work)
+        return kind, *named(rng, base)
     if kind == "metric":
         source = choice(rng, sorted((base / "metrics").iterdir()))
     elif kind == "summary":
@@ -129,25 +131,34 @@ def attack(seed: int, i: int, base: Path, work: Path) -> tuple[str, list[Any], s
     return kind, command, f"{source.name}, {words}"
 
 
-def named(rng: np.random.Generator, base: Path, work: Path) -> tuple[list[Any], str]:
-    """Return a command with a hostile name in one place, and that name."""
+def named(rng: np.random.Generator, base: Path) -> tuple[list[Any], str]:
+    """Return a command with a hostile name in one place, and that name.
+
+    It is meant to run in ``work``, and writes nothing outside.
+    """
     ending = choice(rng, ("", ".csv", ".npy", ".npz", ".parquet", ".nc"))
     name = choice(rng, PATHS) + ending
     data, metric = base / "data.csv", base / "metrics" / "Mahalanobis.npz"
+    out = "out/" + name if (name + "/").startswith(("/", "../", "./")) else name
+    out = name if name.startswith("/dev/") else out
     using, learning = ["--metric", metric], ["--model", "lda", "--folds", "2"]
-    out = work / "out"
+    fit, sample = ["fit", "lda", "--data"], ["sample", "lca", "--data"]
     commands: dict[str, list[Any]] = {
-        "fit --data": ["fit", "lda", "--data", name, "--out", out],
-        "fit --out": ["fit", "lda", "--data", data, "--out", out / name.lstrip("/")],
-        "sample --data": ["sample", "lca", "--data", name, "--out", out],
+        "fit --data": [*fit, name, "--out", "out"],
+        "fit --out": [*fit, data, "--out", out],
+        "fit --checkpoint": [*fit, data, "--out", "out", "--checkpoint", out],
+        "sample --data": [*sample, name, "--out", "out"],
         "neighbors --data": ["neighbors", *using, "--data", name],
         "neighbors --metric": ["neighbors", "--metric", name, "--data", data],
         "neighbors --draws": ["neighbors", "--draws", name, "--data", data],
         "neighbors --queries": [
             *("neighbors", *using, "--data", data, "--queries", name),
         ],
+        "neighbors --out": ["neighbors", *using, "--data", data, "--out", out],
+        "explore --out": ["explore", *using, "--data", data, "--out", out],
         "evaluate --test": ["evaluate", *using, "--data", data, "--test", name],
         "evaluate --data": ["evaluate", *learning, "--data", name],
+        "evaluate --out": ["evaluate", *learning, "--data", data, "--out", out],
         "report": ["report", name],
     }
     where = choice(rng, [*commands])
@@ -214,7 +225,7 @@ def on_files(count: int, seed: int, limit: float) -> Iterator[tuple[int, Outcome
 
 def one(seed: int, i: int, base: Path, limit: float) -> Outcome:
     """Make attack i of a seed."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, chdir(scratch):
         kind, command, text = attack(seed, i, base, Path(scratch))
         return judge(kind, command, text, limit)
 

@@ -102,7 +102,8 @@ def wrong_figure(
 ) -> str | None:
     """Say how a figure for D (or √D), a sum of ``terms`` squares, is wrong, or None.
 
-    Each square may be lost that is below the smallest number.
+    Each square may be lost that is below the smallest number; of a root the squares
+    are scaled first, and none is.
     """
     if not np.isfinite(value):
         return f"got {value}, expected {float_of(D)}{' before its root' * root}"

@@ -9,7 +9,8 @@ Call i of a seed depends on these two numbers alone. The outcome of each call is
     finite         every floating figure returned or fitted is finite, and right where
                    exact arithmetic can tell (neighbours, distances)
     refused        ValueError, TypeError, NotFittedError or AttributeError (of what is
-                   not there yet) that names an argument
+                   not there yet) that names an argument; RuntimeError of a fit that
+                   ended without a result, which names the learner and the remedy
     badly named    any other error: reported, no failure
     slow           stopped after ``--limit`` seconds: reported, no failure
     SILENT         NaN or infinity came back, or an imaginary part was dropped
@@ -88,6 +89,9 @@ NAMED = re.compile(
     r"^[\w.\[\] ]+: |Input \w+ |\b(X|y|pairs|groups|metric|label|sample_weight)\b"
     r"|not fitted|fitted yet|threshold on the distance|unexpected keyword|n_samples"
 )
+
+FAILED = re.compile(r"^[A-Z]\w+: (NONFINITE|DECREASED) after \d+ steps; .*standardize")
+"""How a fit says that it has no result."""
 
 
 class Outcome(NamedTuple):
@@ -178,6 +182,7 @@ def judge(call: Call, limit: float = 60.0, *, show: bool = False) -> Outcome:
         text = f"{type(error).__name__}: {str(error).splitlines()[:1]}"
         kinds = (ValueError, TypeError, AttributeError)
         named = isinstance(error, kinds) and NAMED.search(str(error))
+        named = named or (type(error) is RuntimeError and FAILED.search(str(error)))
         where = traceback.extract_tb(error.__traceback__)[-1].filename
         inside = "jax" in Path(where).parts
         return Outcome("refused" if named and not inside else "badly named", text)

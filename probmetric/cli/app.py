@@ -362,7 +362,7 @@ def neighbors(
         if out is not None:
             check_new(out.parent, (out.name,), force=force)
         source(data, rows=True)
-        source(queries, rows=True)
+        source(queries, "--queries", rows=True)
     _leave("neighbors", asked)
 
 
@@ -435,7 +435,7 @@ def evaluate(
     with first(asked):
         asked["model"] = model = None if model is None else learner_name(model)
         source(data, rows=True)
-        source(test, rows=True)
+        source(test, "--test", rows=True)
         if out is not None:
             check_new(out, FILES["evaluate"], force=force)
     if model is not None:

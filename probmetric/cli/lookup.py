@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from probmetric.cli.files import BadInput, bad_input
-from probmetric.names import check_source, path_of
+from probmetric.names import check_source, looked_up
 from probmetric.registry import MODELS, model_of
 
 
@@ -22,17 +22,17 @@ def first(asked: Mapping[str, Any]) -> Generator[None]:
         with bad_input():
             for name, value in asked.items():
                 if isinstance(value, Path):
-                    path_of(value, "DIR" if name == "folder" else f"--{name}")
+                    looked_up(value, "DIR" if name == "folder" else f"--{name}")
             yield
     except BadInput as error:
         typer.echo(f"probmetric: {error}", err=True)
         raise typer.Exit(2) from error
 
 
-def source(name: str | None, *, rows: bool = False) -> None:
+def source(name: str | None, option: str = "data", *, rows: bool = False) -> None:
     """Raise ValueError for a data set that there is not; ``rows`` may be in parts."""
     if name is not None:
-        check_source(name, rows=rows)
+        check_source(name, option, rows=rows)
 
 
 def model_name(model: str | None, every: bool) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from probmetric.data.source import Block, Labels, Part, Source, cut, labels_of
-from probmetric.names import path_of
+from probmetric.names import is_pattern, path_of
 from probmetric.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -453,14 +453,13 @@ def _named(paths: Sequence[Path]) -> str:
 
 def _found(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
     """Return the files of a path, a folder of Parquet files or a glob, by name."""
-    path = path_of(where, name)
-    text = str(path)
-    if path.is_dir():
-        found = sorted(path.glob("*.parquet"))
-    elif path.exists():
-        found = [path]
-    else:
+    text = os.path.expanduser(os.fspath(where))
+    if is_pattern(text):
         found = sorted(map(Path, glob(text)))
+    else:
+        path = path_of(text, name)
+        found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        found = found if path.exists() else []
     if not found:
         raise ValueError(f"{name}: expected files, got none at {text!r}")
     return found

@@ -131,9 +131,10 @@ def _is_text(values: Any, dtype: Any) -> bool:
 def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
 
-    X is row by row, so that sums have one order however X lay in memory. Where its
-    words name no argument they follow ours, which do; where X holds NaN or infinity,
-    ours say in which columns, and what to do.
+    X is row by row, so that sums have one order however X lay in memory; one that lies
+    by columns, as a data frame's may, is copied. Where its words name no argument they
+    follow ours, which do; where X holds NaN or infinity, ours say in which columns, and
+    what to do.
     """
     from sklearn.utils.validation import validate_data
 
@@ -191,7 +192,7 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
     refuse_source(X, name)
     try:
         if hasattr(X, "toarray"):
-            raise ValueError("a sparse matrix; X.toarray() makes it dense")
+            raise ValueError(f"a sparse matrix; {name}.toarray() makes it dense")
         given = np.asarray(X)
         if given.dtype.kind == "c":
             raise ValueError(f"{given.dtype}, whose imaginary part would be lost")

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 
@@ -56,7 +57,7 @@ TYPOS = {
         *("--folds", "2"),
     ),
     "test set of evaluate": (
-        *("data: expected one of", "evaluate", "--model", "lda", "--data", "wine"),
+        *("--test: expected one of", "evaluate", "--model", "lda", "--data", "wine"),
         *("--test", "wein"),
     ),
     "data set of neighbors": (
@@ -120,10 +121,10 @@ PLACES = (
     ("--checkpoint", "sample", "lca", *WINE, "--checkpoint", "{}"),
     ("--metric", "neighbors", "--metric", "{}.npz", "--data", "wine"),
     ("--draws", "neighbors", "--draws", "{}.nc", "--data", "wine"),
-    ("data", "neighbors", "--metric", "m.npz", *WINE[:2], "--queries", "{}.csv"),
+    ("--queries", "neighbors", "--metric", "m.npz", *WINE[:2], "--queries", "{}.csv"),
     ("--out", "neighbors", "--metric", "m.npz", *WINE[:2], "--out", "{}"),
     ("--out", "explore", "--metric", "m.npz", *WINE[:2], "--out", "{}"),
-    ("data", "evaluate", "--model", "lda", *WINE[:2], "--test", "{}.npz"),
+    ("--test", "evaluate", "--model", "lda", *WINE[:2], "--test", "{}.npz"),
     ("--out", "evaluate", "--model", "lda", *WINE[:2], "--out", "{}"),
     ("--out", "validate", "lca", "--out", "{}"),
     ("DIR", "report", "{}"),
@@ -154,6 +155,24 @@ def test_a_name_that_is_no_text_is_shown(tmp_path):
     done = run(*words)
     assert done.exit_code == 0, done.output
     assert "\\udcff/metric.npz" in done.stdout
+
+
+def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
+    def stat(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(ValueError, match=r"^--out: expected a path .*Permission den"):
+        names.looked_up(tmp_path, "--out")
+
+
+def test_a_pattern_may_be_longer_than_a_name():
+    assert names.in_parts("[0-9]" * 60 + ".parquet")
+
+
+def test_an_address_is_no_file():
+    said = refused("fit", "lda", "--data", "s3://rows/all.parquet", "--out", "out")
+    assert said.startswith("probmetric: data: expected a file of this machine")
 
 
 def test_a_null_character_is_named():

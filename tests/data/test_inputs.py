@@ -142,5 +142,5 @@ def test_a_missing_label_is_named(labels):
 
 def test_a_sparse_matrix_is_named_with_the_remedy():
     untyped = real.__wrapped__  # As users call it, without the types of the tests.
-    with pytest.raises(ValueError, match=r"^Q: .* got a sparse matrix; X\.toarray\("):
+    with pytest.raises(ValueError, match=r"^Q: .* got a sparse matrix; Q\.toarray\("):
         untyped(csr_matrix(X4), "Q")

@@ -220,8 +220,9 @@ def test_points_of_which_one_is_far_from_all_others_are_refused():
     rng = np.random.default_rng(0)
     points, labels = rng.normal(size=(30, 3)), np.arange(30) % 3
     points[0] *= 1e8
-    with pytest.raises(ValueError, match=r"^pairs: .* got none at any spread"):
-        HierarchicalLCA().fit(points, labels)
+    for spread in (None, 0.5):
+        with pytest.raises(ValueError, match=r"^X: expected points whose .* got none"):
+            HierarchicalLCA(spread=spread).fit(points, labels)
 
 
 def test_steps_that_end_before_a_mode_are_warned_of():

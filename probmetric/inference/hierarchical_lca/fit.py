@@ -239,7 +239,7 @@ def fit(
     ------
     ValueError
         Pairs without labels or groups, a prior that is flat or centred at zero, or no
-        mode at any ω.
+        mode.
 
     Examples
     --------

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import qr
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.em import full_step, kappa_step, reduced_step, spectrum
@@ -82,7 +83,8 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     pairs : Pairs
         Labelled pairs; those of weight zero do not count.
     n_components : int
-        p, at most d. Of fewer points the last axes are any orthogonal to the others.
+        p, at most d. Beyond those along which the points vary the axes are orthogonal
+        to them and near to features, whatever the order of the points.
 
     Raises
     ------
@@ -102,8 +104,13 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     ([[0.06, 0.08]], 0.1)
     """
     X = np.asarray(pairs.X)
-    more = n_components > len(X)  # Axes along which no point varies, then.
-    axes = np.linalg.svd(X - X.mean(0), full_matrices=more)[2][:n_components]
+    s, V = np.linalg.svd(X - X.mean(0), full_matrices=False)[1:]
+    rank = int((s > s[0] * max(X.shape) * np.finfo(s.dtype).eps).sum())
+    axes = V[: min(rank, n_components)]
+    if n_components > rank:
+        rest = np.eye(X.shape[1]) - axes.T @ axes
+        more = qr(rest, pivoting=True)[0].T[: n_components - rank]
+        axes = np.concatenate([axes, more])
     return scaled_axes(axes, pairs)
 
 

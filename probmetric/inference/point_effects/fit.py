@@ -206,7 +206,7 @@ def fit(
     ------
     ValueError
         Pairs without labels, or of one point; a prior that is flat or centred at zero;
-        more than 5000 parameters; or no mode at any ω.
+        more than 5000 parameters; or no mode.
 
     Examples
     --------

@@ -79,16 +79,23 @@ def climb[M: ModeAt](
 def check_mode(log_density: float, fit: Fit) -> None:
     """Raise where a solver ended at what is no mode; one cut short gets its warning.
 
+    Parameters
+    ----------
+    log_density : float
+        At the best ω, -inf where no mode was found.
+    fit : Fit
+        How the solver ended there.
+
     Raises
     ------
     ValueError
-        Naming the pairs.
+        Naming the points.
     """
     if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
         raise ValueError(
-            "pairs: expected such that the posterior has a mode, got none at any "
-            "spread (minus the Hessian is not positive definite where the solver "
-            "ended): look for a point far from all others, or set a stronger prior"
+            "X: expected points whose posterior has a mode, got none (where the solver "
+            "ended minus the Hessian is not positive definite): look for a point far "
+            "from all others, or raise regularization"
         )
 
 

@@ -35,8 +35,9 @@ REMEDY = {
         "or tol or, where the learner has them, set a stronger prior or another solver"
     ),
     Result.DECREASED: (
-        "the objective fell by more than rounding under EM, which EM cannot do: "
-        "this is a bug in the update, please report it with the data"
+        "the objective fell under EM by more than rounding of ordinary data: columns "
+        "far from 0 for their range do so (standardize=True, or subtract a constant); "
+        "with others it is a bug in the update, please report it with the data"
     ),
     Result.NONFINITE: (
         "the objective or its gradient became infinite or NaN: look for features of "

@@ -228,5 +228,16 @@ def test_of_few_points_there_are_as_many_axes_as_asked_for():
     X, one = np.random.default_rng(0).normal(size=(3, 6)), np.array([1])
     W0, c = scaled_pca(Pairs(X, one - 1, one, one), 5)
     np.testing.assert_allclose(W0 @ W0.T, c**2 * np.eye(5), atol=1e-12)
-    model = pm.LCA(6).fit(np.random.default_rng(1).normal(size=(4, 8)), [0, 0, 1, 1])
-    assert model.components_.shape == (6, 8)
+
+
+@pytest.mark.filterwarnings("ignore:LCA. P.same. stays")
+@pytest.mark.parametrize("p", [3, 4, 6, 8])
+def test_the_order_of_few_points_does_not_matter(p):
+    rng = np.random.default_rng(1)
+    X, y, new = rng.normal(size=(4, 8)), np.array([0, 0, 1, 1]), rng.normal(size=(2, 8))
+    found = []
+    for rows in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 0, 3, 1]):
+        model = pm.LCA(p).fit(X[rows], y[rows])
+        assert model.components_.shape == (p, 8)
+        found.append(model.get_metric().distance(new[:1], new[1:])[0])
+    np.testing.assert_allclose(found, found[0], rtol=1e-5)
