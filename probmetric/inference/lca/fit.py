@@ -109,8 +109,8 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     axes = V[: min(rank, n_components)]
     if n_components > rank:
         rest = np.eye(X.shape[1]) - axes.T @ axes
-        more = qr(rest, pivoting=True)[0].T[: n_components - rank]
-        axes = np.concatenate([axes, more])
+        more = np.asarray(qr(rest, pivoting=True)[0])[:, : n_components - rank]
+        axes = np.concatenate([axes, more.T])
     return scaled_axes(axes, pairs)
 
 

@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 import probmetric as pm
-from probmetric.checks.own.criticism import _scores
+from probmetric.checks.own.criticism import _departure, _scores
 
 N = 200
 X = np.random.default_rng(3).normal(size=(N, 2))
@@ -56,3 +56,10 @@ def test_normal_scores_of_draws_among_themselves_are_standard_normal():
     assert abs(scores.mean()) < 1e-9
     assert abs(scores.std() - 1) < 5e-3
     assert _scores(np.array([np.median(among)]), among) == pytest.approx(0, abs=1e-9)
+
+
+def test_a_number_of_which_the_data_say_little_is_no_conflict():
+    rng = np.random.default_rng(2)
+    vague, sharp = rng.normal(-1.0, 1.1, 4000), rng.normal(-3.5, 0.2, 4000)
+    assert abs(_departure(vague)) < 2
+    assert _departure(sharp) < -3.3
