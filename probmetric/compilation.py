@@ -145,11 +145,13 @@ def compilation_cache(
 
     Examples
     --------
-    >>> import tempfile
+    >>> from tempfile import TemporaryDirectory
     >>> from sklearn.datasets import load_wine
     >>> import probmetric as pm
-    >>> with tempfile.TemporaryDirectory() as folder, pm.compilation_cache(folder):
+    >>> with TemporaryDirectory() as folder, pm.compilation_cache(folder) as place:
     ...     lca = pm.LCA().fit(*load_wine(return_X_y=True))
+    >>> place.is_relative_to(folder)
+    True
     """
     import jax
 

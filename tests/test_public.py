@@ -6,6 +6,7 @@ A module is public where the stubs say so: ``probmetric`` and, from there on, wh
 """
 
 import ast
+import doctest
 import json
 import pickle
 import pydoc
@@ -21,10 +22,12 @@ import pytest
 
 import probmetric as pm
 from probmetric.models.lca import LCAParams
+from probmetric.plots import style
 from tests.precision_rules import INNER
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "probmetric"
+PARSER = doctest.DocTestParser()
 
 
 def stub_of(module: str) -> Path:
@@ -134,7 +137,7 @@ def test_the_page_of_public_names_shows_them_all():
 
 
 def without_example(module: str, names: set[str]) -> set[str]:
-    """Return the functions and classes among names whose docstring has no example."""
+    """Return the functions and classes whose docstring has no example with a result."""
     room = import_module(module)
     found = {f"{module}.{name}": getattr(room, name) for name in names}
     return {
@@ -142,7 +145,7 @@ def without_example(module: str, names: set[str]) -> set[str]:
         for name, thing in found.items()
         # Constants may be callable, but have no name and no docstring of their own.
         if callable(thing) and hasattr(thing, "__name__")
-        if ">>> " not in (thing.__doc__ or "")
+        if not any(e.want for e in PARSER.get_examples(thing.__doc__ or ""))
     }
 
 
@@ -156,6 +159,13 @@ def test_a_callable_without_an_example_would_be_named():
     assert without_example("probmetric.plots.style", {"blank", "COLORS"}) == {
         "probmetric.plots.style.blank"
     }
+
+
+def test_an_example_that_shows_nothing_would_be_named(monkeypatch):
+    monkeypatch.setattr(style.blank, "__doc__", ">>> import numpy as np")
+    assert without_example("probmetric.plots.style", {"blank"})
+    monkeypatch.setattr(style.blank, "__doc__", ">>> 1 + 1\n2")
+    assert not without_example("probmetric.plots.style", {"blank"})
 
 
 def test_no_public_function_leaves_its_precision_to_the_caller():

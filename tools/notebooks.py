@@ -36,13 +36,7 @@ WORDS = """
 def give_figures_words():
     from matplotlib.figure import Figure
 
-    def words(figure):
-        said = [figure.get_suptitle()]
-        for axis in figure.axes:
-            said += [axis.get_title(loc) for loc in ("left", "center", "right")]
-            x, y = axis.get_xlabel(), axis.get_ylabel()
-            said += [x and f"x: {x}", y and f"y: {y}"]
-        return ". ".join(dict.fromkeys(" ".join(s.split()) for s in said if s))
+    from probmetric.plots.style import words
 
     shell = get_ipython()
     shell.run_line_magic("matplotlib", "inline")

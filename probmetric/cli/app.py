@@ -68,13 +68,13 @@ Decimal = Annotated[str, typer.Option(help="Decimal point of a text file.")]
 Encoding = Annotated[str, typer.Option(help="Of a text file, such as latin-1.")]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN", help="Leave it out; may be given again."),
+    typer.Option(metavar="COLUMN", help="Ignore this column; repeat for more."),
 ]
 Features = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="Take it as a feature, and no other; may be given again.",
+        help="Use only this column as a feature; repeat for more.",
     ),
 ]
 Groups = Annotated[
@@ -137,7 +137,8 @@ def root(
     ] = False,
 ) -> None:
     """Distances learned from data as probability models."""
-    if isinstance(sys.stdout, TextIOWrapper):  # Names of files may be no text.
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A file's name may hold bytes that are no UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -172,57 +173,6 @@ def _launch(size: int, restarts: int, *, resume: bool) -> None:
         raise typer.Exit(launch(words, size, restarts, resume=resume))
 
 
-@app.command(epilog=VALIDATED)
-def validate(
-    model: Annotated[
-        str | None, typer.Argument(help="A registered model, for example lca.")
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Every registered model.")
-    ] = False,
-    data: Annotated[
-        str | None, typer.Option(help=f"{SOURCES} Default: simulated problems.")
-    ] = None,
-    label: Label = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the report, its tables and draws."),
-    ] = None,
-    force: Force = False,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="Leave out the slow checks; fewer draws and splits in the study.",
-        ),
-    ] = False,
-    broken: Annotated[
-        bool,
-        typer.Option(
-            "--break",
-            help="Check wrong formulas in place of the right ones: must exit with 1.",
-        ),
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Exit with 1 as well where the model is in conflict with --data.",
-        ),
-    ] = False,
-    seed: Seed = 0,
-) -> None:
-    """Check closed forms against sampling and other independent references."""
-    asked = dict(locals())
-    with first(asked):
-        asked["model"] = model = model_name(model, asked.pop("every"))
-        source(data)
-        if model is not None and out is not None:
-            check_new(out, FILES["validate"], force=force)
-    load_checks(model)
-    _leave("validate", asked)
-
-
 @app.command(epilog=LEARNED)
 def fit(
     model: Model,
@@ -254,7 +204,7 @@ def fit(
     restarts: Annotated[
         int,
         typer.Option(
-            help="How often all are started again when one is lost, from --checkpoint.",
+            help="Restarts allowed after a process is lost; goes on from --checkpoint.",
             min=0,
         ),
     ] = 3,
@@ -273,6 +223,42 @@ def fit(
     from probmetric.cli.fit import kept
 
     _leave("fit", asked, kept=kept(checkpoint), several=True)
+
+
+@app.command(epilog=USED)
+def neighbors(
+    data: Rows,
+    metric: MetricFile = None,
+    draws: DrawsFile = None,
+    queries: Annotated[
+        str | None,
+        typer.Option(
+            help="Points whose neighbours are asked for; default those of --data, "
+            "none its own neighbour."
+        ),
+    ] = None,
+    label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    drop: Drop = None,
+    features: Features = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each.", min=1)] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="A .csv file; default standard output.")
+    ] = None,
+    max_draws: MaxDraws = 200,
+    quote_formulas: Quote = False,
+    force: Force = False,
+) -> None:
+    """Nearest rows; with draws, how probable."""
+    asked = dict(locals())
+    with first(asked):
+        if out is not None:
+            check_new(out.parent, (out.name,), force=force)
+        source(data, rows=True)
+        source(queries, "--queries", rows=True)
+    _leave("neighbors", asked)
 
 
 @app.command(epilog=LEARNED)
@@ -317,7 +303,7 @@ def sample(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Draw from a posterior over metrics: draws.nc, summary.json and report.html."""
+    """Draw metrics from their posterior: draws.nc and a page."""
     asked = dict(locals())
     with first(asked):
         asked["model"] = model = learner_name(model)
@@ -328,68 +314,6 @@ def sample(
     from probmetric.cli.sample import kept
 
     _leave("sample", asked, kept=kept(checkpoint))
-
-
-@app.command(epilog=USED)
-def neighbors(
-    data: Rows,
-    metric: MetricFile = None,
-    draws: DrawsFile = None,
-    queries: Annotated[
-        str | None,
-        typer.Option(
-            help="Points whose neighbours are asked for; default those of --data, "
-            "none its own neighbour."
-        ),
-    ] = None,
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    drop: Drop = None,
-    features: Features = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each.", min=1)] = 5,
-    out: Annotated[
-        Path | None, typer.Option(help="A .csv file; default standard output.")
-    ] = None,
-    max_draws: MaxDraws = 200,
-    quote_formulas: Quote = False,
-    force: Force = False,
-) -> None:
-    """Find nearest neighbours; with draws, how probable each of them is."""
-    asked = dict(locals())
-    with first(asked):
-        if out is not None:
-            check_new(out.parent, (out.name,), force=force)
-        source(data, rows=True)
-        source(queries, "--queries", rows=True)
-    _leave("neighbors", asked)
-
-
-@app.command(epilog=USED)
-def explore(
-    data: Data,
-    out: Annotated[Path, typer.Option(help="A .html file.")],
-    metric: MetricFile = None,
-    draws: DrawsFile = None,
-    label: Label = None,
-    sep: Sep = None,
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    drop: Drop = None,
-    features: Features = None,
-    k: Annotated[
-        int, typer.Option("-k", "--k", help="Neighbours that vote.", min=1)
-    ] = 10,
-    max_draws: MaxDraws = 200,
-    force: Force = False,
-) -> None:
-    """Write a page to explore points, neighbours and metric with the mouse."""
-    asked = dict(locals())
-    with first(asked):
-        check_new(out.parent, (out.name,), force=force)
-        source(data)
-    _leave("explore", asked)
 
 
 @app.command(epilog=USED)
@@ -410,13 +334,19 @@ def evaluate(
     features: Features = None,
     groups: Groups = None,
     test: Annotated[
-        str | None, typer.Option(help="Labelled points to be judged on.")
+        str | None, typer.Option(help="File of labelled rows to judge on.")
     ] = None,
     folds: Annotated[
-        int | None, typer.Option(help="Or hold out each fold of --data in turn.")
+        int | None, typer.Option(help="Or: number of cross-validation folds.")
     ] = None,
     k: Annotated[
-        int, typer.Option("-k", "--k", help="Neighbours that set the scale.", min=1)
+        int,
+        typer.Option(
+            "-k",
+            "--k",
+            help="Neighbours on which the bandwidth of the votes is measured.",
+            min=1,
+        ),
     ] = 5,
     max_draws: MaxDraws = 64,
     out: Annotated[
@@ -430,7 +360,7 @@ def evaluate(
     quote_formulas: Quote = False,
     force: Force = False,
 ) -> None:
-    """Judge a metric, draws or a learner by neighbours on points held out."""
+    """Judge a metric, draws or a learner on rows held out."""
     asked = dict(locals())
     with first(asked):
         asked["model"] = model = None if model is None else learner_name(model)
@@ -441,6 +371,32 @@ def evaluate(
     if model is not None:
         estimator_of(model)
     _leave("evaluate", asked)
+
+
+@app.command(epilog=USED)
+def explore(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="A .html file.")],
+    metric: MetricFile = None,
+    draws: DrawsFile = None,
+    label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    drop: Drop = None,
+    features: Features = None,
+    k: Annotated[
+        int, typer.Option("-k", "--k", help="Neighbours that vote.", min=1)
+    ] = 10,
+    max_draws: MaxDraws = 200,
+    force: Force = False,
+) -> None:
+    """Write an interactive page (needs Plotly)."""
+    asked = dict(locals())
+    with first(asked):
+        check_new(out.parent, (out.name,), force=force)
+        source(data)
+    _leave("explore", asked)
 
 
 @app.command(epilog=USED)
@@ -465,6 +421,57 @@ def report(
         run_folder(folder)
         check_new(folder, ("report.html",), force=True)
     _leave("report", asked)
+
+
+@app.command(epilog=VALIDATED)
+def validate(
+    model: Annotated[
+        str | None, typer.Argument(help="A registered model, for example lca.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every registered model.")
+    ] = False,
+    data: Annotated[
+        str | None, typer.Option(help=f"{SOURCES} Default: simulated problems.")
+    ] = None,
+    label: Label = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report, its tables and draws."),
+    ] = None,
+    force: Force = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Leave out the slow checks; fewer draws and splits in the study.",
+        ),
+    ] = False,
+    broken: Annotated[
+        bool,
+        typer.Option(
+            "--break",
+            help="Check wrong formulas in place of the right ones: must exit with 1.",
+        ),
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Exit with 1 as well where the model is in conflict with --data.",
+        ),
+    ] = False,
+    seed: Seed = 0,
+) -> None:
+    """Check the package's formulas against references."""
+    asked = dict(locals())
+    with first(asked):
+        asked["model"] = model = model_name(model, asked.pop("every"))
+        source(data)
+        if model is not None and out is not None:
+            check_new(out, FILES["validate"], force=force)
+    load_checks(model)
+    _leave("validate", asked)
 
 
 @app.command()

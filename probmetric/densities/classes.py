@@ -102,7 +102,9 @@ def log_student(
     >>> (np.pi * density).round(4).tolist()  # 1 / (1 + x²)
     [1.0, 0.5]
     """
-    white = jnp.asarray(white)  # Limits are those of the precision that JAX uses.
+    # NumPy's float64 becomes JAX's default precision, so that finfo, in log1p_squares,
+    # is of the type computed in.
+    white = jnp.asarray(white)
     return (
         gammaln((df + m) / 2)
         - gammaln(df / 2)

@@ -329,12 +329,14 @@ class Coverage(NamedTuple):
 
     Examples
     --------
-    Of 100 intervals of nominal 90 % 84 held the truth: two standard errors too few.
+    Of 100 intervals of nominal 90 % 84 hold the truth: 1.6 standard errors too few.
 
-    >>> from probmetric.evaluation import Coverage
-    >>> found = Coverage(share=0.84, standard_error=0.03, n=100)
-    >>> round((found.share - 0.9) / found.standard_error, 3)
-    -2.0
+    >>> import numpy as np
+    >>> from probmetric.evaluation import coverage
+    >>> from probmetric.posterior import Interval
+    >>> found = coverage(Interval(np.zeros(100), np.ones(100)), np.arange(100) / 83)
+    >>> found.share, round((found.share - 0.9) / found.standard_error, 2)
+    (0.84, -1.64)
     """
 
     share: float

@@ -409,8 +409,8 @@ def choose_strength(
 
     Examples
     --------
-    Beside classes 3 apart the target I sees noise of size 10. To keep it, s = ∞, is a
-    guess between the two, of loss log 2 = .69; what is learned tells them apart:
+    Beside classes 3 apart the target I sees noise of size 10. Keeping it (s = ∞) is no
+    better than a coin, whose loss is log 2 = .69; what is learned tells them apart:
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled

@@ -282,7 +282,8 @@ def rate_for(triplets: Triplets) -> float:
     >>> from probmetric.data import Triplets
     >>> from probmetric.inference import triplet_comparisons as m
     >>> a, near, far = np.array([[0, 1, 2, 0], [1, 0, 1, 2], [2, 2, 0, 1]])
-    >>> m.rate_for(Triplets(np.zeros((3, 1)), a, near, far, y=None))  # 3 points of 4
+    >>> triplets = Triplets(np.zeros((3, 1)), a, near, far, y=None)
+    >>> m.rate_for(triplets)  # 3 points, 4 triplets
     0.75
     """
     n = len(np.unique(np.concatenate([np.asarray(k) for k in triplets[1:4]])))

@@ -70,7 +70,10 @@ def nearest(
         For local Mahalanobis metrics: rerank only that many candidates, the nearest
         under the metric's base. Not exact: see ``neighbors.shortlist_recall``.
     tile : int, default 1024
-        Queries and points taken at a time; see the memory formula above.
+        Queries and points taken at a time, t. Memory beside data and answer, in numbers
+        of 8 bytes: max(8 t², k' (d + 3)) under Mahalanobis kinds, k' > k candidates of
+        a query; 9 t² and what ``pairwise`` needs for t² pairs under others, or 9 k'
+        where that is more.
 
     Returns
     -------

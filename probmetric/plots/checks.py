@@ -56,7 +56,7 @@ def agreement(
     >>> found = pm.compare({"a": 0.0}, draws)
     >>> figure = pm.plots.agreement(found)
     >>> figure.get_suptitle()
-    'Closed form against sampling: agree (1 quantities)'
+    'Closed form against sampling: agree (1 quantity)'
     """
     if "z" not in compared or "verdict" not in compared:
         raise ValueError(f"compared: expected the result of compare, got {compared!r}")
@@ -104,7 +104,7 @@ def agreement(
     right.locator_params(axis="x", nbins=4)
     title = title or (
         f"Closed form against sampling: {compared.attrs['verdict']} "
-        f"({len(names)} quantities)"
+        f"({len(names)} {'quantity' if len(names) == 1 else 'quantities'})"
     )
     if axes is None:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)

@@ -127,9 +127,9 @@ def words(figure: Figure) -> str:
     """Return the titles and axes of a figure, for who does not see it."""
     said = [figure.get_suptitle()]
     for axis in figure.axes:
-        label = axis.get_title("left") or axis.get_title()
+        said += [axis.get_title(loc) for loc in ("left", "center", "right")]
         x, y = axis.get_xlabel(), axis.get_ylabel()
-        said += [label, x and f"x: {x}", y and f"y: {y}"]
+        said += [x and f"x: {x}", y and f"y: {y}"]
     return ". ".join(dict.fromkeys(" ".join(s.split()) for s in said if s))
 
 

@@ -128,8 +128,8 @@ def spread(values: np.ndarray, inflate: float, positive: bool) -> np.ndarray:
 
     Examples
     --------
-    A factor of 1 leaves draws as they are. Another one warns, as it will go: 2 would
-    make 0 and 4 of these.
+    A factor of 1 leaves draws as they are. Any other factor is deprecated and warns; 2
+    would turn these draws into 0 and 4.
 
     >>> import numpy as np
     >>> from probmetric.posterior import spread

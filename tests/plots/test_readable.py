@@ -29,23 +29,25 @@ D, SD = X.shape[1], X.std(0)
 RNG = np.random.default_rng(0)
 
 
+def within(place, ends):
+    """Say whether a place lies between two ends, give or take rounding."""
+    low, high = np.sort(ends)
+    room = 1e-12 * (high - low)
+    return low - room <= place <= high + room
+
+
 def written(figure):
     """Return the texts of a figure that are drawn, as drawn, with their boxes."""
     figure.set_dpi(PAGE / figure.get_figwidth())
     figure.canvas.draw()
-    hidden, unseen = set(), []
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = np.sort(axis.get_view_interval())
-            ticks = axis.get_major_ticks() + axis.get_minor_ticks()
-            room = 1e-12 * (high - low)
-            unseen += [
-                label
-                for tick in ticks
-                for label in (tick.label1, tick.label2)
-                if not (low - room <= tick.get_loc() <= high + room and axes.axison)
-            ]
-    hidden.update(map(id, unseen))
+    hidden = {
+        id(label)
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for tick in axis.get_major_ticks() + axis.get_minor_ticks()
+        for label in (tick.label1, tick.label2)
+        if not (axes.axison and within(tick.get_loc(), axis.get_view_interval()))
+    }
     found = [
         text
         for text in figure.findobj(Text)

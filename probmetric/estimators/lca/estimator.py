@@ -432,7 +432,7 @@ class LCA(PairsMixin, BaseEstimator):
         seed : int, default=0
         learning_rate : float > 0, optional
             Power on the likelihood. Default: that of the fit, and 1 for the
-            bootstrap. Another than the fit's means a refit of the mode.
+            bootstrap. A value other than the fit's refits the mode.
         log_likelihood : bool, default=False
             Store that of every pair under every draw, without learning rate or
             weights. ``loo`` takes it, and ArviZ's, after ``fit_pairs`` of pairs that

@@ -104,7 +104,8 @@ def choose_prior(
 
     Examples
     --------
-    Of classes of variances 1 and 100 the prior takes little to be common:
+    Of classes of variances 1 and 100 the prior chosen shares little between the classes
+    (excess 1, the least of its grid):
 
     >>> import numpy as np
     >>> from probmetric.data import Labelled

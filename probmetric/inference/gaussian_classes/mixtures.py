@@ -55,7 +55,8 @@ def mixture_prior(prior: NIWPrior, n_components: int) -> NIWPrior:
     >>> whole = NIWPrior(np.zeros(1), np.array([[16.0]]), kappa=1.0, nu=6.0)
     >>> (whole.Psi / (whole.nu - 2)).tolist()
     [[4.0]]
-    >>> gaussian_classes.mixture_prior(whole, 2).Psi.tolist()
+    >>> two = gaussian_classes.mixture_prior(whole, 2)
+    >>> (two.Psi / (two.nu - 2)).tolist()  # ¼ of the variance
     [[1.0]]
     """
     d = len(prior.mean)
