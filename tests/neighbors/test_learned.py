@@ -73,7 +73,7 @@ def test_nested_cross_validation_is_the_hand_written_loop_exactly(data, every, d
 def test_draws_learned_in_each_fold_are_the_hand_written_loop():
     X, y = (a[::3] for a in WINE)
     folds = StratifiedKFold(2, shuffle=True, random_state=0)
-    model = pm.KNeighborsClassifier(pm.LCA(regularization=3.0), draws="prediction")
+    model = pm.KNeighborsClassifier(learner("prediction", 3.0), draws="prediction")
     found = cross_val_score(model, X, y, cv=folds)
     expected = [by_hand("prediction", 5, 3.0, *f, X, y) for f in folds.split(X, y)]
     np.testing.assert_array_equal(found, expected)
