@@ -13,7 +13,8 @@ by Laplace draws (n = 20, 40, 120). Intervals of the entries of a matrix, whatev
 the draws. Probabilities of *same* averaged over draws, unless of the bootstrap, of
 pairs that are not independent. Bootstrap draws answer, and cover 71 to 81 %: a distance
 is a norm, and each draw adds its noise once more. ``IntervalMetric`` has no draws and
-covers what it says.
+covers what it says. Other draws ``"intervals"`` of pairs that are not independent
+answer with a warning that gives the measured coverage.
 
 Only this class knows a draw axis. A draw is an ordinary metric again, so whatever works
 for a metric works for each draw; only ``mean_metric`` averages, and says so.
@@ -24,6 +25,7 @@ hold s times the number of pairs; ``neighbor_probability`` its answer m · n and
 search.
 """
 
+import warnings
 from typing import Any
 
 import jax
@@ -192,8 +194,14 @@ class PosteriorMetric:
         ------
         ValueError
             For ``purpose="prediction"``.
+
+        Warns
+        -----
+        UserWarning
+            For draws of a posterior over pairs that are not independent, with the
+            coverage that was measured.
         """
-        need_intervals("interval", self.purpose, self.source)
+        self._need_intervals("interval")
         values = self.pair_draws(A, B)
         positive = asked.is_positive(self.draws[0])
         return quantiles(spread(values, inflate, positive), prob)
@@ -216,8 +224,13 @@ class PosteriorMetric:
         ValueError
             For ``purpose="prediction"``; for a metric that is no distance, where a
             ratio has no meaning; where the second distance is zero.
+
+        Warns
+        -----
+        UserWarning
+            As `interval`.
         """
-        need_intervals("ratio_interval", self.purpose, self.source)
+        self._need_intervals("ratio_interval")
         asked.need_distance(self.draws[0])
         below = asked.apart(self.pair_draws(*second))
         ratio = asked.ratio(self.pair_draws(*first), below)
@@ -257,9 +270,9 @@ class PosteriorMetric:
     ) -> Interval:
         """Return an interval for each point's rank from q, whole numbers from 1.
 
-        An error for ``purpose="prediction"``.
+        An error for ``purpose="prediction"``, and a warning where `interval` warns.
         """
-        need_intervals("rank_interval", self.purpose, self.source)
+        self._need_intervals("rank_interval")
         Q, P = self._points(q=np.asarray(q)[None], P=P)
         # By the search, which orders points also where their squares are no numbers.
         found = [found_but_own(draw, Q, P, len(P), None)[1][0] for draw in self.draws]
@@ -340,6 +353,17 @@ class PosteriorMetric:
         check_odds(prior_odds)
         found = self._by_rows(asked.log_odds, A, B)
         return finite(found, "same_probability", A, B) + np.log(float(prior_odds))
+
+    def _need_intervals(self, name: str) -> None:
+        need_intervals(name, self.purpose, self.source)
+        if self.source != "bootstrap" and not self.pairs_independent:
+            warnings.warn(
+                f"{name}: {self.source!r} draws over pairs that are not independent, as "
+                "those built from labels, are too narrow: nominal 90 % covered 30 to "
+                "59 % of distances (Laplace draws of LCA, 20 to 120 labels); "
+                "pairs_independent=True says that the observations are independent",
+                stacklevel=3,
+            )
 
     def _by_rows(self, question: Any, A: Any, B: Any) -> np.ndarray:
         """Ask every draw about matching rows; returns shape (s, ...)."""

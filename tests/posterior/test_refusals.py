@@ -38,9 +38,32 @@ def test_draws_for_prediction_give_no_intervals(X):
             ask()
 
 
+INTERVALS = {
+    "interval": lambda p, X: p.interval(X[0], X[1]),
+    "ratio_interval": lambda p, X: p.ratio_interval((X[0], X[1]), (X[2], X[3])),
+    "rank_interval": lambda p, X: p.rank_interval(X[0], X),
+}
+
+
+@pytest.mark.parametrize("name", INTERVALS)
+def test_intervals_of_dependent_pairs_come_with_their_coverage(name, X):
+    posterior = PosteriorMetric(draws_of(n=2), "intervals", source="nuts")
+    with pytest.warns(UserWarning, match=f"^{name}: 'nuts' draws .* covered 30"):
+        INTERVALS[name](posterior, X)
+
+
+@pytest.mark.parametrize("name", INTERVALS)
+@pytest.mark.parametrize(
+    "facts", [dict(source="bootstrap"), dict(source="nuts", pairs_independent=True)]
+)
+def test_intervals_that_mean_what_they_say_come_alone(name, facts, X):
+    # Any warning is an error here.
+    INTERVALS[name](PosteriorMetric(draws_of(n=2), "intervals", **facts), X)
+
+
 @pytest.mark.parametrize("name", [n for n in NAMES if not build(n).is_distance])
 def test_what_is_no_distance_has_no_ratio(name, X):
-    posterior = PosteriorMetric(draws_of(name, 2), "intervals")
+    posterior = PosteriorMetric(draws_of(name, 2), "intervals", source="bootstrap")
     with pytest.raises(ValueError, match="expected a distance"):
         posterior.ratio_interval((X[0], X[1]), (X[2], X[3]))
 
