@@ -358,9 +358,9 @@ class PosteriorMetric:
         need_intervals(name, self.purpose, self.source)
         if self.source != "bootstrap" and not self.pairs_independent:
             warnings.warn(
-                f"{name}: {self.source!r} draws over pairs that are not independent, as "
-                "those built from labels, are too narrow: nominal 90 % covered 30 to "
-                "59 % of distances (Laplace draws of LCA, 20 to 120 labels); "
+                f"{name}: {self.source!r} draws over pairs that are not independent, "
+                "as those built from labels, are too narrow: nominal 90 % covered 30 "
+                "to 59 % of distances (Laplace draws of LCA, 20 to 120 labels); "
                 "pairs_independent=True says that the observations are independent",
                 stacklevel=3,
             )

@@ -1,5 +1,12 @@
-"""Draws on disk: ArviZ's NetCDF in and out, and the metrics that draws stand for."""
+"""Draws on disk: ArviZ's NetCDF in and out, and the metrics that draws stand for.
 
+A file of ``save_draws`` ends in a checksum of all before it, which readers of NetCDF
+pass over. HDF5 may loop for ever over damaged bytes, in C, where no signal stops it; so
+``load_draws`` compares the checksum before HDF5 opens the file. Files that other
+programs wrote have none and are read as they are.
+"""
+
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -15,9 +22,14 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage.kinds import check_parts
 from probmetric.typing import Purpose
 
+MARK = b"\nprobmetric sha256 "
+TAIL = len(MARK) + 2 * hashlib.sha256().digest_size
+
 
 def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
     """Write a DataTree as NetCDF, whole or not at all; a file at ``path`` is replaced.
+
+    It ends in a checksum, which `load_draws` compares and other readers pass over.
 
     Examples
     --------
@@ -34,7 +46,10 @@ def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
     buffer = io.BytesIO()
     draws.to_netcdf(buffer, engine="h5netcdf")
     with replacing(Path(path)) as part:
-        part.write_bytes(buffer.getbuffer())
+        with part.open("wb") as file:
+            file.write(buffer.getbuffer())
+            digest = hashlib.sha256(buffer.getbuffer()).hexdigest()
+            file.write(MARK + digest.encode())
 
 
 def load_draws(path: "str | Path") -> xr.DataTree:
@@ -43,7 +58,8 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     Raises
     ------
     ValueError
-        For a file that is missing, truncated, damaged, or holds no posterior.
+        For a file that is missing, truncated, damaged, or holds no posterior. Damage
+        is found for certain in files of `save_draws` of 0.2 and later.
 
     Examples
     --------
@@ -63,6 +79,7 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     if not path.is_file():
         raise ValueError(f"draws: expected a file that exists, got {str(path)!r}")
     with readable(f"draws: expected a readable NetCDF file, got {str(path)!r}"):
+        _check_sum(path)
         # Where this fails h5netcdf would fail half open, and say so again later.
         with h5py.File(path) as raw:
             bool(raw.attrs.get("_nc3_strict"))
@@ -75,6 +92,26 @@ def load_draws(path: "str | Path") -> xr.DataTree:
             f"groups {sorted(draws.children)}"
         )
     return draws
+
+
+def _check_sum(path: Path) -> None:
+    """Raise where a file ends in the checksum of other bytes than it holds."""
+    left = path.stat().st_size - TAIL
+    with path.open("rb") as file:
+        file.seek(max(left, 0))
+        tail = file.read(TAIL)
+        if not tail.startswith(MARK):
+            return
+        file.seek(0)
+        found = hashlib.sha256()
+        while left > 0:
+            block = file.read(min(left, 1 << 20))
+            if not block:
+                break
+            found.update(block)
+            left -= len(block)
+    if found.hexdigest().encode() != tail.removeprefix(MARK):
+        raise ValueError("other bytes than were written: its checksum differs")
 
 
 def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
