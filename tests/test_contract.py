@@ -2,7 +2,8 @@
 
 Items (a)-(f) and (k) of the contract are the model's own ``Check``s: density against
 the NumPyro model, posterior against quadrature, EM stationary and monotone, sampling,
-calibration, and the wrong forms that each must reject. The rest is generic.
+calibration, and the wrong forms that each must reject. `make gates` judges those that are quick, so that only the slow
+ones are run here by default (`-m gate` runs the others). The rest is generic.
 """
 
 import jax
@@ -15,18 +16,16 @@ from probmetric.registry import MODELS
 
 GOOD = {"exact": "agree", "approximate": "within"}
 BAD = {"exact": "disagree", "approximate": "outside"}
-COSTLY = ("sampling", "sbc")
 
 
 def cases():
     for name, spec in MODELS.items():
         for check in spec.checks:
-            slow = check.slow or check.layer in COSTLY
             yield pytest.param(
                 name,
                 check,
                 id=f"{name}: {check.name}",
-                marks=[pytest.mark.slow] if slow else [],
+                marks=[pytest.mark.slow] if check.slow else [pytest.mark.gate],
             )
 
 

@@ -185,7 +185,8 @@ def verdict(kind: str, command: str, text: str, done: Any) -> Outcome:
         return Outcome(kind, "TRACEBACK", text, "".join(lines[-3:]))
     lines = done.stderr.strip().splitlines()
     if done.exit_code == 0:
-        wrong = command == "neighbors" and not _finite(done.stdout)
+        table = command == "neighbors" and not done.stdout.startswith("Wrote ")
+        wrong = table and not _finite(done.stdout)
         return Outcome(
             kind, "SILENT" if wrong else "answered", text, done.stdout[-300:]
         )

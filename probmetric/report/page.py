@@ -215,7 +215,9 @@ def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:
         For a file that is missing or damaged.
     """
     with readable(f"DIR: expected a readable {name} in {str(folder)!r}"):
-        return pd.read_csv(folder / name, **options)
+        # Opened here: of a folder named ~, pandas would read the user's own.
+        with (folder / name).open(encoding="utf-8", newline="") as file:
+            return pd.read_csv(file, **options)
 
 
 def page(

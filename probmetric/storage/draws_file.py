@@ -83,7 +83,7 @@ def load_draws(path: "str | Path") -> xr.DataTree:
         # Where this fails h5netcdf would fail half open, and say so again later.
         with h5py.File(path) as raw:
             bool(raw.attrs.get("_nc3_strict"))
-        with xr.open_datatree(path, engine="h5netcdf") as file:
+        with xr.open_datatree(path.absolute(), engine="h5netcdf") as file:
             draws = file.load()
     posterior = draws.children.get("posterior")
     if posterior is None or not {"chain", "draw"} <= set(posterior.sizes):

@@ -25,6 +25,7 @@ def fitted():
     return PointEffectsLCA(preprocessor=X).fit_pairs(rows, y)
 
 
+@pytest.mark.slow
 def test_it_is_a_scikit_learn_estimator():
     records = check_estimator(PointEffectsLCA(), on_skip=None, on_fail=None)
     failed = {
@@ -43,8 +44,9 @@ def test_hard_points_and_the_feature_are_found(fitted):
     np.testing.assert_array_equal(fitted.points_, np.arange(25))
 
 
-def test_three_forms_of_pairs_are_one_fit(fitted):
-    X, rows, y = judged()
+def test_three_forms_of_pairs_are_one_fit():
+    X, rows, y = judged(n=12)
+    fitted = PointEffectsLCA(preprocessor=X).fit_pairs(rows, y)
     side = PointEffectsLCA().fit_pairs(X[rows], y)
     named = PointEffectsLCA().fit_pairs(X[rows], y, points=rows)
     M = fitted.get_mahalanobis_matrix()

@@ -96,6 +96,7 @@ def test_draws_are_those_of_the_labels():
         np.testing.assert_allclose(M, other, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 def test_each_count_has_its_binomial_term_in_draws_and_in_what_is_stored():
     model = of_counts(learning_rate=1)
     tree = model.sample(
