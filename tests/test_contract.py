@@ -2,8 +2,9 @@
 
 Items (a)-(f) and (k) of the contract are the model's own ``Check``s: density against
 the NumPyro model, posterior against quadrature, EM stationary and monotone, sampling,
-calibration, and the wrong forms that each must reject. `make gates` judges those that are quick, so that only the slow
-ones are run here by default (`-m gate` runs the others). The rest is generic.
+calibration, and the wrong forms that each must reject. `make gates` judges those that
+are quick, so that only the slow ones are run here by default (`-m gate` runs the
+others). The rest is generic.
 """
 
 import jax

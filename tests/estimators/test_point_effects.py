@@ -80,12 +80,12 @@ def test_known_points_have_their_own_probability(fitted):
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
-    draws = fitted.sample(n_draws=250, n_chains=2, log_likelihood=True)
+    draws = fitted.sample(n_draws=50, n_chains=2, log_likelihood=True)
     assert draws["posterior"]["b_point"].dims == ("chain", "draw", "point")
     found = pm.loo(draws)
     assert found.n_data_points == 25
     near = fitted.posterior_metric("intervals", draws=draws)
-    assert len(near.draws) == 500
+    assert len(near.draws) == 100
     M = draws["posterior"]["M"].to_numpy().reshape(-1, 2, 2)
     np.testing.assert_allclose(near.draws[3].matrix, M[3], atol=1e-9)
     pm.save_draws(draws, tmp_path / "draws.nc")

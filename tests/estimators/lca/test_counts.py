@@ -97,6 +97,7 @@ def test_draws_are_those_of_the_labels():
 
 
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_each_count_has_its_binomial_term_in_draws_and_in_what_is_stored():
     model = of_counts(learning_rate=1)
     tree = model.sample(
