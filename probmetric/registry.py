@@ -461,7 +461,10 @@ def takes_groups(estimator: Any) -> bool:
     """Say whether an estimator learns from groups of rows, not from classes."""
     takes = signature(estimator.fit).parameters
     # Where ``y`` must be given groups are beside the classes, not in their stead.
-    return "groups" in takes and takes["y"].default is None
+    if "groups" not in takes or takes["y"].default is not None:
+        return False
+    tags = getattr(estimator, "__sklearn_tags__", None)
+    return tags is None or not tags().target_tags.required
 
 
 def fit_labels(estimator: Any, X: Any, labels: Any) -> Any:

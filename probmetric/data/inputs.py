@@ -107,8 +107,9 @@ def refuse_source(X: Any, name: str) -> None:
     """Raise where rows in parts are given to what wants them all."""
     if isinstance(X, Source):
         raise ValueError(
-            f"{name}: expected an array, got a source ({X.name}): LDA, RCA, LCA, "
-            "TwoStageMixture and nearest read its parts, this takes all rows at once"
+            f"{name}: expected an array, got a source ({X.name}): GaussianClasses, "
+            "GLML, LCA, LDA, PairLDA, RCA, TwoStageMixture and nearest read its parts, "
+            "this takes all rows at once"
         )
 
 
