@@ -225,6 +225,7 @@ def test_what_cannot_stream_says_what_to_give() -> None:
         (pm.GaussianClasses(missing="integrate"), "missing: expected 'error'"),
         (pm.PairLDA(), "prior_strength: expected a number, such as prior_strength=1"),
         (pm.PairLDA(prior_strength=1, pairs="nearest"), "pairs: expected 'all'"),
+        (pm.TwoStageMixture(prior="cv"), "prior: expected 'default', 'flat' or a Two"),
     ]:
         with pytest.raises(ValueError, match=said):
             model.fit(source)
