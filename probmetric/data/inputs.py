@@ -28,8 +28,9 @@ def class_codes(
     """
     classes, codes = codes_of(labels, name)
     if len(classes) < 2:
+        (one,) = classes.tolist()
         raise ValueError(
-            f"{name}: expected at least 2 classes, got one class ({classes[0]!r})"
+            f"{name}: expected at least 2 classes, got one class ({one!r})"
         )
     return classes, codes
 

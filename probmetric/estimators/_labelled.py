@@ -168,6 +168,11 @@ def _classes(
     """Return the sorted classes and the codes of labels, enough of each."""
     classes, codes = class_codes(labels, "y")
     alone = np.flatnonzero(np.bincount(codes) < smallest)
+    if len(alone) == len(labels) > 2:
+        raise ValueError(
+            "y: expected at least 2 members a class, got a label of its own in each of "
+            f"{len(labels)} rows: y looks like an identifier or a measurement"
+        )
     if len(alone):
         raise ValueError(
             "y: expected at least 2 members a class, got one member of "

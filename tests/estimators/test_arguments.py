@@ -100,3 +100,13 @@ def test_labels_of_two_kinds_are_refused(name, kind):
 def test_what_is_right_passes(name):
     frame = pd.DataFrame(X, columns=["a", "b"]).astype(object)
     assert fit(name, frame, [str(v) for v in Y]).n_features_in_ == 2
+
+
+@pytest.mark.parametrize("name", ["DCAGM", "EigDML", "LCA", "LCAClassifier", "PairLDA"])
+def test_labels_that_are_no_classes_are_called_what_they_are(name):
+    for y in (np.arange(len(X)), [f"row {k}" for k in range(len(X))]):
+        said = rf"y: .* a label of its own in each of {len(X)} rows: y looks like an id"
+        with pytest.raises(ValueError, match=said):
+            fit(name, y=y)
+    with pytest.raises(ValueError, match=r"^y: .*, got one class \(0\.0\)$"):
+        fit(name, y=np.zeros(len(X)))
