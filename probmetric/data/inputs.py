@@ -146,7 +146,7 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     except ValueError as error:
         words = str(error)
         if words.startswith("Input X contains"):
-            raise ValueError(_not_finite(X, "NaN" in words)) from error
+            raise ValueError(not_finite(X, "NaN" in words)) from error
         if not words.startswith(_UNNAMED):
             raise
         got = f"shape {X.shape}" if hasattr(X, "shape") else type(X).__name__
@@ -156,8 +156,8 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         ) from error
 
 
-def _not_finite(X: Any, missing: bool) -> str:
-    """Return what is said of X with NaN (``missing``) or infinity.
+def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) -> str:
+    """Return what is said of X with NaN (``missing``) or infinity, and what to do.
 
     Its first three columns are named as X names them, or counted from 0.
     """
@@ -169,7 +169,7 @@ def _not_finite(X: Any, missing: bool) -> str:
     names = list(getattr(X, "columns", range(values.shape[1])))
     first = ", ".join(repr(names[k]) for k in columns[:3])
     more = ", ..." if len(columns) > 3 else ""
-    todo = (
+    todo = todo or (
         "drop the rows or columns, or impute, as with sklearn.impute.SimpleImputer in "
         "a pipeline; TwoStageMixture (but not with prior='cv'), and GaussianClasses "
         "and GLML with missing='integrate', take NaN as it is"
@@ -177,7 +177,7 @@ def _not_finite(X: Any, missing: bool) -> str:
         else "drop the rows, or mend their values"
     )
     return (
-        f"X: expected finite numbers, got {'NaN' if missing else 'infinity'} in "
+        f"{name}: expected finite numbers, got {'NaN' if missing else 'infinity'} in "
         f"{len(rows)} of {len(values)} rows, columns [{first}{more}]: {todo}"
     )
 

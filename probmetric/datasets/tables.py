@@ -440,6 +440,7 @@ def read_points(
     how: Reading = AS_IS,
     *,
     bare: bool = False,
+    names: Sequence[str] = (),
 ) -> Table:
     """Read points of d features, with their labels where the file has them.
 
@@ -462,9 +463,16 @@ def read_points(
     width = content.shape[1] - len({*how.drop} & {*content.columns})
     labelled = label is not None or (width == d + 1 and not how.features)
     if not (labelled or width == d or how.features) or content.shape[0] == 0:
+        known = {*names, *how.drop, label}
+        found = [str(c) for c in content.columns]
+        more = [repr(c) for c in found if c not in known] if {*names} & {*found} else []
+        which = (
+            f", with {', '.join(more[:5])}{', ...' * (len(more) > 5)}" if more else ""
+        )
         raise ValueError(
             f"data: expected rows of {d} features in {path.name}, and at most a label "
-            f"beside them, got a table of shape {content.shape}"
+            f"beside them, got a table of shape {content.shape}{which}; features= "
+            "(--features) chooses columns, drop= (--drop) leaves some out"
         )
     text = _text(path)
     return split_label(content, label, path.name, how=how, labelled=labelled, path=text)
