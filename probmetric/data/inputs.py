@@ -5,6 +5,7 @@ got.
 Nothing is repaired here: no row is dropped, no value is imputed.
 """
 
+import warnings
 from numbers import Number
 from typing import Any
 
@@ -13,6 +14,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
 from probmetric.data.source import Source
+from probmetric.names import UNNAMED
 from probmetric.typing import ArrayLike
 
 
@@ -141,6 +143,8 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     from sklearn.utils.validation import validate_data
 
     own: Any = validate_data
+    if options.get("reset", True):
+        _warn_of_index(X)
     try:
         return own(estimator, X, *y, dtype=np.float64, order="C", **options)
     except ValueError as error:
@@ -154,6 +158,24 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         raise ValueError(
             f"X: expected real numbers of shape (n, d), got {got}: {said}"
         ) from error
+
+
+def _warn_of_index(X: Any) -> None:
+    """Warn of a column that is learned from and is none: pandas' index, written.
+
+    From one line, so that Python's filters show it once.
+    """
+    columns = getattr(X, "columns", ())
+    found = [c for c in columns if isinstance(c, str) and UNNAMED.fullmatch(c)]
+    if found:
+        warnings.warn(
+            f"X: expected features, got a column {found[0]!r}, which is what pandas "
+            "calls an index that was written to a file; it is learned from as it is: "
+            "read the file with index_col=0, or drop it: "
+            f"X.drop(columns={found[0]!r})",
+            UserWarning,
+            stacklevel=1,
+        )
 
 
 def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) -> str:

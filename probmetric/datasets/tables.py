@@ -4,7 +4,6 @@ First the bytes become a frame or arrays (``read_content``), then these become p
 labels and groups. A file that cannot be used raises an error that says why.
 """
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,12 +13,8 @@ import numpy as np
 import pandas as pd
 
 from probmetric.files import read_npz, readable
-from probmetric.names import AS_IS, Reading, ending
+from probmetric.names import AS_IS, UNNAMED, Reading, ending
 from probmetric.typing import ArrayLike
-
-UNNAMED = re.compile(r"Unnamed: \d+")
-"""What pandas calls a column without a name: its own index, in a file it wrote."""
-
 
 CHUNK = 2**14
 """Rows of a text file that are read at a time."""
