@@ -428,6 +428,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
             n_chains=n_chains,
             progress=progress,
             found=self._spreads(),
+            feature_names=getattr(self, "feature_names_in_", None),
         )
         pairs = fitted.pairs
         shown = pairs._replace(X=self.mean_ + pairs.X * self.scale_)
