@@ -4,6 +4,7 @@ They are looked up before pandas and scikit-learn are loaded.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,9 @@ from typing import NamedTuple
 STORED = ("breast_cancer", "digits", "iris", "wine")
 GENERATED = ("ringnorm", "twonorm", "waveform")
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npz", ".parquet")
+
+UNNAMED = re.compile(r"Unnamed: \d+")
+"""What pandas calls a column without a name: its own index, in a file it wrote."""
 
 WILD = "*?["
 """Characters of a pattern of files."""

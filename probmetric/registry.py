@@ -7,8 +7,9 @@ when a field is read. So rooms above and below may ask, and a name that is in no
 is refused before JAX, NumPyro or pandas are loaded.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
 from typing import Any, ClassVar, NamedTuple
@@ -424,10 +425,17 @@ def make(
         raise ValueError(
             f"settings (--set): expected arguments of {kind.__name__} "
             f"({', '.join(sorted(known))}), got {', '.join(unknown)}"
+            f"{_meant(unknown, known)}"
         )
     if "random_state" in known:
         settings = {"random_state": seed, **settings}
     return kind(**settings)
+
+
+def _meant(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Return a question after the known names near to the unknown ones, if any."""
+    near = [n for name in unknown for n in get_close_matches(name, [*known], 1)]
+    return f"; did you mean {' and '.join(near)}?" if near else ""
 
 
 def fit_named(estimator: Any, data: Any) -> Any:
@@ -461,7 +469,10 @@ def takes_groups(estimator: Any) -> bool:
     """Say whether an estimator learns from groups of rows, not from classes."""
     takes = signature(estimator.fit).parameters
     # Where ``y`` must be given groups are beside the classes, not in their stead.
-    return "groups" in takes and takes["y"].default is None
+    if "groups" not in takes or takes["y"].default is not None:
+        return False
+    tags = getattr(estimator, "__sklearn_tags__", None)
+    return tags is None or not tags().target_tags.required
 
 
 def fit_labels(estimator: Any, X: Any, labels: Any) -> Any:

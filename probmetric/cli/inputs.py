@@ -5,6 +5,7 @@ words become settings; a metric comes from a metric file or from draws.
 """
 
 import ast
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import typer
 from probmetric.data.containers import Labelled
 from probmetric.data.files import Rows
 from probmetric.data.hash import data_hash
-from probmetric.data.inputs import class_codes, points
+from probmetric.data.inputs import class_codes, not_finite, points
 from probmetric.data.source import Source, n_rows
 from probmetric.datasets import loading as datasets
 from probmetric.datasets import rows as rows_in_parts
@@ -64,13 +65,10 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
 
 def check_labelled(data: datasets.Dataset) -> None:
     """Raise for points and labels that no learner could take."""
-    lacking = np.flatnonzero(~np.isfinite(data.X).all(0))
-    if lacking.size:
-        columns = ", ".join(repr(data.feature_names[k]) for k in lacking[:5])
-        raise ValueError(
-            f"data: expected finite numbers in {data.name}, got NaN or infinity in "
-            f"{columns}"
-        )
+    for missing, bad in ((True, np.isnan(data.X)), (False, np.isinf(data.X))):
+        if bad.any():
+            todo = f"mend {data.name}, or leave columns out by --drop"
+            raise ValueError(not_finite(data.frame, missing, "data", todo))
     points(data.X)
     class_codes(data.labels)
     alone = np.flatnonzero(np.bincount(data.y) == 1)
@@ -144,9 +142,9 @@ def describe_rows(
     The hash is that of the sample.
     """
     data = sample_of(source, name, most)
-    path = path_of(name)
     about = {
-        "source": str(path.absolute()),
+        # A pattern of files is no path: it may be longer than one.
+        "source": os.path.abspath(os.path.expanduser(name)),
         "label": label,
         "groups": None,
         "reading": how._asdict(),
@@ -209,7 +207,8 @@ def check_features(
         *([f"with {', '.join(map(repr, extra[:5]))}"] if extra else []),
         *([] if lacking or extra else [f"in another order: {', '.join(found[:8])}"]),
     ]
-    raise ValueError(f"data: expected in {source} the {', '.join(said)}")
+    todo = "; --features or --drop leaves them out" if extra and not lacking else ""
+    raise ValueError(f"data: expected in {source} the {', '.join(said)}{todo}")
 
 
 class Given(NamedTuple):

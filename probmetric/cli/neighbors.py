@@ -118,6 +118,13 @@ def _points(
     bare: bool = False,
 ) -> Unlabelled:
     """Return the points of a data set, of the features of a metric."""
-    found = load_points(source, use.n_features, label=label, how=how, bare=bare)
+    found = load_points(
+        source,
+        use.n_features,
+        label=label,
+        how=how,
+        bare=bare,
+        names=use.feature_names or (),
+    )
     check_features(use.feature_names, found.feature_names, found.name)
     return found

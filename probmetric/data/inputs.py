@@ -5,6 +5,7 @@ got.
 Nothing is repaired here: no row is dropped, no value is imputed.
 """
 
+import warnings
 from numbers import Number
 from typing import Any
 
@@ -13,6 +14,7 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
 from probmetric.data.source import Source
+from probmetric.names import UNNAMED
 from probmetric.typing import ArrayLike
 
 
@@ -28,8 +30,9 @@ def class_codes(
     """
     classes, codes = codes_of(labels, name)
     if len(classes) < 2:
+        (one,) = classes.tolist()
         raise ValueError(
-            f"{name}: expected at least 2 classes, got one class ({classes[0]!r})"
+            f"{name}: expected at least 2 classes, got one class ({one!r})"
         )
     return classes, codes
 
@@ -107,8 +110,9 @@ def refuse_source(X: Any, name: str) -> None:
     """Raise where rows in parts are given to what wants them all."""
     if isinstance(X, Source):
         raise ValueError(
-            f"{name}: expected an array, got a source ({X.name}): LDA, RCA, LCA, "
-            "TwoStageMixture and nearest read its parts, this takes all rows at once"
+            f"{name}: expected an array, got a source ({X.name}): GaussianClasses, "
+            "GLML, LCA, LDA, PairLDA, RCA, TwoStageMixture and nearest read its parts, "
+            "this takes all rows at once"
         )
 
 
@@ -139,12 +143,14 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     from sklearn.utils.validation import validate_data
 
     own: Any = validate_data
+    if options.get("reset", True):
+        _warn_of_index(X)
     try:
         return own(estimator, X, *y, dtype=np.float64, order="C", **options)
     except ValueError as error:
         words = str(error)
         if words.startswith("Input X contains"):
-            raise ValueError(_not_finite(X, "NaN" in words)) from error
+            raise ValueError(not_finite(X, "NaN" in words)) from error
         if not words.startswith(_UNNAMED):
             raise
         got = f"shape {X.shape}" if hasattr(X, "shape") else type(X).__name__
@@ -154,8 +160,26 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         ) from error
 
 
-def _not_finite(X: Any, missing: bool) -> str:
-    """Return what is said of X with NaN (``missing``) or infinity.
+def _warn_of_index(X: Any) -> None:
+    """Warn of a column that is learned from and is none: pandas' index, written.
+
+    From one line, so that Python's filters show it once.
+    """
+    columns = getattr(X, "columns", ())
+    found = [c for c in columns if isinstance(c, str) and UNNAMED.fullmatch(c)]
+    if found:
+        warnings.warn(
+            f"X: expected features, got a column {found[0]!r}, which is what pandas "
+            "calls an index that was written to a file; it is learned from as it is: "
+            "read the file with index_col=0, or drop it: "
+            f"X.drop(columns={found[0]!r})",
+            UserWarning,
+            stacklevel=1,
+        )
+
+
+def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) -> str:
+    """Return what is said of X with NaN (``missing``) or infinity, and what to do.
 
     Its first three columns are named as X names them, or counted from 0.
     """
@@ -167,7 +191,7 @@ def _not_finite(X: Any, missing: bool) -> str:
     names = list(getattr(X, "columns", range(values.shape[1])))
     first = ", ".join(repr(names[k]) for k in columns[:3])
     more = ", ..." if len(columns) > 3 else ""
-    todo = (
+    todo = todo or (
         "drop the rows or columns, or impute, as with sklearn.impute.SimpleImputer in "
         "a pipeline; TwoStageMixture (but not with prior='cv'), and GaussianClasses "
         "and GLML with missing='integrate', take NaN as it is"
@@ -175,7 +199,7 @@ def _not_finite(X: Any, missing: bool) -> str:
         else "drop the rows, or mend their values"
     )
     return (
-        f"X: expected finite numbers, got {'NaN' if missing else 'infinity'} in "
+        f"{name}: expected finite numbers, got {'NaN' if missing else 'infinity'} in "
         f"{len(rows)} of {len(values)} rows, columns [{first}{more}]: {todo}"
     )
 

@@ -293,6 +293,7 @@ def load_points(
     label: str | None = None,
     how: Reading = AS_IS,
     bare: bool = False,
+    names: Sequence[str] = (),
 ) -> Unlabelled:
     r"""Load points that need no labels, such as queries for their neighbours.
 
@@ -309,6 +310,8 @@ def load_points(
         The arguments of ``load`` from ``sep`` to ``features``.
     bare : bool, default=False
         The label and the columns to drop need not be in the file.
+    names : sequence of str, default=()
+        Of the d features, where known: the error says which columns are others.
 
     Raises
     ------
@@ -331,7 +334,7 @@ def load_points(
     if _is_named(name) or name.startswith("openml:"):
         data = load(name, label=label, **how._asdict())
         return Unlabelled(data.X, data.feature_names, data.labels, name)
-    table = read_points(existing(name), n_features, label, how, bare=bare)
+    table = read_points(existing(name), n_features, label, how, bare=bare, names=names)
     labels = table.labels
     if labels is not None:
         y, found = codes(labels, name)

@@ -4,7 +4,6 @@ First the bytes become a frame or arrays (``read_content``), then these become p
 labels and groups. A file that cannot be used raises an error that says why.
 """
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,12 +13,8 @@ import numpy as np
 import pandas as pd
 
 from probmetric.files import read_npz, readable
-from probmetric.names import AS_IS, Reading, ending
+from probmetric.names import AS_IS, UNNAMED, Reading, ending
 from probmetric.typing import ArrayLike
-
-UNNAMED = re.compile(r"Unnamed: \d+")
-"""What pandas calls a column without a name: its own index, in a file it wrote."""
-
 
 CHUNK = 2**14
 """Rows of a text file that are read at a time."""
@@ -440,6 +435,7 @@ def read_points(
     how: Reading = AS_IS,
     *,
     bare: bool = False,
+    names: Sequence[str] = (),
 ) -> Table:
     """Read points of d features, with their labels where the file has them.
 
@@ -462,9 +458,16 @@ def read_points(
     width = content.shape[1] - len({*how.drop} & {*content.columns})
     labelled = label is not None or (width == d + 1 and not how.features)
     if not (labelled or width == d or how.features) or content.shape[0] == 0:
+        known = {*names, *how.drop, label}
+        found = [str(c) for c in content.columns]
+        more = [repr(c) for c in found if c not in known] if {*names} & {*found} else []
+        which = (
+            f", with {', '.join(more[:5])}{', ...' * (len(more) > 5)}" if more else ""
+        )
         raise ValueError(
             f"data: expected rows of {d} features in {path.name}, and at most a label "
-            f"beside them, got a table of shape {content.shape}"
+            f"beside them, got a table of shape {content.shape}{which}; features= "
+            "(--features) chooses columns, drop= (--drop) leaves some out"
         )
     text = _text(path)
     return split_label(content, label, path.name, how=how, labelled=labelled, path=text)

@@ -132,7 +132,7 @@ def _points_of(estimator: Any, X: ArrayLike) -> ArrayLike:
 def check_labelled(
     estimator: Any,
     X: ArrayLike,
-    y: ArrayLike,
+    y: ArrayLike | None,
     *,
     finite: Finite = True,
     smallest: int = 2,
@@ -144,13 +144,15 @@ def check_labelled(
     Raises
     ------
     ValueError
-        On bad input, one class, or a class of less than ``smallest`` = 2 members.
+        On bad input, no labels, one class, or a class of less than ``smallest`` = 2
+        members.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
         pairs = ", or (N, 2, d) of pairs" if hasattr(estimator, "fit_pairs") else ""
         raise ValueError(f"X: expected shape (n, d){pairs}, got {X.shape}")
     X = _points_of(estimator, X)
     check_numeric(X)
+    y = required(estimator, y)
     check_one_kind(y)
     rows, labels = as_sklearn(
         estimator, X, y, ensure_min_samples=2, ensure_all_finite=finite
@@ -166,6 +168,11 @@ def _classes(
     """Return the sorted classes and the codes of labels, enough of each."""
     classes, codes = class_codes(labels, "y")
     alone = np.flatnonzero(np.bincount(codes) < smallest)
+    if len(alone) == len(labels) > 2:
+        raise ValueError(
+            "y: expected at least 2 members a class, got a label of its own in each of "
+            f"{len(labels)} rows: y looks like an identifier or a measurement"
+        )
     if len(alone):
         raise ValueError(
             "y: expected at least 2 members a class, got one member of "
@@ -195,7 +202,7 @@ def _point_weights(
 
 
 def labelled_data(
-    estimator: Any, X: ArrayLike, y: ArrayLike, w: ArrayLike | None = None
+    estimator: Any, X: ArrayLike, y: ArrayLike | None, w: ArrayLike | None = None
 ) -> tuple[Labelled, np.ndarray, Scaler]:
     """Check settings, points and labels; return points standardised, and the classes.
 

@@ -18,6 +18,7 @@ from probmetric.estimators._labelled import (
     labelled_data,
     pair_data,
     report,
+    required,
 )
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, PairSet, settings
@@ -60,7 +61,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         m = min(int(self.n_impostors), len(X) - int(sizes.min()))
         return nearest_pairs(X, codes, k, m)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from class labels, or from pairs.
 
         Parameters
@@ -72,7 +73,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
             Of pairs: 1 for close; 0 or -1, one of the two throughout, for far.
         """
         if holds_pairs(self, X):
-            return self.fit_pairs(X, y)
+            return self.fit_pairs(X, required(self, y))
         data, self.classes_, scaler = labelled_data(self, X, y)
         return self._store(self._solve_labels(data), scaler, data)
 

@@ -140,7 +140,7 @@ class DCAGM(
     random_state: Seed = 0
     preprocessor: Preprocessor = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "DCAGM":
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "DCAGM":
         """Learn the projection and the mixtures.
 
         Parameters

@@ -22,6 +22,7 @@ from probmetric.estimators._labelled import (
     labelled_data,
     pair_data,
     report,
+    required,
 )
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
@@ -156,7 +157,10 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
     preprocessor: Preprocessor = None
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> "HierarchicalLCA":
         """Learn from class labels inside groups, or from pairs.
 
@@ -172,7 +176,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
             others would differ from it, so ω = 0 unless it is given.
         """
         if holds_pairs(self, X):
-            return self.fit_pairs(X, y, groups=groups)
+            return self.fit_pairs(X, required(self, y), groups=groups)
         data, self.classes_, scaler = labelled_data(self, X, y)
         codes = self._codes_of(groups, len(data.X))
         recipe = self._recipe(np.asarray(data.X).shape[1])
@@ -424,6 +428,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
             n_chains=n_chains,
             progress=progress,
             found=self._spreads(),
+            feature_names=getattr(self, "feature_names_in_", None),
         )
         pairs = fitted.pairs
         shown = pairs._replace(X=self.mean_ + pairs.X * self.scale_)

@@ -17,7 +17,7 @@ from probmetric.data.containers import Labelled
 from probmetric.data.inputs import points
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source
-from probmetric.estimators._labelled import labelled_data, required
+from probmetric.estimators._labelled import labelled_data
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Extended, settings
 from probmetric.estimators._streamed import refuse, streamed_classes
@@ -65,7 +65,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         """
         if isinstance(X, Source):
             return self._fit_source(X, y)
-        data, self.classes_, scaler = labelled_data(self, X, required(self, y))
+        data, self.classes_, scaler = labelled_data(self, X, y)
         target = self._target(scaler.scale)
         if isinstance(self.prior_strength, str):
             self.prior_strength_ = self._choose(data, target).strength

@@ -121,7 +121,7 @@ class TripletMetric(PairsMixin, BaseEstimator):
     max_iter: Count = 500
     preprocessor: Preprocessor = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from class labels, by triplets made from them.
 
         Parameters

@@ -212,6 +212,20 @@ def maps_of(metric: Any) -> list[Array]:
     return metric.maps() if isinstance(metric, Squared) else []
 
 
+def check_metric(metric: Any, what: str = "a metric") -> None:
+    """Refuse what is no metric; of a learner say where its metric is.
+
+    Raises
+    ------
+    ValueError
+    """
+    if hasattr(metric, "pairwise") and not isinstance(metric, type):
+        return
+    kind = metric if isinstance(metric, type) else type(metric)
+    where = "; give its get_metric()" if hasattr(metric, "get_metric") else ""
+    raise ValueError(f"metric: expected {what}, got {kind.__name__}{where}")
+
+
 def check_features(metric: Any, **points: Any) -> None:
     """Refuse points, given by the names of arguments, of another number of features.
 

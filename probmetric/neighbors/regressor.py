@@ -71,7 +71,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     bandwidth: Any = "loo"
     n_bins: Any = 4
 
-    def fit(self, X: Any, y: Any) -> "KNeighborsRegressor":
+    def fit(self, X: Any, y: Any = None) -> "KNeighborsRegressor":
         """Learn the metric, if asked to; keep the points; choose the bandwidth.
 
         Parameters

@@ -22,13 +22,13 @@ from probmetric.data.source import Source, is_source, n_features, n_rows
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.mahalanobis import check_factor
-from probmetric.metric.protocol import MetricDraws, check_features
+from probmetric.metric.protocol import MetricDraws, check_features, check_metric
 from probmetric.neighbors.linear import nearest_linear
 from probmetric.neighbors.range import refuse_far, refuse_lost
 from probmetric.neighbors.scan import nearest_scanned
 from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.neighbors.stream import nearest_streamed
-from probmetric.typing import Array, ArrayLike
+from probmetric.typing import Array, ArrayLike, no_type_check
 
 TILE = 1024
 """Side of a tile: 3 · 1024² numbers are 25 MB, well inside a laptop's memory."""
@@ -39,6 +39,7 @@ type Found = tuple[
 ]
 
 
+@no_type_check  # What is no metric is refused in words of our own.
 def nearest(
     metric: Dissimilarity,
     queries: Float[Array, "m d"],
@@ -191,9 +192,11 @@ def _check(
     """Raise for what is no search: a posterior, features or k that do not fit."""
     if isinstance(metric, MetricDraws):
         raise ValueError(
-            "metric: expected a single metric, got a posterior: use its "
-            "neighbor_probability, or nearest under a draw or under mean_metric()"
+            "metric: expected a single metric, got a posterior: use neighbor_table "
+            "(probmetric.neighbors), which takes it, its neighbor_probability, or "
+            "nearest under a draw or under mean_metric()"
         )
+    check_metric(metric)
     bound_programs()
     n, d = shape
     limit = n - (own is not None)

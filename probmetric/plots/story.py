@@ -132,7 +132,8 @@ def _places(
     """Return where each site stands: a row for its depth, columns for its plates.
 
     Sites of one set of plates have columns of their own: a frame holds no other. Where
-    that makes more than ``MOST`` columns, long layers stand in two rows, set off.
+    that makes more than ``MOST`` columns, long layers stand in several rows, every
+    second one set off.
     """
     within = {n: tuple(p for p in plates if n in plates[p]) for n in parents}
     order = sorted(set(within.values()), key=lambda some: (some[:1], len(some)))
@@ -142,21 +143,44 @@ def _places(
     wide = sum(max(map(len, rows)) for rows in sets.values()) > MOST
     at, left = dict[str, np.ndarray](), 0.0
     # Of each layer in how many rows it stands.
-    deep = [1 + (wide and max(len(rows[k]) for rows in sets.values()) > MOST // 2)
-            for k in range(len(layers))]  # fmt: skip
+    most = _row_length([*sets.values()]) if wide else MOST
+    deep = [
+        max(1, *(-(-len(rows[k]) // most) for rows in sets.values()))
+        for k in range(len(layers))
+    ]
     for rows in sets.values():
-        cut: list[tuple[list[str], float, float]] = []
+        cut: list[tuple[list[str], float, float, int]] = []
         for k, row in enumerate(rows):
-            first = -(-len(row) // deep[k])
-            top, off = float(sum(deep[:k])), 0.25 * (len(row) > first)
-            cut += [(row[:first], top, -off), (row[first:], top + 1, off)]
-        columns = max(len(row) + 2 * abs(off) for row, _, off in cut)
-        for row, depth, off in cut:
+            each = max(1, -(-len(row) // deep[k]))
+            top, off = sum(deep[:k]), 0.25 * (len(row) > each)
+            for at_row, first in enumerate(range(0, len(row), each)):
+                aside = off if at_row % 2 else -off
+                cut.append((row[first : first + each], top + at_row, aside, each))
+        columns = max((n + 2 * abs(off) for *_, off, n in cut), default=0.0)
+        for row, depth, off, n in cut:
             for k, name in enumerate(row):
-                x = left + k + off + (columns - len(row)) / 2
+                x = left + k + off + (columns - n) / 2
                 at[name] = np.array([x * (WIDE + BESIDE), -depth * (HIGH + GAP)])
         left += columns
     return at
+
+
+def _row_length(sets: Sequence[Sequence[Sequence[str]]]) -> int:
+    """Return how many sites of a layer stand in one row, so that all fit a page.
+
+    Examples
+    --------
+    Six beside one, thirteen beside one, thirteen beside thirteen:
+
+    >>> [_row_length([["a" * n], ["b" * m]]) for n, m in ((6, 1), (13, 1), (13, 13))]
+    [4, 4, 2]
+    """
+    longest = [max(map(len, rows)) for rows in sets]
+    for length in range(MOST, 2, -1):
+        # A layer that is cut has its rows set off by half a column.
+        if sum(min(n, length) + 0.5 * (n > length) for n in longest) <= MOST:
+            return length
+    return 2
 
 
 def _drawn(parents: Mapping[str, Sequence[str]], found: Mapping[str, Any]) -> Figure:

@@ -35,6 +35,7 @@ from probmetric.metric import (
     PairSimilarity,
 )
 from probmetric.metric.mean import MeanDissimilarity
+from probmetric.metric.protocol import check_metric
 from probmetric.names import kind_of
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage.kinds import check_parts
@@ -217,10 +218,7 @@ def save_metric(
     >>> float(pm.load_metric(path)(np.zeros(2), np.array([3.0, 4.0])))
     5.0
     """
-    if not hasattr(metric, "pairwise"):
-        raise ValueError(
-            f"metric: expected a metric or draws of one, got {type(metric).__name__}"
-        )
+    check_metric(metric, "a metric or draws of one")
     # What could not be read again is not written.
     one = metric.draws[0] if isinstance(metric, PosteriorMetric) else metric
     check_parts(one, "metric")

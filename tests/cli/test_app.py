@@ -285,8 +285,14 @@ def test_files_that_exist_are_kept_without_force(quick_checks, tmp_path):
 def broken_files(folder):
     """Write unusable data sets; return what the sentence about each must say."""
     texts = {
-        "nan.csv": ("a,b,y\n1,2,0\n,4,1\n3,3,0\n1,1,1\n", "NaN or infinity in 'a'"),
-        "inf.csv": ("a,y\n1,0\ninf,1\n2,0\n3,1\n", "NaN or infinity in 'a'"),
+        "nan.csv": (
+            "a,b,y\n1,2,0\n,4,1\n3,3,0\n1,1,1\n",
+            "got NaN in 1 of 4 rows, columns ['a']",
+        ),
+        "inf.csv": (
+            "a,y\n1,0\ninf,1\n2,0\n3,1\n",
+            "got infinity in 1 of 4 rows, columns ['a']",
+        ),
         "one.csv": ("a,y\n1,0\n2,0\n", "at least 2 classes"),
         "alone.csv": ("a,y\n1,0\n2,0\n3,1\n", "at least 2 rows of each class"),
         "text.csv": ("a,y\nred,0\nblue,1\n", "expected numbers"),

@@ -131,6 +131,7 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
         (["fit", "lda", "--set", "n_components"], "--set: expected name=value"),
         (["fit", "lda", "--set", "n_components="], "--set: expected name=value"),
         (["fit", "lda", "--set", "depth=2"], "expected arguments of LDA.*got depth"),
+        (["fit", "lda", "--set", "n_component=2"], "did you mean n_components\\?"),
         (["fit", "lda", "--set", "shrinkage=1", "--set", "shrinkage=2"], "each name"),
         (["fit", "lda", "--set", "n_components=99"], "n_components: expected"),
         (["fit", "lca", "--set", "pairs=none_such"], "pairs: expected one of"),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,11 @@ import pytest
 
 import probmetric as pm
 from probmetric.cli import fit as cli_fit
+from probmetric.cli.inputs import describe_rows
 from probmetric.data.choose import sampled_rows
+from probmetric.data.files import Rows
 from probmetric.datasets import rows as rows_in_parts
+from probmetric.names import AS_IS
 from probmetric.registry import estimators, make, refuses_source
 from probmetric.storage.metric_file import read_metric
 from tests.cli.runs import NAMES, refused, run, table
@@ -287,3 +291,13 @@ def test_a_column_of_lists_counts_its_numbers(tmp_path):
     columns = {"v": pa.FixedSizeListArray.from_arrays(flat, 50), "k": [1] * 1000}
     pq.write_table(pa.table(columns), tmp_path / "v.parquet")
     assert rows_in_parts.stored(str(tmp_path / "v.parquet")).size == 51_000
+
+
+def test_a_pattern_may_be_longer_than_a_path():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    rows = Rows(X, np.repeat(["a", "b"], 10))
+    pattern = f"~/rows{'[_]' * 200}*.parquet"
+    about = describe_rows(rows, pattern, "kind", AS_IS, 20)[1]
+    assert about["source"] == os.path.expanduser(pattern)
+    inside = describe_rows(rows, "rows/*.parquet", "kind", AS_IS, 20)[1]
+    assert inside["source"] == os.path.abspath("rows/*.parquet")

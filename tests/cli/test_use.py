@@ -401,3 +401,16 @@ def test_each_refusal_names_the_option_that_helps(tmp_path, words, said):
     line = refused("fit", "LDA", "--data", data, "--out", tmp_path / "out", *words)
     assert said in line
     assert not (tmp_path / "out").exists()
+
+
+def test_columns_too_many_are_named_with_the_options_that_leave_them_out(
+    work, tmp_path
+):
+    two = table().assign(extra=1.0)
+    two.to_csv(tmp_path / "two.csv", index=False)
+    words = ("neighbors", "--metric", metric_of(work), "--data", tmp_path / "two.csv")
+    line = refused(*words)
+    assert re.search(r"with 'item', 'kind', 'extra'; .*--features.*--drop", line), line
+    assert "'item', 'extra'" in refused(*words, "--label", "kind")
+    done = run(*words, "--label", "kind", "--drop", "item", "--drop", "extra")
+    assert done.exit_code == 0, done.output

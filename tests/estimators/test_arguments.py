@@ -2,10 +2,12 @@
 
 import inspect
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
 from tests.estimators.test_precision import ESTIMATORS, data
@@ -100,3 +102,28 @@ def test_labels_of_two_kinds_are_refused(name, kind):
 def test_what_is_right_passes(name):
     frame = pd.DataFrame(X, columns=["a", "b"]).astype(object)
     assert fit(name, frame, [str(v) for v in Y]).n_features_in_ == 2
+
+
+@pytest.mark.parametrize("name", ["DCAGM", "EigDML", "LCA", "LCAClassifier", "PairLDA"])
+def test_labels_that_are_no_classes_are_called_what_they_are(name):
+    for y in (np.arange(len(X)), [f"row {k}" for k in range(len(X))]):
+        said = rf"y: .* a label of its own in each of {len(X)} rows: y looks like an id"
+        with pytest.raises(ValueError, match=said):
+            fit(name, y=y)
+    with pytest.raises(ValueError, match=r"^y: .*, got one class \(0\.0\)$"):
+        fit(name, y=np.zeros(len(X)))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_index_among_the_features_is_warned_of_in_fit(name):
+    frame = pd.DataFrame({"Unnamed: 0": np.arange(len(X)), "a": X[:, 0], "b": X[:, 1]})
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)
+        fitted = fit(name, frame)
+    said = [str(w.message) for w in seen if "Unnamed: 0" in str(w.message)]
+    assert len(said) == 1
+    assert "index_col=0, or drop it" in said[0]
+    for method in ("transform", "predict"):
+        if hasattr(fitted, method):
+            getattr(fitted, method)(frame[:3])  # No word, which would be an error.

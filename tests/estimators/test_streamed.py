@@ -225,6 +225,7 @@ def test_what_cannot_stream_says_what_to_give() -> None:
         (pm.GaussianClasses(missing="integrate"), "missing: expected 'error'"),
         (pm.PairLDA(), "prior_strength: expected a number, such as prior_strength=1"),
         (pm.PairLDA(prior_strength=1, pairs="nearest"), "pairs: expected 'all'"),
+        (pm.TwoStageMixture(prior="cv"), "prior: expected 'default', 'flat' or a Two"),
     ]:
         with pytest.raises(ValueError, match=said):
             model.fit(source)
@@ -240,6 +241,28 @@ def test_what_cannot_stream_says_what_to_give() -> None:
         pm.GaussianClasses().fit(source).sample()
     with pytest.raises(ValueError, match="sample: expected a fit to arrays"):
         pm.GLML(gamma=1, random_state=0).fit(source).sample()
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    ["ClassicalMDS", "DCAGM", "EigDML", "HierarchicalLCA", "KNeighborsRegressor",
+     "LCAClassifier", "PointEffectsLCA", "TripletMetric"],
+)  # fmt: skip
+def test_who_takes_all_rows_at_once_says_who_does_not(
+    name: str, labelled: bool
+) -> None:
+    X, y = points(60)
+    source = pm.open(X, label=y) if labelled else pm.open(X)
+    with pytest.raises(ValueError, match=r"^X: expected an array, got a source .*LCA"):
+        getattr(pm, name)().fit(source)
+
+
+@pytest.mark.parametrize("name", ["DCAGM", "EigDML", "HierarchicalLCA", "LDA"])
+def test_points_without_labels_are_refused_by_name(name: str) -> None:
+    for X in (points(60)[0], points(60)[0].reshape(30, 2, 4)):
+        with pytest.raises(ValueError, match=r"^(y: .* requires y to be passed|X: )"):
+            getattr(pm, name)().fit(X)
 
 
 def test_a_metric_has_its_posterior_after_a_source() -> None:

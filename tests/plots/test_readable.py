@@ -130,9 +130,9 @@ def calibration_of(names):
     return SimpleNamespace(ranks=ranks, table=table, model="m", verdict="disagree")
 
 
-def six_priors(data):
+def six_priors(data, n=6):
     law = dist.MultivariateNormal(np.zeros(2), np.eye(2))
-    sites = [numpyro.sample(f"prior_{k}", law) for k in range(6)]
+    sites = [numpyro.sample(f"prior_{k}", law) for k in range(n)]
     total = numpyro.deterministic("total", sum(sites))
     with numpyro.plate("point", 3):
         numpyro.sample("x", dist.Normal(total.sum(), 1), obs=data)
@@ -171,6 +171,7 @@ FIGURES = {
     "rank": lambda: plots.rank(draws()),
     "sbc": lambda: plots.sbc(calibration_of("abcde")),
     "sbc, many": lambda: plots.sbc(calibration_of(map(str, range(30)))),
+    "story, 13 priors": lambda: plots.story(six_priors, np.zeros(3), kwargs={"n": 13}),
     "story": lambda: plots.story(six_priors, np.zeros(3)),
     "trace": lambda: plots.trace(draws()),
     "matrix of a report": lambda: fit.matrix(np.eye(D), SD, WINE.feature_names),
@@ -233,11 +234,17 @@ def test_no_two_curves_of_ranks_look_the_same():
     assert len(looks) == len(lines) == 7
 
 
-def test_a_model_of_many_sites_is_no_wider_than_a_page():
-    figure = plots.story(six_priors, np.zeros(3))
-    assert figure.get_figwidth() < 9
-    # Six priors in two rows of three, set off against each other.
+@pytest.mark.parametrize("n, rows", [(6, 2), (13, 4), (30, 8)])
+def test_a_model_of_many_sites_is_no_wider_than_a_page(n, rows):
+    figure = plots.story(six_priors, np.zeros(3), kwargs={"n": n})
+    assert figure.get_figwidth() < 10
+    # Priors in rows of three or four, each second one set off against the others.
     ends = {t.get_text().split("\n")[0]: t.get_position() for t in figure.axes[0].texts}
-    places = np.array([ends[f"prior_{k}"] for k in range(6)])
-    assert len(np.unique(places[:, 1].round(6))) == 2
-    assert len(np.unique(places[:, 0].round(6))) == 6
+    places = np.array([ends[f"prior_{k}"] for k in range(n)])
+    heights = np.unique(places[:, 1].round(6))
+    assert len(heights) == rows
+    for one, other in itertools.pairwise(heights):
+        at, above = (
+            {*places[places[:, 1].round(6) == h, 0].round(6)} for h in (one, other)
+        )
+        assert not at & above

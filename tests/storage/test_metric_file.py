@@ -246,3 +246,23 @@ def test_stored_kinds_are_what_the_learners_return(tmp_path):
     for kind in (LocalMahalanobis, Mahalanobis, PairSimilarity):
         save_metric(build(kind.__name__), tmp_path / "m.npz")
         assert isinstance(load_metric(tmp_path / "m.npz"), kind)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (pm.LCA(), r"got LCA; give its get_metric\(\)$"),
+        (pm.LCA, r"got LCA; give its get_metric\(\)$"),
+        (np.eye(2), "got ndarray$"),
+        (None, "got NoneType$"),
+    ],
+)
+def test_what_is_no_metric_is_told_where_one_is(wrong, said, tmp_path):
+    X = np.eye(2)
+    for ask in (
+        lambda: pm.save_metric(wrong, tmp_path / "m.npz"),
+        lambda: pm.nearest(wrong, X, X, 1),
+        lambda: pm.neighbors.neighbor_table(wrong, X, 1),
+    ):
+        with pytest.raises(ValueError, match=f"^metric: expected a metric.*{said}"):
+            ask()

@@ -87,7 +87,7 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
     max_iter: Count = 500
     tol: Positive | None = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "LCAClassifier":
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "LCAClassifier":
         """Fit one LCA per class.
 
         Parameters

@@ -477,14 +477,14 @@ class LCA(PairsMixin, BaseEstimator):
             check_number("learning_rate", learning_rate, 0, open_low=True)
             rate = float(learning_rate)
         mode = refit(fitted, recipe, learning_rate=rate)
+        size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
         drawn = draw(
             mode,
             sampler,
             scale=self._taught,
             seed=seed,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            progress=progress,
+            feature_names=getattr(self, "feature_names_in_", None),
+            **size,
         )
         if not log_prior:
             drawn = drawn._replace(log_prior={}, log_likelihood=None)

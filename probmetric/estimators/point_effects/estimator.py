@@ -20,6 +20,7 @@ from probmetric.estimators._labelled import (
     labelled_data,
     pair_data,
     report,
+    required,
     stood_for,
 )
 from probmetric.estimators._mahalanobis import PairsMixin
@@ -144,7 +145,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
     max_iter: Count = 500
     preprocessor: Preprocessor = None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from class labels, by pairs made from them; or from pairs.
 
         Parameters
@@ -156,7 +157,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
             Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
         """
         if holds_pairs(self, X):
-            return self.fit_pairs(X, y)
+            return self.fit_pairs(X, required(self, y))
         data, self.classes_, scaler = labelled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = self._recipe(Z.shape[1])
@@ -350,6 +351,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
             n_chains=n_chains,
             progress=progress,
             found=self._spreads(),
+            feature_names=getattr(self, "feature_names_in_", None),
         )
         pairs = fitted.pairs
         shown = pairs._replace(X=self.mean_ + pairs.X * self.scale_)

@@ -35,7 +35,7 @@ def fit_points(
             "components": (components is not None, "None"),
             "n_components": (len(counts) > 1, "one number"),
             "flattening": (held, "None or a number"),
-            "prior": (by_votes, "not 'cv'"),
+            "prior": (by_votes, "'default', 'flat' or a TwoStagePrior"),
         }
     )
     names = begin(self, source, None)

@@ -41,6 +41,7 @@ from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.inference.solvers.profile import drawn_on_grid
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
+from probmetric.typing import Names
 
 TARGET_ACCEPT = 0.95
 """Of "nuts": where groups tell their maps well ω and E are tightly bound together."""
@@ -116,6 +117,9 @@ def grid(fitted: Fitted) -> SpreadPosterior:
         )
 
 
+GROUPED = {"M_group": ("group", "feature", "feature_bis")}
+
+
 def draw(
     fitted: Fitted,
     method: Any,
@@ -126,6 +130,7 @@ def draw(
     n_chains: int = 4,
     progress: bool | None = None,
     found: SpreadPosterior | None = None,
+    feature_names: Names | None = None,
 ) -> Draws:
     """Draw M, M_group, b and spread around a fit, the matrices in input units.
 
@@ -143,6 +148,8 @@ def draw(
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
     found : SpreadPosterior, optional
         ``grid(fitted)``, where it is at hand.
+    feature_names : sequence of d str, optional
+        What warnings call the features.
 
     Raises
     ------
@@ -194,7 +201,8 @@ def draw(
             n_chains=n_chains,
             progress=progress,
         )
-        warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
+        of = drawn.statistics, drawn.attributes
+        warn_of_trouble(drawn.values, *of, feature_names=feature_names, dims=GROUPED)
     units = np.outer(scale, scale)
     both = {name: drawn.values[name] / units for name in ("M", "M_group")}
     return drawn._replace(values={**drawn.values, **both})

@@ -32,7 +32,7 @@ from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import Mahalanobis
 from probmetric.models.lca import lca, observation
 from probmetric.precision import numpy_in_numpy_out
-from probmetric.typing import Array
+from probmetric.typing import Array, Names
 
 LCA_SAMPLERS = (*SAMPLERS, Bootstrap)
 
@@ -71,6 +71,7 @@ def draw(
     n_chains: int = 4,
     progress: bool | None = None,
     warn_khat: bool = True,
+    feature_names: Names | None = None,
 ) -> Draws:
     """Draw M, b and log σ² around a fit, M in input units.
 
@@ -87,6 +88,8 @@ def draw(
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
     warn_khat : bool, default=True
         Warn of a k-hat of .7 or more. Votes are judged on held-out points instead.
+    feature_names : sequence of d str, optional
+        What warnings call the features.
 
     Raises
     ------
@@ -119,7 +122,8 @@ def draw(
         posterior(fitted, sampler), seed=seed, progress=progress, **size
     )
     attributes = drawn.attributes if warn_khat else {}
-    warn_of_trouble(drawn.values, drawn.statistics, attributes)
+    of = drawn.statistics, attributes
+    warn_of_trouble(drawn.values, *of, feature_names=feature_names)
     M = drawn.values["M"] / np.outer(scale, scale)
     return drawn._replace(values={**drawn.values, "M": M})
 

@@ -38,6 +38,7 @@ from probmetric.inference.solvers.profile import drawn_on_grid
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
 from probmetric.models.point_effects import intercept_of_new
+from probmetric.typing import Names
 
 TARGET_ACCEPT = 0.95
 """Of "nuts": at small ω the effects are free, at large ones bound."""
@@ -114,6 +115,7 @@ def draw(
     n_chains: int = 4,
     progress: bool | None = None,
     found: SpreadPosterior | None = None,
+    feature_names: Names | None = None,
 ) -> Draws:
     """Draw M, b, b_point, b_new and spread around a fit, M in input units.
 
@@ -131,6 +133,8 @@ def draw(
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
     found : SpreadPosterior, optional
         ``grid(fitted)``, where it is at hand.
+    feature_names : sequence of d str, optional
+        What warnings call the features.
 
     Raises
     ------
@@ -178,7 +182,8 @@ def draw(
             n_chains=n_chains,
             progress=progress,
         )
-        warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
+        of = drawn.statistics, drawn.attributes
+        warn_of_trouble(drawn.values, *of, feature_names=feature_names)
     M = drawn.values["M"] / np.outer(scale, scale)
     return drawn._replace(values={**drawn.values, "M": M})
 

@@ -204,12 +204,27 @@ def _advice(draws: np.ndarray) -> str:
     )
 
 
+def _once(table: xr.Dataset) -> np.ndarray:
+    """Say of each entry whether it is no mirror image of one in a symmetric matrix."""
+    kept: list[np.ndarray] = []
+    for variable in table.data_vars.values():
+        values = variable.to_numpy()
+        own = np.ones(values.shape[2:], bool)
+        square = values.ndim >= 4 and values.shape[-1] == values.shape[-2]
+        if square and values.dtype.kind == "f":
+            apart = np.abs(values - values.swapaxes(-1, -2)).max(initial=0.0)
+            if apart <= 64 * np.finfo(values.dtype).eps * np.abs(values).max():
+                own = np.triu(own)  # Of a batch of matrices: of each.
+        kept.append(own.ravel())
+    return np.concatenate(kept)
+
+
 def _of_entries(table: xr.Dataset, undetermined: str | None) -> list[Finding]:
     # ArviZ's statistics take a second to import and only sampling needs them.
     from arviz_stats.base.array import array_stats
 
     draws = stacked(table)
-    moving = np.ptp(draws, axis=(0, 1)) > 0
+    moving = (np.ptp(draws, axis=(0, 1)) > 0) & _once(table)
     names, draws = np.array(entry_names(table))[moving], draws[:, :, moving]
     if not len(names):
         return []

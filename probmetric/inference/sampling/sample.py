@@ -51,7 +51,7 @@ from probmetric.inference.sampling.target import (
     split_arguments,
 )
 from probmetric.inference.sampling.warnings import warn_of_trouble
-from probmetric.typing import Array
+from probmetric.typing import Array, Names
 
 SAMPLERS = (NUTS, SVI, Laplace)
 
@@ -255,7 +255,7 @@ def sample(
                 start = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
             posterior = closed or Posterior(target, arrays, start)
             draws = sampler.draw(posterior, n_draws=n_draws, n_chains=n_chains, **run)
-        _warn(draws, identified)
+        _warn(draws, identified, feature_names, dims)
         sites = {k: v for k, v in draws.values.items() if k in shapes}
         if log_likelihood:
             likelihood = log_likelihoods(story, *plain(called, full), sites)
@@ -311,7 +311,12 @@ def _adapting(sampler: NUTS, posterior: Posterior | None) -> NUTS:
     return replace(sampler, adapt_mass=enough)
 
 
-def _warn(draws: Draws, identified: Sequence[str] | None) -> None:
+def _warn(
+    draws: Draws,
+    identified: Sequence[str] | None,
+    feature_names: Names | None,
+    dims: Mapping[str, Sequence[str]] | None,
+) -> None:
     names = list(draws.values if identified is None else identified)
     unknown = [name for name in names if name not in draws.values]
     if unknown:
@@ -319,7 +324,8 @@ def _warn(draws: Draws, identified: Sequence[str] | None) -> None:
             f"identified: expected names among {list(draws.values)}, got {unknown}"
         )
     judged = {name: draws.values[name] for name in names}
-    warn_of_trouble(judged, draws.statistics, draws.attributes)
+    of = draws.statistics, draws.attributes
+    warn_of_trouble(judged, *of, feature_names=feature_names, dims=dims)
 
 
 def like(

@@ -1,13 +1,15 @@
 """Warnings after sampling: what ``diagnostics`` finds, by name."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from probmetric.inference.sampling.datatree import DIMS
 from probmetric.inference.sampling.diagnostics import findings
+from probmetric.typing import Names
 
 
 class SamplingWarning(UserWarning):
@@ -28,6 +30,8 @@ def warn_of_trouble(
     values: Mapping[str, np.ndarray],
     statistics: Mapping[str, np.ndarray],
     attributes: Mapping[str, Any] | None = None,
+    feature_names: Names | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Warn of each finding of ``diagnostics``, by name.
 
@@ -39,6 +43,8 @@ def warn_of_trouble(
         With ``diverging``; empty of independent draws.
     attributes : mapping, optional
         Of the run: ``khat`` and ``method`` of an approximation, ``undetermined``.
+    feature_names, dims : optional
+        As ``to_datatree`` takes them: entries are named by features.
     """
     table = xr.Dataset(
         {
@@ -46,5 +52,11 @@ def warn_of_trouble(
             for name, v in values.items()
         }
     )
+    for name, axes in {**DIMS, **(dims or {})}.items():
+        if feature_names is None or name not in table:
+            continue
+        for axis, own in zip(axes, table[name].dims[2:], strict=False):
+            if axis.startswith("feature") and table.sizes[own] == len(feature_names):
+                table = table.assign_coords({own: [*map(str, feature_names)]})
     for found in findings(table, statistics, attributes or {}):
         warnings.warn(str(found), SamplingWarning, stacklevel=3)

@@ -7,8 +7,9 @@ import pytest
 import xarray as xr
 
 import probmetric as pm
-from probmetric.inference.sampling import diagnose
+from probmetric.inference.sampling import SamplingWarning, diagnose
 from probmetric.inference.sampling.diagnostics import UNDETERMINED
+from probmetric.inference.sampling.warnings import warn_of_trouble
 
 RNG = np.random.default_rng(0)
 GOOD = RNG.normal(size=(4, 1000))
@@ -123,3 +124,17 @@ def test_few_sources_need_a_prior_and_not_more_draws():
     many = model.sample("laplace", **run)
     assert UNDETERMINED not in many.attrs
     json.dumps(dict(told.attrs))
+
+
+def test_entries_are_named_by_features_and_those_of_a_symmetric_matrix_once():
+    v = slow(0.98)
+    M = np.stack([np.stack([v, 2 * v], -1), np.stack([2 * v, v**2], -1)], -2)
+    calm = {name: flags for name, flags in CALM.items() if name != "energy"}
+    with pytest.warns(SamplingWarning) as seen:
+        warn_of_trouble({"M": M}, calm, feature_names=["height", "mass"])
+    (said,) = [str(w.message) for w in seen if "ness" not in str(w.message)][:1]
+    assert "M[height, mass]" in said
+    assert "M[mass, height]" not in said
+    M[..., 1, 0] += 1.0  # Not symmetric: both are told, by place without names.
+    with pytest.warns(SamplingWarning, match=r"M\[0, 1\].*M\[1, 0\]"):
+        warn_of_trouble({"M": M}, calm)
