@@ -13,8 +13,8 @@ STORED = ("breast_cancer", "digits", "iris", "wine")
 GENERATED = ("ringnorm", "twonorm", "waveform")
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npz", ".parquet")
 
-UNNAMED = re.compile(r"Unnamed: \d+")
-"""What pandas calls a column without a name: its own index, in a file it wrote."""
+UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?")
+"""What pandas calls a column without a name, such as its own index in a file."""
 
 WILD = "*?["
 """Characters of a pattern of files."""

@@ -434,7 +434,9 @@ def make(
 
 def _meant(unknown: Iterable[str], known: Iterable[str]) -> str:
     """Return a question after the known names near to the unknown ones, if any."""
-    near = [n for name in unknown for n in get_close_matches(name, [*known], 1)]
+    near = dict.fromkeys(
+        n for name in unknown for n in get_close_matches(name, [*known], 1)
+    )
     return f"; did you mean {' and '.join(near)}?" if near else ""
 
 
@@ -468,9 +470,9 @@ def fit_named(estimator: Any, data: Any) -> Any:
 def takes_groups(estimator: Any) -> bool:
     """Say whether an estimator learns from groups of rows, not from classes."""
     takes = signature(estimator.fit).parameters
-    # Where ``y`` must be given groups are beside the classes, not in their stead.
     if "groups" not in takes or takes["y"].default is not None:
         return False
+    # Where ``y`` must be given groups are beside the classes, not in their stead.
     tags = getattr(estimator, "__sklearn_tags__", None)
     return tags is None or not tags().target_tags.required
 

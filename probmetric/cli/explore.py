@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from probmetric.cli.files import bad_input, claim
+from probmetric.cli.files import bad_input, claim, noted
 from probmetric.cli.inputs import check_features, given, labelled
 from probmetric.names import AS_IS, Reading
 from probmetric.report import explore
@@ -25,6 +25,7 @@ def run(
 ) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
+        held.enter_context(noted())  # The page is made when it is saved.
         with bad_input():
             if out.suffix.lower() != ".html":
                 raise ValueError(

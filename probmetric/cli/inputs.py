@@ -207,7 +207,7 @@ def check_features(
         *([f"with {', '.join(map(repr, extra[:5]))}"] if extra else []),
         *([] if lacking or extra else [f"in another order: {', '.join(found[:8])}"]),
     ]
-    todo = "; --features or --drop leaves them out" if extra and not lacking else ""
+    todo = "; --features chooses those" if extra and not lacking else ""
     raise ValueError(f"data: expected in {source} the {', '.join(said)}{todo}")
 
 

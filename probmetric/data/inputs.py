@@ -111,8 +111,9 @@ def refuse_source(X: Any, name: str) -> None:
     if isinstance(X, Source):
         raise ValueError(
             f"{name}: expected an array, got a source ({X.name}): GaussianClasses, "
-            "GLML, LCA, LDA, PairLDA, RCA, TwoStageMixture and nearest read its parts, "
-            "this takes all rows at once"
+            "GLML, LCA, LDA, PairLDA, RCA, TwoStageMixture, nearest, neighbor_table "
+            "and KNeighborsClassifier(votes='count') read its parts, this takes all "
+            "rows at once"
         )
 
 
@@ -151,7 +152,7 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         words = str(error)
         if words.startswith("Input X contains"):
             raise ValueError(not_finite(X, "NaN" in words)) from error
-        if not words.startswith(_UNNAMED):
+        if not words.startswith(_NO_ARGUMENT):
             raise
         got = f"shape {X.shape}" if hasattr(X, "shape") else type(X).__name__
         said = words.splitlines()[-1 if "Reshape" in words else 0]
@@ -161,7 +162,7 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
 
 
 def _warn_of_index(X: Any) -> None:
-    """Warn of a column that is learned from and is none: pandas' index, written.
+    """Warn of columns without a name that are learned from, as pandas' index in a file.
 
     From one line, so that Python's filters show it once.
     """
@@ -169,10 +170,9 @@ def _warn_of_index(X: Any) -> None:
     found = [c for c in columns if isinstance(c, str) and UNNAMED.fullmatch(c)]
     if found:
         warnings.warn(
-            f"X: expected features, got a column {found[0]!r}, which is what pandas "
-            "calls an index that was written to a file; it is learned from as it is: "
-            "read the file with index_col=0, or drop it: "
-            f"X.drop(columns={found[0]!r})",
+            f"X: expected features with names, got {found}: columns without one, as "
+            "pandas' index that was written to a file; they are learned from as they "
+            f"are. X.drop(columns={found}) leaves them out",
             UserWarning,
             stacklevel=1,
         )
@@ -204,7 +204,13 @@ def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) 
     )
 
 
-_UNNAMED = ("Found array", "Expected", "Complex data", "setting an", "could not conv")
+_NO_ARGUMENT = (
+    "Found array",
+    "Expected",
+    "Complex data",
+    "setting an",
+    "could not conv",
+)
 """What scikit-learn and NumPy say of X without its name."""
 
 

@@ -464,10 +464,11 @@ def read_points(
         which = (
             f", with {', '.join(more[:5])}{', ...' * (len(more) > 5)}" if more else ""
         )
+        todo = "; features= (--features) chooses columns, drop= (--drop) leaves out"
         raise ValueError(
             f"data: expected rows of {d} features in {path.name}, and at most a label "
-            f"beside them, got a table of shape {content.shape}{which}; features= "
-            "(--features) chooses columns, drop= (--drop) leaves some out"
+            f"beside them, got a table of shape {content.shape}{which}"
+            f"{todo if width > d and content.shape[0] else ''}"
         )
     text = _text(path)
     return split_label(content, label, path.name, how=how, labelled=labelled, path=text)

@@ -28,7 +28,7 @@ from probmetric.neighbors.range import refuse_far, refuse_lost
 from probmetric.neighbors.scan import nearest_scanned
 from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.neighbors.stream import nearest_streamed
-from probmetric.typing import Array, ArrayLike, no_type_check
+from probmetric.typing import Array, ArrayLike
 
 TILE = 1024
 """Side of a tile: 3 · 1024² numbers are 25 MB, well inside a laptop's memory."""
@@ -39,9 +39,8 @@ type Found = tuple[
 ]
 
 
-@no_type_check  # What is no metric is refused in words of our own.
 def nearest(
-    metric: Dissimilarity,
+    metric: Dissimilarity | Any,
     queries: Float[Array, "m d"],
     points: Float[Array, "n d"] | Source,
     k: int,

@@ -151,7 +151,8 @@ def _places(
     for rows in sets.values():
         cut: list[tuple[list[str], float, float, int]] = []
         for k, row in enumerate(rows):
-            each = max(1, -(-len(row) // deep[k]))
+            each = len(row) if len(row) <= most else -(-len(row) // deep[k])
+            each = max(1, each)
             top, off = sum(deep[:k]), 0.25 * (len(row) > each)
             for at_row, first in enumerate(range(0, len(row), each)):
                 aside = off if at_row % 2 else -off

@@ -59,7 +59,7 @@ def load_draws(path: "str | Path") -> xr.DataTree:
     ------
     ValueError
         For a file that is missing, truncated, damaged, or holds no posterior. Damage
-        is found for certain in files of `save_draws` of 0.2 and later.
+        is found for certain where the last 83 bytes that `save_draws` wrote are whole.
 
     Examples
     --------

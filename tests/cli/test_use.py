@@ -85,6 +85,16 @@ def test_a_page_to_explore_is_written_once(work, tmp_path):
     assert "--out: expected a file ending in .html, got 'page.txt'" in line
 
 
+@pytest.mark.filterwarnings("default:interval")
+def test_a_page_of_draws_that_are_too_narrow_is_noted(work, tmp_path):
+    draws = [pm.load_metric(metric_of(work))] * 2
+    pm.save_metric(PosteriorMetric(draws, "intervals"), tmp_path / "m.npz")
+    words = ("--metric", tmp_path / "m.npz", "--data", work / "data.csv")
+    done = run("explore", *words, "--out", tmp_path / "page.html")
+    assert done.exit_code == 0, done.output
+    assert "note: interval: 'laplace' draws are too narrow unless" in done.stderr
+
+
 def test_draws_give_each_neighbour_its_probability(work):
     words = ("--draws", work / "draws.nc", "--data", work / "data.csv", "-k", 4)
     done = run("neighbors", *words)

@@ -76,6 +76,7 @@ BAD = {
         "none of column 1, such as pandas' index .* drop=.'Unnamed: 0'.",
     ),
     "its index, saved twice": ("Unnamed: 0,a,y\n0,1,0\n1,3,1\n", {}, "pandas' index"),
+    "saved thrice": ("Unnamed: 0.1,a,y\n0,1,0\n1,3,1\n", {}, "pandas' index"),
     "two columns of a name": ("a,a,y\n1,2,0\n3,4,1\n", {}, "got 'a' twice in t.csv"),
     "two labels": ("a,y,y\n1,2,0\n3,4,1\n", {}, "label: expected one column 'y'"),
     "a date": (

@@ -123,7 +123,7 @@ def test_an_index_among_the_features_is_warned_of_in_fit(name):
         fitted = fit(name, frame)
     said = [str(w.message) for w in seen if "Unnamed: 0" in str(w.message)]
     assert len(said) == 1
-    assert "index_col=0, or drop it" in said[0]
+    assert "X.drop(columns=['Unnamed: 0'])" in said[0]
     for method in ("transform", "predict"):
         if hasattr(fitted, method):
             getattr(fitted, method)(frame[:3])  # No word, which would be an error.
