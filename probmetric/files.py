@@ -47,9 +47,10 @@ def replacing(path: Path) -> Generator[Path]:
     """Write to a temporary name; the file appears, whole, when the block ends well.
 
     An interrupted or failed block leaves what was there before, and no debris. An
-    OSError of the block carries the path that was to be written.
+    OSError of the block carries the path that was to be written. The temporary name is
+    absolute: pandas takes ``http:/a.csv`` for an address.
     """
-    part = path.with_name(
+    part = path.absolute().with_name(
         f".{path.stem}.{os.getpid()}.{threading.get_ident()}.part{path.suffix}"
     )
     check()

@@ -79,6 +79,7 @@ WHOLE = "takes no floating array, or gives back none"
 TRACED = "called in compiled code or in its caller's scope only"
 
 REASONS = {
+    "data.inputs.not_finite": "counts, and gives back words",
     "data.inputs.refuse_source": WHOLE,
     "inference.lda.host_statistics": "NumPy only, in fit, which is called here",
     "inference.mixture.prior.prior_of_columns": "NumPy, in default_prior, called here",

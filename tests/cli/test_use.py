@@ -54,6 +54,13 @@ def test_the_table_is_that_of_nearest(work):
     assert found["rank"].tolist() == [1, 2, 3, 4, 5] * 60
 
 
+def test_a_name_like_an_address_is_a_file(work, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("--metric", metric_of(work), "--data", work / "data.csv")
+    assert run("neighbors", *words, "--out", "http://a.b/c.csv").exit_code == 0
+    assert (tmp_path / "http:" / "a.b" / "c.csv").read_text().startswith("query,rank")
+
+
 def test_queries_of_their_own_need_no_labels(work, tmp_path):
     queries = table(7, seed=5)[NAMES]
     queries.to_csv(tmp_path / "q.csv", index=False)

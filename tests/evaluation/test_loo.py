@@ -215,6 +215,11 @@ def test_held_out_gives_labels_to_learners_of_groups_as_groups():
             seen.append((y, len(groups)))
             return super().fit(X, groups)
 
+        def __sklearn_tags__(self):
+            tags = super().__sklearn_tags__()
+            tags.target_tags.required = False
+            return tags
+
     X, y = load_iris(return_X_y=True)
     pm.held_out({"sources": Grouped()}, X, y, n_folds=2)
     assert seen == [(None, 75), (None, 75)]
