@@ -2,9 +2,8 @@
 
 Items (a)-(f) and (k) of the contract are the model's own ``Check``s: density against
 the NumPyro model, posterior against quadrature, EM stationary and monotone, sampling,
-calibration, and the wrong forms that each must reject. `make gates` judges those that
-are quick, so that only the slow ones are run here by default (`-m gate` runs the
-others). The rest is generic.
+calibration, and the wrong forms that each must reject. `make gates` runs those that are
+quick, `make slow` the others. The rest is generic.
 """
 
 import jax
@@ -17,16 +16,25 @@ from probmetric.registry import MODELS
 
 GOOD = {"exact": "agree", "approximate": "within"}
 BAD = {"exact": "disagree", "approximate": "outside"}
+ALPHA = 0.01
+"""Rate at which `make gates`, or `make slow`, calls a right claim wrong by chance."""
+
+
+def share(slow):
+    """Return what a statistical test of the quick or the slow claims has of ALPHA."""
+    checks = [check for spec in MODELS.values() for check in spec.checks]
+    return ALPHA / max(sum(c.tests for c in checks if c.slow == slow), 1)
 
 
 def cases():
     for name, spec in MODELS.items():
         for check in spec.checks:
+            speed = pytest.mark.slow if check.slow else pytest.mark.gate
             yield pytest.param(
                 name,
                 check,
                 id=f"{name}: {check.name}",
-                marks=[pytest.mark.slow] if check.slow else [pytest.mark.gate],
+                marks=[speed, pytest.mark.xdist_group(name)],
             )
 
 
@@ -60,17 +68,18 @@ def references(problems):
 
 @pytest.mark.parametrize("name, check", list(cases()))
 def test_claim_holds_and_every_control_is_rejected(problems, references, name, check):
-    problem = problems(name)
+    problem, alpha = problems(name), share(check.slow)
     with jax.enable_x64(True):
         reference = references(name, check)
-        found = judge(check, problem, reference=reference)
+        found = judge(check, problem, reference=reference, alpha=alpha)
         # Every entry within its bound, though under a k-hat of .7 or more.
         doubted = check.kind == "approximate" and found.attrs["unreliable"]
         assert doubted or found.attrs["verdict"] == GOOD[check.kind], (
             found.to_dataframe()
         )
         for control in check.controls:
-            wrong = judge(check, problem, control=control, reference=reference)
+            known = {"reference": reference, "alpha": alpha}
+            wrong = judge(check, problem, control=control, **known)
             assert wrong.attrs["verdict"] == BAD[check.kind], control
 
 
