@@ -59,13 +59,18 @@ class Finding(NamedTuple):
 
     Examples
     --------
-    >>> from probmetric.checks import Finding
-    >>> finding = Finding(
-    ...     part="prior", statistic=9.0, p_value=0.003, size=3.0, matters=2.0,
-    ...     said="b is 3 prior sd above its mean", remedy="widen the prior of b",
-    ... )
-    >>> finding.size >= finding.matters
-    True
+    The learner is LCA, and the truth is a step, which its P(same) is not:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> pairs = np.random.default_rng(0).normal(size=(100, 2, 1))
+    >>> same = (abs(pairs[:, 0, 0] - pairs[:, 1, 0]) < 1).astype(int)
+    >>> found = pm.check_model(pm.LCA().fit_pairs(pairs, same))
+    >>> for part in found.parts:
+    ...     print(part.finding.part, part.finding.p_value < 0.01)
+    prior False
+    predictive True
+    calibration False
     """
 
     part: str
@@ -83,10 +88,13 @@ class Part(NamedTuple):
 
     Examples
     --------
-    >>> from probmetric.checks import Finding, Part
-    >>> finding = Finding("prior", 9.0, 0.003, 3.0, 2.0, "b is 3 sd out", "widen it")
-    >>> Part(finding, p_holm=0.006, verdict="conflict").verdict
-    'conflict'
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> pairs = np.random.default_rng(0).normal(size=(100, 2, 1))
+    >>> same = (abs(pairs[:, 0, 0] - pairs[:, 1, 0]) < 1).astype(int)
+    >>> found = pm.check_model(pm.LCA().fit_pairs(pairs, same))
+    >>> {part.finding.part: part.verdict for part in found.parts}  # LCA has no step.
+    {'prior': 'adequate', 'predictive': 'doubtful', 'calibration': 'adequate'}
     """
 
     finding: Finding

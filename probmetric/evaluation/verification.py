@@ -74,12 +74,13 @@ class VerificationIntervals(NamedTuple):
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.evaluation import VerificationIntervals
-    >>> from probmetric.posterior import Interval
-    >>> half = Interval(np.asarray(0.2), np.asarray(0.5))
-    >>> found = VerificationIntervals(half, half, half, half)
-    >>> bool(found.eer.lower <= 0.3 <= found.eer.upper)
-    True
+    >>> from probmetric.evaluation import verification_intervals
+    >>> source, (i, j) = np.repeat(np.arange(20), 2), np.triu_indices(40, 1)
+    >>> same = source[i] == source[j]
+    >>> log_ratio = 2.0 * same - 1.0 + np.random.default_rng(0).normal(size=same.size)
+    >>> found = verification_intervals(log_ratio, same, np.c_[source[i], source[j]])
+    >>> [round(float(limit), 2) for limit in found.cllr]
+    [0.54, 0.82]
     """
 
     cllr: Interval

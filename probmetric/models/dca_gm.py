@@ -108,11 +108,15 @@ class DCAGMPrior(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.dca_gm import DCAGMPrior
-    >>> prior = DCAGMPrior(np.zeros((1, 2)), np.ones((2, 1), bool), c=3.0, lam=9.0)
-    >>> float(prior.c / np.sqrt(prior.lam))  # sd of an entry of A
-    1.0
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer import Predictive
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.models.dca_gm import DCAGMPrior, dca_gm
+    >>> prior = DCAGMPrior(jnp.zeros((1, 2)), jnp.ones((2, 1), bool), c=6.0, lam=9.0)
+    >>> sample = Predictive(dca_gm, num_samples=2000, return_sites=["A"])
+    >>> A = sample(jax.random.key(0), Labelled(jnp.zeros((1, 2)), None), prior)["A"]
+    >>> round(float(A.std()), 1)  # c/√λ
+    2.0
     """
 
     mean: Float[Array, "p d"]

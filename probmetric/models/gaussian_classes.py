@@ -61,11 +61,14 @@ class NIWPrior(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.gaussian_classes import NIWPrior
-    >>> prior = NIWPrior(np.zeros(2), np.diag([2.0, 4.0]), kappa=1.0, nu=5.0)
-    >>> (prior.Psi / (prior.nu - 2 - 1)).tolist()  # Mean of Σ_c
-    [[1.0, 0.0], [0.0, 2.0]]
+    >>> import jax.numpy as jnp
+    >>> from numpyro.handlers import seed
+    >>> from probmetric.models.gaussian_classes import NIWPrior, sample_covariances
+    >>> prior = NIWPrior(jnp.zeros(2), jnp.diag(jnp.array([9.0, 18.0])), 1.0, nu=12.0)
+    >>> draw = seed(sample_covariances, 0)
+    >>> _, chol = draw(prior, shape=(5000,), covariance="full")
+    >>> (chol @ chol.mT).mean(0).round(1).diagonal().tolist()  # Ψ/(ν - d - 1)
+    [1.0, 2.0]
     """
 
     mean: Float[Array, "d"]
@@ -93,12 +96,15 @@ class LKJPrior(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.gaussian_classes import LKJPrior
-    >>> prior = LKJPrior(np.zeros(2), np.ones(2), scale=np.ones(2))
-    >>> top = prior.scale * np.exp(2 * prior.spread)  # 97.7 % of τ are below.
-    >>> top.round(2).tolist()
-    [4.06, 4.06]
+    >>> import jax.numpy as jnp
+    >>> from numpyro.handlers import seed
+    >>> from probmetric.models.gaussian_classes import LKJPrior, sample_covariances
+    >>> prior = LKJPrior(jnp.zeros(2), jnp.ones(2), scale=jnp.array([1.0, 3.0]))
+    >>> draw = seed(sample_covariances, 0)
+    >>> _, chol = draw(prior, shape=(5000,), covariance="full")
+    >>> tau = jnp.sqrt((chol**2).sum(-1))  # Standard deviations of the features
+    >>> jnp.median(tau, 0).round(1).tolist()
+    [1.0, 3.0]
     """
 
     mean: Float[Array, "d"]

@@ -69,12 +69,17 @@ class HierarchicalLCAPrior(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
-    >>> from probmetric.models.lca import LCAPrior
-    >>> prior = HierarchicalLCAPrior(LCAPrior(np.eye(2), c=3.0))
-    >>> 2 * prior.spread * prior.common.c  # Two sd of an entry of W_g about W: c itself
-    3.0
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer import Predictive
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models import hierarchical_lca as m, lca
+    >>> i, prior = jnp.array([0]), m.HierarchicalLCAPrior(lca.LCAPrior(jnp.eye(2)))
+    >>> sample = Predictive(m.hierarchical_lca, num_samples=4000)
+    >>> pairs = Pairs(jnp.zeros((1, 2)), i, i, None, anchor=i)
+    >>> draws = sample(jax.random.key(0), pairs, prior, n_groups=1)
+    >>> sd = draws["spread"] * prior.common.c  # of an entry of W_g about that of W
+    >>> round(float(jnp.quantile(sd, 0.95)), 1)  # c = 1
+    1.0
     """
 
     common: LCAPrior

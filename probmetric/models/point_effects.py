@@ -84,12 +84,15 @@ class PointEffectsPrior(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.lca import LCAPrior
-    >>> from probmetric.models.point_effects import PointEffectsPrior
-    >>> prior = PointEffectsPrior(LCAPrior(np.eye(2)), spread=0.5)
-    >>> round(float(np.exp(2 * prior.spread)), 2)  # b_i/b two sd up, at ω = .5
-    2.72
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer import Predictive
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models import lca, point_effects as m
+    >>> i, prior = jnp.array([0]), m.PointEffectsPrior(lca.LCAPrior(jnp.eye(1)))
+    >>> sample = Predictive(m.point_effects, num_samples=4000)
+    >>> draws = sample(jax.random.key(0), Pairs(jnp.zeros((1, 1)), i, i, None), prior)
+    >>> round(float(jnp.median(draws["spread"])), 1)  # ω = .67, rounded
+    0.7
     """
 
     common: LCAPrior

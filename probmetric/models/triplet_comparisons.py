@@ -54,11 +54,16 @@ class TripletPrior(NamedTuple):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from probmetric.models.triplet_comparisons import TripletPrior
-    >>> prior = TripletPrior(np.eye(2), c=3.0, lam=9.0)
-    >>> float(prior.c / np.sqrt(prior.lam))  # sd of an entry of W
-    1.0
+    >>> import jax, jax.numpy as jnp
+    >>> from numpyro.infer import Predictive
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.models import triplet_comparisons as m
+    >>> triplets = Triplets(jnp.zeros((3, 2)), *jnp.array([[0], [1], [2]]), y=None)
+    >>> prior = m.TripletPrior(jnp.eye(2), c=6.0, lam=9.0)
+    >>> sample = Predictive(m.triplet_comparisons, num_samples=2000)
+    >>> W = sample(jax.random.key(0), triplets, prior)["W"]
+    >>> round(float((W - prior.mean).std()), 1)  # c/√λ
+    2.0
     """
 
     mean: Float[Array, "p d"]

@@ -28,10 +28,12 @@ class Interval(NamedTuple):
     Examples
     --------
     >>> import numpy as np
-    >>> from probmetric.posterior import Interval
-    >>> lower, upper = Interval(np.array([0.5, 1.0]), np.array([1.5, 1.2]))
-    >>> (upper - lower).round(3).tolist()
-    [1.0, 0.2]
+    >>> import probmetric as pm
+    >>> draws = [pm.Mahalanobis(np.diag([s])) for s in np.linspace(1, 3, 201)]
+    >>> posterior = pm.PosteriorMetric(draws, "intervals", pairs_independent=True)
+    >>> lower, upper = posterior.interval(np.zeros(1), np.ones(1), prob=0.9)
+    >>> round(float(lower), 2), round(float(upper), 2)
+    (1.1, 2.9)
     """
 
     lower: np.ndarray

@@ -85,13 +85,16 @@ class NextPairs(NamedTuple):
 
     Examples
     --------
-    ``next_pairs`` returns it; the scores of a batch add up to its information.
+    Two draws of a metric, which disagree only across the second feature:
 
     >>> import numpy as np
-    >>> from probmetric.posterior import NextPairs
-    >>> found = NextPairs(np.array([2, 0]), np.array([0.25, 0.125]))
-    >>> found.indices.tolist(), float(found.scores.sum())
-    ([2, 0], 0.375)
+    >>> import probmetric as pm
+    >>> link = pm.Link(b=0.1, scale=0.5)
+    >>> draws = [pm.Mahalanobis(np.diag([1.0, s]), link) for s in (0.2, 2.0)]
+    >>> pairs = np.array([[[0, 0], [1, 0]], [[0, 0], [0, 1]]])
+    >>> found = pm.next_pairs(pm.PosteriorMetric(draws, "prediction"), pairs, 2)
+    >>> found.indices.tolist(), found.scores.round(2).tolist()
+    ([1, 0], [0.33, 0.0])
     """
 
     indices: Int[np.ndarray, "n"]
