@@ -1,7 +1,7 @@
 # Every target prepares what it needs: on a fresh machine `make demo` or `make test`
 # is the first and only command.
 .DEFAULT_GOAL := help
-.PHONY: help install demo gates test slow lint format types notebooks bench peers \
+.PHONY: help install demo gates test slow studies lint format types notebooks bench peers \
 	wheel release-check readme doctest docs lock clean
 
 VENV ?= .venv
@@ -43,10 +43,13 @@ test: $(STAMP) ## run the fast tests
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) $(ARGS)
 
 slow: $(STAMP) ## run the long statistical tests
-	$(PY) $(PYTEST) -m slow $(ARGS)
+	$(PY) $(PYTEST) -m "slow and not study" $(ARGS)
+
+studies: $(STAMP) ## run what takes minutes each, before a release
+	$(PY) $(PYTEST) -m study $(ARGS)
 
 doctest: $(STAMP) ## run the examples of docstrings
-	$(PY) -m pytest -q --doctest-modules $$(grep -rl --include='*.py' '>>> ' probmetric)
+	$(PY) $(PYTEST) --doctest-modules $$(grep -rl --include='*.py' '>>> ' probmetric)
 
 # As `probmetric validate --all --quick`, and then with --break, but by two workers:
 # right claims must pass, and wrong ones in their place must be rejected.

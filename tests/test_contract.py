@@ -3,7 +3,8 @@
 Items (a)-(f) and (k) of the contract are the model's own ``Check``s: density against
 the NumPyro model, posterior against quadrature, EM stationary and monotone, sampling,
 calibration, and the wrong forms that each must reject. `make gates` runs those that are
-quick, `make slow` the others. The rest is generic.
+quick, `make slow` the others, but for calibration over hundreds of simulated worlds:
+`make studies`. The rest is generic.
 """
 
 import jax
@@ -17,7 +18,8 @@ from probmetric.registry import MODELS
 GOOD = {"exact": "agree", "approximate": "within"}
 BAD = {"exact": "disagree", "approximate": "outside"}
 ALPHA = 0.01
-"""Rate at which `make gates`, or `make slow`, calls a right claim wrong by chance."""
+"""Rate at which a right claim is called wrong by chance: all quick ones together, and
+all others, of `make slow` and `make studies`, together."""
 
 
 def share(slow):
@@ -30,6 +32,8 @@ def cases():
     for name, spec in MODELS.items():
         for check in spec.checks:
             speed = pytest.mark.slow if check.slow else pytest.mark.gate
+            if check.slow and check.layer == "sbc":
+                speed = pytest.mark.study
             yield pytest.param(
                 name,
                 check,

@@ -100,7 +100,7 @@ def pytest(tree: Path, asked: list[str], limit: float, **env: str) -> tuple[int,
     """
     paths = [str(tree), str(Path(__file__).parent)]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--tb=no", "-rfE"]
-    command += ["-m", "not slow"]  # With what `make gates` judges.
+    command += ["-m", "not slow and not study"]  # With what `make gates` judges.
     # By the shell: JAX, where it is loaded, minds a function between fork and exec.
     limited = ["sh", "-c", f'ulimit -S -t {int(limit)}; exec "$@"', "sh"]
     process = subprocess.Popen(

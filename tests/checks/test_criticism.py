@@ -65,7 +65,7 @@ def test_the_stored_table_keeps_what_was_asked():
             assert fresh.count("conflict") >= 90
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_error_rates_are_those_of_the_stored_table():
     """A twentieth of benchmarks/results/model_verdict.md, on other seeds."""
     words = {

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import arviz as az
 import numpy as np
@@ -398,18 +397,3 @@ def test_one_wrong_claim_that_gets_through_is_seen_among_all(two_models):
     done = run("validate", "--all", "--break")
     assert done.exit_code == 0
     assert "all: 5 of 6 wrong claims rejected: missed" in done.output
-
-
-@pytest.mark.slow
-def test_the_demo_job_ends_well_on_a_small_set(tmp_path):
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("probmetric")),
-            *("validate", "lca", "--data", "iris", "--quick", "--out", str(tmp_path)),
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "exact claims agree" in done.stdout.splitlines()[-1]
-    assert (tmp_path / "draws.nc").stat().st_size > 10_000

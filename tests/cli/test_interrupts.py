@@ -212,8 +212,16 @@ def test_sampling_passes_a_keyboard_interrupt_on(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(
+            command,
+            marks=pytest.mark.study if command == "sample" else pytest.mark.slow,
+        )
+        for command in COMMANDS
+    ],
+)
 def test_commands_interrupted_at_random_moments_exit_with_130(command, tmp_path):
     outcome = interrupt(command, 3, 7, tmp_path)
     assert outcome.sound, outcome

@@ -41,7 +41,7 @@ def by_hand(draws, k, value, train, test, X, y):
     "data, every, draws",
     [
         (WINE, 1, None),
-        pytest.param(WINE, 2, "prediction", marks=pytest.mark.slow),
+        pytest.param(WINE, 2, "prediction", marks=pytest.mark.study),
         pytest.param(DIGITS, 1, None, marks=pytest.mark.slow),
     ],
     ids=["wine", "wine, draws", "digits"],

@@ -195,7 +195,7 @@ WORKER = Path(__file__).with_name("nearest_worker.py")
 
 
 @pytest.mark.xdist_group("processes")
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.study)])
 def test_several_processes_find_the_same_bits(size, tmp_path):
     launch = (
         "import sys; from probmetric.cli.launch import launch; "

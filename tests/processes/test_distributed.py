@@ -304,7 +304,7 @@ def launched(size, *words):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.study)])
 def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, tmp_path):
     launched(1, "results", tmp_path / "one.npz", tmp_path / "ck")
     launched(size, "results", tmp_path / "several.npz")

@@ -68,13 +68,20 @@ def test_the_models_of_the_notebook_have_at_most_thirty_lines(space):
     assert all(len(body.splitlines()) <= 30 for body in bodies)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("by_group", {"identified": ["scale", "b"], **THOROUGH}),
-        ("with_lapse", {"args": (True,)}),
-        ("horseshoe", {"identified": ["M", "b"], "target_accept": 0.95}),
+        pytest.param(
+            "by_group",
+            {"identified": ["scale", "b"], **THOROUGH},
+            marks=pytest.mark.study,
+        ),
+        pytest.param("with_lapse", {"args": (True,)}, marks=pytest.mark.slow),
+        pytest.param(
+            "horseshoe",
+            {"identified": ["M", "b"], "target_accept": 0.95},
+            marks=pytest.mark.study,
+        ),
     ],
 )
 def test_a_model_of_the_notebook_is_calibrated(space, name, given):

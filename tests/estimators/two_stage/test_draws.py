@@ -110,7 +110,7 @@ def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
     np.testing.assert_allclose(half.noise_other, 0.5 * half.noise)
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_nuts_and_the_variational_guide_sample_from_the_estimator(model, draws):
     other = model.sample("nuts", n_draws=500, n_chains=2)
     a, b = (d["posterior"]["within_average"].to_numpy() for d in (draws, other))

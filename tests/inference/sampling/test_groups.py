@@ -80,8 +80,19 @@ LEARNERS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LEARNERS)
+STUDIES = {"two-stage", "DCA-GM"}
+"""A minute each, for the same questions as the others."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=pytest.mark.study if name in STUDIES else pytest.mark.slow
+        )
+        for name in LEARNERS
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_arviz_works_on_what_a_learner_returns(name, tmp_path):
     learner, quantities, site, units, numbers = LEARNERS[name]
