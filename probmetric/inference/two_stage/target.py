@@ -146,10 +146,11 @@ def _params(sites: Arrays, alpha: Array | None) -> TwoStageParams:
 def _constrained(at: Arrays) -> tuple[Arrays, Array | float]:
     """Return the model's sites and the log Jacobian of the way to them."""
     sites, log_jacobian = dict(at), 0.0
-    for name in at.keys() & _BIJECTIONS.keys():
-        sites[name] = _BIJECTIONS[name](at[name])
-        log_det = _BIJECTIONS[name].log_abs_det_jacobian(at[name], sites[name])
-        log_jacobian = log_jacobian + jnp.sum(log_det)
+    for name, value in at.items():  # In their order: a set's is another one each run.
+        if name in _BIJECTIONS:
+            sites[name] = _BIJECTIONS[name](value)
+            log_det = _BIJECTIONS[name].log_abs_det_jacobian(value, sites[name])
+            log_jacobian = log_jacobian + jnp.sum(log_det)
     return sites, log_jacobian
 
 
