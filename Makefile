@@ -1,7 +1,7 @@
 # Every target prepares what it needs: on a fresh machine `make demo` or `make test`
 # is the first and only command.
 .DEFAULT_GOAL := help
-.PHONY: help install demo gates test slow studies lint format types notebooks bench peers \
+.PHONY: help install demo gates test long slow studies lint format types notebooks bench peers \
 	wheel release-check readme doctest docs lock clean
 
 VENV ?= .venv
@@ -38,9 +38,14 @@ demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html
 	$(VENV)/bin/probmetric validate lca --data wine --quick --out $(OUT) --force
 
 # XLA's optimisations cost more time than these small problems get back. The slow
-# tests, gates and notebooks run what users run.
+# tests, gates and notebooks run what users run, annotations unchecked.
 test: $(STAMP) ## run the fast tests
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) $(ARGS)
+
+long: $(STAMP) ## run the tests that take seconds
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) -m long $(ARGS)
+
+slow studies gates: export JAXTYPING_DISABLE := 1
 
 slow: $(STAMP) ## run the long statistical tests
 	$(PY) $(PYTEST) -m "slow and not study" $(ARGS)

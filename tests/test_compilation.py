@@ -87,6 +87,7 @@ def test_a_variable_disables_it(alone, word):
         assert jax.config.jax_compilation_cache_dir is None
 
 
+@pytest.mark.long
 def test_a_second_process_compiles_nothing(tmp_path):
     first = told(start(PROBMETRIC_CACHE=str(tmp_path)))
     second = told(start(PROBMETRIC_CACHE=str(tmp_path)))
@@ -97,6 +98,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
     assert len(programs(tmp_path)) == first[2]
 
 
+@pytest.mark.long
 def test_processes_that_share_it_leave_whole_programs_alone(tmp_path):
     running = [start(PROBMETRIC_CACHE=str(tmp_path)) for _ in range(2)]
     # One that begins late may find what the other has stored.
@@ -122,6 +124,7 @@ def test_a_folder_that_cannot_be_used_is_no_obstacle(tmp_path):
         pass
 
 
+@pytest.mark.long
 def test_a_spoilt_program_is_compiled_again(tmp_path):
     first = told(start(PROBMETRIC_CACHE=str(tmp_path)))
     for path in programs(tmp_path):
@@ -196,6 +199,7 @@ def test_the_command_shows_the_cache_and_empties_it(alone, tmp_path):
     assert "Disabled" in run("cache").stdout
 
 
+@pytest.mark.long
 def test_commands_use_it(alone, tmp_path):
     alone.setenv("PROBMETRIC_CACHE", str(tmp_path / "cache"))
     done = run("fit", "lca", "--data", "wine", "--out", tmp_path / "out")
@@ -220,6 +224,7 @@ print(json.dumps([first, most]))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not compilation.MAPS.exists(), reason="maps are told by Linux")
 def test_programs_of_many_shapes_are_let_go():
     def grown(bound):

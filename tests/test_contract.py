@@ -96,6 +96,7 @@ def points_of(problem):
 WITH_POINTS = [n for n, s in MODELS.items() if "X" in s.data_kind._fields]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WITH_POINTS)
 def test_metric_is_what_it_says_it_is(problems, name):
     spec, problem = MODELS[name], problems(name)
@@ -122,6 +123,7 @@ def test_metric_is_what_it_says_it_is(problems, name):
         assert np.all(d[:, None, :] <= detour + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WITH_POINTS)
 def test_neighbours_are_those_of_brute_force(problems, name):
     spec, problem = MODELS[name], problems(name)
@@ -133,6 +135,7 @@ def test_neighbours_are_those_of_brute_force(problems, name):
     np.testing.assert_array_equal(found, np.argsort(D, 1, kind="stable")[:, :5])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WITH_POINTS)
 def test_metric_is_the_same_under_jit_and_in_float32(problems, name):
     spec, problem = MODELS[name], problems(name)
@@ -158,6 +161,7 @@ def invariances():
             yield pytest.param(name, change, id=f"{name}: {change}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, change", list(invariances()))
 def test_metric_does_not_see_the_change(problems, name, change):
     spec, problem = MODELS[name], problems(name)

@@ -72,6 +72,7 @@ def test_the_tool_and_the_tests_agree_on_what_is_public():
         assert inner | set(room.names) == offered(module)
 
 
+@pytest.mark.long
 def test_every_public_name_has_a_page_and_stands_in_the_table_of_its_rooms(api):
     titles = {text.split("\n")[0] for text in api.values()}
     for room in site_pages.public_rooms():

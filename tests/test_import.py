@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 import probmetric as pm
 
 HEAVY = {"arviz", "jax", "matplotlib", "numpy", "numpyro", "pandas", "sklearn", "typer"}
@@ -25,6 +27,7 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not HEAVY & set(loaded)
 
 
+@pytest.mark.long
 def test_data_and_a_learner_load_nothing_that_only_results_need():
     loaded = run_python(
         "import json, sys, probmetric as pm\n"
@@ -35,6 +38,7 @@ def test_data_and_a_learner_load_nothing_that_only_results_need():
     assert not late & set(loaded)
 
 
+@pytest.mark.long
 def test_importing_every_module_changes_no_configuration_of_jax():
     seen = run_python(
         "import json, os, jax, numpy, numpyro\n"
@@ -51,6 +55,7 @@ def test_importing_every_module_changes_no_configuration_of_jax():
     assert seen[0] == seen[1]
 
 
+@pytest.mark.long
 def test_importing_every_module_starts_no_device():
     live = run_python(
         "import json, probmetric, jax\n"

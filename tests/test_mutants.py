@@ -166,6 +166,7 @@ def test_a_mutant_with_two_places_is_not_guessed():
     assert find(mutant, of_text(twice)) is None
 
 
+@pytest.mark.long
 def test_the_map_says_which_test_file_executes_a_function(checkout):
     known = map_tests(checkout)
     name = ["probmetric/models/formulas.py", "area"]
@@ -173,6 +174,7 @@ def test_the_map_says_which_test_file_executes_a_function(checkout):
     assert name not in known["tests/test_nothing.py"]["functions"]
 
 
+@pytest.mark.long
 def test_a_wrong_formula_is_killed_and_an_equivalent_one_survives(
     checkout, monkeypatch, tmp_path
 ):

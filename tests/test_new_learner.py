@@ -160,6 +160,7 @@ def done(*words):
     return found
 
 
+@pytest.mark.long
 def test_it_is_fitted_stored_and_reported(data, tmp_path):
     out = tmp_path / "run"
     done("fit", "means", "--data", data, "--out", out, "--set", "power=2.0")
@@ -180,6 +181,7 @@ def test_it_is_fitted_by_the_name_of_its_class(data, tmp_path):
     assert said["model"] == "means"
 
 
+@pytest.mark.long
 def test_its_metric_and_its_draws_find_neighbours(data, tmp_path):
     done("fit", "means", "--data", data, "--out", tmp_path / "fit")
     words = ("--method", "bootstrap", "--draws", 12, "--out", tmp_path / "drawn")

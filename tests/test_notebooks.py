@@ -67,6 +67,7 @@ plt.show()
 """
 
 
+@pytest.mark.long
 def test_a_figure_drawn_by_hand_is_compared_by_its_words(tmp_path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)  # As the tool does.
     codes = [BY_HAND, BY_HAND.replace("By hand", "Otherwise"), "sorted(globals())"]

@@ -30,6 +30,7 @@ def wheel(tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.long
 def test_every_module_and_data_file_is_in_the_wheel(wheel):
     package = ROOT / "probmetric"
     wanted = {
@@ -43,6 +44,7 @@ def test_every_module_and_data_file_is_in_the_wheel(wheel):
     assert "probmetric/inference/lca/fit.py" in shipped
 
 
+@pytest.mark.long
 def test_the_wheel_ships_the_package_alone(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     folders = {name.split("/")[0] for name in names}
@@ -50,6 +52,7 @@ def test_the_wheel_ships_the_package_alone(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.long
 def test_the_wheel_imports_away_from_the_checkout(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
     code = (

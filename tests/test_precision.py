@@ -53,11 +53,13 @@ def offences(result):
     return single + [str(type(a)) for a in leaves if isinstance(a, jax.Array)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CALLS)
 def test_numpy_float64_in_gives_numpy_float64_out(name):
     assert not offences(result_of(name))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHIFT_FREE)
 def test_the_origin_of_the_features_does_not_matter(name):
     near, far = (SHIFT_FREE[name](result_of(name, by)) for by in (0.0, SHIFT))

@@ -39,6 +39,7 @@ def ordinary(k=2):
     )
 
 
+@pytest.mark.long
 def test_sixty_random_calls_answer_rightly_or_refuse():
     outcomes = {(i, call.text): tool.judge(call) for i, call in cheap(seed=5, n=60)}
     bad = {key: o for key, o in outcomes.items() if o.kind in tool.BAD}

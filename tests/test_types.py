@@ -59,6 +59,7 @@ def said(tmp_path_factory):
     return found
 
 
+@pytest.mark.long
 def test_every_wrong_choice_is_an_error(said):
     wrong = WRONG.strip().splitlines()[2:]
     messages = dict.fromkeys(wrong, "")  # Of one call there may be several.
@@ -73,6 +74,7 @@ def test_every_wrong_choice_is_an_error(said):
     assert all(f"'{word}'" in second for word in ("prediction", "intervals"))
 
 
+@pytest.mark.long
 def test_right_calls_pass_and_what_they_return_is_known(said):
     """The negative control, and the types of draws and of their metric."""
     assert {kind for _, kind, _ in said["right.py"]} == {"information"}

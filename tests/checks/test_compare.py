@@ -36,6 +36,7 @@ def rng():
     return np.random.default_rng(2)
 
 
+@pytest.mark.long
 def test_family_wise_false_alarms_on_autoregressive_draws_keep_their_level(rng):
     # Nominal 0.05 over 8 entries; ESS of the mean about 2700. Squares as well.
     alpha, n_runs, alarms = 0.05, 100, 0
@@ -58,6 +59,7 @@ def tails(rng, correct):
     return np.mean(z < -2.576), np.mean(z > 2.576)
 
 
+@pytest.mark.long
 def test_both_tails_of_a_skewed_mean_are_nearly_those_of_a_normal_one(rng):
     # Nominal .5 % each. Without Eq. (2) it is 1.8 % and .07 %; standard errors .07 %.
     assert max(tails(rng, True)) < 0.011 < min(0.015, tails(rng, False)[0])

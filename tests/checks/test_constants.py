@@ -52,6 +52,7 @@ def ranks():
     return sbc(Target(log_density, report), STORY, World(np.zeros((4, 2))), **FAST)
 
 
+@pytest.mark.long
 def test_structural_zeros_agree_and_are_not_counted_as_tests(ranks):
     assert ranks.constants == {"M[0, 1]": True}
     table = uniformity(ranks)
@@ -60,6 +61,7 @@ def test_structural_zeros_agree_and_are_not_counted_as_tests(ranks):
     assert table.attrs["m"] == 2 * (len(ranks.ranks) - 1)
 
 
+@pytest.mark.long
 def test_a_right_posterior_with_structural_zeros_and_counts_is_calibrated(ranks):
     # Family-wise false-alarm rate 1 % over six quantities and two tests.
     assert set(ranks.ranks) == {
@@ -86,6 +88,7 @@ def test_a_constant_is_judged_however_few_simulations_there_are():
     assert uniformity(Ranks(few, 9, {"zero": False})).attrs["verdict"] == "disagree"
 
 
+@pytest.mark.long
 def test_a_sampler_that_never_moves_disagrees():
     stuck = Target(stuck_density, report)
     found = sbc(stuck, STORY, World(np.zeros((4, 2))), **(FAST | {"n_warmup": 1}))

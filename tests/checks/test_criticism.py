@@ -44,6 +44,7 @@ def test_the_parts_share_their_false_alarms_and_the_worst_word_counts():
     assert list(table["remedy"]) == ["remedy", "remedy", ""]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arm", "part"),
     [("right", None), ("lapse", "predictive"), ("prior W", "prior")],

@@ -95,6 +95,7 @@ def test_indicators_of_a_rare_event_are_not_taken_for_equal_chains():
     assert equal_chains(dataset(often=often)) == [(0, 1)]
 
 
+@pytest.mark.long
 def test_every_chain_of_nuts_has_a_key_of_its_own(x64):
     posterior = Posterior(GAUSSIAN, gaussian_data(), POSITION)
     draws = NUTS(n_warmup=60).draw(posterior, seed=3, n_draws=30).values["a"]

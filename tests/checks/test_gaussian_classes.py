@@ -50,6 +50,7 @@ def test_exact_draws_are_calibrated_in_small_worlds(ranks):
     assert uniformity(ranks(draw)).attrs["verdict"] == "agree"
 
 
+@pytest.mark.long
 def test_draws_with_one_degree_of_freedom_too_few_are_rejected(ranks):
     """Called calibrated, at any number of worlds, while ``draw`` made the truth."""
     table = uniformity(ranks(with_one_degree_too_few))
@@ -59,6 +60,7 @@ def test_draws_with_one_degree_of_freedom_too_few_are_rejected(ranks):
     assert float(np.abs(rejected["z"])) > 10
 
 
+@pytest.mark.long
 def test_truth_and_data_of_a_world_do_not_touch_the_function_under_test(monkeypatch):
     asked = []
 

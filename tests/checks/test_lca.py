@@ -10,6 +10,7 @@ from probmetric.inference.sampling.target import Posterior
 from probmetric.registry import MODELS
 
 
+@pytest.mark.long
 def test_the_khat_of_laplaces_check_is_that_of_the_estimators_draws():
     problem = MODELS["lca"].toy(0)
     rate, params = problem.options["learning_rate"], problem.params

@@ -55,12 +55,14 @@ def ranks_under(believed):
     return sbc(TARGET, STORY, world, **FAST)
 
 
+@pytest.mark.long
 def test_the_right_posterior_is_calibrated():
     # Family-wise false-alarm rate 1 % over six quantities and two tests.
     table = uniformity(ranks_under(1.0))
     assert table.attrs["verdict"] == "agree"
 
 
+@pytest.mark.long
 def test_a_wrong_likelihood_scale_is_rejected():
     assert uniformity(ranks_under(1.6)).attrs["verdict"] == "disagree"
 
@@ -97,6 +99,7 @@ def observe(points, sites):
     return points._replace(w=sites["x"])
 
 
+@pytest.mark.long
 def test_a_numpyro_model_is_calibrated():
     arguments = model_story(normal_model, Points(np.zeros((8, 1))), observe)
     ranks = sbc(*arguments, **FAST)

@@ -137,6 +137,7 @@ def test_help_names_the_exit_codes():
     assert "fewer draws and splits" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     ["", "validate", "fit", "sample", "neighbors", "explore", "evaluate", "report"],
@@ -181,6 +182,7 @@ def test_wrong_formulas_exit_with_1_and_are_named(quick_checks):
     assert "3 of 3 wrong claims rejected" in done.output
 
 
+@pytest.mark.long
 def test_the_files_are_written_and_can_be_read(quick_checks, tmp_path):
     done = run("validate", "lca", "--data", "iris", "--out", tmp_path / "a/b")
     assert done.exit_code == 0, done.output
@@ -228,6 +230,7 @@ def test_strict_without_data_to_hold_against_is_refused(words):
     assert "--strict: expected --data" in done.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--break",), ("--data", "iris")])
 def test_the_page_of_a_validation_is_made_again_from_its_folder(
     quick_checks, tmp_path, words
@@ -249,6 +252,7 @@ def test_the_page_of_a_learners_own_checks_is_made_again(tmp_path):
     assert (tmp_path / "report.html").read_text() == page
 
 
+@pytest.mark.long
 def test_a_page_made_again_says_when_the_data_are_gone(quick_checks, tmp_path):
     data = tmp_path / "points.csv"
     rows = [f"{k},{k % 3},{k % 2}" for k in range(20)]
@@ -261,6 +265,7 @@ def test_a_page_made_again_says_when_the_data_are_gone(quick_checks, tmp_path):
     assert "3 of 3 exact claims agree" in page
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["agreement.csv", "summary.json", "draws.nc"])
 def test_a_validation_without_one_of_its_files_is_refused(quick_checks, tmp_path, name):
     run("validate", "lca", "--data", "iris", "--out", tmp_path)

@@ -91,6 +91,7 @@ def test_labels_that_a_spreadsheet_runs_are_noted_and_quoted_on_request(formulas
     assert set(pd.read_csv(io.StringIO(done.stdout))["label"]) == {"'=1+1", "-1"}
 
 
+@pytest.mark.long
 def test_an_evaluation_quotes_what_its_report_reads(formulas, tmp_path):
     out = tmp_path / "run"
     done = run(

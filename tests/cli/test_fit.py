@@ -41,6 +41,7 @@ def test_every_registered_model_can_be_fitted_by_name():
     assert cli_app.NAMES == ", ".join(sorted(estimators()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", sorted(estimators()))
 def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
     settings = QUICK.get(model, {})
@@ -63,6 +64,7 @@ def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
     assert "Figures of the data are left out" not in page
 
 
+@pytest.mark.long
 def test_csv_parquet_and_npz_give_one_metric(data, tmp_path):
     factors = []
     for kind, path in data.items():
@@ -85,6 +87,7 @@ def test_the_summary_says_what_was_learned_from_what(data, tmp_path):
     assert 0.5 < said["training"]["learned"]["pair_roc_auc"] <= 1
 
 
+@pytest.mark.long
 def test_settings_are_python_literals_or_words(tmp_path, data):
     words = [
         *("--set", "n_components=2", "--set", "standardize=false"),
@@ -100,6 +103,7 @@ def test_settings_are_python_literals_or_words(tmp_path, data):
     assert given["max_impostors"] == "None"
 
 
+@pytest.mark.long
 def test_groups_are_a_column_and_no_feature(tmp_path):
     path = tmp_path / "g.csv"
     table().to_csv(path, index=False)
@@ -162,6 +166,7 @@ def test_trouble_is_what_says_that_a_result_is_not_to_be_trusted():
     assert not cli_fit.troubled([UserWarning("x")])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["cli.fit.save_metric", "report.run.write_summary", "cli.files.write_text"]
 )
@@ -192,6 +197,7 @@ main()
 """
 
 
+@pytest.mark.long
 def test_a_file_that_grows_too_large_leaves_no_debris(data, tmp_path):
     """A real refusal by the system: files of this process may have 2 kB."""
     out = tmp_path / "run"

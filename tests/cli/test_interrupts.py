@@ -69,6 +69,7 @@ def data(tmp_path_factory):
     return write_data(tmp_path_factory.mktemp("data"))["csv"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", WAYS)
 def test_a_command_ends_with_130_whatever_becomes_of_the_exception(how, data, tmp_path):
     out = tmp_path / "run"
@@ -80,6 +81,7 @@ def test_a_command_ends_with_130_whatever_becomes_of_the_exception(how, data, tm
     assert not list(out.iterdir())
 
 
+@pytest.mark.long
 def test_an_interrupt_of_the_imports_ends_with_130(tmp_path):
     (tmp_path / "numpyro.py").write_text(
         "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\n"
@@ -192,6 +194,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["swallowed", "dropped", "translated"])
 def test_sampling_from_python_ends_at_the_latest_after_its_block(how, tmp_path):
     done = python(BLOCKS.format(how=how), tmp_path)

@@ -31,6 +31,7 @@ def factor(out):
     return np.asarray(pm.load_metric(out / "metric.npz").factor)
 
 
+@pytest.mark.long
 def test_two_processes_learn_the_metric_of_one(data, tmp_path):
     one = fit(data, tmp_path / "one", "--checkpoint", tmp_path / "ck")
     assert one.returncode == 0, one.stderr

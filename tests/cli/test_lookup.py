@@ -95,6 +95,7 @@ def loaded_by(words, folder):
     return exit_code, done.stderr, modules
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("typo", TYPOS)
 def test_a_typo_is_told_before_anything_heavy_is_loaded(typo, tmp_path):
     wanted, *words = TYPOS[typo]
@@ -180,6 +181,7 @@ def test_a_null_character_is_named():
         names.existing("a\0.csv")
 
 
+@pytest.mark.long
 def test_a_command_that_works_would_be_seen_to_load_them(tmp_path):
     data = write_data(tmp_path)["csv"]
     words = ("fit", "lda", "--data", str(data), "--out", "out")
@@ -207,6 +209,7 @@ def test_a_learner_may_be_named_by_its_class(given, name):
     assert learner_name(given) == name
 
 
+@pytest.mark.long
 def test_the_name_of_a_class_fits_the_learner(tmp_path):
     data = write_data(tmp_path)["csv"]
     for model, folder in (("LDA", "a"), ("lda", "b")):

@@ -38,6 +38,7 @@ def test_a_module_validates_the_model_that_is_named(module):
     assert "got 'no_such'" in done.stderr
 
 
+@pytest.mark.long
 def test_a_module_does_the_work(tmp_path):
     data = write_data(tmp_path)["csv"]
     out = tmp_path / "run"
@@ -62,6 +63,7 @@ def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
     assert taken == asked
 
 
+@pytest.mark.long
 def test_a_module_checks_what_validate_checks(tmp_path):
     done = run_module("probmetric.cli", "validate", "mds", "--quick")
     assert done.returncode == 0, done.stderr

@@ -51,6 +51,7 @@ def loaded(work):
     return metric_of(work / "loaded")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [
@@ -83,6 +84,7 @@ def test_a_fit_in_parts_is_that_of_rows_loaded(
     assert run("report", out).exit_code == 0
 
 
+@pytest.mark.long
 def test_a_sample_is_looked_at_where_rows_are_many(work, tmp_path, monkeypatch):
     monkeypatch.setattr(cli_fit, "MOST", 40)
     words = ("--data", work / "rows", "--label", "kind", "--out", tmp_path / "out")
@@ -95,6 +97,7 @@ def test_a_sample_is_looked_at_where_rows_are_many(work, tmp_path, monkeypatch):
     assert "left out" not in page
 
 
+@pytest.mark.long
 def test_points_without_labels_are_learned_from(work, tmp_path):
     words = ("--set", "n_components=2", "--drop", "kind", "--out", tmp_path / "out")
     done = run("fit", "two_stage", "--data", work / "rows/*.parquet", *words)
@@ -161,6 +164,7 @@ def test_every_learner_says_whether_it_streams(work):
     assert not hasattr(asked, "n_features_in_")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "data", ["rows/*.parquet", "x*.npy", "all.parquet", "points.parquet"]
 )
@@ -193,6 +197,7 @@ def test_neighbors_in_parts_need_queries_and_the_metrics_features(work, loaded):
     assert "without 'mass'" in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("test", ["held.csv", "held*.parquet"])
 def test_evaluate_in_parts_gives_the_figures_of_evaluate(test, work, loaded, tmp_path):
     held = table(40, seed=9).drop(columns="item")
@@ -257,6 +262,7 @@ def test_labels_that_are_numbers_are_those_of_a_table(work, loaded, tmp_path):
     assert (right == own["predicted"]).all()
 
 
+@pytest.mark.long
 def test_rows_that_were_learned_from_are_noticed(work, tmp_path):
     parts = ("--data", work / "rows", "--label", "kind")
     assert run(*LDA, *parts, "--out", tmp_path / "fit").exit_code == 0
@@ -267,6 +273,7 @@ def test_rows_that_were_learned_from_are_noticed(work, tmp_path):
     assert "learned from these very points" not in other.stderr
 
 
+@pytest.mark.long
 def test_what_was_learned_stands_where_figures_cannot_be_made(tmp_path, monkeypatch):
     monkeypatch.setattr(cli_fit, "MOST", 30)
     frame = table(200).drop(columns="item")

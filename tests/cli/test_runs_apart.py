@@ -69,6 +69,7 @@ def beside(monkeypatch, module, second):
     return done
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_of_two_fits_at_once_one_wins_and_the_other_exits_with_2(
     force, data, tmp_path, monkeypatch
@@ -87,6 +88,7 @@ def test_of_two_fits_at_once_one_wins_and_the_other_exits_with_2(
     assert names == set(FILES["fit"])
 
 
+@pytest.mark.long
 def test_of_two_samplers_at_one_checkpoint_the_second_exits_with_2(
     data, tmp_path, monkeypatch
 ):
@@ -229,6 +231,7 @@ def test_a_folder_that_is_read_only_is_refused_by_name(tmp_path, monkeypatch):
         blocks(one_draw, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["report.run.write_summary", "cli.fit.save_metric"])
 def test_metric_and_summary_are_of_one_run_when_a_write_fails(
     name, data, tmp_path, monkeypatch

@@ -42,6 +42,7 @@ def laplace(data, tmp_path_factory):
     return out
 
 
+@pytest.mark.long
 def test_the_draws_are_those_of_the_estimator_and_arviz_reads_them(data, laplace):
     loaded = datasets.load(data)
     fitted = LCA(2, random_state=0).fit(loaded.frame, loaded.y)
@@ -52,6 +53,7 @@ def test_the_draws_are_those_of_the_estimator_and_arviz_reads_them(data, laplace
     tree.close()
 
 
+@pytest.mark.long
 def test_the_report_shows_the_metric_and_a_neighbourhood(laplace):
     page = (laplace / "report.html").read_text()
     for text in ("The metric, with its uncertainty", "Neighbours, with their"):
@@ -74,6 +76,7 @@ def test_draws_stand_for_the_metrics_of_the_estimator(data, laplace):
     assert posterior_of(tree, max_draws=7).n_draws == 7
 
 
+@pytest.mark.long
 def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
     words = ("--chains", 2, "--checkpoint", tmp_path / "blocks")
     first = sample(data, tmp_path / "a", *words, method="nuts", draws=25)
@@ -132,6 +135,7 @@ def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
     assert not (tmp_path / "out" / "draws.nc").exists()
 
 
+@pytest.mark.long
 def test_a_full_disk_keeps_the_blocks_and_says_how_to_go_on(
     data, tmp_path, monkeypatch
 ):
@@ -196,6 +200,7 @@ def test_the_p_of_a_rank_plot_counts_from_four_chains_on(chains, said):
     assert said in pictures[0].caption
 
 
+@pytest.mark.long
 def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(laplace, copy)
@@ -216,6 +221,7 @@ def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):
     assert "problem found in the draws" in page
 
 
+@pytest.mark.long
 def test_warnings_of_the_sampler_are_notes_and_exit_code_1(data, tmp_path, monkeypatch):
     from probmetric.inference.sampling.warnings import SamplingWarning
 
@@ -232,6 +238,7 @@ def test_warnings_of_the_sampler_are_notes_and_exit_code_1(data, tmp_path, monke
     assert "3 of 40 draws diverged" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_draws_of_a_mixture_stand_for_the_estimators_similarities(data, tmp_path):
     settings = ("--set", "database_noise=0.5", "--set", "similarity=kernel")
     words = ("--method", "laplace", "--draws", 100, *settings)

@@ -40,6 +40,7 @@ def metric_of(work):
     return work / "fit" / "metric.npz"
 
 
+@pytest.mark.long
 def test_the_table_is_that_of_nearest(work):
     done = run("neighbors", "--metric", metric_of(work), "--data", work / "data.csv")
     assert done.exit_code == 0, done.output
@@ -54,6 +55,7 @@ def test_the_table_is_that_of_nearest(work):
     assert found["rank"].tolist() == [1, 2, 3, 4, 5] * 60
 
 
+@pytest.mark.long
 def test_a_name_like_an_address_is_a_file(work, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--metric", metric_of(work), "--data", work / "data.csv")
@@ -78,6 +80,7 @@ def test_queries_of_their_own_need_no_labels(work, tmp_path):
     np.testing.assert_array_equal(found["neighbor"], index.ravel())
 
 
+@pytest.mark.long
 def test_a_page_to_explore_is_written_once(work, tmp_path):
     out = tmp_path / "page.html"
     given = ("--draws", work / "draws.nc", "--data", work / "data.csv", "-k", 4)
@@ -126,6 +129,7 @@ def test_a_stored_posterior_is_taken_as_a_metric_file(work, tmp_path):
     assert (found["probability"] == 1).all()
 
 
+@pytest.mark.long
 def test_a_metric_that_is_no_distance_has_no_distance_column():
     from tests.metric_kinds import build
 
@@ -216,6 +220,7 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
     assert "bars: 95 % Wilson limits" in page
 
 
+@pytest.mark.long
 def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path):
     words = ("--data", work / "data.csv", "--folds", 2)
     done = run(
@@ -229,6 +234,7 @@ def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path)
     assert "note" not in refit.stderr
 
 
+@pytest.mark.long
 def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
     from probmetric.cli import evaluate as cli_evaluate
 
@@ -293,6 +299,7 @@ def test_evaluate_says_what_was_wanted(arguments, expected, work):
     assert expected in line, line
 
 
+@pytest.mark.long
 def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path):
     out = tmp_path / "run"
     done = run("fit", "lda", "--data", work / "data.csv", "--out", out)
@@ -323,6 +330,7 @@ def test_report_without_the_data_says_so(tmp_path):
     assert "expected a file that exists" in (out / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_report_writes_an_explorer_of_a_fit_and_leads_to_it(work, tmp_path):
     pytest.importorskip("plotly")
     out, data = tmp_path / "run", tmp_path / "data.csv"
@@ -348,6 +356,7 @@ def test_there_is_no_explorer_of_an_evaluation(work, tmp_path):
     assert "expected a run of fit or sample" in refused("report", out, "--explore")
 
 
+@pytest.mark.long
 def test_report_refuses_what_is_no_run(work, tmp_path):
     assert "expected a run's folder" in refused("report", tmp_path / "none")
     assert "without summary.json" in refused("report", tmp_path)
@@ -374,6 +383,7 @@ def test_report_refuses_what_is_no_run(work, tmp_path):
 TEXT = ("--sep", ";", "--decimal", ",", "--encoding", "latin-1", "--drop", "when")
 
 
+@pytest.mark.long
 def test_a_table_of_a_spreadsheet_serves_every_command(tmp_path):
     data, out = tmp_path / "t.csv", tmp_path / "run"
     frame = table().drop(columns="item").assign(when="1.2.2020")

@@ -27,6 +27,7 @@ CALLS = {
 
 
 # Warnings are errors here; of NumPy's float64 JAX may say that it was cut short.
+@pytest.mark.long
 @pytest.mark.parametrize("name", CALLS)
 def test_numpy_arrays_give_what_arrays_of_jax_give(name):
     got, wanted = CALLS[name](np.asarray), CALLS[name](jnp.asarray)

@@ -78,6 +78,7 @@ def test_a_column_of_text_is_named():
         fit("LDA", TEXT["frame"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_text_is_no_point_to_use_either(name, fitted):
     for method in ("transform", "predict_proba", "score_samples"):
@@ -98,6 +99,7 @@ def test_labels_of_two_kinds_are_refused(name, kind):
         fit(name, y=kind(MIXED))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*SUPERVISED} - {"KNeighborsRegressor"}))
 def test_what_is_right_passes(name):
     frame = pd.DataFrame(X, columns=["a", "b"]).astype(object)
@@ -114,6 +116,7 @@ def test_labels_that_are_no_classes_are_called_what_they_are(name):
         fit(name, y=np.zeros(len(X)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_an_index_among_the_features_is_warned_of_in_fit(name):
     frame = pd.DataFrame({"Unnamed: 0": np.arange(len(X)), "a": X[:, 0], "b": X[:, 1]})

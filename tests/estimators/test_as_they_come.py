@@ -17,6 +17,7 @@ STANDARDISING = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STANDARDISING)
 def test_a_constant_column_is_kept_and_named(name):
     X, y, _ = data(0.0)
@@ -32,6 +33,7 @@ def test_a_constant_column_is_kept_and_named(name):
             assert np.isfinite(getattr(model, method)(moved)).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["GaussianClasses", "GLML"])
 def test_what_never_varied_moves_no_probability(name):
     X, y, _ = data(0.0)
@@ -45,6 +47,7 @@ def test_what_never_varied_moves_no_probability(name):
 LINEAR = ["DCAGM", "EigDML", "LCA", "LCAClassifier", "LDA", "PairLDA", "RCA"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("standardize", [True, False])
 @pytest.mark.parametrize("name", LINEAR)
 def test_what_never_varied_has_no_weight_in_any_unit(name, standardize):
@@ -63,6 +66,7 @@ def test_what_never_varied_has_no_weight_in_any_unit(name, standardize):
         assert np.all(model.pair_distance(np.stack([X, moved], 1)) <= 1e-9)
 
 
+@pytest.mark.long
 def test_draws_give_no_weight_to_what_never_varied_either():
     X, y, _ = data(0.0)
     X = np.column_stack([X, np.full(len(X), 7.0)])
@@ -78,6 +82,7 @@ def test_draws_give_no_weight_to_what_never_varied_either():
         assert np.all(draws.mean_metric().pairwise(X, moved).diagonal() <= 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["LDA", "RCA"])
 def test_exact_draws_give_no_weight_to_what_never_varied(name):
     X, y, _ = data(0.0)
@@ -89,6 +94,7 @@ def test_exact_draws_give_no_weight_to_what_never_varied(name):
     assert np.all(M[..., 0, 0] > 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["LDA", "RCA", "LCA"])
 def test_folds_of_digits_do_not_fail_because_a_pixel_is_constant(name):
     X, y = load_digits(return_X_y=True)
@@ -103,6 +109,7 @@ def test_folds_of_digits_do_not_fail_because_a_pixel_is_constant(name):
 MAPS = [name for name in STANDARDISING if hasattr(getattr(pm, name), "transform")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, int])
 def test_images_have_the_float_type_of_the_points(name, dtype):

@@ -33,6 +33,7 @@ def test_it_keeps_scikit_learns_contract(estimator, check):
         check(estimator)
 
 
+@pytest.mark.long
 def test_it_classifies_and_maps_iris(iris, fitted):
     X, y = iris
     assert fitted.score(X, y) > 0.95
@@ -42,6 +43,7 @@ def test_it_classifies_and_maps_iris(iris, fitted):
     assert fitted.transform(X).shape == (150, 2)
 
 
+@pytest.mark.long
 def test_the_scale_of_a_column_changes_nothing(iris, fitted):
     X, y = iris
     stretch = np.array([1.0, 1e3, 1.0, 1e-3])
@@ -87,6 +89,7 @@ def test_the_metric_survives_pickling(iris, fitted):
     np.testing.assert_array_equal(again.transform(iris[0]), fitted.transform(iris[0]))
 
 
+@pytest.mark.long
 def test_laplace_draws_become_a_posterior_over_metrics(iris, fitted):
     X, _ = iris
     draws = fitted.sample("laplace", queries=X[::50], n_chains=1, n_draws=200)
@@ -100,6 +103,7 @@ def test_laplace_draws_become_a_posterior_over_metrics(iris, fitted):
     assert 0 < found.lower < found.upper
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["hybrid", "hybrid_tied"])
 def test_the_papers_hybrid_is_an_option(iris, solver):
     X, y = iris
@@ -145,6 +149,7 @@ def test_bad_data_are_refused_by_name(iris, fitted):
         DCAGM().fit(X[:101], y[:101])
 
 
+@pytest.mark.long
 def test_draws_say_what_they_are_of(fitted):
     tree = fitted.sample("laplace", n_draws=5, n_chains=1)
     assert (tree.attrs["model"], tree.attrs["sum_of_weights"]) == ("dca_gm", 150.0)

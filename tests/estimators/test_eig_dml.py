@@ -22,6 +22,7 @@ def side_by_side(pairs):
     return np.stack([pairs.X[pairs.i], pairs.X[pairs.j]], 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
 def test_check_estimator_is_complete(solver):
     estimator = EigDML(solver=solver, tol=0.3)
@@ -34,6 +35,7 @@ def test_check_estimator_is_complete(solver):
     assert len(records) > 40
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("solver", "tol"), [("frank_wolfe", 1e-2), ("pdhg", 1e-6)])
 def test_default_reaches_its_certificate_on_wine(solver, tol):
     fitted = EigDML(solver=solver).fit(X, y)
@@ -66,6 +68,7 @@ def test_pairs_handed_in_calibrate_a_threshold():
     assert len(fitted.far_weights_) == np.sum(pairs.y == 0)
 
 
+@pytest.mark.long
 def test_scale_of_a_column_changes_no_neighbour():
     scaled = X * np.where(np.arange(13) == 4, 1e3, 1.0)
     a, b = (EigDML(solver="pdhg").fit(Z, y).transform(Z) for Z in (X, scaled))
@@ -122,6 +125,7 @@ def test_equal_points_of_different_classes_are_refused():
         EigDML().fit(doubled, labels)
 
 
+@pytest.mark.long
 def test_close_pairs_that_span_too_little_need_a_ridge():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((6, 8))

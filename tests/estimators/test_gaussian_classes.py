@@ -28,6 +28,7 @@ def log_loss(estimator, X, y):
     return -np.mean(estimator.predict_log_proba(X)[np.arange(len(y)), y])
 
 
+@pytest.mark.long
 def test_it_predicts_better_than_its_plug_in_from_few_points():
     # Over five sets of 15 points: one alone says little.
     X, y, X_new, y_new = halves()
@@ -48,6 +49,7 @@ def test_it_predicts_better_than_its_plug_in_from_few_points():
     assert np.mean(gains) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 def test_rescaling_a_feature_changes_no_prediction(covariance):
     X, y, X_new, _ = halves()
@@ -81,6 +83,7 @@ def with_holes(X, share=0.3, seed=0):
     return np.where(holes, np.nan, X)
 
 
+@pytest.mark.long
 def test_rows_with_missing_entries_teach():
     """Log loss below that of whole rows alone, near that of all entries."""
     X, y, X_new, y_new = halves()
@@ -98,6 +101,7 @@ def test_rows_with_missing_entries_teach():
     np.testing.assert_array_equal(again.means_, partly.means_)
 
 
+@pytest.mark.long
 def test_rescaling_a_feature_with_missing_entries_changes_no_prediction():
     X, y, X_new, _ = halves()
     scale = np.array([1e3, 1.0, 1e-3, 7.0])
@@ -124,6 +128,7 @@ def test_a_column_without_entries_is_refused():
         GaussianClasses(missing="integrate").fit(empty, y)
 
 
+@pytest.mark.long
 def test_fewer_points_than_features_and_a_class_of_one_are_no_problem():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(7, 20))
@@ -156,6 +161,7 @@ def test_unknown_options_are_refused():
         GaussianClasses(alpha=0).fit(X, y)
 
 
+@pytest.mark.long
 def test_the_evidence_prefers_the_covariance_that_made_the_data():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 60)
@@ -168,6 +174,7 @@ def test_the_evidence_prefers_the_covariance_that_made_the_data():
     assert found["full"] > max(found["tied"], found["diagonal"]) + 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 def test_draws_scatter_about_the_posterior_means_in_input_units(covariance):
     X, y = load_iris(return_X_y=True)
@@ -189,6 +196,7 @@ def test_draws_scatter_about_the_posterior_means_in_input_units(covariance):
         model.sample("nuts")
 
 
+@pytest.mark.long
 def test_its_local_metrics_are_those_of_glml_without_a_share_of_the_pooled_one():
     X, y = load_iris(return_X_y=True)
     metric = GaussianClasses().fit(X, y).posterior_metric("prediction", n_draws=3)
@@ -209,6 +217,7 @@ def gaussian_points(n=90, ratio=1.0):
     return centre[y] + noise @ np.array([[10.0, 0.05], [0.0, 0.2]]), y
 
 
+@pytest.mark.long
 def test_densities_of_draws_are_those_of_scipy_in_input_units():
     X, y = gaussian_points()
     X[::9, 1] = np.nan
@@ -237,6 +246,7 @@ def test_densities_of_draws_are_those_of_scipy_in_input_units():
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 def test_new_points_have_the_moments_of_the_draws(covariance):
     X, y = gaussian_points()
@@ -255,6 +265,7 @@ def test_new_points_have_the_moments_of_the_draws(covariance):
     assert draws["prior"]["mean"].dims == ("chain", "draw", "class", "feature")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.0, "adequate"), (5.0, "conflict")])
 def test_draws_of_one_covariance_are_held_against_classes_of_several(ratio, verdict):
     fitted = GaussianClasses(covariance="tied").fit(*gaussian_points(180, ratio))
@@ -263,6 +274,7 @@ def test_draws_of_one_covariance_are_held_against_classes_of_several(ratio, verd
     assert found["predictive"] == verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 def test_units_of_features_do_not_matter_where_they_are_not_scaled(covariance):
     X, y = load_wine(return_X_y=True)
@@ -274,6 +286,7 @@ def test_units_of_features_do_not_matter_where_they_are_not_scaled(covariance):
     np.testing.assert_allclose(plain, scaled, atol=1e-6)
 
 
+@pytest.mark.long
 def test_intervals_are_refused_where_the_covariance_was_taken_for_known():
     X, y = load_breast_cancer(return_X_y=True)
     fitted = GaussianClasses().fit(X, y)

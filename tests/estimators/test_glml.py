@@ -34,12 +34,14 @@ def fitted():
     return GLML(n_draws=4, gamma="loo", random_state=0).fit(X, y)
 
 
+@pytest.mark.long
 def test_it_classifies(fitted):
     _, _, X_new, y_new = halves()
     assert fitted.score(X_new, y_new) > 0.9
     np.testing.assert_allclose(fitted.predict_proba(X_new).sum(1), 1, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_draws_are_reproducible_and_the_metric_pickles(fitted):
     X, y, X_new, _ = halves()
     again = clone(fitted).fit(X, y)
@@ -68,6 +70,7 @@ def test_rescaling_a_feature_changes_no_neighbour(fitted):
     )
 
 
+@pytest.mark.long
 def test_interval_of_a_local_distance_is_quantiles_of_distances_under_the_draws(fitted):
     X, _, X_new, _ = halves()
     intervals = fitted.posterior_metric("intervals")
@@ -80,6 +83,7 @@ def test_interval_of_a_local_distance_is_quantiles_of_distances_under_the_draws(
     np.testing.assert_allclose(high, np.quantile(each, 0.75, axis=1), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_an_inflated_interval_is_wider_and_stays_positive(fitted):
     X, _, X_new, _ = halves()
     intervals = fitted.posterior_metric("intervals")
@@ -119,6 +123,7 @@ def test_log_euclidean_summary_is_the_mean_of_logarithms_in_the_whitened_frame(f
     np.testing.assert_allclose(np.linalg.slogdet(mean)[1], wanted, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_singular_matrices_have_no_logarithm():
     X, y, _, _ = halves()
     model = GLML(rule="fisher", gamma=0.0, n_draws=2, random_state=0).fit(X, y)
@@ -126,6 +131,7 @@ def test_singular_matrices_have_no_logarithm():
         model.local_metric_summary(X[:2])
 
 
+@pytest.mark.long
 def test_infinite_gamma_is_the_pooled_mahalanobis_metric(fitted):
     X, y, X_new, _ = halves()
     pooled = GLML(n_draws=0, gamma=np.inf, votes="count").fit(X, y)
@@ -134,6 +140,7 @@ def test_infinite_gamma_is_the_pooled_mahalanobis_metric(fitted):
     np.testing.assert_allclose(A, np.broadcast_to(F.T @ F, A.shape), rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
@@ -152,6 +159,7 @@ def test_every_rule_serves_in_a_pipeline(options):
     assert model.fit(X, y).score(X_new, y_new) > 0.85
 
 
+@pytest.mark.long
 def test_few_points_one_class_of_one_and_twenty_features():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(7, 20))
@@ -200,6 +208,7 @@ def test_bad_options_are_refused_by_name(options, message):
         GLML(**options).fit(X, y)
 
 
+@pytest.mark.long
 def test_equal_covariances_leave_all_but_two_directions_alone():
     """Two classes, one covariance for both: B has rank two, A one other eigenvalue."""
     noise = np.random.default_rng(3).normal(size=(25, 4))
@@ -230,6 +239,7 @@ def test_bad_data_are_refused_by_name(case):
         GLML(**plain).fit(*change(X, y))
 
 
+@pytest.mark.long
 def test_rows_with_missing_entries_teach_and_are_nobodys_neighbours():
     X, y, X_new, y_new = halves()
     holes = np.where(np.random.default_rng(0).random(X.shape) < 0.15, np.nan, X)
@@ -245,6 +255,7 @@ def test_rows_with_missing_entries_teach_and_are_nobodys_neighbours():
         model.predict(holes)
 
 
+@pytest.mark.long
 def test_missing_entries_need_whole_rows_and_a_posterior():
     X, y, _, _ = halves()
     options = {"missing": "integrate", "gamma": 1.0, "n_draws": 0}
@@ -258,6 +269,7 @@ def test_missing_entries_need_whole_rows_and_a_posterior():
         GLML(gamma=1.0, n_draws=0).fit(one, y)
 
 
+@pytest.mark.long
 def test_mixtures_within_classes_separate_interleaved_lumps():
     rng = np.random.default_rng(0)
     y, lump = np.arange(120) % 2, np.arange(120) // 2 % 2
@@ -279,6 +291,7 @@ def test_no_draws_no_posterior():
         model.posterior_metric("intervals")
 
 
+@pytest.mark.long
 def test_draws_stand_for_the_metrics_that_the_fit_averages(fitted, tmp_path):
     X_new = halves()[2][:4]
     seed = int(np.random.RandomState(0).randint(2**31))
@@ -294,6 +307,7 @@ def test_draws_stand_for_the_metrics_that_the_fit_averages(fitted, tmp_path):
     assert few.n_draws == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings", [{"densities": "mle"}, {"rule": "expected_bias", "n_draws": 4}]
 )
@@ -316,6 +330,7 @@ def test_labels_of_mixed_kinds_are_refused_in_a_list_too():
         GLML().fit(X, ["a" if code else 0 for code in y])
 
 
+@pytest.mark.long
 def test_of_noise_nothing_is_learned_and_intervals_are_refused():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 6)) * [1, 10, 100, 1, 1, 1], np.arange(40) % 2

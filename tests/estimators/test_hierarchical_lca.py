@@ -45,6 +45,7 @@ def test_it_is_a_scikit_learn_estimator():
     assert len(records) > 40
 
 
+@pytest.mark.long
 def test_groups_to_which_other_features_matter_are_told_apart():
     pairs, y, group = grouped_pairs()
     model = HierarchicalLCA(standardize=False).fit_pairs(pairs, y, groups=group)
@@ -58,6 +59,7 @@ def test_groups_to_which_other_features_matter_are_told_apart():
     assert loss[0] < loss[1]
 
 
+@pytest.mark.long
 def test_distances_do_not_see_the_units_of_features(fitted):
     units = np.array([1e3, 1e-2, 7.0])
     scaled = HierarchicalLCA().fit(X * units, Y, groups=SITE)
@@ -69,6 +71,7 @@ def test_distances_do_not_see_the_units_of_features(fitted):
         )
 
 
+@pytest.mark.long
 def test_names_of_groups_are_only_names(fitted):
     names = {"a": 7, "b": 3, "c": 5}
     other = HierarchicalLCA().fit(X, Y, groups=[names[s] for s in SITE])
@@ -78,6 +81,7 @@ def test_names_of_groups_are_only_names(fitted):
         )
 
 
+@pytest.mark.long
 def test_unknown_groups_are_new_ones(fitted):
     fresh = fitted.same_probability(PAIRS)
     np.testing.assert_array_equal(
@@ -136,6 +140,7 @@ def test_draws_are_metrics_by_group_and_go_to_files(fitted, tmp_path):
     np.testing.assert_array_equal(again.factor, fitted.get_metric("b").factor)
 
 
+@pytest.mark.long
 def test_nuts_draws_lie_around_the_fit():
     scales = ((1.2, 0.6), (0.6, 1.2), (1.0, 1.0), (1.3, 0.8))
     pairs, y, group = grouped_pairs(n=60, scales=scales)
@@ -171,6 +176,7 @@ def test_a_file_with_classes_and_groups_is_fitted_by_both(fitted):
     assert takes_groups(pm.TwoStageMixture())
 
 
+@pytest.mark.long
 def test_bad_groups_are_refused(fitted):
     with pytest.raises(ValueError, match=r"groups: expected shape \(178,\)"):
         HierarchicalLCA().fit(X, Y, groups=SITE[:5])

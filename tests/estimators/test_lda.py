@@ -20,6 +20,7 @@ X, y = load_wine(return_X_y=True)
 MAY_SKIP = {"check_array_api_input"}  # needs SciPy's environment variable
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [LDA, RCA])
 def test_check_estimator_is_complete(kind):
     records = check_estimator(kind(), on_skip=None, on_fail=None)
@@ -149,6 +150,7 @@ def test_classes_with_equal_means_are_refused():
             LDA().fit(X, np.repeat([0, 1], 7))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [LDA, RCA])
 def test_draws_scatter_about_the_fit_in_input_units(kind):
     model = kind().fit(X, np.array(["a", "b", "c"])[y])
@@ -168,6 +170,7 @@ def test_draws_scatter_about_the_fit_in_input_units(kind):
     np.testing.assert_array_equal(again["M"], drawn["M"])
 
 
+@pytest.mark.long
 def test_each_draw_has_the_metric_of_its_own_classes():
     # Of two classes more than there are directions; one is kept.
     drawn = LDA(1).fit(X, y).sample(n_draws=3, n_chains=2)["posterior"]
@@ -181,6 +184,7 @@ def test_each_draw_has_the_metric_of_its_own_classes():
     np.testing.assert_allclose(product, np.tile(np.eye(13), (6, 1, 1)), atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [LDA, RCA])
 def test_the_posterior_metric_is_of_its_draws(kind):
     model = kind().fit(X, y)
@@ -210,6 +214,7 @@ def test_the_number_that_was_chosen_gives_the_same_fit(kind):
     assert kind(prior_strength=1).fit(X, y).prior_strength_ == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [LDA, RCA])
 def test_an_infinite_strength_is_the_euclidean_distance_of_scaled_features(kind):
     model = kind(prior_strength=np.inf).fit(X, y)
@@ -227,6 +232,7 @@ def test_an_infinite_strength_is_the_euclidean_distance_of_scaled_features(kind)
     assert {metric.draws[0].factor.shape} == {(13, 13)}
 
 
+@pytest.mark.long
 def test_without_learning_the_directions_that_tell_classes_apart_come_first():
     model = LDA(prior_strength=np.inf).fit(X, y)
     assert model.components_.shape == (13, 13)

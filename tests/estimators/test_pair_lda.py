@@ -21,6 +21,7 @@ def side_by_side(pairs):
     return np.stack([pairs.X[pairs.i], pairs.X[pairs.j]], 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["generalized", "kissme"])
 def test_check_estimator_is_complete(method):
     records = check_estimator(PairLDA(method=method), on_skip=None, on_fail=None)
@@ -127,6 +128,7 @@ def test_bad_pairs_are_refused():
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pairs", ["all", "nearest", "impostors"])
 @pytest.mark.parametrize("method", ["generalized", "kissme", "rca"])
 def test_the_number_that_was_chosen_gives_the_same_fit(method, pairs):

@@ -26,6 +26,7 @@ FOLDS = StratifiedKFold(3)
 LEARNERS = (pm.LCA(), pm.PairLDA(), pm.EigDML(max_iter=20), pm.HierarchicalLCA())
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda e: type(e).__name__)
 def test_cross_validation_on_pairs_is_the_loop_by_hand(learner):
@@ -126,6 +127,7 @@ def by_name(keys):
     return np.stack([X[int(key.split()[1])] for key in keys])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "source, entries",
     [(X, np.arange(80)), (X.tolist(), np.arange(80)), (by_name, NAMES)],

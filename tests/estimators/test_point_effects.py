@@ -44,6 +44,7 @@ def test_hard_points_and_the_feature_are_found(fitted):
     np.testing.assert_array_equal(fitted.points_, np.arange(25))
 
 
+@pytest.mark.long
 def test_three_forms_of_pairs_are_one_fit():
     X, rows, y = judged(n=12)
     fitted = PointEffectsLCA(preprocessor=X).fit_pairs(rows, y)
@@ -67,6 +68,7 @@ def test_distances_do_not_see_the_units_of_features():
     np.testing.assert_allclose(a, b, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_known_points_have_their_own_probability(fitted):
     _, rows, _ = judged()
     new = fitted.same_probability(rows)
@@ -77,6 +79,7 @@ def test_known_points_have_their_own_probability(fitted):
     np.testing.assert_allclose(strange, new)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
@@ -93,6 +96,7 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
     np.testing.assert_array_equal(kept["posterior"]["M"], draws["posterior"]["M"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "call, said",
     [

@@ -106,6 +106,7 @@ def answers(name, shift):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_answers_are_float64_and_do_not_see_a_shift(name):
     near, far = answers(name, 0.0), answers(name, SHIFT)

@@ -100,6 +100,7 @@ def test_pairs_whose_squares_float64_does_not_hold_are_refused(name, scale):
         MAKE[name]().fit_pairs(pairs * scale, same)
 
 
+@pytest.mark.long
 def test_a_further_part_out_of_range_is_refused():
     learner = pm.TwoStageMixture(1).partial_fit(X)
     with pytest.raises(ValueError, match=r"X: expected entries up to"):
@@ -120,6 +121,7 @@ def test_scaling_refuses_such_dissimilarities(scale):
         pm.ClassicalMDS(metric="precomputed").fit(D)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [2.0**-490, 2.0**490])
 @pytest.mark.parametrize("name", MAKE)
 def test_near_the_limits_all_that_is_learned_is_finite(name, scale):
@@ -151,6 +153,7 @@ def root(square):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-200, 1e-300, 1.0])
 @pytest.mark.parametrize("name", [n for n in OF_PAIRS if n != "ClassicalMDS"])
 def test_pair_distance_is_right_where_its_square_is_no_number(fitted, name, scale):
@@ -188,6 +191,7 @@ def answer(method, *args):
         return None, str(error)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [1e100, 1e160, 1e200, 1e300])
 @pytest.mark.parametrize("name", [*CLASSIFIERS, "TwoStageMixture"])
 def test_far_queries_get_probabilities_or_a_refusal(fitted, name, scale):
@@ -200,6 +204,7 @@ def test_far_queries_get_probabilities_or_a_refusal(fitted, name, scale):
     assert np.isfinite(P).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 @pytest.mark.parametrize("missing", [False, True], ids=["whole", "missing"])
 def test_far_queries_of_student_t_classes_get_their_limit(covariance, missing):
@@ -221,6 +226,7 @@ def test_far_queries_of_student_t_classes_get_their_limit(covariance, missing):
     assert np.abs(nearer - expected).max() > 1e-3  # It is not a constant.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in MAKE if n not in CLASSIFIERS])
 def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
     learner = fitted(name)
@@ -235,6 +241,7 @@ def test_images_and_scores_of_far_points_are_finite_or_refused(fitted, name):
 PAIR_CALLS = ("pair_distance", "pair_score", "same_probability")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", PAIR_CALLS)
 @pytest.mark.parametrize("name", [*OF_PAIRS, "TwoStageMixture"])
 def test_complex_pairs_are_refused(fitted, name, call):

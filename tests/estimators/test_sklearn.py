@@ -38,6 +38,7 @@ UNLIKE = {
 }
 
 
+@pytest.mark.long
 def test_check_estimator_passes_within_ten_compilations():
     objective = _value_and_gradient
     objective.clear_cache()
@@ -66,6 +67,7 @@ def test_folds_of_different_sizes_share_one_compilation():
     assert objective._cache_size() == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "learner",
     [

@@ -55,6 +55,7 @@ def fitted(model: Any, *data: Any) -> Any:
         return type(model)(**model.get_params()).fit(*data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ends", "prior", "covariance"),
     [
@@ -83,6 +84,7 @@ def test_gaussian_classes_of_a_source_are_those_of_arrays(
     assert found.predict(X[:3]).tolist() == whole.predict(X[:3]).tolist()
 
 
+@pytest.mark.long
 def test_gaussian_classes_without_standardising_and_of_float32() -> None:
     X, y = points()
     model = pm.GaussianClasses(prior="evidence", standardize=False)
@@ -91,6 +93,7 @@ def test_gaussian_classes_without_standardising_and_of_float32() -> None:
     close(found.posterior_, whole.posterior_)
 
 
+@pytest.mark.long
 def test_the_prior_is_chosen_on_a_sample_and_all_else_is_of_all_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -110,6 +113,7 @@ def test_the_prior_is_chosen_on_a_sample_and_all_else_is_of_all_rows(
     assert not np.allclose(found.prior_.mean, others.mean)  # The negative control.
 
 
+@pytest.mark.long
 def test_weights_are_those_of_repeated_rows() -> None:
     X, y = points(200)
     w = np.random.default_rng(1).integers(0, 3, len(X))
@@ -121,6 +125,7 @@ def test_weights_are_those_of_repeated_rows() -> None:
         pm.GaussianClasses().fit(source)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "model",
     [
@@ -193,6 +198,7 @@ def test_pairs_of_classes_are_those_that_are_formed() -> None:
         pair_lda.fit(pair_lda.SecondMoments(*wanted))
 
 
+@pytest.mark.long
 def test_files_stream_as_arrays(tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     X, y = points()
@@ -214,6 +220,7 @@ def test_files_stream_as_arrays(tmp_path: Path) -> None:
             close(M[:1], M[1:])
 
 
+@pytest.mark.long
 def test_what_cannot_stream_says_what_to_give() -> None:
     X, y = points(60)
     source = pm.open(X, label=y)
@@ -265,6 +272,7 @@ def test_points_without_labels_are_refused_by_name(name: str) -> None:
             getattr(pm, name)().fit(X)
 
 
+@pytest.mark.long
 def test_a_metric_has_its_posterior_after_a_source() -> None:
     X, y = points(200)
     model = pm.GaussianClasses(prior="evidence")
@@ -275,6 +283,7 @@ def test_a_metric_has_its_posterior_after_a_source() -> None:
         close(one, other, 1e-8)
 
 
+@pytest.mark.long
 def test_a_fit_to_arrays_follows_one_to_a_source() -> None:
     X, y = points(200)
     model = pm.GLML(gamma=1.0, n_draws=0, random_state=0).fit(pm.open(X, label=y))

@@ -44,6 +44,7 @@ def test_distances_do_not_see_the_units_of_features():
     np.testing.assert_allclose(b.pair_distance(pairs * units), want, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_feature_that_answers_follow_is_found(fitted):
     M = fitted.get_mahalanobis_matrix()
     assert M[0, 0] > 10 * abs(M[1, 1])
@@ -95,6 +96,7 @@ def test_probabilities_turn_with_the_question(fitted):
     assert fitted.triplet_score(points[rows], y) > 0.7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("p", [1, 2])
 def test_triplets_of_weight_zero_are_as_if_absent(p):
     # Scale and prior are set by the questions: large ones of no weight must not.
@@ -126,6 +128,7 @@ def test_pairs_are_not_classified_and_the_way_there_is_one_that_exists(fitted):
 
 
 # Some hundred draws are enough for this, and not for R-hat.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 def test_draws_become_metrics_and_are_stored(fitted, tmp_path):
     draws = fitted.sample(n_draws=250, n_chains=2)

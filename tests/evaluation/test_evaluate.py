@@ -54,6 +54,7 @@ def test_retrieval_figures_follow_their_definitions(blobs, tile, monkeypatch):
     assert found == pytest.approx(retrieval_figures(metric.pairwise(X, X), y))
 
 
+@pytest.mark.long
 def test_retrieval_works_under_a_metric_that_is_no_distance(blobs):
     X, y = blobs
     metric = build("LocalFisher")
@@ -96,6 +97,7 @@ def test_the_area_over_all_pairs_is_scikit_learns(blobs):
     assert pair_roc_auc(metric, X, codes_of(y)) == pytest.approx(expected)
 
 
+@pytest.mark.long
 def test_both_orders_count_where_the_metric_is_not_symmetric(blobs):
     X, y = blobs
     metric = build("LocalFisher")

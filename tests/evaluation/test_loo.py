@@ -54,6 +54,7 @@ def independent():
     return pm.LCA(1, learning_rate=1).fit_pairs(A, y)
 
 
+@pytest.mark.long
 def test_loo_is_the_quadrature_of_each_pair_left_out(pairs, draws):
     w, s = np.linspace(-7, 9, 801)[:, None], np.linspace(-6, 4, 301)[None, :]
     sigma2 = np.exp(s)
@@ -76,6 +77,7 @@ def test_loo_is_the_quadrature_of_each_pair_left_out(pairs, draws):
     assert abs(inside.sum() - exact.sum()) > 0.5
 
 
+@pytest.mark.long
 def test_an_estimators_log_likelihood_is_that_of_the_numpyro_model(pairs, draws):
     posterior = draws["posterior"]
     ours = log_likelihood(posterior["M"].to_numpy(), posterior["b"].to_numpy(), pairs)
@@ -83,6 +85,7 @@ def test_an_estimators_log_likelihood_is_that_of_the_numpyro_model(pairs, draws)
     np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_loo_compares_estimators_of_independent_pairs(independent):
     sampled = independent.sample(
@@ -94,6 +97,7 @@ def test_loo_compares_estimators_of_independent_pairs(independent):
     assert table["elpd_diff"].abs().max() == 0
 
 
+@pytest.mark.long
 def test_loo_takes_dca_gms_class_probabilities():
     X, y = load_iris(return_X_y=True)
     model = pm.DCAGM().fit(X[::3], y[::3])
@@ -150,6 +154,7 @@ def test_held_out_is_the_score_of_each_fold_by_hand():
     np.testing.assert_allclose(table.loc["lda", "elpd"], total, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_held_out_prefers_the_metric_that_was_learned():
     X, y = load_iris(return_X_y=True)
     noise = np.random.default_rng(0).normal(size=(len(X), 30))
@@ -194,6 +199,7 @@ def test_held_out_names_what_is_wrong(arguments, message):
         pm.held_out([pm.LCA()], X, y)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_loo_takes_sources_of_the_two_stage_mixture():
     rng = np.random.default_rng(0)
@@ -207,6 +213,7 @@ def test_loo_takes_sources_of_the_two_stage_mixture():
     assert np.isfinite(found.elpd)
 
 
+@pytest.mark.long
 def test_held_out_gives_labels_to_learners_of_groups_as_groups():
     seen = []
 
@@ -231,6 +238,7 @@ def test_held_out_wants_a_label_a_row():
         pm.held_out({"lda": pm.LDA()}, X, y[:100])
 
 
+@pytest.mark.long
 def test_held_out_takes_a_learner_that_names_its_labels_otherwise():
     class Own(pm.LDA):
         def fit(self, X, kinds):

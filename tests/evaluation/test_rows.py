@@ -36,6 +36,7 @@ def near(found, wanted):
     assert found == pytest.approx(wanted, rel=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["Mahalanobis", "LocalFisher", "PairSimilarity"])
 def test_a_metric_is_judged_as_in_memory(name, tmp_path):
     X, y = data()

@@ -104,6 +104,7 @@ def test_intervals_by_source_cover_and_those_by_pair_do_not():
     assert covered[1, 0] < 0.7 * n_runs, covered
 
 
+@pytest.mark.long
 def test_more_than_a_hundred_sources_are_left_out_in_groups_of_a_seed():
     asked = population(np.random.default_rng(1), 120)
     first, again = (verification_intervals(*asked, seed=4) for _ in range(2))
@@ -120,6 +121,7 @@ def test_names_of_sources_may_be_words():
     assert verification_intervals(scores, same, words).cllr.upper > numbers.cllr.lower
 
 
+@pytest.mark.long
 def test_a_similarity_is_evaluated_by_its_log_ratios():
     rng = np.random.default_rng(6)
     metric = build("PairSimilarity")

@@ -23,6 +23,7 @@ def matrix(params):
     return params.W.T @ params.W / (1 + 2 * np.exp(params.log_sigma2))
 
 
+@pytest.mark.long
 def test_as_the_spread_goes_to_zero_it_becomes_lca(problem):
     prior, rate = problem.prior, problem.options["learning_rate"]
     lca = matrix(fit_lca(problem.data, prior.common, learning_rate=rate, tol=1e-9)[0])

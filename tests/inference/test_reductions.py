@@ -88,6 +88,7 @@ def test_every_learner_that_streams_is_among_the_cases() -> None:
     assert all(any(r is k for k in known) for r in used.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
     "ends", [[4000], [1, 4000], [0, 2000, 2001, 4000], [*range(100, 4001, 100)]]
@@ -100,6 +101,7 @@ def test_streamed_is_whole_in_any_cut(name: str, ends: list[int]) -> None:
     close(found, case.whole(X, y, w))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_rows_of_weight_zero_change_nothing(name: str) -> None:
     X, y, w = points(500)
@@ -113,6 +115,7 @@ def test_rows_of_weight_zero_change_nothing(name: str) -> None:
     close(other, one)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_an_empty_part_adds_nothing_and_float32_is_itself(name: str) -> None:
     X, y, _ = points(300)
@@ -188,6 +191,7 @@ def test_lda_and_rca_of_a_source_are_those_of_arrays(
         found.sample()
 
 
+@pytest.mark.long
 def test_a_mixture_of_a_source_is_that_of_arrays() -> None:
     X, _, _ = points()
     whole = pm.TwoStageMixture(3, random_state=1).fit(X)

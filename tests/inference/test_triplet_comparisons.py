@@ -109,6 +109,7 @@ def test_beyond_the_limit_the_gap_is_unknown_and_draws_are_refused(
         triplet.posterior(*given, **problem.options)
 
 
+@pytest.mark.long
 def test_the_true_metric_is_found_as_triplets_grow():
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(300, 2)), np.array([[1.0, 0.3], [0.0, 0.5]])

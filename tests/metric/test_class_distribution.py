@@ -67,6 +67,7 @@ def test_a_covariance_per_component_gives_scipys_density_too(dca, x64):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("per_component", [False, True])
 def test_the_scores_are_minus_the_gradients_of_the_log_density(dca, x64, per_component):
     Y = jnp.asarray(dca["X"] @ dca["A"].T)
@@ -106,6 +107,7 @@ def test_fisher_matrices_match_the_golden_ones(dca, x64):
     )
 
 
+@pytest.mark.long
 def test_the_fisher_matrix_is_the_hessian_of_the_kl_divergence(dca, x64):
     metric = ClassDistribution(*map(jnp.asarray, (dca["A"], *theta(dca))))
     local = LocalFisher(metric.A, metric.log_weight, metric.mu, metric.chol)
@@ -159,6 +161,7 @@ def test_divergences_of_certain_and_opposite_classes_are_their_bounds(x64):
     np.testing.assert_allclose(jensen_shannon(log_p, log_q), np.log(2), rtol=4 * EPS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("divergence", ["hellinger", "jensen_shannon"])
 def test_eight_times_the_divergence_is_the_local_metric_of_close_points(
     dca, divergence
@@ -185,6 +188,7 @@ def test_the_distance_of_class_distributions_is_a_pseudo_metric(dca, divergence)
     np.testing.assert_allclose(metric(X[0], X[1]), D[0, 1], rtol=1e2 * EPS)
 
 
+@pytest.mark.long
 def test_a_local_metric_sees_a_pair_from_its_query(dca):
     metric = LocalFisher(dca["A"], *theta(dca))
     X = dca["X"]
@@ -196,6 +200,7 @@ def test_a_local_metric_sees_a_pair_from_its_query(dca):
     assert not np.isclose(D[0, 1], D[1, 0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [ClassDistribution, LocalFisher])
 def test_the_metrics_drive_nearest_neighbours_and_survive_pickling(dca, kind):
     metric = pickle.loads(pickle.dumps(kind(dca["A"], *theta(dca))))

@@ -49,6 +49,7 @@ def matrix(spectrum):
     return np.asarray(glml.compose(spectrum))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", range(6))
 def test_bias_matrix_equals_mpmath_up_to_a_factor(golden, case):
     given, out = (
@@ -72,6 +73,7 @@ def test_bias_matrix_equals_mpmath_up_to_a_factor(golden, case):
         )
 
 
+@pytest.mark.long
 def test_bias_matrix_is_right_a_hundred_log_odds_away(golden):
     case = golden("mix_glml_dml")["g_B_far"]
     classes = normals(case["in"]["mu"], case["in"]["Sigma"])
@@ -217,6 +219,7 @@ def test_gamma_leads_from_the_metric_to_its_base():
     np.testing.assert_allclose(one, by_hand / np.prod(by_hand) ** (1 / 3), rtol=1e-14)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inv_df", [0.0, 1 / 5.5])
 @pytest.mark.parametrize("k", [1, 3])
 def test_scores_and_hessians_are_those_of_autodiff(inv_df, k):
@@ -236,6 +239,7 @@ def test_scores_and_hessians_are_those_of_autodiff(inv_df, k):
         )
 
 
+@pytest.mark.long
 def test_student_hessian_equals_mpmath(golden):
     case = golden("mix_glml_dml")["g_student_t_Hbar"]
     given = case["in"]
@@ -278,6 +282,7 @@ def test_student_densities_integrate_to_scipys():
     np.testing.assert_allclose(class_log_densities(classes, x)[0], wanted, rtol=1e-13)
 
 
+@pytest.mark.long
 def test_a_linear_map_carries_densities_and_hessians_along():
     classes = random_classes(4, 2, 2, 3, 0.2)
     rng = np.random.default_rng(6)

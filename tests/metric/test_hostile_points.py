@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 import probmetric as pm
 from tests.metric_kinds import NAMES, build
@@ -81,6 +82,7 @@ def refusals():
     return said
 
 
+@pytest.mark.long
 def test_what_is_no_set_of_points_is_refused_by_name():
     code = (
         "import json; from tests.metric.test_hostile_points import refusals; "

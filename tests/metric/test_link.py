@@ -135,6 +135,7 @@ def test_traced_prior_odds_are_refused_of_a_link_that_has_no_answer():
         jax.jit(lambda odds: MODEL.probability(D, odds))(3.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
 @pytest.mark.parametrize("name", ["probability", "log_probability"])
 def test_distances_may_be_a_list_or_a_number(link, name):

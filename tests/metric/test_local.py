@@ -64,6 +64,7 @@ def test_fisher_of_two_classes_has_one_direction_and_no_scale_from_rounding():
     np.testing.assert_allclose(values[:, :-1], 0.0, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["min_norm", "fisher"])
 def test_pairwise_dissimilarity_and_refine_equal_a_loop_over_pairs(rule):
     metric = replace(metric_of(), rule=rule, gamma=np.array(0.5))
@@ -85,6 +86,7 @@ def test_tiles_of_points_add_nothing_and_lose_nothing():
     assert whole.shape == (2, TILE + 7)
 
 
+@pytest.mark.long
 def test_nearest_is_that_of_brute_force():
     metric, Q, P = metric_of(), points(7), points(200, seed=3)
     D = np.stack([metric.dissimilarity(q, P) for q in Q])
@@ -107,6 +109,7 @@ def test_refine_sees_what_the_product_form_cancels():
     assert np.max(np.abs(metric.pairwise(q, P)[0] - exact)) > 1e3 * exact.max()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 def test_matrices_are_symmetric_positive_with_the_determinant_of_the_frame(rule):
     metric = replace(metric_of(), rule=rule, gamma=np.array(0.1))
@@ -117,6 +120,7 @@ def test_matrices_are_symmetric_positive_with_the_determinant_of_the_frame(rule)
     np.testing.assert_allclose(np.linalg.slogdet(A)[1], wanted, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["min_norm", "zero_bias"])
 def test_rules_in_the_whitened_frame_follow_any_linear_change_of_inputs(rule):
     """A(x) of mapped densities is A carried along: T⁻ᵀ A T⁻¹."""
@@ -135,6 +139,7 @@ def test_rules_in_the_whitened_frame_follow_any_linear_change_of_inputs(rule):
     np.testing.assert_allclose(back, old, rtol=1e-7, atol=1e-8 * np.max(np.abs(old)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["regularised", "expected_bias"])
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 def test_the_bias_is_relative_to_its_size_in_any_unit(rule, unit):
@@ -166,6 +171,7 @@ def test_rescaled_gives_the_same_distances_for_rescaled_inputs():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("c, rule", [(2, "zero_bias"), (3, "min_norm")])
 def test_no_nan_in_a_hundred_dimensions_far_from_the_data(c, rule):
     with jax.enable_x64(True):
@@ -203,6 +209,7 @@ def test_equal_covariances_change_the_metric_in_two_directions_only():
     np.testing.assert_allclose(middle[:, 0], middle[:, 1], rtol=1e-9)
 
 
+@pytest.mark.long
 def test_expected_bias_of_equal_draws_is_the_regularised_rule_with_no_spread():
     classes = densities()
     with jax.enable_x64(True):
@@ -214,6 +221,7 @@ def test_expected_bias_of_equal_draws_is_the_regularised_rule_with_no_spread():
         )
 
 
+@pytest.mark.long
 def test_float32_agrees_to_single_precision():
     metric, X = metric_of(), points(3)
     single = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), metric)
@@ -232,6 +240,7 @@ def test_it_pickles_and_passes_through_jit():
     np.testing.assert_allclose(inside, metric.matrix_at(X), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("t, d, c", [(256, 6, 2), (512, 6, 3)])
 def test_a_search_holds_what_its_formula_says(t, d, c):
     """Largest values of a trace: t² distances, t (D² + f) of queries, c CHUNK D²."""
@@ -246,6 +255,7 @@ def test_a_search_holds_what_its_formula_says(t, d, c):
     assert of_a_tile == t * max(t, f)
 
 
+@pytest.mark.long
 def test_the_memory_of_a_search_does_not_grow_with_queries_times_points():
     t, n, d = 64, 2000, 4
     metric, X = metric_of(), points(n, d)

@@ -39,6 +39,7 @@ def test_a_kind_is_immutable(name):
         setattr(metric, fields(metric)[0].name, None)
 
 
+@pytest.mark.long
 @every_kind
 def test_a_kind_is_a_pytree_of_its_arrays(name, X):
     metric = build(name)
@@ -48,6 +49,7 @@ def test_a_kind_is_a_pytree_of_its_arrays(name, X):
     np.testing.assert_array_equal(again.pairwise(X, X), metric.pairwise(X, X))
 
 
+@pytest.mark.long
 @every_kind
 def test_a_kind_survives_pickling(name, X):
     metric = build(name)
@@ -55,6 +57,7 @@ def test_a_kind_survives_pickling(name, X):
     np.testing.assert_array_equal(again.pairwise(X, X), metric.pairwise(X, X))
 
 
+@pytest.mark.long
 @every_kind
 def test_pairwise_holds_the_dissimilarities_of_each_query(name, X):
     metric = build(name)
@@ -69,6 +72,7 @@ def test_numpy_float64_gives_numpy_float64(name, X):
     assert D.dtype == np.float64
 
 
+@pytest.mark.long
 @every_kind
 def test_jit_changes_nothing(name, X, x64):
     metric = build(name)
@@ -76,6 +80,7 @@ def test_jit_changes_nothing(name, X, x64):
     np.testing.assert_allclose(compiled, metric.pairwise(X, X), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.long
 @every_kind
 def test_neighbours_are_those_of_a_full_sort(name, X):
     metric, k = build(name), 6
@@ -132,6 +137,7 @@ def rounding(L, points):
     return 64 * EPS * np.linalg.norm(L) * np.linalg.norm(points, axis=1).sum()
 
 
+@pytest.mark.long
 @exhaust
 @given(factor, three)
 def test_mahalanobis_is_a_pseudo_metric(L, points):

@@ -44,6 +44,7 @@ def toy():
     return to_metric(params), X
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["log_ratio", "vq", "kernel"])
 def test_all_pairs_equal_the_difference_form(toy, score):
     metric, X = toy
@@ -57,6 +58,7 @@ def test_all_pairs_equal_the_difference_form(toy, score):
     np.testing.assert_allclose(rows_form, np.diag(exact), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tile", [16, 13])
 def test_tiles_of_any_size_give_the_same(toy, tile):
     """Also where the last tile of a strip reaches back over the one before it."""
@@ -68,6 +70,7 @@ def test_tiles_of_any_size_give_the_same(toy, tile):
     np.testing.assert_allclose(tiles, whole, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long
 def test_components_beyond_one_pass_are_carried_over(toy):
     """19 components: a first group of 8, another, and a rest of 3."""
     metric, X = toy
@@ -82,6 +85,7 @@ def test_components_beyond_one_pass_are_carried_over(toy):
     np.testing.assert_allclose(metric.pairwise(X[:7], X), exact, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("far", [100.0, 1e-4])
 def test_tiles_whose_exponentials_would_be_lost_are_exact(toy, far):
     """Densities of far points underflow, and of narrow components overflow."""
@@ -119,6 +123,7 @@ def test_all_pairs_need_the_result_and_a_few_tiles(toy):
     assert temporary(2048) < 1.3 * 2**20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["log_ratio", "vq", "kernel"])
 def test_separate_noise_equals_the_stacked_covariance(toy, score):
     """Against the 2d × 2d normal densities, by scipy."""
@@ -174,6 +179,7 @@ def test_missing_entries_are_integrated_out(toy):
         np.testing.assert_allclose(got, np.log(total), rtol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["log_ratio"])
 def test_all_pairs_with_missing_entries_equal_the_rows(toy, score):
     metric, X = toy
@@ -246,6 +252,7 @@ def test_same_probability_is_bayes_rule_with_the_prior_odds(toy):
         metric.same_probability(A, B, prior_odds=0.0)
 
 
+@pytest.mark.long
 def test_blended_log_ratio_averages_numerator_and_denominator(toy):
     metric, X = toy
     pi = np.array([0.7, 0.3])

@@ -78,6 +78,7 @@ def test_scikit_learn_takes_the_metric_of_a_fitted_learner():
     )
 
 
+@pytest.mark.long
 @every_kind
 def test_a_call_is_the_distance_or_else_the_dissimilarity(name):
     metric = make(name)
@@ -101,6 +102,7 @@ def test_metrics_are_members_of_lists_sets_and_dicts_by_identity(name):
     assert len({metric, metric, same_numbers}) == 2
 
 
+@pytest.mark.long
 @every_kind
 @pytest.mark.parametrize(
     "remake",
@@ -120,6 +122,7 @@ def test_a_copy_is_another_object_with_the_same_numbers(name, remake):
     np.testing.assert_array_equal(again.pairwise(Q, P), metric.pairwise(Q, P))
 
 
+@pytest.mark.long
 @every_kind
 def test_a_jitted_function_is_traced_once_for_metrics_of_one_kind(name):
     traced = []
@@ -161,6 +164,7 @@ def test_points_with_other_features_are_refused(name, asked, d):
         ask(make(name), np.ones((5, d)))
 
 
+@pytest.mark.long
 @every_kind
 @pytest.mark.parametrize("asked", ASKED)
 def test_points_with_the_features_are_taken(name, asked):
@@ -176,6 +180,7 @@ def test_a_metric_that_does_not_say_its_features_is_taken_as_it_is():
     assert pm.nearest(mean, Q, P, 2)[1].shape == (4, 2)
 
 
+@pytest.mark.long
 @every_kind
 def test_a_classifier_refuses_queries_with_other_features(name):
     with pytest.raises(ValueError, match=r"has 2 features, .* expecting 3 features"):
@@ -206,6 +211,7 @@ for name in [*NAMES, "MeanDissimilarity"]:
 """
 
 
+@pytest.mark.long
 def test_an_argument_of_one_feature_is_never_broadcast():
     # Without the checks of types under test, which refuse it first.
     done = subprocess.run(

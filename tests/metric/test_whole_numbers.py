@@ -99,6 +99,7 @@ def found():
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "question", [f"{name} {asked}" for name in KINDS for asked in asked_of(name)]
 )

@@ -67,6 +67,7 @@ def as_dict(sites):
     return {k: v for k, v in sites._asdict().items() if v.size}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "covariance, p, ragged",
     [("class", 2, False), ("component", 3, True), ("class", 1, True)],
@@ -86,6 +87,7 @@ def test_the_log_joint_is_the_density_of_the_model(x64, covariance, p, ragged):
     assert not np.isclose(without_rate, expected)
 
 
+@pytest.mark.long
 def test_the_log_joint_has_the_gradient_of_the_model(x64):
     sites, data, prior = random_case()
 
@@ -107,6 +109,7 @@ def test_sites_and_parameters_are_inverse_up_to_the_logits_shift(x64):
     assert np.exp(params.log_beta)[1, 1] == 0
 
 
+@pytest.mark.long
 def test_a_minibatch_density_is_that_of_the_chosen_points_scaled_up(x64):
     sites, data, prior = random_case()
     model = numpyro.handlers.seed(dca_gm, jax.random.key(5))
@@ -124,6 +127,7 @@ def test_a_minibatch_density_is_that_of_the_chosen_points_scaled_up(x64):
     np.testing.assert_allclose(found, N / 4 * (one - none), rtol=1e3 * EPS)
 
 
+@pytest.mark.long
 def test_the_mean_of_all_minibatch_gradients_is_the_full_gradient(x64):
     sites, data, prior = random_case()
 
@@ -149,6 +153,7 @@ def test_simulated_classes_have_the_models_frequencies(x64, params, points):
     assert np.all(np.abs(frequency - p) < 4.5 * np.sqrt(p * (1 - p) / 4000))
 
 
+@pytest.mark.long
 def test_a_model_without_labels_simulates_them(x64):
     _, data, prior = random_case()
     model = numpyro.handlers.seed(dca_gm, jax.random.key(1))

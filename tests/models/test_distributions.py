@@ -147,6 +147,7 @@ def test_every_distribution_of_the_package_is_tested_here():
     assert ours == set(CASES)
 
 
+@pytest.mark.long
 @each()
 @pytest.mark.parametrize("sample_shape", [(), (2,), (3, 2)])
 def test_samples_and_their_log_probs_have_the_shapes_that_are_said(name, sample_shape):
@@ -157,6 +158,7 @@ def test_samples_and_their_log_probs_have_the_shapes_that_are_said(name, sample_
     assert np.all(np.isfinite(log_prob(d, x)))
 
 
+@pytest.mark.long
 @each()
 def test_the_log_prob_of_many_is_that_of_each(name):
     d = made(name)
@@ -165,6 +167,7 @@ def test_the_log_prob_of_many_is_that_of_each(name):
     np.testing.assert_allclose(log_prob(d, x), one_by_one, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.long
 @each()
 def test_an_expanded_one_repeats_it(name):
     d = made(name)
@@ -178,6 +181,7 @@ def test_an_expanded_one_repeats_it(name):
     np.testing.assert_array_equal(wide.variance[2], d.variance)
 
 
+@pytest.mark.long
 @each([name for name in NAMED if "scalar" not in name])
 def test_events_of_a_batch_add_and_a_mask_leaves_out(name):
     d = made(name)
@@ -191,6 +195,7 @@ def test_events_of_a_batch_add_and_a_mask_leaves_out(name):
     )
 
 
+@pytest.mark.long
 @each()
 def test_it_is_a_pytree_and_compiles(name):
     d = made(name)
@@ -202,6 +207,7 @@ def test_it_is_a_pytree_and_compiles(name):
     np.testing.assert_allclose(compiled, d.log_prob(x), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.long
 @each()
 def test_vmap_over_a_parameter_is_a_loop(name):
     make, at = NAMED[name]
@@ -213,6 +219,7 @@ def test_vmap_over_a_parameter_is_a_loop(name):
     np.testing.assert_allclose(found, loop, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.long
 @each()
 def test_gradients_are_finite_differences(name):
     make, at = NAMED[name]
@@ -229,6 +236,7 @@ def test_gradients_are_finite_differences(name):
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), atol=1e-7)
 
 
+@pytest.mark.long
 @each()
 def test_samples_are_in_the_support(name):
     d = made(name)
@@ -236,6 +244,7 @@ def test_samples_are_in_the_support(name):
     assert d.support.event_dim == d.event_dim
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [
     lambda: Coincidence(0.1, validate_args=True),
     lambda: Coincidence(-0.1, -1.0, validate_args=True),
@@ -250,6 +259,7 @@ def test_invalid_arguments_are_refused(make):
         make()
 
 
+@pytest.mark.long
 @each()
 def test_moments_are_those_of_the_samples(name):
     d = made(name)
@@ -261,6 +271,7 @@ def test_moments_are_those_of_the_samples(name):
     assert np.all(np.abs(square.mean(0) - variance) < Z * square.std(0) / N_DRAWS**0.5)
 
 
+@pytest.mark.long
 @each(DISCRETE)
 def test_sums_over_the_support_are_one_and_the_moments(name):
     d = made(name)
@@ -336,6 +347,7 @@ def test_a_weight_of_zero_removes_an_observation_whatever_it_is(name):
     assert np.all(np.asarray(slope) == 0.0)
 
 
+@pytest.mark.long
 def test_judgments_are_binomial_and_the_labels_that_they_count():
     k = np.arange(8)
     log_p = np.log([1e-12, 0.3, 1 - 1e-9])[:, None]
@@ -369,6 +381,7 @@ def test_a_negative_code_is_not_the_last_class():
     assert np.isnan(label.log_prob(jnp.array(-1)))
 
 
+@pytest.mark.long
 def test_observed_takes_nan_where_nothing_was_seen():
     d = made("Observed-some")
     x = jnp.where(SEEN, d.sample(KEY), jnp.nan)

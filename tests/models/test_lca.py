@@ -44,6 +44,7 @@ def density(*args, **kwargs):
     return float(log_density(lca, args, kwargs, AT)[0])
 
 
+@pytest.mark.long
 def test_labels_are_as_likely_in_the_latent_form_as_in_the_marginal_one(pairs):
     # Share of y = 1 per pair over 20 000 simulations of each form, at fixed
     # parameters: 30 two-sample z's, Bonferroni at 1 %: |z| < 4.
@@ -77,6 +78,7 @@ def test_simulate_draws_from_the_models_own_label_distribution(pairs):
     assert np.abs(z).max() < 4  # 30 z's, Bonferroni at 1 %
 
 
+@pytest.mark.long
 def test_log_density_is_prior_plus_weighted_tempered_labels(pairs):
     W, sigma2 = AT["W"], float(np.exp(LOG_SIGMA2))
     g = (pairs.X[pairs.i] - pairs.X[pairs.j]) @ W.T
@@ -117,6 +119,7 @@ def test_kappa_per_anchor_fixes_sigma2_at_one_half(pairs):
     np.testing.assert_allclose(sites["y"]["fn"].log_p, want, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_svi_runs_on_subsamples_of_the_plate(pairs):
     svi = SVI(lca, AutoNormal(lca), Adam(0.01), Trace_ELBO())
     found = svi.run(jax.random.key(0), 20, pairs, PRIOR, batch=8, progress_bar=False)

@@ -28,6 +28,7 @@ def blobs():
     return rng.normal(size=(60, 3)) + 1.5 * np.eye(3)[y], y
 
 
+@pytest.mark.long
 @parametrize_with_checks(
     [KNeighborsClassifier(), KNeighborsClassifier(votes="count")],
     expected_failed_checks=lambda _: {
@@ -129,6 +130,7 @@ def test_clone_and_pickle_keep_the_metric(blobs):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind, votes",
     [

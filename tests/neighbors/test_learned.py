@@ -37,6 +37,7 @@ def by_hand(draws, k, value, train, test, X, y):
     return knn.score(X[test], y[test])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "data, every, draws",
     [
@@ -68,6 +69,7 @@ def test_nested_cross_validation_is_the_hand_written_loop_exactly(data, every, d
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.long
 def test_draws_learned_in_each_fold_are_the_hand_written_loop():
     X, y = (a[::3] for a in WINE)
     folds = StratifiedKFold(2, shuffle=True, random_state=0)
@@ -102,6 +104,7 @@ def test_the_column_of_random_numbers_shows_that_nothing_leaks():
     assert leaking - honest > 0.2  # four standard errors of a difference of shares
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("learner", [pm.TwoStageMixture(1), pm.RCA(), pm.LCA()])
 def test_any_learner_of_one_metric_serves_also_in_a_pipeline(learner):
     model = make_pipeline(StandardScaler(), pm.KNeighborsClassifier(learner))
@@ -146,6 +149,7 @@ def test_logarithms_of_probabilities():
     np.testing.assert_array_equal(knn.predict_log_proba(IRIS[0]), logs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("metric", [pm.LDA(), pm.RCA()])
 def test_scikit_learns_checks_pass_with_a_learner(metric):
     with warnings.catch_warnings():

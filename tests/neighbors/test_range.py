@@ -68,6 +68,7 @@ CASES = {
 FAR = {"one point 1e308": [7], "close pairs beside a large point": slice(5, 10)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_neighbours_are_those_of_exact_arithmetic(name):
     factor, Q, P = CASES[name]
@@ -169,6 +170,7 @@ def order_or_refusal(metric, scale):
     return index
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_kind_finds_the_same_neighbours_in_any_units(name, scale):
@@ -193,6 +195,7 @@ def limit(metric, scale):
     return Mahalanobis(psd_factor(metric.matrix_at(np.zeros((1, 3)))[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_points_in_other_units_than_the_metric_are_ordered_or_refused(name, scale):
@@ -214,6 +217,7 @@ def test_local_metrics_refuse_points_closer_than_their_squares_can_tell(name):
         pm.nearest(build(name), X[:4] * 1e-200, X * 1e-200, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["min_norm", "regularised", "fisher"])
 def test_a_local_metric_refuses_queries_at_which_it_cannot_be_computed(rule):
     local = build("LocalMahalanobis")
@@ -235,6 +239,7 @@ def arguments(method, points):
     return (points[:4],) if single else (points[:4], points[4:8])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_of_metrics_answer_with_finite_numbers_or_refuse(name, method):
@@ -281,6 +286,7 @@ def complex_refusals():
     return said
 
 
+@pytest.mark.long
 def test_complex_points_are_refused_wherever_points_are_taken():
     """In a process of its own: the type checker of tests refuses them before."""
     code = (

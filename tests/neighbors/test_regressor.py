@@ -17,6 +17,7 @@ X, Y = (a[:90] for a in load_diabetes(return_X_y=True))
 X = X[:, 2:5] / X[:, 2:5].std(0)
 
 
+@pytest.mark.long
 @parametrize_with_checks(
     [
         pm.KNeighborsRegressor(),
@@ -52,6 +53,7 @@ def brute_force(metrics, bandwidth, Q, points, y, own=None):
     return np.mean(found, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_draws", [1, 3])
 def test_soft_votes_are_the_weighted_mean_of_all_points_averaged_over_draws(n_draws):
     metrics = [build("Mahalanobis", s) for s in range(n_draws)]
@@ -85,6 +87,7 @@ def test_predictions_stay_within_the_values_and_follow_their_units():
     assert (knn.fit(X[:60], np.full(60, 7.0)).predict(X) == 7.0).all()
 
 
+@pytest.mark.long
 def test_a_learner_learns_in_each_fold_from_classes_of_about_equal_size():
     folds = KFold(3, shuffle=True, random_state=0)
     model = pm.KNeighborsRegressor(pm.LDA(), n_bins=3)
@@ -101,6 +104,7 @@ def test_a_learner_learns_in_each_fold_from_classes_of_about_equal_size():
     assert len({*scores}) == 4
 
 
+@pytest.mark.long
 def test_draws_of_a_learner_are_averaged():
     model = pm.KNeighborsRegressor(pm.LCA(), draws="prediction").fit(X, Y)
     assert isinstance(model.metric_, PosteriorMetric)

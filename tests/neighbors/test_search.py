@@ -32,6 +32,7 @@ KINDS = {"linear": lambda metric: metric, "scanned": Wrapped}
 both_paths = pytest.mark.parametrize("path", KINDS)
 
 
+@pytest.mark.long
 @both_paths
 @pytest.mark.parametrize("tile", [7, 1024])
 @pytest.mark.parametrize("d", [2, 17], ids=["tree", "brute"])
@@ -121,6 +122,7 @@ def test_a_scanned_tile_holds_nothing_larger_than_itself():
     assert largest <= t * t * d
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("points", ["random", "all equal"])
 def test_the_scan_holds_no_queries_by_points_array(points):
     n, t = 3000, 64

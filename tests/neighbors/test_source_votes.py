@@ -32,6 +32,7 @@ def on_disk(X, y, folder, groups=90):
     return pm.open(folder / "rows.parquet", label="kind")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prior_weight", ["loo", 0.7])
 @pytest.mark.parametrize("name", ["Mahalanobis", "LocalMahalanobis"])
 def test_predictions_are_those_of_rows_in_memory(name, prior_weight, tmp_path):
@@ -133,6 +134,7 @@ def test_labels_weights_and_queries_that_do_not_fit_are_refused():
         knn.fit(pm.open(X, label=y)).kneighbors()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["Mahalanobis", "PairSimilarity"])
 @pytest.mark.parametrize("labelled", [True, False])
 def test_a_table_of_a_source_is_that_of_arrays(name, labelled):

@@ -55,6 +55,7 @@ def same(found, expected):
     np.testing.assert_array_equal(found[1], expected[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", [None, 50, 1])
 @pytest.mark.parametrize("d", [3, 20], ids=["tree", "brute"])
 def test_mahalanobis_kinds_find_the_same_bits(d, block):
@@ -71,6 +72,7 @@ def test_mahalanobis_kinds_find_the_same_bits(d, block):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"Mahalanobis"}))
 def test_every_other_kind_finds_the_same_bits(name):
     X, rows = data()
@@ -92,6 +94,7 @@ def test_all_points_as_queries_do_not_find_themselves():
     assert (found[0][:100, 0] == 0).all()
 
 
+@pytest.mark.long
 def test_more_neighbours_than_a_part_has_points():
     X, rows = data()
     X, rows = X[:40], rows[:9]
@@ -113,6 +116,7 @@ def test_integer_points_tie_across_parts_by_row():
         )
 
 
+@pytest.mark.long
 def test_a_shortlist_too_short_is_doubled_by_another_pass():
     X, rows = data()
     metric = Coarse(np.array(2.0**24))
@@ -194,6 +198,7 @@ def test_rows_of_the_best_are_held_while_blocks_go_by():
 WORKER = Path(__file__).with_name("nearest_worker.py")
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("processes")
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.study)])
 def test_several_processes_find_the_same_bits(size, tmp_path):

@@ -169,6 +169,7 @@ def test_predictive_bands_hold_the_shares_of_simulated_labels(draws, pairs):
     assert len(observed) == 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plot", [plots.rank, plots.trace])
 def test_chains_are_shown_on_identified_quantities_only(plot, draws):
     figure = plot(draws)
@@ -322,6 +323,7 @@ def test_draws_without_a_metric_are_refused(bad):
         plots.metric(bad)
 
 
+@pytest.mark.long
 def test_entries_are_per_sd_where_the_points_are_stored(draws):
     X = RNG.standard_normal((40, 3)) * [1, 10, 100]
     data = xr.Dataset({"X": (("point", "feature"), X)})
@@ -388,6 +390,7 @@ def ink_at_the_border(figure):
     return any((edge < 0.97).any() for edge in border)
 
 
+@pytest.mark.long
 def test_nothing_is_cut_off(draws, compared, pairs):
     for name, (_, plot) in everything(draws, compared, pairs).items():
         assert not ink_at_the_border(plot()), name

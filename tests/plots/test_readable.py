@@ -185,6 +185,7 @@ def let_go():
     plt.close("all")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_readable_on_a_page(name):
     assert not unreadable(FIGURES[name]())

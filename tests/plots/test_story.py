@@ -41,6 +41,7 @@ def test_the_graph_has_a_site_an_arrow_and_a_frame_for_each_of_the_model():
     assert inner.y1 < outer.y1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["lca", "lda"])
 def test_a_registered_model_is_drawn_on_its_toy_problem(name):
     names, frames, arrows = parts(pm.plots.story(name))

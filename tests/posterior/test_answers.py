@@ -48,6 +48,7 @@ def distances(X):
 # --- Draws ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_answers_draw_by_draw(name, X):
     draws = draws_of(name, 3)
@@ -56,6 +57,7 @@ def test_every_kind_answers_draw_by_draw(name, X):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_matched_for_every_kind(name, X):
     draws = draws_of(name, 3)
@@ -247,6 +249,7 @@ def test_a_rank_interval_holds_ranks_from_one(posterior, X):
 # --- Means ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["Mahalanobis", "LocalFisher", "PairSimilarity"])
 def test_the_mean_metric_gives_the_mean_dissimilarity(name, X):
     posterior = PosteriorMetric(draws_of(name, 3), "prediction")

@@ -96,6 +96,7 @@ def pairs(n=12):
     return {"A": A, "B": B, "same": np.arange(n) % 2}
 
 
+@pytest.mark.long
 def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
     draws = pm.sample(student_t, pairs(), method="laplace", n_draws=20, n_chains=1)
     found = pm.draws_to_metric(draws, "prediction", pairs_independent=True)
@@ -116,6 +117,7 @@ def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
         pm.draws_to_metric(draws, "prediction", to_metric=lambda s: s["w"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("axes", [["feature", "feature"], ["draw", "feature"]])
 def test_axes_that_share_a_name_are_refused(axes):
     with pytest.raises(ValueError, match=r"dims: expected names that differ.*'M'"):

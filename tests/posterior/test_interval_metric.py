@@ -145,6 +145,7 @@ def test_chunks_do_not_change_an_answer(made, X, monkeypatch):
     np.testing.assert_allclose(made.interval(X[:6], X[6:]), whole, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_other_kinds_have_jackknife_t_of_log_dissimilarities(X):
     every = [build("LocalMahalanobis", s) for s in range(G)]
     made = IntervalMetric(every[0], every[1:])
@@ -282,6 +283,7 @@ def test_units_of_features_do_not_change_intervals(X):
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["LCA", "LDA"])
 def test_units_of_points_do_not_change_intervals(name):
     rng = np.random.default_rng(3)
@@ -402,6 +404,7 @@ def of_rows(learner):
     return lambda *data: learner.fit(*data).get_metric()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [60, 400])
 def test_intervals_of_a_source_are_those_of_the_same_groups_in_memory(n):
     rng = np.random.default_rng(8)

@@ -252,6 +252,7 @@ def many():
     return X, rng.integers(0, 80, size=(5000, 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("criterion", RULES)
 def test_streamed_is_whole(posterior, many, criterion, monkeypatch):
     """In blocks of any size, and with memory for few, which takes several passes."""

@@ -79,6 +79,7 @@ def test_upper_limits_of_many_dimensions_are_right(p, length):
     np.testing.assert_allclose(high[0], wanted, rtol=4e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("true", [0.3, 1.0, 3.0])
 def test_limits_cover_and_the_percentile_does_not(true):
     """Where v ~ N(μ, S) is known; the percentile of a bootstrap is the control."""

@@ -45,6 +45,7 @@ INTERVALS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", INTERVALS)
 def test_intervals_of_dependent_pairs_come_with_their_coverage(name, X):
     posterior = PosteriorMetric(draws_of(n=2), "intervals", source="nuts")

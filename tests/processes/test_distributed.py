@@ -150,6 +150,7 @@ def test_the_code_of_the_whole_is_that_of_the_cause(codes, code):
     assert verdict(codes) == code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [2, 4])
 def test_several_processes_with_random_delays_give_the_bits_of_one(
     size, tmp_path, alone
@@ -158,6 +159,7 @@ def test_several_processes_with_random_delays_give_the_bits_of_one(
     same_bits(tmp_path, alone)
 
 
+@pytest.mark.long
 def test_a_killed_process_costs_a_pass_and_changes_nothing(tmp_path, alone):
     code, said = run(tmp_path, fault="kill:1:5")
     assert code == 0
@@ -304,6 +306,7 @@ def launched(size, *words):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.study)])
 def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, tmp_path):
     launched(1, "results", tmp_path / "one.npz", tmp_path / "ck")
@@ -334,6 +337,7 @@ def test_chains_of_several_processes_are_those_of_one(tmp_path):
     assert all(path.exists() for path in last)
 
 
+@pytest.mark.long
 def test_sums_over_bins_are_those_of_all_rows():
     X, _ = data()
     found = results()

@@ -83,6 +83,7 @@ def test_intervals_have_limits_and_one_metric_has_none():
     assert told(explore(fits[0], X, y, k=2))["limits"] is None
 
 
+@pytest.mark.long
 def test_a_local_metric_says_that_the_plane_does_not_show_it():
     X, y = data(40)
     fit = pm.GLML(n_draws=0).fit(X, y)

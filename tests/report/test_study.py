@@ -8,6 +8,7 @@ from probmetric.checks.lca.criticism import stated_held_out
 from probmetric.plots import calibration
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("link", "fewest", "most"), [("auto", 0, 1), ("model", 7, 10)])
 def test_bins_of_p_same_outside_their_bands_on_wine(link, fewest, most):
     fit = pm.LCA(link=link).fit(*pm.datasets.load("wine"))

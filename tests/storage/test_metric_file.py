@@ -29,6 +29,7 @@ def assert_same_bits(a, b):
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_comes_back_bit_for_bit(name, tmp_path):
     metric = build(name)

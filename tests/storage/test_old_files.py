@@ -18,6 +18,7 @@ EXPECTED = json.loads((FOLDER / "expected.json").read_text())
 X = np.asarray(EXPECTED["X"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["lca", "glml", "two_stage", "dca_gm"])
 def test_a_metric_of_0_1_0_loads(name):
     metric = pm.load_metric(FOLDER / f"{name}.npz")
@@ -25,6 +26,7 @@ def test_a_metric_of_0_1_0_loads(name):
     np.testing.assert_allclose(got, EXPECTED[name], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["lca.nc", "two_stage.nc"])
 def test_draws_of_0_1_0_load(name):
     posterior = posterior_of(load_draws(FOLDER / name))

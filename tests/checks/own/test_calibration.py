@@ -48,6 +48,7 @@ def test_a_check_whose_controls_are_not_rejected_says_nothing(found):
     assert blind.verdict == "inconclusive"
 
 
+@pytest.mark.long
 def test_only_named_quantities_are_ranked():
     data = (X[:5], np.zeros(5, int))
     few = {**FAST, "n_simulations": 10, "n_control": 0}

@@ -29,6 +29,7 @@ def verdict(y):
     return {p.finding.part: p.verdict for p in found.parts}, str(found)
 
 
+@pytest.mark.long
 def test_each_fault_is_found_in_its_part_and_a_right_model_is_adequate():
     noise = np.random.default_rng(0).normal(size=N)
     right, said = verdict(X @ [1.0, -0.5] + noise)

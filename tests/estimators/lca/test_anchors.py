@@ -41,6 +41,7 @@ def fitted(data):
     return pm.LCA(n_anchors=300).fit(*data)
 
 
+@pytest.mark.long
 def test_all_points_as_anchors_are_the_full_fit(data):
     whole = pm.LCA(link="model").fit(*data)
     found = pm.LCA(link="model", n_anchors=900).fit(*data)
@@ -51,6 +52,7 @@ def test_all_points_as_anchors_are_the_full_fit(data):
     assert not hasattr(whole, "n_anchors_")
 
 
+@pytest.mark.long
 def test_principal_axes_are_those_about_the_mean_also_in_units_given(data):
     X, y = data
     settings = {"link": "model", "n_components": 2, "standardize": False}
@@ -62,6 +64,7 @@ def test_principal_axes_are_those_about_the_mean_also_in_units_given(data):
         )
 
 
+@pytest.mark.long
 def test_a_fit_says_its_anchors_and_error_in_input_units(data, fitted):
     X, y = data
     assert fitted.n_anchors_ == 300
@@ -73,6 +76,7 @@ def test_a_fit_says_its_anchors_and_error_in_input_units(data, fitted):
     np.testing.assert_allclose(4 * again.matrix_error_, fitted.matrix_error_, 1e-6)
 
 
+@pytest.mark.long
 def test_the_same_seed_draws_the_same_anchors(data, fitted):
     again = pm.LCA(n_anchors=300).fit(*data)
     assert again.components_.tobytes() == fitted.components_.tobytes()
@@ -80,6 +84,7 @@ def test_the_same_seed_draws_the_same_anchors(data, fitted):
     assert (other.components_ != fitted.components_).any()
 
 
+@pytest.mark.long
 def test_p_same_is_calibrated_on_the_other_half(data, fitted):
     link, whole = fitted.link_, pm.LCA().fit(*data).link_
     assert type(link) is type(whole)
@@ -143,6 +148,7 @@ def test_the_study_of_coverage_runs_and_thinned_rows_fail_it(monkeypatch, tmp_pa
     assert thinned < covered
 
 
+@pytest.mark.long
 def test_a_source_gives_the_fit_of_the_same_rows_in_memory(data, fitted):
     X, y = data
     found = pm.LCA(n_anchors=300).fit(Labelled(X, y, (400, 1, 0, 499)))
@@ -155,6 +161,7 @@ def test_a_source_gives_the_fit_of_the_same_rows_in_memory(data, fitted):
     assert near[1][:, 0].tolist() == list(range(5))
 
 
+@pytest.mark.long
 def test_a_source_in_several_cuts_gives_nearly_the_same_bits(data):
     X, y = data
     cuts = ((900,), (300, 600), tuple([9] * 100))

@@ -44,6 +44,7 @@ def test_ties_go_to_the_first_class_in_sorted_order():
     assert made.predict([[1.0 + 1e-9, 5.0]]).tolist() == ["b"]
 
 
+@pytest.mark.long
 def test_each_class_is_an_lca_fit_of_its_mean_with_every_point():
     made = LCAClassifier(regularization=5.0, standardize=False).fit(
         WINE_X / 100, WINE_Y

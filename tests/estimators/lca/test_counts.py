@@ -42,6 +42,7 @@ def of_counts(**settings):
     return learner(**settings).fit_pairs(INDEX, COUNTS, trials=TRIALS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
     [
@@ -87,6 +88,7 @@ def test_weights_and_groups_go_with_counts():
         one.fit_pairs(INDEX, kept, anchor=group, trials=TRIALS)
 
 
+@pytest.mark.long
 def test_draws_are_those_of_the_labels():
     one = of_counts(learning_rate=1)
     two = learner(learning_rate=1).fit_pairs(REPEATED, LABELS)
@@ -96,6 +98,7 @@ def test_draws_are_those_of_the_labels():
         np.testing.assert_allclose(M, other, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_each_count_has_its_binomial_term_in_draws_and_in_what_is_stored():
@@ -167,6 +170,7 @@ def test_counts_pad_to_buckets_and_count_for_what_they_are():
     assert as_labels(Pairs(X, *INDEX.T, COUNTS > 0)).trials is None
 
 
+@pytest.mark.long
 def test_the_refits_of_the_bootstrap_are_those_of_the_labels():
     prior = PRIOR._replace(mean=np.asarray(PRIOR.mean, float))
     labels = Pairs(X, *REPEATED.T, LABELS)

@@ -74,6 +74,7 @@ def test_nuts_agrees_with_a_sampler_of_the_numpyro_model(fitted):
         assert abs(ours.mean() - theirs.mean()) < 5 * error
 
 
+@pytest.mark.long
 def test_bootstrap_draw_is_a_refit_under_product_weights(fitted):
     problem = lca_posterior.refit(*lca_posterior.drawable(fitted), learning_rate=1.0)
     run = dict(scale=fitted.scale_, seed=4, n_draws=3, n_chains=1)
@@ -102,6 +103,7 @@ def test_bootstrap_draw_is_a_refit_under_product_weights(fitted):
     assert np.abs(drawn.values["M"][0, 1] - drawn.values["M"][0, 2]).max() > 0
 
 
+@pytest.mark.long
 def test_purposes_have_objects_of_their_own(fitted):
     near = fitted.posterior_metric("prediction")
     spread = fitted.posterior_metric("intervals", method="bootstrap", n_draws=20)
@@ -134,6 +136,7 @@ def test_all_pairs_may_stand_for_the_fitted_ones(fitted):
     assert made.n_draws == 4
 
 
+@pytest.mark.long
 def test_intervals_are_for_the_fit_that_the_object_holds(fitted):
     own = LCA(pairs="all", learning_rate=1, regularization=1).fit(X, y)
     made = fitted.posterior_metric("intervals")
@@ -150,6 +153,7 @@ def test_intervals_are_for_the_fit_that_the_object_holds(fitted):
     )
 
 
+@pytest.mark.long
 def test_the_jackknife_is_deterministic_and_moves_with_prob(fitted):
     one, two = (fitted.posterior_metric("intervals") for _ in range(2))
     for ask in ("interval", "same_interval"):
@@ -167,6 +171,7 @@ def test_what_has_no_draws_takes_no_number_of_them(fitted):
         fitted.posterior_metric("prediction", method="jackknife")
 
 
+@pytest.mark.long
 def test_bootstrap_draws_stay_available_for_intervals(fitted):
     made = fitted.posterior_metric("intervals", method="bootstrap", n_draws=20)
     own = LCA(pairs="all", learning_rate=1, regularization=1).fit(X, y)
@@ -181,6 +186,7 @@ def test_all_pairs_of_many_points_must_be_asked_for(fitted, monkeypatch):
         fitted.posterior_metric("intervals")
 
 
+@pytest.mark.long
 def test_pairs_chosen_by_distance_keep_the_models_link(fitted):
     made = fitted.posterior_metric("intervals", pairs="fitted")
     assert "fitted pairs of 60 points" in repr(made)
@@ -191,6 +197,7 @@ def test_pairs_chosen_by_distance_keep_the_models_link(fitted):
     assert np.all((low < P) & (P < high))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", ["calibrated", "isotonic"])
 def test_a_link_asked_for_by_name_is_not_replaced_by_the_models(link):
     asked = LCA(link=link, max_iter=50).fit(X, y)
@@ -245,6 +252,7 @@ def test_unknown_purposes_are_refused(fitted):
         fitted.posterior_metric("prediction", regularization="cv")
 
 
+@pytest.mark.long
 def test_the_bootstrap_is_at_learning_rate_one_unless_told_otherwise(fitted):
     assert fitted.learning_rate_ < 0.5
     run = {"n_draws": 2, "n_chains": 1, "seed": 1}
@@ -260,6 +268,7 @@ def test_the_bootstrap_is_at_learning_rate_one_unless_told_otherwise(fitted):
     assert np.abs(M / of_the_fit["posterior"]["M"].values - 1).max() > 0.01
 
 
+@pytest.mark.long
 def test_a_sampler_with_settings_is_taken_in_place_of_its_name(fitted):
     run = {"n_draws": 3, "n_chains": 1, "seed": 1}
     plain = fitted.sample("bootstrap", **run)["posterior"]["M"].values

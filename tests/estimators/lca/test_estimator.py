@@ -131,6 +131,7 @@ def test_translation_and_row_order_leave_the_metric_unchanged():
     np.testing.assert_allclose(moved, base, atol=1e-4 * np.abs(base).max())
 
 
+@pytest.mark.long
 def test_padding_changes_neither_objective_nor_optimum(x64):
     pairs = nearest_pairs(Z_IRIS, IRIS_Y)
     assert len(pairs.i) not in (bucket(len(pairs.i)), 1024)
@@ -203,6 +204,7 @@ def test_per_anchor_scales_are_per_anchor_and_carry_no_probability(pairs):
         fitted.posterior_metric("intervals")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["squarem", "em", "full_em"])
 def test_solvers_agree_on_the_optimum(solver):
     X, y = Z_IRIS[::3], IRIS_Y[::3]
@@ -223,6 +225,7 @@ def test_a_pickle_of_an_older_version_is_refused():
         LCA.__new__(LCA).__setstate__(old)
 
 
+@pytest.mark.long
 def test_a_fit_to_all_pairs_that_stops_early_says_so():
     X, y = load_iris(return_X_y=True)
     with pytest.warns(ConvergenceWarning):

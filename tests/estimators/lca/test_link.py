@@ -92,6 +92,7 @@ def by_hand(Z, codes, recipe, lam, design, k=3):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("design", "options"),
     [
@@ -256,6 +257,7 @@ def test_a_new_fit_forgets_the_link():
     assert model.link_.b == model.intercept_
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -326,6 +328,7 @@ def test_classes_of_two_members_keep_the_models_link_and_say_so():
     assert model.link_.kind == "model"  # said once
 
 
+@pytest.mark.long
 def test_one_huge_class_and_a_class_of_three_are_calibrated():
     X = np.r_[RNG.normal(size=(300, 2)), RNG.normal(size=(3, 2)) + 6]
     y = np.repeat([0, 1], [300, 3])
@@ -366,6 +369,7 @@ def nearest_pairs_of(metric, X, y, Q, t, k=3):
     return np.concatenate(D), np.concatenate(same)
 
 
+@pytest.mark.long
 def test_held_out_pairs_of_wine_find_the_calibrated_links_right():
     held = np.arange(len(WINE_X)) % 3 == 0
     made = {
@@ -409,6 +413,7 @@ def random_pairs(draw, n_same, odds, seed):
     return np.stack([Q[i[rows]], Q[j[rows]]], 1), same[rows].astype(int)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SIMULATED)
 def test_random_pairs_at_odds_of_one_to_nine_are_calibrated(name):
     draw = SIMULATED[name]

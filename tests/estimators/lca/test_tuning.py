@@ -1,6 +1,7 @@
 """How ``LCA`` chooses λ: folds, no learning, evidence."""
 
 import numpy as np
+import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -13,6 +14,7 @@ IRIS_X, IRIS_Y = load_iris(return_X_y=True)
 Z_IRIS = (IRIS_X - IRIS_X.mean(0)) / IRIS_X.std(0)
 
 
+@pytest.mark.long
 def test_folds_choose_the_setting_of_best_held_out_accuracy():
     X, y = Z_IRIS[::3], IRIS_Y[::3]
     fitted = LCA(regularization="cv", standardize=False).fit(X, y)

@@ -73,6 +73,7 @@ def test_scikit_learns_checks_on_copies_pass_where_pairs_are_not_all_of_copies(c
         check("LCA", pm.LCA())
 
 
+@pytest.mark.long
 def test_draws_are_of_the_weighted_posterior():
     model = pm.LCA(pairs="all", learning_rate=0.1, tol=1e-10, **GIVEN)
     draws = model.fit(X, Y, sample_weight=TIMES).sample("laplace", n_draws=50)

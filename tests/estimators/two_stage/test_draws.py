@@ -44,6 +44,7 @@ def components(draws):
     return TwoStageParams(*(parts[name].to_numpy()[0] for name in FIELDS))
 
 
+@pytest.mark.long
 def test_posterior_holds_what_carries_no_label_and_components_follow_the_fit(
     model, draws
 ):
@@ -61,6 +62,7 @@ def test_posterior_holds_what_carries_no_label_and_components_follow_the_fit(
             np.testing.assert_allclose(got, own[name], rtol=1e-9)
 
 
+@pytest.mark.long
 def test_pointwise_likelihood_is_in_input_units(sources, draws):
     X, group = sources
     params, data = components(draws), group_data(Groups(X, group))
@@ -74,6 +76,7 @@ def test_pointwise_likelihood_is_in_input_units(sources, draws):
     np.testing.assert_allclose(got.to_numpy()[0, [0, 7]], wanted, rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
 def test_leave_one_out_prefers_the_right_number_of_components(sources):
     """Independent rows, α fixed: PSIS-LOO over points, k-hat at hand."""
@@ -90,6 +93,7 @@ def test_leave_one_out_prefers_the_right_number_of_components(sources):
     assert gap > 4 * table.loc["k = 1", "dse"]
 
 
+@pytest.mark.long
 def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
     metric = model.posterior_metric("intervals", draws=draws, n_draws=20)
     assert metric.n_draws == 20
@@ -122,6 +126,7 @@ def test_nuts_and_the_variational_guide_sample_from_the_estimator(model, draws):
     assert (nuts.source, nuts.n_draws) == ("nuts", 10)
 
 
+@pytest.mark.long
 def test_generic_sample_takes_groups_as_they_come(sources):
     X = (sources[0] - sources[0].mean(0)) / sources[0].std(0)
     tree = pm.sample(
@@ -145,6 +150,7 @@ def test_generic_sample_takes_groups_as_they_come(sources):
     )
 
 
+@pytest.mark.long
 def test_what_cannot_be_sampled_is_refused_by_name(sources, model):
     X, group = sources
     known = np.where(np.arange(120) < 4, group % 2, -1)

@@ -48,6 +48,7 @@ def test_check_estimator_is_complete():
     assert len(records) > 30
 
 
+@pytest.mark.long
 def test_fitted_estimator_is_cloned_and_pickled(fitted, sources):
     again = pickle.loads(pickle.dumps(fitted))
     X = sources[0][:20]
@@ -72,6 +73,7 @@ def test_units_of_a_feature_change_no_neighbour(fitted, sources):
     np.testing.assert_allclose(got, fitted.score_samples(X[:10]), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_groups_teach_the_share_of_noise(grouped, sources):
     """True W = 0.16 I, about 180 - 60 degrees of freedom."""
     W = np.einsum("k,kij->ij", grouped.weights_, grouped.within_)
@@ -98,6 +100,7 @@ def test_alpha_is_learned_from_pairs_with_the_mixture_kept(fitted, sources):
     assert model.alpha_ == pytest.approx(0.16 / 1.16, abs=0.06)
 
 
+@pytest.mark.long
 def test_same_source_pairs_are_more_probable_than_others(grouped, sources):
     X = sources[0]
     same = grouped.same_probability(same_pairs(X))
@@ -116,6 +119,7 @@ def test_a_similarity_refuses_to_be_a_distance(fitted, sources):
         fitted.pair_distance(same_pairs(sources[0]))
 
 
+@pytest.mark.long
 def test_one_labelled_example_of_each_class_classifies_iris():
     X, y = load_iris(return_X_y=True)
     model = TwoStageMixture(3).fit(X)
@@ -125,6 +129,7 @@ def test_one_labelled_example_of_each_class_classifies_iris():
     assert np.mean(knn.predict(X) == y) > 0.8
 
 
+@pytest.mark.long
 def test_missing_entries_are_integrated_out(sources):
     X = sources[0].copy()
     X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
@@ -134,6 +139,7 @@ def test_missing_entries_are_integrated_out(sources):
     assert np.all(np.isfinite(model.pair_score(same_pairs(X))))
 
 
+@pytest.mark.long
 def test_missing_entries_are_integrated_out_of_groups_and_pairs(grouped, sources):
     X, group = sources
     holes = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
@@ -165,6 +171,7 @@ def test_database_elements_may_have_noise_of_their_own(fitted, sources):
     assert fitted.get_metric().noise_other is None
 
 
+@pytest.mark.long
 def test_nearly_singular_components_are_reported_or_kept_regular(sources):
     """A column that is another plus 1e-9: the prior holds, or EM says it cannot."""
     X, group = sources
@@ -188,6 +195,7 @@ def test_range_is_chosen_or_blended(sources):
     assert both.weights_[0] < 1e-3  # one component is far less probable
 
 
+@pytest.mark.long
 def test_flattening_is_given_or_chosen(sources):
     diagonal = TwoStageMixture(2, flattening=0.0).fit(sources[0])
     assert np.all(diagonal.within_[:, 0, 1] == 0)
@@ -242,12 +250,14 @@ def test_known_components_name_the_components(sources):
     assert np.all(model.predict(X[X[:, 0] > 4.5]) == 0)
 
 
+@pytest.mark.long
 def test_groups_of_one_warn_and_keep_alpha(sources):
     with pytest.warns(UserWarning, match="groups: all have one member"):
         model = TwoStageMixture(alpha=0.3).fit(sources[0], groups=np.arange(180))
     assert model.alpha_ == pytest.approx(0.3)
 
 
+@pytest.mark.long
 def test_fewer_points_than_features_and_repeated_rows_are_fitted():
     X = np.random.default_rng(0).normal(size=(6, 9))
     for rows in (X, np.concatenate([X, X])):
@@ -315,6 +325,7 @@ def test_a_choice_of_an_earlier_fit_is_forgotten(sources):
     assert not hasattr(model.set_params(n_components=1).fit(sources[0]), "choice_")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [1, 3])
 def test_criteria_are_those_of_scikit_learns_mixture_at_the_same_parameters(k):
     points = load_iris(return_X_y=True)[0]

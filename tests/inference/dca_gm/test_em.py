@@ -67,6 +67,7 @@ def covariances(params):
     return (params.chol @ np.swapaxes(params.chol, -1, -2))[:, 0]
 
 
+@pytest.mark.long
 def test_class_probabilities_objective_and_gradient_match_the_golden_ones(
     case, params, data, x64
 ):
@@ -91,6 +92,7 @@ def test_the_gradient_with_centres_that_follow_matches_the_golden_one(
     assert not np.allclose(gradient_A(tied, data), found, rtol=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("per_component", [False, True])
 def test_both_gradients_are_those_of_autodiff_with_weights(
     case, params, data, per_component, x64
@@ -157,6 +159,7 @@ def test_the_fixed_gauge_has_unit_pooled_covariance_and_ordered_axes(params, dat
     np.testing.assert_allclose(twice.A, fixed.A, atol=1e-12)
 
 
+@pytest.mark.long
 def test_an_em_step_matches_the_golden_one(case, params, data, x64):
     params, data = device(params), device(data)
     w = jnp.ones(len(data.X))
@@ -177,6 +180,7 @@ def test_an_em_step_matches_the_golden_one(case, params, data, x64):
     np.testing.assert_allclose(mu_prime @ params.A.T, found.mu, atol=1e-13)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["class", "component"])
 def test_em_never_lowers_its_own_objective(iris, covariance, x64):
     params = device(start(iris, 2, covariance=covariance, n_em=0))
@@ -216,6 +220,7 @@ def test_without_a_gauge_the_norm_penalty_has_no_optimum(params, data, x64):
     assert jnp.sum(shrunk.A**2) < 1e-5 * jnp.sum(params.A**2)
 
 
+@pytest.mark.long
 def test_the_covariance_of_an_em_step_is_the_mode_under_its_prior(x64):
     """Nothing else has a slope of 0 in log Σ of Σ log N + -(ν/2)(log|Σ| + ρ tr Σ⁻¹)."""
     rng = np.random.default_rng(0)

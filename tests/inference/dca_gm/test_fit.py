@@ -39,6 +39,7 @@ def device(tree):
     return jax.tree.map(jnp.asarray, tree)
 
 
+@pytest.mark.long
 def test_the_em_step_can_lower_the_conditional_likelihood(wine, x64):
     # Erratum 4: the hybrid is no ascent on the paper's objective.
     found = fit(wine, solver="hybrid", max_steps=5)
@@ -86,6 +87,7 @@ def test_a_class_with_few_distinct_points_has_as_many_components(iris):
     assert np.isfinite(params.log_beta).sum(1).tolist() == [2, 3, 3]
 
 
+@pytest.mark.long
 def test_the_joint_fit_ends_where_the_gradient_vanishes(iris, x64):
     found = fit(iris, n_gaussians=[1, 2, 3])
     assert found.result == Result.CONVERGED
@@ -103,6 +105,7 @@ def test_the_joint_fit_ends_where_the_gradient_vanishes(iris, x64):
     assert found.objective > log_joint(unconstrain(begin), given) + 1
 
 
+@pytest.mark.long
 def test_the_hybrid_returns_its_best_iterate_in_a_fixed_gauge(wine):
     found = fit(wine, solver="hybrid", max_steps=12)
     assert found.objective == np.nanmax(found.trace)
@@ -114,6 +117,7 @@ def test_the_hybrid_returns_its_best_iterate_in_a_fixed_gauge(wine):
     np.testing.assert_allclose(pooled, np.eye(2), atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_hybrids_objective_is_the_likelihood_less_the_penalty(iris, x64):
     params = device(start(iris, 2))
     penalty = Penalty(jnp.zeros_like(params.A), 0.4)
@@ -125,6 +129,7 @@ def test_the_hybrids_objective_is_the_likelihood_less_the_penalty(iris, x64):
         assert found.objective > found.trace[0]
 
 
+@pytest.mark.long
 def test_data_weights_stand_for_repeated_points(iris, x64):
     rows = np.arange(0, 150, 3)
     twice = np.concatenate([rows, rows[:20]])

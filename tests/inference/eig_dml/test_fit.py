@@ -41,6 +41,7 @@ def wine_pairs():
     return nearest_pairs((X - X.mean(0)) / X.std(0), y)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
 @pytest.mark.parametrize(
     ("name", "key"),
@@ -188,6 +189,7 @@ def test_softmin_is_the_gradient_of_the_smoothed_minimum():
     np.testing.assert_allclose(softmin(a, sigma), numeric, atol=100 * h**2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
 def test_wine_pairs_are_certified(wine_pairs, solver):
     fitted = eig_dml.fit(wine_pairs, solver=solver)
@@ -206,6 +208,7 @@ def test_working_set_covers_every_far_pair(wine_pairs):
     np.testing.assert_allclose(nearest, params.primal, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_lanczos_reaches_the_same_certificate(monkeypatch):
     rng = np.random.default_rng(0)
     pairs = as_pairs(rng.standard_normal((40, 12)), 2 * rng.standard_normal((60, 12)))
@@ -367,6 +370,7 @@ def optimum_by_cuts(pairs, rtol):
     return lower, upper
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1])
 def test_optimum_is_that_of_a_cutting_plane_solver(seed):
     pairs = eig_dml_checks.toy(seed).data

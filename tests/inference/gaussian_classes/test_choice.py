@@ -41,6 +41,7 @@ def test_statistics_are_those_of_the_compiled_program():
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 @pytest.mark.parametrize("d", [1, 5])
 def test_probabilities_are_those_of_the_exact_predictive(covariance, d):
@@ -84,6 +85,7 @@ def test_of_many_points_a_thousand_are_predicted():
     assert {len(learned) for learned, _, _ in parts} == {1200}
 
 
+@pytest.mark.long
 def test_labels_without_meaning_leave_the_class_shares():
     A, a = rng.standard_normal((60, 15)), np.arange(60) % 3 // 2
     found = choose_prior(Labelled(A, a), 2)
@@ -120,6 +122,7 @@ def test_equal_points_have_no_prior():
     assert np.isfinite(choose_prior(Labelled(nearly, np.arange(10) % 2), 2).prior.nu)
 
 
+@pytest.mark.long
 def test_with_few_points_it_predicts_better_than_the_prior_of_highest_evidence():
     """Ten sets of 20 points in 21 dimensions, where the evidence is over-confident."""
     wave, codes = pm.datasets.load("waveform")
@@ -147,6 +150,7 @@ def student(rows, points, codes, strengths=USUAL):
         return student_metric(posterior(some, prior_of(some, strengths)))
 
 
+@pytest.mark.long
 def test_with_euclid_chosen_the_metric_is_that_of_the_axes():
     metric = student(np.arange(len(Z)), Z, y)
     plain = with_euclids_distance(metric)
@@ -159,6 +163,7 @@ def test_with_euclid_chosen_the_metric_is_that_of_the_axes():
     np.testing.assert_allclose(metric.frame @ back @ metric.frame.T, there, atol=1e-9)
 
 
+@pytest.mark.long
 def test_noise_is_left_to_euclid_and_its_own_rows_are_never_learned_from():
     A, a = rng.standard_normal((60, 6)), np.arange(60) % 2
     seen = []
@@ -173,6 +178,7 @@ def test_noise_is_left_to_euclid_and_its_own_rows_are_never_learned_from():
     assert [set(rows) for rows in seen] == [set(rows) for rows, _, _ in folds_of(A, a)]
 
 
+@pytest.mark.long
 def test_what_a_pooled_or_a_local_metric_adds_is_taken():
     """One direction among noise: the pooled metric. Twonorm: a local one."""
     a = np.arange(160) % 2
@@ -193,6 +199,7 @@ def test_metrics_that_cannot_be_learned_leave_euclid():
     assert np.isneginf(scores[1:]).all()
 
 
+@pytest.mark.long
 def test_the_choice_is_that_of_the_folds_by_hand():
     """The scores of γ = ∞ from the classifier's own votes, fold by fold."""
     A, a = Z[::4], y[::4]

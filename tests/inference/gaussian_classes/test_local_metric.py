@@ -102,6 +102,7 @@ def test_reach_of_the_nearest_point_is_that_of_a_uniform_density():
     np.testing.assert_allclose(found, 1 / 1001, rtol=2e-3)
 
 
+@pytest.mark.long
 def test_a_draw_has_the_metric_of_its_own_densities_frame_and_all():
     data, post = toy_posterior()
     params = gc.draw(jax.random.key(1), post, 8)
@@ -130,6 +131,7 @@ def test_log_euclidean_of_a_matrix_and_its_inverse_is_the_identity():
     )
 
 
+@pytest.mark.long
 def test_expected_bias_metric_of_sure_draws_is_regularised_alone():
     _, post = toy_posterior()
     sure = post._replace(
@@ -196,6 +198,7 @@ LKJ = LKJPrior(np.zeros(2), np.ones(2), np.ones(2))
 NIW = NIWPrior(np.zeros(2), np.eye(2), 1.0, 4.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prior", [LKJ, NIW], ids=["LKJ", "NIW"])
 @pytest.mark.parametrize("covariance", ["full", "tied", "diagonal"])
 def test_model_without_labels_simulates_points_and_classes(prior, covariance):
@@ -209,6 +212,7 @@ def test_model_without_labels_simulates_points_and_classes(prior, covariance):
         assert (np.asarray(sites["chol"])[:, 1, 0] == 0).all()
 
 
+@pytest.mark.long
 def test_model_integrates_missing_entries_out():
     """With x₂ missing the density is the marginal normal's: a data set in 1-D."""
     params = gaussians(d=2)
@@ -237,6 +241,7 @@ def test_model_integrates_missing_entries_out():
     np.testing.assert_allclose(float(value - base), wanted, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_mixture_model_of_one_component_is_the_plain_model():
     params = gaussians(d=2)
     data = Labelled(np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 2)

@@ -57,6 +57,7 @@ def gradient(params, data, prior, covariance):
     return jax.grad(density, (0, 1))(params.mean, params.chol)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_em_climbs_to_a_stationary_point_of_the_numpyro_density(covariance):
     data, prior = toy()
@@ -75,6 +76,7 @@ def test_em_climbs_to_a_stationary_point_of_the_numpyro_density(covariance):
     assert np.abs(gradient(other, data, prior, covariance)[0]).max() > 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_without_missing_entries_em_is_the_conjugate_mode(covariance):
     data, prior = toy(share=0.0)
@@ -85,6 +87,7 @@ def test_without_missing_entries_em_is_the_conjugate_mode(covariance):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 def test_objective_less_posterior_density_is_the_evidence_for_whole_rows():
     data, prior = toy(share=0.0)
     stats = gc.statistics(data, C)
@@ -100,6 +103,7 @@ def test_objective_less_posterior_density_is_the_evidence_for_whole_rows():
     np.testing.assert_allclose(found, gc.log_evidence(stats, prior), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_fit_takes_missing_entries_and_a_row_without_any():
     data, prior = toy()
     X = data.X.copy()
@@ -132,6 +136,7 @@ def batch_z(values, wanted, n_batches=20):
     return (batches.mean(0) - wanted) / error
 
 
+@pytest.mark.long
 def test_completions_give_the_exact_posterior_of_independent_features():
     """Feature by feature the model is conjugate in the entries that were seen.
 
@@ -184,6 +189,7 @@ def some_completions():
         )
 
 
+@pytest.mark.long
 def test_predictive_is_the_mean_over_completions(some_completions):
     data, posts = some_completions
     x = np.array([[0.4, -0.3]])
@@ -200,6 +206,7 @@ def test_predictive_is_the_mean_over_completions(some_completions):
     assert np.isfinite(holes).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_draws", [1, 4, 12])
 def test_draws_take_the_completions_in_turn(some_completions, n_draws):
     _, posts = some_completions
@@ -210,6 +217,7 @@ def test_draws_take_the_completions_in_turn(some_completions, n_draws):
     assert draws.chol.shape == (n_draws, C, D, D)
 
 
+@pytest.mark.long
 def test_posterior_mean_is_the_mean_over_completions(some_completions):
     _, posts = some_completions
     found = gc.posterior_mean(posts)

@@ -38,6 +38,7 @@ def fitted():
         return data, prior, fit
 
 
+@pytest.mark.long
 def test_the_fit_is_a_mode_of_the_numpyro_model_and_reports_its_density(fitted):
     data, prior, fit = fitted
     assert int(fit.result) == Result.CONVERGED
@@ -62,6 +63,7 @@ def test_the_fit_is_a_mode_of_the_numpyro_model_and_reports_its_density(fitted):
         np.testing.assert_allclose(by_weight, by_weight[0], rtol=1e-3)
 
 
+@pytest.mark.long
 def test_the_lumps_are_found(fitted):
     params = fitted[2].params
     found = np.sort(params.mean[:, :, 0], 1)
@@ -69,6 +71,7 @@ def test_the_lumps_are_found(fitted):
     np.testing.assert_allclose(found, [[0, 5], [2.5, 7.5]], atol=0.5)
 
 
+@pytest.mark.long
 def test_hessians_of_the_fitted_mixtures_are_those_of_autodiff(fitted):
     classes = to_densities(fitted[2].params)
     x = jnp.array([1.3, 0.4])
@@ -80,6 +83,7 @@ def test_hessians_of_the_fitted_mixtures_are_those_of_autodiff(fitted):
     np.testing.assert_allclose(class_hessians(classes, x), wanted, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_the_local_metric_of_mixtures_removes_their_bias(fitted):
     """Wherever some metric can; the metric of one normal a class does not."""
     data, _, fit = fitted

@@ -35,6 +35,7 @@ def golden_niw(case):
     return gc.statistics(Labelled(X, np.zeros(len(X), int)), 1), prior
 
 
+@pytest.mark.long
 def test_posterior_evidence_and_predictive_equal_golden(golden):
     case = golden("mix_glml_dml")["g_niw"]
     stats, prior = golden_niw(case)
@@ -57,6 +58,7 @@ def test_evidence_in_one_dimension_is_that_of_quadrature(golden, covariance):
     np.testing.assert_allclose(value, case["out"]["log_evidence"], rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_evidence_is_joint_over_posterior_density(covariance):
     """Bayes: log p(data, θ) - log p(θ | data) is the evidence at any θ."""
@@ -104,6 +106,7 @@ def test_a_class_without_points_keeps_its_prior():
     np.testing.assert_array_equal(post.Psi[2], prior.Psi)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_predictive_is_the_ratio_of_evidences(covariance):
     """P(c, x | data) = p(data and (x, c)) / p(data), both from Eq. (3)."""
@@ -120,6 +123,7 @@ def test_predictive_is_the_ratio_of_evidences(covariance):
     np.testing.assert_allclose(found, wanted, rtol=1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_missing_entries_are_integrated_out_of_the_predictive(covariance):
     """P(c | x₁, x₃) from quadrature over x₂ of the complete predictive."""
@@ -152,6 +156,7 @@ def test_missing_allowed_changes_nothing_for_whole_rows():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_draws_have_the_exact_moments(covariance):
     """4000 draws, every mean within 4.5 s.e.: false alarms below 1e-3 for ~60 means."""
@@ -178,6 +183,7 @@ def test_draws_have_the_exact_moments(covariance):
         assert np.max(np.abs(z)) < 4.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_fit_is_the_mode_of_the_posterior_density(covariance):
     """The gradient of log p(data, θ) - log |dΣ/dL| in (μ, L) vanishes there."""
@@ -229,6 +235,7 @@ def test_evidence_prior_is_the_best_of_its_grid_and_equivariant():
     np.testing.assert_allclose(other.Psi, 100 * prior.Psi, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_evidence_prior_stays_finite_with_fewer_points_than_features():
     data, _ = toy(n=6, d=20)
     stats = gc.statistics(data, 2)
@@ -271,6 +278,7 @@ def test_the_prior_mean_of_the_covariance_is_the_pooled_one_in_size(covariance):
     np.testing.assert_allclose(expected, np.trace(within) / w.sum(), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_what_is_learned_under_a_program_of_ones_own_is_the_same():
     data, _ = toy()
     wanted = learn(data, 2).posterior.Psi

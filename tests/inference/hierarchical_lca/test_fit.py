@@ -35,6 +35,7 @@ def of_arrays(problem):
     return stacked(problem.data), prior, problem.options["learning_rate"]
 
 
+@pytest.mark.long
 def test_at_a_spread_of_zero_it_is_lca(problem):
     prior, rate = problem.prior, problem.options["learning_rate"]
     one = fit(problem.data, prior, learning_rate=rate, spread=0.0)
@@ -47,6 +48,7 @@ def test_at_a_spread_of_zero_it_is_lca(problem):
     np.testing.assert_array_equal(one.params.W_groups[0], one.params.W)
 
 
+@pytest.mark.long
 def test_at_a_large_spread_a_group_does_not_see_the_others(problem):
     # Under ω = 50 the prior of a group's map is flat on the scale of its likelihood.
     prior, n = problem.prior, problem.options["n_groups"]
@@ -72,6 +74,7 @@ def test_groups_that_are_copies_of_one_have_no_spread(problem):
     assert float(found.params.spread) == 0
 
 
+@pytest.mark.long
 def test_gradient_is_that_of_autodiff_away_from_the_mode(problem):
     from probmetric.inference.hierarchical_lca.likelihood import objective, to_params
 
@@ -86,6 +89,7 @@ def test_gradient_is_that_of_autodiff_away_from_the_mode(problem):
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.long
 def test_root_is_that_of_the_inverse_of_autodiffs_hessian(problem):
     from jax.flatten_util import ravel_pytree
 
@@ -108,6 +112,7 @@ def test_root_is_that_of_the_inverse_of_autodiffs_hessian(problem):
     assert mode.gap < 1e-12
 
 
+@pytest.mark.long
 def test_posterior_of_the_spread_sums_to_one_and_holds_the_fit(problem):
     found = spread_posterior(problem.params, *of_arrays(problem))
     assert found.probability.sum() == pytest.approx(1)
@@ -129,6 +134,7 @@ def test_a_part_along_rotations_is_taken_away_and_nothing_else():
     np.testing.assert_allclose(off_rotations(W, kept), kept, atol=1e-10)
 
 
+@pytest.mark.long
 def test_laplace_draws_centre_on_the_mode_and_have_its_seed(problem):
     stats, prior, rate = of_arrays(problem)
     found = spread_posterior(problem.params, stats, prior, rate)
@@ -174,6 +180,7 @@ def test_a_group_without_pairs_is_the_common_one(problem):
     assert isinstance(problem.data, Pairs)
 
 
+@pytest.mark.long
 def test_a_vague_prior_of_the_spread_finds_what_the_default_does(problem):
     found = []
     for scale in (0.5, 100.0, 1000.0):

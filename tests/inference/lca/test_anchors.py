@@ -128,6 +128,7 @@ def test_a_class_of_few_gives_the_partners_that_it_has():
     assert pairs.y[few].sum() == 2 * (anchors.code == 3).sum()
 
 
+@pytest.mark.long
 def test_with_all_rows_as_anchors_it_is_the_full_fit():
     Z, y = data()
     full = fit_labelled(Z, y, Recipe(3), auto_regularization(N))
@@ -136,6 +137,7 @@ def test_with_all_rows_as_anchors_it_is_the_full_fit():
     assert found.relative == 0
 
 
+@pytest.mark.long
 def test_principal_axes_are_those_of_all_rows():
     Z, y = data(d=4)
     full = fit_labelled(Z, y, Recipe(2), auto_regularization(N))
@@ -143,6 +145,7 @@ def test_principal_axes_are_those_of_all_rows():
     np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_error_falls_with_anchors_and_thinned_rows_are_another_design():
     Z, y = data(6000)
     full = matrix(fit_labelled(Z, y, Recipe(3), auto_regularization(len(Z))))
@@ -164,6 +167,7 @@ def test_error_falls_with_anchors_and_thinned_rows_are_another_design():
     assert compared(thinned, full)[1] < 0.75
 
 
+@pytest.mark.long
 def test_auto_doubles_until_the_error_is_small(monkeypatch):
     Z, y = data(4000)
     monkeypatch.setattr(by_anchors, "FIRST", 200)

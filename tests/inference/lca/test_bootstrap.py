@@ -48,6 +48,7 @@ def equal(a, b):
         np.testing.assert_array_equal(a[name], b[name])
 
 
+@pytest.mark.long
 def test_checkpoints_do_not_change_the_draws_and_a_stop_does_not(whole, tmp_path):
     assert whole["M"].shape == (1, 7, D, D)
     equal(draws(checkpoint=tmp_path), whole)
@@ -72,6 +73,7 @@ OTHER = {
 }
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_run_is_refused_by_name(whole, tmp_path):
     draws(checkpoint=tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -81,6 +83,7 @@ def test_a_checkpoint_of_another_run_is_refused_by_name(whole, tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.long
 def test_a_draw_depends_on_seed_and_number_alone(whole):
     more = draws(n_draws=8)
     for name in whole:
@@ -92,6 +95,7 @@ def test_a_draw_depends_on_seed_and_number_alone(whole):
     assert np.abs(draws(seed=2)["M"] - whole["M"]).max() > 1e-3
 
 
+@pytest.mark.long
 def test_padding_weighs_nothing(whole):
     padded = PAIRS._replace(X=np.concatenate([X, np.zeros((4, D))]))
     # Weights are drawn for all points, so that other shapes make other draws.
@@ -100,6 +104,7 @@ def test_padding_weighs_nothing(whole):
     equal(some, draws(pairs=moved, n_points=60, n_draws=3))
 
 
+@pytest.mark.long
 def test_a_second_run_through_the_estimator_compiles_nothing(monkeypatch):
     # Where earlier tests left many memory maps, the bound would let go of all programs
     # between the two runs.
@@ -126,6 +131,7 @@ def test_a_second_run_through_the_estimator_compiles_nothing(monkeypatch):
     assert not compiled
 
 
+@pytest.mark.long
 def test_memory_is_bounded_by_the_batch():
     one, eight = (needed_memory(PAIRS, PRIOR, START, batch=b) for b in (1, 8))
     a_refit = memory_of_a_refit(N, len(X), D, D, 1000)
@@ -133,6 +139,7 @@ def test_memory_is_bounded_by_the_batch():
     assert one < eight <= 8 * a_refit
 
 
+@pytest.mark.long
 def test_a_refit_that_does_not_converge_is_an_error_that_keeps_the_blocks(tmp_path):
     with pytest.raises(RuntimeError, match=r"MAX_STEPS in 3 of the 3 refits.*raise"):
         draws(max_steps=1, tol=1e-14, checkpoint=tmp_path)

@@ -63,6 +63,7 @@ def theta_of(params):
     return jnp.append(jnp.ravel(params.W), np.log(b))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_points", [False, True])
 def test_gradient_and_hessian_match_autodiff(problem, by_points):
     pairs, _, truth, _ = problem
@@ -176,6 +177,7 @@ def test_laplace_refuses_a_point_that_is_no_mode(problem):
         laplace(truth._replace(W=truth.W * 0.01), prepare(pairs), flat, quotient=False)
 
 
+@pytest.mark.long
 def test_bootstrap_with_unit_weights_returns_the_fit(problem):
     pairs, prior, _, found = problem
     out = bootstrap(
@@ -188,6 +190,7 @@ def test_bootstrap_with_unit_weights_returns_the_fit(problem):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_bootstrap_draw_equals_a_fit_under_product_weights(problem):
     pairs, prior, _, found = problem
     keys = jax.random.split(jax.random.key(2), 3)
@@ -222,6 +225,7 @@ def test_evidence_is_the_determinant_of_the_kronecker_form(problem):
     np.testing.assert_allclose(got - found.objective, want, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_generalised_rate_is_one_half_for_pairs_that_share_no_point():
     # A true model: Σ over pairs of (score)² has mean I, and each pair's score counts
     # at both of its points, so J → 2I. Relative sd of the ratio over 20 seeds: 0.1.

@@ -31,6 +31,7 @@ def problem():
     return simulated()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["lbfgs", "squarem", "em", "full_em"])
 @pytest.mark.parametrize("learning_rate", [1.0, 0.3])
 def test_fixed_points_are_modes_of_the_numpyro_density(problem, solver, learning_rate):
@@ -75,6 +76,7 @@ def uncorrected_full_step(unconstrained, data):
     return {"W": W, "log_b": log_b}, value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [reduced_step, full_step])
 def test_em_never_falls_beyond_rounding(problem, step):
     pairs, prior, _ = problem
@@ -87,6 +89,7 @@ def test_em_never_falls_beyond_rounding(problem, step):
     assert gains.min() > -1e-12 * abs(float(found.objective))
 
 
+@pytest.mark.long
 def test_em_with_the_seeds_variance_falls_and_stops_elsewhere(problem):
     pairs, prior, _ = problem
     stats = prepare(pairs)
@@ -107,6 +110,7 @@ def test_em_with_the_seeds_variance_falls_and_stops_elsewhere(problem):
     assert after.result != Result.DECREASED
 
 
+@pytest.mark.long
 def test_reduced_em_and_lbfgs_ignore_a_translation_of_the_points(problem):
     pairs, prior, _ = problem
     moved = pairs._replace(X=pairs.X + np.array([30.0, -20.0, 10.0]))
@@ -130,6 +134,7 @@ def test_zero_weight_pairs_change_nothing(problem):
     np.testing.assert_allclose(a.params.W, b.params.W, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.long
 def test_per_anchor_fit_ascends_and_is_stationary(problem):
     pairs, prior, _ = problem
     pairs = pairs._replace(anchor=np.arange(240) % 6)

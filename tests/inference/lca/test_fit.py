@@ -35,6 +35,7 @@ def evaluations_to_the_gap(found, optimum, relative):
     return int(np.ceil(per_step * (near[0] + 1)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("solver", ["lbfgs", "squarem"])
 def test_fast_solvers_need_few_evaluations(size, solver):
@@ -59,6 +60,7 @@ def test_translating_the_points_changes_no_count_of_the_default_solver():
     assert abs(counts[0] - counts[1]) <= 1
 
 
+@pytest.mark.long
 def test_the_seeds_em_is_slower_than_the_reduced_one():
     pairs, flat, start = problem(*SIZES[0])
     best = inference.fit(pairs, flat, init=start, tol=1e-9)

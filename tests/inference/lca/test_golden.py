@@ -90,6 +90,7 @@ def test_extremes_of_the_exponent_are_accurate_and_finite(golden):
             np.testing.assert_allclose(nu2, row["nu_1pnu"], rtol=1e-14, atol=1e-300)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gradients_are_finite_at_the_extremes(golden, dtype):
     for row in golden("lca_dca")["lca_extremes"]["rows"]:
@@ -112,6 +113,7 @@ def test_the_estep_stays_bounded_as_noise_vanishes(golden, dtype):
         np.testing.assert_allclose(nu_s, row["nu_s"], rtol=rtol)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("per_anchor", [False, True])
 @pytest.mark.parametrize("by_points", [False, True])
 def test_likelihood_gradient_and_hessian_match_differences(data, per_anchor, by_points):
@@ -138,6 +140,7 @@ def test_likelihood_gradient_and_hessian_match_differences(data, per_anchor, by_
         np.testing.assert_allclose(hessian, want["hessian"], rtol=RTOL, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("per_anchor", [False, True])
 def test_em_steps_match_golden(data, full, per_anchor):
@@ -200,6 +203,7 @@ def test_em_step_equals_brute_force_over_every_latent_pair(data):
     np.testing.assert_allclose(got, sigma2, rtol=1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", ["lbfgs", "squarem", "em"])
 def test_maximum_likelihood_matches_golden(golden, solver):
     case = golden("lca_dca")["lca_mle"]

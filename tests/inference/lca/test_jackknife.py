@@ -22,6 +22,7 @@ def M_of(params):
     return np.asarray(to_metric(params).matrix)
 
 
+@pytest.mark.long
 def test_a_group_left_out_is_a_fit_without_its_pairs(fitted):
     group = np.arange(80) % 20
     found = leave_out(fitted, group)
@@ -35,6 +36,7 @@ def test_a_group_left_out_is_a_fit_without_its_pairs(fitted):
     assert np.abs(M_of(mine) - M_of(fitted.fit.params)).max() > 1e-2
 
 
+@pytest.mark.long
 def test_a_refit_that_did_not_end_is_an_error(fitted, monkeypatch):
     one_step = jackknife.bootstrap
 

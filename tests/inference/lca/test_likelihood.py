@@ -24,6 +24,7 @@ def problem():
     return simulated()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_points", [False, True])
 def test_pooled_log_joint_equals_the_numpyro_density(problem, by_points):
     pairs, prior, truth = problem

@@ -60,6 +60,7 @@ def test_log_b_and_log_sigma2_are_inverse_without_overflow(p):
     assert np.isfinite(log_sigma2_of(np.log(1e4), p))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("p", [1, 5, 60])
 def test_the_m_step_of_b_is_the_minimum_of_its_equation(p):
     rng = np.random.default_rng(p)
@@ -93,6 +94,7 @@ def worst(M):
     return max(map(rhat, entries)), min(ess(e, method="bulk") for e in entries)
 
 
+@pytest.mark.long
 def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
     pairs, prior = hidden()
     mode = fit(pairs, prior).params
@@ -111,6 +113,7 @@ def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
     assert slow < 5
 
 
+@pytest.mark.long
 def test_the_generic_door_starts_at_the_mode_of_the_pooled_density():
     pairs, prior = hidden()
     tree = pm.sample(lca, pairs, prior=prior, log_likelihood=True, progress=False)
@@ -150,6 +153,7 @@ def test_plain_numpyro_agrees_between_chains_under_the_mirrored_prior():
     assert control > 1.05
 
 
+@pytest.mark.long
 def test_the_mirrored_prior_is_the_mean_of_the_priors_over_a_reflection():
     pairs, prior = hidden()
     mode = fit(pairs, prior).params
@@ -165,6 +169,7 @@ def test_the_mirrored_prior_is_the_mean_of_the_priors_over_a_reflection():
     assert float(got) == pytest.approx(float(want), rel=1e-12)
 
 
+@pytest.mark.long
 def test_the_mirrored_density_is_the_mean_of_the_models_over_a_reflection():
     pairs, prior = hidden()
     data = target_data(pairs, prior, 0.7, fit(pairs, prior).params)
@@ -196,6 +201,7 @@ def test_a_prior_centred_at_zero_is_refused():
             call()
 
 
+@pytest.mark.long
 def test_a_flat_prior_of_b_adds_no_curvature_whatever_its_rate():
     params = LCAParams(np.eye(2), np.asarray(-1.0))
     flat = LCAPrior(np.eye(2), b_shape=0)
@@ -230,6 +236,7 @@ def test_of_few_points_there_are_as_many_axes_as_asked_for():
     np.testing.assert_allclose(W0 @ W0.T, c**2 * np.eye(5), atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:LCA. P.same. stays")
 @pytest.mark.parametrize("p", [3, 4, 6, 8])
 def test_the_order_of_few_points_does_not_matter(p):

@@ -58,6 +58,7 @@ def test_laplace_refuses_a_posterior_that_is_flat_along_a_direction(x64):
         laplace_fit(target, np.zeros(()), np.ones(2))
 
 
+@pytest.mark.long
 def test_svi_of_a_conjugate_normal_is_close_to_it():
     draws = sample(normal_model, points(), prior=PRIOR, method=SVI(n_steps=2000),
                    seed=0)  # fmt: skip
@@ -71,6 +72,7 @@ def test_svi_of_a_conjugate_normal_is_close_to_it():
     assert {"mu", "square"} <= set(draws["posterior"].data_vars)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:k-hat")  # Too few steps.
 def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
     def run(seed):

@@ -58,12 +58,14 @@ def blocks(folder):
     return sorted(folder.glob("block_*.npz"))
 
 
+@pytest.mark.long
 def test_checkpoints_do_not_change_the_draws(whole, tmp_path):
     kept = nuts(checkpoint=tmp_path)
     np.testing.assert_array_equal(kept.values["x"], whole.values["x"])
     assert len(blocks(tmp_path)) == 5  # two of warm-up, three of draws
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stopped_after", [0, 1, 3, 5])
 def test_a_resumed_run_gives_the_same_draws(whole, tmp_path, stopped_after):
     nuts(checkpoint=tmp_path)
@@ -77,6 +79,7 @@ def test_a_resumed_run_gives_the_same_draws(whole, tmp_path, stopped_after):
         np.testing.assert_array_equal(again.statistics[name], column)
 
 
+@pytest.mark.long
 def test_blocks_of_another_run_are_refused_by_what_differs(tmp_path, monkeypatch):
     nuts(checkpoint=tmp_path)
 
@@ -99,6 +102,7 @@ def test_blocks_of_another_run_are_refused_by_what_differs(tmp_path, monkeypatch
     refused("version of jax .* and not 0")
 
 
+@pytest.mark.long
 def test_models_are_told_apart_by_name_and_by_static_arguments(tmp_path):
     run = dict(n_draws=2, seed=0, n_chains=1)
     run["method"] = NUTS(n_warmup=2, checkpoint=tmp_path)

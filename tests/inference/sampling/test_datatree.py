@@ -61,6 +61,7 @@ def tree():
     )
 
 
+@pytest.mark.long
 def test_arrays_of_a_users_own_container_are_kept_bit_for_bit(tree):
     kept, given = tree["constant_data"].to_dataset(), couples()
     assert set(kept.data_vars) == set(Couples._fields) - {"y"}
@@ -71,6 +72,7 @@ def test_arrays_of_a_users_own_container_are_kept_bit_for_bit(tree):
         assert kept[name].to_numpy().tobytes() == value.tobytes(), name
 
 
+@pytest.mark.long
 def test_arrays_of_a_users_own_container_survive_a_file(tree, tmp_path):
     save_draws(tree, tmp_path / "draws.nc")
     back = load_draws(tmp_path / "draws.nc")["constant_data"].to_dataset()

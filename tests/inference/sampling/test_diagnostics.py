@@ -113,6 +113,7 @@ def test_what_the_data_leave_undetermined_is_the_advice():
     assert {finding.advice for finding in diagnose(told)} == {"set a prior"}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 def test_few_sources_need_a_prior_and_not_more_draws():
     X = RNG.normal(size=(30, 3))

@@ -155,6 +155,7 @@ def setup():
     return Setup(log_likelihood=True, options={"learning_rate": 0.5})
 
 
+@pytest.mark.long
 def test_the_log_prior_of_pooled_draws_is_that_of_the_folded_prior(setup):
     W, log_b = (setup.tree["posterior"][k].to_numpy() for k in ("W", "log_b"))
     found = setup.tree["log_prior"]
@@ -166,6 +167,7 @@ def test_the_log_prior_of_pooled_draws_is_that_of_the_folded_prior(setup):
     np.testing.assert_allclose(found["log_b"], of_b, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_draws_of_the_folded_prior_are_its_own(setup):
     """An integral over them of q/p, for a q on the same half of the plane, is one."""
     W = setup.tree["prior"]["W"].to_numpy()[0]
@@ -190,6 +192,7 @@ def test_parts_add_up_to_the_density_that_is_sampled(setup):
     np.testing.assert_allclose(total - np.log(2), lp, rtol=1e-8)
 
 
+@pytest.mark.long
 def test_statistics_of_the_sampler_say_how_deep_trees_are():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
@@ -223,6 +226,7 @@ def test_new_labels_have_the_probability_of_the_model():
     assert abs(z).max() < 4
 
 
+@pytest.mark.long
 def test_new_points_have_the_moments_of_the_model():
     rng = np.random.default_rng(0)
     B, W = np.array([[2.0, 0.5], [0.5, 1.0]]), np.diag([0.5, 0.2])
@@ -281,6 +285,7 @@ def test_axes_of_a_users_own_model_are_labelled():
     assert list(tree["posterior"]["group"].to_numpy()) == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_model_without_a_plate_is_replicated_in_the_shape_of_its_data():
     def model(data):
         rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))

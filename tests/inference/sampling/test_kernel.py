@@ -18,6 +18,7 @@ def drawn(n_draws, n_chains=4, **settings):
     return sampler.draw(posterior, seed=3, n_draws=n_draws, n_chains=n_chains)
 
 
+@pytest.mark.long
 def test_a_target_is_sampled_from_its_laplace_approximation_with_a_short_warm_up(
     x64,
 ):
@@ -40,6 +41,7 @@ def test_chains_side_by_side_are_the_same_chains(x64):
     )
 
 
+@pytest.mark.long
 def test_the_block_size_does_not_change_the_draws(x64):
     one = drawn(n_draws=25, block_size=100)
     cut = drawn(n_draws=25, block_size=7)
@@ -56,6 +58,7 @@ def test_start_positions_are_over_dispersed(x64):
     assert abs(sd / expected - 1) < 5 / np.sqrt(800)
 
 
+@pytest.mark.long
 def test_thinned_draws_are_every_second_draw_of_the_same_run(x64):
     every = drawn(n_draws=20, n_chains=2)
     second = drawn(n_draws=10, n_chains=2, thin=2)

@@ -42,12 +42,14 @@ def tree():
     )
 
 
+@pytest.mark.long
 def test_nuts_agrees_with_a_conjugate_posterior(tree):
     mean, variance = normal_posterior(points(), 2.0)
     reference = {"mu": mean, "square": mean**2 + variance}
     assert compare(reference, tree).attrs["verdict"] == "agree"
 
 
+@pytest.mark.long
 def test_nuts_disagrees_with_a_posterior_under_a_wrong_noise(tree):
     mean, variance = normal_posterior(points(), 2.0, noise=1.5)
     wrong = {"mu": mean, "square": mean**2 + variance}
@@ -93,6 +95,7 @@ def test_the_result_is_float64_and_no_global_flag_is_touched(tree):
     assert jnp.ones(1).dtype == jnp.float32
 
 
+@pytest.mark.long
 def test_float32_is_computed_when_asked_for():
     single = sample(normal_model, points(), prior=PRIOR, seed=0, dtype="float32")
     assert single["posterior"]["mu"].dtype == np.float32
@@ -147,6 +150,7 @@ def test_a_netcdf_file_gives_the_tree_back(tree, tmp_path):
     assert tree.identical(back)
 
 
+@pytest.mark.long
 def test_a_site_on_the_positive_line_keeps_its_jacobian():
     counts = np.array([3, 1, 4])
     draws = sample(positive_model, counts, seed=0, n_draws=1500, method=SHORT)

@@ -106,6 +106,7 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_refused_by_the_name_of_its_argument(case):
     call, message = BAD[case]

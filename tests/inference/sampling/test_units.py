@@ -43,6 +43,7 @@ def stands_apart(tree, message):
         pm.loo(tree)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered():
     rng = np.random.default_rng(5)
@@ -56,6 +57,7 @@ def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered():
     np.testing.assert_array_equal(ours.elpd_i, theirs.elpd_i)
 
 
+@pytest.mark.long
 def test_a_tempered_likelihood_is_no_log_likelihood():
     tree = drawn(disjoint(), learning_rate=0.5)
     stands_apart(tree, "learning_rate: expected 1, got 0.5")
@@ -68,6 +70,7 @@ def test_a_tempered_likelihood_is_no_log_likelihood():
     np.testing.assert_allclose(terms.sum("pair") + power, powered, rtol=1e-10)
 
 
+@pytest.mark.long
 def test_pairs_that_share_a_point_have_no_log_likelihood():
     pairs = disjoint()
     rows = pairs.j.copy()
@@ -75,6 +78,7 @@ def test_pairs_that_share_a_point_have_no_log_likelihood():
     stands_apart(drawn(pairs._replace(j=rows)), f"got {N} pairs of {2 * N - 1} points")
 
 
+@pytest.mark.long
 def test_weighted_pairs_have_no_log_likelihood():
     w = np.r_[2.0, np.ones(N - 1)]
     tree = drawn(disjoint(w=w))
@@ -90,6 +94,7 @@ def test_pairs_built_from_labels_have_no_log_likelihood():
     stands_apart(tree, "share no point")
 
 
+@pytest.mark.long
 def test_a_tempered_class_probability_is_no_log_likelihood():
     X, y = load_iris(return_X_y=True)
     model = pm.DCAGM(learning_rate=0.5).fit(X[::3], y[::3])
@@ -114,6 +119,7 @@ def test_a_learning_rate_a_unit_is_one_where_all_are(rates):
     assert ("power" not in tree["log_likelihood"]) == np.all(rates == 1)
 
 
+@pytest.mark.long
 def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(tmp_path):
     tree = drawn(disjoint(), learning_rate=0.5)
     terms = 0.5 * tree["log_likelihood"].to_dataset()[["y"]]
@@ -129,6 +135,7 @@ def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(tmp_pa
         pm.loo(older)
 
 
+@pytest.mark.long
 def test_a_total_is_no_unit():
     tree = pm.sample(
         lca, disjoint(), prior=LCAPrior(np.ones((1, 1)), lam=4.0), method="laplace"

@@ -37,6 +37,7 @@ def test_it_finds_the_minimum_of_rosenbrocks_valley_in_as_few_evaluations_as_sci
         np.testing.assert_allclose(trace[-1], found.value)
 
 
+@pytest.mark.long
 def test_side_by_side_is_one_after_the_other():
     together = jax.vmap(solve)(STARTS)
     for k, start in enumerate(STARTS):

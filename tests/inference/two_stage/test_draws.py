@@ -60,6 +60,7 @@ def options(given):
     return {"n_components": k, "covariance": tied, "alpha": given.alpha}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_target_is_the_numpyro_posterior_on_the_real_line(name):
     """Value up to a constant, and gradient, at the fit and at a point near it."""
@@ -93,6 +94,7 @@ def test_target_is_the_numpyro_posterior_on_the_real_line(name):
         np.testing.assert_allclose(at[site], value, rtol=1e-9, err_msg=site)
 
 
+@pytest.mark.long
 def test_pointwise_likelihood_is_that_of_the_numpyro_model_by_source():
     given = posterior("missing")
     p = given.params
@@ -109,6 +111,7 @@ def test_pointwise_likelihood_is_that_of_the_numpyro_model_by_source():
         np.testing.assert_allclose(got[..., size == n], theirs[f"x_{n}"], rtol=1e-10)
 
 
+@pytest.mark.long
 def test_laplace_of_alpha_has_the_moments_of_its_exact_posterior():
     """One component of known data size: α on a grid, the rest at the mode, d = 1.
 
@@ -163,6 +166,7 @@ def test_sampled_invariants_agree_with_laplace_where_it_is_good(method):
         assert np.all(np.abs(np.log(a.std(0) / b.std(0))) < 0.25), name
 
 
+@pytest.mark.long
 def test_one_component_has_a_position_and_draws():
     given = posterior("points", 1)
     assert position(given)["weights"].shape == (0,)

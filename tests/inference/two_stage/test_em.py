@@ -155,6 +155,7 @@ def test_complete_rows_give_the_same_statistics_as_the_missing_route(start, x64)
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.long
 def test_missing_entries_are_integrated_out_of_the_likelihood_and_its_gradient(x64):
     """EM's fixed point is stationary for the density of the seen entries (autodiff)."""
     rng = np.random.default_rng(1)
@@ -186,6 +187,7 @@ def log_joint(params, data, prior, covariance):
     return numpyro_log_density(two_stage, (data, prior), options, sites)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["proportional"])
 def test_objective_is_the_numpyro_density_and_the_fixed_point_its_mode(covariance, x64):
     groups = small()
@@ -221,6 +223,7 @@ def test_objective_is_the_numpyro_density_and_the_fixed_point_its_mode(covarianc
     assert max(float(jnp.max(jnp.abs(g))) for g in flat) > 1e-3 * scale
 
 
+@pytest.mark.long
 def test_m_step_without_the_mean_priors_degree_of_freedom_is_rejected(x64):
     """ν + d + 1 in Eq. (5), an inverse Wishart's own count, misses the mode."""
     groups = small()
@@ -243,6 +246,7 @@ def test_m_step_without_the_mean_priors_degree_of_freedom_is_rejected(x64):
     assert jnp.max(jnp.abs(slope(wrong))) > 1e-3 * n
 
 
+@pytest.mark.long
 def test_the_m_step_of_w_is_the_mode_under_its_inverse_wishart_prior(x64):
     """Its degrees of freedom are ν_W + d + 1: no mean's prior holds W."""
     groups = small()

@@ -113,6 +113,7 @@ def test_y6_the_representative_is_integrated_and_the_components_summed():
         assert rejects(got, np.log(whole)[:, k])
 
 
+@pytest.mark.long
 def test_y7_eq3_and_eq2_agree_in_the_limit_as_a_ratio_only():
     """The ratio tends to 1 while both, and their difference, grow without bound."""
     mixture, same = MixtureParams(C, MU, SIGMA), Q[:1]
@@ -146,6 +147,7 @@ def test_y8_a_singular_covariance_has_no_density():
         singular.log_joint(Q, Y)
 
 
+@pytest.mark.long
 def test_y8_a_covariance_has_d_times_d_plus_1_over_2_coordinates():
     """Printed: a subset of R^{d²}. The model's own coordinates count; BIC uses them."""
     X = np.random.default_rng(0).normal(size=(30, 2))

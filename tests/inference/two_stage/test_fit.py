@@ -30,6 +30,7 @@ def small(seed=0, k=2, groups=30, size=3):
     return Groups(x[group] + 0.5 * rng.normal(size=(len(group), 2)), group)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("covariance", ["free", "proportional"])
 def test_grouped_em_never_falls(covariance):
     end = fit(small(3), n_components=2, covariance=covariance, tol=1e-12)
@@ -52,6 +53,7 @@ def test_balanced_groups_of_one_component_reach_the_closed_form(x64):
     np.testing.assert_allclose(end.params.between[0], B, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.long
 def test_pairs_are_groups_of_two_or_twice_one():
     X = small().X
     pairs = Pairs(X, np.array([0, 3, 6]), np.array([1, 4, 9]), np.array([1, 1, 0]))
@@ -61,6 +63,7 @@ def test_pairs_are_groups_of_two_or_twice_one():
     np.testing.assert_array_equal(ends[0].params.within, ends[1].params.within)
 
 
+@pytest.mark.long
 def test_singletons_leave_alpha_at_its_prior_mode(x64):
     """The likelihood is flat in α: EM moves it only along the Beta prior."""
     data = Groups(small().X, np.arange(90))
@@ -110,6 +113,7 @@ def test_one_component_reports_convergence():
     assert int(fit(Points(small().X)).result) == Result.CONVERGED
 
 
+@pytest.mark.long
 def test_start_is_finite_with_fewer_points_than_features():
     X = np.random.default_rng(0).normal(size=(6, 10))
     start = start_mixture(X, np.ones(6), 2)

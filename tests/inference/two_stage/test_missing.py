@@ -83,6 +83,7 @@ def test_grouped_e_step_has_the_likelihood_of_what_was_seen(groups):
     np.testing.assert_allclose(got, by_scipy(AT, groups), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_numpyro_density_is_that_of_what_was_seen(groups):
     got = density(AT._asdict(), stack(groups))
     wanted = by_scipy(AT, groups)
@@ -119,6 +120,7 @@ def test_nothing_missing_gives_the_statistics_of_complete_groups(groups):
         )
 
 
+@pytest.mark.long
 def test_groups_of_one_give_what_single_instances_give(groups):
     """The likelihood at the end of mixture EM with NaN, whatever the split of S."""
     X = groups.X[~np.isnan(groups.X).all(1)]
@@ -129,6 +131,7 @@ def test_groups_of_one_give_what_single_instances_give(groups):
     np.testing.assert_allclose(got, again.trace[0], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_free_em_is_monotone_and_ends_at_the_mode_of_the_numpyro_density(groups, prior):
     packed = group_rows(groups, prior=prior)
     end = run_em(em_step, AT, packed, max_steps=20_000, tol=1e-15)
@@ -152,6 +155,7 @@ def _is_mode(end, groups, prior, covariance):
         np.testing.assert_allclose(g, 0, atol=1e-3, err_msg=name)
 
 
+@pytest.mark.long
 def test_proportional_em_ends_at_the_mode_of_the_numpyro_density(groups, prior):
     start = ProportionalParams(*AT[:2], AT.within + AT.between, np.array(0.3))
     packed = group_rows(groups, prior=prior)
@@ -159,6 +163,7 @@ def test_proportional_em_ends_at_the_mode_of_the_numpyro_density(groups, prior):
     _is_mode(end, groups, prior, "proportional")
 
 
+@pytest.mark.long
 def test_known_components_hold_with_missing_entries(groups):
     known = np.full(25, -1)
     known[:6] = np.arange(6) % 2

@@ -40,6 +40,7 @@ def test_the_sums_are_those_of_their_definition():
     assert_equal(state.sums, defined_sums(PARAMS, X), 1e-10)
 
 
+@pytest.mark.long
 def test_two_parts_give_the_em_step_of_all_points():
     """Both parts under the first parameters: start there and add once."""
     start = online.start(PARAMS, X[:25], PRIOR)

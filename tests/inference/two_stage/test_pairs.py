@@ -95,6 +95,7 @@ def test_posterior_with_the_noise_of_one_instance_is_rejected(golden):
     assert np.max(np.abs(wrong - np.array(out["post_cov"]))) > 0.01
 
 
+@pytest.mark.long
 def test_eq3_misses_eq2_by_its_stated_factor(golden):
     case = golden("mix_glml_dml")["y_eq2_mixture"]
     mu, Sigma = arrays(case, "mu", "Sigma")
@@ -111,6 +112,7 @@ def test_eq3_misses_eq2_by_its_stated_factor(golden):
         assert np.all(np.abs(got - 2 * np.log(a) - exact) > 1)
 
 
+@pytest.mark.long
 def test_alpha_from_pairs_equals_direct_maximum_likelihood(golden, x64):
     case = golden("mix_glml_dml")["y_alpha_mle"]
     Q, Y, c, mu, Sigma = arrays(case, "Q", "Y", "c", "mu", "Sigma")
@@ -128,6 +130,7 @@ def test_alpha_from_pairs_equals_direct_maximum_likelihood(golden, x64):
     np.testing.assert_allclose(alpha, case["out"]["alpha_mixture"], rtol=RTOL)
 
 
+@pytest.mark.long
 def test_alpha_per_component_is_stationary_in_each(golden, x64):
     case = golden("mix_glml_dml")["y_alpha_mle"]
     Q, Y, c, mu, Sigma = arrays(case, "Q", "Y", "c", "mu", "Sigma")
@@ -211,6 +214,7 @@ def test_enrolment_equals_quadrature(golden):
     np.testing.assert_allclose(ratio, got - own, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_enrolment_with_one_instance_is_the_pair_score(golden):
     case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
     params = TwoStageParams(*arrays(case, "c", "mu", "W", "B"))
@@ -229,6 +233,7 @@ def test_flattening_keeps_variances_and_equals_golden(golden):
     np.testing.assert_allclose(got, np.array(case["out"]), rtol=RTOL)
 
 
+@pytest.mark.long
 def test_flattening_by_held_out_likelihood_finds_independent_features():
     """Few points of independent features: full covariances lose, s < 1 wins."""
     rng = np.random.default_rng(3)
@@ -240,6 +245,7 @@ def test_flattening_by_held_out_likelihood_finds_independent_features():
     assert better > to_metric(params).log_marginal(other).mean()
 
 
+@pytest.mark.long
 def test_number_of_components_by_held_out_likelihood():
     rng = np.random.default_rng(4)
     X = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(60, 2)) + [7, 0]])

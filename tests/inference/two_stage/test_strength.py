@@ -77,6 +77,7 @@ def test_one_source_or_sources_of_one_point_are_refused(codes):
         choose_prior(Groups(X[:4], np.array(codes)))
 
 
+@pytest.mark.long
 def test_the_dissimilarity_is_that_of_the_metric():
     params = fit(Groups(X, y), prior=prior_of(X, y, 4)).params
     theirs = np.asarray(to_metric(params).pairwise(X[::3], X))
@@ -87,6 +88,7 @@ def test_the_dissimilarity_is_that_of_the_metric():
     assert np.abs(centred(dissimilarity(other, X[::3], X)) - centred(ours)).max() > 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("s", [1.0, 64.0])
 def test_em_on_the_host_ends_where_the_compiled_one_does(s, monkeypatch):
     monkeypatch.setattr(strength, "TOLERANCE", 1e-12)
@@ -102,6 +104,7 @@ def test_em_on_the_host_ends_where_the_compiled_one_does(s, monkeypatch):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.long
 def test_losses_are_those_of_the_classifier():
     A, a, Q, own = X[::2], y[::2], X[1::2], y[1::2]
     params = fit(Groups(A, a), prior=prior_of(A, a, 16)).params
@@ -112,6 +115,7 @@ def test_losses_are_those_of_the_classifier():
         np.testing.assert_allclose(found, -np.log(P), rtol=1e-7, atol=1e-10)
 
 
+@pytest.mark.long
 def test_of_infinite_strength_pairs_are_ordered_as_by_euclid():
     end = settled(fit(Groups(X, y), prior=prior_of(X, y, np.inf)), np.inf)
     assert int(end.result) == Result.CONVERGED
@@ -126,6 +130,7 @@ def test_of_infinite_strength_pairs_are_ordered_as_by_euclid():
     assert np.corrcoef(centred(D).ravel(), centred(E).ravel())[0, 1] < 0.99
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("s", [4.0, 256.0])
 def test_the_objective_is_the_density_of_the_model(s, x64):
     """NumPyro's joint density of all parameters and points, at the mode."""
@@ -177,6 +182,7 @@ def test_neither_order_nor_names_nor_units_matter():
     np.testing.assert_allclose(moved.within_, plain.within_ * at, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_pairs_are_sources_of_two():
     pairs = X[:100].reshape(50, 2, 4)
     of_pairs = pm.TwoStageMixture(prior="cv").fit_pairs(pairs)
