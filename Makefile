@@ -38,14 +38,12 @@ demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html
 	$(VENV)/bin/probmetric validate lca --data wine --quick --out $(OUT) --force
 
 # XLA's optimisations cost more time than these small problems get back. The slow
-# tests, gates and notebooks run what users run, annotations unchecked.
+# tests, gates and notebooks run what users run.
 test: $(STAMP) ## run the fast tests
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) $(ARGS)
 
 long: $(STAMP) ## run the tests that take seconds
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) -m long $(ARGS)
-
-slow studies gates: export JAXTYPING_DISABLE := 1
 
 slow: $(STAMP) ## run the long statistical tests
 	$(PY) $(PYTEST) -m "slow and not study" $(ARGS)

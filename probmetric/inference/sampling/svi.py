@@ -9,7 +9,7 @@ normalising flows came below a k-hat of 0.7. It is here for speed and for large 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from numpyro import infer
 from numpyro.distributions import constraints
 from numpyro.infer.elbo import get_importance_log_probs
 from numpyro.infer.svi import SVIState
+from numpyro.infer.util import compute_log_probs
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.inference.sampling.laplace import pareto_khat
@@ -89,6 +90,39 @@ def _target_model(
     return model
 
 
+class Bound(infer.Trace_ELBO):
+    """NumPyro's evidence lower bound, its terms added in the order of the sites.
+
+    NumPyro adds them in that of a set of names, another one in each process: results
+    differ by rounding, and no compilation cache holds the program.
+    """
+
+    def loss(
+        self,
+        rng_key: jax.Array,
+        param_map: Arrays,
+        model: Model,
+        guide: Model,
+        *args: Any,
+        **kwargs: Any,
+    ) -> jax.Array:
+        """Return minus the bound, as ``Trace_ELBO`` estimates it from the same key."""
+
+        def one(key: jax.Array) -> jax.Array:
+            for_model, for_guide = jax.random.split(key)
+            seeded = numpyro.handlers.seed(guide, for_guide)
+            log_q, drawn = compute_log_probs(seeded, args, kwargs, param_map)
+            seeded = numpyro.handlers.seed(model, for_model)
+            replayed = numpyro.handlers.replay(seeded, drawn)
+            log_p, _ = compute_log_probs(replayed, args, kwargs, param_map)
+            none = jnp.array(0.0)
+            return sum(log_q.values(), none) - sum(log_p.values(), none)
+
+        if self.num_particles == 1:
+            return one(rng_key)
+        return jnp.mean(jax.vmap(one)(jax.random.split(rng_key, self.num_particles)))
+
+
 class _Problem(NamedTuple):
     """What the compiled programs of a fit share: all but the arrays."""
 
@@ -114,7 +148,7 @@ def _engine(by: _Problem, seed: Seed, data: list[Array]) -> _Engine:
     keys = jax.random.split(jax.random.key(seed), 4)
     guide = getattr(infer.autoguide, by.settings.guide)(by.model)
     optimiser = numpyro.optim.Adam(by.settings.step_size)
-    loss = infer.Trace_ELBO(num_particles=by.settings.n_particles)
+    loss = Bound(num_particles=by.settings.n_particles)
     engine = infer.SVI(by.model, guide, optimiser, loss)
     state = engine.init(keys[0], *args, **kwargs["own"])
     return _Engine(engine, state, keys[1:], args, kwargs)

@@ -1,14 +1,17 @@
 """Laplace and variational draws: exact where they should be, with an honest k-hat."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import pytest
 import xarray as xr
+from numpyro import infer
 
 from probmetric.checks.compare import distance
 from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.sample import sample
-from probmetric.inference.sampling.svi import SVI, _advance
+from probmetric.inference.sampling.svi import SVI, Bound, _advance
 from probmetric.inference.sampling.target import Gaussian, Target
 from probmetric.inference.sampling.warnings import SamplingWarning
 from tests.inference.sampling.problems import (
@@ -93,6 +96,29 @@ def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
     _advance.clear_cache()
     np.testing.assert_array_equal(run(1)["posterior"]["a"], second["posterior"]["a"])
     assert _advance._cache_size() == 1
+
+
+@pytest.mark.parametrize("n_particles", [1, 3])
+@pytest.mark.parametrize("batch", [None, 5])
+def test_the_bound_is_that_of_numpyro_from_the_same_key(x64, n_particles, batch):
+    """With its gradient, and with the weights of a subsample."""
+    guide = infer.autoguide.AutoNormal(normal_model)
+    given = jax.tree.map(jnp.asarray, (points(), PRIOR))
+    engine = infer.SVI(normal_model, guide, numpyro.optim.Adam(0.1), Bound(n_particles))
+    state = engine.init(jax.random.key(0), *given, batch=batch)
+
+    def of(bound):
+        def value(params):
+            key = jax.random.key(1)
+            return bound.loss(key, params, normal_model, guide, *given, batch=batch)
+
+        return jax.jit(jax.value_and_grad(value))(engine.get_params(state))
+
+    ours, slope = of(engine.loss)
+    theirs, other = of(infer.Trace_ELBO(n_particles))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    for name, g in other.items():
+        np.testing.assert_allclose(slope[name], g, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.slow
