@@ -68,7 +68,7 @@ format: $(STAMP) ## mend style and formatting
 	$(PY) -m ruff format .
 
 types: $(STAMP) ## check types
-	$(PY) -m pyright
+	$(PY) -m pyright --threads 2
 
 notebooks: $(STAMP) ## execute every notebook, compare with its output; ARGS=--store keeps the new
 	$(PY) tools/notebooks.py $(ARGS)
