@@ -139,7 +139,7 @@ def programs(cache):
 def test_another_process_finds_every_program_in_the_cache(cache, programs):
     """Also where strings are hashed otherwise: no program follows the order of a set.
 
-    One that does is compiled anew by each process, and differs by rounding.
+    One that does is compiled anew by each process, and may differ by rounding.
     """
     assert counted(cache, hash_seed=2) == [programs, 0]
 

@@ -93,8 +93,8 @@ def _target_model(
 class Bound(infer.Trace_ELBO):
     """NumPyro's evidence lower bound, its terms added in the order of the sites.
 
-    NumPyro adds them in that of a set of names, another one in each process: results
-    differ by rounding, and no compilation cache holds the program.
+    NumPyro adds them in that of a set of names, another one in each process: no
+    compilation cache holds the program, and the sum may differ by rounding.
     """
 
     def loss(
