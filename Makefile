@@ -43,7 +43,7 @@ test: $(STAMP) ## run the fast tests
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) $(ARGS)
 
 long: $(STAMP) ## run the tests that take seconds
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) -m long $(ARGS)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) -m "long and not slow and not study" $(ARGS)
 
 slow: $(STAMP) ## run the long statistical tests
 	$(PY) $(PYTEST) -m "slow and not study" $(ARGS)
