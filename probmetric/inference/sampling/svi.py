@@ -20,7 +20,6 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float, PyTree
 from numpyro import infer
 from numpyro.distributions import constraints
-from numpyro.infer.elbo import get_importance_log_probs
 from numpyro.infer.svi import SVIState
 from numpyro.infer.util import compute_log_probs
 
@@ -186,11 +185,7 @@ def _finish(
     rest = predictive(keys[1], *args, **full)
 
     def log_weight(key: jax.Array) -> Scalar:
-        for_model, for_guide = jax.random.split(key)
-        model = numpyro.handlers.seed(by.model, for_model)
-        guide = numpyro.handlers.seed(engine.guide, for_guide)
-        log_p, log_q = get_importance_log_probs(model, guide, args, full, params)
-        return sum(map(jnp.sum, log_p.values())) - sum(map(jnp.sum, log_q.values()))
+        return -Bound().loss(key, params, by.model, engine.guide, *args, **full)
 
     weights = jax.vmap(log_weight)(jax.random.split(keys[2], n_draws))
     if latent.pop("position", None) is None:
