@@ -6,14 +6,15 @@
 In a temporary folder: the sdist and, from it, the wheel are built; the long description
 is rendered as a package index would; for each Python that is found the wheel is
 installed into a fresh environment with the newest versions of what it depends on, and
-for the oldest Python with the lowest that ``pyproject.toml`` allows; there the tests
-``PART`` of the sdist run, with no checkout on the path. Packages come from the index
-that pip is configured for. The exit status is 0 when all that was run passed; what was
-not run is said.
+for the oldest Python with the lowest that ``pyproject.toml`` allows; there the fast
+tests of the sdist run, with no checkout on the path, but for the files that need one
+(``apart``). Packages come from the index that pip is configured for. The exit status
+is 0 when all that was run passed; what was not run is said.
 """
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,14 +25,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.12", "3.13", "3.14")
-PART = (
-    *("tests/metric", "tests/data", "tests/densities", "tests/storage", "tests/cli"),
-    *("tests/neighbors", "tests/estimators/test_lda.py", "tests/test_import.py"),
+OUTSIDE = re.compile(
+    r"^\s*(from|import) (tools|benchmarks)\b|\bparents\[", re.MULTILINE
 )
-"""Of the fast tests those that need no other file of the repository; a few minutes."""
-
-APART = ("tests/cli/test_interrupts.py", "tests/data/test_make_rows.py")
-"""Of those the files that do: they import benchmarks or tools."""
+"""What a test says that needs files of the repository beside the package and tests."""
 
 EXTRAS = "[ann,explore,parquet]"
 TESTS_NEED = ("beartype", "hypothesis", "pyarrow", "pytest", "pytest-xdist")
@@ -101,6 +98,15 @@ def rendered(python: str, wheel: Path, folder: Path) -> str:
     return f"long description: {size} characters of HTML ({RENDERS})"
 
 
+def apart(root: Path) -> list[str]:
+    """Return the files of tests that need more of the repository than the sdist has."""
+    return [
+        path.relative_to(root).as_posix()
+        for path in sorted((root / "tests").rglob("test_*.py"))
+        if OUTSIDE.search(path.read_text(encoding="utf-8"))
+    ]
+
+
 def tested(python: Path, tests: Path, part: tuple[str, ...]) -> str:
     """Run tests against what is installed; return pytest's last line."""
     where = run(
@@ -108,14 +114,15 @@ def tested(python: Path, tests: Path, part: tuple[str, ...]) -> str:
     )
     if "site-packages" not in where:
         raise RuntimeError(f"expected the installed package, got {where}")
+    left = apart(tests)
     said = run(
         *(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p"),
-        *("no:cacheprovider", *part, *(f"--ignore={name}" for name in APART)),
+        *("no:cacheprovider", *part, *(f"--ignore={name}" for name in left)),
         cwd=tests,
         PYTHONPATH=str(tests),  # Tests start copies of themselves, which import tests.
         JAX_DISABLE_MOST_OPTIMIZATIONS="1",  # As `make test` has it.
     )
-    return said.strip().splitlines()[-1]
+    return f"{said.strip().splitlines()[-1]}; {len(left)} files need a checkout"
 
 
 def check(given: argparse.Namespace, folder: Path) -> list[tuple[str, str, str]]:
@@ -171,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
         choices=("lowest", "newest"),
         default=("lowest", "newest"),
     )
-    parser.add_argument("--tests", nargs="+", default=PART)
+    parser.add_argument("--tests", nargs="+", default=["tests"])
     given = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="release") as folder:
         found = check(given, Path(folder))
