@@ -77,7 +77,7 @@ def weights_of(problem, padded, seed, draws):
 def single_refits(problem, padded, weights):
     """Refit under each row by the bootstrap's solver, one call each."""
     found = [
-        bootstrap(padded, problem.prior, problem.fit.params, u[None]) for u in weights
+        bootstrap(padded, problem.prior, problem.params, u[None]) for u in weights
     ]
     return sum(int(fit.n_evaluations[0]) for fit in found)
 
@@ -88,7 +88,7 @@ def single_fits(problem, padded, weights):
         fit(
             padded._replace(w=padded.w * u[padded.i] * u[padded.j]),
             problem.prior,
-            init=problem.fit.params,
+            init=problem.params,
         )
         for u in weights
     ]
@@ -120,7 +120,7 @@ def measure(n_draws: int, rounds: int) -> str:
             with default:
                 evaluations[1] += single_fits(problem, padded, few)
         memory = {
-            batch: needed_memory(padded, problem.prior, problem.fit.params, batch=batch)
+            batch: needed_memory(padded, problem.prior, problem.params, batch=batch)
             for batch in (1, 10)
         }
     total, count = rounds * each, rounds * len(few)

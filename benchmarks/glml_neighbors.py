@@ -26,7 +26,7 @@ from probmetric.models.gaussian_classes import GaussianClassesParams, to_densiti
 from probmetric.neighbors import nearest
 
 K, TILE = 5, 1024
-forms = jax.jit(lambda metric, Q: metric.forms_at(Q))
+forms = jax.jit(lambda metric, Q: metric.prepare(Q))
 
 
 def matrices(metric, Q):
