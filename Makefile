@@ -61,6 +61,7 @@ gates: $(STAMP) ## check every model's quick claims, and that every gate can fai
 
 lint: $(STAMP) ## check style and formatting
 	$(PY) -m ruff check .
+	$(PY) -m ruff check --isolated --select F821 benchmarks tools
 	$(PY) -m ruff format --check .
 
 format: $(STAMP) ## mend style and formatting

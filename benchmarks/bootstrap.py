@@ -76,9 +76,7 @@ def weights_of(problem, padded, seed, draws):
 
 def single_refits(problem, padded, weights):
     """Refit under each row by the bootstrap's solver, one call each."""
-    found = [
-        bootstrap(padded, problem.prior, problem.params, u[None]) for u in weights
-    ]
+    found = [bootstrap(padded, problem.prior, problem.params, u[None]) for u in weights]
     return sum(int(fit.n_evaluations[0]) for fit in found)
 
 

@@ -27,10 +27,6 @@ SIZES = (20, 40, 80, 160, "large")
 MAX_POINTS = 1000
 
 
-def shrunk_lda():
-    return LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto")
-
-
 def shares(a, n):
     """Return how many of each class make a training set of n points."""
     size = np.bincount(a)
