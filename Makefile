@@ -1,15 +1,17 @@
 # Every target prepares what it needs: on a fresh machine `make demo` or `make test`
 # is the first and only command.
 .DEFAULT_GOAL := help
-.PHONY: help install demo gates test long slow studies lint format types notebooks bench peers \
+.PHONY: help install demo gates test long check slow studies lint format types notebooks bench peers \
 	wheel release-check readme doctest docs lock clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 OUT ?= out/wine
+# Cores that a target may use; `.ci/run` gives each step one, and runs two at once.
+WORKERS ?= 2
 # Tests of one file share what they compile, so that a file stays with one worker.
-PYTEST := -m pytest -q -n 2 --dist loadfile --durations=10
+PYTEST := -m pytest -q -n $(WORKERS) --dist loadfile --durations=10
 
 # Compiling is most of what tests, gates and notebooks wait for: they share what JAX
 # compiled in one folder, which a second run finds. Users' processes are left alone.
@@ -49,6 +51,10 @@ test: $(STAMP) ## run the fast tests
 long: $(STAMP) ## run the tests that take seconds
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) -m "long and not slow and not study" $(ARGS)
 
+# In one session: files are read, and what tests share is made, once.
+check: $(STAMP) ## run the fast tests and those that take seconds
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) -m "not slow and not gate and not study" $(ARGS)
+
 slow: $(STAMP) ## run the long statistical tests
 	$(PY) $(PYTEST) -m "slow and not study" $(ARGS)
 
@@ -72,10 +78,10 @@ format: $(STAMP) ## mend style and formatting
 	$(PY) -m ruff format .
 
 types: $(STAMP) ## check types
-	$(PY) -m pyright --threads 2
+	$(PY) -m pyright --threads $(WORKERS)
 
 notebooks: $(STAMP) ## execute every notebook, compare with its output; ARGS=--store keeps the new
-	$(PY) tools/notebooks.py $(ARGS)
+	$(PY) tools/notebooks.py --jobs $(WORKERS) $(ARGS)
 
 # peers_*.py are no scripts for this environment, and peers.py has a target of its own.
 BENCH ?= $(filter-out benchmarks/peers%,$(wildcard benchmarks/*.py))
