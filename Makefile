@@ -44,7 +44,7 @@ demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html
 	$(VENV)/bin/probmetric validate lca --data wine --quick --out $(OUT) --force
 
 # XLA's optimisations cost more time than these small problems get back. The slow
-# tests, gates and notebooks run what users run.
+# tests, notebooks and the demo, which judges LCA's gates, run what users run.
 test: $(STAMP) ## run the fast tests
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) $(ARGS)
 
@@ -67,7 +67,7 @@ doctest: $(STAMP) ## run the examples of docstrings
 # As `probmetric validate --all --quick`, and then with --break, but by two workers:
 # right claims must pass, and wrong ones in their place must be rejected.
 gates: $(STAMP) ## check every model's quick claims, and that every gate can fail
-	$(PY) $(PYTEST) --dist loadgroup -m gate tests/test_contract.py $(ARGS)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) --dist loadgroup -m gate tests/test_contract.py $(ARGS)
 
 lint: $(STAMP) ## check style and formatting
 	$(PY) -m ruff check .
