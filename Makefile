@@ -1,15 +1,17 @@
 # Every target prepares what it needs: on a fresh machine `make demo` or `make test`
 # is the first and only command.
 .DEFAULT_GOAL := help
-.PHONY: help install demo gates test long slow studies lint format types notebooks bench peers \
+.PHONY: help install demo gates test long check slow studies lint format types notebooks bench peers \
 	wheel release-check readme doctest docs lock clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 OUT ?= out/wine
+# Cores that a target may use; `.ci/run` gives each step one, and runs two at once.
+WORKERS ?= 2
 # Tests of one file share what they compile, so that a file stays with one worker.
-PYTEST := -m pytest -q -n 2 --dist loadfile --durations=10
+PYTEST := -m pytest -q -n $(WORKERS) --dist loadfile --durations=10
 
 # Compiling is most of what tests, gates and notebooks wait for: they share what JAX
 # compiled in one folder, which a second run finds. Users' processes are left alone.
@@ -24,26 +26,34 @@ help: ## list the targets
 install: $(STAMP) ## make .venv and install the exact versions of requirements.lock
 
 # The stamp is newer than the lock exactly when what is installed is what is locked.
+# The lock names everything, so that nothing is resolved; `pip check` says what does not
+# fit. Most modules are never imported: bytecode is made of those that are.
 $(STAMP): requirements.lock pyproject.toml tools/find_python.sh
 	@python=$$(sh tools/find_python.sh) && \
 	{ [ -x $(PY) ] && $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 12))' \
 	  2>/dev/null || "$$python" -m venv --clear $(VENV); }
 	@echo "Installing into $(VENV) (a minute or two the first time) ..."
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
+	  -r requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps \
 	  --no-build-isolation --editable .
+	@$(PY) -m pip check --quiet --disable-pip-version-check
 	@touch $@
 
 demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html
 	$(VENV)/bin/probmetric validate lca --data wine --quick --out $(OUT) --force
 
 # XLA's optimisations cost more time than these small problems get back. The slow
-# tests, gates and notebooks run what users run.
+# tests, notebooks and the demo, which judges LCA's gates, run what users run.
 test: $(STAMP) ## run the fast tests
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) $(ARGS)
 
 long: $(STAMP) ## run the tests that take seconds
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) -m "long and not slow and not study" $(ARGS)
+
+# In one session: files are read, and what tests share is made, once.
+check: $(STAMP) ## run the fast tests and those that take seconds
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) -m "not slow and not gate and not study" $(ARGS)
 
 slow: $(STAMP) ## run the long statistical tests
 	$(PY) $(PYTEST) -m "slow and not study" $(ARGS)
@@ -57,7 +67,7 @@ doctest: $(STAMP) ## run the examples of docstrings
 # As `probmetric validate --all --quick`, and then with --break, but by two workers:
 # right claims must pass, and wrong ones in their place must be rejected.
 gates: $(STAMP) ## check every model's quick claims, and that every gate can fail
-	$(PY) $(PYTEST) --dist loadgroup -m gate tests/test_contract.py $(ARGS)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) --dist loadgroup -m gate tests/test_contract.py $(ARGS)
 
 lint: $(STAMP) ## check style and formatting
 	$(PY) -m ruff check .
@@ -69,10 +79,10 @@ format: $(STAMP) ## mend style and formatting
 	$(PY) -m ruff format .
 
 types: $(STAMP) ## check types
-	$(PY) -m pyright --threads 2
+	$(PY) -m pyright --threads $(WORKERS)
 
 notebooks: $(STAMP) ## execute every notebook, compare with its output; ARGS=--store keeps the new
-	$(PY) tools/notebooks.py $(ARGS)
+	$(PY) tools/notebooks.py --jobs $(WORKERS) $(ARGS)
 
 # peers_*.py are no scripts for this environment, and peers.py has a target of its own.
 BENCH ?= $(filter-out benchmarks/peers%,$(wildcard benchmarks/*.py))

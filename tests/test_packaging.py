@@ -2,9 +2,12 @@
 
 import ast
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -168,3 +171,54 @@ def test_a_working_interpreter_behind_a_broken_one_is_found(tmp_path):
         env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
     )
     assert Path(done.stdout.strip()).exists()
+
+
+MAKE = """#!/bin/sh
+echo "$1" >> asked
+echo "said by $1"
+[ "$1" != "$BAD" ] || exit 3
+[ -z "$BAD" ] || [ "$1" != check ] || exec sleep 60
+"""
+
+
+def steps(folder, bad=""):
+    """Return what CI's steps ask of a `make` that does nothing; one may fail."""
+    (folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", folder / ".ci/run")
+    (folder / "make").write_text(MAKE)
+    (folder / "make").chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [folder / ".ci/run"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path, "BAD": bad},
+    )
+    return done, (folder / "asked").read_text().split()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="CI runs on Linux")
+def test_ci_asks_for_everything_once_and_says_what_each_said(tmp_path):
+    done, asked = steps(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert asked[:2] == ["install", "lint"]
+    tests = {"check", "slow", "gates", "doctest", "notebooks"}
+    wanted = {"install", "lint", "types", "wheel", "docs", "demo", *tests}
+    assert sorted(asked) == sorted(wanted)
+    assert wanted <= set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    )
+    assert all(done.stdout.count(f"said by {name}\n") == 1 for name in wanted)
+    assert "All steps passed" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="CI runs on Linux")
+def test_a_step_of_ci_that_fails_stops_the_other_and_all_that_follow(tmp_path):
+    began = time.monotonic()
+    done, asked = steps(tmp_path, bad="slow")
+    assert done.returncode == 3
+    assert time.monotonic() - began < 30  # The other would have slept for a minute.
+    assert {"check", "slow"} <= set(asked)
+    assert "notebooks" not in asked
+    assert "said by slow" in done.stdout
+    assert "passed" not in done.stdout

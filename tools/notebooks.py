@@ -1,6 +1,6 @@
 """Execute the notebooks, and compare what they print and draw with what is stored.
 
-    python tools/notebooks.py [NOTEBOOK ...] [--store]
+    python tools/notebooks.py [NOTEBOOK ...] [--store] [--jobs 2]
 
 Compared are the words of every cell, without numbers, order and warnings (other
 machines draw other samples), and the titles and axes of its figures. What differs is
@@ -134,15 +134,16 @@ def run(path: Path, store: bool) -> list[str]:
 
 
 def main() -> int:
-    """Execute all notebooks, two at a time."""
+    """Execute all notebooks, some at a time."""
     # As in a user's notebook: figures are drawn below the cell that makes them.
     os.environ.pop("MPLBACKEND", None)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("notebooks", nargs="*", type=Path)
     parser.add_argument("--store", action="store_true", help="write the new output")
+    parser.add_argument("--jobs", type=int, default=2, help="notebooks at a time")
     options = parser.parse_args()
     paths = options.notebooks or sorted(ROOT.glob("notebooks/*.ipynb"))
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool:
         found = list(pool.map(lambda path: run(path, options.store), paths))
     for path, differences in zip(paths, found, strict=True):
         print(path.name, "as stored" if not differences else "differs:", flush=True)

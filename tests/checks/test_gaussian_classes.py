@@ -45,7 +45,7 @@ def ranks(monkeypatch):
     sampling._world_ranks.clear_cache()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_exact_draws_are_calibrated_in_small_worlds(ranks):
     assert uniformity(ranks(draw)).attrs["verdict"] == "agree"
 

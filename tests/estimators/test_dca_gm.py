@@ -25,7 +25,7 @@ def fitted(iris):
     return DCAGM().fit(*iris)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @parametrize_with_checks([DCAGM(n_gaussians=1)])
 def test_it_keeps_scikit_learns_contract(estimator, check):
     with warnings.catch_warnings():

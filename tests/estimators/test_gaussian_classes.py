@@ -12,7 +12,7 @@ from probmetric.estimators.gaussian_classes import GaussianClasses
 from probmetric.estimators.glml import GLML
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @parametrize_with_checks([GaussianClasses()])
 def test_it_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)

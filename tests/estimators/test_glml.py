@@ -16,7 +16,7 @@ from probmetric.metric import LocalMahalanobis
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @parametrize_with_checks([GLML(n_draws=0, gamma=0.1), GLML(n_draws=2)])
 def test_it_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)

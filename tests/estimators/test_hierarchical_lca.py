@@ -35,7 +35,7 @@ def grouped_pairs(seed=0, n=120, scales=((3.0, 0.2), (0.2, 3.0))):
     return np.stack([x, x + delta], 1), y, group
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_is_a_scikit_learn_estimator():
     records = check_estimator(HierarchicalLCA(), on_skip=None, on_fail=None)
     failed = {

@@ -24,7 +24,7 @@ def fitted():
     return TripletMetric(preprocessor=points).fit_triplets(rows, y)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_is_a_scikit_learn_estimator():
     records = check_estimator(TripletMetric(), on_skip=None, on_fail=None)
     failed = {

@@ -40,7 +40,7 @@ def same_pairs(X, n=40):
     return np.stack([X[first], X[first + 1]], 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_check_estimator_is_complete():
     records = check_estimator(TwoStageMixture(), on_skip=None, on_fail=None)
     failed = [r["check_name"] for r in records if r["status"] == "failed"]

@@ -121,7 +121,7 @@ def test_the_bound_is_that_of_numpyro_from_the_same_key(x64, n_particles, batch)
         np.testing.assert_allclose(slope[name], g, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_svi_takes_a_subsample_and_keeps_the_whole_data():
     options = {"batch": 5}
     run = dict(prior=PRIOR, seed=0, options=options, n_draws=50)
