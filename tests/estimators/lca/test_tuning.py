@@ -1,8 +1,13 @@
-"""How ``LCA`` chooses λ: folds, no learning, evidence."""
+"""How ``LCA`` chooses its prior: folds, no learning, evidence."""
+
+import pickle
 
 import numpy as np
 import pytest
+from scipy.linalg import fractional_matrix_power
+from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_iris, load_wine
+from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 from probmetric.data.pairs import nearest_pairs
@@ -19,10 +24,112 @@ def test_folds_choose_the_setting_of_best_held_out_accuracy():
     X, y = Z_IRIS[::3], IRIS_Y[::3]
     fitted = LCA(regularization="cv", standardize=False).fit(X, y)
     table = lca_tuning.choose_by_folds(X, y, lca_tuning.Recipe(n_components=4))
-    assert len(table) == 1 + 2 * len(lca_tuning.GRID)
+    assert len(table) == 3 * (1 + 2 * len(lca_tuning.GRID))
     assert table[0].accuracy == max(choice.accuracy for choice in table)
-    assert fitted.regularization_ == table[0].lam
-    assert fitted.n_refresh_ == table[0].n_refresh
+    assert fitted.choices_ == table
+    chosen = fitted.prior_mean_, fitted.regularization_, fitted.n_refresh_
+    assert chosen == table[0][:3]
+
+
+def within(X, y):
+    """Return S, the covariance within classes, as it is documented."""
+    spread = X - np.array([X[y == c].mean(0) for c in y])
+    S = len(X) * ledoit_wolf(spread, assume_centered=True)[0]
+    return S + np.eye(X.shape[1]) * np.mean(spread**2)
+
+
+def prior_mean(X, y, power):
+    """Return S^(-g/2), scaled so that half of the target pairs are nearer than 1."""
+    A = fractional_matrix_power(within(X, y), -power / 2)
+    pairs = nearest_pairs(X, y)
+    same = pairs.y == 1
+    delta = (X[pairs.i[same]] - X[pairs.j[same]]) @ A
+    squared = np.sum(delta**2, 1)
+    return A / np.sqrt(np.median(squared[squared > 0]))
+
+
+@pytest.mark.long
+def test_the_choice_is_that_of_a_loop_over_folds_and_settings():
+    """Prior means, folds and votes are made here, by other code."""
+    X, y = Z_IRIS[::3], IRIS_Y[::3]
+    found = {}
+    settings = {(g, lam, r) for g in (0, 0.5, 1) for lam in (30, 3) for r in (0, 1)}
+    for g, lam, r in settings | {(g, np.inf, 0) for g in (0, 0.5, 1)}:
+        right = []
+        for train, test in StratifiedKFold(4, shuffle=True, random_state=0).split(X, y):
+            W0 = prior_mean(X[train], y[train], g)
+            if np.isinf(lam):
+                A, B = X[train] @ W0.T, X[test] @ W0.T
+            else:
+                fit = LCA(
+                    prior_mean=W0, regularization=lam, n_refresh=r, standardize=False
+                ).fit(X[train], y[train])
+                A, B = fit.transform(X[train]), fit.transform(X[test])
+            right.append(
+                [
+                    KNeighborsClassifier(k).fit(A, y[train]).score(B, y[test])
+                    for k in (1, 3, 5, 7)
+                ]
+            )
+        found[g, lam, r] = np.mean(right), np.mean(right, 0)[1]
+    name = {0: "identity", 0.5: "half_within", 1: "within"}
+    table = LCA(regularization="cv", standardize=False).fit(X, y).choices_
+    made = {choice[:3]: choice[3:] for choice in table}
+    assert len({round(a, 6) for a, _ in found.values()}) > 3  # They do differ.
+    for (g, lam, r), wanted in found.items():
+        np.testing.assert_allclose(made[name[g], lam, r], wanted, atol=1e-9)
+    order = [(-round(c.accuracy, 9), -round(c.accuracy_3nn, 9)) for c in table]
+    assert order == sorted(order)
+
+
+@pytest.fixture(scope="module")
+def stretched():
+    """Return classes apart along the direction of least spread within them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4)) @ np.diag([9.0, 3, 1, 0.3])
+    y = np.arange(90) % 3
+    turn = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    return (X + 0.9 * y[:, None] * np.eye(4)[3]) @ turn, y
+
+
+@pytest.mark.long
+def test_a_chosen_prior_mean_is_used_by_all_that_fits_again(stretched, tmp_path):
+    X, y = stretched
+    chosen = LCA(regularization="cv").fit(X, y)
+    assert chosen.prior_mean_ in ("within", "half_within")
+    plain = LCA(regularization="cv", prior_mean="identity").fit(X, y)
+    assert {choice.prior_mean for choice in plain.choices_} == {"identity"}
+    assert chosen.choices_[0].accuracy > plain.choices_[0].accuracy
+    again = LCA(
+        prior_mean=chosen.prior_mean_,
+        regularization=chosen.regularization_,
+        n_refresh=chosen.n_refresh_,
+    ).fit(X, y)
+    assert not again.choices_
+    np.testing.assert_array_equal(chosen.components_, again.components_)
+    assert chosen.link_ == again.link_ != LCA().fit(X, y).link_
+    pair = X[:2], X[2:4]
+    one, two = (
+        model.posterior_metric("intervals").interval(*pair) for model in (chosen, again)
+    )
+    np.testing.assert_array_equal(one, two)
+    loaded = pickle.loads(pickle.dumps(chosen))
+    assert loaded.prior_mean_ == chosen.prior_mean_
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["within", "half_within"])
+def test_the_prior_mean_by_name_is_that_of_a_matrix(stretched, name):
+    X, y = stretched
+    X = (X - X.mean(0)) / X.std(0)
+    W0 = prior_mean(X, y, 1 if name == "within" else 0.5)
+    named = LCA(prior_mean=name, standardize=False).fit(X, y)
+    given = LCA(prior_mean=W0, standardize=False).fit(X, y)
+    for one, two in zip(named.fitted_.prior, given.fitted_.prior, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-10)
+    np.testing.assert_allclose(named.components_, given.components_, rtol=1e-6)
+    weaker = LCA(prior_mean=name, regularization="evidence").fit(X, y)
+    assert weaker.regularization_ in lca_tuning.EVIDENCE_GRID
 
 
 def test_fold_accuracy_equals_scikit_learns():
