@@ -1,11 +1,13 @@
 """Choice of LCA's prior, its weight λ and mean: given, by rule, by folds, by evidence.
 
-*Folds* ("cv"): four stratified folds of the training data; λ over a grid, with and
-without a refresh, and no learning at all, each around the prior means of ``centres``;
-the criterion is held-out kNN accuracy averaged over k = 1, 3, 5, 7 (smoother than one
-k), ties by 3-NN, then to the prior mean that comes first, then to the stronger prior.
-Held-out *pair likelihood* is not offered: it chooses too small a λ, since fitting pairs
-better is not a better neighbour metric.
+*Folds* ("cv"): four stratified folds of the training data; the criterion is held-out
+kNN accuracy averaged over k = 1, 3, 5, 7 (smoother than one k), ties by 3-NN, then to
+the prior mean that comes first, then to the stronger prior. Three prior means, W₀ ∝
+S^(-g/2) at g = 0, ½, 1, are tried with few λ each, refreshed; one that was asked for
+with more λ, with and without the refresh. No learning at all, W = W₀, is always among
+the settings. More settings for three means do worse: more of them win by luck
+(benchmarks/results/lca_accuracy.md). Held-out *pair likelihood* is not offered: it
+chooses too small a λ, since fitting pairs better is not a better neighbour metric.
 
 *Evidence*: Laplace's marginal likelihood of the first pair set. No folds, but its
 scale depends on the learning rate, which is a convention.
@@ -46,6 +48,9 @@ from probmetric.typing import Array
 GRID = (30.0, 10.0, 3.0, 1.0)
 """λ from the strongest prior down: each fit starts where the one before ended."""
 
+FEW = (10.0, 3.0)
+"""λ around each of several prior means."""
+
 EVIDENCE_GRID = (100.0, *GRID)
 N_FOLDS = 4
 NEIGHBORS = (1, 3, 5, 7)
@@ -62,19 +67,29 @@ class Choice(NamedTuple):
 
 
 type Setting = tuple[int, float, int]
-"""Place of the prior mean in ``centres``, λ, refreshes."""
+"""Place of the prior mean in ``Tried``, λ, refreshes."""
 
 
-def grid_for(n: int) -> tuple[float, ...]:
-    """Return the grid of λ, one step longer for more than 1000 points."""
-    return (100.0, *GRID) if n > 1000 else GRID
+class Tried(NamedTuple):
+    """Prior means, λ from the strongest down, and numbers of refreshes to try."""
+
+    means: tuple[Any, ...]
+    lams: tuple[float, ...]
+    refreshes: tuple[int, ...]
 
 
-def centres(recipe: Recipe, d: int) -> tuple[Any, ...]:
-    """Return the prior means to try: the one asked for; for "auto" more."""
-    asked = recipe.prior_mean
-    free = isinstance(asked, str) and asked == "auto"
-    return (mean_of(recipe, d), *(WITHIN if free else ()))
+def settings_for(recipe: Recipe, n: int, d: int) -> Tried:
+    """Return what folds try that learn from n points of d features.
+
+    λ goes up to 100 for more than 1000 points. Only nearest pairs are refreshed.
+    """
+    mean, asked = mean_of(recipe, d), recipe.prior_mean
+    nearest = recipe.pairs == "nearest"
+    if isinstance(asked, str) and asked == "auto":
+        lams = (100.0, 30.0, *FEW) if n > 1000 else FEW
+        return Tried((mean, *WITHIN), lams, (1,) if nearest else (0,))
+    lams = (100.0, *GRID) if n > 1000 else GRID
+    return Tried((mean,), lams, (0, 1) if nearest else (0,))
 
 
 def fit_labels(
@@ -169,8 +184,9 @@ def choose_by_folds(
             f"class for 'cv', got a class of {smallest}"
         )
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)
+    tried = settings_for(recipe, len(X) - len(X) // N_FOLDS, X.shape[1])
     tables = [
-        _score_fold(X[train], codes[train], X[test], codes[test], recipe)
+        _score_fold(X[train], codes[train], X[test], codes[test], recipe, tried)
         for train, test in progress_bar(
             list(folds.split(X, codes)), "choose λ", None, "fold"
         )
@@ -178,9 +194,8 @@ def choose_by_folds(
     mean: dict[Setting, np.ndarray] = {
         key: np.mean([table[key] for table in tables], 0) for key in tables[0]
     }
-    means = centres(recipe, X.shape[1])
     choices = [
-        Choice(means[at], lam, n_refresh, float(np.mean(a)), float(a[1]))
+        Choice(tried.means[at], lam, n_refresh, float(np.mean(a)), float(a[1]))
         for (at, lam, n_refresh), a in mean.items()
     ]
     # Accuracies are ratios of counts: below 1e-9 apart is equal.
@@ -195,6 +210,7 @@ def _score_fold(
     X_test: np.ndarray,
     y_test: np.ndarray,
     recipe: Recipe,
+    tried: Tried,
 ) -> dict[Setting, np.ndarray]:
     """Return held-out accuracy at each k, for each setting."""
 
@@ -204,16 +220,17 @@ def _score_fold(
     pairs = build(X, codes, recipe)
     rate = rate_for(pairs, recipe)
     found: dict[Setting, np.ndarray] = {}
-    for at, mean in enumerate(centres(recipe, X.shape[1])):
+    for at, mean in enumerate(tried.means):
         centred = recipe._replace(prior_mean=mean)
         prior = prior_for(pairs, centred, np.inf, codes)
         found[at, np.inf, 0] = score(prior.mean)
         start: Any = None
-        for lam in grid_for(len(X)):
+        for lam in tried.lams:
             prior = prior._replace(lam=np.asarray(lam))
             start = solve(pairs, prior, recipe, rate, start).params
-            found[at, lam, 0] = score(start.W)
-            if recipe.pairs == "nearest":
+            if 0 in tried.refreshes:
+                found[at, lam, 0] = score(start.W)
+            if 1 in tried.refreshes:
                 again = build(X, codes, recipe, start.W)
                 W = solve(again, prior, recipe, rate, start).params.W
                 found[at, lam, 1] = score(W)
