@@ -1,7 +1,7 @@
 """3-NN accuracy of LCA beside Euclid, LDA, NCA and the paper's own recipe.
 
     python benchmarks/lca_accuracy.py [--data DIR] [--first 0] [--splits 20]
-        [--methods euclid,lca,lca_cv] [--out FILE.csv] [--table]
+        [--methods euclid,lca,lca_cv] [--sets wine,iris] [--out FILE.csv] [--table]
 
 Standardised features, stratified 70/30 splits, at most 1000 points a set, the same
 splits for every method. Without ``--data`` (a folder of NPZ files, see data.md) the
@@ -149,6 +149,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--methods", default="", help="with commas; default: all")
+    parser.add_argument("--sets", default="", help="with commas; default: all")
     parser.add_argument("--out", type=Path, default=Path("out/lca_accuracy.csv"))
     parser.add_argument("--table", action="store_true", help="only print the table")
     options = parser.parse_args()
@@ -160,6 +161,8 @@ def main():
     sets = {name: name for name in BUILT_IN}
     if options.data:
         sets |= {name: str(options.data / f"{name}.npz") for name in BY_PATH}
+    if options.sets:
+        sets = {name: sets[name] for name in options.sets.split(",")}
     done = set(zip(table["data"], table["seed"], table["method"], strict=True))
     seeds = range(options.first, options.first + options.splits)
     wanted = options.methods.split(",") if options.methods else []
