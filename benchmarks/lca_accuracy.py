@@ -1,6 +1,7 @@
 """3-NN accuracy of LCA beside Euclid, LDA, NCA and the paper's own recipe.
 
-    python benchmarks/lca_accuracy.py [--data DIR] [--splits 20] [--out FILE.csv]
+    python benchmarks/lca_accuracy.py [--data DIR] [--first 0] [--splits 20]
+        [--methods euclid,lca,lca_cv] [--sets wine,iris] [--out FILE.csv] [--table]
 
 Standardised features, stratified 70/30 splits, at most 1000 points a set, the same
 splits for every method. Without ``--data`` (a folder of NPZ files, see data.md) the
@@ -54,6 +55,9 @@ def learners(d, seed):
         ),
         "lca": pm.LCA(),
         "lca_cv": pm.LCA(regularization="cv", random_state=seed),
+        "lca_cv_identity": pm.LCA(
+            regularization="cv", prior_mean="identity", random_state=seed
+        ),
     }  # fmt: skip
 
 
@@ -70,11 +74,11 @@ def split(X, y, seed):
     return Z[train], y[train], Z[test], y[test]
 
 
-def run(name, X, y, seed, done):
+def run(name, X, y, seed, done, wanted):
     """Yield one row a method for one split."""
     A, a, B, b = split(X, y, seed)
     for method, learner in learners(A.shape[1], seed).items():
-        if (name, seed, method) in done:
+        if (name, seed, method) in done or (wanted and method not in wanted):
             continue
         began = time.perf_counter()
         with warnings.catch_warnings():
@@ -84,10 +88,11 @@ def run(name, X, y, seed, done):
             )  # fmt: skip
         accuracy = KNeighborsClassifier(3).fit(mapped[0], a).score(mapped[1], b)
         yield name, seed, method, accuracy, time.perf_counter() - began
-    if (name, seed, "lca_classifier") not in done:
+    own = "lca_classifier"
+    if (name, seed, own) not in done and (not wanted or own in wanted):
         began = time.perf_counter()
         accuracy = pm.LCAClassifier().fit(A, a).score(B, b)
-        yield name, seed, "lca_classifier", accuracy, time.perf_counter() - began
+        yield name, seed, own, accuracy, time.perf_counter() - began
 
 
 def holm(p):
@@ -104,7 +109,8 @@ def report(table):
     wide = 100 * table.pivot_table(
         index=["data", "seed"], columns="method", values="accuracy", sort=False
     )
-    order = ["euclid", "lda", "nca", "paper", "lca_classifier", "lca", "lca_cv"]
+    order = ["euclid", "lda", "nca", "paper", "lca_classifier", "lca"]
+    order += ["lca_cv_identity", "lca_cv"]
     wide = wide[[m for m in order if m in wide]]
     grouped = wide.groupby("data", sort=False)
     mean, error = grouped.mean(), grouped.sem()
@@ -114,7 +120,10 @@ def report(table):
     n = len(mean)
     if n < len(BUILT_IN + BY_PATH):
         print(f"{n} of {len(BUILT_IN + BY_PATH)} sets: give --data for the others\n")
-    for a, b in (("lca", "nca"), ("lca_cv", "lca"), ("lca", "paper")):
+    pairs = [("lca", "nca"), ("lca_cv", "lca"), ("lca_cv", "lca_cv_identity")]
+    for a, b in [*pairs, ("lca", "paper")]:
+        if not {a, b} <= set(wide):
+            continue
         gap = (wide[a] - wide[b]).unstack("data")
         for unit, values in (("splits", gap.mean(axis=1)), ("sets", gap.mean(axis=0))):
             se = values.sem()
@@ -123,18 +132,24 @@ def report(table):
                 f"{a} - {b}: {values.mean():+.2f} ± {se:.2f} points "
                 f"({unit} as units), lower 95 % bound {low:+.2f}"
             )
-    gaps = [g["lca"] - g["euclid"] for _, g in grouped]
-    p = [stats.ttest_1samp(g, 0, alternative="less").pvalue for g in gaps]
-    adjusted = holm(np.nan_to_num(p, nan=1.0))
-    below = [s for s, q in zip(mean.index, adjusted, strict=True) if q < 0.05]
-    print(f"sets where lca is below euclid (Holm, 5 %): {below or 'none'}")
+    for one in [m for m in ("lca", "lca_cv") if m in wide]:
+        gaps = [g[one] - g["euclid"] for _, g in grouped]
+        p = [stats.ttest_1samp(g, 0, alternative="less").pvalue for g in gaps]
+        adjusted = holm(np.nan_to_num(p, nan=1.0))
+        below = [s for s, q in zip(mean.index, adjusted, strict=True) if q < 0.05]
+        print(f"sets where {one} is below euclid (Holm, 5 %): {below or 'none'}")
+    seconds = table.groupby("method", sort=False)["seconds"].sum()
+    print("seconds in all:", ", ".join(f"{m} {s:.0f}" for m, s in seconds.items()))
 
 
 def main():
     """Run what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--methods", default="", help="with commas; default: all")
+    parser.add_argument("--sets", default="", help="with commas; default: all")
     parser.add_argument("--out", type=Path, default=Path("out/lca_accuracy.csv"))
     parser.add_argument("--table", action="store_true", help="only print the table")
     options = parser.parse_args()
@@ -146,11 +161,15 @@ def main():
     sets = {name: name for name in BUILT_IN}
     if options.data:
         sets |= {name: str(options.data / f"{name}.npz") for name in BY_PATH}
+    if options.sets:
+        sets = {name: sets[name] for name in options.sets.split(",")}
     done = set(zip(table["data"], table["seed"], table["method"], strict=True))
-    for seed in () if options.table else range(options.splits):
+    seeds = range(options.first, options.first + options.splits)
+    wanted = options.methods.split(",") if options.methods else []
+    for seed in () if options.table else seeds:
         for name, source in sets.items():
-            X, y = pm.datasets.load(source)
-            rows = list(run(name, np.asarray(X, float), np.asarray(y), seed, done))
+            X, y = map(np.asarray, pm.datasets.load(source))
+            rows = list(run(name, X.astype(float), y, seed, done, wanted))
             if rows:
                 new = pd.DataFrame(rows, columns=columns)
                 table = pd.concat([table, new]) if len(table) else new

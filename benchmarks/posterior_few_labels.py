@@ -55,7 +55,8 @@ LOO_GRID = (1.0, 10.0, 100.0)  # λ that posterior_metric tries for prediction
 
 def load(name, folder):
     """Return standardised points, without constant features, and class codes."""
-    X, y = pm.datasets.load(str(folder / f"{name}.npz") if name in BY_PATH else name)
+    given = name if name in BUILT_IN else str(folder / f"{name}.npz")
+    X, y = pm.datasets.load(given)
     X = np.asarray(X, float)
     X = X[:, X.std(0) > 0]
     X = (X - X.mean(0)) / X.std(0)

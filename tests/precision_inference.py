@@ -142,6 +142,8 @@ LCA = {
     "inference.lca.fit.scaled_identity": lambda f, g: f(g.pairs),
     "inference.lca.fit.scaled_axes": lambda f, g: f(np.eye(g.X.shape[1])[:1], g.pairs),
     "inference.lca.fit.scaled_pca": lambda f, g: f(g.pairs, 1),
+    "inference.lca.fit.principal_axes": lambda f, g: f(g.X, 1),
+    "inference.lca.fit.scaled_within": lambda f, g: f(g.pairs, g.y),
     "inference.lca.bootstrap.bootstrap": lambda f, g: f(
         g.few, g.lca.prior, g.lca.params, SHARES, max_steps=5
     ),

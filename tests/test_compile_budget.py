@@ -73,6 +73,9 @@ for name in {list(FITS)}:
     learner = getattr(pm, name)
     count(name, lambda: learner().fit(X, y))
     count(name + " again", lambda: learner().fit(X[:-1], y[:-1]))
+jax.clear_caches()
+count("cv", lambda: pm.LCA(regularization="cv").fit(X, y))
+count("cv again", lambda: pm.LCA(regularization="cv").fit(X[:-1], y[:-1]))
 lca, other = pm.LCA().fit(X, y), pm.LCA().fit(X[:-1], y[:-1])
 few = dict(n_draws=25, seed=0, progress=False)
 uses = {{
@@ -152,6 +155,11 @@ def test_a_first_fit_compiles_few_programs(programs, name):
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_of_another_size_in_the_same_bucket_compiles_nothing(programs, name):
     assert not programs[f"{name} again"]
+
+
+def test_folds_compile_one_program_more_than_a_fit(programs):
+    assert len(programs["cv"]) <= FITS["LCA"] + 1, programs["cv"]
+    assert not programs["cv again"]
 
 
 @pytest.mark.parametrize("name", USES)

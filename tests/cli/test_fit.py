@@ -104,6 +104,19 @@ def test_settings_are_python_literals_or_words(tmp_path, data):
 
 
 @pytest.mark.long
+def test_folds_choose_the_prior_mean_as_in_python(tmp_path, data):
+    done = fit(data["csv"], tmp_path, "--set", "regularization=cv", model="lca")
+    assert done.exit_code == 0, done.output
+    loaded = datasets.load(data["csv"])
+    direct = pm.LCA(regularization="cv").fit(loaded.X, loaded.y)
+    stored = pm.load_metric(tmp_path / "metric.npz")
+    np.testing.assert_array_equal(stored.factor, direct.components_)
+    line = refused("fit", "lca", "--data", data["csv"], "--out", tmp_path / "no",
+                   "--set", "prior_mean=without")  # fmt: skip
+    assert "prior_mean: expected one of 'auto', 'identity', 'pca'" in line
+
+
+@pytest.mark.long
 def test_groups_are_a_column_and_no_feature(tmp_path):
     path = tmp_path / "g.csv"
     table().to_csv(path, index=False)

@@ -416,7 +416,7 @@ def stated_held_out(model: Any, seed: int) -> _Held:
     Three folds of the labelled points: each with its nearest of its own class and of
     the others among the points that the fit of its fold has seen, under the learned
     distance, as many as the fit takes; of a link for all pairs, with ``N_ANY`` of these
-    points, any. λ is that of the fit.
+    points, any. The prior is that of the fit, as folds may have chosen it.
     """
     rng = np.random.default_rng(seed)
     Z, codes = np.asarray(model.fitted_.pairs.X), np.asarray(model._codes)
@@ -430,7 +430,11 @@ def stated_held_out(model: Any, seed: int) -> _Held:
         most = {"n_targets": sizes.max() - 1, "n_impostors": len(train) - sizes.max()}
         asked = {k: getattr(model, k) for k in most}
         fewer = {k: min(v, int(most[k])) for k, v in asked.items() if v is not None}
-        settings = {"preprocessor": None, "regularization": model.regularization_}
+        settings = {
+            "preprocessor": None,
+            "regularization": model.regularization_,
+            "prior_mean": getattr(model, "prior_mean_", model.prior_mean),
+        }
         refit.set_params(**settings, **fewer).fit(X[train], codes[train])
         number = {True: fewer.get("n_targets", 3), False: fewer.get("n_impostors", 3)}
         V = refit.transform(X)

@@ -21,7 +21,7 @@ from probmetric.inference.lca.anchors import (
     fit_anchors,
     of_source,
 )
-from probmetric.inference.lca.recipe import Recipe
+from probmetric.inference.lca.recipe import WITHIN, Recipe
 from probmetric.metric.link import AnyLink
 
 MOST_PAIRS = 50_000
@@ -38,6 +38,11 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
         )
     if e.per_anchor:
         raise ValueError("per_anchor: expected False with n_anchors, got True")
+    if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
+        raise ValueError(
+            "prior_mean: expected 'auto', 'identity', 'pca' or a matrix with "
+            f"n_anchors, got {e.prior_mean!r}, which takes all rows"
+        )
     if lam in ("cv", "evidence"):
         raise ValueError(
             f"regularization: expected 'auto' or a number with n_anchors, got {lam!r}; "

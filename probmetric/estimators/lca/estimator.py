@@ -4,8 +4,9 @@ The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``
 default recipe ``probmetric.estimators.lca.settings``; this file holds no mathematics.
 """
 
+from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 import xarray as xr
@@ -25,7 +26,6 @@ from probmetric.estimators._labelled import (
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import (
     Count,
-    Matrix,
     Natural,
     PairSet,
     Positive,
@@ -35,6 +35,7 @@ from probmetric.estimators._settings import (
 from probmetric.estimators.lca.anchors import fit_source, from_anchors, link_of
 from probmetric.estimators.lca.link import Asked, asked, calibrate
 from probmetric.estimators.lca.posterior import (
+    Options,
     drawable,
     metric_for,
     refit,
@@ -42,8 +43,8 @@ from probmetric.estimators.lca.posterior import (
     refuse_weights,
     to_tree,
 )
-from probmetric.estimators.lca.settings import recipe_of
-from probmetric.estimators.lca.tuning import fit_given_pairs, fit_labels
+from probmetric.estimators.lca.settings import PriorMean, recipe_of
+from probmetric.estimators.lca.tuning import Choice, fit_given_pairs, fit_labels
 from probmetric.inference.lca.anchors import Anchored, in_memory
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
@@ -57,19 +58,6 @@ from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Preprocessor, Purpose, no_type_check
-
-
-class _Options(TypedDict, total=False):
-    """The options of ``LCA.posterior_metric``, for type checkers."""
-
-    draws: xr.DataTree | None
-    method: LCAMethod | Literal["jackknife"] | None
-    n_draws: int | None
-    seed: int
-    pairs: Literal["auto", "fitted", "all"]
-    learning_rate: float | Literal["auto"]
-    regularization: float | Literal["auto"]
-    progress: bool | None
 
 
 @settings
@@ -99,14 +87,17 @@ class LCA(PairsMixin, BaseEstimator):
         Impostors kept of each point, the nearest, with ``pairs="impostors"``.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
         λ, in pseudo-points: the prior standard deviation of an entry of W is c/√λ.
-        "auto" is 10·max(1, n/1000); "cv" chooses λ and the refresh by kNN accuracy
-        on folds of the training data; "evidence" by the marginal likelihood.
+        "auto" is 10·max(1, n/1000); "cv" chooses λ, the refresh and, where it is
+        "auto", the prior mean by kNN accuracy on folds of the training data;
+        "evidence" chooses λ by the marginal likelihood.
     learning_rate : "auto" or float > 0, default="auto"
         Power on the likelihood. "auto": n/N for pairs made from labels, as they share
         points; 1 for pairs given, taken as independent.
-    prior_mean : {"auto", "identity", "pca"} or array (p, d), default="auto"
-        W₀ and start of the fit, for standardised features. "auto" is c·I, or scaled
-        principal axes where ``n_components < d``.
+    prior_mean : "auto", "identity", "pca", "within", "half_within" or array (p, d)
+        W₀ and start of the fit, for standardised features. "auto", the default, is
+        c·I, or scaled principal axes where ``n_components < d``. "within" shrinks to
+        the Mahalanobis distance of the covariance S within classes, W₀ ∝ S^(-½), and
+        "half_within" half way, W₀ ∝ S^(-¼).
     n_refresh : int, default=1
         How often *nearest* pairs are made again under the learned distance.
     n_anchors : int or "auto", optional
@@ -153,8 +144,11 @@ class LCA(PairsMixin, BaseEstimator):
         Behind P(same), with the pairs it refers to; None with ``per_anchor``.
     sigma2_, kappa2_ : float, array of shape (n_anchors,)
         σ² relative to κ² = 1; the scales with ``per_anchor``.
-    regularization_, learning_rate_, n_refresh_ : float, float, int
-        What was used; λ = inf is no learning, which "cv" may choose.
+    regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, str
+        What was used (the mean may be an array); λ = inf, of "cv", is no learning.
+    choices_ : list of Choice
+        Of "cv", best first: prior mean, λ, refreshes, held-out accuracy averaged over
+        k = 1, 3, 5, 7, and that at k = 3. Otherwise empty.
     classes_ : array of shape (c,)
         After ``fit``.
     n_anchors_, matrix_error_ : int, array of shape (d, d)
@@ -204,7 +198,7 @@ class LCA(PairsMixin, BaseEstimator):
     max_impostors: Count | None = None
     regularization: Positive | Literal["auto", "cv", "evidence"] = "auto"
     learning_rate: Positive | Literal["auto"] = "auto"
-    prior_mean: Matrix | Literal["auto", "identity", "pca"] = "auto"
+    prior_mean: PriorMean = "auto"
     n_refresh: Natural = 1
     n_anchors: Count | Literal["auto"] | None = None
     per_anchor: bool = False
@@ -264,8 +258,8 @@ class LCA(PairsMixin, BaseEstimator):
         if self.n_anchors is not None:
             found = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
             return self._store_anchored(found, scaler)
-        fitted = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
-        return self._store(fitted, scaler, uncalibrated)
+        given = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
+        return self._store(given[0], scaler, uncalibrated, given[1])
 
     def fit_pairs(
         self,
@@ -317,7 +311,11 @@ class LCA(PairsMixin, BaseEstimator):
         super().__setstate__(state)
 
     def _store(
-        self, fitted: Fitted, scaler: Scaler, uncalibrated: Asked | None = None
+        self,
+        fitted: Fitted,
+        scaler: Scaler,
+        uncalibrated: Asked | None = None,
+        choices: Sequence[Choice] = (),
     ) -> "LCA":
         """Map a fit back to input units."""
         report(fitted.fit, type(self).__name__)
@@ -337,6 +335,7 @@ class LCA(PairsMixin, BaseEstimator):
         self.regularization_ = float(fitted.prior.lam)
         self.learning_rate_ = fitted.learning_rate
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
+        self.prior_mean_, self.choices_ = fitted.prior_mean, list(choices)
         self.fitted_ = fitted
         return self
 
@@ -501,12 +500,12 @@ class LCA(PairsMixin, BaseEstimator):
 
     @overload
     def posterior_metric(
-        self, purpose: Literal["prediction"], **options: Unpack[_Options]
+        self, purpose: Literal["prediction"], **options: Unpack[Options]
     ) -> PosteriorMetric: ...
 
     @overload
     def posterior_metric(
-        self, purpose: Purpose, **options: Unpack[_Options]
+        self, purpose: Purpose, **options: Unpack[Options]
     ) -> PosteriorMetric | IntervalMetric: ...
 
     @no_type_check

@@ -3,7 +3,7 @@
 The learned map is good for neighbours; its own exp(-(b + D/2)) states .7 where 1.0 is
 observed, as prior and learning rate are chosen for neighbours and a design of nearest
 pairs is steeper than any exponential. So the map stays and the link is fitted again,
-cross-fitted: the recipe runs on four of five stratified folds, with λ as chosen, and
+cross-fitted: the recipe runs on four of five stratified folds, its prior as chosen, and
 the points of the fifth give pairs *held out*: chosen as the fit chooses its own, each
 with points of the four (``pairs="nearest"``, "impostors"), or all pairs among
 themselves ("all"). Links of these (D, y):
@@ -31,6 +31,7 @@ from probmetric.inference.lca.link import log_logistic, odds_of, platt_targets
 from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
+    as_fitted,
     build,
     fit_labelled,
     prior_for,
@@ -107,7 +108,7 @@ def _learned(Z: np.ndarray, codes: np.ndarray, recipe: Recipe, lam: float) -> An
     recipe = recipe._replace(**fewer)
     if np.isinf(lam):
         pairs = build(Z, codes, recipe)
-        fitted = unlearned(pairs, prior_for(pairs, recipe, lam), recipe)
+        fitted = unlearned(pairs, prior_for(pairs, recipe, lam, codes), recipe)
     else:
         fitted = fit_labelled(Z, codes, recipe, lam)
     return np.asarray(to_metric(fitted.fit.params).factor)
@@ -217,7 +218,7 @@ def asked(
 
 def calibrate(asked: Asked, fitted: Fitted, codes: np.ndarray) -> AnyLink | None:
     """Return the link of a fit on held-out pairs; warn and return None without them."""
-    recipe = asked.recipe._replace(n_refresh=fitted.n_refresh)
+    recipe = as_fitted(asked.recipe, fitted)
     Z, lam = np.asarray(fitted.pairs.X), float(fitted.prior.lam)
     pairs = held_out_pairs(Z, codes, recipe, lam, asked.pairs)
     if 0 < pairs.y.sum() < len(pairs.y):

@@ -33,7 +33,7 @@ Laplace in 100. See benchmarks/results/pairs_coverage.md.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import xarray as xr
@@ -46,6 +46,7 @@ from probmetric.estimators._labelled import report
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca.curvature import generalised_rate
 from probmetric.inference.lca.draws import (
+    LCAMethod,
     draw,
     draws_of_prior,
     metrics,
@@ -55,7 +56,13 @@ from probmetric.inference.lca.draws import (
     log_likelihood as pair_likelihood,
 )
 from probmetric.inference.lca.jackknife import held_out_links, leave_out
-from probmetric.inference.lca.recipe import Fitted, Recipe, on_all_pairs, refitted
+from probmetric.inference.lca.recipe import (
+    Fitted,
+    Recipe,
+    as_fitted,
+    on_all_pairs,
+    refitted,
+)
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.target import Draws
 from probmetric.metric import Link, Mahalanobis
@@ -89,6 +96,19 @@ NO_CALIBRATED = (
 N_DRAWS = {"prediction": 32, "intervals": 100}
 
 
+class Options(TypedDict, total=False):
+    """The options of ``LCA.posterior_metric``, for type checkers."""
+
+    draws: xr.DataTree | None
+    method: LCAMethod | Literal["jackknife"] | None
+    n_draws: int | None
+    seed: int
+    pairs: Literal["auto", "fitted", "all"]
+    learning_rate: float | Literal["auto"]
+    regularization: float | Literal["auto"]
+    progress: bool | None
+
+
 def drawable(estimator: Any) -> tuple[Fitted, Recipe]:
     """Return the fit of an estimator and its recipe.
 
@@ -105,7 +125,8 @@ def drawable(estimator: Any) -> tuple[Fitted, Recipe]:
             "regularization: expected a finite λ for draws, got the fit of "
             "regularization='cv', which chose no learning (λ = inf)"
         )
-    return estimator.fitted_, recipe_of(estimator, estimator.n_features_in_)[0]
+    fitted: Fitted = estimator.fitted_
+    return fitted, as_fitted(recipe_of(estimator, estimator.n_features_in_)[0], fitted)
 
 
 def refit(fitted: Fitted, recipe: Recipe, **at: Any) -> Fitted:

@@ -3,15 +3,18 @@
 What is done with them is ``probmetric.inference.lca.recipe``.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import points
-from probmetric.inference.lca.recipe import Recipe
+from probmetric.estimators._settings import Matrix
+from probmetric.inference.lca.recipe import WITHIN, Recipe
 from probmetric.typing import ArrayLike
+
+type PriorMean = Matrix | Literal["auto", "identity", "pca", "half_within", "within"]
 
 
 def n_rows(n_components: Any, d: int) -> int:
@@ -56,7 +59,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
 
 def _prior_mean(given: ArrayLike, p: int, d: int) -> Float[np.ndarray, "p d"] | str:
     if isinstance(given, str):
-        check_choice("prior_mean", given, ("auto", "identity", "pca"))
+        check_choice("prior_mean", given, ("auto", "identity", "pca", *WITHIN))
         return given
     mean = points(given, "prior_mean")
     if mean.shape != (p, d) or np.linalg.matrix_rank(mean) < p:

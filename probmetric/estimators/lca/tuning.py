@@ -1,10 +1,13 @@
-"""Choice of λ, the weight of LCA's prior: given, by rule, by folds, by evidence.
+"""Choice of LCA's prior, its weight λ and mean: given, by rule, by folds, by evidence.
 
-*Folds* ("cv"): four stratified folds of the training data; λ over a grid, with and
-without a refresh, and no learning at all; the criterion is held-out kNN accuracy
-averaged over k = 1, 3, 5, 7 (smoother than one k), ties by 3-NN and then by the
-stronger prior. Held-out *pair likelihood* is not offered: it chooses too small a λ,
-since fitting pairs better is not a better neighbour metric.
+*Folds* ("cv"): four stratified folds of the training data; the criterion is held-out
+kNN accuracy averaged over k = 1, 3, 5, 7 (smoother than one k), ties by 3-NN, then to
+the prior mean that comes first, then to the stronger prior. Three prior means, W₀ ∝
+S^(-g/2) at g = 0, ½, 1, are tried with few λ each, refreshed; one that was asked for
+with more λ, with and without the refresh. No learning at all, W = W₀, is always among
+the settings. More settings for three means do worse: more of them win by luck
+(benchmarks/results/lca_accuracy.md). Held-out *pair likelihood* is not offered: it
+chooses too small a λ, since fitting pairs better is not a better neighbour metric.
 
 *Evidence*: Laplace's marginal likelihood of the first pair set. No folds, but its
 scale depends on the learning rate, which is a convention.
@@ -26,11 +29,13 @@ from probmetric.inference import lca
 from probmetric.inference.lca.curvature import log_evidence
 from probmetric.inference.lca.likelihood import objective, to_params
 from probmetric.inference.lca.recipe import (
+    WITHIN,
     Fitted,
     Recipe,
     auto_regularization,
     build,
     fit_labelled,
+    mean_of,
     prior_for,
     rate_for,
     solve,
@@ -43,6 +48,9 @@ from probmetric.typing import Array
 GRID = (30.0, 10.0, 3.0, 1.0)
 """λ from the strongest prior down: each fit starts where the one before ended."""
 
+FEW = (10.0, 3.0)
+"""λ around each of several prior means."""
+
 EVIDENCE_GRID = (100.0, *GRID)
 N_FOLDS = 4
 NEIGHBORS = (1, 3, 5, 7)
@@ -51,15 +59,37 @@ NEIGHBORS = (1, 3, 5, 7)
 class Choice(NamedTuple):
     """A setting and its held-out accuracy; λ = inf is no learning."""
 
+    prior_mean: Any
     lam: float
     n_refresh: int
     accuracy: float
     accuracy_3nn: float
 
 
-def grid_for(n: int) -> tuple[float, ...]:
-    """Return the grid of λ, one step longer for more than 1000 points."""
-    return (100.0, *GRID) if n > 1000 else GRID
+type Setting = tuple[int, float, int]
+"""Place of the prior mean in ``Tried``, λ, refreshes."""
+
+
+class Tried(NamedTuple):
+    """Prior means, λ from the strongest down, and numbers of refreshes to try."""
+
+    means: tuple[Any, ...]
+    lams: tuple[float, ...]
+    refreshes: tuple[int, ...]
+
+
+def settings_for(recipe: Recipe, n: int, d: int) -> Tried:
+    """Return what folds try that learn from n points of d features.
+
+    λ goes up to 100 for more than 1000 points. Only nearest pairs are refreshed.
+    """
+    mean, asked = mean_of(recipe, d), recipe.prior_mean
+    nearest = recipe.pairs == "nearest"
+    if isinstance(asked, str) and asked == "auto":
+        lams = (100.0, 30.0, *FEW) if n > 1000 else FEW
+        return Tried((mean, *WITHIN), lams, (1,) if nearest else (0,))
+    lams = (100.0, *GRID) if n > 1000 else GRID
+    return Tried((mean,), lams, (0, 1) if nearest else (0,))
 
 
 def fit_labels(
@@ -69,25 +99,34 @@ def fit_labels(
     lam: float | str,
     random_state: int | np.random.RandomState | None = 0,
     w: Float[np.ndarray, "n"] | None = None,
-) -> Fitted:
-    """Fit labelled, standardised points, weighted by w, with λ chosen as asked."""
+) -> tuple[Fitted, list[Choice]]:
+    """Fit labelled, standardised points, weighted by w, with λ chosen as asked.
+
+    Returns
+    -------
+    Fitted, list of Choice
+        With "cv" what it chose among, best first.
+    """
+    choices: list[Choice] = []
     if lam == "auto":
         lam = auto_regularization(len(X) if w is None else float(w.sum()))
     elif lam == "evidence":
         pairs = build(X, codes, recipe, w=w)
-        lam = choose_by_evidence(pairs, recipe, rate_for(pairs, recipe, w))
+        lam = choose_by_evidence(pairs, recipe, rate_for(pairs, recipe, w), codes)
     elif lam == "cv":
         if w is not None:
             raise ValueError(
                 "regularization: expected 'auto', 'evidence' or a number with "
                 "sample_weight, got 'cv', whose folds count points alike"
             )
-        choice = choose_by_folds(X, codes, recipe, random_state)[0]
-        recipe, lam = recipe._replace(n_refresh=choice.n_refresh), choice.lam
+        choices = choose_by_folds(X, codes, recipe, random_state)
+        mean, lam, n_refresh = choices[0][:3]
+        recipe = recipe._replace(prior_mean=mean, n_refresh=n_refresh)
         if np.isinf(lam):
             pairs = build(X, codes, recipe)
-            return unlearned(pairs, prior_for(pairs, recipe, lam), recipe)
-    return fit_labelled(X, codes, recipe, float(lam), w=w)
+            prior = prior_for(pairs, recipe, lam, codes)
+            return unlearned(pairs, prior, recipe), choices
+    return fit_labelled(X, codes, recipe, float(lam), w=w), choices
 
 
 def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
@@ -106,7 +145,8 @@ def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
         lam = choose_by_evidence(pairs, recipe, rate)
     prior = prior_for(pairs, recipe, float(lam))
     fit = solve(pairs, prior, recipe, rate)
-    return Fitted(fit, pairs, prior, rate, 0, max(1, int(fit.n_steps)))
+    steps = max(1, int(fit.n_steps))
+    return Fitted(fit, pairs, prior, rate, 0, steps, mean_of(recipe, pairs.X.shape[1]))
 
 
 def _check_anchors(pairs: Pairs) -> None:
@@ -144,18 +184,19 @@ def choose_by_folds(
             f"class for 'cv', got a class of {smallest}"
         )
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)
+    tried = settings_for(recipe, len(X) - len(X) // N_FOLDS, X.shape[1])
     tables = [
-        _score_fold(X[train], codes[train], X[test], codes[test], recipe)
+        _score_fold(X[train], codes[train], X[test], codes[test], recipe, tried)
         for train, test in progress_bar(
             list(folds.split(X, codes)), "choose λ", None, "fold"
         )
     ]
-    mean: dict[tuple[float, int], np.ndarray] = {
+    mean: dict[Setting, np.ndarray] = {
         key: np.mean([table[key] for table in tables], 0) for key in tables[0]
     }
     choices = [
-        Choice(lam, n_refresh, float(np.mean(a)), float(a[1]))
-        for (lam, n_refresh), a in mean.items()
+        Choice(tried.means[at], lam, n_refresh, float(np.mean(a)), float(a[1]))
+        for (at, lam, n_refresh), a in mean.items()
     ]
     # Accuracies are ratios of counts: below 1e-9 apart is equal.
     return sorted(
@@ -169,24 +210,30 @@ def _score_fold(
     X_test: np.ndarray,
     y_test: np.ndarray,
     recipe: Recipe,
-) -> dict[tuple[float, int], np.ndarray]:
-    """Return held-out accuracy at each k, for each (λ, refreshes)."""
+    tried: Tried,
+) -> dict[Setting, np.ndarray]:
+    """Return held-out accuracy at each k, for each setting."""
 
     def score(W: Array) -> np.ndarray:
         return accuracies(X @ W.T, codes, X_test @ W.T, y_test)
 
     pairs = build(X, codes, recipe)
-    found = {(np.inf, 0): score(prior_for(pairs, recipe, np.inf).mean)}
     rate = rate_for(pairs, recipe)
-    start: Any = None
-    for lam in grid_for(len(X)):
-        prior = prior_for(pairs, recipe, lam)
-        start = solve(pairs, prior, recipe, rate, start).params
-        found[lam, 0] = score(start.W)
-        if recipe.pairs == "nearest":
-            again = build(X, codes, recipe, start.W)
-            W = solve(again, prior, recipe, rate, start).params.W
-            found[lam, 1] = score(W)
+    found: dict[Setting, np.ndarray] = {}
+    for at, mean in enumerate(tried.means):
+        centred = recipe._replace(prior_mean=mean)
+        prior = prior_for(pairs, centred, np.inf, codes)
+        found[at, np.inf, 0] = score(prior.mean)
+        start: Any = None
+        for lam in tried.lams:
+            prior = prior._replace(lam=np.asarray(lam))
+            start = solve(pairs, prior, recipe, rate, start).params
+            if 0 in tried.refreshes:
+                found[at, lam, 0] = score(start.W)
+            if 1 in tried.refreshes:
+                again = build(X, codes, recipe, start.W)
+                W = solve(again, prior, recipe, rate, start).params.W
+                found[at, lam, 1] = score(W)
     return found
 
 
@@ -210,12 +257,17 @@ def accuracies(
 _objective = jax.jit(objective)
 
 
-def choose_by_evidence(pairs: Pairs, recipe: Recipe, learning_rate: float) -> float:
+def choose_by_evidence(
+    pairs: Pairs,
+    recipe: Recipe,
+    learning_rate: float,
+    codes: Int[np.ndarray, "n"] | None = None,
+) -> float:
     """Return the λ of largest Laplace evidence on one pair set, ties to the larger."""
     best, chosen = -np.inf, 0.0
     start: Any = None
     for lam in EVIDENCE_GRID:
-        prior = prior_for(pairs, recipe, lam)
+        prior = prior_for(pairs, recipe, lam, codes)
         fit = solve(pairs, prior, recipe, learning_rate, start)
         start = fit.params
         common = start._replace(kappa2=np.float64(1.0))
@@ -243,4 +295,5 @@ def unlearned(pairs: Pairs, prior: LCAPrior, recipe: Recipe) -> Fitted:
     code = Result.CONVERGED if best.success else Result.MAX_STEPS
     steps, top = np.asarray(int(best.nfev)), np.asarray(-best.fun)
     fit = Fit(params, top, np.asarray(int(code)), steps, steps, np.array([top]))
-    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev))
+    mean = mean_of(recipe, pairs.X.shape[1])
+    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev), mean)

@@ -14,6 +14,7 @@ from .fit import (
     fit as fit,
     scaled_identity as scaled_identity,
     scaled_pca as scaled_pca,
+    scaled_within as scaled_within,
 )
 from .latent import PairPosterior as PairPosterior, pair_posterior as pair_posterior
 from .likelihood import (

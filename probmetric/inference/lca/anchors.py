@@ -63,6 +63,7 @@ from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
     auto_regularization,
+    mean_of,
     neighbors_of,
     prior_for,
     solve,
@@ -448,7 +449,9 @@ def _fit(
         fits = [solved(p, f.params) for p, f in zip(made, fits, strict=True)]
         pairs, steps = made[0], steps + int(fits[0].n_steps)
     rate = recipe.learning_rate or _rate(pairs, anchors)
-    fitted = Fitted(fits[0], pairs, prior, rate, recipe.n_refresh, max(1, steps))
+    mean = mean_of(recipe, reader.n_features)
+    asked = recipe.n_refresh, max(1, steps), mean
+    fitted = Fitted(fits[0], pairs, prior, rate, *asked)
     M, *groups = (_matrix(fit.params) for fit in fits)
     error = np.sqrt((1 - share) * np.var(groups, 0, ddof=1) / len(groups))
     relative = float(np.linalg.norm(error) / np.linalg.norm(M))
@@ -479,13 +482,10 @@ def _rate(pairs: Pairs, anchors: Anchors) -> float:
 
 def _prior(reader: Reader, pairs: Pairs, recipe: Recipe, lam: float) -> Any:
     """Return ``prior_for`` the pairs, principal axes being those of all rows."""
-    p, mean = recipe.n_components, recipe.prior_mean
-    axes = isinstance(mean, str) and (
-        mean == "pca" or (mean == "auto" and p < reader.n_features)
-    )
-    if not axes or reader.scatter is None:
+    mean = mean_of(recipe, reader.n_features)
+    if not isinstance(mean, str) or mean != "pca" or reader.scatter is None:
         return prior_for(pairs, recipe, lam)
-    V = np.linalg.eigh(reader.scatter)[1][:, ::-1][:, :p].T
+    V = np.linalg.eigh(reader.scatter)[1][:, ::-1][:, : recipe.n_components].T
     prior = prior_for(pairs, recipe._replace(prior_mean="identity"), lam)
     W0, c = scaled_axes(V, pairs)
     return prior._replace(mean=np.asarray(W0), c=np.asarray(c))

@@ -14,7 +14,7 @@ and the paper differ, the paper is wrong: see the errata named in the docstrings
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.linalg import qr
 
 from probmetric.data.containers import Pairs
@@ -103,7 +103,19 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     >>> W0.round(3).tolist(), round(c, 3)
     ([[0.06, 0.08]], 0.1)
     """
-    X = np.asarray(pairs.X)
+    return scaled_axes(principal_axes(np.asarray(pairs.X), n_components), pairs)
+
+
+def principal_axes(
+    X: Float[np.ndarray, "n d"], n_components: int
+) -> Float[np.ndarray, "p d"]:
+    """Return the leading principal axes of points, orthonormal rows.
+
+    Examples
+    --------
+    >>> abs(principal_axes(np.array([[0.0, 0.0], [6.0, 8.0]]), 1)).round(3).tolist()
+    [[0.6, 0.8]]
+    """
     s, V = np.linalg.svd(X - X.mean(0), full_matrices=False)[1:]
     rank = int((s > s[0] * max(X.shape) * np.finfo(s.dtype).eps).sum())
     axes = V[: min(rank, n_components)]
@@ -111,7 +123,86 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
         rest = np.eye(X.shape[1]) - axes.T @ axes
         more = np.asarray(qr(rest, pivoting=True)[0])[:, : n_components - rank]
         axes = np.concatenate([axes, more.T])
-    return scaled_axes(axes, pairs)
+    return axes
+
+
+def scaled_within(
+    pairs: Pairs,
+    codes: Int[np.ndarray, "n"],
+    power: float = 1.0,
+    n_components: int | None = None,
+) -> tuple[Float[Array, "p d"], float]:
+    """Return W₀ = a·V_p S^(-g/2) of the covariance S within classes, and its size c.
+
+    Shrinking to it at g = 1 is shrinking to the Mahalanobis distance of S, as RCA has
+    it; g = 0 is ``scaled_identity`` and g = ½ is between them. S is the scatter about
+    the class means, shrunk to a multiple of the identity: by Ledoit and Wolf's
+    estimate, and by one point more that spreads alike in all directions, without which
+    S could be singular. V_p holds the p leading principal axes of the points S^(-g/2)x,
+    at p = d the identity. a puts the median ‖W₀δ‖² of the y = 1 pairs with W₀δ ≠ 0 at
+    1; c = ‖W₀‖/√p, as of a mean that is given.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Labelled pairs of the points ``pairs.X``; those of weight zero set no scale.
+    codes : int array of shape (n,)
+        Classes 0..c-1 of the points.
+    power : float, default=1
+        g, in [0, 1].
+    n_components : int, optional
+        p, at most d. Default: d.
+
+    Raises
+    ------
+    ValueError
+        Where no y = 1 pair has W₀δ ≠ 0.
+
+    References
+    ----------
+    Ledoit and Wolf, "A well-conditioned estimator for large-dimensional covariance
+    matrices", Journal of Multivariate Analysis 88, 2004.
+
+    Examples
+    --------
+    Classes that spread ten times as far along the first feature, which counts less:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import lca
+    >>> one = np.random.default_rng(0).normal(size=(200, 2)) * [10, 1]
+    >>> X, codes = np.concatenate([one, one + 50]), np.repeat([0, 1], 200)
+    >>> i = np.arange(199)
+    >>> pairs = Pairs(X, i, i + 1, np.ones(199, int))
+    >>> W0, c = lca.scaled_within(pairs, codes)
+    >>> round(float(W0[1, 1] / W0[0, 0])), round(float(np.linalg.norm(W0)) / c, 3)
+    (10, 1.414)
+    """
+    X = np.asarray(pairs.X)
+    p = X.shape[1] if n_components is None else n_components
+    A = _whitening(X, np.asarray(codes), power)
+    if p < len(A):
+        axes = principal_axes(X @ A, p)
+        A = row_signs(axes) * axes @ A
+    W0, _ = _scaled(A, X[pairs.i] - X[pairs.j], pairs)
+    return W0, float(np.linalg.norm(W0) / np.sqrt(p))
+
+
+def _whitening(X: np.ndarray, codes: np.ndarray, power: float) -> Any:
+    """Return S^(-g/2) (d, d), in units of the largest standard deviation."""
+    from sklearn.covariance import ledoit_wolf
+
+    n, d = X.shape
+    spread = np.empty_like(X)
+    for code in np.unique(codes):
+        spread[codes == code] = X[codes == code] - X[codes == code].mean(0)
+    if not (size := np.abs(spread).max()) > 0:
+        return np.eye(d)
+    spread = spread / size  # Its squares are numbers of ordinary size.
+    S = n * ledoit_wolf(spread, assume_centered=True)[0]
+    S[np.diag_indices(d)] += np.sum(spread**2) / (n * d)
+    values, axes = np.linalg.eigh(S)
+    return (axes * (values / values[-1]) ** (-power / 2)) @ axes.T
 
 
 def scaled_axes(

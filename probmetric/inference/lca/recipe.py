@@ -19,9 +19,17 @@ from jaxtyping import Float, Int
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
 from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
-from probmetric.inference.lca.fit import fit, scaled_identity, scaled_pca
+from probmetric.inference.lca.fit import (
+    fit,
+    scaled_identity,
+    scaled_pca,
+    scaled_within,
+)
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior
+
+WITHIN = {"half_within": 0.5, "within": 1.0}
+"""Prior means of labelled points by name: g of ``scaled_within``."""
 
 
 class Recipe(NamedTuple):
@@ -52,7 +60,10 @@ class Recipe(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fit and the problem that it solved, in standardised units, not padded."""
+    """A fit and the problem that it solved, in standardised units, not padded.
+
+    ``prior_mean`` is the name of W₀ or the matrix given, None in old pickles.
+    """
 
     fit: Fit
     pairs: Pairs
@@ -60,6 +71,7 @@ class Fitted(NamedTuple):
     learning_rate: float
     n_refresh: int
     n_iter: int
+    prior_mean: Any = None
 
 
 def auto_regularization(n_effective: int | float) -> float:
@@ -114,17 +126,43 @@ def _neighbors(name: str, value: int | None, most: int) -> int:
     return value
 
 
-def prior_for(pairs: Pairs, recipe: Recipe, lam: float) -> LCAPrior:
+def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str:
+    """Return the prior mean asked for, a matrix or the name that "auto" stands for."""
+    mean = recipe.prior_mean
+    if isinstance(mean, str) and mean == "auto":
+        return "identity" if recipe.n_components == d else "pca"
+    return mean
+
+
+def prior_for(
+    pairs: Pairs,
+    recipe: Recipe,
+    lam: float,
+    codes: Int[np.ndarray, "n"] | None = None,
+) -> LCAPrior:
     """Return the prior W ~ N(W₀, c²/λ), b ~ Exponential(1).
 
-    Empirical Bayes: W₀ and c are set from the pairs that are then fitted.
+    Empirical Bayes: W₀ and c are set from the pairs that are then fitted, and from the
+    classes of the points where W₀ is that of their covariance within classes.
+
+    Raises
+    ------
+    ValueError
+        For such a W₀ without classes.
     """
     d = pairs.X.shape[1]
-    p, mean = recipe.n_components, recipe.prior_mean
+    p, mean = recipe.n_components, mean_of(recipe, d)
     if not isinstance(mean, str):
         # c is the scale of W₀: the c of cI, and of c times orthonormal rows.
         W0, c = mean, float(np.linalg.norm(mean) / np.sqrt(p))
-    elif mean == "identity" or (mean == "auto" and p == d):
+    elif mean in WITHIN:
+        if codes is None:
+            raise ValueError(
+                "prior_mean: expected 'auto', 'identity', 'pca' or a matrix for pairs, "
+                f"whose points have no classes, got {mean!r}"
+            )
+        W0, c = scaled_within(pairs, codes, WITHIN[mean], p)
+    elif mean == "identity":
         W0, c = scaled_identity(pairs, p)
     else:
         W0, c = scaled_pca(pairs, p)
@@ -216,7 +254,7 @@ def fit_labelled(
     (0.667, [0.83, 0.09])
     """
     pairs = build(X, codes, recipe, w=w)
-    prior = prior_for(pairs, recipe, lam)
+    prior = prior_for(pairs, recipe, lam, codes)
     rate = rate_for(pairs, recipe, w)
     fit = solve(pairs, prior, recipe, rate, init)
     steps = int(fit.n_steps)
@@ -225,7 +263,14 @@ def fit_labelled(
         pairs = build(X, codes, recipe, fit.params.W, w)
         fit = solve(pairs, prior, recipe, rate, fit.params)
         steps += int(fit.n_steps)
-    return Fitted(fit, pairs, prior, rate, n_refresh, max(1, steps))
+    mean = mean_of(recipe, X.shape[1])
+    return Fitted(fit, pairs, prior, rate, n_refresh, max(1, steps), mean)
+
+
+def as_fitted(recipe: Recipe, fitted: Fitted) -> Recipe:
+    """Return a recipe with the refresh and the prior mean of a fit."""
+    mean = recipe.prior_mean if fitted.prior_mean is None else fitted.prior_mean
+    return recipe._replace(n_refresh=fitted.n_refresh, prior_mean=mean)
 
 
 def refitted(

@@ -114,6 +114,7 @@ def test_a_later_fit_of_all_points_forgets_the_anchors(data):
         ({"pairs": "all"}, "pairs: expected 'nearest' with n_anchors"),
         ({"per_anchor": True}, "per_anchor: expected False"),
         ({"regularization": "cv"}, "folds would thin the rows"),
+        ({"prior_mean": "within"}, "prior_mean: .* which takes all rows"),
         ({"link_pairs": "all"}, "link_pairs: expected 'fitted'"),
         ({"n_anchors": 0}, "n_anchors"),
         ({"n_anchors": "some"}, "n_anchors"),

@@ -153,6 +153,10 @@ BAD_PAIRS = {
         lambda: LCA(regularization="cv").fit_pairs(*pair_problem()),
         "regularization: expected 'auto', 'evidence' or a number for pairs",
     ),
+    "within": (
+        lambda: LCA(prior_mean="within").fit_pairs(*pair_problem()),
+        "prior_mean: expected .* for pairs, whose points have no classes",
+    ),
     "no anchor": (
         lambda: LCA(per_anchor=True).fit_pairs(*pair_problem()),
         "anchor: expected a group per pair",

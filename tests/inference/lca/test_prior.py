@@ -13,10 +13,17 @@ from scipy.optimize import minimize_scalar
 
 import probmetric as pm
 from probmetric.data.containers import Pairs
+from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.lca.curvature import prior_precision
 from probmetric.inference.lca.em import _log_b
-from probmetric.inference.lca.fit import fit, scaled_pca
+from probmetric.inference.lca.fit import (
+    fit,
+    scaled_identity,
+    scaled_pca,
+    scaled_within,
+)
 from probmetric.inference.lca.likelihood import log_prior
+from probmetric.inference.lca.recipe import Recipe, fit_labelled
 from probmetric.inference.lca.target import (
     TARGET,
     closed_form,
@@ -234,6 +241,71 @@ def test_of_few_points_there_are_as_many_axes_as_asked_for():
     X, one = np.random.default_rng(0).normal(size=(3, 6)), np.array([1])
     W0, c = scaled_pca(Pairs(X, one - 1, one, one), 5)
     np.testing.assert_allclose(W0 @ W0.T, c**2 * np.eye(5), atol=1e-12)
+
+
+def labelled_pairs(d=4):
+    """Return the nearest pairs of three classes of 20 points, and the classes."""
+    rng, codes = np.random.default_rng(0), np.arange(60) % 3
+    X = rng.normal(size=(60, d)) @ rng.normal(size=(d, d)) + codes[:, None]
+    return nearest_pairs(X, codes), codes
+
+
+def test_no_power_of_the_covariance_within_is_the_identity_and_turns_turn_it():
+    pairs, codes = labelled_pairs()
+    W0, c = scaled_within(pairs, codes, 0.0)
+    np.testing.assert_allclose(W0, scaled_identity(pairs)[0], rtol=1e-12, atol=1e-15)
+    assert c == pytest.approx(scaled_identity(pairs)[1], rel=1e-12)
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
+    turned = pairs._replace(X=np.asarray(pairs.X) @ turn)
+    for power in (0.5, 1.0):
+        W0 = scaled_within(pairs, codes, power)[0]
+        again = scaled_within(turned, codes, power)[0]
+        np.testing.assert_allclose(again, turn.T @ W0 @ turn, rtol=1e-9, atol=1e-12)
+        assert not np.allclose(W0, c * np.eye(4), rtol=0.1)
+
+
+def test_few_axes_of_the_covariance_within_are_those_that_tell_classes_apart():
+    """At g = 1 they are discriminants: they diagonalise both scatters."""
+    pairs, codes = labelled_pairs()
+    X = np.asarray(pairs.X)
+    W0, c = scaled_within(pairs, codes, 1.0, 2)
+    whole = scaled_within(pairs, codes, 1.0)[0]
+    V = W0 @ np.linalg.inv(whole)
+    np.testing.assert_allclose(V @ V.T, np.eye(2) * (V @ V.T)[0, 0], atol=1e-10)
+    spread = np.cov(X @ W0.T, rowvar=False)
+    assert abs(spread[0, 1]) < 1e-10 * spread[0, 0]
+    assert spread[0, 0] > spread[1, 1]
+    assert c == pytest.approx(np.sqrt(np.sum(W0**2) / 2))
+
+
+def test_classes_without_spread_within_them_set_no_scale():
+    X, codes = np.repeat(np.eye(3), 4, 0), np.repeat([0, 1, 2], 4)
+    i = np.arange(11)
+    pairs = Pairs(X, i, i + 1, (codes[i] == codes[i + 1]).astype(int))
+    with pytest.raises(ValueError, match="pairs of distinct points to set the scale"):
+        scaled_within(pairs, codes)
+
+
+@pytest.mark.long
+def test_a_fit_around_the_covariance_within_is_the_models_mode():
+    pairs, codes = labelled_pairs()
+    recipe = Recipe(4, prior_mean="within")
+    fitted = fit_labelled(np.asarray(pairs.X), codes, recipe, 3.0)
+    params = fitted.fit.params
+    options = {"learning_rate": fitted.learning_rate}
+    W0 = scaled_within(pairs, codes)[0]
+
+    def slope(prior):
+        def density(at):
+            return log_density(lca, (fitted.pairs, prior), options, at)[0]
+
+        log_b = log_b_of(params.log_sigma2, 4)
+        at = {"W": jnp.asarray(params.W), "log_b": jnp.asarray(log_b)}
+        return float(np.abs(jax.jit(jax.grad(density))(at)["W"]).max())
+
+    np.testing.assert_array_equal(fitted.prior.mean, W0)
+    near = fitted.prior._replace(mean=np.asarray(scaled_identity(pairs)[0]))
+    assert slope(fitted.prior) < 1e-4 * slope(near)
 
 
 @pytest.mark.long
