@@ -6,6 +6,7 @@
 import numpy as np
 
 from probmetric.data.containers import Distances
+from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.dca_gm.em import EMPrior
 from probmetric.inference.eig_dml.fit import EigDMLParams
 from probmetric.inference.lca.laplace import Laplace
@@ -99,6 +100,12 @@ LDA_LIKE = {
         g.M / np.trace(g.M), np.linalg.inv(g.M)
     ),
     "inference.eig_dml.fit.fit": lambda f, g: f(g.few, ridge=1e-3, max_steps=50),
+    "inference.eig_dml.choice.shrunk": lambda f, g: f(
+        EigDMLParams(g.M, g.M, g.c, 0.0, 0.0, 0.0), 2.0, 9
+    ),
+    "inference.eig_dml.choice.choose_strength": lambda f, g: f(
+        g.labelled, lambda part: nearest_pairs(part.X, part.y), ridge=1e-3
+    ),
     "inference.eig_dml.fit.game": lambda f, g: f(g.few, ridge=1e-3),
     "inference.eig_dml.fit.to_metric": lambda f, g: f(
         EigDMLParams(g.M, g.M, g.c, 0.0, 0.0, 0.0)

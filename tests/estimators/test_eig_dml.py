@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.estimator_checks import check_estimator
 
-from probmetric.data.pairs import nearest_pairs
+from probmetric.data.pairs import all_pairs, nearest_pairs
 from probmetric.estimators.eig_dml import EigDML
 
 X, y = load_wine(return_X_y=True)
@@ -23,9 +23,9 @@ def side_by_side(pairs):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
-def test_check_estimator_is_complete(solver):
-    estimator = EigDML(solver=solver, tol=0.3)
+@pytest.mark.parametrize(("solver", "strength"), [("frank_wolfe", 0.0), ("pdhg", "cv")])
+def test_check_estimator_is_complete(solver, strength):
+    estimator = EigDML(solver=solver, tol=0.3, prior_strength=strength)
     records = check_estimator(estimator, on_skip=None, on_fail=None)
     failed = {
         r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
@@ -38,7 +38,7 @@ def test_check_estimator_is_complete(solver):
 @pytest.mark.long
 @pytest.mark.parametrize(("solver", "tol"), [("frank_wolfe", 1e-2), ("pdhg", 1e-6)])
 def test_default_reaches_its_certificate_on_wine(solver, tol):
-    fitted = EigDML(solver=solver).fit(X, y)
+    fitted = EigDML(solver=solver, prior_strength=0).fit(X, y)
     assert 0 <= fitted.gap_ <= tol * fitted.primal_
     np.testing.assert_allclose(
         fitted.gap_, fitted.dual_ - fitted.primal_, atol=1e-14 * fitted.dual_
@@ -47,7 +47,7 @@ def test_default_reaches_its_certificate_on_wine(solver, tol):
 
 def test_primal_is_the_nearest_far_pair_in_input_units():
     standard = nearest_pairs((X - X.mean(0)) / X.std(0), y)
-    fitted = EigDML(solver="pdhg").fit(X, y)
+    fitted = EigDML(solver="pdhg", prior_strength=0).fit(X, y)
     pairs = np.stack([X[standard.i], X[standard.j]], 1)[standard.y == 0]
     nearest = np.min(fitted.pair_distance(pairs) ** 2)
     np.testing.assert_allclose(nearest, fitted.primal_, rtol=1e-7)
@@ -55,7 +55,8 @@ def test_primal_is_the_nearest_far_pair_in_input_units():
 
 def test_close_pairs_sum_to_kappa_without_a_ridge():
     standard = nearest_pairs((X - X.mean(0)) / X.std(0), y)
-    fitted = EigDML(solver="pdhg", kappa=2.0, ridge=0.0).fit(X, y)
+    free = {"ridge": 0.0, "prior_strength": 0.0}
+    fitted = EigDML(solver="pdhg", kappa=2.0, **free).fit(X, y)
     pairs = np.stack([X[standard.i], X[standard.j]], 1)[standard.y == 1]
     np.testing.assert_allclose(np.sum(fitted.pair_distance(pairs) ** 2), 2.0, rtol=1e-9)
 
@@ -77,7 +78,7 @@ def test_scale_of_a_column_changes_no_neighbour():
 
 
 def test_metric_is_picklable_and_agrees():
-    fitted = EigDML(solver="pdhg").fit(X, y)
+    fitted = EigDML(solver="pdhg", prior_strength=9).fit(X, y)
     metric = pickle.loads(pickle.dumps(fitted.get_metric()))
     pairs = np.stack([X[:9], X[100:109]], 1)
     np.testing.assert_allclose(
@@ -87,7 +88,7 @@ def test_metric_is_picklable_and_agrees():
 
 
 def test_clone_refits_to_the_same():
-    fitted = EigDML(solver="pdhg", tol=1e-3).fit(X, y)
+    fitted = EigDML(solver="pdhg", tol=1e-3, prior_strength=0).fit(X, y)
     np.testing.assert_array_equal(
         clone(fitted).fit(X, y).components_, fitted.components_
     )
@@ -95,16 +96,67 @@ def test_clone_refits_to_the_same():
 
 def test_early_stop_warns_and_still_bounds():
     with pytest.warns(ConvergenceWarning, match="MAX_STEPS after 50 steps"):
-        fitted = EigDML(max_iter=50).fit(X, y)
-    exact = EigDML(solver="pdhg").fit(X, y)
+        fitted = EigDML(max_iter=50, prior_strength=0).fit(X, y)
+    exact = EigDML(solver="pdhg", prior_strength=0).fit(X, y)
     assert fitted.primal_ <= exact.dual_
     assert fitted.dual_ >= exact.primal_
+
+
+def test_a_number_mixes_the_optimum_with_euclid_of_the_same_trace():
+    plain, mixed = (EigDML(solver="pdhg", prior_strength=s).fit(X, y) for s in (0, 89))
+    scale = np.outer(plain.scale_, plain.scale_)
+    M = plain.get_mahalanobis_matrix() * scale  # standardised
+    expected = (2 * M + np.trace(M) / 13 * np.eye(13)) / 3  # 178 points beside 89
+    np.testing.assert_allclose(
+        mixed.get_mahalanobis_matrix() * scale, expected, atol=1e-10 * np.trace(M)
+    )
+    assert (mixed.primal_, mixed.dual_) == (plain.primal_, plain.dual_)
+
+
+def test_no_learning_is_the_euclidean_distance_of_standardised_points():
+    fitted = EigDML(solver="pdhg", prior_strength=np.inf).fit(X, y)
+    Z = (X - X.mean(0)) / X.std(0)
+    learned = fitted.pair_distance(np.stack([X[:9], X[100:109]], 1))
+    ratio = learned / np.linalg.norm(Z[:9] - Z[100:109], axis=1)
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pairs", ["all", "nearest", "impostors"])
+def test_the_number_that_was_chosen_gives_the_same_fit(pairs):
+    few, labels = X[::4], y[::4]
+    chosen = EigDML(solver="pdhg", pairs=pairs).fit(few, labels)
+    assert chosen.prior_strength_ in (np.inf, 256, 64, 16, 4, 1)
+    given = clone(chosen).set_params(prior_strength=chosen.prior_strength_)
+    np.testing.assert_array_equal(
+        given.fit(few, labels).components_, chosen.components_
+    )
+
+
+def test_pairs_handed_in_choose_no_prior_and_count_for_a_number():
+    few, labels = X[::4], y[::4]
+    pairs = all_pairs(few, labels)
+    both, how = side_by_side(pairs), {"solver": "pdhg", "pairs": "all"}
+    chosen = EigDML(**how).fit_pairs(both, pairs.y)
+    assert chosen.prior_strength_ == 0
+    s = 10 * len(pairs.y) / len(few)
+    handed = EigDML(**how, prior_strength=s).fit_pairs(both, pairs.y)
+    learned = EigDML(**how, prior_strength=10).fit(few, labels)
+    np.testing.assert_allclose(
+        handed.get_mahalanobis_matrix(), learned.get_mahalanobis_matrix(), rtol=1e-5
+    )
+
+
+def test_two_points_a_class_are_few_enough_to_learn_nothing():
+    fitted = EigDML(solver="pdhg").fit(X[[0, 1, 60, 61]], y[[0, 1, 60, 61]])
+    assert fitted.prior_strength_ == np.inf
 
 
 BAD = {
     "solver": ("sdp", "solver: expected one of 'frank_wolfe', 'pdhg'"),
     "kappa": (0.0, "kappa: expected a number in"),
     "ridge": (-1.0, "ridge: expected a number in"),
+    "prior_strength": (-1.0, "prior_strength: expected a number in"),
     "tol": (0.0, "tol: expected a number in"),
     "max_iter": (0, "max_iter: expected a whole number"),
     "pairs": ("random", "pairs: expected one of"),
@@ -132,4 +184,5 @@ def test_close_pairs_that_span_too_little_need_a_ridge():
     labels = np.repeat([0, 1], 3)
     with pytest.raises(ValueError, match="ridge: expected close pairs that span all 8"):
         EigDML(ridge=0.0).fit(points, labels)
+    # Folds that leave H singular can choose Euclid alone; the whole is refused.
     assert np.all(np.isfinite(EigDML(solver="pdhg").fit(points, labels).components_))

@@ -11,6 +11,7 @@ In reading order:
 ``certificate``   both sides of (5) at unit scale.
 ``frank_wolfe``   smoothing (6)-(7), step (8), gap (9): for a gap of a per cent.
 ``pdhg``          primal-dual steps (10): for a gap of 1e-6 and below.
+``choice``        M mixed with the Euclidean metric (11), and how much of that.
 """
 
 import lazy_loader

@@ -1,3 +1,4 @@
+from .choice import choose_strength as choose_strength, shrunk as shrunk
 from .fit import (
     EigDMLParams as EigDMLParams,
     fit as fit,

@@ -1,0 +1,100 @@
+"""Eig-DML mixed with the Euclidean metric: limits, and what folds try."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from probmetric.data.containers import Labelled
+from probmetric.data.pairs import nearest_pairs
+from probmetric.inference import eig_dml
+from probmetric.inference.eig_dml import choice
+from probmetric.linalg import row_signs
+from probmetric.neighbors.strength import STRENGTHS, Chosen, folds, strongest
+from probmetric.neighbors.votes import BANDWIDTHS
+
+RAW, Y = load_iris(return_X_y=True)
+X = ((RAW - RAW.mean(0)) / RAW.std(0))[::4]
+Y = Y[::4]
+
+
+def made(part):
+    return nearest_pairs(part.X, part.y)
+
+
+def optimum(rows):
+    return eig_dml.fit(
+        made(Labelled(X[rows], Y[rows])),
+        ridge=1e-6,
+        solver="pdhg",
+        tol=choice.FOLD_GAP,
+        max_steps=choice.FOLD_STEPS,
+    ).params
+
+
+def matrix(params):
+    return params.factor.T @ params.factor
+
+
+@pytest.mark.parametrize("r", [1, 3])
+def test_the_mixture_has_the_trace_and_the_axes_of_the_optimum(r):
+    factor = np.random.default_rng(r).normal(size=(r, 3))
+    params = eig_dml.EigDMLParams(factor, np.eye(3), np.ones(1), 1.0, 1.0, 0.0)
+    M = factor.T @ factor
+    for s in (0.0, 1e-9, 2.0, 1e9, np.inf):
+        found = eig_dml.shrunk(params, s, 6)
+        share = 1.0 if np.isinf(s) else s / (6 + s)
+        expected = (1 - share) * M + share * np.trace(M) / 3 * np.eye(3)
+        np.testing.assert_allclose(matrix(found), expected, atol=1e-13 * np.trace(M))
+        if 0 < s < np.inf:
+            lengths = np.linalg.norm(found.factor, axis=1)
+            assert np.all(np.diff(lengths) <= 0)
+            np.testing.assert_array_equal(row_signs(found.factor), np.ones((3, 1)))
+
+
+def test_no_prior_changes_nothing():
+    params = optimum(np.arange(len(X)))
+    assert eig_dml.shrunk(params, 0, 9) is params
+
+
+def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch):
+    found = []
+
+    def kept(learn, *data):
+        found.append(learn)
+        return Chosen(1.0, np.zeros(6))
+
+    monkeypatch.setattr(choice, "choose_by_folds", kept)
+    eig_dml.choose_strength(Labelled(X, Y), made, ridge=1e-6)
+    rows = np.arange(0, len(X), 2)
+    maps = found[0](rows)
+    for s, factor in zip(STRENGTHS, maps, strict=True):
+        whole = eig_dml.shrunk(optimum(rows), s, len(rows)).factor
+        np.testing.assert_array_equal(factor, whole)
+    np.testing.assert_allclose(maps[0] / maps[0][0, 0], np.eye(4))
+
+
+def test_the_choice_is_that_of_all_folds_by_hand():
+    """Votes written out: kernels of distances, the class shares mixed in at .02."""
+    losses = np.zeros((len(STRENGTHS), len(BANDWIDTHS), len(X)))
+    for learned, voters, asked in folds(X, Y, 5, 3):
+        params = optimum(learned)
+        shares = np.array([np.mean(Y[voters] == c) for c in Y[asked]])
+        for a, s in enumerate(STRENGTHS):
+            M = matrix(eig_dml.shrunk(params, s, len(learned)))
+            own = X[voters][:, None] - X[voters]
+            near = np.sort(np.einsum("ijk,kl,ijl->ij", own, M, own), 1)[:, 5]
+            gap = X[asked][:, None] - X[voters]
+            D = np.einsum("ijk,kl,ijl->ij", gap, M, gap)
+            for b, h in enumerate(BANDWIDTHS):
+                w = np.exp(-(D - D.min(1, keepdims=True)) / (2 * h * np.median(near)))
+                votes = np.sum(w * (Y[asked][:, None] == Y[voters]), 1) / w.sum(1)
+                losses[a, b, asked] -= np.log(0.98 * votes + 0.02 * shares) / 3
+    chosen = eig_dml.choose_strength(Labelled(X, Y), made, ridge=1e-6)
+    strength, means = strongest(losses, STRENGTHS)
+    assert chosen.strength == strength
+    np.testing.assert_allclose(chosen.losses, means, rtol=1e-8)
+
+
+def test_folds_that_teach_nothing_leave_euclid():
+    doubled = np.concatenate([X, X]), np.concatenate([Y, (Y + 1) % 3])
+    assert eig_dml.choose_strength(Labelled(*doubled), made).strength == np.inf
