@@ -139,5 +139,6 @@ def refuse_trials(pairs: Pairs, model: str) -> None:
     """Raise where pairs are counts, of which ``model`` has no likelihood."""
     if pairs.trials is not None:
         raise ValueError(
-            f"pairs.trials: expected None of {model}, got counts: they are for LCA and GDM"
+            f"pairs.trials: expected None of {model}, got counts: they are for LCA "
+            "and GDM"
         )

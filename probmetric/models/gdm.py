@@ -182,7 +182,8 @@ def to_metric(params: GDMParams) -> SplineCityBlock:
     --------
     >>> import numpy as np
     >>> from probmetric.models.gdm import GDMParams, to_metric
-    >>> metric = to_metric(GDMParams(np.array(0.7), np.ones((1, 2)), np.array([[0.0, 4.0]])))
+    >>> knots = np.array([[0.0, 4.0]])
+    >>> metric = to_metric(GDMParams(np.array(0.7), np.ones((1, 2)), knots))
     >>> round(float(metric.same_probability(np.zeros(1), np.zeros(1))), 4)  # e^{-b}
     0.4966
     """

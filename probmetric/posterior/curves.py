@@ -43,7 +43,7 @@ class Curves(NamedTuple):
 
 
 def curves(
-    metric: SplineCityBlock,
+    metric: Any,
     uncertainty: Any = None,
     *,
     prob: float = 0.9,

@@ -1,4 +1,4 @@
-"""Problems for the checks of the generalised dissimilarity model, and its invariants."""
+"""Problems for the checks of the generalised dissimilarity model; its invariants."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,9 +33,7 @@ def toy(seed: int) -> Problem[Pairs]:
     w = 0.5 + 0.75 * (np.arange(300) % 3)
     prior = GDMPrior(truth.knots, np.asarray(0.9), np.asarray(0.7))
     name = f"simulated, seed {seed}"
-    return fitted(
-        fit_problem, name, pairs._replace(y=y, w=w), prior, learning_rate=0.8
-    )
+    return fitted(fit_problem, name, pairs._replace(y=y, w=w), prior, learning_rate=0.8)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:

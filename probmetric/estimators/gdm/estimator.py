@@ -259,7 +259,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             learning_rate=None if isinstance(rate, str) else float(rate),
         )
 
-    def _knots(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d k"]:
+    def _knots(self, X: Float[np.ndarray, "n d"]) -> np.ndarray:
         if self.knots is None:
             return knots_for(X, int(self.n_splines))
         return points(self.knots, "knots")
@@ -362,7 +362,8 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ----------
         method : sampler, or "nuts", "laplace", "bootstrap"; default="nuts"
             The first two take pairs, and the units of a pair, as independent; "nuts" is
-            ``NUTS(target_accept=0.95)``. The bootstrap refits under weights n·Dirichlet(1, …, 1) on sites.
+            ``NUTS(target_accept=0.95)``. The bootstrap refits under weights
+            n·Dirichlet(1, …, 1) on sites.
         n_draws, n_chains : int, defaults 1000 and 4
             Laplace and the bootstrap make ``n_draws * n_chains`` independent draws, one
             chain.

@@ -26,7 +26,6 @@ from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import SplineCityBlock
 from probmetric.models.gdm import GDMParams, GDMPrior, height, to_metric
 
-
 TARGET_ACCEPT = 0.95
 """Of NUTS by name: heights near 0 have long tails on the log scale."""
 
@@ -74,8 +73,8 @@ def draw(
         The fit and its problem; for the bootstrap points of pairs are sites, each
         there once.
     method : sampler, or "nuts", "laplace", "bootstrap"; default="nuts"
-        By name NUTS is ``NUTS(target_accept=0.95)``. Laplace and the bootstrap make ``n_draws * n_chains`` independent draws, in one
-        chain.
+        By name NUTS is ``NUTS(target_accept=0.95)``. Laplace and the bootstrap make
+        ``n_draws * n_chains`` independent draws, in one chain.
     seed, n_draws, n_chains, progress
         As of ``pm.sample``.
 

@@ -10,8 +10,8 @@ bound of how many nats the global maximum is higher, whatever led to β. It is z
 the mode alone, where g_j = 0 or β_j = 0 > g_j.
 
 ``fit`` climbs by projected Newton steps (Bertsekas 1982): entries at 0 whose gradient
-points outwards stay there, the others take the Newton step of Eqs. (2)-(3) there, all
-are cut off at 0, and the step is halved until f rises enough.
+points outwards stay there, the others take the Newton step, by gradient and Hessian of
+``gdm.likelihood``, all are cut off at 0, and the step is halved until f rises enough.
 
 References
 ----------
@@ -76,7 +76,7 @@ def check_prior(prior: GDMPrior, d: int) -> None:
 
 
 def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
-    """Return knots at quantiles of each covariate, (d, n_splines): as R's gdm sets them.
+    """Return knots at quantiles of each covariate, (d, n_splines), as R's gdm does.
 
     Smallest, largest and evenly spaced quantiles between; of 3 the median. Where ties
     make two of them equal, the quantiles are of the distinct values; of a covariate
