@@ -5,7 +5,7 @@ The model is ``probmetric.models.gdm``, the fit, its draws and refits
 """
 
 from dataclasses import field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -147,8 +147,6 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     learning_rate: Positive | Literal["auto"] = "auto"
     max_iter: Count = 100
     preprocessor: Preprocessor = None
-    # Curves do not depend on units: the knots carry them.
-    standardize: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` needs labels and takes pairs (N, 2, d)."""
