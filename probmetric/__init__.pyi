@@ -30,6 +30,7 @@ from .data.files import open as open
 from .estimators.dca_gm import DCAGM as DCAGM
 from .estimators.eig_dml import EigDML as EigDML
 from .estimators.gaussian_classes import GaussianClasses as GaussianClasses
+from .estimators.gdm.estimator import GDM as GDM
 from .estimators.glml import GLML as GLML
 from .estimators.hierarchical_lca import HierarchicalLCA as HierarchicalLCA
 from .estimators.point_effects.estimator import PointEffectsLCA as PointEffectsLCA

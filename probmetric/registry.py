@@ -245,6 +245,15 @@ MODELS: dict[str, ModelSpec] = {
         estimator="point_effects.estimator:PointEffectsLCA",
         methods=("nuts", "laplace"),
     ),
+    "gdm": _spec(
+        "gdm",
+        ("Pairs", "SplineCityBlock"),
+        "sites that share species: monotone curves of covariates, with P(same)",
+        params="GDMParams",
+        model="gdm",
+        estimator="gdm.estimator:GDM",
+        methods=("nuts", "laplace", "bootstrap"),
+    ),
     "glml": _spec(
         "glml",
         ("Labelled", "LocalMahalanobis"),

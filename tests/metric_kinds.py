@@ -17,6 +17,7 @@ from probmetric.metric import (
     LocalMahalanobis,
     Mahalanobis,
     PairSimilarity,
+    SplineCityBlock,
 )
 from probmetric.metric.mean import MeanDissimilarity
 
@@ -53,6 +54,12 @@ def _pair_similarity(rng):
     )
 
 
+def _spline_city_block(rng):
+    knots = np.sort(3 * rng.normal(size=(D, 3)), 1)
+    link = Link(np.array(0.1), np.array(1.0))
+    return SplineCityBlock(knots, rng.exponential(size=(D, 3)), link)
+
+
 def _class_parts(rng):
     return (
         rng.normal(size=(2, D)),
@@ -66,6 +73,7 @@ BUILDERS = {
     "Mahalanobis": _mahalanobis,
     "LocalMahalanobis": _local_mahalanobis,
     "PairSimilarity": _pair_similarity,
+    "SplineCityBlock": _spline_city_block,
     "ClassDistribution": lambda rng: ClassDistribution(*_class_parts(rng)),
     "LocalFisher": lambda rng: LocalFisher(*_class_parts(rng)),
 }
@@ -92,6 +100,8 @@ def in_units(metric, scale):
         return MeanDissimilarity(tuple(in_units(m, scale) for m in metric.draws))
     if isinstance(metric, Mahalanobis):
         return replace(metric, factor=metric.factor / scale)
+    if isinstance(metric, SplineCityBlock):
+        return replace(metric, knots=metric.knots * scale)
     if isinstance(metric, LocalMahalanobis):
         return metric.rescaled(np.full(D, scale), np.zeros(D))
     if isinstance(metric, PairSimilarity):

@@ -16,6 +16,7 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.inference.triplet_comparisons import differences
 from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.pairs import Enrolled
+from probmetric.models.gdm import GDMPrior
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.lda import LDAParams
 from probmetric.models.point_effects import PointEffectsPrior
@@ -65,6 +66,7 @@ LDA_LIKE = {
     "inference.point_effects.fit.fit": lambda f, g: f(
         g.pairs, PointEffectsPrior(g.lca.prior)
     ),
+    "inference.gdm.fit.fit": lambda f, g: f(g.pairs, GDMPrior(knots_of(g))),
     "inference.lda.discriminants": lambda f, g: f(g.c, g.means, g.M, 1),
     "inference.lda.fit": lambda f, g: f(g.labelled),
     "inference.lda.whole": lambda f, g: f(g.labelled, g.gauss.prior),
@@ -380,6 +382,11 @@ TWO_STAGE = {
 
 TABLES = GENERIC, LDA_LIKE, LCA, GAUSSIAN, DCA, TWO_STAGE
 INFERENCE = {n: call for table in TABLES for n, call in table.items()}
+
+
+def knots_of(g):
+    """Three knots of each feature, at its quantiles."""
+    return np.quantile(g.pairs.X, [0.0, 0.5, 1.0], axis=0).T
 
 
 def double_prior(g):

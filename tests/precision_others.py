@@ -7,6 +7,7 @@ import numpy as np
 
 from probmetric.data.containers import Triplets
 from probmetric.data.pairs import all_pairs
+from probmetric.models.gdm import GDMParams
 from probmetric.models.hierarchical_lca import HierarchicalLCAParams
 from probmetric.models.lda import LDAParams
 from probmetric.models.point_effects import PointEffectsParams
@@ -42,6 +43,9 @@ MODELS = {
     "models.lda.simulate": lambda f, g: f(
         g.key, LDAParams(g.M, g.c, g.means, g.M, g.c), g.labelled
     ),
+    "models.gdm.height": lambda f, g: f(abs(g.L[0]), np.sort(g.L[0], 1)),
+    "models.gdm.simulate": lambda f, g: f(g.key, of_sites(g), g.few),
+    "models.gdm.to_metric": lambda f, g: f(of_sites(g)),
     "models.hierarchical_lca.identified": lambda f, g: f(grouped(g)),
     "models.hierarchical_lca.simulate": lambda f, g: f(
         g.key, grouped(g), g.few._replace(anchor=np.arange(len(g.few.i)) % 2)
@@ -159,6 +163,12 @@ ROOT = {
     "posterior.intervals.same": lambda f, g: f(g.linked, *g.same),
     "posterior.intervals.spread": lambda f, g: f(g.S, 1.0, False),
 }
+
+
+def of_sites(g):
+    """Parameters of the dissimilarity of sites."""
+    knots = np.quantile(g.X, [0.0, 0.5, 1.0], axis=0).T
+    return GDMParams(np.array(0.3), np.ones((2, 3)), knots)
 
 
 def of_points(g):

@@ -32,6 +32,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "LCAClassifier": {"max_iter": 50},
     "EigDML": {"max_iter": 2000},
     "DCAGM": {"n_gaussians": 1, "max_iter": 20},
+    "GDM": {},
     "GLML": {"n_draws": 4, "random_state": 0},
     "GaussianClasses": {"random_state": 0},
     "TwoStageMixture": {"max_iter": 50},

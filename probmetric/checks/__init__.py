@@ -13,7 +13,8 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
 ``solvers``      iterations that learners share, step by step.
 ``sides``        what many checks compare: NumPyro's density, its draws, an EM's falls,
                  one distance whichever way it is asked for.
-``lca``, ``two_stage``, ``gaussian_classes``, ``dca_gm``, ``triplet_comparisons``
+``lca``, ``two_stage``, ``gaussian_classes``, ``dca_gm``, ``gdm``,
+``triplet_comparisons``
                  a folder each: ``problems`` (data sets), ``density``, then
                  ``quadrature`` or ``posterior``, and ``sampling``.
 ``own``          ``sbc`` and ``check_model`` of a NumPyro model of one's own.

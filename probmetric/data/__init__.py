@@ -4,6 +4,7 @@
                  ``Distances``: the one data argument of every model, fit and sampler.
 ``inputs``       points, labels and pairs from users, checked once.
 ``pairs``        pairs made from class labels: nearest, impostors, all.
+``sites``        pairs of sites from a table of species.
 ``triplets``     triplets made from class labels.
 ``groups``       sources with their instances, stacked by size.
 ``scaling``      centre and scale of each feature, also with missing entries.

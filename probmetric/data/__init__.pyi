@@ -16,5 +16,6 @@ from .pairs import (
     nearest_pairs as nearest_pairs,
 )
 from .resampled import bootstrapped as bootstrapped, without_group as without_group
+from .sites import site_pairs as site_pairs
 from .source import Block as Block, Part as Part, Source as Source
 from .triplets import nearest_triplets as nearest_triplets

@@ -48,7 +48,8 @@ class Pairs(NamedTuple):
 
     ``anchor`` (N,) holds a group number per pair for models with a scale per anchor.
     ``trials`` (N,), where there is one, says how often each pair was judged; y is then
-    the number of times that it was called the same, 0..trials. ``LCA`` takes counts.
+    the number of times that it was called the same, 0..trials. ``LCA`` and ``GDM`` take
+    counts.
 
     Examples
     --------
@@ -138,5 +139,6 @@ def refuse_trials(pairs: Pairs, model: str) -> None:
     """Raise where pairs are counts, of which ``model`` has no likelihood."""
     if pairs.trials is not None:
         raise ValueError(
-            f"pairs.trials: expected None of {model}, got counts: they are for LCA"
+            f"pairs.trials: expected None of {model}, got counts: they are for LCA "
+            "and GDM"
         )

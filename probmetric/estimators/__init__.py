@@ -1,6 +1,7 @@
 """Scikit-learn estimators: validate, call the inference, store; no mathematics.
 
-``lca``, ``two_stage``     a folder each: ``estimator`` and its parts.
+``lca``, ``two_stage``, ``gdm``
+                           a folder each: ``estimator`` and its parts.
 ``gaussian_classes``, ``glml``, ``dca_gm``, ``lda`` (also RCA), ``pair_lda``,
 ``eig_dml``, ``mds``, ``hierarchical_lca``, ``point_effects``,
 ``triplet_comparisons``

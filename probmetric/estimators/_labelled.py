@@ -201,6 +201,11 @@ def _point_weights(
     return found, given > 0
 
 
+def _standardizes(estimator: Any) -> bool:
+    """Say whether features are standardised: not by a learner without the setting."""
+    return bool(getattr(estimator, "standardize", False))
+
+
 def labelled_data(
     estimator: Any, X: ArrayLike, y: ArrayLike | None, w: ArrayLike | None = None
 ) -> tuple[Labelled, np.ndarray, Scaler]:
@@ -217,7 +222,7 @@ def labelled_data(
         classes, codes = _classes(classes[codes[kept]], 2)
     check_settings(estimator)
     names = getattr(estimator, "feature_names_in_", None)
-    Z, scaler = standardise(rows, names, standardize=bool(estimator.standardize))
+    Z, scaler = standardise(rows, names, standardize=_standardizes(estimator))
     for name in ("threshold_", "pair_classes_"):
         vars(estimator).pop(name, None)
     return Labelled(Z, codes, weight), classes, scaler
@@ -247,7 +252,7 @@ def pair_data(
         vars(estimator).pop(name, None)
     ends = np.concatenate([X[given.i], X[given.j]])
     times = None if given.trials is None else np.tile(np.asarray(given.trials), 2)
-    Z, scaler = standardise(ends, standardize=bool(estimator.standardize), times=times)
+    Z, scaler = standardise(ends, standardize=_standardizes(estimator), times=times)
     _, first, place = np.unique(
         np.append(given.i, given.j), return_index=True, return_inverse=True
     )

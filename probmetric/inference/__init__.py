@@ -8,8 +8,8 @@ Shared
     ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit.
 Learners
     ``lca``, ``hierarchical_lca``, ``point_effects``, ``two_stage``,
-    ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml`` and ``mds`` are folders,
-    ``lda`` (also RCA), ``pair_lda`` and ``triplet_comparisons`` files.
+    ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml``, ``gdm`` and ``mds`` are
+    folders, ``lda`` (also RCA), ``pair_lda`` and ``triplet_comparisons`` files.
 
 A file has the same name in every folder: ``statistics`` (sums of the data),
 ``likelihood``, ``start``, ``em``, ``fit`` (the entry: data in, ``Fit`` out),

@@ -3,6 +3,7 @@ from . import (
     eig_dml as eig_dml,
     gaussian_classes as gaussian_classes,
     hierarchical_lca as hierarchical_lca,
+    gdm as gdm,
     lca as lca,
     lda as lda,
     mds as mds,

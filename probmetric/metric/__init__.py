@@ -15,6 +15,7 @@ inequality for its ``distance``) and ``symmetric`` are static.
 ``fisher``               the Fisher matrix of p(c|x) (1)-(3), as a local metric.
 ``pair_similarity``, ``pair_tiles``
                          log odds of a common source; all pairs in bounded memory.
+``splines``              city blocks of monotone curves (1)-(2).
 ``mean``                 the metric of mean dissimilarity over draws.
 """
 

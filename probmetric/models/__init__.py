@@ -6,6 +6,7 @@ Every file has ``Params`` and ``Prior`` tuples, a NumPyro model, ``simulate`` an
 ``lca``                pairs that coincide, seen through noise: marginal (1).
 ``hierarchical_lca``   a map for each group around a common one (1)-(2).
 ``point_effects``      pairs that share points: a b for each (1)-(3).
+``gdm``                dissimilarity of sites by monotone curves (1)-(3).
 ``triplet_comparisons``  log odds of "near is nearer" (1).
 ``two_stage``          component, representative, instances: joint normal (1).
 ``gaussian_classes``   priors (1)-(2), points (3), mixtures within classes (4).

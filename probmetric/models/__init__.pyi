@@ -2,6 +2,7 @@ from . import (
     dca_gm as dca_gm,
     distributions as distributions,
     gaussian_classes as gaussian_classes,
+    gdm as gdm,
     hierarchical_lca as hierarchical_lca,
     lca as lca,
     lda as lda,

@@ -1,6 +1,7 @@
 """Figures of metrics, draws and checks; every function returns its figure.
 
 ``fit``      a learned metric: its matrix, how well it separates classes.
+``curves``   curves of a generalised dissimilarity model.
 ``draws``    the matrix with its spread, eigenvalues, ranks and traces.
 ``space``    points under a metric: embedding, classes, neighbours.
 ``local``    ellipses of a metric that changes from place to place.

@@ -4,6 +4,7 @@ from .checks import (
     model_check as model_check,
     predictive_check as predictive_check,
 )
+from .curves import curves as curves
 from .draws import (
     eigenvalues as eigenvalues,
     metric as metric,

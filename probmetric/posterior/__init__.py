@@ -3,6 +3,7 @@
 ``metric``      ``PosteriorMetric``: the only class with a draw axis; it raises for
                 questions that its draws do not answer.
 ``bands``       simultaneous bands of binned shares.
+``curves``      curves of a metric of splines, with limits.
 ``draws``       draws of ``sample`` as one.
 ``intervals``   functions of one draw, and intervals of their values.
 ``interval_metric``  ``IntervalMetric``: a fit and its jackknife; intervals, no draws.

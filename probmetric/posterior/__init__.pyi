@@ -1,3 +1,4 @@
+from .curves import Curves as Curves, curves as curves
 from .draws import draws_to_metric as draws_to_metric
 from .interval_metric import (
     IntervalMetric as IntervalMetric,

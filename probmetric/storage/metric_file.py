@@ -33,6 +33,7 @@ from probmetric.metric import (
     LogLogisticLink,
     Mahalanobis,
     PairSimilarity,
+    SplineCityBlock,
 )
 from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.protocol import check_metric
@@ -53,6 +54,7 @@ KINDS: dict[str, Any] = {
         Mahalanobis,
         MeanDissimilarity,
         PairSimilarity,
+        SplineCityBlock,
     )
 }
 """All that a file can make; whatever else it names is an error."""

@@ -24,6 +24,7 @@ MAKE = {
     "GaussianClasses": lambda **s: pm.GaussianClasses(**s),
     "GLML": lambda **s: pm.GLML(n_draws=0, **s),
     "TwoStageMixture": lambda **s: pm.TwoStageMixture(1, **s),
+    "GDM": lambda standardize=False, **s: pm.GDM(**s),  # Its knots carry the units.
     "TripletMetric": lambda **s: pm.TripletMetric(**s),
     "ClassicalMDS": lambda **s: pm.ClassicalMDS(**s),
 }

@@ -19,8 +19,9 @@ from probmetric.checks.compare import compare
 from probmetric.data.containers import Pairs
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation import verification
-from probmetric.metric import Link, Mahalanobis
+from probmetric.metric import Link, Mahalanobis, SplineCityBlock
 from probmetric.plots import fit
+from probmetric.posterior.curves import curves
 from probmetric.posterior.metric import PosteriorMetric
 
 NAMES = ["alcohol", "malic acid", "ash"]
@@ -337,6 +338,31 @@ def test_entries_are_per_sd_where_the_points_are_stored(draws):
     assert_drawn(plots.metric(draws), "in input units")
 
 
+def two_curves():
+    """Curves of heights 1 and 3, with limits."""
+    knots, heights = (
+        np.array([[0.0, 2.0], [5.0, 9.0]]),
+        np.array([[0.5, 0.5], [2.0, 1]]),
+    )
+    draws = [SplineCityBlock(knots, h * heights) for h in (0.5, 1.0, 1.5)]
+    posterior = PosteriorMetric(draws, "intervals", pairs_independent=True)
+    return curves(draws[1], posterior)
+
+
+def test_curves_are_drawn_tallest_first_on_one_scale_with_their_limits():
+    figure = plots.curves(two_curves(), ["rain", "pH"])
+    assert [axis.get_title("left") for axis in figure.axes] == ["pH: 3", "rain: 1"]
+    assert len({axis.get_ylim() for axis in figure.axes}) == 1
+    line = figure.axes[0].lines[0]
+    np.testing.assert_allclose(line.get_ydata()[[0, -1]], [0, 3])
+    band = figure.axes[0].collections[0].get_paths()[0].vertices
+    # Of three draws: halfway along 90 % of the step between middle and end.
+    np.testing.assert_allclose(band[:, 1].max(), 3 * 1.45)
+    assert len(plots.curves(two_curves(), most=1).axes) == 1
+    with pytest.raises(ValueError, match="names: expected 2"):
+        plots.curves(two_curves(), ["rain"])
+
+
 def everything(draws, compared, pairs):
     """Each plot on something small, and how many axes it draws on."""
     X, y = datasets.load("iris")
@@ -350,6 +376,7 @@ def everything(draws, compared, pairs):
         "predictive_check": (1, lambda **k: plots.predictive_check(draws, pairs, **k)),
         "calibration": (1, lambda **k: plots.calibration(p > 0.5, p, **k)),
         "det": (1, lambda **k: plots.det(p, p > 0.5, **k)),
+        "curves": (2, lambda **k: plots.curves(two_curves(), **k)),
         "metric": (2, lambda **k: plots.metric(draws, **k)),
         "eigenvalues": (1, lambda **k: plots.eigenvalues(draws, **k)),
         "matrix": (2, lambda **k: fit.matrix(np.eye(3), np.ones(3), tuple(NAMES), **k)),

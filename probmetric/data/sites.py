@@ -1,0 +1,76 @@
+"""Pairs of sites from a table of species: what two sites share, of how many.
+
+Of abundances n_is (site i, species s; 0 and 1 where species are only seen or not) a
+pair has m = Σ_s (n_is + n_js) units, y = 2 Σ_s min(n_is, n_js) of them shared. So
+1 - y/m is the index of Bray and Curtis; of 0 and 1 that of Sørensen.
+"""
+
+import numpy as np
+
+from probmetric.data.containers import Pairs
+from probmetric.data.inputs import points, real
+from probmetric.typing import ArrayLike
+
+BLOCK_ENTRIES = 1 << 21
+"""Numbers held at a time (16 MiB)."""
+
+
+def site_pairs(X: ArrayLike, species: ArrayLike) -> Pairs:
+    """Return every pair of sites once, with counts of shared units.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+        Covariates of the sites.
+    species : array-like of shape (n, S)
+        Whole numbers ≥ 0: abundances, or 1 where a species was seen. True counts too.
+
+    Returns
+    -------
+    Pairs
+        ``trials`` units, y of them shared; sites are the rows of X.
+
+    Raises
+    ------
+    ValueError
+        For another number of rows; what is no whole number ≥ 0; a site without
+        species, of which no dissimilarity is defined; fewer than two sites.
+
+    Examples
+    --------
+    >>> from probmetric.data import site_pairs
+    >>> pairs = site_pairs([[0.0], [1.0], [2.0]], [[1, 1, 0], [0, 1, 1], [0, 0, 1]])
+    >>> pairs.y.tolist(), pairs.trials.tolist()  # Sørensen: 1/2, 1, 1/3
+    ([2, 0, 2], [4, 3, 3])
+    """
+    rows = points(X)
+    table = real(species, "species", "whole numbers")
+    n = len(rows)
+    if table.ndim != 2 or len(table) != n or not table.shape[1]:
+        raise ValueError(f"species: expected shape ({n}, S), got {table.shape}")
+    if n < 2:
+        raise ValueError("X: expected at least two sites, got one")
+    if not (np.all(table >= 0) and np.all(table == np.round(table))):
+        raise ValueError(
+            "species: expected whole numbers of at least 0, got "
+            f"{table[~((table >= 0) & (table == np.round(table)))][0]}"
+        )
+    total = table.sum(1)
+    if not (total < 2**30).all():
+        raise ValueError(
+            f"species: expected at most 2³⁰ units a site, got {total.max():.3g}"
+        )
+    empty = np.flatnonzero(total == 0)
+    if len(empty):
+        raise ValueError(
+            "species: expected some at every site, got none at rows "
+            f"{empty[:5].tolist()}"
+        )
+    i, j = np.triu_indices(n, 1)
+    shared = np.empty(len(i), int)
+    size = max(1, BLOCK_ENTRIES // table.shape[1])
+    for begin in range(0, len(i), size):
+        at = slice(begin, begin + size)
+        shared[at] = 2 * np.minimum(table[i[at]], table[j[at]]).sum(1)
+    trials = (total[i] + total[j]).astype(int)
+    return Pairs(rows, i, j, shared, trials=trials)

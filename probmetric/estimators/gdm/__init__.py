@@ -1,0 +1,4 @@
+"""The generalised dissimilarity model.
+
+``estimator``   ``GDM``: fit, draws, jackknife, curves.
+"""

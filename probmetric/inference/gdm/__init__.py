@@ -1,0 +1,16 @@
+"""The generalised dissimilarity model: symbols, and where each step is.
+
+Symbols as ``models.gdm``: β = (b, θ) of q = 1 + dk entries, rows z of Z, t = Zβ.
+
+In reading order:
+
+``likelihood``   log joint density (1), gradient (2), Hessian (3): concave.
+``fit``          knots, the mode by projected Newton steps, its certificate (1).
+``bootstrap``    refits under weights on sites: Bayesian bootstrap, jackknife (1).
+``target``       the posterior of (log b, log θ) for samplers (1).
+``draws``        NUTS, Laplace or the bootstrap by name; a metric of each draw.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

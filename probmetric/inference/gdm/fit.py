@@ -1,0 +1,366 @@
+"""The posterior mode of the generalised dissimilarity model, with its certificate.
+
+The mode maximises the f of Eq. (1) of ``gdm.likelihood`` over β ≥ 0. f is strictly
+concave with curvature at least Λ, so for any β ≥ 0 with gradient g and any β* ≥ 0
+
+    f(β*) - f(β) ≤ Σ_j [g_j δ_j - ½ Λ_j δ_j²],   δ = β* - β ≥ -β.                 (1)
+
+Each term is largest at δ_j = max(g_j/Λ_j, -β_j); their sum there is the *gap*, an upper
+bound of how many nats the global maximum is higher, whatever led to β. It is zero at
+the mode alone, where g_j = 0 or β_j = 0 > g_j.
+
+``fit`` climbs by projected Newton steps (Bertsekas 1982): entries at 0 whose gradient
+points outwards stay there, the others take the Newton step, by gradient and Hessian of
+``gdm.likelihood``, all are cut off at 0, and the step is halved until f rises enough.
+
+References
+----------
+Bertsekas, "Projected Newton Methods for Optimization Problems with Simple Constraints",
+SIAM J. Control and Optimization 20 (1982).
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import cho_factor, cho_solve
+
+from probmetric.data.containers import Pairs
+from probmetric.inference.gdm.likelihood import (
+    LOG_HALF_NORMAL,
+    Rows,
+    precisions,
+    rows_of,
+    to_beta,
+    to_params,
+    value_and_derivatives,
+)
+from probmetric.inference.solvers.result import Fit, Result
+from probmetric.models.gdm import GDMParams, GDMPrior
+
+SUFFICIENT, HALVINGS = 1e-4, 50
+"""Share of the promised rise that a step has to bring; how often it is halved."""
+
+
+def check_prior(prior: GDMPrior, d: int) -> None:
+    """Raise ValueError for knots of another shape or order, or scales not above 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.models.gdm import GDMPrior
+    >>> gdm.check_prior(GDMPrior(np.array([[0.0, 1.0]])), d=1)
+    >>> try:
+    ...     gdm.check_prior(GDMPrior(np.array([[1.0, 0.0]])), d=1)
+    ... except ValueError as error:
+    ...     print(error)
+    knots: expected ascending numbers in each row, got [1.0, 0.0] in row 0
+    """
+    knots = np.asarray(prior.knots)
+    if knots.ndim != 2 or len(knots) != d or knots.shape[1] < 2:
+        raise ValueError(
+            f"knots: expected shape ({d}, k) with k ≥ 2, got {knots.shape}"
+        )
+    fine = np.isfinite(knots).all(1) & (np.diff(knots, axis=1) >= 0).all(1)
+    if not fine.all():
+        row = int(np.argmin(fine))
+        raise ValueError(
+            "knots: expected ascending numbers in each row, got "
+            f"{knots[row].tolist()} in row {row}"
+        )
+    for name in ("scale", "b_scale"):
+        value = np.asarray(getattr(prior, name))
+        if not (np.all(value > 0) and np.all(np.isfinite(value))):
+            raise ValueError(f"prior.{name}: expected a number > 0, got {value}")
+
+
+def knots_for(X: Float[np.ndarray, "n d"], n_splines: int = 3) -> np.ndarray:
+    """Return knots at quantiles of each covariate, (d, n_splines), as R's gdm does.
+
+    Smallest, largest and evenly spaced quantiles between; of 3 the median. Where ties
+    make two of them equal, the quantiles are of the distinct values; of a covariate
+    with fewer distinct values than knots they are evenly spaced between its ends. All
+    knots of a constant covariate are equal: its curve is flat.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Sites, each once.
+    n_splines : int ≥ 2, default=3
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import gdm
+    >>> X = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 1.0], [9.0, 1.0]])
+    >>> gdm.knots_for(X).tolist()  # The median of 0, 1 and 9, as that of all is 0.
+    [[0.0, 1.0, 9.0], [1.0, 1.0, 1.0]]
+    """
+    X = np.asarray(X)
+    if n_splines < 2:
+        raise ValueError(f"n_splines: expected at least 2, got {n_splines}")
+    share = np.linspace(0, 1, n_splines)
+    found = np.quantile(X, share, axis=0).T
+    for row, values in zip(found, X.T, strict=True):
+        if np.any(np.diff(row) <= 0):
+            distinct = np.unique(values)
+            row[:] = np.quantile(distinct, share)
+            if len(distinct) < n_splines:
+                low, high = distinct[0], distinct[-1]
+                row[:] = low * (1 - share) + high * share
+    return np.maximum.accumulate(found, 1).astype(X.dtype)
+
+
+def gap_at(
+    beta: Float[np.ndarray, "q"],
+    slope: Float[np.ndarray, "q"],
+    precision: Float[np.ndarray, "q"],
+) -> float:
+    """Return the bound (Eq. 1) in nats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import gdm
+    >>> beta, one = np.array([0.0, 2.0]), np.ones(2)
+    >>> gdm.gap_at(beta, np.array([-5.0, 0.0]), one)  # At the edge, and flat
+    0.0
+    >>> gdm.gap_at(beta, np.array([3.0, 0.0]), one)  # 3²/2
+    4.5
+    """
+    move = np.maximum(slope / precision, -beta)
+    return float(np.sum(slope * move - 0.5 * precision * move**2))
+
+
+def climb(
+    rows: Rows,
+    precision: Float[np.ndarray, "q"],
+    start: Float[np.ndarray, "q"],
+    *,
+    max_steps: int = 100,
+    tol: float = 1e-12,
+) -> tuple[np.ndarray, Result, list[float], float]:
+    """Return the maximum of f, how it ended, f after each step, and the gap.
+
+    Parameters
+    ----------
+    rows, precision
+        Of Eq. (1) of ``gdm.likelihood``.
+    start : array of shape (q,)
+        Not negative, with t > 0 of every pair.
+    max_steps : int, default=100
+    tol : float, default=1e-12
+        It ends where the gap is below ``tol`` nats, times |f| where that is above 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.inference.gdm.likelihood import Rows
+    >>> rows = Rows(np.ones((1, 1)), np.array([1.0]), np.array([3.0]), np.zeros(()))
+    >>> beta, *_ = gdm.climb(rows, np.array([1e-12]), np.ones(1))
+    >>> float(np.exp(-beta[0]).round(6))  # One of four units is shared.
+    0.25
+    """
+    beta, trace = np.array(start, float), list[float]()
+    value, slope, H = value_and_derivatives(beta, rows, precision)
+    gap = gap_at(beta, slope, precision)
+    for _ in range(max_steps):
+        if not np.isfinite(gap):
+            return beta, Result.NONFINITE, trace, gap
+        if gap <= tol * max(1.0, abs(value)):
+            return beta, Result.CONVERGED, trace, gap
+        move = _newton(beta, slope, H)
+        for halving in range(HALVINGS):
+            tried = np.maximum(beta + 0.5**halving * move, 0.0)
+            found = value_and_derivatives(tried, rows, precision)
+            # Equal values are rounding: then the gap decides.
+            nearer = gap_at(tried, found[1], precision) < gap
+            if found[0] >= value + SUFFICIENT * slope @ (tried - beta) or (
+                nearer and abs(found[0] - value) <= 1e-12 * max(1.0, abs(value))
+            ):
+                break
+        else:
+            return beta, Result.MAX_STEPS, trace, gap
+        beta, (value, slope, H) = tried, found
+        gap = gap_at(beta, slope, precision)
+        trace.append(value)
+    done = gap <= tol * max(1.0, abs(value))
+    return beta, Result.CONVERGED if done else Result.MAX_STEPS, trace, gap
+
+
+def _newton(beta: np.ndarray, slope: np.ndarray, H: np.ndarray) -> np.ndarray:
+    """Return the step: Newton's of the free entries, 0 of those held at the edge."""
+    # Nearly at the edge and pushed there counts as held, or steps are cut to nothing.
+    near = np.minimum(1e-3, np.linalg.norm(beta - np.maximum(beta + slope, 0)))
+    free = ~((beta <= near) & (slope < 0))
+    move = np.where(free, 0.0, -beta)
+    if free.any():
+        move[free] = cho_solve(cho_factor(H[np.ix_(free, free)]), slope[free])
+    return move
+
+
+def first(rows: Rows, q: int) -> Float[np.ndarray, "q"]:
+    """Return where the climb begins: b and θ equal, of the mean share of units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.gdm.fit import first
+    >>> from probmetric.inference.gdm.likelihood import Rows
+    >>> rows = Rows(np.ones((1, 2)), np.array([1.0]), np.array([3.0]), np.zeros(()))
+    >>> first(rows, 2).round(4).tolist()  # -½ log 1.5/5
+    [0.602, 0.602]
+    """
+    shared, other = rows.shared.sum(), rows.other.sum()
+    t = -np.log((shared + 0.5) / (shared + other + 1.0))
+    weight = (rows.shared + rows.other) @ rows.Z.sum(1) / max(shared + other, 1e-300)
+    return np.full(q, t / max(float(weight), 1.0))
+
+
+def fit(
+    pairs: Pairs,
+    prior: GDMPrior,
+    *,
+    learning_rate: float = 1.0,
+    max_steps: int = 100,
+    tol: float = 1e-12,
+) -> Fit:
+    """Fit curves and intercept: the posterior mode, which is the only one.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        y of ``trials`` units are shared, or labels.
+    prior : GDMPrior
+        Proper. Its knots are those of the curves.
+    learning_rate : float, default=1
+        Power η on the likelihood.
+    max_steps : int, default=100
+    tol : float, default=1e-12
+        As of ``climb``.
+
+    Returns
+    -------
+    Fit
+        ``objective`` is the log joint density there, constants included. Computed in
+        float64.
+
+    Raises
+    ------
+    ValueError
+        For pairs without y; a prior of another dimension, flat, or with knots that do
+        not ascend.
+
+    Examples
+    --------
+    Half of the units are shared by equal sites, fewer the further they are apart:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.models.gdm import GDMPrior
+    >>> i, j, y = np.array([[0, 0, 0], [0, 1, 2], [500, 184, 68]])  # e^{-1} a unit
+    >>> trials = np.full(3, 1000)
+    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y, trials=trials)
+    >>> prior = GDMPrior(gdm.knots_for(pairs.X), scale=10.0)
+    >>> params = gdm.fit(pairs, prior).params
+    >>> round(float(params.b), 2), round(float(params.theta.sum()), 1)
+    (0.69, 2.0)
+    """
+    X = np.asarray(pairs.X)
+    check_prior(prior, X.shape[1])
+    pairs = pairs._replace(X=X.astype(float))
+    prior = GDMPrior(*(np.asarray(v, float) for v in prior))
+    rows, precision = rows_of(pairs, prior.knots, learning_rate), precisions(prior)
+    found = climb(
+        rows, precision, first(rows, len(precision)), max_steps=max_steps, tol=tol
+    )
+    beta, result, trace, _ = found
+    value = value_and_derivatives(beta, rows, precision)[0]
+    constants = np.sum(LOG_HALF_NORMAL + 0.5 * np.log(precision)) + rows.ways
+    dtype = X.dtype if X.dtype.kind == "f" else np.dtype(float)
+    params = to_params(beta, prior.knots)
+    return Fit(
+        GDMParams(*(np.asarray(v, dtype) for v in params)),
+        np.asarray(value + constants, dtype),
+        np.asarray(int(result)),
+        np.asarray(len(trace)),
+        np.asarray(len(trace) + 1),
+        np.asarray(trace, dtype) + dtype.type(constants),
+    )
+
+
+def gap(
+    params: GDMParams, pairs: Pairs, prior: GDMPrior, *, learning_rate: float = 1.0
+) -> float:
+    """Return the certificate (Eq. 1): nats by which the global maximum may be higher.
+
+    Parameters
+    ----------
+    params : GDMParams
+        As of ``fit``.
+    pairs, prior, learning_rate
+        Its problem.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.models.gdm import GDMPrior
+    >>> i, j, y = np.array([[0, 0, 1], [1, 2, 2], [1, 0, 1]])
+    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
+    >>> prior = GDMPrior(gdm.knots_for(pairs.X))
+    >>> params = gdm.fit(pairs, prior).params
+    >>> gdm.gap(params, pairs, prior) < 1e-9
+    True
+    >>> gdm.gap(params._replace(b=params.b + 0.1), pairs, prior) > 1e-3
+    True
+    """
+    pairs = pairs._replace(X=np.asarray(pairs.X, float))
+    rows = rows_of(pairs, np.asarray(prior.knots, float), learning_rate)
+    precision, beta = precisions(prior), to_beta(params).astype(float)
+    _, slope, _ = value_and_derivatives(beta, rows, precision)
+    return gap_at(beta, slope, precision)
+
+
+def deviance_explained(params: GDMParams, pairs: Pairs) -> float:
+    """Return the share of the deviance of pairs that a fit explains, at most 1.
+
+    Against one P for all pairs, as R's gdm has it (there in percent). Binomial deviance
+    with data weights; not that of the prior, and not of other pairs. 0 where all pairs
+    are alike.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.models.gdm import GDMPrior
+    >>> i, j, y = np.array([[0, 0, 0], [0, 1, 2], [500, 184, 68]])
+    >>> trials = np.full(3, 1000)
+    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y, trials=trials)
+    >>> params = gdm.fit(pairs, GDMPrior(gdm.knots_for(pairs.X), scale=10.0)).params
+    >>> gdm.deviance_explained(params, pairs) > 0.99
+    True
+    """
+    pairs = pairs._replace(X=np.asarray(pairs.X, float))
+    rows = rows_of(pairs, np.asarray(params.knots, float))
+    total = rows.shared + rows.other
+    own = np.divide(rows.shared, total, out=np.zeros_like(total), where=total > 0)
+
+    def likelihood(log_p: Any) -> float:
+        P = np.exp(log_p)
+        with np.errstate(divide="ignore"):
+            rest = np.where(rows.other > 0, np.log1p(-P), 0.0)
+        same = np.where(rows.shared > 0, log_p, 0.0)
+        return float(rows.shared @ same + rows.other @ rest)
+
+    with np.errstate(divide="ignore"):
+        saturated = likelihood(np.log(own))
+    mean = np.full(len(total), np.log(rows.shared.sum() / total.sum()))
+    null = saturated - likelihood(mean)
+    fitted = saturated - likelihood(-rows.Z @ to_beta(params).astype(float))
+    return 1 - fitted / null if null > 0 else 0.0

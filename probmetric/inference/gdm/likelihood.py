@@ -1,0 +1,254 @@
+"""Log joint density of the generalised dissimilarity model, gradient and Hessian.
+
+Symbols as ``models.gdm``. Of pair i, z_i = (1, |I_fk(x) - I_fk(x')|) in the order of
+β = (b, θ_11, …, θ_dk), q = 1 + dk entries, so that t_i = z_iᵀβ; a_i shared units and
+m_i others, each times data weight and learning rate. With Λ the diagonal of precisions
+1/scale² (1/b_scale² of b),
+
+    log p(y, β) = c + Σ_i [-a_i t_i + m_i log(1 - e^{-t_i})] - ½ βᵀΛβ,            (1)
+    gradient      g = Zᵀ(-a + m/(e^t - 1)) - Λβ,                                   (2)
+    minus Hessian H = Zᵀ diag(m e^t/(e^t - 1)²) Z + Λ,                             (3)
+
+c the number of orders and the constants of the half-normals. H ≥ Λ: (1) is strictly
+concave on β ≥ 0, and has one maximum.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.special import gammaln
+
+from probmetric.data.containers import Pairs
+from probmetric.data.padding import bucket, host_weights, pad_rows
+from probmetric.metric.splines import i_splines
+from probmetric.models.gdm import GDMParams, GDMPrior
+from probmetric.models.lca import log1mexp
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+LOG_HALF_NORMAL = 0.5 * float(np.log(2 / np.pi))
+"""Log density of a half-normal of scale 1 at 0."""
+
+
+class Rows(NamedTuple):
+    """Pairs as rows: Z (N, q), a (N,), m (N,) of Eq. (1), and log orders ().
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import gdm
+    >>> i, j, y, trials = np.array([[0], [1], [2], [3]])
+    >>> pairs = Pairs(np.array([[0.0], [1.0]]), i, j, y, trials=trials)
+    >>> rows = gdm.rows_of(pairs, np.array([[0.0, 2.0]]))
+    >>> rows.Z.tolist(), rows.shared.tolist(), rows.other.tolist()
+    ([[1.0, 0.75, 0.25]], [2.0], [1.0])
+    """
+
+    Z: Float[Array, "N q"]
+    shared: Float[Array, "N"]
+    other: Float[Array, "N"]
+    ways: Float[Array, ""]
+
+
+def rows_of(
+    pairs: Pairs, knots: Float[np.ndarray, "d k"], learning_rate: float = 1.0
+) -> Rows:
+    """Return the rows of observed pairs, in NumPy.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        With y; without trials each is one unit.
+    knots : array of shape (d, k)
+    learning_rate : float, default=1
+
+    Raises
+    ------
+    ValueError
+        For pairs without y, or points of another number of covariates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import gdm
+    >>> i, j, y = np.array([[0], [1], [1]])
+    >>> pairs = Pairs(np.array([[0.0], [1.0]]), i, j, y, w=np.array([4.0]))
+    >>> gdm.rows_of(pairs, np.array([[0.0, 1.0]]), learning_rate=0.5).shared.tolist()
+    [2.0]
+    """
+    if pairs.y is None:
+        raise ValueError("pairs.y: expected how many units are shared, got None")
+    X = np.asarray(pairs.X)
+    if X.shape[1] != len(knots):
+        raise ValueError(
+            f"knots: expected a row for each of {X.shape[1]} covariates, got "
+            f"{len(knots)}"
+        )
+    splines = i_splines(X, np.asarray(knots, X.dtype)).reshape(len(X), -1)
+    i, j = np.asarray(pairs.i), np.asarray(pairs.j)
+    Z = np.concatenate(
+        [np.ones((len(i), 1), X.dtype), np.abs(splines[i] - splines[j])], 1
+    )
+    y = np.asarray(pairs.y, float)
+    trials = np.ones(len(y)) if pairs.trials is None else np.asarray(pairs.trials)
+    power = learning_rate * host_weights(pairs)
+    rest = trials - y
+    orders = gammaln(trials + 1.0) - gammaln(y + 1) - gammaln(rest + 1)
+    counts = (power * y, power * rest, np.asarray(np.sum(power * orders)))
+    return Rows(Z, *(np.asarray(a, X.dtype) for a in counts))
+
+
+def padded(rows: Rows) -> Rows:
+    """Return rows filled up to a bucket, so that data sets share a program.
+
+    What is added has no units, and b alone in its exponent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.gdm.likelihood import Rows, padded
+    >>> one = np.ones(1)
+    >>> more = padded(Rows(np.ones((1, 3)), one, one, np.zeros(())))
+    >>> more.Z.shape, float(more.other.sum()), more.Z[-1].tolist()
+    ((512, 3), 1.0, [1.0, 0.0, 0.0])
+    """
+    size = bucket(len(rows.shared))
+    Z, shared, other = (pad_rows(a, size) for a in rows[:3])
+    Z[len(rows.shared) :, 0] = 1
+    return Rows(Z, shared, other, rows.ways)
+
+
+def precisions(prior: GDMPrior) -> Float[np.ndarray, "q"]:
+    """Return the diagonal of Λ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.models.gdm import GDMPrior
+    >>> gdm.precisions(GDMPrior(np.zeros((1, 2)), scale=0.5, b_scale=1.0)).tolist()
+    [1.0, 4.0, 4.0]
+    """
+    knots = np.asarray(prior.knots)
+    theta = np.broadcast_to(np.asarray(prior.scale, knots.dtype) ** -2, knots.shape)
+    return np.append(np.asarray(prior.b_scale, knots.dtype) ** -2, theta.ravel())
+
+
+def log_prior(b: Any, theta: Any, prior: GDMPrior) -> dict[str, Any]:
+    """Return the log density of each site under the half-normal priors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.gdm.likelihood import log_prior
+    >>> from probmetric.models.gdm import GDMPrior
+    >>> found = log_prior(0.0, np.zeros((1, 2)), GDMPrior(np.zeros((1, 2))))
+    >>> {site: round(float(value), 4) for site, value in found.items()}
+    {'b': -0.2258, 'theta': -0.4516}
+    """
+
+    def one(x: Any, scale: Any) -> Any:
+        log = LOG_HALF_NORMAL - jnp.log(scale) - 0.5 * jnp.square(x / scale)
+        return jnp.sum(jnp.broadcast_to(log, jnp.shape(x)))
+
+    return {"b": one(b, prior.b_scale), "theta": one(theta, prior.scale)}
+
+
+def log_likelihood(b: Any, theta: Any, rows: Rows) -> Any:
+    """Return the first part of Eq. (1), with the number of orders.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.gdm.likelihood import Rows, log_likelihood
+    >>> rows = Rows(np.ones((1, 3)), np.array([2.0]), np.zeros(1), np.zeros(()))
+    >>> float(log_likelihood(0.5, np.ones((1, 2)), rows))  # -2 · 2.5
+    -5.0
+    """
+    t = rows.Z @ jnp.concatenate([jnp.reshape(b, 1), jnp.ravel(theta)])
+    return rows.ways + jnp.sum(rows.other * log1mexp(t) - rows.shared * t)
+
+
+@numpy_in_numpy_out
+def log_joint(b: Any, theta: Any, rows: Rows, prior: GDMPrior) -> Any:
+    """Return the log joint density (Eq. 1), constants included, for b > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.inference.gdm.likelihood import Rows
+    >>> from probmetric.models.gdm import GDMPrior
+    >>> rows = Rows(np.ones((1, 3)), np.array([2.0]), np.zeros(1), np.zeros(()))
+    >>> prior = GDMPrior(np.zeros((1, 2)))
+    >>> value = gdm.log_joint(np.array(0.5), np.ones((1, 2)), rows, prior)
+    >>> round(float(value), 4)  # -5 - (0.25 + 1 + 1)/2 + 3/2 log 2/π
+    -6.8024
+    """
+    return log_likelihood(b, theta, rows) + sum(log_prior(b, theta, prior).values())
+
+
+def value_and_derivatives(
+    beta: Float[np.ndarray, "q"], rows: Rows, precision: Float[np.ndarray, "q"]
+) -> tuple[float, Float[np.ndarray, "q"], Float[np.ndarray, "q q"]]:
+    """Return Eq. (1) less c, its gradient (2) and minus its Hessian (3), in NumPy.
+
+    The value is -∞ where a pair with units that are not shared has t = 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.inference.gdm.likelihood import Rows
+    >>> rows = Rows(np.ones((1, 1)), np.array([0.0]), np.ones(1), np.zeros(()))
+    >>> found = gdm.value_and_derivatives(np.log([2.0]), rows, np.zeros(1))
+    >>> [np.round(a, 4).tolist() for a in found]  # log ½, 1, 2
+    [-0.6931, [1.0], [[2.0]]]
+    """
+    t = rows.Z @ beta
+    seen = rows.other > 0
+    if np.any(t[seen] <= 0):
+        q = len(beta)
+        return -np.inf, np.full(q, np.nan), np.full((q, q), np.nan)
+    # Of pairs without other units t may be 0, and no logarithm is wanted.
+    safe, m = np.where(seen, t, 1.0), rows.other
+    log_rest = np.log(-np.expm1(-safe))
+    odds = np.exp(-safe - log_rest)  # 1/(e^t - 1), also where e^t overflows.
+    value = float(m @ log_rest - rows.shared @ t - 0.5 * precision @ beta**2)
+    slope = rows.Z.T @ (m * odds - rows.shared) - precision * beta
+    H = (rows.Z * (m * odds * (1 + odds))[:, None]).T @ rows.Z + np.diag(precision)
+    return value, slope, H
+
+
+def to_beta(params: GDMParams) -> Float[np.ndarray, "q"]:
+    """Return β = (b, θ) of parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.gdm.likelihood import to_beta
+    >>> from probmetric.models.gdm import GDMParams
+    >>> to_beta(GDMParams(0.5, np.array([[1.0, 2.0]]), np.zeros((1, 2)))).tolist()
+    [0.5, 1.0, 2.0]
+    """
+    return np.append(np.asarray(params.b), np.ravel(np.asarray(params.theta)))
+
+
+def to_params(
+    beta: Float[np.ndarray, "q"], knots: Float[np.ndarray, "d k"]
+) -> GDMParams:
+    """Return the parameters of β = (b, θ).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference.gdm.likelihood import to_params
+    >>> to_params(np.array([0.5, 1.0, 2.0]), np.zeros((1, 2))).theta.tolist()
+    [[1.0, 2.0]]
+    """
+    theta = np.asarray(beta[1:]).reshape(np.shape(knots))
+    return GDMParams(np.asarray(beta[0]), theta, np.asarray(knots))

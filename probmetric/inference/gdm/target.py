@@ -1,0 +1,126 @@
+"""The posterior of the generalised dissimilarity model for samplers: (log b, log θ).
+
+Heights often have their mode at 0, the edge, where no Gaussian fits. With u = log β the
+density is
+
+    F(u) = f(e^u) + Σ_j u_j,                                                       (1)
+
+f of Eq. (1) of ``gdm.likelihood``. With g and H of f there,
+
+    ∂F/∂u = β g + 1,      -∂²F/∂u² = diag(β) H diag(β) - diag(β g).                (2)
+
+Where F is stationary βg = -1, so that minus its Hessian is diag(β) H diag(β) + I, which
+is positive definite: every stationary point is a maximum, so there is one only, and it
+is inside. ``start`` finds it by Newton steps with that matrix, and gives the Gaussian
+of its inverse: Laplace's approximation, and the mass matrix of NUTS.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from probmetric.inference.gdm.likelihood import (
+    Rows,
+    log_likelihood,
+    log_prior,
+    precisions,
+    to_beta,
+    value_and_derivatives,
+)
+from probmetric.inference.sampling.target import Gaussian, Target
+from probmetric.models.gdm import GDMParams, GDMPrior, height
+
+FLOOR = 0.02
+"""Of a scale of the prior: where entries that are 0 at the mode begin."""
+
+
+def _sites(at: Any) -> tuple[Any, Any]:
+    return jnp.exp(at["log_b"]), jnp.exp(at["log_theta"])
+
+
+def _log_density(at: Any, data: Any) -> Any:
+    rows, prior = data
+    b, theta = _sites(at)
+    of_sites = sum(log_prior(b, theta, prior).values())
+    jacobian = at["log_b"] + jnp.sum(at["log_theta"])
+    return log_likelihood(b, theta, rows) + of_sites + jacobian  # Eq. (1)
+
+
+def _functionals(at: Any, data: Any) -> dict[str, Any]:
+    b, theta = _sites(at)
+    return {"b": b, "theta": theta, "height": height(theta, data[1].knots)}
+
+
+def _parts(at: Any, data: Any) -> tuple[dict[str, Any], Any]:
+    rows, prior = data
+    b, theta = _sites(at)
+    return log_prior(b, theta, prior), log_likelihood(b, theta, rows)
+
+
+TARGET = Target(_log_density, _functionals, _parts)
+"""Of positions {log_b, log_theta} and data (``Rows``, prior)."""
+
+
+def start(
+    params: GDMParams, rows: Rows, prior: GDMPrior, *, max_steps: int = 200
+) -> Gaussian:
+    """Return Laplace's Gaussian of (log b, log θ), from a fit.
+
+    Raises
+    ------
+    RuntimeError
+        Where the mode was not reached in ``max_steps``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference import gdm
+    >>> from probmetric.models.gdm import GDMPrior
+    >>> i, j, y = np.array([[0, 0, 1], [1, 2, 2], [1, 0, 1]])
+    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
+    >>> prior = GDMPrior(gdm.knots_for(pairs.X))
+    >>> params, rows = gdm.fit(pairs, prior).params, gdm.rows_of(pairs, prior.knots)
+    >>> found = gdm.start(params, rows, prior)
+    >>> found.mean["log_theta"].shape, found.factor.shape
+    ((1, 3), (4, 4))
+    """
+    precision = precisions(prior)
+    floor = FLOOR / np.sqrt(precision)
+    u = np.log(np.maximum(to_beta(params).astype(float), floor))
+    for _ in range(max_steps):
+        value, slope, B = _at(u, rows, precision)
+        factor = cho_factor(B, lower=True)
+        move = cho_solve(factor, slope)
+        if slope @ move <= 1e-16 * max(1.0, abs(value)):
+            break
+        # Newton's step may be long where F is flat: entries far from the mode.
+        move *= min(1.0, 4.0 / np.abs(move).max())
+        for halving in range(50):
+            tried = u + 0.5**halving * move
+            rise = _at(tried, rows, precision)[0] - value
+            if rise >= 1e-4 * 0.5**halving * (slope @ move):
+                break
+        else:
+            break  # No step rises: rounding.
+        u = tried
+    else:
+        raise RuntimeError(
+            f"gdm: the mode of (log b, log θ) was not reached in {max_steps} steps"
+        )
+    _, _, B = _at(u, rows, precision)
+    L = np.linalg.cholesky(B)
+    root = solve_triangular(L, np.eye(len(L)), lower=True, trans=1)
+    mean = {"log_b": u[0], "log_theta": u[1:].reshape(np.shape(prior.knots))}
+    return Gaussian({k: np.asarray(v) for k, v in mean.items()}, root)
+
+
+def _at(
+    u: np.ndarray, rows: Rows, precision: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return F, its gradient, and diag(β) H diag(β) + I (Eq. 2)."""
+    beta = np.exp(u)
+    value, slope, H = value_and_derivatives(beta, rows, precision)
+    return value + u.sum(), beta * slope + 1, beta[:, None] * H * beta + np.eye(len(u))

@@ -1,0 +1,191 @@
+"""Generalised dissimilarity model (GDM): how unlike two sites are, by their covariates.
+
+Two sites x, x' of d covariates have a similarity, the probability that one unit drawn
+of the pair is shared by both (a species under Sørensen's index, an individual under
+that of Bray and Curtis). With the monotone curves s_f of ``metric.splines``, I-splines
+of heights θ_fk ≥ 0, and b ≥ 0,
+
+    log P(shared) = -t,    t = b + Σ_f |s_f(x_f) - s_f(x'_f)|                       (1)
+                             = b + Σ_fk θ_fk |I_fk(x_f) - I_fk(x'_f)|,             (2)
+
+as curves that never fall give differences of one sign. y of m units are shared:
+
+    log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                         (3)
+
+So 1 - E[dissimilarity] = e^{-t}: the log link of LCA, but t is a sum of absolute
+differences of curves, a city-block distance, and no quadratic form; and it is linear
+in (b, θ), so that (3) is concave in them. θ and b are half-normal.
+
+s_f is identified up to a constant, taken so that it begins at 0. Its height Σ_k θ_fk is
+how much covariate f matters over its whole range, with the others as they are.
+
+The units of a pair are not independent given t, and pairs share sites: the posterior
+under (3) is too narrow. ``inference.gdm`` resamples sites.
+
+References
+----------
+Ferrier, Manion, Elith and Richardson, Diversity and Distributions 13 (2007), for
+(1)-(2); Woolley, Foster, O'Hara, Wintle and Dunstan, "Characterising uncertainty in
+generalised dissimilarity models", Methods in Ecology and Evolution 8 (2017), for (3)
+and weights on sites; White, Gelfand and others (2023) for priors and Gaussian errors of
+log dissimilarities, which are another likelihood.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Float
+
+from probmetric.data.containers import Pairs
+from probmetric.metric import Link, SplineCityBlock
+from probmetric.metric.splines import i_splines
+from probmetric.models.lca import observation
+from probmetric.precision import numpy_in_numpy_out
+from probmetric.typing import Array
+
+
+class GDMParams(NamedTuple):
+    """Parameters: b (), heights θ (d, k), and the knots (d, k) they refer to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.gdm import GDMParams, to_metric
+    >>> params = GDMParams(np.array(0.7), np.ones((1, 2)), np.array([[0.0, 4.0]]))
+    >>> to_metric(params)(np.zeros(1), np.full(1, 4.0))  # Both splines rise to 1.
+    2.0
+    """
+
+    b: Float[Array, ""] | float
+    theta: Float[Array, "d k"]
+    knots: Float[Array, "d k"]
+
+
+class GDMPrior(NamedTuple):
+    """θ_fk ~ half-normal(scale), b ~ half-normal(b_scale), given knots (d, k).
+
+    Knots are of the data: they say which covariate values are far apart in rank.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from numpyro.infer import Predictive
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models import gdm as m
+    >>> pairs = Pairs(np.array([[0.0], [1.0]]), *np.array([[0], [1]]), y=None)
+    >>> sample = Predictive(m.gdm, num_samples=4000)
+    >>> prior = m.GDMPrior(np.array([[0.0, 1.0]]), scale=2.0)
+    >>> theta = sample(jax.random.key(0), pairs, prior)["theta"]
+    >>> round(float((theta**2).mean()), 1)  # scale²
+    4.0
+    """
+
+    knots: Float[Array, "d k"]
+    scale: Float[Array, ""] | float = 1.0
+    b_scale: Float[Array, ""] | float = 1.0
+
+
+def _exponent(b: Any, theta: Any, knots: Any, pairs: Pairs) -> Any:
+    """Return t of Eq. (2), (N,)."""
+    splines = i_splines(jnp.asarray(pairs.X), jnp.asarray(knots))
+    gaps = jnp.abs(splines[pairs.i] - splines[pairs.j])
+    return b + jnp.sum(gaps * theta, (-1, -2))
+
+
+def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Any = 1.0) -> None:
+    """Write the generative model of shared units (NumPyro).
+
+    Sites: ``b`` (), ``theta`` (d, k), ``y``. Deterministic: ``height`` (d,), how far
+    each curve rises.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        y of ``trials`` units are shared, of one without trials; ``y=None`` simulates.
+        Data weights enter the observation's own distribution.
+    prior : GDMPrior
+    learning_rate : float, default=1
+        Power η on the likelihood.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from numpyro.infer.util import compute_log_probs
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models import gdm as m
+    >>> i, j, y, trials = np.array([[0], [1], [3], [3]])  # All three units are shared.
+    >>> pairs = Pairs(np.array([[0.0], [1.0]]), i, j, y, trials=trials)
+    >>> given = pairs, m.GDMPrior(np.array([[0.0, 1.0]]))
+    >>> at = {"b": 0.5, "theta": np.array([[0.25, 0.25]])}
+    >>> f = jax.jit(lambda at: compute_log_probs(m.gdm, given, {}, at)[0])
+    >>> round(float(f(at)["y"]), 4)  # -3 · (0.5 + 0.25 + 0.25)
+    -3.0
+    """
+    pairs, prior = jax.tree.map(jnp.asarray, (pairs, prior))
+    b: Any = numpyro.sample("b", dist.HalfNormal(prior.b_scale))
+    each = dist.HalfNormal(prior.scale).expand(list(prior.knots.shape))
+    theta: Any = numpyro.sample("theta", each.to_event(2))
+    numpyro.deterministic("height", height(theta, prior.knots))
+    t = _exponent(b, theta, prior.knots, pairs)
+    with numpyro.plate("pair", len(pairs.i)):
+        numpyro.sample("y", observation(-t, pairs, learning_rate), obs=pairs.y)
+
+
+@numpy_in_numpy_out
+def height(
+    theta: Float[Array, "*s d k"], knots: Float[Array, "d k"]
+) -> Float[Array, "*s d"]:
+    """Return how far the curve of each covariate rises, Σ_k θ_fk.
+
+    Of I-splines that rise: not of those without width.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.gdm import height
+    >>> knots = np.array([[0.0, 1.0, 2.0], [5.0, 5.0, 5.0]])  # The second is constant.
+    >>> height(np.ones((2, 3)), knots).tolist()
+    [3.0, 0.0]
+    """
+    last = jnp.asarray(knots)
+    top = i_splines(last[:, -1], last)
+    return jnp.sum(jnp.asarray(theta) * top, -1)
+
+
+@numpy_in_numpy_out
+def simulate(key: Any, params: GDMParams, pairs: Pairs) -> Pairs:
+    """Draw shared units of given pairs; data weights are left as they are.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.models.gdm import GDMParams, simulate
+    >>> i, j, trials = np.array([[0, 0], [0, 1], [9, 9]])
+    >>> pairs = Pairs(np.array([[0.0], [1.0]]), i, j, y=None, trials=trials)
+    >>> params = GDMParams(0.0, np.full((1, 2), 50.0), np.array([[0.0, 1.0]]))
+    >>> simulate(jax.random.key(0), params, pairs).y.tolist()
+    [9, 0]
+    """
+    t = _exponent(params.b, jnp.asarray(params.theta), params.knots, pairs)
+    return pairs._replace(y=observation(-t, pairs).sample(key))
+
+
+def to_metric(params: GDMParams) -> SplineCityBlock:
+    """Return the learned metric, with P(same) the expected similarity of two sites.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.models.gdm import GDMParams, to_metric
+    >>> knots = np.array([[0.0, 4.0]])
+    >>> metric = to_metric(GDMParams(np.array(0.7), np.ones((1, 2)), knots))
+    >>> round(float(metric.same_probability(np.zeros(1), np.zeros(1))), 4)  # e^{-b}
+    0.4966
+    """
+    link = Link(b=params.b, scale=np.ones((), np.asarray(params.knots).dtype))
+    return SplineCityBlock(params.knots, params.theta, link)

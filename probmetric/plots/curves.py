@@ -1,0 +1,98 @@
+"""The figure of a generalised dissimilarity model: its curves, tallest first."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from probmetric.arguments import check_number
+from probmetric.plots.style import COLORS, Panels, blank, shown_once, styled
+from probmetric.posterior.curves import Curves
+
+ACROSS, MOST = 3, 9
+"""Panels side by side, so that they can be read on a page; panels in all."""
+
+
+@styled
+def curves(
+    found: Curves,
+    names: Sequence[str] | None = None,
+    *,
+    most: int = MOST,
+    axes: Panels | None = None,
+) -> Figure:
+    """Draw the curve of each covariate over its range, the tallest first.
+
+    Parameters
+    ----------
+    found : Curves
+        Of ``GDM.curves`` or ``pm.posterior.curves``, with limits or without.
+    names : sequence of d str, optional
+        Of the covariates. Default: x0, x1, ...
+    most : int ≥ 1, default=9
+        Curves that are drawn.
+    axes : sequence of Axes, optional
+        Where to draw, one a curve. Default: a new figure, three side by side.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        All panels have one scale: heights compare. A curve's steepness says where along
+        the covariate sites change most. Limits hold at each x by itself.
+
+    Raises
+    ------
+    ValueError
+        For another number of names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.metric import SplineCityBlock
+    >>> from probmetric.posterior import curves as curves_of
+    >>> knots, heights = np.array([[[0.0, 2.0], [5.0, 9.0]], [[0.0, 1.0], [2.0, 1.0]]])
+    >>> figure = curves(curves_of(SplineCityBlock(knots, heights)), ["rain", "pH"])
+    >>> [axis.get_title("left") for axis in figure.axes]
+    ['pH: 3', 'rain: 1']
+    """
+    d = len(found.s)
+    names = [f"x{f}" for f in range(d)] if names is None else list(names)
+    if len(names) != d:
+        raise ValueError(f"names: expected {d}, one a covariate, got {len(names)}")
+    most = int(check_number("most", most, 1, whole=True))
+    order = np.argsort(-found.s[:, -1], kind="stable")[:most]
+    figure, panels = _panels(len(order), axes)
+    top = found.s if found.upper is None else found.upper
+    high = max(float(top[order].max()), 1e-12)
+    for axis, f in zip(panels, order, strict=True):
+        if found.lower is not None and found.upper is not None:
+            color = COLORS[0]
+            axis.fill_between(
+                found.x[f],
+                found.lower[f],
+                found.upper[f],
+                color=color,
+                alpha=0.25,
+                lw=0,
+            )
+        axis.plot(found.x[f], found.s[f], color=COLORS[0])
+        axis.set(ylim=(0, 1.05 * high), title=f"{names[f]}: {found.s[f, -1]:.2g}")
+        axis.locator_params(axis="x", nbins=4)
+    panels[0].set(ylabel="curve s(x)")
+    return figure
+
+
+def _panels(n: int, axes: Any) -> tuple[Any, list[Any]]:
+    """Return a figure and its n axes, three side by side, or those given."""
+    if axes is not None or n <= ACROSS:
+        figure, found = blank(n, size=(0.4 + 2.8 * n, 2.8), sharey=True, axes=axes)
+        return figure, list(np.ravel(found))
+    down = -(-n // ACROSS)
+    size = (0.4 + 2.8 * ACROSS, 2.6 * down)
+    figure = shown_once(plt.figure(figsize=size, layout="compressed"))
+    grid = list(np.ravel(figure.subplots(down, ACROSS, sharey=True)))
+    for empty in grid[n:]:
+        empty.remove()
+    return figure, grid[:n]

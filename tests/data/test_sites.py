@@ -1,0 +1,44 @@
+"""Pairs of sites: indices of Sørensen and of Bray and Curtis; what is refused."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import pdist
+
+from probmetric.data import site_pairs
+
+X = np.arange(8.0)[:, None]
+
+
+@pytest.mark.parametrize("index", ["dice", "braycurtis"])
+def test_dissimilarities_are_those_of_scipy(index):
+    rng = np.random.default_rng(0)
+    table = rng.poisson(1.5, size=(8, 12)) + (np.arange(12) == 0)
+    table = (table > 1).astype(int) + (np.arange(12) == 0) if index == "dice" else table
+    table = np.minimum(table, 1) if index == "dice" else table
+    pairs = site_pairs(X, table)
+    given = table.astype(bool) if index == "dice" else table
+    np.testing.assert_allclose(1 - pairs.y / pairs.trials, pdist(given, index))
+    assert pairs.trials[0] == table[0].sum() + table[1].sum()
+
+
+@pytest.mark.parametrize(
+    "table, said",
+    [
+        (np.ones((7, 3)), r"species: expected shape \(8, S\), got \(7, 3\)"),
+        (-np.ones((8, 3)), "species: expected whole numbers of at least 0, got -1"),
+        (0.5 * np.ones((8, 3)), "species: expected whole numbers of at least 0"),
+        (
+            np.diag([1, 0, 1, 1, 1, 1, 1, 1]),
+            r"some at every site, got none at rows \[1",
+        ),
+        (np.full((8, 1), 2.0**31), "at most 2³⁰ units"),
+    ],
+)
+def test_other_tables_are_refused_by_name(table, said):
+    with pytest.raises(ValueError, match=said):
+        site_pairs(X, table)
+
+
+def test_one_site_has_no_pairs():
+    with pytest.raises(ValueError, match="X: expected at least two sites"):
+        site_pairs([[1.0]], [[1]])

@@ -1,0 +1,148 @@
+"""``GDM``: scikit-learn's contract, units, sites and pairs, draws, bad input."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+import probmetric as pm
+from probmetric.data import site_pairs
+from probmetric.storage import posterior_of
+
+
+def world(seed=0, n=40, n_species=80):
+    """Species with optima along the first of two covariates."""
+    rng = np.random.default_rng(seed)
+    X = np.stack([rng.gamma(1.0, size=n), rng.normal(size=n)], 1)
+    optimum = rng.uniform(-1, 5, size=n_species)
+    P = 0.7 * np.exp(-0.5 * (X[:, :1] - optimum) ** 2)
+    table = rng.random((n, n_species)) < P
+    return X[table.any(1)], table[table.any(1)]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return pm.GDM().fit_sites(*world())
+
+
+@pytest.mark.slow
+def test_it_is_a_scikit_learn_estimator():
+    records = check_estimator(pm.GDM(), on_skip=None, on_fail=None)
+    failed = {
+        r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
+    }
+    assert not failed
+    assert len(records) > 40
+
+
+def test_the_covariate_that_species_follow_is_found(fitted):
+    assert fitted.heights_[0] > 10 * fitted.heights_[1]
+    assert fitted.gap_ < 1e-6
+    assert 0.5 < fitted.deviance_explained_ < 1
+    assert fitted.learning_rate_ == 1
+
+
+def test_distances_do_not_see_the_units_of_covariates(fitted):
+    X, table = world()
+    units, shift = np.array([1e3, 1e-2]), np.array([5.0, -3.0])
+    moved = pm.GDM().fit_sites(X * units + shift, table)
+    pairs = np.stack([X[:10], X[10:20]], 1)
+    want = fitted.pair_distance(pairs)
+    got = moved.pair_distance(pairs * units + shift)
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-9)
+
+
+def test_sites_and_their_pairs_are_one_fit(fitted):
+    X, table = world()
+    made = site_pairs(X, table)
+    rows = np.stack([made.i, made.j], 1)
+    of_rows = pm.GDM(preprocessor=X).fit_pairs(rows, made.y, trials=made.trials)
+    of_points = pm.GDM().fit_pairs(X[rows], made.y, trials=made.trials)
+    for other in (of_rows, of_points):
+        np.testing.assert_allclose(other.knots_, fitted.knots_)
+        np.testing.assert_allclose(other.coefficients_, fitted.coefficients_, atol=1e-6)
+        assert len(other.pairs_.X) == len(X)
+
+
+def test_predictions_are_the_model(fitted):
+    X, _ = world()
+    pairs = np.stack([X[:10], X[10:20]], 1)
+    t = (
+        fitted.intercept_
+        + np.abs(np.diff(fitted.transform(X[:20]), axis=0)).sum(1)[9:10]
+    )
+    first = np.stack([X[9:10], X[10:11]], 1)
+    np.testing.assert_allclose(fitted.pair_dissimilarity(first), 1 - np.exp(-t))
+    np.testing.assert_allclose(
+        fitted.same_probability(pairs), 1 - fitted.pair_dissimilarity(pairs)
+    )
+
+
+def test_without_a_prior_and_with_one_more_knot_more_is_explained(fitted):
+    X, table = world()
+    free = pm.GDM(prior_scale=1e3, intercept_scale=1e3).fit_sites(X, table)
+    finer = pm.GDM(
+        knots=np.quantile(X, [0, 0.25, 0.5, 0.75, 1], axis=0).T, prior_scale=1e3
+    ).fit_sites(X, table)
+    assert fitted.deviance_explained_ <= free.deviance_explained_
+    assert finer.coefficients_.shape == (2, 5)
+
+
+def test_the_jackknife_is_the_default_of_intervals_and_stands_on_sites(fitted):
+    made = fitted.posterior_metric("intervals")
+    assert len(made.left_out) == len(fitted.pairs_.X)
+    found = fitted.curves(made)
+    assert np.all(found.lower <= found.s)
+    assert np.all(found.s <= found.upper)
+    with pytest.raises(ValueError, match="'jackknife', which has none"):
+        fitted.posterior_metric("prediction", method="jackknife")
+
+
+def test_draws_of_the_bootstrap_are_stored_and_read_as_metrics(fitted, tmp_path):
+    tree = fitted.sample("bootstrap", n_draws=20, n_chains=1)
+    assert tree["posterior"]["theta"].dims == ("chain", "draw", "feature", "spline")
+    pm.save_draws(tree, tmp_path / "draws.nc")
+    read = posterior_of(pm.load_draws(tmp_path / "draws.nc"))
+    own = fitted.posterior_metric("intervals", draws=tree)
+    assert read.source == own.source == "bootstrap"
+    for a, b in zip(read.draws, own.draws, strict=True):
+        np.testing.assert_array_equal(a.heights, b.heights)
+    again = fitted.sample("bootstrap", n_draws=5, n_chains=1)["posterior"]["theta"]
+    np.testing.assert_array_equal(tree["posterior"]["theta"][0, :5], again[0])
+
+
+@pytest.mark.long
+def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
+    width = {}
+    for method in ("laplace", "bootstrap"):
+        draws = fitted.posterior_metric("intervals", method=method, n_draws=200)
+        found = fitted.curves(draws)
+        width[method] = found.upper[0, -1] - found.lower[0, -1]
+    assert width["laplace"] < width["bootstrap"]
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        ({"n_splines": 1}, "n_splines: expected"),
+        ({"knots": [[0.0, 1.0]]}, r"knots: expected shape \(2, k\)"),
+        ({"knots": [[1.0, 0.0], [0.0, 1.0]]}, "expected ascending numbers"),
+        ({"prior_scale": 0.0}, "prior_scale: expected"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, said):
+    with pytest.raises(ValueError, match=said):
+        pm.GDM(**settings).fit_sites(*world(n=10))
+
+
+def test_tables_that_say_nothing_are_refused():
+    X = np.arange(4.0)[:, None]
+    with pytest.raises(ValueError, match="that share all"):
+        pm.GDM().fit_sites(X, np.ones((4, 2)))
+    with pytest.raises(ValueError, match="that share none"):
+        pm.GDM().fit_sites(X, np.eye(4))
+    with pytest.raises(
+        ValueError, match="pairs: expected 1 features, as in fit, got 2"
+    ):
+        pm.GDM().fit_sites(X, np.tril(np.ones((4, 4)))).pair_distance(
+            np.ones((1, 2, 2))
+        )

@@ -1,0 +1,159 @@
+"""The mode of the generalised dissimilarity model: by hand, limits, certificate."""
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq, minimize
+
+from probmetric.checks.gdm.problems import toy
+from probmetric.data.containers import Pairs
+from probmetric.inference import gdm
+from probmetric.models.gdm import GDMParams, GDMPrior
+
+
+def line(y, trials, prior=10.0):
+    """Pairs of site 0 with itself, with 1 and with 2, on a line of three sites."""
+    i, j = np.zeros(3, int), np.arange(3)
+    pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, np.asarray(y))
+    pairs = pairs._replace(trials=np.asarray(trials))
+    return pairs, GDMPrior(gdm.knots_for(pairs.X), prior, prior)
+
+
+def test_sites_of_equal_covariates_give_the_root_of_one_equation():
+    # θ has no data: its mode is 0. b: a = 3 shared of 10, and -½ b² of scale 1.
+    same = Pairs(np.zeros((2, 1)), *np.array([[0], [1], [3]]), trials=np.array([10]))
+    params = gdm.fit(same, GDMPrior(np.zeros((1, 3)))).params
+    root = brentq(lambda b: -3 + 7 / np.expm1(b) - b, 1e-3, 9)
+    # A gap of 1e-12 nats leaves 1e-6 of b.
+    np.testing.assert_allclose(params.b, root, rtol=1e-6)
+    np.testing.assert_array_equal(params.theta, 0)
+
+
+def test_with_a_flat_prior_the_fit_is_the_shares_where_curves_can_follow():
+    pairs, prior = line([500, 184, 68], [1000] * 3, prior=1e4)
+    params = gdm.fit(pairs, prior).params
+    rows = gdm.rows_of(pairs, prior.knots)
+    t = rows.Z @ np.append(params.b, params.theta)
+    np.testing.assert_allclose(np.exp(-t), [0.5, 0.184, 0.068], rtol=1e-4)
+
+
+def test_curves_that_would_have_to_fall_are_flat():
+    # Sites further apart share more: no height can follow, so that b alone is fitted.
+    pairs, prior = line([100, 200, 300], [1000] * 3)
+    params = gdm.fit(pairs, prior).params
+    np.testing.assert_array_equal(params.theta, 0)
+    np.testing.assert_allclose(np.exp(-params.b), 0.2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gap_bounds_what_another_solver_finds(seed):
+    problem = toy(seed)
+    rows = gdm.rows_of(problem.data, problem.prior.knots, 0.8)
+    precision = gdm.precisions(problem.prior)
+
+    def down(beta):
+        value, slope, _ = gdm.value_and_derivatives(beta, rows, precision)
+        return -value, -slope
+
+    best = minimize(
+        down, np.full(10, 0.3), jac=True, method="L-BFGS-B", bounds=[(1e-12, None)] * 10
+    )
+    fit = gdm.fit(problem.data, problem.prior, learning_rate=0.8)
+    mode = np.append(fit.params.b, fit.params.theta)
+    rng = np.random.default_rng(seed)
+    for size in (0.0, 1e-3, 0.1, 1.0):
+        beta = mode + size * rng.random(10)
+        value, slope, _ = gdm.value_and_derivatives(beta, rows, precision)
+        # Of the other solver's value as of this one's: a bound of both, up to 1e-9.
+        assert gdm.gap_at(beta, slope, precision) >= -best.fun - value - 1e-9
+    assert gdm.gap(fit.params, problem.data, problem.prior, learning_rate=0.8) < 1e-8
+
+
+def test_the_gap_is_no_bound_where_more_curvature_is_claimed():
+    problem = toy(0)
+    rows = gdm.rows_of(problem.data, problem.prior.knots, 0.8)
+    precision = gdm.precisions(problem.prior)
+    beta = np.append(problem.params.b, problem.params.theta) + 0.5
+    value, slope, _ = gdm.value_and_derivatives(beta, rows, precision)
+    fit = gdm.fit(problem.data, problem.prior, learning_rate=0.8)
+    mode = np.append(fit.params.b, fit.params.theta)
+    best = gdm.value_and_derivatives(mode, rows, precision)[0]
+    assert gdm.gap_at(beta, slope, 1000 * precision) < best - value
+
+
+def test_deviance_explained_is_that_of_a_generalised_linear_model():
+    pairs, prior = line([50, 20, 5], [100, 100, 100])
+    params = gdm.fit(pairs, prior).params
+    share = np.array([0.5, 0.2, 0.05])
+
+    def deviance(P):
+        same = share * np.log(share / P)
+        return 2 * 100 * np.sum(same + (1 - share) * np.log((1 - share) / (1 - P)))
+
+    rows = gdm.rows_of(pairs, prior.knots)
+    P = np.exp(-rows.Z @ np.append(params.b, params.theta))
+    want = 1 - deviance(P) / deviance(np.full(3, 0.25))
+    np.testing.assert_allclose(gdm.deviance_explained(params, pairs), want)
+
+
+def test_the_mode_of_logarithms_is_inside_and_stationary():
+    problem = toy(1)
+    rows = gdm.rows_of(problem.data, problem.prior.knots, 0.8)
+    found = gdm.start(problem.params, rows, problem.prior)
+    u = np.append(found.mean["log_b"], found.mean["log_theta"])
+    beta = np.exp(u)
+    _, slope, H = gdm.value_and_derivatives(beta, rows, gdm.precisions(problem.prior))
+    np.testing.assert_allclose(beta * slope, -1, atol=1e-5)
+    # Minus the Hessian there, from its definition: the factor's inverse square.
+    curvature = beta[:, None] * H * beta - np.diag(beta * slope)
+    product = found.factor.T @ curvature @ found.factor
+    np.testing.assert_allclose(product, np.eye(10), atol=1e-4)
+
+
+def test_refits_are_fits_to_weighted_pairs():
+    problem = toy(2)
+    pairs, prior = problem.data, problem.prior
+    u = gdm.site_weights(40, replicate=5, seed=1)
+    found = gdm.refits(pairs, prior, problem.params, [u], learning_rate=0.8)
+    weighted = pairs._replace(w=pairs.w * u[pairs.i] * u[pairs.j])
+    want = gdm.fit(weighted, prior, learning_rate=0.8).params
+    np.testing.assert_allclose(found.theta[0], want.theta, atol=1e-6)
+    left = gdm.leave_out(
+        pairs, prior, problem.params, np.arange(40) % 20, learning_rate=0.8
+    )
+    kept = (pairs.i % 20 != 3) & (pairs.j % 20 != 3)
+    some = {k: v[kept] for k, v in pairs._asdict().items() if k in "ijyw"}
+    rest = pairs._replace(**some, trials=pairs.trials[kept])
+    want = gdm.fit(rest, prior, learning_rate=0.8).params
+    np.testing.assert_allclose(left.theta[3], want.theta, atol=1e-6)
+
+
+def test_knots_are_quantiles_of_what_varies():
+    X = np.array([[0, 0, 7.0], [0, 1, 7], [0, 2, 7], [0, 3, 7], [5, 4, 7]])
+    knots = gdm.knots_for(X, 3)
+    np.testing.assert_array_equal(knots[1], [0, 2, 4])
+    np.testing.assert_array_equal(knots[0], [0, 2.5, 5])  # Two values: evenly spaced.
+    np.testing.assert_array_equal(knots[2], [7, 7, 7])
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"knots": np.zeros((2, 3))}, r"knots: expected shape \(1, k\)"),
+        ({"knots": np.zeros((1, 1))}, "with k ≥ 2"),
+        ({"scale": 0.0}, "prior.scale: expected a number > 0"),
+        ({"b_scale": np.inf}, "prior.b_scale: expected a number > 0"),
+    ],
+)
+def test_priors_that_are_none_are_refused(change, said):
+    pairs, prior = line([1, 1, 0], [2, 2, 2])
+    with pytest.raises(ValueError, match=said):
+        gdm.fit(pairs, prior._replace(**change))
+
+
+def test_pairs_without_answers_and_groups_without_rest_are_refused():
+    pairs, prior = line([1, 1, 0], [2, 2, 2])
+    with pytest.raises(ValueError, match=r"pairs\.y: expected how many"):
+        gdm.fit(pairs._replace(y=None), prior)
+    params = GDMParams(np.array(0.5), np.ones((1, 3)), prior.knots)
+    with pytest.raises(ValueError, match="none without group 0"):
+        gdm.leave_out(pairs, prior, params, np.arange(3))
