@@ -251,15 +251,18 @@ def neighbors(
     max_draws: MaxDraws = 200,
     quote_formulas: Quote = False,
     force: Force = False,
+    processes: Processes = 1,
 ) -> None:
     """Nearest rows; with draws, how probable."""
     asked = dict(locals())
+    size = asked.pop("processes")
     with first(asked):
         if out is not None:
             check_new(out.parent, (out.name,), force=force)
         source(data, rows=True)
         source(queries, "--queries", rows=True)
-    _leave("neighbors", asked)
+    _launch(size, 0, resume=False)
+    _leave("neighbors", asked, several=True)
 
 
 @app.command(epilog=LEARNED)
