@@ -22,6 +22,7 @@ from probmetric.cli.inputs import (
     describe_data,
     describe_rows,
     labelled,
+    looked_at,
     note,
     parse_settings,
     streamed,

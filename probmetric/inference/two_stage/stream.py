@@ -12,13 +12,13 @@ residuals, one of more than d the d rows of a root,
 
     R_iᵀ R_i = S_i,   R_i = diag(λ)^½ Uᵀ,   S_i = U diag(λ) Uᵀ,                    (2)
 
-so that ``GroupData`` of either is what the E-step takes, and of two members or more a
-group never holds more than its rows did. Memory: G (d + 1) numbers, and d Σ min(n_i, d)
-over groups of two and more. With one component every responsibility is 1, so that
+so that ``GroupData`` of either is what the E-step takes, and a group never holds more
+than its rows did. Memory: G (d + 8) numbers, and (d + ½) Σ min(n_i, d) over groups of
+two and more. With one component every responsibility is 1, so that
 
     Σ_i S_i  stands for all of them,                                               (3)
 
-and memory is G (d + 1) numbers, whatever the sizes.
+and memory is G (d + 8) numbers, whatever the sizes.
 
 Groups, sorted by their labels, fall into ``BINS`` contiguous bins. A process collects
 those of its bins, for which it reads *all* rows, once; a step of EM adds the sums of
@@ -80,8 +80,9 @@ def _ends(n_groups: int) -> Int[np.ndarray, "_"]:
 class _Layout:
     """Where the groups of this process are kept, those of a bin side by side.
 
-    Of its groups, ``low`` to ``high``: sizes, the place of their mean, the first row
-    that stands for their scatter, and whether it is the first of a root.
+    A bin has room for ``most`` groups and ``rows`` rows. ``groups`` are those of each
+    bin of this process. Of its groups, from ``low`` to ``high``: sizes, rows held, the
+    place of the mean, the first of the rows, and whether these are a root.
     """
 
     def __init__(self, sizes: Int[np.ndarray, "G"], d: int, *, pooled: bool) -> None:
@@ -97,6 +98,7 @@ class _Layout:
         own = np.flatnonzero(np.arange(BINS) * size // BINS == rank)
         self.low, self.high = int(ends[own[0]]), int(ends[own[-1] + 1])
         mine = slice(self.low, self.high)
+        self.groups = [slice(ends[b] - self.low, ends[b + 1] - self.low) for b in own]
         self.own, of = own, every[mine] - own[0]
         self.size, self.held = sizes[mine], rows[mine]
         first = ends[every[mine]] - self.low
@@ -151,16 +153,14 @@ class _Collector:
         Returns the place, within its bin, of the group of each row.
         """
         layout, d = self.layout, self.mean.shape[1]
-        small = ~layout.root
-        group = np.repeat(np.arange(len(small)), layout.held)
-        place = np.arange(len(group)) - np.repeat(
-            np.cumsum(layout.held) - layout.held, layout.held
-        )
-        at = layout.at[group] + place
         owner = np.zeros(len(self.held), np.int32)
-        owner[at] = layout.mean[group] % layout.most
-        own = small[group]
-        self.held[at[own]] -= self.mean[layout.mean[group[own]]]
+        for k, groups in enumerate(layout.groups):  # No copy of all rows.
+            place = np.repeat(np.arange(len(layout.held[groups])), layout.held[groups])
+            rows = slice(k * layout.rows, k * layout.rows + len(place))
+            owner[rows] = place
+            small = ~layout.root[groups][place]
+            held = self.held[rows]
+            held[small] -= self.mean[k * layout.most + place[small]]
         for first in layout.at[layout.root & (layout.held > 0)].tolist():
             values, U = np.linalg.eigh(self.held[first : first + d])
             # A scatter has none below 0 but by rounding.
