@@ -493,6 +493,16 @@ def fit_labels(estimator: Any, X: Any, labels: Any) -> Any:
     return estimator.fit(X, labels)
 
 
+def fit_rows(estimator: Any, source: Any) -> Any:
+    """Fit an estimator to a source: its labels are groups, where it takes these."""
+    given: dict[str, Any] = {}
+    if takes_groups(estimator):
+        given["groups"] = "label" if source.labelled else None
+    elif "y" in signature(estimator.fit).parameters:
+        given["y"] = None
+    return estimator.fit(source, **given)
+
+
 class _Begun(Exception):
     """A fit asks for the parts of a source: it reads them."""
 
@@ -525,9 +535,8 @@ def refuses_source(estimator: Any, source: Any) -> str | None:
     source : Source
     """
     asked = type(estimator)(**estimator.get_params(deep=False))
-    labels = {"y": None} if "y" in signature(asked.fit).parameters else {}
     try:
-        asked.fit(_Unread(source), **labels)
+        fit_rows(asked, _Unread(source))
     except _Begun:
         return None
     except ValueError as error:

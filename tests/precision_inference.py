@@ -340,6 +340,10 @@ TWO_STAGE = {
         g.groups, n_components=2, max_steps=9
     ),
     "inference.mixture.start.mixture_data": lambda f, g: f(g.X),
+    "inference.two_stage.fit.start_of": lambda f, g: f(
+        g.two.mixture, 3 * g.S[0], 5.0, 0.3
+    ),
+    "inference.two_stage.fit.tied": lambda f, g: f(g.two.params),
     "inference.two_stage.fit.start_groups": lambda f, g: f(g.two.groups, 2),
     "inference.mixture.start.start_mixture": lambda f, g: f(g.X, g.w, 2),
     "inference.two_stage.groups.e_step": lambda f, g: f(g.two.params, g.two.groups),

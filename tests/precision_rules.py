@@ -46,6 +46,7 @@ MODULES = {
     "inference.lca.jackknife": "NumPy only, beside bootstrap, tested here",
     "inference.lca.link": "NumPy only",
     "inference.two_stage.strength": "NumPy only",
+    "inference.two_stage.stream": "sums in a scope of its own: two_stage/test_stream",
     "interrupts": "signals",
     "neighbors.source_votes": "NumPy, of nearest, which is called here",
     "neighbors.stream": "NumPy; bits are those of nearest, which is called here",
@@ -199,10 +200,10 @@ INNER = {
     "inference.mixture.statistics": "chunks only_known responsibilities zero_stats",
     "inference.mixture.prior": "log_beta log_inverse_wishart",
     "inference.sampling.target": "named_parts report site_densities",
-    "inference.two_stage.groups": "em_step m_step",
+    "inference.two_stage.groups": "em_step improved m_step",
     "inference.two_stage.pairs": "alpha_step",
     "inference.two_stage.proportional": "best_root "
-    "em_step_proportional proportional_m_step",
+    "em_step_proportional improved_proportional proportional_m_step",
     "linalg": "log1p_squares mahalanobis_sq solve_spd",
     "neighbors.scan": "distances ready",
 }

@@ -102,6 +102,12 @@ Quote = Annotated[
         help="Put ' before labels that a spreadsheet would run, such as =1+1.",
     ),
 ]
+Processes = Annotated[
+    int,
+    typer.Option(
+        help="Processes on this machine that share each pass over the rows.", min=1
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
 MaxDraws = Annotated[
     int, typer.Option(help="Draws to use, evenly spaced over those in --draws.", min=1)
@@ -195,12 +201,7 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the passes in --checkpoint.")
     ] = False,
-    processes: Annotated[
-        int,
-        typer.Option(
-            help="Processes on this machine that share each pass over the rows.", min=1
-        ),
-    ] = 1,
+    processes: Processes = 1,
     restarts: Annotated[
         int,
         typer.Option(
@@ -250,15 +251,18 @@ def neighbors(
     max_draws: MaxDraws = 200,
     quote_formulas: Quote = False,
     force: Force = False,
+    processes: Processes = 1,
 ) -> None:
     """Nearest rows; with draws, how probable."""
     asked = dict(locals())
+    size = asked.pop("processes")
     with first(asked):
         if out is not None:
             check_new(out.parent, (out.name,), force=force)
         source(data, rows=True)
         source(queries, "--queries", rows=True)
-    _leave("neighbors", asked)
+    _launch(size, 0, resume=False)
+    _leave("neighbors", asked, several=True)
 
 
 @app.command(epilog=LEARNED)
@@ -359,18 +363,21 @@ def evaluate(
     seed: Seed = 0,
     quote_formulas: Quote = False,
     force: Force = False,
+    processes: Processes = 1,
 ) -> None:
     """Judge a metric, draws or a learner on rows held out."""
     asked = dict(locals())
+    size = asked.pop("processes")
     with first(asked):
         asked["model"] = model = None if model is None else learner_name(model)
         source(data, rows=True)
         source(test, "--test", rows=True)
         if out is not None:
             check_new(out, FILES["evaluate"], force=force)
+    _launch(size, 0, resume=False)
     if model is not None:
         estimator_of(model)
-    _leave("evaluate", asked)
+    _leave("evaluate", asked, several=True)
 
 
 @app.command(epilog=USED)

@@ -41,6 +41,7 @@ from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import AS_IS, Reading, in_parts
 from probmetric.neighbors import KNeighborsClassifier
+from probmetric.processes.distributed import together
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
 from probmetric.registry import fit_named, make
@@ -65,7 +66,10 @@ def run(
     quote_formulas: bool = False,
     force: bool = False,
 ) -> int:
-    """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
+    """Do what was asked; return the exit code; raises as ``cli.fit.run``.
+
+    Of several processes all judge, and the first writes.
+    """
     if in_parts(data) or (test is not None and in_parts(test)):
         refused = {
             "--model; fit it first, and give --metric": model is not None,
@@ -116,7 +120,7 @@ def run(
                 splits = [(rows[: len(points.X)], rows[len(points.X) :])]
             if use is not None:
                 check_features(use.feature_names, points.feature_names, points.name)
-            if out is not None:
+            if out is not None and together().rank == 0:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
             remarks = [] if use is None else _if_seen(use, judged)
         for remark in remarks:
@@ -143,7 +147,7 @@ def run(
                 predictions.append(_frame(stated, labels, first).assign(**which))
         table = pd.DataFrame(figures)
         means = _shown(table)
-        if out is None:
+        if out is None or together().rank:
             return 0
         summary = {
             "model": model,
@@ -202,7 +206,7 @@ def _run_rows(
             )
             for source in (rows, judged):
                 check_features(use.feature_names, source.feature_names, source.name)
-            if out is not None:
+            if out is not None and together().rank == 0:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
             shown, about = describe_rows(rows, files.data, label, how, MOST)
             known = judged.source if isinstance(judged, View) else judged
@@ -227,7 +231,7 @@ def _run_rows(
                 predictions.append(frame.assign(**which))
         table = pd.DataFrame(figures)
         means = _shown(table)
-        if out is None:
+        if out is None or together().rank:
             return 0
         summary = {
             "model": None,

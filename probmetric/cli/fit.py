@@ -22,6 +22,7 @@ from probmetric.cli.inputs import (
     describe_data,
     describe_rows,
     labelled,
+    looked_at,
     note,
     parse_settings,
     streamed,
@@ -36,7 +37,7 @@ from probmetric.names import AS_IS, Reading
 from probmetric.processes.checkpoint import checkpointed
 from probmetric.processes.distributed import together
 from probmetric.provenance import versions
-from probmetric.registry import fit_named, make
+from probmetric.registry import fit_named, fit_rows, make
 from probmetric.storage.metric_file import save_metric
 
 MOST = 3000
@@ -93,7 +94,9 @@ def run(
                 about = describe_data(points, label, groups, how)
             else:
                 assert rows is not None
-                points, about = describe_rows(rows, data, label, how, MOST)
+                seen = looked_at(rows, data, label, groups, how)
+                points, about = describe_rows(seen, data, label, how, MOST)
+                about["groups"] = groups
                 learned.notes.append(_in_parts(estimator, rows))
                 note(learned.notes[-1])
             figures = {}
@@ -164,7 +167,7 @@ def learn(model: str, estimator: Any, data: Any) -> Learned:
     started = time.perf_counter()
     with noted() as seen, bad_input():
         if is_source(data):
-            estimator.fit(data)
+            fit_rows(estimator, data)
         else:
             fit_named(estimator, data)
     seconds = time.perf_counter() - started

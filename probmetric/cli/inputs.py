@@ -101,7 +101,8 @@ def streamed(
     """Open data as a source, where they are read in parts; None where they are loaded.
 
     One large file is where the learner, with its settings, streams; it is loaded
-    otherwise, and where its rows are grouped.
+    otherwise, and where its rows are grouped. Of rows in parts that are grouped the
+    labels are the groups.
 
     Raises
     ------
@@ -111,17 +112,36 @@ def streamed(
     grouped, parts = takes_groups(estimator), in_parts(name)
     if not parts and (grouped or groups is not None or not is_large(name)):
         return None
-    if groups is not None or (grouped and label is not None):
+    if groups is not None and not grouped:
         raise ValueError(
-            f"{'--label' if groups is None else '--groups'}: expected none with rows "
-            "read in parts, as the rows of a group must be at hand together; leave "
-            "the column out by --drop, or load one file"
+            f"--groups: expected none with {type(estimator).__name__}, which learns "
+            f"from classes, got {groups!r}"
         )
-    source = open_rows(name, label if parts else label or last_column(name, how), how)
+    if groups is not None:
+        source = open_rows(name, groups, _without(name, label, how))
+    else:
+        column = label if parts else label or last_column(name, how)
+        source = open_rows(name, column, how)
     refused = refuses_source(estimator, source)
     if refused is not None and parts:
         raise ValueError(refused)
     return source if refused is None else None
+
+
+def _without(name: str, column: str | None, how: Reading) -> Reading:
+    """Return how to read rows so that a column is no feature; of arrays it is none."""
+    if column is None or name.lower().endswith(".npy"):
+        return how
+    return how._replace(drop=(*how.drop, column))
+
+
+def looked_at(
+    source: Source, name: str, label: str | None, groups: str | None, how: Reading
+) -> Source:
+    """Return the source whose labels are classes: that of the fit, but for groups."""
+    if groups is None:
+        return source
+    return open_rows(name, label, _without(name, groups, how))
 
 
 def rows_of(name: str, label: str | None, how: Reading = AS_IS) -> Source:

@@ -14,6 +14,7 @@ from probmetric.datasets.rows import all_rows, is_large, last_column, open_rows,
 from probmetric.files import replacing
 from probmetric.names import AS_IS, Reading, in_parts
 from probmetric.neighbors.table import neighbor_table
+from probmetric.processes.distributed import together
 
 
 def run(
@@ -30,7 +31,10 @@ def run(
     quote_formulas: bool = False,
     force: bool = False,
 ) -> int:
-    """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
+    """Do what was asked; return the exit code; raises as ``cli.fit.run``.
+
+    Of several processes all search, and the first writes.
+    """
     with ExitStack() as held:
         with bad_input():
             if out is not None:
@@ -41,7 +45,8 @@ def run(
                 # Held by the file: others may write to the same folder.
                 lock = f".{out.name}.lock"
                 claimed = claim(out.parent, (out.name,), force=force, lock=lock)
-                held.enter_context(claimed)
+                if together().rank == 0:
+                    held.enter_context(claimed)
             use = given(metric, draws, max_draws)
             rows = _rows(data, queries, label, how, use)
             asked = None
@@ -60,6 +65,8 @@ def run(
                         use.metric, points.X, k, queries=asked, labels=points.labels
                     ),
                 )
+        if together().rank:
+            return 0
         table = safe_labels(table, ("label",), quote=quote_formulas)
         if out is None:
             typer.echo(table.to_csv(index=False), nl=False)

@@ -395,7 +395,7 @@ class Parquet:
         m, d = batch.num_rows, len(self.feature_names)
         w, y = None, None
         if self._weight is not None:
-            w = batch.column(self._weight).to_numpy(zero_copy_only=False).astype(float)
+            w = _numbers(batch.column(self._weight)).astype(float)
         if self._label is not None:
             y = _arrow_labels(batch.column(self._label), part, first)
         if not features:
@@ -408,12 +408,27 @@ class Parquet:
                     "data: expected finite numbers, got none in row "
                     f"{first - part.first + row} of {part.where}"
                 )
-            values = column.flatten().to_numpy(zero_copy_only=False)
+            values = _numbers(column.flatten())
             return Block(values.reshape(m, d), y, w, first)
         X = np.empty((m, d))
         for j, name in enumerate(self._features):
-            X[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
+            X[:, j] = _numbers(batch.column(name))
         return Block(X, y, w, first)
+
+
+def _numbers(column: Any) -> np.ndarray:
+    """Return a column as an array, numbers in place.
+
+    Not by ``to_numpy`` where it can be helped: that imports pandas, 45 MB.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if column.null_count or not (
+        pa.types.is_floating(kind) or pa.types.is_integer(kind)
+    ):
+        return column.to_numpy(zero_copy_only=False)
+    return np.from_dlpack(column)
 
 
 def _arrow_labels(column: Any, part: Part, first: int) -> Labels:
@@ -427,11 +442,11 @@ def _arrow_labels(column: Any, part: Part, first: int) -> Labels:
     ):
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        return labels_of(column.to_numpy(zero_copy_only=False), part, first)
+        return labels_of(_numbers(column), part, first)
     coded = column
     if not pa.types.is_dictionary(column.type):
         coded = column.dictionary_encode()
-    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    codes = _numbers(coded.indices).astype(np.int32)
     return Labels(np.array(coded.dictionary.to_pylist()), codes)
 
 

@@ -1,4 +1,4 @@
-"""``fit --processes``: the same metric, in one folder, from any number of processes."""
+"""``--processes``: the same files, in one folder, from any number of processes."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from tests.cli.runs import no_debris, refused, table
+from tests.cli.runs import NAMES, no_debris, refused, table
 from tests.processes.several import LIMIT
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -49,6 +49,37 @@ def test_two_processes_learn_the_metric_of_one(data, tmp_path):
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
     assert factor(tmp_path / "again").tobytes() == factor(tmp_path / "one").tobytes()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", ["evaluate", "neighbors"])
+def test_two_processes_search_as_one(command, tmp_path):
+    frame = table(400).drop(columns="item")
+    for name, some in {"rows": frame[:300], "held": frame[300:]}.items():
+        (tmp_path / name).mkdir()
+        some.to_parquet(tmp_path / name / "0.parquet", row_group_size=30, index=False)
+    metric = pm.metric.Mahalanobis(np.diag([1.0, 2.0, 0.5]))
+    pm.save_metric(metric, tmp_path / "metric.npz", feature_names=NAMES)
+    ask, ending = {"evaluate": ("--test", ""), "neighbors": ("--queries", ".csv")}[
+        command
+    ]
+    said = []
+    for size in (1, 2):
+        out = tmp_path / f"out{size}{ending}"
+        done = subprocess.run(
+            [sys.executable, "-m", "probmetric", command,
+             "--metric", tmp_path / "metric.npz", "--data", tmp_path / "rows",
+             ask, tmp_path / "held", "--label", "kind", "--out", out,
+             "--processes", str(size)],
+            capture_output=True, text=True, timeout=3 * LIMIT,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("Wrote") == 1
+        tables = [out] if ending else sorted(out.glob("*.csv"))
+        said.append([path.read_text() for path in tables])
+    assert said[0] == said[1]
+    assert all(said[0])
+    assert no_debris(tmp_path)
 
 
 @pytest.mark.slow

@@ -55,6 +55,8 @@ def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
     dropped = {"every"} | ({"force"} if name == "report" else set())
     if name == "fit":  # How many processes run it, and how often: the launcher's.
         dropped |= {"processes", "restarts"}
+    if name in ("evaluate", "neighbors"):
+        dropped |= {"processes"}
     asked = set(inspect.signature(getattr(app, name)).parameters) - dropped
     run = import_module(f"probmetric.cli.{name}").run
     taken = set(inspect.signature(run).parameters)

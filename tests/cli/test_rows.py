@@ -108,13 +108,39 @@ def test_points_without_labels_are_learned_from(work, tmp_path):
     assert "Figures of the data" not in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "words",
+    [("--label", "kind", "--drop", "item"), ("--label", "kind", "--groups", "item")],
+)
+def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
+    frame = table(120).sample(frac=1, random_state=0)  # Groups lie in several parts.
+    (tmp_path / "rows").mkdir()
+    frame.to_parquet(tmp_path / "rows" / "0.parquet", row_group_size=50, index=False)
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    found = []
+    for data in ("rows", "all.csv"):
+        out = tmp_path / f"out_{data}"
+        fit = "fit", "two_stage", "--data", tmp_path / data, "--out", out
+        done = run(*fit, *words, "--set", "tol=1e-4")
+        assert done.exit_code == 0, done.output
+        found.append((metric_of(out), json.loads((out / "summary.json").read_text())))
+    (one, said), (other, wanted) = found
+    for name in ("means", "between", "noise"):
+        pair = getattr(one, name), getattr(other, name)
+        np.testing.assert_allclose(*pair, rtol=1e-9, atol=1e-12)
+    for name in ("groups", "classes", "n"):
+        assert said["data"][name] == wanted["data"][name]
+    assert said["training"]["learned"] == pytest.approx(wanted["training"]["learned"])
+
+
 @pytest.mark.parametrize(
     "words, wanted",
     [
         (("lda", "--label", "kind"), "prior_strength: expected a number"),
         (("eig_dml", "--label", "kind"), "expected an array, got a source"),
-        (("two_stage", "--label", "kind"), "--label: expected none with rows read in"),
-        (("lca", "--groups", "kind"), "--groups: expected none with rows read in"),
+        (("lca", "--groups", "kind"), "--groups: expected none with LCA, which learns"),
+        (("two_stage", "--groups", "sort"), "label: expected a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
         ((*LDA[1:], "--drop", "kind"), "label: expected labels of"),
         ((*LDA[1:], "--label", "sort"), "label: expected a column of 0.parquet"),

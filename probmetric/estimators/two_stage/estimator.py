@@ -3,7 +3,6 @@
 Its model is ``models.two_stage``, its fits ``inference.two_stage``; no mathematics.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
@@ -33,7 +32,7 @@ from probmetric.estimators._settings import (
 from probmetric.estimators.two_stage import inputs
 from probmetric.estimators.two_stage.draws import to_tree
 from probmetric.estimators.two_stage.prior import by_votes, prior_for, sampled
-from probmetric.estimators.two_stage.stream import fit_points
+from probmetric.estimators.two_stage.stream import fit_source
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.sampling.sample import Method
 from probmetric.inference.solvers.result import Fit, Result
@@ -153,7 +152,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         X: ArrayLike | Source,
         y: object = None,
         *,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | Literal["label"] | None = None,
         components: ArrayLike | None = None,
     ) -> "TwoStageMixture":
         """Learn from points, or from points grouped by source.
@@ -164,8 +163,10 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             NaN is a missing entry. Of a source (``pm.open``) no row is kept.
         y : ignored, as in scikit-learn's mixtures
             Labels that say which rows share a source are given as ``groups``.
-        groups : array-like of shape (n,), optional
-            Equal labels share a source: teaches W and B.
+        groups : array-like of shape (n,), or "label"; optional
+            Equal labels share a source: teaches W and B. With rows of a ``Source``
+            "label": its labels (``pm.open(..., label=column)``) are the groups, whose
+            rows may lie anywhere.
         components : array-like of int, shape (n,), optional
             Known component (class or superclass) of a point, -1 where unknown; equal
             within a group. Needs one ``n_components``.
@@ -173,7 +174,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         check_settings(self)
         counts = inputs.component_counts(self)
         if isinstance(X, Source):
-            return fit_points(self, X, counts, groups, components)
+            return fit_source(self, X, counts, groups, components)
         rows = self._standardised(checked_rows(self, X, reset=True), reset=True)
         known = inputs.known_components(components, len(rows), min(counts))
         if known is not None and len(counts) > 1:
@@ -185,12 +186,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             return self._fit(Points(rows), known)
         codes = inputs.group_codes(groups, len(rows))
         if np.bincount(codes).max() == 1:
-            warnings.warn(
-                "groups: all have one member, so the share of noise is not identified: "
-                f"W = alpha * covariance with the given alpha = {self.alpha}",
-                UserWarning,
-                stacklevel=2,
-            )
+            inputs.warn_alone(self.alpha)
             return self._fit(Points(rows), known)
         if known is not None:
             known = inputs.components_of_groups(known, codes)

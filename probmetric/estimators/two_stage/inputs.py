@@ -1,6 +1,7 @@
 """The inputs of ``TwoStageMixture``, checked: counts, groups, pairs; and its units."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,16 @@ def group_codes(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
     if codes.shape != (n,):
         raise ValueError(f"groups: expected shape ({n},), got {codes.shape}")
     return codes
+
+
+def warn_alone(alpha: float) -> None:
+    """Warn that groups of one member say nothing of the share of noise."""
+    warnings.warn(
+        "groups: all have one member, so the share of noise is not identified: "
+        f"W = alpha * covariance with the given alpha = {alpha}",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def pair_array(

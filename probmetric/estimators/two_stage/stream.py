@@ -1,78 +1,132 @@
-"""``TwoStageMixture`` of the points of a source: a pass a step of EM, no row kept."""
+"""``TwoStageMixture`` of a source: of points a pass a step of EM, groups read once."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from sklearn.utils import check_random_state
 
 from probmetric.data.containers import Points
+from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source
 from probmetric.estimators._labelled import report
 from probmetric.estimators._streamed import begin, refuse, still, streamed_columns
 from probmetric.estimators.two_stage import inputs
 from probmetric.inference.mixture.prior import prior_of_columns
-from probmetric.inference.mixture.stream import fit_source
-from probmetric.inference.solvers.result import Result
+from probmetric.inference.mixture.stream import fit_source as fit_points
+from probmetric.inference.reduce import classes_of
+from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice
+from probmetric.inference.two_stage.stream import collect, fit_groups
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStagePrior, proportional
 
+LABEL = "label"
+"""What ``groups`` may be with a source: its labels."""
 
-def fit_points(
+
+class _Columns(NamedTuple):
+    """Scalers of results and of rows; rows, means and variances, standardised."""
+
+    scaler: Scaler
+    inside: Scaler
+    n: int
+    mean: Float[np.ndarray, "d"]
+    variance: Float[np.ndarray, "d"]
+
+
+def fit_source(
     self: Any,
     source: Source,
     counts: Sequence[int],
     groups: object,
     components: object,
 ) -> Any:
-    """Fit one model to the points of a source, a pass a step of EM."""
+    """Fit one model to the points of a source, or to its rows grouped by labels."""
     held = self.flattening == "held-out"
     by_votes = not isinstance(self.prior, TwoStagePrior) and self.prior == "cv"
     refuse(
         {
-            "groups": (groups is not None, "None (points alone)"),
             "components": (components is not None, "None"),
             "n_components": (len(counts) > 1, "one number"),
             "flattening": (held, "None or a number"),
             "prior": (by_votes, "'default', 'flat' or a TwoStagePrior"),
         }
     )
+    if groups is not None and not (isinstance(groups, str) and groups == LABEL):
+        raise ValueError(
+            f"groups: expected None or {LABEL!r} with a source, whose labels say the "
+            f"groups (pm.open(..., label=)), got {type(groups).__name__}"
+            f"{f' {groups!r}' if isinstance(groups, str) else ''}"
+        )
     names = begin(self, source, None)
-    scaler, constant, columns = streamed_columns(self, source, names)
-    k, n = int(counts[0]), int(columns.n)
-    if n < k:
-        raise ValueError(f"n_components: expected at most {n}, the rows, got {k}")
-    inside = still(scaler, constant) if self.standardize else scaler
-    mean = (np.asarray(columns.mean) - inside.mean) / inside.scale
-    variance = np.asarray(columns.square) / n / inside.scale**2
-    prior = self.prior if isinstance(self.prior, TwoStagePrior) else None
-    if not isinstance(self.prior, TwoStagePrior) and self.prior == "default":
-        prior = prior_of_columns(mean, variance, k)
+    labels = sizes = None
+    if groups is not None:
+        labels, sizes = classes_of(source)
+        if sizes.max() == 1:
+            inputs.warn_alone(self.alpha)
+            labels = sizes = None
+    columns = _columns(self, source, names)
+    k, most = int(counts[0]), columns.n if sizes is None else len(sizes)
+    if most < k:
+        what = "rows" if sizes is None else "groups"
+        raise ValueError(f"n_components: expected at most {most}, the {what}, got {k}")
     self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
     for name in ("online_", "choice_", "prior_strength_"):
         vars(self).pop(name, None)
-    end = fit_source(
-        source,
-        inside,
-        n_components=k,
-        prior=prior,
-        n_starts=int(self.n_starts),
-        seed=self._seed,
-        max_steps=int(self.max_iter),
-        tol=self.tol,
-    )
+    prior = self.prior if isinstance(self.prior, TwoStagePrior) else None
+    if not isinstance(self.prior, TwoStagePrior) and self.prior == "default":
+        prior = prior_of_columns(columns.mean, columns.variance, k)
+    options: dict[str, Any] = {
+        "n_components": k,
+        "prior": prior,
+        "n_starts": int(self.n_starts),
+        "seed": self._seed,
+        "max_steps": int(self.max_iter),
+        "tol": self.tol,
+    }
+    if labels is None or sizes is None:
+        end = fit_points(source, columns.inside, **options)
+        params = proportional(*end.params, float(self.alpha))
+        end = end._replace(params=params)
+    else:
+        found = collect(source, columns.inside, labels, sizes, pooled=k == 1)
+        options |= {"covariance": self.covariance, "alpha": float(self.alpha)}
+        end = fit_groups(found, sizes, **options)
+    return _store(self, columns, prior, end, grouped=labels is not None)
+
+
+def _columns(self: Any, source: Source, names: list[str] | None) -> _Columns:
+    scaler, constant, columns = streamed_columns(self, source, names)
+    inside = still(scaler, constant) if self.standardize else scaler
+    mean = (np.asarray(columns.mean) - inside.mean) / inside.scale
+    variance = np.asarray(columns.square) / int(columns.n) / inside.scale**2
+    return _Columns(scaler, inside, int(columns.n), mean, variance)
+
+
+def _store(
+    self: Any,
+    columns: _Columns,
+    prior: TwoStagePrior | None,
+    end: Fit,
+    *,
+    grouped: bool,
+) -> Any:
+    """Store a fit."""
     report(end, type(self).__name__)
-    params = proportional(*end.params, float(self.alpha))
+    params = end.params
     if self.flattening is not None:
         params = choice.flatten(params, float(self.flattening))
     self.objective_, self.n_iter_ = float(end.objective), int(end.n_steps)
     self.converged_ = int(end.result) == Result.CONVERGED
-    self._scaler = scaler
+    self._scaler = columns.scaler
     self._set([params])
-    self.alpha_ = inputs.noise_share(params)
-    none = Points(np.zeros((0, len(mean))))
-    self._learned = Fitted(none, prior, params, True, float(self.alpha))
+    tied = not grouped or self.covariance == "proportional"
+    self.alpha_ = inputs.noise_share(params) if tied else None
+    none = Points(np.zeros((0, len(columns.mean))))
+    share = None if grouped else float(self.alpha)
+    self._learned = Fitted(none, prior, params, tied, share)
     self._known, self._flattening, self._chosen = False, self.flattening, None
     self._changed_by = "a source, of which no rows are kept"
     return self

@@ -13,6 +13,7 @@ In reading order:
 ``groups_missing``   the same with NaN integrated out: (1)-(2), noise (3), sums (4).
 ``proportional``     M-step for Σ (5) and α (6); numbers go on from ``groups``.
 ``fit``              starts and EM, for points, pairs and groups.
+``stream``           groups of a source: collected (1)-(3), then EM without rows.
 ``strength``         the prior of W and B chosen by votes (1)-(3).
 ``pairs``            EQ-3 (1), representative (2), α from pairs (3), enrolment (4).
 ``online``           the mixture learned in parts, and parts merged.

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
@@ -47,16 +47,36 @@ def start_groups(
     args = mean, np.asarray(data.w), n_components
     mixture = start_mixture(*args, seed=seed, known=known, prior=None)
     degrees = float(np.sum((np.asarray(data.size) - 1) * np.asarray(data.w)))
-    if not degrees > 0:
-        return proportional(*mixture, alpha)
     residual = np.asarray(data.residual)
     weight = np.asarray(data.w)[np.asarray(data.owner)]
-    within = (residual * weight[:, None]).T @ residual / degrees
+    within = (residual * weight[:, None]).T @ residual
+    return start_of(mixture, within, degrees, alpha)
+
+
+def start_of(
+    mixture: MixtureParams,
+    scatter: Float[Array, "d d"],
+    degrees: float,
+    alpha: float,
+) -> TwoStageParams:
+    """Return a start from a mixture of group means, and the scatter within groups."""
+    if not degrees > 0:
+        return proportional(*mixture, alpha)
+    within = scatter / degrees
     # Between 5 and 95 % of each direction's scale goes to W, so that both are regular.
     total = np.diag(within) + mixture.covariances.mean(0).diagonal()
     ridge = 0.05 * np.diag(total)
     spread = np.broadcast_to(within + ridge, mixture.covariances.shape)
     return TwoStageParams(mixture.weights, mixture.means, spread, mixture.covariances)
+
+
+def tied(start: TwoStageParams) -> ProportionalParams:
+    """Return the start of the proportional form: α is the mean share of W, inside."""
+    total = np.asarray(start.within + start.between)
+    share = np.linalg.solve(total, np.asarray(start.within))
+    a = np.trace(share, axis1=1, axis2=2).mean() / total.shape[-1]
+    a = np.asarray(np.clip(a, 0.05, 0.95), total.dtype)
+    return ProportionalParams(start.weights, start.means, total, a)
 
 
 def _padded(points: MixtureData) -> MixtureData:
@@ -152,12 +172,7 @@ def fit(
             first = start or start_groups(whole, n_components, alpha=alpha, seed=seed)
             if covariance == "free":
                 return em(em_step_groups, first, groups)
-            total = np.asarray(first.within + first.between)
-            share = np.linalg.solve(total, np.asarray(first.within))
-            a = np.trace(share, axis1=1, axis2=2).mean() / total.shape[-1]
-            a = np.asarray(np.clip(a, 0.05, 0.95), total.dtype)
-            tied = ProportionalParams(first.weights, first.means, total, a)
-            end = em(em_step_proportional, tied, groups)
+            end = em(em_step_proportional, tied(first), groups)
             return end._replace(params=proportional(*end.params))
 
     return best_of([solve(s) for s in range(seed, seed + (1 if start else n_starts))])

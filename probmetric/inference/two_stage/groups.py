@@ -174,8 +174,14 @@ def em_step(
     params: TwoStageParams, data: GroupData | GroupRows
 ) -> tuple[TwoStageParams, Scalar]:
     """Return the next parameters, and the log joint density of the given ones."""
-    stats = e_step(params, data)
-    objective, p = stats.log_likelihood, data.prior
+    return improved(params, e_step(params, data), data.prior)
+
+
+def improved(
+    params: TwoStageParams, stats: GroupStats, prior: TwoStagePrior | None
+) -> tuple[TwoStageParams, Scalar]:
+    """Return ``em_step`` from the sums of all groups under ``params``."""
+    objective, p = stats.log_likelihood, prior
     if p is not None:
         of_within = jax.vmap(
             lambda W: log_inverse_wishart(W, p.within_df, p.within_scale)

@@ -33,6 +33,7 @@ from probmetric.inference.mixture.em import (
     symmetric,
 )
 from probmetric.inference.mixture.prior import log_beta, log_prior
+from probmetric.inference.mixture.statistics import GroupStats
 from probmetric.inference.two_stage.groups import GroupData, e_step
 from probmetric.inference.two_stage.groups_missing import GroupRows
 from probmetric.linalg import solve_spd
@@ -168,9 +169,16 @@ def em_step_proportional(
     params: ProportionalParams, data: GroupData | GroupRows
 ) -> tuple[ProportionalParams, Scalar]:
     """Return the next (c, μ, Σ, α), and the log joint density of the given ones."""
-    p, a = data.prior, params.alpha
-    stats = e_step(proportional(*params), data)
-    objective = stats.log_likelihood
+    return improved_proportional(
+        params, e_step(proportional(*params), data), data.prior
+    )
+
+
+def improved_proportional(
+    params: ProportionalParams, stats: GroupStats, prior: TwoStagePrior | None
+) -> tuple[ProportionalParams, Scalar]:
+    """Return ``em_step_proportional`` from the sums of all groups under ``params``."""
+    p, a, objective = prior, params.alpha, stats.log_likelihood
     if p is not None:
         objective = objective + log_prior(*params[:3], p) + log_beta(a, p)
     R, f = stats.mass, stats.first

@@ -1,0 +1,354 @@
+"""EM of grouped instances over a source: its groups are collected by one pass.
+
+EM asks of a group (Eqs. (1) and (3) of ``two_stage.groups``) its size, its mean and the
+scatter S_i = Σ_j e_ij e_ijᵀ within it. A pass collects these, of groups whose rows may
+lie anywhere: of some more rows, m of them of group i with mean m̄, by Chan, Golub and
+LeVeque's formulas, δ = m̄ - x̄_i,
+
+    x̄_i ← x̄_i + δ m/(n_i + m),      S_i ← S_i + S_m + δδᵀ n_i m/(n_i + m).         (1)
+
+S_i is kept as rows whose products are its own. A group of two to d members keeps its
+residuals, one of more than d the d rows of a root,
+
+    R_iᵀ R_i = S_i,   R_i = diag(λ)^½ Uᵀ,   S_i = U diag(λ) Uᵀ,                    (2)
+
+so that ``GroupData`` of either is what the E-step takes, and a group never holds more
+than its rows did. Memory: G (d + 8) numbers, and (d + ½) Σ min(n_i, d) over groups of
+two and more. With one component every responsibility is 1, so that
+
+    Σ_i S_i  stands for all of them,                                               (3)
+
+and memory is G (d + 8) numbers, whatever the sizes.
+
+Groups, sorted by their labels, fall into ``BINS`` contiguous bins. A process collects
+those of its bins, for which it reads *all* rows, once; a step of EM adds the sums of
+bins in their order. So a result has the same bits in any number of processes, and each
+holds its share of the groups. The start is k-means++ of the means of groups, of about
+``SAMPLE`` by a hash of their number where there are more.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.data.padding import pad_rows
+from probmetric.data.scaling import Scaler
+from probmetric.data.source import (
+    BINS,
+    SAMPLE,
+    Source,
+    ahead,
+    block_rows,
+    filled,
+    n_features,
+    row_bits,
+    share,
+)
+from probmetric.inference.mixture.start import best_of, start_mixture
+from probmetric.inference.mixture.statistics import GroupStats
+from probmetric.inference.solvers.em import run_em_passes
+from probmetric.inference.solvers.result import Fit
+from probmetric.inference.two_stage.fit import start_of, tied
+from probmetric.inference.two_stage.groups import GroupData, e_step, improved
+from probmetric.inference.two_stage.proportional import improved_proportional
+from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, proportional
+from probmetric.precision import to_numpy
+from probmetric.processes.bins import over_processes
+from probmetric.processes.checkpoint import Pass, hash_of, kept
+from probmetric.processes.distributed import gather, together
+
+
+class Collected(NamedTuple):
+    """Groups of this process: its bins by number, all of one shape, and how many."""
+
+    bins: dict[int, GroupData]
+    none: GroupData
+    n_groups: int
+    name: str
+
+
+def _ends(n_groups: int) -> Int[np.ndarray, "_"]:
+    """Return the groups at which the bins begin, and the number of groups."""
+    return np.arange(BINS + 1) * n_groups // BINS
+
+
+class _Layout:
+    """Where the groups of this process are kept, those of a bin side by side.
+
+    A bin has room for ``most`` groups and ``rows`` rows. ``groups`` are those of each
+    bin of this process. Of its groups, from ``low`` to ``high``: sizes, rows held, the
+    place of the mean, the first of the rows, and whether these are a root.
+    """
+
+    def __init__(self, sizes: Int[np.ndarray, "G"], d: int, *, pooled: bool) -> None:
+        G, (rank, size) = len(sizes), together()
+        ends = _ends(G)
+        every = np.repeat(np.arange(BINS), np.diff(ends))
+        rows = np.where(sizes > 1, np.minimum(sizes, d), 0)
+        if pooled:  # The first of a bin has its root.
+            rows = np.zeros(G, int)
+            rows[ends[:-1][np.diff(ends) > 0]] = d
+        self.most = max(1, int(np.diff(ends).max()))
+        self.rows = max(1, int(np.bincount(every, rows, BINS).max()))
+        own = np.flatnonzero(np.arange(BINS) * size // BINS == rank)
+        self.low, self.high = int(ends[own[0]]), int(ends[own[-1] + 1])
+        mine = slice(self.low, self.high)
+        self.groups = [slice(ends[b] - self.low, ends[b + 1] - self.low) for b in own]
+        self.own, of = own, every[mine] - own[0]
+        self.size, self.held = sizes[mine], rows[mine]
+        first = ends[every[mine]] - self.low
+        before = np.cumsum(self.held) - self.held
+        self.mean = of * self.most + np.arange(len(of)) - first
+        self.at = of * self.rows + (0 if pooled else before - before[first])
+        self.root = np.full(len(of), True) if pooled else self.size > d
+
+
+class _Collector:
+    """Means and what stands for the scatter of groups, as rows come in."""
+
+    def __init__(self, layout: _Layout, d: int) -> None:
+        self.layout, bins = layout, len(layout.own)
+        self.seen = np.zeros(len(layout.size), int)
+        self.mean = np.zeros((bins * layout.most, d))
+        self.held = np.zeros((bins * layout.rows, d))
+
+    def add(self, group: Int[np.ndarray, "m"], Z: Float[np.ndarray, "m d"]) -> None:
+        """Take rows in, Eq. (1)."""
+        order = np.argsort(group, kind="stable")
+        group, Z = group[order], Z[order]
+        which, start, m = np.unique(group, return_index=True, return_counts=True)
+        mean, to = np.add.reduceat(Z, start) / m[:, None], self.layout.mean[which]
+        n = self.seen[which]
+        part, off = m / (n + m), mean - self.mean[to]
+        self._keep(group, Z, np.arange(len(group)) - np.repeat(start, m))
+        self._scatter(group, Z - np.repeat(mean, m, 0))
+        self._scatter(which, np.sqrt(n * part)[:, None] * off)
+        self.mean[to] += off * part[:, None]
+        self.seen[which] += m
+
+    def _keep(self, group: np.ndarray, Z: np.ndarray, place: np.ndarray) -> None:
+        """Keep rows of groups of two to d as they are."""
+        layout = self.layout
+        small = ~layout.root[group] & (layout.size[group] > 1)
+        own = group[small]
+        self.held[layout.at[own] + self.seen[own] + place[small]] = Z[small]
+
+    def _scatter(self, group: np.ndarray, rows: np.ndarray) -> None:
+        """Add the products of rows, sorted by group, to scatters."""
+        root = self.layout.root[group]
+        at, rows = self.layout.at[group[root]], rows[root]
+        d = rows.shape[1]
+        cuts = [*np.flatnonzero(np.diff(at, prepend=-1)).tolist(), len(at)]
+        for a, b in pairwise(cuts):
+            self.held[at[a] : at[a] + d] += rows[a:b].T @ rows[a:b]
+
+    def finish(self) -> Int[np.ndarray, "_"]:
+        """Turn rows into residuals, and scatters into roots, Eq. (2).
+
+        Returns the place, within its bin, of the group of each row.
+        """
+        layout, d = self.layout, self.mean.shape[1]
+        owner = np.zeros(len(self.held), np.int32)
+        for k, groups in enumerate(layout.groups):  # No copy of all rows.
+            place = np.repeat(np.arange(len(layout.held[groups])), layout.held[groups])
+            rows = slice(k * layout.rows, k * layout.rows + len(place))
+            owner[rows] = place
+            small = ~layout.root[groups][place]
+            held = self.held[rows]
+            held[small] -= self.mean[k * layout.most + place[small]]
+        for first in layout.at[layout.root & (layout.held > 0)].tolist():
+            values, U = np.linalg.eigh(self.held[first : first + d])
+            # A scatter has none below 0 but by rounding.
+            root = np.sqrt(np.maximum(values, 0))[:, None] * U.T
+            self.held[first : first + d] = root
+        return owner
+
+
+def _rows(
+    source: Source, classes: np.ndarray, scaler: Scaler, low: int, high: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield groups, from 0, and standardised rows of the groups from low to high."""
+    size = block_rows(source)
+    blocks = (
+        block
+        for parts in share(source.parts).values()
+        for block in filled(source, parts, size, classes=classes)
+    )
+    for block in ahead(blocks):
+        X, y, w = (a[: block.rows] for a in (block.X, block.y, block.w))
+        odd = np.flatnonzero((w != 0) & (w != 1))
+        if odd.size:
+            raise ValueError(
+                f"weight: expected 0 or 1 of every row with groups, got {w[odd[0]]} in "
+                f"row {block.first + odd[0]} of {source.name}"
+            )
+        own = (y >= low) & (y < high) & (w > 0)
+        if own.any():
+            yield y[own] - low, (X[own] - scaler.mean) / scaler.scale
+
+
+def collect(
+    source: Source,
+    scaler: Scaler,
+    classes: np.ndarray,
+    sizes: Int[np.ndarray, "G"],
+    *,
+    pooled: bool = False,
+) -> Collected:
+    """Collect the groups of this process: one pass over all rows.
+
+    Parameters
+    ----------
+    source : Source
+        Labels are groups; rows of weight 0 are not there.
+    scaler : Scaler
+        Rows are standardised by it; a scale of infinity makes a column 0.
+    classes, sizes : arrays of shape (G,)
+        Of ``classes_of``: the sorted groups and how many rows each has.
+    pooled : bool
+        Whether one scatter may stand for all, Eq. (3): with one component.
+
+    Raises
+    ------
+    ValueError
+        For weights other than 0 and 1; and as ``data.source.filled``.
+    """
+    d = n_features(source)
+    layout = _Layout(sizes, d, pooled=pooled)
+    found = _Collector(layout, d)
+    for group, Z in _rows(source, classes, scaler, layout.low, layout.high):
+        found.add(group, Z)
+    owner, ends, bins = found.finish(), _ends(len(sizes)), dict[int, GroupData]()
+    for k, b in enumerate(layout.own.tolist()):
+        g, r = (slice(k * n, (k + 1) * n) for n in (layout.most, layout.rows))
+        own = slice(int(ends[b]), int(ends[b + 1]))
+        count = own.stop - own.start
+        if count:  # Filled up by groups of weight 0.
+            size = pad_rows(sizes[own].astype(float), layout.most, 1)
+            w = (np.arange(layout.most) < count).astype(float)
+            bins[b] = GroupData(found.mean[g], size, w, found.held[r], owner[r])
+    none = GroupData(
+        np.zeros((layout.most, d)),
+        np.ones(layout.most),
+        np.zeros(layout.most),
+        np.zeros((layout.rows, d)),
+        np.zeros(layout.rows, np.int32),
+    )
+    return Collected(bins, none, len(sizes), hash_of(source))
+
+
+_sums = jax.jit(e_step)
+_added = jax.jit(partial(jax.tree.map, lambda a, b: a + b))
+_free = jax.jit(improved)
+_tied = jax.jit(improved_proportional)
+
+
+def statistics(groups: Collected, params: TwoStageParams, given: Any) -> GroupStats:
+    """Return the sums of the E-step over all groups, those of all processes.
+
+    Parameters
+    ----------
+    groups : Collected
+    params : TwoStageParams
+    given : pytree of arrays
+        What must be the same on every process, beside.
+    """
+
+    def one(data: GroupData) -> GroupStats:
+        return to_numpy(_sums(params, data))
+
+    def compute() -> GroupStats:
+        sums = ((b, one(data)) for b, data in groups.bins.items())
+        found = over_processes(
+            _added, sums, lambda: one(groups.none), agree=(params, given)
+        )
+        return to_numpy(found)
+
+    which = Pass("groups", groups.name, (params, given))
+    with jax.enable_x64(True):
+        return kept(which, lambda: one(groups.none), compute)
+
+
+def _means(groups: Collected, seed: int) -> Float[np.ndarray, "m d"]:
+    """Return the means of groups, of a sample where they are many, in their order."""
+    G, d = groups.n_groups, groups.none.mean.shape[1]
+    chosen = np.arange(G)
+    if G > SAMPLE:
+        chosen = np.flatnonzero(row_bits(seed, chosen) / 2.0**64 < SAMPLE / G)
+    ends, mean = _ends(G), np.zeros((len(chosen), d))
+    for b, data in groups.bins.items():
+        own = (chosen >= ends[b]) & (chosen < ends[b + 1])
+        mean[own] = data.mean[chosen[own] - ends[b]]
+    return gather(mean).sum(0) + 0.0  # Those of others are 0; of -0 one remains.
+
+
+def _scatter_within(groups: Collected) -> Float[np.ndarray, "d d"]:
+    """Return the scatter within all groups."""
+    d = groups.none.mean.shape[1]
+    sums = ((b, data.residual.T @ data.residual) for b, data in groups.bins.items())
+    return np.asarray(over_processes(np.add, sums, lambda: np.zeros((d, d))))
+
+
+def fit_groups(
+    groups: Collected,
+    sizes: Int[np.ndarray, "G"],
+    *,
+    n_components: int,
+    prior: TwoStagePrior | None,
+    covariance: Literal["free", "proportional"] = "free",
+    alpha: float = 0.5,
+    n_starts: int = 1,
+    seed: int = 0,
+    max_steps: int = 1000,
+    tol: float | None = None,
+) -> Fit:
+    """Fit the two-stage mixture to groups that were collected, as ``two_stage.fit``.
+
+    Parameters
+    ----------
+    groups : Collected
+        Pooled only with one component.
+    sizes : array of shape (G,)
+        Rows of each group.
+    n_components, prior, covariance, alpha, n_starts, seed, max_steps, tol
+        As ``two_stage.fit``; the prior is made of columns by the caller.
+
+    Returns
+    -------
+    Fit
+        With ``TwoStageParams``; no pass over rows.
+    """
+    em = partial(run_em_passes, max_steps=max_steps, tol=tol)
+    mean, scatter = _means(groups, seed), _scatter_within(groups)
+    degrees = float((sizes - 1).sum())
+
+    def step(
+        params: Any, to_params: Callable[..., TwoStageParams], improve: Any
+    ) -> Any:
+        stats = statistics(groups, to_params(*params), prior)
+        with jax.enable_x64(True):
+            return improve(params, stats, prior)
+
+    def solve(seed: int) -> Fit:
+        mixture = start_mixture(mean, np.ones(len(mean)), n_components, seed=seed)
+        first = start_of(mixture, scatter, degrees, alpha)
+        if covariance == "free":
+            return em(
+                partial(step, to_params=TwoStageParams, improve=_free), params=first
+            )
+        end = em(
+            partial(step, to_params=_host_proportional, improve=_tied),
+            params=tied(first),
+        )
+        return end._replace(params=proportional(*end.params))
+
+    return best_of([solve(s) for s in range(seed, seed + n_starts)])
+
+
+def _host_proportional(*params: Any) -> TwoStageParams:
+    return to_numpy(proportional(*params))
