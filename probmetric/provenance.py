@@ -1,4 +1,4 @@
-"""Other packages: the versions that a result depends on, and extras that are missing."""
+"""Other packages: versions that results depend on, and extras that are missing."""
 
 from importlib.metadata import version
 from importlib.util import find_spec
