@@ -100,10 +100,14 @@ copybutton_prompt_is_regexp = True
 
 
 def as_mathml(text: str, display: str) -> str:
-    """Return MathML of a formula in LaTeX, with the spaces that the converter omits."""
+    """Return MathML of a formula in LaTeX, with the spaces that the converter omits.
+
+    A transpose is an upright T: many fonts draw ⊤ large and far above the line.
+    """
     text = text.replace(r"\sim", r"\;\sim\;")
     text = re.sub(r"\\(log|exp|min|max)(?![a-z_^]|\s*(\\left)?\()", r"\\\1\\,", text)
-    return latex2mathml.converter.convert(text, display=display)
+    made = latex2mathml.converter.convert(text, display=display)
+    return made.replace("<mo>&#x022A4;</mo>", '<mi mathvariant="normal">T</mi>')
 
 
 def inline_math(self, node) -> None:

@@ -228,7 +228,7 @@ def validate(
     progress: bool | None = None,
     alpha: float = 0.01,
 ) -> Validation:
-    """Return the judgement of every claim made about a model.
+    """Check every claim made about a model, and return the verdicts.
 
     Parameters
     ----------

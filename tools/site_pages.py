@@ -20,7 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 API = "docs/api"
 GALLERY = "docs/gallery"
-THUMBNAIL = (480, 360)
+THUMBNAIL = (800, 600)
 GROUPS = {
     "estimators": "Learners",
     "neighbors": "Neighbours",
@@ -182,13 +182,13 @@ def figures(notebook: Path) -> Iterator[Figure]:
 
 
 def thumbnail(png: bytes) -> bytes:
-    """Return a picture no larger than a card."""
-    from PIL import Image
+    """Return a picture of a card's shape, with the whole figure in its middle."""
+    from PIL import Image, ImageOps
 
     image = Image.open(io.BytesIO(png)).convert("RGB")
-    image.thumbnail(THUMBNAIL)
+    card = ImageOps.pad(image, THUMBNAIL, color="white")
     small = io.BytesIO()
-    image.save(small, "PNG", optimize=True)
+    card.quantize(64).save(small, "PNG", optimize=True)
     return small.getvalue()
 
 

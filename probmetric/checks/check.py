@@ -50,7 +50,7 @@ type Side = Values | xr.Dataset | xr.DataTree | Ranks
 
 @dataclass(frozen=True, eq=False)
 class Problem[D]:
-    """Something to check on: data, parameters and whatever else the model needs.
+    """A problem to run checks on: data, parameters and settings of a model.
 
     Generic in its data: ``Problem[Pairs]`` holds ``Pairs``.
 
@@ -101,7 +101,7 @@ def zero(problem: Problem[object]) -> None:
 @no_type_check
 @dataclass(frozen=True)
 class Check:
-    """One claim about one model: two computations that must meet, and wrong ones.
+    """A claim to test: an estimate, its reference, and wrong versions that must fail.
 
     Parameters
     ----------

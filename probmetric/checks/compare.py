@@ -103,7 +103,7 @@ def compare(
     rhat_max: float = 1.01,
     ess_min: float | int = 1000,
 ) -> xr.Dataset:
-    """Return a table that judges a reference against posterior draws by entry.
+    """Compare a reference with posterior draws, entry by entry; return a table.
 
     Parameters
     ----------

@@ -180,7 +180,7 @@ def verdict_of(model: str, findings: Sequence[Finding]) -> ModelVerdict:
 
 @no_type_check
 def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
-    """Hold a fitted model against its data: prior, predictive check, calibration.
+    """Check a fitted model against its data: prior, predictive check, calibration.
 
     Parameters
     ----------

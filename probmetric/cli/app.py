@@ -36,8 +36,8 @@ VALIDATED = (
     "for a conflict with data."
 )
 LEARNED = (
-    "Exit code: 0 done; 1 done, but a fit did not converge or draws are not to be "
-    "trusted yet (notes say why), or a fit failed; 2 unusable input, or a file could "
+    "Exit code: 0 done; 1 done, but a fit did not converge or the draws have "
+    "problems (named in the notes), or a fit failed; 2 unusable input, or a file could "
     "not be written; 130 interrupted."
 )
 USED = (
@@ -62,10 +62,14 @@ Label = Annotated[
 ]
 Sep = Annotated[
     str | None,
-    typer.Option(help="Between columns of text; default a comma, a tab in .tsv."),
+    typer.Option(
+        help="Column separator of a text file; default a comma, a tab in .tsv."
+    ),
 ]
 Decimal = Annotated[str, typer.Option(help="Decimal point of a text file.")]
-Encoding = Annotated[str, typer.Option(help="Of a text file, such as latin-1.")]
+Encoding = Annotated[
+    str, typer.Option(help="Encoding of a text file, such as latin-1.")
+]
 Drop = Annotated[
     list[str] | None,
     typer.Option(metavar="COLUMN", help="Ignore this column; repeat for more."),
@@ -89,11 +93,10 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="An argument of the learner, for example n_components=2; may be given "
-        "again.",
+        help="An argument of the learner, for example n_components=2; repeat for more.",
     ),
 ]
-Out = Annotated[Path, typer.Option(help="Folder for what the run makes.")]
+Out = Annotated[Path, typer.Option(help="Output folder.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 Quote = Annotated[
     bool,
@@ -199,13 +202,13 @@ def fit(
         typer.Option(help="Folder in which each pass over the rows is kept."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the passes in --checkpoint.")
+        bool, typer.Option("--resume", help="Continue from the passes in --checkpoint.")
     ] = False,
     processes: Processes = 1,
     restarts: Annotated[
         int,
         typer.Option(
-            help="Restarts allowed after a process is lost; goes on from --checkpoint.",
+            help="Restarts after a lost process, each from --checkpoint.",
             min=0,
         ),
     ] = 3,
@@ -234,8 +237,7 @@ def neighbors(
     queries: Annotated[
         str | None,
         typer.Option(
-            help="Points whose neighbours are asked for; default those of --data, "
-            "none its own neighbour."
+            help="Query points; default the rows of --data, each without itself."
         ),
     ] = None,
     label: Label = None,
@@ -244,7 +246,9 @@ def neighbors(
     encoding: Encoding = "utf-8",
     drop: Drop = None,
     features: Features = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each.", min=1)] = 5,
+    k: Annotated[
+        int, typer.Option("-k", "--k", help="Neighbours per query.", min=1)
+    ] = 5,
     out: Annotated[
         Path | None, typer.Option(help="A .csv file; default standard output.")
     ] = None,
@@ -280,11 +284,11 @@ def sample(
     ] = None,
     draws: Annotated[
         int | None,
-        typer.Option(help="Draws a chain; default 1000, 200 of bootstrap.", min=1),
+        typer.Option(help="Draws per chain; default 1000, 200 for bootstrap.", min=1),
     ] = None,
     chains: Annotated[
         int | None,
-        typer.Option(help="Chains; default 4 of nuts, 1 of the others.", min=1),
+        typer.Option(help="Chains; default 4 for nuts, 1 for the others.", min=1),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -294,7 +298,7 @@ def sample(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the blocks in --checkpoint.")
+        bool, typer.Option("--resume", help="Continue from the blocks in --checkpoint.")
     ] = False,
     label: Label = None,
     sep: Sep = None,
@@ -307,7 +311,7 @@ def sample(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Draw metrics from their posterior: draws.nc and a page."""
+    """Sample the posterior of a metric: draws.nc and report.html."""
     asked = dict(locals())
     with first(asked):
         asked["model"] = model = learner_name(model)
@@ -327,7 +331,7 @@ def evaluate(
     draws: DrawsFile = None,
     model: Annotated[
         str | None,
-        typer.Option(help=f"Learn it here, on the other points: {NAMES}."),
+        typer.Option(help=f"Learner to fit on the other points: {NAMES}."),
     ] = None,
     settings: Settings = None,
     label: Label = None,
@@ -357,7 +361,7 @@ def evaluate(
         Path | None,
         typer.Option(
             help="Folder for evaluation.csv, predictions.csv, summary.json and "
-            "report.html; default the screen alone."
+            "report.html; default: print only."
         ),
     ] = None,
     seed: Seed = 0,
@@ -398,7 +402,7 @@ def explore(
     max_draws: MaxDraws = 200,
     force: Force = False,
 ) -> None:
-    """Write an interactive page (needs Plotly)."""
+    """Write an interactive page (needs the extra explore)."""
     asked = dict(locals())
     with first(asked):
         check_new(out.parent, (out.name,), force=force)
@@ -416,12 +420,12 @@ def report(
         bool,
         typer.Option(
             "--explore",
-            help="Write explorer.html too, of a fit or of draws: points and metric for "
-            "the mouse. Needs Plotly.",
+            help="Write explorer.html too, an interactive page, for a fit or draws. "
+            "Needs the extra explore.",
         ),
     ] = False,
 ) -> None:
-    """Write report.html again from what the folder of a run holds."""
+    """Write report.html again from the files of a run."""
     del force  # Of 0.1: the page is the run's own, and is replaced in any case.
     asked = dict(locals())
     with first(asked):

@@ -508,7 +508,7 @@ def open(
     features: Sequence[str] = (),
     drop: Sequence[str] = (),
 ) -> Source:
-    """Return rows that need not fit in memory, as what ``fit`` takes.
+    """Open rows in files or arrays, which ``fit`` reads in parts.
 
     Parameters
     ----------

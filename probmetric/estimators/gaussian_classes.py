@@ -275,7 +275,7 @@ def in_input_units(
 
 @settings
 class GaussianClasses(ClassifierMixin, BaseEstimator):
-    """Bayes' classifier of one Gaussian a class, parameters integrated out.
+    """Bayes classifier with one Gaussian per class, parameters integrated out.
 
     With a normal-inverse-Wishart prior, whose three numbers are chosen by the data,
     the predictive density of a class is a Student-t. It is the generative side of

@@ -326,7 +326,7 @@ class LDA(_TiedClasses):
 
 @settings
 class RCA(_TiedClasses):
-    """Relevant component analysis: Mahalanobis' distance of the spread within chunks.
+    """Relevant component analysis: whitens the spread within chunks.
 
     The within-class half of LDA, M = Σ_W⁻¹: classes say which points belong together,
     and nothing about which are apart.

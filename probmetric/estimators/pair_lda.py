@@ -23,7 +23,7 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 
 @settings
 class PairLDA(PairLearner):
-    """Linear discriminant analysis of pairs: far pairs wide, close pairs narrow.
+    """Linear discriminant analysis of pairs: far pairs against close ones (KISSME).
 
     Parameters
     ----------

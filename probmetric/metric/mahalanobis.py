@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from probmetric.metric.link import AnyLink, Scalar
 from probmetric.metric.protocol import measured, two_points
+from probmetric.provenance import need
 from probmetric.typing import Array
 
 
@@ -212,13 +213,9 @@ class Mahalanobis:
         not broken by index. Other indices (HNSW, IVF, those of other libraries) take
         ``transform(points)`` and ``transform(queries)`` under the Euclidean metric.
         """
-        try:
-            import faiss
-        except ImportError as error:
-            raise ImportError(
-                "to_faiss: expected faiss, got none: install the extra 'ann' "
-                "(pip install 'probmetric[ann]')"
-            ) from error
+        need("to_faiss", "ann", "faiss")
+        import faiss
+
         L = np.asarray(self.factor, np.float64)
         p, d = L.shape
         X = np.zeros((1, d)) if points is None else np.asarray(points, np.float64)

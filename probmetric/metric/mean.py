@@ -25,7 +25,7 @@ from probmetric.typing import Array
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class MeanDissimilarity:
-    """The mean over draws of a dissimilarity: one metric that stands for many.
+    """The mean dissimilarity over draws of a metric, as one metric.
 
     It ranks; it is not a distance, also where its draws are. For votes use the draws:
     averaged probabilities are better calibrated than votes under any one metric.

@@ -27,7 +27,7 @@ from probmetric.typing import Array
 
 @runtime_checkable
 class Dissimilarity(Protocol):
-    """What nearest neighbours ask of a metric; one of your own needs no more.
+    """The interface that neighbours need: enough for a metric of your own.
 
     Where ``is_distance`` is True they also ask ``distance(A, B)``, the distances (not
     squared) between matching rows.
@@ -75,7 +75,7 @@ class Dissimilarity(Protocol):
 
 @runtime_checkable
 class Metric(Dissimilarity, Protocol):
-    """The interface of every kind of this package.
+    """The interface that every metric of this package has.
 
     Notes
     -----

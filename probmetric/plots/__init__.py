@@ -11,6 +11,16 @@
 ``style``    palette, blank figures, and how draws are read.
 """
 
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from probmetric.provenance import need
+
+_offered, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        need("plots", "plots", "matplotlib")
+    return _offered(name)

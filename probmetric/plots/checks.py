@@ -28,7 +28,7 @@ def agreement(
     title: str | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw what ``compare`` found: each quantity's z, and what could have been seen.
+    """Draw a table of ``compare``: z of each quantity, and the detectable shift.
 
     Parameters
     ----------

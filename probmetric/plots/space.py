@@ -188,7 +188,7 @@ def neighbor_probabilities(
     target_names: Names | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw who is among the k nearest of a query, with what probability.
+    """Draw the probable neighbours of a query, with their probabilities.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def story(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Figure:
-    r"""Draw the graph of a model: what is drawn from what, and how often.
+    r"""Draw the graph of a model: its sites, their dependencies and plates.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def _frame(axis: Axes, plate: str, inside: np.ndarray, k: int, depth: int) -> No
 @no_type_check
 @styled
 def sbc(found: Any) -> Figure:
-    """Draw the ranks that ``probmetric.sbc`` found: uniform where all is right.
+    """Draw the ranks that ``probmetric.sbc`` found: uniform if the sampler is right.
 
     Parameters
     ----------

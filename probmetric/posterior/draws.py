@@ -98,7 +98,7 @@ def draws_to_metric(
     to_metric: Callable[[dict[str, Array]], Any] | None = None,
     n_draws: int | None = None,
 ) -> PosteriorMetric:
-    """Return draws of any model as metrics, one a draw.
+    """Return draws of any model as metrics, one per draw.
 
     Parameters
     ----------

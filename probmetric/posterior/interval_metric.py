@@ -58,7 +58,7 @@ CHUNK = 2**22
 
 
 class IntervalMetric:
-    """A fitted metric and the delete-a-group jackknife of it.
+    """A fitted metric with its jackknife, for intervals of distances.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def with_intervals(
     seed: int = 0,
     about: str = "",
 ) -> IntervalMetric:
-    """Return what any learner learns, with its refits without each group of points.
+    """Fit any learner with its jackknife, for intervals of its distances.
 
     Parameters
     ----------

@@ -128,7 +128,7 @@ def next_pairs(
     X: ArrayLike | None = None,
     seed: int = 0,
 ) -> NextPairs:
-    """Return which pairs to ask about next: *same* or *different*?
+    """Return the pairs whose answers, *same* or *different*, would tell most.
 
     Parameters
     ----------

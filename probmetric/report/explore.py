@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from sklearn.utils.multiclass import check_classification_targets
 
 from probmetric.arguments import check_count
@@ -21,13 +20,12 @@ from probmetric.files import replacing
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import check_features
 from probmetric.neighbors.search import nearest
-from probmetric.plots.space import plane
-from probmetric.plots.style import COLORS, class_names, metric_of
 from probmetric.posterior.draws import draws_to_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.posterior.stack import over_draws
+from probmetric.provenance import need
 from probmetric.typing import ArrayLike, Names
 
 MOST_POINTS = 2000
@@ -96,8 +94,8 @@ def explore(
 ) -> Page:
     """Return a page to explore points under a learned metric.
 
-    Needs Plotly (``pip install probmetric[explore]``), which becomes a part of the
-    page: 5 MB, and no network.
+    Needs the extra ``explore`` (in a checkout: ``pip install '.[explore]'``). Plotly
+    becomes a part of the page: 5 MB, and no network.
 
     Parameters
     ----------
@@ -128,7 +126,7 @@ def explore(
     TypeError
         For what is no metric.
     ImportError
-        Without Plotly.
+        Without the extra.
 
     Notes
     -----
@@ -155,7 +153,11 @@ def explore(
     >>> page.html.startswith("<!DOCTYPE html>")
     True
     """
-    plotly = _plotly()
+    need("explore", "explore", "plotly", "jinja2", "matplotlib")
+    from plotly.offline import get_plotlyjs  # pyright: ignore
+
+    from probmetric.plots.style import COLORS, class_names, metric_of
+
     if isinstance(learned, type):
         raise TypeError(f"learned: expected a fit, got the class {learned.__name__}")
     names = _named(feature_names, X, learned)
@@ -198,28 +200,26 @@ def explore(
         **shown,
         "matrix": _matrix(metric, X),
     }
+    return Page(
+        _template().render(
+            title=title,
+            told=_json(told),
+            plotly=str(get_plotlyjs()),
+            about=_about(metric, X),
+        )
+    )
+
+
+def _template() -> Any:
+    """Return the page's template."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("probmetric.report"),
         autoescape=True,
         undefined=StrictUndefined,
     )
-    template = environment.get_template("explore.html.j2")
-    return Page(
-        template.render(
-            title=title, told=_json(told), plotly=plotly, about=_about(metric, X)
-        )
-    )
-
-
-def _plotly() -> str:
-    """Return Plotly's JavaScript."""
-    try:
-        from plotly.offline import get_plotlyjs  # pyright: ignore
-    except ImportError as error:
-        raise ImportError(
-            "explore: expected Plotly, got none; pip install 'probmetric[explore]'"
-        ) from error
-    return str(get_plotlyjs())
+    return environment.get_template("explore.html.j2")
 
 
 def _json(told: Any) -> str:
@@ -249,6 +249,8 @@ def _named(names: Names | None, X: Any, learned: Any) -> list[str]:
 
 def _points(metric: Any, X: np.ndarray) -> tuple[np.ndarray, str]:
     """Return points in the plane (n, 2), and what the plane is."""
+    from probmetric.plots.space import plane
+
     one = _single(metric)
     if hasattr(one, "transform"):
         Z, share = plane(np.asarray(one.transform(X)))

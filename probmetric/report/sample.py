@@ -132,12 +132,14 @@ def _metric_section(
             [
                 Picture(
                     plots.metric(shown),
-                    "Left: mean over draws. Right: standard deviation over draws.",
+                    "The mean over draws, and the standard deviation over draws, which "
+                    "is not an interval.",
                 ),
                 Picture(
                     plots.eigenvalues(shown),
                     "Eigenvalues of M under the draws: how many directions matter. "
-                    "Squares: of the mean over draws.",
+                    "Squares: those of the mean over draws. They lie closer together "
+                    "than those of a draw: averaging cancels directions that differ.",
                 ),
             ],
         )

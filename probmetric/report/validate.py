@@ -285,9 +285,9 @@ def _check_section(found: Validation) -> Section:
     return Section(
         "Closed forms against independent references",
         [
-            "Exact claims must agree. What is an approximation is never called "
-            "agreement: its largest error stands beside the bound that it is to keep, "
-            "in posterior sd where draws were compared.",
+            "Exact claims must agree with the reference. Approximations are judged by "
+            "a bound instead, shown beside their largest error (in posterior sd where "
+            "draws were compared).",
             *_khat_sentences(found),
         ],
         pictures,

@@ -191,7 +191,7 @@ def save_metric(
     feature_names: Sequence[str] | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a metric of any kind, or draws of one; ``load_metric`` gives it back.
+    """Write a metric of any kind, or draws of one; ``load_metric`` reads it.
 
     The file appears whole or not at all; one that stands is replaced.
 

@@ -152,6 +152,7 @@ def test_a_page_is_saved_whole(tmp_path):
         Page("").save(tmp_path / "a.txt")
 
 
+@pytest.mark.long
 def test_it_answers_in_a_browser(tmp_path):
     """With PROBMETRIC_BROWSER=required it fails where there is none."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)

@@ -93,7 +93,7 @@ def fit_class(
     prior: ClassPrior | float,
     start: LCAParams | None = None,
 ) -> Class:
-    """Fit one class; where ``prior`` is a number it is λ, and the pairs set the rest."""
+    """Fit one class; a number as ``prior`` is λ, and the pairs set the rest."""
     mean = Z[member].mean(0)
     pairs = class_pairs(Z, mean, member)
     if isinstance(prior, ClassPrior):

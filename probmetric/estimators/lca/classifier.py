@@ -35,7 +35,7 @@ from probmetric.typing import ArrayLike
 
 @settings
 class LCAClassifier(ClassifierMixin, BaseEstimator):
-    """Classify by coincidence with the class means, each under a metric of its own.
+    """Classify by P(same) with each class mean, under one LCA metric per class.
 
     Parameters
     ----------
