@@ -37,7 +37,7 @@ $(STAMP): requirements.lock pyproject.toml tools/find_python.sh
 	  -r requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps \
 	  --no-build-isolation --editable .
-	@$(PY) -m pip check --quiet --disable-pip-version-check
+	@$(PY) -m pip check --disable-pip-version-check
 	@touch $@
 
 demo: $(STAMP) ## validate LCA on the Wine data and write out/wine/report.html

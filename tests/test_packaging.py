@@ -221,4 +221,5 @@ def test_a_step_of_ci_that_fails_stops_the_other_and_all_that_follow(tmp_path):
     assert {"check", "slow"} <= set(asked)
     assert "notebooks" not in asked
     assert "said by slow" in done.stdout
+    assert "=== check: stopped" in done.stdout
     assert "passed" not in done.stdout
