@@ -164,13 +164,14 @@ def report(table, provenance, learners):
         ]
     if learners is OTHERS:
         lines += [
-            "EigDML's form was preferred to three others on wine and digits, n = 40,",
-            "and LCAClassifier's grids were chosen on wine, breast_cancer, waveform,",
-            "balance_scale and ionosphere, n = 20 and 80, all of split 0. The rule of",
-            "EigDML's folds is that of LDA, chosen on splits 0 to 2. That LCAClassifier",
-            "chooses by default was decided when part of split 3 had been seen. Its own",
-            "probabilities are compared with the votes of the Euclidean distance. Splits",
-            "are run in order; the number of fits says how far the last one came.",
+            "EigDML's form was preferred to three others on wine and digits, n =",
+            "40, and LCAClassifier's grids were chosen on wine, breast_cancer,",
+            "waveform, balance_scale and ionosphere, n = 20 and 80, all of split 0.",
+            "The rule of EigDML's folds is that of LDA, chosen on splits 0 to 2.",
+            "That LCAClassifier chooses by default was decided when part of split 3",
+            "had been seen. Its own probabilities are compared with the votes of",
+            "the Euclidean distance. Splits are run in order; the number of fits",
+            "says how far the last one came.",
             "",
         ]
     for group, splits in GROUPS.items():
