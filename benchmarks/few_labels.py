@@ -178,7 +178,8 @@ def report(table, provenance, learners):
         part = table[table.split.isin(splits)]
         if part.empty:
             continue
-        lines += [f"## Splits {group}", ""]
+        run = f"{part.split.min()}–{part.split.max()}"
+        lines += [f"## Splits {group if '(' in group else run}", ""]
         sizes = [f"n = {n}" for n in SIZES]
         header = ["learner", "n = 20 to 160", *sizes, "refused fits"]
         body = []

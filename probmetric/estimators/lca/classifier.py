@@ -188,8 +188,9 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return P_c divided by its sum over classes.
 
-        For display and for scikit-learn's tools: the model has one-vs-rest
-        probabilities (``class_log_probability``), no distribution over classes.
+        The model has one-vs-rest probabilities (``class_log_probability``), no
+        distribution over classes; that their scale suits this sum is what
+        ``prior_scale="cv"`` chooses by. Calibration is not guaranteed.
         """
         return np.exp(self.predict_log_proba(X))
 
