@@ -7,4 +7,5 @@
 ``link``         P(same) calibrated on pairs held out.
 ``posterior``    ``sample`` and ``posterior_metric``, for prediction and for intervals.
 ``classifier``   ``LCAClassifier``: one LCA a class, its score (1).
+``class_prior``  its prior: one centre for all classes, (1), chosen by folds.
 """

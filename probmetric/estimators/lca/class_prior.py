@@ -33,7 +33,7 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, LCAPrior, to_metric
 from probmetric.neighbors.strength import ONCE, folds, some_voters
 
-SCALES = (2.0, 2.0**1.5, 2.0**0.5)
+SCALES = (2.0, 2.0**1.5, 4.0, 2.0**0.5)
 """Grid of k."""
 
 STRENGTHS = (1e6, 100.0, 30.0, 10.0)
@@ -93,7 +93,7 @@ def fit_class(
     prior: ClassPrior | float,
     start: LCAParams | None = None,
 ) -> Class:
-    """Fit one class; a number as ``prior`` is λ, and the pairs set the rest."""
+    """Fit one class; a number is λ of a prior that the class sets by its own pairs."""
     mean = Z[member].mean(0)
     pairs = class_pairs(Z, mean, member)
     if isinstance(prior, ClassPrior):

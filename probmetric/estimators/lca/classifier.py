@@ -41,17 +41,17 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
     ----------
     n_components : int, optional
         Rows of each class's map, 1..d. Default: d.
-    regularization : "auto", "cv" or float > 0, default="auto"
-        λ in pseudo-points, as in ``LCA``: the prior of W_c has standard deviation c/√λ
-        around its centre. "auto" is 10·max(1, n/1000); "cv" chooses among 10⁶ (not to
-        learn), 100, 30 and 10 by the held-out loss of ``predict_proba``. Without a
+    regularization : "cv", "auto" or float > 0, default="cv"
+        λ in pseudo-points, as in ``LCA``: the prior of W_c has standard deviation kc/√λ
+        around its centre. "cv" chooses among 10⁶ (not to learn), 100, 30 and 10 by the
+        held-out log loss of ``predict_proba``; "auto" is 10·max(1, n/1000). Without a
         prior a class whose members coincide would have ‖W_c‖ → ∞.
-    prior_scale : "cv", float > 0 or None, default=None
+    prior_scale : "cv", float > 0 or None, default="cv"
         k: the centre of W_c's prior is k c I (scaled principal axes where
         ``n_components < d``), with one c for all classes, from the distances within
-        them. "cv" chooses k among √2, 2 and 2√2. None is k = 1 and a c of each class,
-        from its own distances: with few points a class its probabilities are far too
-        even (``docs/guide/few_labels.md``).
+        them. "cv" chooses k among √2, 2, 2√2 and 4. None is k = 1 and a c of each
+        class, from its own distances: with few points a class its probabilities are
+        far too even (``docs/guide/few_labels.md``).
     solver : {"lbfgs", "squarem", "em", "full_em"}, default="lbfgs"
     standardize : bool, default=True
         Centre and scale the features inside ``fit``. Results are in input units.
@@ -87,8 +87,8 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
     """
 
     n_components: int | None = field(default=None, kw_only=False)
-    regularization: Positive | Literal["auto", "cv"] = "auto"
-    prior_scale: Positive | Literal["cv"] | None = None
+    regularization: Positive | Literal["auto", "cv"] = "cv"
+    prior_scale: Positive | Literal["cv"] | None = "cv"
     solver: Solver = "lbfgs"
     standardize: bool = True
     max_iter: Count = 500
@@ -188,8 +188,9 @@ class LCAClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return P_c divided by its sum over classes.
 
-        For display and for scikit-learn's tools: the model has one-vs-rest
-        probabilities (``class_log_probability``), no distribution over classes.
+        The model has one-vs-rest probabilities (``class_log_probability``), no
+        distribution over classes; that their scale suits this sum is what
+        ``prior_scale="cv"`` chooses by. Calibration is not guaranteed.
         """
         return np.exp(self.predict_log_proba(X))
 

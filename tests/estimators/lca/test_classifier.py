@@ -10,6 +10,8 @@ from probmetric.inference import lca
 from probmetric.models.lca import LCAPrior
 
 WINE_X, WINE_Y = load_wine(return_X_y=True)
+QUICK = {"regularization": 30.0, "prior_scale": 2.0**1.5}
+"""What is near the choice of the default, which takes folds."""
 
 
 def with_parameters(classes, labels):
@@ -46,9 +48,8 @@ def test_ties_go_to_the_first_class_in_sorted_order():
 
 @pytest.mark.long
 def test_each_class_is_an_lca_fit_of_its_mean_with_every_point():
-    made = LCAClassifier(regularization=5.0, standardize=False).fit(
-        WINE_X / 100, WINE_Y
-    )
+    own = {"regularization": 5.0, "prior_scale": None}
+    made = LCAClassifier(**own, standardize=False).fit(WINE_X / 100, WINE_Y)
     X, member = WINE_X / 100, WINE_Y == 1
     mean = X[member].mean(0)
     pairs = Pairs(
@@ -68,7 +69,7 @@ def test_each_class_is_an_lca_fit_of_its_mean_with_every_point():
 def test_wine_held_out_is_mostly_right_in_any_units():
     units = 10.0 ** np.arange(-6, 7)
     predicted = [
-        LCAClassifier().fit(X[::2], WINE_Y[::2]).predict(X[1::2])
+        LCAClassifier(**QUICK).fit(X[::2], WINE_Y[::2]).predict(X[1::2])
         for X in (WINE_X, WINE_X * units)
     ]
     assert np.mean(predicted[0] == WINE_Y[1::2]) > 0.93
@@ -76,7 +77,7 @@ def test_wine_held_out_is_mostly_right_in_any_units():
 
 
 def test_display_probabilities_are_the_scores_normalised():
-    made = LCAClassifier(n_components=2).fit(WINE_X, WINE_Y)
+    made = LCAClassifier(2, **QUICK).fit(WINE_X, WINE_Y)
     P = np.exp(made.class_log_probability(WINE_X[:5]))
     proba = made.predict_proba(WINE_X[:5])
     np.testing.assert_allclose(proba, P / P.sum(1, keepdims=True), rtol=1e-10)
@@ -84,7 +85,7 @@ def test_display_probabilities_are_the_scores_normalised():
 
 
 def test_class_metric_carries_the_score_as_its_link():
-    made = LCAClassifier(n_components=2).fit(WINE_X, WINE_Y)
+    made = LCAClassifier(2, **QUICK).fit(WINE_X, WINE_Y)
     metric = made.get_metric(2)
     mean = np.broadcast_to(made.means_[2], (5, 13))
     np.testing.assert_allclose(
