@@ -19,9 +19,9 @@ def test_its_density_and_quantities_are_those_of_the_numpyro_model():
         around = gdm.posterior(
             problem.params, problem.data, problem.prior, learning_rate=0.8
         )
-        rng = np.random.default_rng(0)
+        rng, at = np.random.default_rng(0), _at(around).items()
         for size in (0.1, 1.0):
-            u = {k: v + size * rng.normal(size=v.shape) for k, v in _at(around).items()}
+            u = {k: np.asarray(v + size * rng.normal(size=v.shape)) for k, v in at}
             want = target.log_density({"b": u["log_b"], "theta": u["log_theta"]}, data)
             got = gdm.TARGET.log_density(u, around.data)
             np.testing.assert_allclose(got, want, rtol=1e-12)
