@@ -9,7 +9,7 @@ from .link import (
 from .mahalanobis import Mahalanobis as Mahalanobis
 from .mean import MeanDissimilarity as MeanDissimilarity, mean_metric as mean_metric
 from .pair_similarity import PairSimilarity as PairSimilarity
-from .splines import SplineCityBlock as SplineCityBlock
+from .splines import SplineCityBlock as SplineCityBlock, i_splines as i_splines
 from .protocol import (
     Bounded as Bounded,
     Dissimilarity as Dissimilarity,

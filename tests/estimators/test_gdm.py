@@ -63,6 +63,16 @@ def test_sites_and_their_pairs_are_one_fit(fitted):
         assert len(other.pairs_.X) == len(X)
 
 
+def test_dissimilarities_are_pairs_of_two_weights(fitted):
+    X, table = world()
+    made = site_pairs(X, table)
+    rows, D = np.stack([made.i, made.j], 1), 1 - made.y / made.trials
+    twice, y = np.tile(rows, (2, 1)), np.repeat([1, 0], len(D))
+    weight = np.append(1 - D, D) * np.tile(made.trials, 2)
+    found = pm.GDM(preprocessor=X).fit_pairs(twice, y, sample_weight=weight)
+    np.testing.assert_allclose(found.coefficients_, fitted.coefficients_, atol=1e-6)
+
+
 def test_predictions_are_the_model(fitted):
     X, _ = world()
     pairs = np.stack([X[:10], X[10:20]], 1)

@@ -18,6 +18,7 @@ from .fit import (
     knots_for as knots_for,
 )
 from .likelihood import (
+    Rows as Rows,
     log_joint as log_joint,
     precisions as precisions,
     rows_of as rows_of,

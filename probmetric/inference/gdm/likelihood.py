@@ -54,7 +54,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(
-    pairs: Pairs, knots: Float[np.ndarray, "d k"], learning_rate: float = 1.0
+    pairs: Pairs, knots: Float[Array, "d k"], learning_rate: float = 1.0
 ) -> Rows:
     """Return the rows of observed pairs, in NumPy.
 
@@ -209,18 +209,19 @@ def value_and_derivatives(
     >>> [np.round(a, 4).tolist() for a in found]  # log ½, 1, 2
     [-0.6931, [1.0], [[2.0]]]
     """
-    t = rows.Z @ beta
-    seen = rows.other > 0
+    Z, shared, m = (np.asarray(a) for a in rows[:3])
+    t = Z @ beta
+    seen = m > 0
     if np.any(t[seen] <= 0):
         q = len(beta)
         return -np.inf, np.full(q, np.nan), np.full((q, q), np.nan)
     # Of pairs without other units t may be 0, and no logarithm is wanted.
-    safe, m = np.where(seen, t, 1.0), rows.other
+    safe = np.where(seen, t, 1.0)
     log_rest = np.log(-np.expm1(-safe))
     odds = np.exp(-safe - log_rest)  # 1/(e^t - 1), also where e^t overflows.
-    value = float(m @ log_rest - rows.shared @ t - 0.5 * precision @ beta**2)
-    slope = rows.Z.T @ (m * odds - rows.shared) - precision * beta
-    H = (rows.Z * (m * odds * (1 + odds))[:, None]).T @ rows.Z + np.diag(precision)
+    value = float(m @ log_rest - shared @ t - 0.5 * precision @ beta**2)
+    slope = Z.T @ (m * odds - shared) - precision * beta
+    H = (Z * (m * odds * (1 + odds))[:, None]).T @ Z + np.diag(precision)
     return value, slope, H
 
 
@@ -238,9 +239,7 @@ def to_beta(params: GDMParams) -> Float[np.ndarray, "q"]:
     return np.append(np.asarray(params.b), np.ravel(np.asarray(params.theta)))
 
 
-def to_params(
-    beta: Float[np.ndarray, "q"], knots: Float[np.ndarray, "d k"]
-) -> GDMParams:
+def to_params(beta: Float[np.ndarray, "q"], knots: Float[Array, "d k"]) -> GDMParams:
     """Return the parameters of β = (b, θ).
 
     Examples
