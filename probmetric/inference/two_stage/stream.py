@@ -126,8 +126,11 @@ class _Collector:
         n = self.seen[which]
         part, off = m / (n + m), mean - self.mean[to]
         self._keep(group, Z, np.arange(len(group)) - np.repeat(start, m))
-        self._scatter(group, Z - np.repeat(mean, m, 0))
-        self._scatter(which, np.sqrt(n * part)[:, None] * off)
+        apart = np.sqrt(n * part)[:, None] * off
+        rows = np.concatenate([Z - np.repeat(mean, m, 0), apart])
+        owner = np.concatenate([group, which])
+        order = np.argsort(owner, kind="stable")
+        self._scatter(owner[order], rows[order])
         self.mean[to] += off * part[:, None]
         self.seen[which] += m
 
