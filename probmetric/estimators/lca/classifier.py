@@ -15,11 +15,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Pairs
 from probmetric.data.scaling import taught_scale
+from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.settings import n_rows
@@ -36,7 +37,7 @@ from probmetric.typing import ArrayLike
 
 
 @settings
-class LCAClassifier(ClassifierMixin, BaseEstimator):
+class LCAClassifier(TellsClasses, BaseEstimator):
     """Classify by coincidence with the class means, each under a metric of its own.
 
     Parameters
