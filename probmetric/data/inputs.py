@@ -289,6 +289,10 @@ def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) 
     )
 
 
+COMPLEX = "Complex data not supported, as the imaginary part would be lost"
+"""Begins as scikit-learn's checks ask."""
+
+
 def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
     """Return X as float64, or refuse what is no array of real numbers.
 
@@ -303,7 +307,7 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
             check_numeric(X, name)
         given = np.asarray(X)
         if given.dtype.kind == "c":
-            raise ValueError(f"{given.dtype}, whose imaginary part would be lost")
+            raise ValueError(f"{given.dtype}: {COMPLEX}")
         if _is_text(given, given.dtype):
             raise ValueError(f"text or dates ({given.dtype})")
         return np.asarray(given, float)
