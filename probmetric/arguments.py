@@ -5,6 +5,10 @@ from typing import Any
 import numpy as np
 
 
+class WrongType(ValueError, TypeError):
+    """A bad argument of a type for which scikit-learn promises a TypeError."""
+
+
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raise for a string that is not among the allowed ones."""
     if value not in allowed:

@@ -13,6 +13,7 @@
 ``choose``       some rows of a source: of given numbers, or a sample by hash.
 ``files``        ``open``: Parquet and ``.npy`` files, or arrays, as a source.
 ``resampled``    a source under other weights: without a group of rows, bootstrapped.
+``truth``        predictions beside true labels: the score of classifiers.
 ``hash``         a data set as named arrays, and its SHA-256.
 """
 

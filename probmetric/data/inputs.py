@@ -5,6 +5,7 @@ got.
 Nothing is repaired here: no row is dropped, no value is imputed.
 """
 
+import datetime
 import warnings
 from numbers import Number
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.arguments import WrongType
 from probmetric.data.containers import Pairs
 from probmetric.data.source import Source
 from probmetric.names import UNNAMED
@@ -43,9 +45,10 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
     Raises
     ------
     ValueError
-        When labels are not one column, of mixed kinds (numbers and strings), or
-        missing (None or NaN).
+        When labels are not one column, of mixed kinds (numbers and strings), missing
+        (None, NaN or masked), or so that arrays of NumPy would make one of two.
     """
+    refuse_masked(labels, name)
     given = labels if isinstance(labels, np.ndarray) else np.asarray(labels, object)
     if given.ndim != 1 or len(given) == 0:
         raise ValueError(f"{name}: expected shape (n,) with n ≥ 2, got {given.shape}")
@@ -56,22 +59,46 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
                 f"{name}: expected a label of every row, got none (None, NaN or NA) in "
                 f"row {lacking[0] + 1} of {len(given)}"
             )
-        kinds = {
-            "str"
-            if isinstance(v, str)
-            else "number"
-            if isinstance(v, (Number, np.bool_))
-            else type(v).__name__
-            for v in given
-        }
-        if len(kinds) > 1:
-            raise ValueError(f"{name}: expected one kind, got {sorted(kinds)} mixed")
-        given = np.asarray(given.tolist())
+        given = _in_one_type(given, name)
     if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
         raise ValueError(f"{name}: expected finite values, got NaN or infinity")
     if given.dtype.kind not in "biufUS":
         raise ValueError(f"{name}: expected numbers or strings, got {given.dtype}")
     return np.unique(given, return_inverse=True)
+
+
+def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
+    """Return labels that are Python objects as an array of numbers or of text."""
+    kinds = {
+        "str"
+        if isinstance(v, str)
+        else "number"
+        if isinstance(v, (Number, np.bool_))
+        else type(v).__name__
+        for v in labels
+    }
+    if len(kinds) > 1:
+        raise ValueError(f"{name}: expected one kind, got {sorted(kinds)} mixed")
+    if not kinds <= {"str", "number", "bytes", "bytes_"}:
+        raise ValueError(f"{name}: expected numbers or strings, got {kinds.pop()}")
+    given = np.asarray(labels.tolist())
+    n_classes = len(set(labels.tolist()))
+    if given.dtype != object and len(np.unique(given)) < n_classes:
+        raise ValueError(
+            f"{name}: expected labels that stay apart in an array, got {n_classes} of "
+            f"which {given.dtype} makes {len(np.unique(given))}: whole numbers beyond "
+            "2^53 beside others, or text that ends with NUL"
+        )
+    return given
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Raise for an array with masked entries: NumPy would take what is behind them."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"{name}: expected an array without a mask, got {values.mask.sum()} masked "
+            f"entries; {name}.filled(np.nan), or another number, says what they are"
+        )
 
 
 def _is_missing(value: Any) -> bool:
@@ -82,19 +109,39 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
+def label_codes(y: Any) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
+    """Return the classes and codes of what ``as_sklearn`` made of labels.
+
+    Raises
+    ------
+    ValueError
+        As ``codes_of``, and for fractions: they are no classes.
+    """
+    if y.dtype.kind == "f" and np.any(y != np.round(y)):
+        raise ValueError(
+            "y: expected classes, got numbers that are not whole, as of a regression "
+            f"({y[y != np.round(y)][0]:g}): Unknown label type: continuous"
+        )
+    return codes_of(y, "y")
+
+
 def check_one_kind(y: Any) -> None:
     """Raise for labels missing or of mixed kinds, before NumPy makes strings of them.
 
     Types of pandas and others, which may hold their own NA, are looked at one by one.
     """
+    refuse_masked(y, "y")
     dtype = getattr(y, "dtype", np.dtype(float))
     if isinstance(y, list | tuple) or not isinstance(dtype, np.dtype) or dtype == "O":
-        codes_of(y, "y")
+        given = np.asarray(y, object)
+        column = given.shape[1:] == (1,)  # scikit-learn takes it, with a warning
+        codes_of(given.ravel() if column else given, "y")
 
 
 def check_numeric(X: Any, name: str = "X") -> None:
     """Raise for columns of text or dates, and name those that have names."""
     refuse_source(X, name)
+    refuse_masked(X, name)
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         columns = zip(X.columns, X.dtypes, strict=True)
         bad = [f"{c!r} ({dtype})" for c, dtype in columns if _is_text(X[c], dtype)]
@@ -119,6 +166,7 @@ def refuse_source(X: Any, name: str) -> None:
 
 def _regular(X: Any, name: str) -> np.ndarray:
     """Return a list as an array, or refuse one whose rows differ in length."""
+    refuse_masked(X, name)
     try:
         return np.asarray(X)
     except ValueError as error:
@@ -126,11 +174,15 @@ def _regular(X: Any, name: str) -> np.ndarray:
 
 
 def _is_text(values: Any, dtype: Any) -> bool:
-    """Say whether values are text or dates; objects, whether one of them is text."""
+    """Say whether values are text, dates or records; objects, whether one is."""
     kind = getattr(dtype, "kind", "O")
     if kind != "O":
-        return kind in "USmM"
-    return any(isinstance(v, str | bytes) for v in np.ravel(np.asarray(values, object)))
+        return kind in "USmMV"
+    return any(isinstance(v, _TEXT) for v in np.ravel(np.asarray(values, object)))
+
+
+_TEXT = (str, bytes, datetime.date, datetime.timedelta, np.datetime64, np.timedelta64)
+"""Objects that NumPy would make numbers of, or that are none."""
 
 
 def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
@@ -140,6 +192,11 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     by columns, as a data frame's may, is copied. Where its words name no argument they
     follow ours, which do; where X holds NaN or infinity, ours say in which columns, and
     what to do.
+
+    Raises
+    ------
+    ValueError
+        Of bad input; where scikit-learn has a TypeError, it is one too.
     """
     from sklearn.utils.validation import validate_data
 
@@ -148,17 +205,45 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         _warn_of_index(X)
     try:
         return own(estimator, X, *y, dtype=np.float64, order="C", **options)
-    except ValueError as error:
+    except (TypeError, ValueError, OverflowError) as error:
         words = str(error)
         if words.startswith("Input X contains"):
             raise ValueError(not_finite(X, "NaN" in words)) from error
-        if not words.startswith(_NO_ARGUMENT):
+        said = _with_name(words, X, *y)
+        if said is None:
             raise
-        got = f"shape {X.shape}" if hasattr(X, "shape") else type(X).__name__
-        said = words.splitlines()[-1 if "Reshape" in words else 0]
-        raise ValueError(
-            f"X: expected real numbers of shape (n, d), got {got}: {said}"
+        raise (ValueError if isinstance(error, ValueError) else WrongType)(
+            said
         ) from error
+
+
+def _with_name(words: str, X: Any, y: Any = None) -> str | None:
+    """Return words of scikit-learn or NumPy after the argument that they are about."""
+    if words.startswith("Found input variables with inconsistent"):
+        return f"y: expected a label of each row of X: {words}"
+    matrix = words.startswith("np.matrix") and not isinstance(X, np.matrix)
+    complexes = words.startswith("Complex") and not _is_complex(X)
+    if words.startswith(_OF_LABELS) or "passed for y" in words or matrix or complexes:
+        return f"y: expected a label of each row, got {_shape_of(y)}: {words}"
+    if words.startswith(("X ", "The feature names")):
+        return None  # These say what they are about.
+    said = words.splitlines()[-1 if "Reshape" in words else 0] if words else ""
+    return f"X: expected real numbers of shape (n, d), got {_shape_of(X)}: {said}"
+
+
+def _is_complex(values: Any) -> bool:
+    """Say whether values are complex numbers."""
+    return np.asarray(values).dtype.kind == "c"
+
+
+_OF_LABELS = ("y ", "Input y", "Unknown label")
+"""What scikit-learn says of y without its name."""
+
+
+def _shape_of(given: Any) -> str:
+    """Return the shape of an array, or the type of what is none."""
+    shape = getattr(given, "shape", None)
+    return type(given).__name__ if shape is None else f"shape {shape}"
 
 
 def _warn_of_index(X: Any) -> None:
@@ -204,14 +289,8 @@ def not_finite(X: Any, missing: bool, name: str = "X", todo: str | None = None) 
     )
 
 
-_NO_ARGUMENT = (
-    "Found array",
-    "Expected",
-    "Complex data",
-    "setting an",
-    "could not conv",
-)
-"""What scikit-learn and NumPy say of X without its name."""
+COMPLEX = "Complex data not supported, as the imaginary part would be lost"
+"""Begins as scikit-learn's checks ask."""
 
 
 def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, "..."]:
@@ -220,16 +299,19 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
     Complex numbers are refused also where the imaginary parts are zero.
     """
     refuse_source(X, name)
+    refuse_masked(X, name)
     try:
         if hasattr(X, "toarray"):
             raise ValueError(f"a sparse matrix; {name}.toarray() makes it dense")
+        if hasattr(X, "columns"):  # A frame may make numbers of its dates.
+            check_numeric(X, name)
         given = np.asarray(X)
         if given.dtype.kind == "c":
-            raise ValueError(f"{given.dtype}, whose imaginary part would be lost")
+            raise ValueError(f"{given.dtype}: {COMPLEX}")
         if _is_text(given, given.dtype):
             raise ValueError(f"text or dates ({given.dtype})")
         return np.asarray(given, float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: expected {what}, got {error}") from error
 
 

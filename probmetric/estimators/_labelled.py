@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
 
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.inputs import (
@@ -18,6 +17,7 @@ from probmetric.data.inputs import (
     check_numeric,
     check_one_kind,
     class_codes,
+    label_codes,
     pairs_from_arrays,
     points,
     real,
@@ -157,8 +157,6 @@ def check_labelled(
     rows, labels = as_sklearn(
         estimator, X, y, ensure_min_samples=2, ensure_all_finite=finite
     )
-    if labels.dtype.kind == "f":
-        check_classification_targets(labels)  # whole numbers only
     return rows, *_classes(labels, smallest)
 
 
@@ -166,7 +164,9 @@ def _classes(
     labels: np.ndarray, smallest: int
 ) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
     """Return the sorted classes and the codes of labels, enough of each."""
-    classes, codes = class_codes(labels, "y")
+    classes, codes = label_codes(labels)
+    if len(classes) < 2:
+        class_codes(labels, "y")
     alone = np.flatnonzero(np.bincount(codes) < smallest)
     if len(alone) == len(labels) > 2:
         raise ValueError(

@@ -14,13 +14,14 @@ import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import constant_columns
+from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
 from probmetric.estimators._settings import Count, Number, Seed, settings
@@ -53,7 +54,7 @@ Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 @settings
 class DCAGM(
     MahalanobisMixin,
-    ClassifierMixin,
+    TellsClasses,
     BaseEstimator,
 ):
     """Discriminative component analysis by Gaussian mixtures.

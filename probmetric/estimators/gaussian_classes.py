@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,6 +20,7 @@ from probmetric.data.containers import Labelled
 from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import Scaler, constant_columns, standardise
 from probmetric.data.source import Source, sample_rows
+from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import (
     Finite,
     check_labelled,
@@ -274,7 +275,7 @@ def in_input_units(
 
 
 @settings
-class GaussianClasses(ClassifierMixin, BaseEstimator):
+class GaussianClasses(TellsClasses, BaseEstimator):
     """Bayes classifier with one Gaussian per class, parameters integrated out.
 
     With a normal-inverse-Wishart prior, whose three numbers are chosen by the data,

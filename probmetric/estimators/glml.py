@@ -11,12 +11,13 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice
 from probmetric.data.source import Source
+from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import checked_rows, report, required
 from probmetric.estimators._settings import (
     Count,
@@ -149,7 +150,7 @@ TUNING_DRAWS = 8
 
 
 @settings
-class GLML(ClassifierMixin, BaseEstimator):
+class GLML(TellsClasses, BaseEstimator):
     """Generative Local Metric Learning: nearest neighbours under per-query metrics.
 
     Gaussian classes say how the densities curve around a query; the metric weighs

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data.inputs import real
+from probmetric.data.inputs import real, refuse_masked
 from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -340,7 +340,12 @@ def _in_floats(name: str, value: Any) -> Any:
     """Return what is given as an array of floats; complex ones are refused later."""
     if not isinstance(value, np.ndarray | jax.Array):
         return real(value, name)
+    if isinstance(value, np.ma.MaskedArray):
+        refuse_masked(value, name)
+        value = np.asarray(value)
     kind = value.dtype.kind
     if kind in "iub":
         return value.astype(float)
+    if kind == "f" and (value.dtype.itemsize > 8 or not value.dtype.isnative):
+        return value.astype(f"f{min(value.dtype.itemsize, 8)}")
     return value if kind in "fc" or isinstance(value, jax.Array) else real(value, name)

@@ -12,14 +12,19 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.choose import picked
-from probmetric.data.inputs import as_sklearn, check_numeric, check_one_kind
+from probmetric.data.inputs import (
+    as_sklearn,
+    check_numeric,
+    check_one_kind,
+    label_codes,
+)
 from probmetric.data.source import Source, is_source, n_features, n_rows
+from probmetric.data.truth import TellsClasses
 from probmetric.linalg_scaled import roots
 from probmetric.metric import Mahalanobis
 from probmetric.metric.protocol import MetricDraws
@@ -75,7 +80,7 @@ def common_type(classes: np.ndarray, label: Any) -> np.dtype:
 
 
 @dataclass(eq=False, repr=False)
-class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
+class KNeighborsClassifier(TellsClasses, BaseEstimator):
     """Classify by the votes of neighbours, averaged over draws of the metric.
 
     Parameters
@@ -186,8 +191,7 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         check_one_kind(y)
         given = X
         X, y = as_sklearn(self, X, y)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_, codes = label_codes(y)
         check_arguments(self, len(X))
         learn = metric_for(self.metric, self.draws, given, y, X.shape[1])
         metric, self.learner_ = learn
@@ -300,7 +304,7 @@ class KNeighborsClassifier(ClassifierMixin, BaseEstimator):
         learned = getattr(self, "learner_", None) is not None
         if learned and not hasattr(self, "voters_"):
             warn_of_seen(self._queries(X), self.fit_X_)
-        return float(super().score(X, y, sample_weight))
+        return super().score(X, y, sample_weight)
 
     def kneighbors(
         self,

@@ -16,7 +16,8 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_count, check_number
-from probmetric.data.inputs import as_sklearn, check_numeric, check_one_kind
+from probmetric.data.inputs import as_sklearn, check_numeric, check_one_kind, real
+from probmetric.data.truth import check_weights
 from probmetric.neighbors.classifier import grid
 from probmetric.neighbors.learned import draws_of, metric_for, warn_of_seen
 from probmetric.neighbors.search import check_dimension, found_but_own
@@ -85,9 +86,13 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         self
         """
         check_numeric(X)
+        if y is None:
+            raise ValueError(
+                "y: this estimator requires y to be passed, but the target y is None"
+            )
         check_one_kind(y)
         given = X
-        X, y = as_sklearn(self, X, y, y_numeric=True)
+        X, y = as_sklearn(self, X, real(y, "y"), y_numeric=True)
         n = len(X)
         check_choice("votes", self.votes, ("soft", "count"))
         k = check_number("n_neighbors", self.n_neighbors, 1, 10**6, whole=True)
@@ -95,7 +100,6 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
             k = check_count("n_neighbors", k, n, f"n_samples = {n}")
         check_number("bandwidth", self.bandwidth, 0, open_low=True, word="loo")
         check_number("n_bins", self.n_bins, 2, 10**6, whole=True)
-        y = np.asarray(y, float)
         classes = quantile_codes(y, self.n_bins)
         if hasattr(self.metric, "fit") and not classes.any():
             raise ValueError(
@@ -143,7 +147,13 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         """
         if getattr(self, "learner_", None) is not None:
             warn_of_seen(self._queries(X), self.fit_X_)
-        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+        found, values = self.predict(X), real(y, "y")
+        if values.shape[:1] != found.shape or values.size != found.size:
+            raise ValueError(f"y: expected shape {found.shape}, got {values.shape}")
+        if not np.isfinite(values).all():
+            raise ValueError("y: expected finite numbers, got NaN or infinity")
+        w = check_weights(sample_weight, len(found))
+        return float(r2_score(values.ravel(), found, sample_weight=w))
 
     def _soft(self, bandwidths: Any, Q: Any, own: Any = None) -> np.ndarray:
         """Return predictions (g, m) by soft votes, in units of y."""

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from sklearn.utils.multiclass import check_classification_targets
 
 from probmetric.arguments import check_count
 from probmetric.data import inputs
-from probmetric.data.inputs import check_one_kind
+from probmetric.data.inputs import check_one_kind, label_codes
 from probmetric.files import replacing
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import check_features
@@ -178,8 +177,8 @@ def explore(
             "some of them, such as rng.choice(len(X), 2000, replace=False)"
         )
     check_count("k", k, len(X) - 1, "points beside the query")
-    check_classification_targets(y)
     y = np.asarray(y)
+    label_codes(y)
     if y.shape != (len(X),):
         raise ValueError(f"y: expected one a point, shape ({len(X)},), got {y.shape}")
     if len(names := names or [f"x{i}" for i in range(X.shape[1])]) != X.shape[1]:

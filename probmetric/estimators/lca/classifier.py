@@ -15,10 +15,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.scaling import taught_scale
+from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._settings import Count, Positive, settings
 from probmetric.estimators.lca.class_prior import (
@@ -34,7 +35,7 @@ from probmetric.typing import ArrayLike
 
 
 @settings
-class LCAClassifier(ClassifierMixin, BaseEstimator):
+class LCAClassifier(TellsClasses, BaseEstimator):
     """Classify by P(same) with each class mean, under one LCA metric per class.
 
     Parameters

@@ -1,0 +1,334 @@
+"""Points and labels in the containers that users have: the same answer, or one refusal.
+
+Points of eighths, so that float16 and text of them hold every digit.
+"""
+
+import datetime
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
+from sklearn.metrics import accuracy_score, r2_score
+
+import probmetric as pm
+
+Y = np.arange(30) % 3
+X = np.round((np.random.default_rng(0).normal(size=(30, 3)) + Y[:, None]) * 8) / 8
+WORDS = np.array(["a", "b", "c"])[Y]
+FRAME = pd.DataFrame(X, columns=["a", "ö", "🙂"])
+EUCLID = pm.Mahalanobis(np.eye(3))
+
+
+def _with(value):
+    """Return the points as objects, one of them another."""
+    objects = X.astype(object)
+    objects[1, 1] = value
+    return objects
+
+
+def _read_only():
+    given = X.copy()
+    given.flags.writeable = False
+    return given
+
+
+class Tensor:
+    """What other libraries' arrays show of themselves."""
+
+    def __init__(self, values):
+        self.values, self.shape = values, values.shape
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype)
+
+
+SAME_POINTS = {
+    "read-only": _read_only(),
+    "big-endian": X.astype(">f8"),
+    "float16": X.astype(np.float16),
+    "longdouble": X.astype(np.longdouble),
+    "Fortran order": np.asfortranarray(X),
+    "negative strides": X[::-1][::-1],
+    "objects": X.astype(object),
+    "decimals": np.array([[Decimal(v) for v in row] for row in X.tolist()]),
+    "fractions": np.array([[Fraction(v) for v in row] for row in X.tolist()]),
+    "a mask of none": np.ma.masked_array(X, False),
+    "lists": X.tolist(),
+    "a list of arrays": list(X),
+    "tensor": Tensor(X),
+    "xarray": xr.DataArray(X, dims=("row", "feature")),
+    "frame": FRAME,
+    "nullable": FRAME.astype("Float64"),
+    "arrow": FRAME.astype("double[pyarrow]"),
+    "categories of numbers": FRAME.astype("category"),
+    "two levels of names": FRAME.set_axis(
+        pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)]), axis=1
+    ),
+    "two levels of rows": FRAME.set_index([Y, np.arange(30)]),
+    "-0": np.where(X == 0, -0.0, X),
+}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Return what is learned from an array of float64."""
+    return pm.LDA().fit(X, Y)
+
+
+@pytest.mark.parametrize("name", SAME_POINTS)
+def test_points_are_the_same_in_any_container(name, plain):
+    given = SAME_POINTS[name]
+    made = pm.LDA().fit(given, Y)
+    np.testing.assert_array_equal(made.components_, plain.components_)
+    images, expected = made.transform(given), plain.transform(X)
+    np.testing.assert_allclose(images, expected, atol=8 * np.finfo(images.dtype).eps)
+
+
+REFUSED_POINTS = {
+    "a mask": np.ma.masked_array(X, X > 1),
+    "complex": X + 0j,
+    "an object complex": _with(1 + 2j),
+    "text": X.astype(str),
+    "bytes": X.astype("S"),
+    "an object of bytes": _with(b"1"),
+    "dates": X.astype("M8[s]"),
+    "a date": _with(datetime.date(2020, 1, 1)),
+    "NumPy's date": _with(np.datetime64("2020-01-01")),
+    "pandas' date": _with(pd.Timestamp("2020-01-01")),
+    "a duration": _with(np.timedelta64(3, "s")),
+    "NA": _with(pd.NA),
+    "None": _with(None),
+    "a list inside": _with([1, 2]),
+    "a dict inside": _with({}),
+    "a number beyond float64": _with(10**400),
+    "records": np.rec.fromarrays(X.T, names="a,b,c"),
+    "no bytes": np.zeros((30, 3), "V4"),
+    "matrix": np.matrix(X),
+    "ragged": [[1, 2], [3]] * 15,
+    "generator": (row for row in X),
+    "a set": {1.0, 2.0},
+    "a dict": {"a": X[:, 0]},
+    "a word": "words",
+    "a number": 3,
+    "nothing": None,
+    "no rows": X[:0],
+    "no columns": X[:, :0],
+    "one row of numbers": X[:, 0],
+    "four axes": X[None, None],
+    "sparse": sparse.csr_array(X),
+    "sparse frame": FRAME.astype(pd.SparseDtype(float, 0.0)).assign(a=WORDS),
+    "missing": FRAME.astype("Float64").mask(FRAME > 1, pd.NA),
+    "dates in a frame": FRAME.assign(a=pd.date_range("2020", periods=30, tz="UTC")),
+    "periods": FRAME.assign(a=pd.period_range("2020", periods=30, freq="D")),
+    "intervals": FRAME.assign(a=pd.interval_range(0, 30)),
+    "words in a frame": FRAME.astype("string"),
+    "categories": FRAME.assign(a=pd.Categorical(WORDS)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("name", REFUSED_POINTS)
+def test_what_is_no_table_of_numbers_is_refused_by_name(name, plain):
+    given = REFUSED_POINTS[name]
+    for use in (
+        lambda: pm.LDA().fit(given, Y),
+        lambda: pm.KNeighborsClassifier().fit(given, Y),
+        lambda: pm.KNeighborsRegressor().fit(given, Y),
+        lambda: plain.transform(given),
+    ):
+        with pytest.raises(ValueError, match=r"^X: expected "):
+            use()
+
+
+def without_types():
+    """Ask functions for what the checks of annotations in tests keep from them."""
+    dissimilarities, index = pm.nearest(EUCLID, X, X, 2)
+    expected = EUCLID.pairwise(X, X)
+    for given in SAME_POINTS.values():
+        found = pm.nearest(EUCLID, given, given, 2)
+        np.testing.assert_array_equal(found[0], dissimilarities)
+        np.testing.assert_array_equal(found[1], index)
+        # The differences of float16 are float16.
+        np.testing.assert_allclose(EUCLID.pairwise(given, X), expected, rtol=1e-2)
+    for name in {*REFUSED_POINTS} - {"matrix"}:  # That is one, and searched in.
+        with pytest.raises(ValueError, match=r"^queries: expected "):
+            pm.nearest(EUCLID, REFUSED_POINTS[name], X, 1)
+    for name in ("a mask", "complex", "text", "dates", "dates in a frame"):
+        with pytest.raises(ValueError, match=r"^Q: expected "):
+            EUCLID.pairwise(REFUSED_POINTS[name], X)
+
+
+@pytest.mark.long
+def test_searches_take_the_same_containers_and_refuse_the_same():
+    code = f"from {__name__} import without_types; without_types()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_of_mixed_kinds_are_refused_by_name():
+    with pytest.raises(ValueError, match=r"^X: expected .* string names"):
+        pm.LDA().fit(FRAME.set_axis(["a", 1, 2], axis=1), Y)
+
+
+def test_where_scikit_learn_has_a_type_error_ours_is_one_too(plain):
+    with pytest.raises(TypeError, match=r"^X: .* must be a string or a real number"):
+        pm.LDA().fit(_with({}), Y)
+    with pytest.raises(TypeError, match=r"^X: .* Sparse data"):
+        plain.transform(sparse.csr_array(X))
+
+
+def _objects(*first):
+    labels = WORDS.astype(object)
+    labels[: len(first)] = first
+    return labels
+
+
+SAME_LABELS = {
+    "list": (Y.tolist(), Y),
+    "whole floats": (Y.astype(float), Y),
+    "float16": (Y.astype(np.float16), Y),
+    "big-endian": (Y.astype(">i4"), Y),
+    "beyond 2^53": ([int(v) + 2**53 for v in Y], Y + 2**53),
+    "beyond 2^63": (Y.astype(np.uint64) + 2**63, Y.astype(np.uint64) + 2**63),
+    "-0": (np.where(Y == 0, np.where(np.arange(30) % 2, -0.0, 0.0), Y), Y),
+    "objects that are bools": ((Y > 0).astype(object), Y > 0),
+    "objects": (_objects(), WORDS),
+    "bytes": (WORDS.astype("S"), WORDS.astype("S")),
+    "categories": (pd.Categorical(WORDS), WORDS),
+    "categories in another order": (
+        pd.Series(pd.Categorical(WORDS, categories=list("zcba"), ordered=True)),
+        WORDS,
+    ),
+    "string": (pd.Series(WORDS, dtype="string"), WORDS),
+    "arrow": (pd.Series(WORDS, dtype="string[pyarrow]"), WORDS),
+    "Int64": (pd.Series(Y, dtype="Int64"), Y),
+    "boolean": (pd.Series(Y > 0, dtype="boolean"), Y > 0),
+    "a word that reads nan": (np.array(["nan", "", "ö\n"])[Y], Y),
+}
+
+
+@pytest.mark.parametrize("name", SAME_LABELS)
+def test_labels_are_the_same_in_any_container(name):
+    given, expected = SAME_LABELS[name]
+    learned = pm.LDA().fit(X, given)
+    codes = np.unique(expected, return_inverse=True)[1]
+    relabelled = pm.LDA().fit(X, np.array([0, 1, 2])[codes])
+    # Classes of another order add up in another order.
+    np.testing.assert_allclose(
+        np.abs(learned.components_), np.abs(relabelled.components_), rtol=1e-9
+    )
+    knn = pm.KNeighborsClassifier(votes="count", n_neighbors=1).fit(X, given)
+    if name != "a word that reads nan":
+        np.testing.assert_array_equal(knn.predict(X), expected)
+    assert knn.score(X, given) == 1
+
+
+REFUSED_LABELS = {
+    "fractions": Y + 0.5,
+    "NaN": np.where(Y == 0, np.nan, Y),
+    "inf": np.where(Y == 0, np.inf, Y),
+    "None": _objects(None),
+    "NaN among words": _objects(np.nan),
+    "NA": _objects(pd.NA),
+    "NaT": _objects(pd.NaT),
+    "mixed": _objects(1),
+    "tuples": [(1, 2), (1, 3), (2, 2)] * 10,
+    "sets": [frozenset([v]) for v in Y.tolist()],
+    "beyond any integer": [int(v) + 10**30 for v in Y],
+    "made one by float64": [2**63 + 1, 2**63 + 3, -1] * 10,
+    "made one by NUL": np.array(["a", "a\0", "b"], object)[Y],
+    "dates": Y.astype("M8[D]"),
+    "pandas' dates": [pd.Timestamp("2020") + pd.Timedelta(days=int(v)) for v in Y],
+    "durations": Y.astype("m8[D]"),
+    "periods": pd.Series(pd.PeriodIndex.from_ordinals(Y, freq="D")),
+    "complex": Y + 0j,
+    "a mask": np.ma.masked_array(Y, Y == 1),
+    "matrix": np.matrix(Y),
+    "two columns": np.stack([Y, Y], 1),
+    "a row": Y[None],
+    "records": np.zeros(30, [("a", int)]),
+    "generator": (v for v in Y),
+    "a word": "abc" * 10,
+    "a number": 1,
+    "a dict": dict(enumerate(Y)),
+    "too few": Y[:-1],
+    "none": Y[:0],
+    "nothing": None,
+    "sparse": sparse.csr_array(Y[None]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_LABELS)
+def test_what_is_no_column_of_labels_is_refused_by_name(name):
+    given = REFUSED_LABELS[name]
+    knn = pm.KNeighborsClassifier(bandwidth=1.0).fit(X, Y)
+    uses = [
+        lambda: pm.LDA().fit(X, given),
+        lambda: pm.KNeighborsClassifier().fit(X, given),
+    ]
+    if name not in ("fractions", "made one by float64"):
+        uses.append(lambda: knn.score(X, given))
+    for use in uses:
+        with pytest.raises(ValueError, match=r"^y: "):
+            use()
+
+
+REFUSED_VALUES = [
+    name
+    for name in REFUSED_LABELS
+    if name not in ("fractions", "beyond any integer", "made one by float64")
+]
+
+
+@pytest.mark.parametrize("name", REFUSED_VALUES)
+def test_what_is_no_column_of_numbers_is_refused_by_a_regressor(name):
+    given = REFUSED_LABELS[name]
+    model = pm.KNeighborsRegressor(bandwidth=1.0).fit(X, Y)
+    for use in (
+        lambda: pm.KNeighborsRegressor().fit(X, given),
+        lambda: model.score(X, given),
+    ):
+        with pytest.raises(ValueError, match=r"^y: "):
+            use()
+
+
+def test_one_column_of_labels_is_taken_with_a_warning():
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        learned = pm.LDA().fit(X, WORDS[:, None])
+    assert learned.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_scores_are_scikit_learns():
+    knn = pm.KNeighborsClassifier(bandwidth=1.0).fit(X[:20], WORDS[:20])
+    w = np.arange(10.0)
+    expected = accuracy_score(WORDS[20:], knn.predict(X[20:]), sample_weight=w)
+    assert knn.score(X[20:], WORDS[20:], w) == pytest.approx(expected, rel=1e-15)
+    assert 0 < expected < 1
+    assert knn.score(X[20:], ["unknown"] * 10) == 0
+    model = pm.KNeighborsRegressor(bandwidth=1.0).fit(X[:20], X[:20, 0])
+    found = r2_score(X[20:, 0], model.predict(X[20:]), sample_weight=w)
+    assert model.score(X[20:], X[20:, 0], w) == found
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [["a"] * 30, [None] * 30, [-1.0] * 30, [0.0] * 30, [np.nan] * 30, [1.0], 1.0],
+)
+def test_weights_of_a_score_are_checked_by_name(weights):
+    knn = pm.KNeighborsClassifier(bandwidth=1.0).fit(X, Y)
+    with pytest.raises(ValueError, match=r"^sample_weight: expected "):
+        knn.score(X, Y, weights)
+    with pytest.raises(ValueError, match=r"^y: expected numbers, .* got text"):
+        knn.score(X, WORDS)
