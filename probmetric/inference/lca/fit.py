@@ -165,7 +165,8 @@ def scaled_within(
 
     Examples
     --------
-    Classes that spread ten times as far along the first feature, which counts less:
+    Classes that spread ten times as far along the first feature, which counts less, by
+    a factor of ten but for the shrinkage:
 
     >>> import numpy as np
     >>> from probmetric.data import Pairs
@@ -176,7 +177,7 @@ def scaled_within(
     >>> pairs = Pairs(X, i, i + 1, np.ones(199, int))
     >>> W0, c = lca.scaled_within(pairs, codes)
     >>> round(float(W0[1, 1] / W0[0, 0])), round(float(np.linalg.norm(W0)) / c, 3)
-    (10, 1.414)
+    (8, 1.414)
     """
     X = np.asarray(pairs.X)
     p = X.shape[1] if n_components is None else n_components
