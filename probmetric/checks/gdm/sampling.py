@@ -67,7 +67,7 @@ def blind(pairs: Pairs, prior: GDMPrior) -> None:
 def calibrate(
     problem: Problem[Pairs],
     model: Callable[..., None] = gdm,
-    n_simulations: int = 800,
+    n_simulations: int = 400,
 ) -> Ranks:
     """Rank true values among draws of ``model``, in worlds made by the story."""
     del problem

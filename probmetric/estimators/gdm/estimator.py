@@ -290,7 +290,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_features_in_
+        return len(self.knots_)
 
     def get_metric(self) -> SplineCityBlock:
         """Return the learned metric, with P(same) the expected similarity."""
@@ -319,9 +319,9 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         source, pairs = stood_for(self, pairs, "pairs", 2) or (None, pairs)
         rows, i, j = pair_points(pairs, source)
-        if rows.shape[1] != self.n_features_in_:
+        if rows.shape[1] != len(self.knots_):
             raise ValueError(
-                f"pairs: expected {self.n_features_in_} features, as in fit, got "
+                f"pairs: expected {len(self.knots_)} features, as in fit, got "
                 f"{rows.shape[1]}"
             )
         return rows[i], rows[j]
