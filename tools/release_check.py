@@ -64,9 +64,10 @@ def find(version: str) -> str | None:
 
 
 def lowest() -> list[str]:
-    """Return the requirements of ``pyproject.toml``, at their lower bounds."""
+    """Return what the core and the command require, at their lower bounds."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [need.replace(">=", "==") for need in project["dependencies"]]
+    needs = [*project["dependencies"], *project["optional-dependencies"]["cli"]]
+    return [need.replace(">=", "==") for need in needs]
 
 
 def environment(python: str, folder: Path) -> Path:
