@@ -39,7 +39,10 @@ from .estimators.lca.estimator import LCA as LCA
 from .estimators.lda import LDA as LDA, RCA as RCA
 from .estimators.mds import ClassicalMDS as ClassicalMDS
 from .estimators.pair_lda import PairLDA as PairLDA
-from .estimators.triplet_comparisons import TripletMetric as TripletMetric
+from .estimators.triplet_comparisons.embedding import (
+    TripletEmbedding as TripletEmbedding,
+)
+from .estimators.triplet_comparisons.estimator import TripletMetric as TripletMetric
 from .estimators.two_stage.estimator import TwoStageMixture as TwoStageMixture
 from .evaluation.cross_validate import held_out as held_out
 from .evaluation.evaluate import evaluate as evaluate

@@ -328,9 +328,8 @@ MODELS: dict[str, ModelSpec] = {
         "which of two points is nearer: a metric whose unit is log odds",
         params="TripletParams",
         model="triplet_comparisons",
-        estimator="triplet_comparisons:TripletMetric",
+        estimator="triplet_comparisons.estimator:TripletMetric",
         methods=("nuts", "laplace"),
-        metrics_of_draws=at("probmetric.inference.triplet_comparisons:metrics"),
     ),
 }
 

@@ -13,7 +13,7 @@ from probmetric.inference.lca.laplace import Laplace
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.pair_lda import PairLDAParams
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.triplet_comparisons import differences
+from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.inference.two_stage import online
 from probmetric.inference.two_stage.pairs import Enrolled
 from probmetric.models.gdm import GDMPrior
@@ -74,20 +74,34 @@ LDA_LIKE = {
     "inference.lda.shrinkage_prior": lambda f, g: f(g.M, 1.0),
     "models.lda.to_metric": lambda f, g: f(LDAParams(g.M, g.c, g.means, g.M, g.c)),
     "inference.lda.whitening": lambda f, g: f(g.M),
-    "inference.triplet_comparisons.differences": lambda f, g: f(asked(g)),
-    "inference.triplet_comparisons.log_joint": lambda f, g: f(
+    "inference.triplet_comparisons.statistics.differences": lambda f, g: f(asked(g)),
+    "inference.triplet_comparisons.likelihood.log_joint": lambda f, g: f(
         g.M, differences(asked(g)), double_prior(g)
     ),
-    "inference.triplet_comparisons.value_and_gradient": lambda f, g: f(
+    "inference.triplet_comparisons.likelihood.parts": lambda f, g: f(
         g.M, differences(asked(g)), double_prior(g)
     ),
-    "inference.triplet_comparisons.prior_for": lambda f, g: f(asked(g), 1),
-    "inference.triplet_comparisons.rate_for": lambda f, g: f(asked(g)),
-    "inference.triplet_comparisons.fit": lambda f, g: f(asked(g), double_prior(g)),
-    "inference.triplet_comparisons.hessian": lambda f, g: f(
+    "inference.triplet_comparisons.start.as_arrays": lambda f, g: f(
+        double_prior(g), float
+    ),
+    "inference.triplet_comparisons.embedding.object_rows": lambda f, g: f(4),
+    "inference.triplet_comparisons.embedding.embedding_prior": lambda f, g: f(4, 2),
+    "inference.triplet_comparisons.embedding.embedding_start": lambda f, g: f(
+        asked(g), 1
+    ),
+    "inference.rotations.root_around": lambda f, g: f(np.eye(g.M.size), g.M),
+    "inference.rotations.root_across": lambda f, g: f(np.eye(g.M.size), g.M),
+    "inference.rotations.inverse_root": lambda f, g: f(g.M),
+    "inference.triplet_comparisons.likelihood.value_and_gradient": lambda f, g: f(
+        g.M, differences(asked(g)), double_prior(g)
+    ),
+    "inference.triplet_comparisons.start.prior_for": lambda f, g: f(asked(g), 1),
+    "inference.triplet_comparisons.start.rate_for": lambda f, g: f(asked(g)),
+    "inference.triplet_comparisons.fit.fit": lambda f, g: f(asked(g), double_prior(g)),
+    "inference.triplet_comparisons.curvature.hessian": lambda f, g: f(
         TripletParams(g.L[0]), differences(asked(g)), double_prior(g)
     ),
-    "inference.triplet_comparisons.gap": lambda f, g: f(
+    "inference.triplet_comparisons.curvature.gap": lambda f, g: f(
         TripletParams(g.L[0]), asked(g), double_prior(g)
     ),
     "inference.pair_lda.alpha_min": lambda f, g: f(g.S[0], g.S[1]),

@@ -131,10 +131,13 @@ REASONS = {
     "inference.sampling.target.fill_arguments": "moves arrays, computes nothing",
     "inference.sampling.target.is_double": WHOLE,
     "inference.sampling.target.model_target": STORY,
-    "inference.triplet_comparisons.check_prior": "checks arguments",
-    "inference.triplet_comparisons.draw": SAMPLER,
-    "inference.triplet_comparisons.metrics": DRAWN,
-    "inference.triplet_comparisons.posterior": "float64, as the fit that it is around",
+    "inference.triplet_comparisons.start.check_prior": "checks arguments",
+    "inference.triplet_comparisons.draws.draw": SAMPLER,
+    "inference.triplet_comparisons.draws.metrics": DRAWN,
+    "inference.triplet_comparisons.embedding.of_objects": DRAWN,
+    "inference.triplet_comparisons.target.posterior": (
+        "float64, as the fit that it is around"
+    ),
     "inference.lda.metrics": DRAWN,
     "inference.lda.sample": "float64; draws by posterior.draw",
     "inference.lda.leading": "moves arrays, computes nothing",

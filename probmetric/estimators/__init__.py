@@ -1,10 +1,9 @@
 """Scikit-learn estimators: validate, call the inference, store; no mathematics.
 
-``lca``, ``two_stage``, ``gdm``
+``lca``, ``two_stage``, ``point_effects``, ``triplet_comparisons``, ``gdm``
                            a folder each: ``estimator`` and its parts.
 ``gaussian_classes``, ``glml``, ``dca_gm``, ``lda`` (also RCA), ``pair_lda``,
-``eig_dml``, ``mds``, ``hierarchical_lca``, ``point_effects``,
-``triplet_comparisons``
+``eig_dml``, ``mds``, ``hierarchical_lca``
                            a file each.
 ``_mahalanobis``           methods of every learned Mahalanobis metric.
 ``_pair_learner``          base of learners from close and far pairs.

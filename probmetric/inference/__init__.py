@@ -3,13 +3,14 @@
 Shared
     ``solvers``    EM with its stop rule, L-BFGS, and the outcome ``Fit`` of every fit.
     ``sampling``   NUTS, variational guides and Laplace's approximation of any target.
+    ``rotations``  a Gaussian at a mode of a map, without the map's rotations.
     ``reduce``     sums over a source of rows, the seam between learners and engine;
     ``moments``    columns and classes of a source, in one pass.
     ``mixture``    the normal mixture that the two-stage model and Gaussian classes fit.
 Learners
     ``lca``, ``hierarchical_lca``, ``point_effects``, ``two_stage``,
-    ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml``, ``gdm`` and ``mds`` are
-    folders, ``lda`` (also RCA), ``pair_lda`` and ``triplet_comparisons`` files.
+    ``gaussian_classes`` (also GLML), ``dca_gm``, ``eig_dml``, ``gdm``, ``mds`` and
+    ``triplet_comparisons`` are folders, ``lda`` (also RCA) and ``pair_lda`` files.
 
 A file has the same name in every folder: ``statistics`` (sums of the data),
 ``likelihood``, ``start``, ``em``, ``fit`` (the entry: data in, ``Fit`` out),

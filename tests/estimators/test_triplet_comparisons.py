@@ -5,7 +5,7 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
-from probmetric.estimators.triplet_comparisons import TripletMetric
+from probmetric.estimators.triplet_comparisons.estimator import TripletMetric
 
 
 def answers(seed=0, n=400):

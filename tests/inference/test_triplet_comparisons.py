@@ -9,6 +9,7 @@ from probmetric.checks.triplet_comparisons.problems import flipped, toy, triples
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays
 from probmetric.inference import triplet_comparisons as triplet
+from probmetric.inference.triplet_comparisons import curvature
 from probmetric.models.triplet_comparisons import (
     Answer,
     TripletParams,
@@ -85,14 +86,14 @@ def test_the_gap_certifies_the_mode_and_refuses_what_is_none(problem):
     weak = problem.prior._replace(lam=1e-6)
     none = TripletParams(0 * problem.params.W)
     assert triplet.gap(none, problem.data, weak) == np.inf
-    with pytest.raises(ValueError, match="params: expected a mode"):
+    with pytest.raises(ValueError, match="params: expected a posterior mode"):
         triplet.posterior(none, problem.data, weak)
 
 
 def test_blocks_of_the_hessian_are_the_whole(problem, monkeypatch):
     data = triplet.differences(problem.data)
     whole = triplet.hessian(problem.params, data, problem.prior)
-    monkeypatch.setattr(triplet, "BLOCK_ENTRIES", 100)  # 16 rows of 6 entries.
+    monkeypatch.setattr(curvature, "BLOCK_ENTRIES", 100)  # 16 rows of 6 entries.
     found = triplet.hessian(problem.params, data, problem.prior)
     np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-10)
 
@@ -101,9 +102,9 @@ def test_beyond_the_limit_the_gap_is_unknown_and_draws_are_refused(
     problem, monkeypatch
 ):
     given = problem.params, problem.data, problem.prior
-    monkeypatch.setattr(triplet, "MAX_PARAMETERS", 6)
+    monkeypatch.setattr(curvature, "MAX_PARAMETERS", 6)
     assert triplet.gap(*given, **problem.options) < 1e-8
-    monkeypatch.setattr(triplet, "MAX_PARAMETERS", 5)
+    monkeypatch.setattr(curvature, "MAX_PARAMETERS", 5)
     assert np.isnan(triplet.gap(*given, **problem.options))
     with pytest.raises(ValueError, match=r"at most 5 parameters .* got 6"):
         triplet.posterior(*given, **problem.options)
@@ -201,3 +202,67 @@ def test_triples_are_of_three_different_points():
     counts = np.unique(drawn, axis=0, return_counts=True)[1]
     assert len(counts) == 6
     assert np.abs(counts - 50).max() < 33
+
+
+def embedded(seed=0, n=9, size=120, p=2):
+    """Answers about n objects at random places, and their problem."""
+    rng = np.random.default_rng(seed)
+    a, near, far = triples(rng, n, size)
+    Z = rng.normal(size=(n, p))
+    D = ((Z[:, None] - Z) ** 2).sum(-1)
+    y = (rng.logistic(size=size) < D[a, far] - D[a, near]).astype(int)
+    data = Triplets(triplet.object_rows(n), a, near, far, y)
+    return data, triplet.embedding_prior(n, p)
+
+
+def test_the_joint_density_of_an_embedding_is_that_of_its_centred_places():
+    data, prior = embedded()
+    W = np.random.default_rng(1).normal(size=prior.mean.shape)
+    Z, a, near, far = data.X @ W.T, data.anchor, data.near, data.far
+    D = ((Z[:, None] - Z) ** 2).sum(-1)
+    t = (2 * data.y - 1) * (D[a, far] - D[a, near])
+    normal = -0.5 * (Z**2).sum() / prior.c**2 - W.size * np.log(
+        np.sqrt(2 * np.pi) * prior.c
+    )
+    wanted = normal - np.logaddexp(0, -t).sum()
+    with jax.enable_x64(True):
+        found = triplet.log_joint(W, triplet.differences(data), prior)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_log_odds_under_the_prior_of_an_embedding_have_root_mean_square_two():
+    rng = np.random.default_rng(0)
+    for p in (1, 3):
+        c = float(triplet.embedding_prior(5, p).c)
+        a, near, far = c * rng.normal(size=(3, 200_000, p))
+        t = ((a - far) ** 2).sum(1) - ((a - near) ** 2).sum(1)
+        # Five standard errors of t²: false alarms below 1 in a million.
+        error = 5 * np.std(t**2) / np.sqrt(len(t))
+        assert abs(np.mean(t**2) - 4) < error < 0.25
+
+
+def test_the_mode_of_an_embedding_is_certified_across_rotations():
+    data, prior = embedded()
+    start = triplet.embedding_start(data, 2)
+    found = triplet.fit(data, prior, start=start).params
+    assert triplet.gap(found, data, prior) < 1e-6
+    off = found._replace(W=found.W * 1.05)
+    assert triplet.gap(off, data, prior) > 1e-3
+    turn = np.array([[0.6, 0.8], [-0.8, 0.6]])
+    assert triplet.gap(found._replace(W=turn @ found.W), data, prior) < 1e-6
+    H = triplet.hessian(found, triplet.differences(data), prior)
+    tangent = np.concatenate([found.W[1], -found.W[0]])
+    slack = 1e-4 * np.linalg.norm(H) * np.linalg.norm(tangent)
+    assert np.linalg.norm(H @ tangent) < slack  # Nothing holds the rotation,
+    root = triplet.posterior(found, data, prior).start.factor
+    assert np.linalg.matrix_rank(root) == len(H)  # yet NUTS has a mass matrix.
+    narrow = triplet.posterior(found, data, prior, quotient=True).start.factor
+    np.testing.assert_allclose(narrow.T @ H @ narrow, np.eye(len(H) - 1), atol=1e-6)
+
+
+def test_a_prior_centred_at_zero_needs_a_start_of_its_shape():
+    data, prior = embedded()
+    with pytest.raises(ValueError, match=r"a map other than 0, .* or a start"):
+        triplet.fit(data, prior)
+    with pytest.raises(ValueError, match=r"start: expected shape \(2, 8\), got"):
+        triplet.fit(data, prior, start=np.ones((1, 8)))

@@ -11,12 +11,10 @@ from probmetric.checks.check import Problem, Values, by_gradient, zero
 from probmetric.checks.sides import density_of
 from probmetric.checks.triplet_comparisons.problems import fit_problem, flipped
 from probmetric.data.containers import Triplets
-from probmetric.inference.triplet_comparisons import (
-    differences,
-    fit,
-    hessian,
-    value_and_gradient,
-)
+from probmetric.inference.triplet_comparisons.curvature import hessian
+from probmetric.inference.triplet_comparisons.fit import fit
+from probmetric.inference.triplet_comparisons.likelihood import value_and_gradient
+from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.models.triplet_comparisons import TripletParams, triplet_comparisons
 
 

@@ -11,7 +11,8 @@ from probmetric.checks.problems import fitted, standardised
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import nearest_triplets
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.triplet_comparisons import fit, prior_for, rate_for
+from probmetric.inference.triplet_comparisons.fit import fit
+from probmetric.inference.triplet_comparisons.start import prior_for, rate_for
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, simulate
 
 

@@ -7,18 +7,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import xarray as xr
 
-from probmetric.checks.check import Problem, by_sampling, by_sbc
+from probmetric.checks.check import Problem, by_sampling, by_sbc, near_sampling
 from probmetric.checks.sbc import model_story, sbc
 from probmetric.checks.sides import as_dataset, sampled
 from probmetric.checks.triplet_comparisons.problems import triples
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Triplets
+from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
-from probmetric.inference.sampling.target import cast, model_target
-from probmetric.inference.triplet_comparisons import fit, posterior
+from probmetric.inference.sampling.target import Draws, cast, model_target
+from probmetric.inference.triplet_comparisons.embedding import (
+    embedding_prior,
+    embedding_start,
+    object_rows,
+    of_objects,
+)
+from probmetric.inference.triplet_comparisons.fit import fit
+from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.models.triplet_comparisons import TripletPrior, triplet_comparisons
+
+N_DISTANCES = 8
 
 
 def _entries(values: Any) -> xr.Dataset:
@@ -49,6 +61,79 @@ def target_estimate(problem: Problem[Triplets], lam: float = 1.0) -> xr.Dataset:
             progress=False,
         )
     return _entries(drawn.values)
+
+
+def _log_distances(problem: Problem[Triplets], draws: Draws) -> xr.Dataset:
+    """Return log distances of a few pairs of points."""
+    X = np.asarray(problem.data.X)
+    delta = X[:N_DISTANCES] - X[N_DISTANCES : 2 * N_DISTANCES]
+    squared = np.einsum("pk,cskl,pl->csp", delta, draws.values["M"], delta)
+    return as_dataset({"log distance": 0.5 * np.log(squared)}, draws.attributes)
+
+
+def _drawn(problem: Problem[Triplets], sampler: Any, **options: Any) -> xr.Dataset:
+    given = problem.params, problem.data, problem.prior
+    with jax.enable_x64(True):
+        around = posterior(*given, **problem.options, **options)
+        drawn = sampler.draw(around, seed=5, progress=False)
+    return _log_distances(problem, drawn)
+
+
+def nuts_distances(problem: Problem[Triplets]) -> xr.Dataset:
+    """Sample the closed form by NUTS."""
+    return _drawn(problem, NUTS(target_accept=0.95))
+
+
+def laplace_distances(problem: Problem[Triplets], quotient: bool = True) -> xr.Dataset:
+    """Draw from Laplace's Gaussian across the rotations of W; wrong: with them."""
+    return _drawn(problem, Laplace(), quotient=quotient)
+
+
+def _objects() -> Triplets:
+    """Return 80 answers about 6 objects that were at random places of the plane."""
+    rng = np.random.default_rng(8)
+    a, near, far = triples(rng, 6, 80)
+    Z = rng.normal(size=(6, 2))
+    D = np.sum((Z[:, None] - Z) ** 2, -1)
+    y = rng.logistic(size=80) < D[a, far] - D[a, near]
+    return Triplets(object_rows(6), a, near, far, y.astype(np.int32))
+
+
+def places(triplets: Triplets, scale: Any) -> None:
+    """Write the story of objects themselves: no rows, no map, no centre."""
+    n = len(triplets.X)
+    Z: Any = numpyro.sample("Z", dist.Normal(0, scale).expand([n, 2]).to_event(2))
+    near, far = (
+        jnp.sum((Z[triplets.anchor] - Z[k]) ** 2, -1)
+        for k in (triplets.near, triplets.far)
+    )
+    # The difference of the places of objects 0, 1, ... and of the next one.
+    numpyro.deterministic("squared", jnp.sum((Z[1:] - Z[:-1]) ** 2, -1))
+    with numpyro.plate("triplet", len(triplets.anchor)):
+        numpyro.sample("y", dist.Bernoulli(logits=far - near), obs=triplets.y)
+
+
+def places_reference(problem: Problem[Triplets]) -> xr.Dataset:
+    """Sample places by NUTS, told nothing of where they lie."""
+    del problem
+    args = (_objects(), embedding_prior(6, 2).c)
+    drawn = sampled(places, args, seed=3, n_draws=3000)
+    return as_dataset({"log distance": 0.5 * np.log(drawn.values["squared"])})
+
+
+def embedding_estimate(problem: Problem[Triplets], lam: float = 1.0) -> xr.Dataset:
+    """Sample the map of the objects' rows, around its mode; wrong in λ."""
+    del problem
+    data, prior = _objects(), embedding_prior(6, 2, lam)
+    with jax.enable_x64(True):
+        params = fit(data, prior, start=embedding_start(data, 2)).params
+        around = posterior(params, data, prior)
+        drawn = NUTS().draw(around, seed=4, n_draws=3000, progress=False)
+    G = of_objects(drawn).values["M"]
+    own = np.einsum("csii->csi", G)
+    next_one = np.einsum("csii->csi", G[..., :-1, 1:])
+    squared = own[..., 1:] + own[..., :-1] - 2 * next_one
+    return as_dataset({"log distance": 0.5 * np.log(squared)})
 
 
 def _world() -> tuple[Triplets, TripletPrior]:
@@ -99,6 +184,21 @@ CHECKS = (
         estimate=target_estimate,
         controls={"prior a third as wide": partial(target_estimate, lam=9.0)},
         tol=0.25,  # Effective sizes on another machine vary by half.
+        slow=True,
+    ),
+    near_sampling(
+        "Laplace's log distances are near NUTS's",
+        reference=nuts_distances,
+        estimate=laplace_distances,
+        controls={"rotations left in": partial(laplace_distances, quotient=False)},
+        bound=0.5,
+    ),
+    by_sampling(
+        "an embedding's distances are those of places drawn one by one",
+        reference=places_reference,
+        estimate=embedding_estimate,
+        controls={"prior a third as wide": partial(embedding_estimate, lam=9.0)},
+        tol=0.25,
         slow=True,
     ),
     by_sbc(

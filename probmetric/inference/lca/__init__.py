@@ -16,7 +16,7 @@ In reading order:
 ``anchors``      the same from a sample of anchors (1), with a standard error (2).
 ``recipe``       the default fit from labelled points: pairs, prior, refresh.
 ``curvature``    score (1), Hessian (2), certificate.
-``laplace``      draws without the rotations (1), their basis (2).
+``laplace``      draws without the rotations (1).
 ``target``       the log joint density for samplers.
 ``bootstrap``    refits under product weights u_i u_j.
 ``link``         the log-logistic link of pairs with labels (1).

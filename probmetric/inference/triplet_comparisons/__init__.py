@@ -1,0 +1,21 @@
+"""Triplet comparisons: symbols, and where each step is.
+
+Symbols as ``models.triplet_comparisons``: rows u_i = x_a - x_far, v_i = x_a - x_near of
+U, V (N, d), t_i of its Eq. (1), signs s_i = 2 y_i - 1, data weights w_i, learning rate
+η, prior W ~ N(W₀, c²/λ) by entry.
+
+In reading order:
+
+``statistics``   the rows u_i, v_i, s_i and ηw_i (no numbers).
+``likelihood``   log joint density (1), gradient (2).
+``start``        a prior around the Euclidean map, from the questions alone.
+``embedding``    objects without features: rows (1), prior (2), start (3).
+``fit``          the mode.
+``curvature``    Hessian (1), certificate (2).
+``target``       the log joint density for samplers; Laplace's Gaussian.
+``draws``        draws by every method.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

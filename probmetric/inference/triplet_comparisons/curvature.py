@@ -1,0 +1,125 @@
+"""Second derivatives of triplet comparisons: the Hessian, a certificate of the mode.
+
+With g_i = ∂t_i/∂W, r_i of Eq. (2) of ``triplet_comparisons.likelihood`` and
+k_i = ηw_i σ(s_i t_i) σ(-s_i t_i), minus the Hessian in vec W, row by row, is
+
+    H = Σ_i k_i vec g_i vec g_iᵀ - I ⊗ 2(Uᵀdiag(r) U - Vᵀdiag(r) V) + τI.           (1)
+
+The certificate of a mode is the gap in nats, by which the mode of the quadratic at hand
+is higher: with g the gradient, and H positive definite,
+
+    ½ gᵀH⁻¹g.                                                                      (2)
+
+Under a prior centred at 0 nothing holds the rotations of W, along which g and H are 0:
+H is then that across them (``inference.rotations``).
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from probmetric.data.containers import Triplets
+from probmetric.inference.rotations import inverse_root, root_across
+from probmetric.inference.triplet_comparisons.likelihood import value_and_gradient
+from probmetric.inference.triplet_comparisons.start import as_arrays
+from probmetric.inference.triplet_comparisons.statistics import Differences, differences
+from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+
+MAX_PARAMETERS = 10_000
+"""p·d up to which there are second derivatives: matrices of 800 MB."""
+
+BLOCK_ENTRIES = 1 << 22
+"""Entries of a block of g_i in the Hessian (32 MiB)."""
+
+
+def hessian(
+    params: TripletParams, data: Differences, prior: TripletPrior
+) -> Float[np.ndarray, "q q"]:
+    """Return minus the Hessian of the log joint density (Eq. 1), in NumPy.
+
+    The g_i are made in blocks: memory is a few matrices of (pd)² numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> one, data = np.eye(1), m.differences(triplets)
+    >>> prior, h = TripletPrior(one), 1e-5
+    >>> (up, down) = (m.value_and_gradient(one + e, data, prior)[1] for e in (h, -h))
+    >>> H = m.hessian(TripletParams(one), data, prior)
+    >>> H.round(4).tolist(), (-(up - down) / (2 * h)).round(4).tolist()
+    ([[2.3418]], [[2.3418]])
+    """
+    W, d = np.asarray(params.W), data.u.shape[1]
+    wu, wv = data.u @ W.T, data.v @ W.T
+    t = (wu**2).sum(-1) - (wv**2).sum(-1)
+    p = 0.5 * (1 + np.tanh(-0.5 * data.sign * t))
+    r, k = data.w * data.sign * p, data.w * p * (1 - p)
+    pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
+    tau = float(prior.lam) / float(prior.c) ** 2
+    own = np.asarray(tau * np.eye(d, dtype=W.dtype) - 2 * pull)
+    H = np.zeros((W.size, W.size), own.dtype)
+    for row in range(0, W.size, d):
+        H[row : row + d, row : row + d] = own
+    size = max(1, BLOCK_ENTRIES // W.size)
+    for start in range(0, len(t), size):
+        at = slice(start, start + size)
+        g = wu[at, :, None] * data.u[at, None] - wv[at, :, None] * data.v[at, None]
+        g = 2 * g.reshape(len(g), -1)
+        H += (g * k[at, None]).T @ g
+    return H
+
+
+def gap(
+    params: TripletParams,
+    triplets: Triplets,
+    prior: TripletPrior,
+    *,
+    learning_rate: float = 1.0,
+) -> float:
+    """Return the certificate (Eq. 2): nats by which the quadratic's mode is higher.
+
+    ∞ where minus the Hessian is not positive definite: not a mode. NaN, unknown, with
+    more than ``MAX_PARAMETERS`` entries of W: it costs (pd)³, in every fit.
+
+    Parameters
+    ----------
+    params : TripletParams
+        As of ``fit``.
+    triplets, prior, learning_rate
+        Its problem.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> params = m.fit(triplets, prior := m.prior_for(triplets)).params
+    >>> m.gap(params, triplets, prior) < 1e-9  # At a mode
+    True
+    """
+    data, W = differences(triplets, learning_rate), np.asarray(params.W)
+    if W.size > MAX_PARAMETERS:
+        return np.nan
+    prior = as_arrays(prior, W.dtype)
+    with jax.enable_x64(W.dtype == np.float64):
+        slope = np.asarray(_slope(W, data, prior)).ravel()
+    H = hessian(params, data, prior)
+    try:
+        root = inverse_root(H) if np.any(prior.mean) else root_across(H, W)
+    except ValueError:
+        return np.inf
+    return float(0.5 * np.sum((root.T @ slope) ** 2))
+
+
+@jax.jit
+def _slope(W: Any, data: Differences, prior: TripletPrior) -> Any:
+    return value_and_gradient(W, data, prior)[1]

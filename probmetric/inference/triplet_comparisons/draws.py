@@ -1,0 +1,109 @@
+"""Draws of the metric of triplets by every method, in input units."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from probmetric.data.containers import Triplets
+from probmetric.inference.sampling.laplace import Laplace
+from probmetric.inference.sampling.metrics import joined, mahalanobis
+from probmetric.inference.sampling.nuts import NUTS
+from probmetric.inference.sampling.sample import sampler_of
+from probmetric.inference.sampling.target import Draws
+from probmetric.inference.sampling.warnings import warn_of_trouble
+from probmetric.inference.triplet_comparisons.embedding import of_objects
+from probmetric.inference.triplet_comparisons.target import posterior
+from probmetric.metric import Mahalanobis
+from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+
+TARGET_ACCEPT = 0.95
+"""Of NUTS by name: the posterior of W lies along the arcs of its rotations."""
+
+
+def draw(
+    params: TripletParams,
+    triplets: Triplets,
+    prior: TripletPrior,
+    method: Any = "nuts",
+    *,
+    scale: Float[np.ndarray, "d"],
+    seed: int,
+    learning_rate: float = 1.0,
+    n_draws: int = 1000,
+    n_chains: int = 4,
+    progress: bool | None = None,
+    objects: bool = False,
+) -> Draws:
+    """Draw M around a mode, in input units.
+
+    Parameters
+    ----------
+    params : TripletParams
+        As of ``fit``.
+    triplets, prior, learning_rate
+        Its problem, of features divided by ``scale``.
+    method : sampler, or "nuts", "laplace"; default="nuts"
+        By name NUTS is ``NUTS(target_accept=0.95)``. ``Laplace`` makes
+        ``n_chains * n_draws`` independent draws, in one chain, without the rotations.
+    scale : array of shape (d,)
+        M becomes diag(1/s) M diag(1/s).
+    seed : int
+    n_draws, n_chains : int
+    progress : bool, optional
+        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+    objects : bool, default=False
+        Of an embedding: return the Gram matrix of the places (``of_objects``).
+
+    Raises
+    ------
+    ValueError
+        An unknown method; as ``posterior``, and as the samplers.
+
+    Warns
+    -----
+    SamplingWarning
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> params = m.fit(triplets, prior := m.prior_for(triplets)).params
+    >>> given, how = (params, triplets, prior), {"seed": 0, "n_draws": 100}
+    >>> M = m.draw(*given, "laplace", scale=np.array([2.0]), **how).values["M"]
+    >>> M.shape, bool(M.min() >= 0)
+    ((1, 400, 1, 1), True)
+    """
+    sampler: Any = sampler_of(method, (NUTS, Laplace))
+    if isinstance(method, str) and isinstance(sampler, NUTS):
+        sampler = NUTS(target_accept=TARGET_ACCEPT)
+    quotient = isinstance(sampler, Laplace)
+    around = posterior(
+        params, triplets, prior, learning_rate=learning_rate, quotient=quotient
+    )
+    size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
+    drawn = sampler.draw(around, seed=seed, **size)
+    drawn = drawn._replace(values={"M": drawn.values["M"] / np.outer(scale, scale)})
+    drawn = of_objects(drawn) if objects else drawn
+    warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
+    return drawn
+
+
+def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
+    """Return one metric a draw of M; None where none was drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.inference.sampling import Draws
+    >>> draws = Draws({"M": np.array([[[[4.0]], [[9.0]]]])}, {}, {})  # One chain of two
+    >>> [metric(np.zeros(1), np.ones(1)) for metric in m.metrics(draws)]
+    [2.0, 3.0]
+    """
+    values = joined(draws)
+    return mahalanobis(values["M"]) if "M" in values else None

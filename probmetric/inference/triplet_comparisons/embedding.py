@@ -1,0 +1,128 @@
+"""An embedding of objects without features: rows, prior and start.
+
+Objects 0, ..., n - 1 have places z_i of R^p, and the answers depend on ‖z_i - z_j‖²
+alone: on Z (n, p) up to rotation and translation. Let B (n, n-1) have orthonormal
+columns that sum to 0. With rows of B in the place of features and Z = BWᵀ,
+
+    z_i - z_j = W(b_i - b_j),    ‖z_i - z_j‖² = (b_i - b_j)ᵀM(b_i - b_j),            (1)
+
+so that W (p, n-1) is learned as any map, and ZZᵀ = BMBᵀ is the Gram matrix of the
+centred embedding: identified, as M is. Coordinates independently N(0, s²) have
+differences distributed as those of W ~ N(0, s²) by entry, since B is orthonormal: the
+translation is left out without changing the prior. s = c/√λ, with
+
+    12 p c⁴ = 2²,                                                                  (2)
+
+by which log odds under N(0, c²) have root mean square 2: of three objects
+t = ‖u‖² - ‖v‖², with Var ‖u‖² = 8pc⁴, Cov(‖u‖², ‖v‖²) = 2pc⁴.
+
+W = 0 is a saddle. The start is classical scaling of a first estimate of dissimilarities
+(``inference.mds``): those of M₁, one step along the gradient of the log likelihood in M
+from M = 0, where all odds are even,
+
+    M₁ = Σ_i η w_i (s_i/2) (u_i u_iᵀ - v_i v_iᵀ),                                   (3)
+
+whose BM₁Bᵀ is doubly centred already: its leading p eigenvectors, with the lengths of
+the roots of their eigenvalues, scaled to log odds of root mean square 2.
+"""
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from probmetric.data.containers import Triplets
+from probmetric.inference.sampling.target import Draws
+from probmetric.inference.triplet_comparisons.start import SPREAD
+from probmetric.inference.triplet_comparisons.statistics import differences
+from probmetric.linalg import row_signs
+from probmetric.models.triplet_comparisons import TripletParams, TripletPrior, log_odds
+
+FLOOR = 0.01
+"""Least eigenvalue of the start, relative to the largest: no row of W starts at 0."""
+
+
+def object_rows(n: int) -> Float[np.ndarray, "n m"]:
+    """Return B (n, n-1) of Eq. (1), float64, by Helmert's contrasts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> B = m.object_rows(3)
+    >>> np.allclose(B.T @ B, np.eye(2)), np.allclose(B.sum(0), 0)
+    (True, True)
+    """
+    return np.asarray(scipy.linalg.helmert(n)).T.copy()
+
+
+def embedding_prior(n: int, n_components: int, lam: float = 1.0) -> TripletPrior:
+    """Return the prior of an embedding: coordinates N(0, c²/λ), c of Eq. (2).
+
+    Parameters
+    ----------
+    n : int
+        Number of objects.
+    n_components : int
+        p, from 1 to n - 1.
+    lam : float > 0, default=1
+
+    Examples
+    --------
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> prior = m.embedding_prior(10, 3)
+    >>> prior.mean.shape, round(float(prior.c) ** 4 * 12 * 3, 6)
+    ((3, 9), 4.0)
+    """
+    c = (SPREAD**2 / (12 * n_components)) ** 0.25
+    return TripletPrior(np.zeros((n_components, n - 1)), np.asarray(c), lam)
+
+
+def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, "p m"]:
+    """Return the map of the first estimate (Eq. 3), rows of falling length.
+
+    Parameters
+    ----------
+    triplets : Triplets
+        Answered, of rows of ``object_rows``.
+    n_components : int
+
+    Examples
+    --------
+    Answers that put four objects on a line:
+
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> rows = np.array([(0, 1, 2), (0, 2, 3), (3, 2, 1), (3, 1, 0)])
+    >>> B = m.object_rows(4)
+    >>> W = m.embedding_start(Triplets(B, *rows.T, np.ones(4, int)), 1)
+    >>> z = (B @ W.T).ravel()
+    >>> bool(np.all(np.diff(z) > 0) or np.all(np.diff(z) < 0))
+    True
+    """
+    data = differences(triplets)
+    r = 0.5 * data.w * data.sign
+    M = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
+    values, vectors = np.linalg.eigh(M)
+    values, W = values[::-1][:n_components], vectors.T[::-1][:n_components]
+    lengths = np.sqrt(np.maximum(values, FLOOR * values[0]))
+    W = W * row_signs(W) * lengths[:, None]
+    t = np.asarray(log_odds(TripletParams(W), triplets))
+    return W * np.sqrt(SPREAD / np.sqrt(np.mean(t**2)))
+
+
+def of_objects(drawn: Draws) -> Draws:
+    """Return draws of M as those of the Gram matrix BMBᵀ of centred places, (n, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.inference.sampling import Draws
+    >>> drawn = m.of_objects(Draws({"M": np.full((1, 1, 1, 1), 2.0)}, {}, {}))
+    >>> drawn.values["M"][0, 0].round(6).tolist()  # Two objects at distance 2
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    M = drawn.values["M"]
+    B = object_rows(M.shape[-1] + 1)
+    return drawn._replace(values={**drawn.values, "M": B @ M @ B.T})

@@ -1,0 +1,96 @@
+"""Log joint density of answers and map, and its gradient.
+
+With rows u_i, v_i of U, V (N, d), signs s_i, weights w_i, t_i of Eq. (1) of
+``models.triplet_comparisons`` and τ = λ/c²,
+
+    log p(y, W) = -η Σ_i w_i log(1 + e^{-s_i t_i})
+                  - (τ/2) ‖W - W₀‖² + (pd/2) log(τ/2π),                            (1)
+    ∂/∂W = 2W (Uᵀdiag(r) U - Vᵀdiag(r) V) - τ (W - W₀),
+    r_i = η w_i s_i / (1 + e^{s_i t_i}).                                           (2)
+
+The likelihood is log-concave in M, (1) is not concave in W.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from probmetric.inference.triplet_comparisons.statistics import Differences
+from probmetric.models.triplet_comparisons import TripletPrior
+from probmetric.precision import numpy_in_numpy_out
+
+
+def _margin(W: Any, data: Differences) -> Any:
+    return data.sign * (
+        jnp.sum((data.u @ W.T) ** 2, -1) - jnp.sum((data.v @ W.T) ** 2, -1)
+    )
+
+
+@numpy_in_numpy_out
+def parts(W: Any, data: Differences, prior: TripletPrior) -> tuple[Any, Any]:
+    """Return the log prior and the log likelihood, whose sum is Eq. (1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> one, data = np.eye(1), m.differences(triplets)
+    >>> [round(float(v), 4) for v in m.parts(one, data, TripletPrior(one))]
+    [-0.9189, -0.0486]
+    """
+    tau = prior.lam / jnp.square(prior.c)
+    normal = 0.5 * W.size * jnp.log(tau / (2 * np.pi))
+    log_prior = normal - 0.5 * tau * jnp.sum((W - prior.mean) ** 2)
+    return log_prior, jnp.sum(data.w * jax.nn.log_sigmoid(_margin(W, data)))
+
+
+@numpy_in_numpy_out
+def log_joint(W: Any, data: Differences, prior: TripletPrior) -> Any:
+    """Return the log joint density (Eq. 1), constants included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> one, data = np.eye(1), m.differences(triplets)
+    >>> value = m.log_joint(one, data, TripletPrior(one))
+    >>> round(float(value), 4)  # -log(1 + e^{1² - 2²}) - ½ log 2π
+    -0.9675
+    """
+    return sum(parts(W, data, prior))
+
+
+@numpy_in_numpy_out
+def value_and_gradient(
+    W: Any, data: Differences, prior: TripletPrior
+) -> tuple[Any, Any]:
+    """Return Eq. (1) and its gradient (Eq. 2), of shape (p, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> one, data = np.eye(1), m.differences(triplets)
+    >>> _, gradient = m.value_and_gradient(one, data, TripletPrior(one))
+    >>> round(float(gradient[0, 0]), 4)  # 2W(u² - v²)/(1 + e^{u² - v²}), u² - v² = 3
+    0.2846
+    """
+    margin = _margin(W, data)
+    r = data.w * data.sign * jax.nn.sigmoid(-margin)
+    pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
+    tau = prior.lam / jnp.square(prior.c)
+    return log_joint(W, data, prior), 2 * W @ pull - tau * (W - prior.mean)

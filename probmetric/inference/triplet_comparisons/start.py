@@ -1,0 +1,133 @@
+"""The prior of triplets that were asked: the Euclidean map, in the unit of log odds."""
+
+from typing import Any
+
+import numpy as np
+
+from probmetric.data.containers import Triplets
+from probmetric.data.triplets import weighing
+from probmetric.models.triplet_comparisons import TripletPrior
+
+
+def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
+    """Raise ValueError for a prior of another dimension, flat, or centred at zero.
+
+    A fit that is ``started`` elsewhere than at its centre may have one centred at zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> m.check_prior(TripletPrior(np.eye(2)), d=2)
+    >>> try:
+    ...     m.check_prior(TripletPrior(np.zeros((2, 2))), d=2)
+    ... except ValueError as error:
+    ...     print(str(error)[:39])
+    prior.mean: expected a map other than 0
+    """
+    shape = np.shape(prior.mean)
+    if len(shape) != 2 or shape[1] != d:
+        raise ValueError(f"prior.mean: expected shape (p, {d}), got {shape}")
+    if not (started or np.any(np.asarray(prior.mean))):
+        raise ValueError(
+            "prior.mean: expected a map other than 0, where the gradient vanishes "
+            "whatever the answers, or a start, got zeros"
+        )
+    for name in ("c", "lam"):
+        value = getattr(prior, name)
+        if not np.all(np.asarray(value) > 0):
+            raise ValueError(f"prior.{name}: expected a number > 0, got {value}")
+
+
+SPREAD = 2.0
+"""Root mean square of the log odds under W₀ (P = .88), before any answer is seen."""
+
+
+def prior_for(
+    triplets: Triplets, n_components: int | None = None, lam: float = 1.0
+) -> TripletPrior:
+    """Return a prior around the Euclidean map cI, from the questions without answers.
+
+    c is such that log odds of the triplets under W₀ have root mean square 2. With p < d
+    rows W₀ is c times the leading principal directions of the points, each as
+    often as triplets use it. Triplets of weight 0 are left out; the others count alike.
+
+    Parameters
+    ----------
+    triplets : Triplets
+    n_components : int, optional
+        p, default d.
+    lam : float > 0, default=1
+        λ: the prior standard deviation of an entry of W is c/√λ.
+
+    Raises
+    ------
+    ValueError
+        Where all triplets have near and far at one distance: nothing is asked; where
+        all have weight 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far = np.array([[0], [1], [2]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [3.0]]), a, near, far, y=None)
+    >>> float(m.prior_for(triplets).c ** 2)  # c²(3² - 1²) = 2
+    0.25
+    """
+    X, triplets = np.asarray(triplets.X), weighing(triplets)
+    if not len(triplets.anchor):
+        raise ValueError("triplets.w: expected a positive weight, got none")
+    p = X.shape[1] if n_components is None else n_components
+    W = np.eye(X.shape[1], dtype=X.dtype)
+    if p < len(W):
+        ends = X[np.concatenate([np.asarray(k) for k in triplets[1:4]])]
+        centred = ends - ends.mean(0)
+        W = np.linalg.eigh(centred.T @ centred)[1].T[::-1][:p]
+        W = W * np.where(W.sum(1, keepdims=True) < 0, -1, 1)
+    Z = X @ W.T
+    a, near, far = (np.asarray(k) for k in triplets[1:4])
+    t = ((Z[a] - Z[far]) ** 2).sum(1) - ((Z[a] - Z[near]) ** 2).sum(1)
+    size = np.sqrt(np.mean(t**2))
+    if not size > 0:
+        raise ValueError(
+            "triplets: expected some in which near and far are at different distances "
+            "of the anchor, got none"
+        )
+    c = np.sqrt(SPREAD / size).astype(X.dtype)
+    return TripletPrior(c * W, c, lam)
+
+
+def rate_for(triplets: Triplets) -> float:
+    """Return n/N, at most 1: the learning rate of triplets made from labels.
+
+    n points are used by N triplets, which are not independent observations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far = np.array([[0, 1, 2, 0], [1, 0, 1, 2], [2, 2, 0, 1]])
+    >>> triplets = Triplets(np.zeros((3, 1)), a, near, far, y=None)
+    >>> m.rate_for(triplets)  # 3 points, 4 triplets
+    0.75
+    """
+    n = len(np.unique(np.concatenate([np.asarray(k) for k in triplets[1:4]])))
+    return min(1.0, n / len(triplets.anchor))
+
+
+def as_arrays(prior: TripletPrior, dtype: Any) -> TripletPrior:
+    """Return the prior's entries as arrays of a dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> from probmetric.models.triplet_comparisons import TripletPrior
+    >>> m.as_arrays(TripletPrior(np.eye(2)), np.float32).mean.dtype
+    dtype('float32')
+    """
+    return TripletPrior(*(np.asarray(value, dtype) for value in prior))

@@ -1,0 +1,60 @@
+"""The rows of triplets that the likelihood needs: differences, signs, weights."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from probmetric.data.containers import Triplets, weights
+from probmetric.data.padding import bucket, pad_rows
+from probmetric.typing import Array
+
+
+class Differences(NamedTuple):
+    """U, V (N, d), signs s (N,) and weights ηw (N,), padded by rows of weight 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
+    >>> data = m.differences(triplets)
+    >>> float(data.u[0, 0]), float(data.v[0, 0]), float(data.w.sum())
+    (-2.0, -1.0, 1.0)
+    """
+
+    u: Float[Array, "N d"]
+    v: Float[Array, "N d"]
+    sign: Float[Array, "N"]
+    w: Float[Array, "N"]
+
+
+def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
+    """Return the differences of answered triplets, padded to a bucket.
+
+    Raises
+    ------
+    ValueError
+        For triplets without answers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, no = np.array([[0], [1], [2], [0]])
+    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, no)
+    >>> data = m.differences(triplets, learning_rate=0.5)
+    >>> float(data.sign[0]), float(data.w.sum())
+    (-1.0, 0.5)
+    """
+    if triplets.y is None:
+        raise ValueError("triplets.y: expected answers 0 or 1, got None")
+    X, size = np.asarray(triplets.X), bucket(len(triplets.anchor))
+    a, near, far = (np.asarray(k) for k in triplets[1:4])
+    sign = np.where(np.asarray(triplets.y) == 1, 1.0, -1.0).astype(X.dtype)
+    w = (learning_rate * np.asarray(weights(triplets))).astype(X.dtype)
+    rows = (X[a] - X[far], X[a] - X[near], sign, w)
+    return Differences(*(pad_rows(each, size) for each in rows))

@@ -1,0 +1,116 @@
+"""``TripletEmbedding``: places, numbers of objects, draws, bad input."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import probmetric as pm
+from probmetric import storage
+
+
+def answers(seed=0, n=12, size=400, p=2):
+    """Answers about n objects with logistic noise, and the objects' places."""
+    rng = np.random.default_rng(seed)
+    Z = 1.5 * rng.normal(size=(n, p))
+    rows = np.stack([rng.permutation(n)[:3] for _ in range(size)])
+    squared = ((Z[rows] - Z[rows[:, :1]]) ** 2).sum(-1)
+    y = rng.logistic(size=size) < squared[:, 2] - squared[:, 1]
+    return Z, rows, y.astype(int)
+
+
+def distances(Z):
+    return np.linalg.norm(Z[:, None] - Z, axis=-1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    _, rows, y = answers()
+    return pm.TripletEmbedding().fit(rows, y)
+
+
+@pytest.mark.long
+def test_distances_are_found_with_their_scale_as_answers_grow():
+    Z, rows, y = answers(size=20_000)
+    found, true = distances(pm.TripletEmbedding().fit(rows, y).embedding_), distances(Z)
+    # Some ten standard errors: an embedding that were not that of Z misses by far.
+    assert np.abs(found - true).max() < 0.15 * true.max()
+    other = distances(pm.TripletEmbedding().fit(rows, 1 - y).embedding_)
+    assert np.abs(other - true).max() > 0.5 * true.max()
+
+
+def test_places_are_centred_along_their_axes_and_answer_by_distance(fitted):
+    Z, (_, rows, y) = fitted.embedding_, answers()
+    assert Z.shape == (12, 2)
+    np.testing.assert_allclose(Z.sum(0), 0, atol=1e-10)
+    scatter = Z.T @ Z
+    assert abs(scatter[0, 1]) < 1e-8 * scatter[0, 0]
+    assert scatter[0, 0] > scatter[1, 1]
+    D = distances(Z) ** 2
+    t = D[rows[:, 0], rows[:, 2]] - D[rows[:, 0], rows[:, 1]]
+    P = fitted.triplet_probability(rows)
+    np.testing.assert_allclose(P, 1 / (1 + np.exp(-t)), atol=1e-12)
+    np.testing.assert_array_equal(fitted.predict(rows), t > 0)
+    assert fitted.score(rows, y) == np.mean((t > 0) == y)
+    assert fitted.gap_ < 1e-6
+    metric, E = fitted.get_metric(), fitted.objects_
+    np.testing.assert_allclose(metric(E[3], E[7]), np.sqrt(D[3, 7]))
+
+
+def test_other_numbers_of_the_objects_give_the_same_distances(fitted):
+    _, rows, y = answers()
+    place = np.random.default_rng(1).permutation(12)
+    other = clone(fitted).fit(place[rows], y)
+    found = distances(other.embedding_)[np.ix_(place, place)]
+    np.testing.assert_allclose(found, distances(fitted.embedding_), atol=1e-4)
+
+
+def test_an_object_that_nothing_was_asked_of_stays_at_the_prior(fitted):
+    _, rows, y = answers()
+    more = pm.TripletEmbedding(n_objects=13).fit(rows, y)
+    np.testing.assert_allclose(more.embedding_[-1], 0, atol=1e-3)
+    near = distances(more.embedding_)[:12, :12]
+    np.testing.assert_allclose(near, distances(fitted.embedding_), atol=1e-3)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Of short chains.
+@pytest.mark.parametrize("method", ["laplace", pm.NUTS(n_warmup=150)])
+def test_draws_are_of_centred_gram_matrices_and_give_intervals(
+    fitted, method, tmp_path
+):
+    size = {"n_draws": 200, "n_chains": 2, "progress": False}
+    drawn = fitted.sample(method, **size)
+    M = drawn["posterior"]["M"].to_numpy()
+    assert M.shape[-2:] == (12, 12)
+    np.testing.assert_allclose(M.sum(-1), 0, atol=1e-8)
+    posterior = fitted.posterior_metric("intervals", draws=drawn)
+    E, D = fitted.objects_, distances(answers()[0])
+    (low, high) = posterior.ratio_interval((E[0], E[1]), (E[0], E[2]))
+    assert 0 < low < high
+    # The true ratio is within three times the 90 % interval: five standard errors.
+    centre, half = np.log(low * high) / 2, np.log(high / low) / 2
+    assert abs(np.log(D[0, 1] / D[0, 2]) - centre) < 3 * half
+    storage.save_draws(drawn, tmp_path / "draws.nc")
+    kept = storage.load_draws(tmp_path / "draws.nc")
+    again = storage.posterior_of(kept, purpose="intervals")
+    assert again.ratio_interval((E[0], E[1]), (E[0], E[2])) == (low, high)
+
+
+@pytest.mark.parametrize(
+    "settings, triplets, y, said",
+    [
+        ({}, [[0, 1, 1]], None, "from 3 objects, for 2 components, to 5000, got 2"),
+        ({"n_objects": 3}, [[0, 1, 3]], None, r"numbers 0..2, rows of points, got 3"),
+        ({}, [[0, 1, 2.5]], None, "whole numbers"),
+        ({}, [[0, 1, -2], [0, 1, 2]], None, "got -2 in row 0"),
+        ({}, [[0, 1, np.nan]], None, "triplets: expected"),
+        ({}, [[0, 1, 1e300]], None, "triplets: expected"),
+        ({}, [[0, 1, 2]], [3], "y: expected answers"),
+        ({}, [[0, 1], [1, 2]], None, r"expected shape \(N, 3\)"),
+        ({"n_components": 0}, [[0, 1, 2]], None, "n_components"),
+        ({"regularization": 0.0}, [[0, 1, 2]], None, "regularization"),
+    ],
+)
+def test_bad_input_is_refused(settings, triplets, y, said):
+    with pytest.raises(ValueError, match=said):
+        pm.TripletEmbedding(**settings).fit(triplets, y)
