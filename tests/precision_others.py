@@ -103,6 +103,8 @@ ROOT = {
     ),
     "data.inputs.points": lambda f, g: f(g.X),
     "data.inputs.real": lambda f, g: f(g.X, "X"),
+    "data.truth.check_weights": lambda f, g: f(g.w, len(g.w)),
+    "data.truth.right_share": lambda f, g: f(g.y, g.y, g.w),
     "linalg.logdet_chol": lambda f, g: f(g.L),
     "linalg.psd_factor": lambda f, g: f(g.M),
     "linalg.row_signs": lambda f, g: f(g.M),
