@@ -119,7 +119,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
     [
         (
             ["pair_lda"],
-            "expected a learner with draws, dca_gm, glml, hierarchical_lca, lca.*"
+            "expected a learner with draws, dca_gm, gdm, glml, hierarchical_lca, lca.*"
             "got PairLDA",
         ),
         (["lca", "--method", "gibbs"], "--method: expected one of nuts"),

@@ -16,9 +16,9 @@ from probmetric import plots
 from probmetric.checks import Finding, ModelVerdict, Part, Ranks, compare, uniformity
 from probmetric.data import Pairs
 from probmetric.datasets import load
-from probmetric.metric import Mahalanobis
+from probmetric.metric import Mahalanobis, SplineCityBlock
 from probmetric.plots import fit
-from probmetric.posterior import PosteriorMetric
+from probmetric.posterior import PosteriorMetric, curves
 
 PAGE, SMALLEST = 500, 6.0
 """Width of a figure on a page, and the least size of its letters, in pixels."""
@@ -138,6 +138,13 @@ def six_priors(data, n=6):
         numpyro.sample("x", dist.Normal(total.sum(), 1), obs=data)
 
 
+def wine_curves():
+    """Curves of all features of wine, with limits."""
+    knots, rises = np.quantile(X, [0, 0.5, 1], axis=0).T, RNG.uniform(size=(20, D, 3))
+    draws = [SplineCityBlock(knots, rise) for rise in rises]
+    return curves(draws[0], PosteriorMetric(draws, "intervals", pairs_independent=True))
+
+
 def posterior():
     metrics = [Mahalanobis(np.diag(s / SD)) for s in RNG.uniform(0.7, 1.3, (20, D))]
     return PosteriorMetric(metrics, "prediction")
@@ -153,6 +160,7 @@ FIGURES = {
     "class_probabilities": lambda: plots.class_probabilities(
         RNG.dirichlet([5, 2, 1], 100), classes=list(WINE.target_names), truth="class_0"
     ),
+    "curves": lambda: plots.curves(wine_curves(), WINE.feature_names),
     "det": lambda: plots.det({"learned": P, "flat": P**2}, P > 0.6),
     "eigenvalues": lambda: plots.eigenvalues(draws(), reference=np.diag(1 / SD**2)),
     "embedding": lambda: plots.embedding(
