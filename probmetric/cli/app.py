@@ -108,7 +108,8 @@ Quote = Annotated[
 Processes = Annotated[
     int,
     typer.Option(
-        help="Processes on this machine that share each pass over the rows.", min=1
+        help="Processes on this machine that share passes over rows read in parts.",
+        min=1,
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]

@@ -72,6 +72,8 @@ def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
     kinds = {
         "str"
         if isinstance(v, str)
+        else "bytes"
+        if isinstance(v, bytes)
         else "number"
         if isinstance(v, (Number, np.bool_))
         else type(v).__name__
@@ -79,7 +81,7 @@ def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
     }
     if len(kinds) > 1:
         raise ValueError(f"{name}: expected one kind, got {sorted(kinds)} mixed")
-    if not kinds <= {"str", "number", "bytes", "bytes_"}:
+    if not kinds <= {"str", "number", "bytes"}:
         raise ValueError(f"{name}: expected numbers or strings, got {kinds.pop()}")
     given = np.asarray(labels.tolist())
     n_classes = len(set(labels.tolist()))
@@ -110,19 +112,21 @@ def _is_missing(value: Any) -> bool:
 
 
 def label_codes(y: Any) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
-    """Return the classes and codes of what ``as_sklearn`` made of labels.
+    """Return the classes of labels, in order, and codes of them.
 
     Raises
     ------
     ValueError
         As ``codes_of``, and for fractions: they are no classes.
     """
-    if y.dtype.kind == "f" and np.any(y != np.round(y)):
+    classes, codes = codes_of(y, "y")
+    if classes.dtype.kind == "f" and np.any(classes != np.round(classes)):
         raise ValueError(
             "y: expected classes, got numbers that are not whole, as of a regression "
-            f"({y[y != np.round(y)][0]:g}): Unknown label type: continuous"
+            f"({classes[classes != np.round(classes)][0]:g}): Unknown label type: "
+            "continuous"
         )
-    return codes_of(y, "y")
+    return classes, codes
 
 
 def check_one_kind(y: Any) -> None:
@@ -148,7 +152,8 @@ def check_numeric(X: Any, name: str = "X") -> None:
     else:
         given = _regular(X, name) if isinstance(X, list | tuple) else X
         dtype = getattr(given, "dtype", np.dtype(float))
-        bad = [f"an array of {dtype}"] if _is_text(given, dtype) else []
+        what = "text or dates (object)" if dtype == "O" else dtype
+        bad = [f"an array of {what}"] if _is_text(given, dtype) else []
     if bad:
         raise ValueError(f"{name}: expected numeric columns, got {', '.join(bad)}")
 
@@ -204,7 +209,8 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     if options.get("reset", True):
         _warn_of_index(X)
     try:
-        return own(estimator, X, *y, dtype=np.float64, order="C", **options)
+        labels = map(_exact, y)
+        return own(estimator, X, *labels, dtype=np.float64, order="C", **options)
     except (TypeError, ValueError, OverflowError) as error:
         words = str(error)
         if words.startswith("Input X contains"):
@@ -215,6 +221,14 @@ def as_sklearn(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         raise (ValueError if isinstance(error, ValueError) else WrongType)(
             said
         ) from error
+
+
+def _exact(y: Any) -> Any:
+    """Return whole labels of pandas' own types as NumPy's; of Int64 it makes floats."""
+    kind = getattr(dtype := getattr(y, "dtype", None), "kind", None)
+    if kind in ("i", "u", "b") and not isinstance(dtype, np.dtype):
+        return np.asarray(y.tolist())
+    return y
 
 
 def _with_name(words: str, X: Any, y: Any = None) -> str | None:
@@ -300,11 +314,11 @@ def real(X: ArrayLike, name: str, what: str = "numbers") -> Float[np.ndarray, ".
     """
     refuse_source(X, name)
     refuse_masked(X, name)
+    if hasattr(X, "columns"):  # A frame may make numbers of its dates.
+        check_numeric(X, name)
     try:
         if hasattr(X, "toarray"):
             raise ValueError(f"a sparse matrix; {name}.toarray() makes it dense")
-        if hasattr(X, "columns"):  # A frame may make numbers of its dates.
-            check_numeric(X, name)
         given = np.asarray(X)
         if given.dtype.kind == "c":
             raise ValueError(f"{given.dtype}: {COMPLEX}")

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 
-from probmetric.data.inputs import codes_of, real
+from probmetric.data.inputs import label_codes, real
 from probmetric.typing import ArrayLike
 
 
@@ -53,10 +53,12 @@ def right_share(
     >>> right_share(np.array(["a", "b", "b"]), ["a", "b", "a"], [1, 1, 2])
     0.5
     """
+    if y is None:
+        raise ValueError("y: expected the true labels, got None")
     given = np.asarray(y, object) if isinstance(y, list | tuple) else np.asanyarray(y)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given.ravel()
-    classes, codes = codes_of(given, "y")
+    classes, codes = label_codes(given)
     if codes.shape != predicted.shape:
         raise ValueError(f"y: expected shape {predicted.shape}, got {codes.shape}")
     kinds = [

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from probmetric.data.containers import Labelled, Pairs, weights
+from probmetric.data.scaling import constant_columns
 from probmetric.estimators._pair_learner import PairLearner
 from probmetric.estimators._settings import (
     Count,
@@ -137,7 +138,9 @@ class EigDML(PairLearner):
             solver=self.solver,
             max_steps=int(self.max_iter),
         )
-        return found._replace(params=eig_dml.shrunk(found.params, strength, n))
+        live = ~constant_columns(np.asarray(data.X))
+        params = eig_dml.shrunk(found.params, strength, n, live=live)
+        return found._replace(params=params)
 
     def _keep(self, fit: Fit) -> None:
         params = fit.params

@@ -16,7 +16,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_count, check_number
-from probmetric.data.inputs import as_sklearn, check_numeric, check_one_kind, real
+from probmetric.data.inputs import as_sklearn, check_numeric, real
 from probmetric.data.truth import check_weights
 from probmetric.neighbors.classifier import grid
 from probmetric.neighbors.learned import draws_of, metric_for, warn_of_seen
@@ -90,7 +90,6 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 "y: this estimator requires y to be passed, but the target y is None"
             )
-        check_one_kind(y)
         given = X
         X, y = as_sklearn(self, X, real(y, "y"), y_numeric=True)
         n = len(X)

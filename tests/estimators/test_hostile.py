@@ -214,6 +214,7 @@ SAME_LABELS = {
     "string": (pd.Series(WORDS, dtype="string"), WORDS),
     "arrow": (pd.Series(WORDS, dtype="string[pyarrow]"), WORDS),
     "Int64": (pd.Series(Y, dtype="Int64"), Y),
+    "Int64 beyond 2^53": (pd.Series(Y + 2**60, dtype="Int64"), Y + 2**60),
     "boolean": (pd.Series(Y > 0, dtype="boolean"), Y > 0),
     "a word that reads nan": (np.array(["nan", "", "ö\n"])[Y], Y),
 }
@@ -278,8 +279,7 @@ def test_what_is_no_column_of_labels_is_refused_by_name(name):
         lambda: pm.LDA().fit(X, given),
         lambda: pm.KNeighborsClassifier().fit(X, given),
     ]
-    if name not in ("fractions", "made one by float64"):
-        uses.append(lambda: knn.score(X, given))
+    uses.append(lambda: knn.score(X, given))
     for use in uses:
         with pytest.raises(ValueError, match=r"^y: "):
             use()
@@ -302,6 +302,12 @@ def test_what_is_no_column_of_numbers_is_refused_by_a_regressor(name):
     ):
         with pytest.raises(ValueError, match=r"^y: "):
             use()
+
+
+def test_numbers_that_would_be_one_label_are_targets_of_a_regressor():
+    y = [2**60 + 1, 2**60, 0.5] + [1.0] * 27
+    model = pm.KNeighborsRegressor(n_neighbors=1, votes="count").fit(X, y)
+    np.testing.assert_allclose(model.predict(X[:3]), y[:3], rtol=1e-12)
 
 
 def test_one_column_of_labels_is_taken_with_a_warning():

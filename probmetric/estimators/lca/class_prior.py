@@ -17,7 +17,9 @@ but for b_c. c is made of all points, once.
 
 Folds are stratified, five at most and no more than the smallest class of two or more
 has members; from 300 points on two, and of more than 1000 points 1000 are used. Fits of
-folds end at a gradient of 1e-4. Of equal losses the first of the grids is taken.
+folds end at a gradient of 1e-4. Of equal losses the first of the grids is taken. Where
+no class has two members among the points used, none could be predicted and nothing is
+chosen: k = 2 and λ = 30.
 """
 
 from typing import Literal, NamedTuple
@@ -156,6 +158,8 @@ def choose_prior(
     base = ClassPrior(W0, c, k, lam if not isinstance(lam, str) else MIDDLE)
     rows = some_voters(Z, codes)
     Z, codes = Z[rows], codes[rows]
+    if np.bincount(codes).max() < 2:
+        return base
     if isinstance(scale, str):
         tried = [base._replace(k=k) for k in SCALES]
         base = tried[int(np.argmin(held_out(Z, codes, recipe, tried)))]

@@ -7,8 +7,9 @@ prior that counts as s points beside the n that were learned from,
     M_s = (1 - w) M + w (tr M/d) I,      w = s/(n + s):                          (11)
 
 the Euclidean metric of the features as they came here (scaled, in the estimator), of
-the same trace. s = 0 is M, s = ∞ the Euclidean metric. M_s is feasible in (1) up to a
-factor, so the certificate (5) is about M and says nothing of M_s for s > 0.
+the same trace; d and I are of the columns that are not constant. s = 0 is M, s = ∞ the
+Euclidean metric. M_s is feasible in (1) up to a factor, so the certificate (5) is about
+M and says nothing of M_s for s > 0.
 
 There is no likelihood, so that s is no parameter of a model: ``choose_strength`` takes
 the s whose votes predict points left out, s = ∞ among them (``neighbors.strength``). M
@@ -18,9 +19,10 @@ does not depend on s, so that a fold costs one fit, to a gap of a tenth or 200 s
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.scaling import constant_columns
 from probmetric.inference.eig_dml.fit import EigDMLParams, fit
 from probmetric.linalg import row_signs
 from probmetric.neighbors.strength import STRENGTHS, Chosen
@@ -30,7 +32,13 @@ FOLD_STEPS, FOLD_GAP = 200, 0.1
 """Most steps of a fold's fit, and its relative gap: votes need no certificate."""
 
 
-def shrunk(params: EigDMLParams, strength: float | int, n: float | int) -> EigDMLParams:
+def shrunk(
+    params: EigDMLParams,
+    strength: float | int,
+    n: float | int,
+    *,
+    live: Bool[np.ndarray, "d"] | None = None,
+) -> EigDMLParams:
     """Return a fit with the metric of Eq. (11) in place of its own.
 
     Parameters
@@ -40,6 +48,8 @@ def shrunk(params: EigDMLParams, strength: float | int, n: float | int) -> EigDM
         s.
     n : float > 0
         Points that were learned from, or the weight of the pairs.
+    live : array of d bool, optional
+        Which columns vary; the others have no part in the metric. Default: all.
 
     Returns
     -------
@@ -62,22 +72,30 @@ def shrunk(params: EigDMLParams, strength: float | int, n: float | int) -> EigDM
     """
     if strength == 0:
         return params
-    return params._replace(factor=_mixed(np.asarray(params.factor), strength, n))
+    factor = np.asarray(params.factor)
+    live = np.ones(factor.shape[1], bool) if live is None else live
+    return params._replace(factor=_mixed(factor, strength, n, live))
 
 
 def _mixed(
-    factor: Float[np.ndarray, "r d"], strength: float | int, n: float | int
+    factor: Float[np.ndarray, "r d"],
+    strength: float | int,
+    n: float | int,
+    live: Bool[np.ndarray, "d"],
 ) -> Float[np.ndarray, "d d"]:
-    """Return the factor (d, d) of M_s, Eq. (11)."""
-    d = factor.shape[1]
+    """Return the factor (d, d) of M_s, Eq. (11), in the columns that vary."""
+    mixed = np.zeros((factor.shape[1],) * 2, factor.dtype)
+    factor, d = factor[:, live], int(live.sum())
     level = np.sum(factor**2) / d
     if np.isinf(strength):  # Exactly Euclidean.
-        return np.sqrt(level) * np.eye(d, dtype=factor.dtype)
+        mixed[:d, live] = np.sqrt(level) * np.eye(d)
+        return mixed
     w = strength / (n + strength)
     _, lengths, rows = np.linalg.svd(factor)
     squared = np.zeros(d, factor.dtype)
-    squared[: len(lengths)] = (1 - w) * lengths**2
-    return np.sqrt(squared + w * level)[:, None] * row_signs(rows) * rows
+    squared[: len(lengths)] = (1 - w) * lengths[:d] ** 2
+    mixed[:d, live] = np.sqrt(squared + w * level)[:, None] * row_signs(rows) * rows
+    return mixed
 
 
 def choose_strength(
@@ -120,6 +138,7 @@ def choose_strength(
     1.0
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
+    live = ~constant_columns(X)
 
     def learn(rows: np.ndarray) -> list[np.ndarray | None]:
         part = Labelled(X[rows], y[rows])
@@ -135,6 +154,6 @@ def choose_strength(
             same = np.eye(X.shape[1])
             return [same if np.isinf(s) else None for s in STRENGTHS]
         factor = np.asarray(found.params.factor)
-        return [_mixed(factor, s, len(rows)) for s in STRENGTHS]
+        return [_mixed(factor, s, len(rows), live) for s in STRENGTHS]
 
     return choose_by_folds(learn, X, y)

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import qr
 
 from probmetric.data.containers import Pairs
+from probmetric.data.scaling import constant_columns
 from probmetric.inference.lca.em import full_step, kappa_step, reduced_step, spectrum
 from probmetric.inference.lca.likelihood import (
     objective,
@@ -140,7 +141,7 @@ def scaled_within(
     estimate, and by one point more that spreads alike in all directions, without which
     S could be singular. V_p holds the p leading principal axes of the points S^(-g/2)x,
     at p = d the identity. a puts the median ‖W₀δ‖² of the y = 1 pairs with W₀δ ≠ 0 at
-    1; c = ‖W₀‖/√p, as of a mean that is given.
+    1; c = ‖W₀‖/√p, as of a mean that is given. Constant columns have no part in S.
 
     Parameters
     ----------
@@ -181,7 +182,10 @@ def scaled_within(
     """
     X = np.asarray(pairs.X)
     p = X.shape[1] if n_components is None else n_components
-    A = _whitening(X, np.asarray(codes), power)
+    live = ~constant_columns(X)
+    A = np.eye(X.shape[1])
+    A[np.ix_(live, live)] = inner = _whitening(X[:, live], np.asarray(codes), power)
+    A[~live, ~live] = np.linalg.norm(inner) / np.sqrt(max(live.sum(), 1))
     if p < len(A):
         axes = principal_axes(X @ A, p)
         A = row_signs(axes) * axes @ A

@@ -80,6 +80,12 @@ def test_the_choice_is_the_least_of_what_is_tried():
     assert found.lam == STRENGTHS[np.argmin(held_out(X, Y, RECIPE, at_scale))]
 
 
+def test_where_no_class_has_two_voters_nothing_is_chosen():
+    Z = np.random.default_rng(0).normal(size=(3000, 2))
+    found = choose_prior(Z, np.arange(3000) // 2, Recipe(n_components=2), "cv", "cv")
+    assert (found.k, found.lam) == (SCALES[0], class_prior.MIDDLE)
+
+
 @pytest.mark.long
 def test_the_fit_is_that_of_the_numbers_chosen_and_of_the_model():
     how = {"standardize": False}

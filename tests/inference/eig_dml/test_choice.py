@@ -51,6 +51,19 @@ def test_the_mixture_has_the_trace_and_the_axes_of_the_optimum(r):
             np.testing.assert_array_equal(row_signs(found.factor), np.ones((3, 1)))
 
 
+@pytest.mark.parametrize("s", [2.0, np.inf])
+def test_constant_columns_have_no_part_in_the_mixture(s):
+    factor = np.random.default_rng(0).normal(size=(2, 3))
+    params = eig_dml.EigDMLParams(factor, np.eye(3), np.ones(1), 1.0, 1.0, 0.0)
+    live = np.array([True, False, True, True])
+    wider = params._replace(factor=np.insert(factor, 1, 0.0, axis=1))
+    M = matrix(eig_dml.shrunk(wider, s, 6, live=live))
+    alone = matrix(eig_dml.shrunk(params, s, 6))
+    np.testing.assert_allclose(M[np.ix_(live, live)], alone, rtol=1e-12, atol=1e-14)
+    assert not M[1].any()
+    assert not np.allclose(matrix(eig_dml.shrunk(wider, s, 6))[0, 0], alone[0, 0])
+
+
 def test_no_prior_changes_nothing():
     params = optimum(np.arange(len(X)))
     assert eig_dml.shrunk(params, 0, 9) is params

@@ -278,6 +278,16 @@ def test_few_axes_of_the_covariance_within_are_those_that_tell_classes_apart():
     assert c == pytest.approx(np.sqrt(np.sum(W0**2) / 2))
 
 
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_constant_columns_have_no_part_in_the_covariance_within(power):
+    pairs, codes = labelled_pairs()
+    W0, c = scaled_within(pairs, codes, power)
+    wider = pairs._replace(X=np.pad(np.asarray(pairs.X), ((0, 0), (0, 9))))
+    again, same = scaled_within(wider, codes, power)
+    assert same == pytest.approx(c, rel=1e-12)
+    np.testing.assert_allclose(again[:4, :4], W0, rtol=1e-12)
+
+
 def test_classes_without_spread_within_them_set_no_scale():
     X, codes = np.repeat(np.eye(3), 4, 0), np.repeat([0, 1, 2], 4)
     i = np.arange(11)
