@@ -177,7 +177,7 @@ MAKE = """#!/bin/sh
 echo "$1" >> asked
 echo "said by $1"
 [ "$1" != "$BAD" ] || exit 3
-[ -z "$BAD" ] || [ "$1" != check ] || exec sleep 60
+[ -z "$BAD" ] || [ "$1" != check ] || { sleep 60 & echo $! > child; wait; }
 """
 
 
@@ -222,4 +222,6 @@ def test_a_step_of_ci_that_fails_stops_the_other_and_all_that_follow(tmp_path):
     assert "notebooks" not in asked
     assert "said by slow" in done.stdout
     assert "=== check: stopped" in done.stdout
+    with pytest.raises(ProcessLookupError):  # Nor goes on what `make` had started.
+        os.kill(int((tmp_path / "child").read_text()), 0)
     assert "passed" not in done.stdout
