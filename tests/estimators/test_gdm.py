@@ -1,5 +1,7 @@
 """``GDM``: scikit-learn's contract, units, sites and pairs, draws, bad input."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
@@ -125,7 +127,9 @@ def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
     width = {}
     for method in ("laplace", "bootstrap"):
         draws = fitted.posterior_metric("intervals", method=method, n_draws=200)
-        found = fitted.curves(draws)
+        narrow = method == "laplace"
+        with pytest.warns(match="too narrow") if narrow else nullcontext():
+            found = fitted.curves(draws)
         width[method] = found.upper[0, -1] - found.lower[0, -1]
     assert width["laplace"] < width["bootstrap"]
 
