@@ -4,10 +4,12 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
 from probmetric.data import site_pairs
+from probmetric.inference.gdm import site_weights
 from probmetric.storage import posterior_of
 
 
@@ -120,6 +122,28 @@ def test_draws_of_the_bootstrap_are_stored_and_read_as_metrics(fitted, tmp_path)
         np.testing.assert_array_equal(a.heights, b.heights)
     again = fitted.sample("bootstrap", n_draws=5, n_chains=1)["posterior"]["theta"]
     np.testing.assert_array_equal(tree["posterior"]["theta"][0, :5], again[0])
+
+
+def test_pairs_that_share_no_site_are_left_out_and_weighted_whole():
+    rng = np.random.default_rng(0)
+    pairs = rng.uniform(size=(8, 2, 1))
+    y, trials = rng.binomial(20, 0.5, size=8), np.full(8, 20)
+    model = pm.GDM(knots=[[0.0, 0.5, 1.0]]).fit_pairs(pairs, y, trials=trials)
+    made = model.posterior_metric("intervals")
+    assert len(made.left_out) == 8
+    assert "8 groups of pairs left out" in repr(made)
+
+    def heights(weight):
+        other = clone(model).fit_pairs(pairs, y, trials=trials, sample_weight=weight)
+        return other.coefficients_
+
+    order = np.argsort(model.pairs_.i)  # Of pairs as units: that of their first sites.
+    for m, k in zip(made.left_out, order, strict=True):
+        np.testing.assert_allclose(m.heights, heights(1.0 - np.eye(8)[k]), atol=1e-5)
+    drawn = model.sample("bootstrap", n_draws=1, n_chains=1)["posterior"]["theta"]
+    weight = np.empty(8)
+    weight[order] = site_weights(8, 0)
+    np.testing.assert_allclose(drawn[0, 0], heights(weight), atol=1e-5)
 
 
 @pytest.mark.long

@@ -35,7 +35,7 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
-from probmetric.inference.gdm.bootstrap import leave_out
+from probmetric.inference.gdm.bootstrap import leave_out, units_of
 from probmetric.inference.gdm.draws import draw, metrics
 from probmetric.inference.gdm.fit import deviance_explained, fit, gap, knots_for
 from probmetric.inference.lca.recipe import Recipe, build, rate_for
@@ -426,8 +426,8 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Of ``sample`` of this fit. Default: draws by ``method``.
         method : sampler, or "nuts", "laplace", "bootstrap", "jackknife"; optional
             Default: "laplace" for prediction; "jackknife" for intervals, which leaves
-            out each site in turn (of more than 100, each of 50 groups), has no draws,
-            and returns an ``IntervalMetric``.
+            out each site in turn, or each pair where these share no site (of more than
+            100, each of 50 groups), has no draws, and returns an ``IntervalMetric``.
         n_draws : int, optional
             Number of metrics. Default: 100; of ``draws``, all.
         seed : int, default=0
@@ -459,8 +459,8 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     @property
     def _independent(self) -> bool:
         """Whether no site is in two pairs, and pairs are not made from labels."""
-        ends = np.append(self.pairs_.i, self.pairs_.j)
-        return not hasattr(self, "classes_") and len(np.unique(ends)) == len(ends)
+        unit = units_of(self.pairs_)
+        return not hasattr(self, "classes_") and int(unit.max()) + 1 < len(unit)
 
     def _jackknife(
         self, purpose: Purpose, n_draws: int | None, seed: int
@@ -471,7 +471,8 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 + ("n_draws" if purpose == "intervals" else "purpose='prediction'")
                 + ", got 'jackknife', which has none"
             )
-        group = groups_of(np.zeros(len(self.pairs_.X), int), seed)
+        unit = units_of(self.pairs_)
+        group = groups_of(np.zeros(int(unit.max()) + 1, int), seed)[unit]
         found = leave_out(
             self.pairs_,
             self.prior_,
@@ -484,10 +485,12 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             to_metric(GDMParams(np.asarray(b), t, self.knots_)) for b, t in each
         ]
         n, g = len(group), int(group.max()) + 1
+        of = "sites" if n == int(unit.max()) + 1 else "pairs"
         return IntervalMetric(
             self.get_metric(),
             left_out,
-            about=f"GDM of {n} sites, {len(self.pairs_.i)} pairs, {g} groups left out",
+            about=f"GDM of {n} sites, {len(self.pairs_.i)} pairs, {g} groups of {of} "
+            "left out",
         )
 
     def curves(
