@@ -26,6 +26,8 @@ class Curves(NamedTuple):
     s : array of shape (d, g)
         0 at the left end, the height of the curve at the right.
     lower, upper : array of shape (d, g), or None
+    names : tuple of d str, or None
+        Of the features.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Curves(NamedTuple):
     s: Float[np.ndarray, "d g"]
     lower: Float[np.ndarray, "d g"] | None = None
     upper: Float[np.ndarray, "d g"] | None = None
+    names: tuple[str, ...] | None = None
 
 
 def curves(

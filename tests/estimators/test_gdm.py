@@ -3,11 +3,14 @@
 from contextlib import nullcontext
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import xlogy
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
+from probmetric import plots
 from probmetric.data import site_pairs
 from probmetric.inference.gdm import site_weights
 from probmetric.storage import posterior_of
@@ -70,11 +73,32 @@ def test_sites_and_their_pairs_are_one_fit(fitted):
 def test_dissimilarities_are_pairs_of_two_weights(fitted):
     X, table = world()
     made = site_pairs(X, table)
-    rows, D = np.stack([made.i, made.j], 1), 1 - made.y / made.trials
-    twice, y = np.tile(rows, (2, 1)), np.repeat([1, 0], len(D))
-    weight = np.append(1 - D, D) * np.tile(made.trials, 2)
-    found = pm.GDM(preprocessor=X).fit_pairs(twice, y, sample_weight=weight)
+    pairs, D = np.stack([X[made.i], X[made.j]], 1), 1 - made.y / made.trials
+    found = pm.GDM().fit_pairs(
+        np.concatenate([pairs, pairs]),
+        np.repeat([1, 0], len(D)),
+        sample_weight=np.append(1 - D, D) * np.tile(made.trials, 2),
+    )
     np.testing.assert_allclose(found.coefficients_, fitted.coefficients_, atol=1e-6)
+
+
+def test_dissimilarities_of_a_thousand_units_have_the_deviance_of_r():
+    X, table = world()
+    made = site_pairs(X, table)
+    pairs, D = np.stack([X[made.i], X[made.j]], 1), 1 - made.y / made.trials
+    flat = pm.GDM(prior_scale=1e3, intercept_scale=1e3)
+    units = {"trials": np.full(len(D), 1000)}
+    found = flat.fit_pairs(pairs, np.round(1000 * (1 - D)), **units)
+
+    def deviance(P):
+        return 2 * np.sum(xlogy(D, D / P) + xlogy(1 - D, (1 - D) / (1 - P)))
+
+    want = 1 - deviance(found.pair_dissimilarity(pairs)) / deviance(D.mean())
+    np.testing.assert_allclose(found.deviance_explained_, want, atol=1e-3)
+    weights = {"sample_weight": np.append(1 - D, D)}
+    halves = np.concatenate([pairs, pairs]), np.repeat([1, 0], len(D))
+    alike = flat.fit_pairs(*halves, **weights)
+    assert alike.deviance_explained_ < want / 2
 
 
 def test_predictions_are_the_model(fitted):
@@ -170,6 +194,30 @@ def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
 def test_settings_out_of_range_are_refused(settings, said):
     with pytest.raises(ValueError, match=said):
         pm.GDM(**settings).fit_sites(*world(n=10))
+
+
+def test_tables_of_the_same_sites_in_another_order_are_refused():
+    X, table = (pd.DataFrame(values) for values in world(n=10))
+    with pytest.raises(ValueError, match="the sites in the order of X, got another"):
+        pm.GDM().fit_sites(X, table[::-1])
+    # No word of order where labels are not the same, or one has none.
+    pm.GDM().fit_sites(X, table.set_index(np.arange(len(X)) + 3))
+    pm.GDM().fit_sites(X, table[::-1].to_numpy().tolist())
+
+
+def test_two_sites_have_no_jackknife():
+    model = pm.GDM().fit_sites([[0.0], [1.0]], [[1, 1, 0], [0, 1, 1]])
+    with pytest.raises(ValueError, match="at least 3 sites for 'jackknife', got 2"):
+        model.posterior_metric("intervals")
+
+
+def test_curves_bear_the_names_of_columns(fitted):
+    X, table = world()
+    named = pm.GDM().fit_sites(pd.DataFrame(X, columns=["rain", "pH"]), table).curves()
+    assert named.names == ("rain", "pH")
+    assert fitted.curves().names is None
+    titles = [axis.get_title("left") for axis in plots.curves(named).axes]
+    assert [title.split(":")[0] for title in titles] == ["rain", "pH"]
 
 
 def test_tables_that_say_nothing_are_refused():
