@@ -161,13 +161,18 @@ def test_pairs_that_share_no_site_are_left_out_and_weighted_whole():
         other = clone(model).fit_pairs(pairs, y, trials=trials, sample_weight=weight)
         return other.coefficients_
 
-    order = np.argsort(model.pairs_.i)  # Of pairs as units: that of their first sites.
+    order = np.argsort(np.minimum(model.pairs_.i, model.pairs_.j))
     for m, k in zip(made.left_out, order, strict=True):
         np.testing.assert_allclose(m.heights, heights(1.0 - np.eye(8)[k]), atol=1e-5)
     drawn = model.sample("bootstrap", n_draws=1, n_chains=1)["posterior"]["theta"]
     weight = np.empty(8)
     weight[order] = site_weights(8, 0)
     np.testing.assert_allclose(drawn[0, 0], heights(weight), atol=1e-5)
+    # The two halves of a dissimilarity are one pair.
+    weight = np.append(y / 20, 1 - y / 20)
+    halves = np.concatenate([pairs, pairs]), np.repeat([1, 0], 8)
+    made = clone(model).fit_pairs(*halves, sample_weight=weight)
+    assert len(made.posterior_metric("intervals").left_out) == 8
 
 
 @pytest.mark.long

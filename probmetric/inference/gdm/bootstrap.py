@@ -30,7 +30,7 @@ from probmetric.models.gdm import GDMParams, GDMPrior
 def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
     """Return what each site is drawn or left out with, as numbers 0, 1, ...
 
-    Itself; its pair, where no site is in two pairs.
+    Itself; its pair, where no site is in two pairs. A pair may be there twice.
 
     Examples
     --------
@@ -40,10 +40,13 @@ def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
     >>> X, i = np.arange(4.0)[:, None], np.array([0, 1])
     >>> units_of(Pairs(X, i, np.array([2, 3]), None)).tolist()
     [0, 1, 0, 1]
+    >>> twice = Pairs(X, np.array([0, 1, 2]), np.array([2, 3, 0]), None)
+    >>> units_of(twice).tolist()
+    [0, 1, 0, 1]
     >>> units_of(Pairs(X, i, np.array([2, 2]), None)).tolist()
     [0, 1, 2, 3]
     """
-    i, j = np.asarray(pairs.i), np.asarray(pairs.j)
+    i, j = np.unique(np.sort([pairs.i, pairs.j], 0), axis=1)
     unit, ends = np.arange(len(pairs.X)), np.append(i, j)
     if len(np.unique(ends)) == len(ends):
         unit[j] = i
