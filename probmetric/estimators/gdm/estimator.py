@@ -371,7 +371,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         method : sampler, or "nuts", "laplace", "bootstrap"; default="nuts"
             The first two take pairs, and the units of a pair, as independent; "nuts" is
             ``NUTS(target_accept=0.95)``. The bootstrap refits under weights
-            n·Dirichlet(1, …, 1) on sites.
+            n·Dirichlet(1, …, 1) on sites, or on pairs that share none.
         n_draws, n_chains : int, defaults 1000 and 4
             Laplace and the bootstrap make ``n_draws * n_chains`` independent draws, one
             chain.
@@ -525,9 +525,9 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 def _same_order(X: Any, species: Any) -> None:
     """Refuse tables of pandas of the same sites in another order; rows are by place."""
-    one, other = (getattr(table, "index", None) for table in (X, species))
-    if not (hasattr(one, "equals") and hasattr(other, "equals")):
-        return  # A list has an ``index`` too.
+    if not (hasattr(X, "iloc") and hasattr(species, "iloc")):
+        return
+    one, other = X.index, species.index
     if not one.equals(other) and sorted(map(repr, one)) == sorted(map(repr, other)):
         raise ValueError(
             "species: expected the sites in the order of X, got another order: "
