@@ -22,9 +22,10 @@ limits of s_f at x = ¼, ½, ¾, 1, pointwise:
                 as independent and has to fail at τ > 0
 
 Coverage is of the two curves that rise; beside it its standard error, with worlds as
-units, and the mean width over that of the jackknife. The lower curve begins flat: two
-of its heights are at or near the edge, where draws of a posterior are above the truth
-by their nature. Of the flat curve: how often its lower limit at x = 1 is above .02.
+units (where all are alike "32 of 32", no error), and the mean width over that of the
+jackknife. The lower curve begins flat: two of its heights are at or near the edge,
+where draws of a posterior are above the truth by their nature. Of the flat curve: how
+often its lower limit at x = 1 is above .02.
 
 **southwest.** The data of R's gdm (github.com/fitzLab-AL/gdm, data/southwest.RData,
 not copied here: GPL), written as CSV, Sørensen's index between 94 sites with
@@ -152,6 +153,8 @@ def table(numbers):
             base = np.mean([w["jackknife"][2] for w in cell.values() if method in w])
             shown = [
                 f"{c.mean():.3f} ± {np.std(c) / np.sqrt(max(len(c) - 1, 1)):.3f}"
+                if np.ptp(c)
+                else f"{c.sum():g} of {len(c)}"  # Worlds all alike have no error.
                 for c in (tall, low)
             ]
             lines.append(

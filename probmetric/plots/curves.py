@@ -30,7 +30,7 @@ def curves(
     found : Curves
         Of ``GDM.curves`` or ``pm.posterior.curves``, with limits or without.
     names : sequence of d str, optional
-        Of the covariates. Default: x0, x1, ...
+        Of the covariates. Default: those of ``found``, else x0, x1, ...
     most : int ≥ 1, default=9
         Curves that are drawn.
     axes : sequence of Axes, optional
@@ -58,6 +58,7 @@ def curves(
     ['pH: 3', 'rain: 1']
     """
     d = len(found.s)
+    names = found.names if names is None else names
     names = [f"x{f}" for f in range(d)] if names is None else list(names)
     if len(names) != d:
         raise ValueError(f"names: expected {d}, one a covariate, got {len(names)}")

@@ -13,6 +13,7 @@ from probmetric.arguments import check_number
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.splines import i_splines
 from probmetric.posterior.jackknife import checked_prob, limits
+from probmetric.posterior.metric import need_own_spread
 
 
 class Curves(NamedTuple):
@@ -25,6 +26,8 @@ class Curves(NamedTuple):
     s : array of shape (d, g)
         0 at the left end, the height of the curve at the right.
     lower, upper : array of shape (d, g), or None
+    names : tuple of d str, or None
+        Of the features.
 
     Examples
     --------
@@ -40,6 +43,7 @@ class Curves(NamedTuple):
     s: Float[np.ndarray, "d g"]
     lower: Float[np.ndarray, "d g"] | None = None
     upper: Float[np.ndarray, "d g"] | None = None
+    names: tuple[str, ...] | None = None
 
 
 def curves(
@@ -65,7 +69,12 @@ def curves(
     Raises
     ------
     ValueError
-        For metrics of another kind or other knots.
+        For metrics of another kind or other knots; draws of ``purpose="prediction"``.
+
+    Warns
+    -----
+    UserWarning
+        As ``PosteriorMetric.interval``.
 
     Examples
     --------
@@ -99,6 +108,7 @@ def curves(
     if refitted:
         lower, upper = limits(np.concatenate([own[None], each]), prob)
         return Curves(x, own, np.maximum(lower, 0.0), upper)
+    need_own_spread("curves", uncertainty)
     lower, upper = np.quantile(each, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
     return Curves(x, own, lower, upper)
 

@@ -201,7 +201,7 @@ class PosteriorMetric:
             For draws of a posterior over pairs that are not independent, with the
             coverage that was measured.
         """
-        self._need_intervals("interval")
+        need_own_spread("interval", self)
         values = self.pair_draws(A, B)
         positive = asked.is_positive(self.draws[0])
         return quantiles(spread(values, inflate, positive), prob)
@@ -230,7 +230,7 @@ class PosteriorMetric:
         UserWarning
             As `interval`.
         """
-        self._need_intervals("ratio_interval")
+        need_own_spread("ratio_interval", self)
         asked.need_distance(self.draws[0])
         below = asked.apart(self.pair_draws(*second))
         ratio = asked.ratio(self.pair_draws(*first), below)
@@ -272,7 +272,7 @@ class PosteriorMetric:
 
         An error for ``purpose="prediction"``, and a warning where `interval` warns.
         """
-        self._need_intervals("rank_interval")
+        need_own_spread("rank_interval", self)
         Q, P = self._points(q=np.asarray(q)[None], P=P)
         # By the search, which orders points also where their squares are no numbers.
         found = [found_but_own(draw, Q, P, len(P), None)[1][0] for draw in self.draws]
@@ -354,17 +354,6 @@ class PosteriorMetric:
         found = self._by_rows(asked.log_odds, A, B)
         return finite(found, "same_probability", A, B) + np.log(float(prior_odds))
 
-    def _need_intervals(self, name: str) -> None:
-        need_intervals(name, self.purpose, self.source)
-        if self.source != "bootstrap" and not self.pairs_independent:
-            warnings.warn(
-                f"{name}: {self.source!r} draws are too narrow unless the pairs or "
-                "points behind them are independent: over pairs built from labels "
-                f"nominal 90 % covered {COVERED} of distances (Laplace draws of LCA); "
-                "give pairs_independent=True where they are",
-                stacklevel=3,
-            )
-
     def _by_rows(self, question: Any, A: Any, B: Any) -> np.ndarray:
         """Ask every draw about matching rows; returns shape (s, ...)."""
         asked.same_features(self.draws[0], A=A, B=B)
@@ -404,6 +393,19 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
             f"product-weight bootstrap gives), got purpose={purpose!r} of {source!r} "
             f"draws; nominal 90 % of a model's posterior covered {COVERED} of "
             "distances (Laplace draws of LCA)"
+        )
+
+
+def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
+    """Raise for draws that were made for votes, warn of those that are too narrow."""
+    need_intervals(name, posterior.purpose, posterior.source)
+    if posterior.source != "bootstrap" and not posterior.pairs_independent:
+        warnings.warn(
+            f"{name}: {posterior.source!r} draws are too narrow unless the pairs or "
+            "points behind them are independent: over pairs built from labels "
+            f"nominal 90 % covered {COVERED} of distances (Laplace draws of LCA); "
+            "give pairs_independent=True where they are",
+            stacklevel=3,
         )
 
 

@@ -75,6 +75,8 @@ def test_points_are_one_by_label_or_by_features():
     np.testing.assert_array_equal(two.X[two.j], X[pairs.j])
     with pytest.raises(ValueError, match="same features wherever a label stands"):
         merged(pairs, [["a", "b"], ["c", "b"]])
+    with pytest.raises(ValueError, match=r"got different ones for 7$"):
+        merged(pairs, [[5, 7], [6, 7]])
     with pytest.raises(ValueError, match=r"labels of shape \(2, 2\)"):
         merged(pairs, ["a", "b"])
 

@@ -53,3 +53,12 @@ def test_metrics_of_other_kinds_or_knots_are_refused():
     euclid = pm.PosteriorMetric([pm.Mahalanobis(np.eye(2))], "prediction")
     with pytest.raises(ValueError, match="uncertainty: expected draws or refits"):
         curves(metric, euclid)
+
+
+def test_draws_that_have_no_intervals_have_no_limits_either():
+    draws = metrics(3)
+    with pytest.raises(ValueError, match="curves: expected draws made for intervals"):
+        curves(draws[0], pm.PosteriorMetric(draws, "prediction"))
+    with pytest.warns(UserWarning, match="curves: 'laplace' draws are too narrow"):
+        curves(draws[0], pm.PosteriorMetric(draws, "intervals"))
+    curves(draws[0], pm.PosteriorMetric(draws, "intervals", source="bootstrap"))

@@ -8,6 +8,10 @@ Bayesian bootstrap (Rubin 1981; on sites Woolley and others 2017): u = n·Dirich
 1). Jackknife: u is 0 for the sites of one group, 1 for the others; its variance and
 limits are those of ``posterior.jackknife``, here of g_k = s_f(x) at each x.
 
+Where no site is in two pairs, pairs are what varies: both ends of a pair are left out
+together, and its weight is one of N·Dirichlet(1, …, 1), its root at each end. Ends by
+themselves would leave each pair out twice, and double V.
+
 A refit is a convex problem that starts at the fit, some five Newton steps of O(N q²).
 """
 
@@ -21,6 +25,32 @@ from probmetric.inference.gdm.fit import climb
 from probmetric.inference.gdm.likelihood import precisions, rows_of, to_beta
 from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.models.gdm import GDMParams, GDMPrior
+
+
+def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
+    """Return what each site is drawn or left out with, as numbers 0, 1, ...
+
+    Itself; its pair, where no site is in two pairs. A pair may be there twice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Pairs
+    >>> from probmetric.inference.gdm.bootstrap import units_of
+    >>> X, i = np.arange(4.0)[:, None], np.array([0, 1])
+    >>> units_of(Pairs(X, i, np.array([2, 3]), None)).tolist()
+    [0, 1, 0, 1]
+    >>> twice = Pairs(X, np.array([0, 1, 2]), np.array([2, 3, 0]), None)
+    >>> units_of(twice).tolist()
+    [0, 1, 0, 1]
+    >>> units_of(Pairs(X, i, np.array([2, 2]), None)).tolist()
+    [0, 1, 2, 3]
+    """
+    i, j = np.unique(np.sort([pairs.i, pairs.j], 0), axis=1)
+    unit, ends = np.arange(len(pairs.X)), np.append(i, j)
+    if len(np.unique(ends)) == len(ends):
+        unit[j] = i
+    return np.unique(unit, return_inverse=True)[1]
 
 
 def site_weights(n: int, replicate: int, seed: int = 0) -> Float[np.ndarray, "n"]:

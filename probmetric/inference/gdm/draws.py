@@ -4,7 +4,8 @@
     of the posterior (Eq. 1 of ``gdm.target``): the units of a pair, and the pairs,
     taken as independent.
 ``bootstrap``
-    fits under weights on sites (``gdm.bootstrap``): what other sites would give.
+    fits under weights on sites (``gdm.bootstrap``): what other sites would give; on
+    pairs that share none.
 """
 
 import json
@@ -14,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from probmetric.data.containers import Pairs
-from probmetric.inference.gdm.bootstrap import refits, site_weights
+from probmetric.inference.gdm.bootstrap import refits, site_weights, units_of
 from probmetric.inference.gdm.likelihood import padded, rows_of
 from probmetric.inference.gdm.target import TARGET, start
 from probmetric.inference.sampling.laplace import Laplace
@@ -125,8 +126,11 @@ def _bootstrap(
     n_chains: int,
 ) -> Draws:
     n_draws, n_chains = counts(n_draws, n_chains)
-    n = len(pairs.X)
-    u = (site_weights(n, k, seed) for k in range(n_draws * n_chains))
+    unit = units_of(pairs)
+    n = int(unit.max()) + 1
+    power = 1.0 if n == len(unit) else 0.5  # Of a pair: its two ends share its weight.
+    each = (site_weights(n, k, seed)[unit] for k in range(n_draws * n_chains))
+    u = (weight**power for weight in each)
     found = refits(pairs, prior, params, u, learning_rate=learning_rate)
     values: dict[str, Any] = {
         "b": found.b,

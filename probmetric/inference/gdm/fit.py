@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
+from scipy.special import xlogy
 
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.likelihood import (
@@ -348,19 +349,16 @@ def deviance_explained(params: GDMParams, pairs: Pairs) -> float:
     """
     pairs = pairs._replace(X=np.asarray(pairs.X, float))
     rows = rows_of(pairs, np.asarray(params.knots, float))
-    total = rows.shared + rows.other
-    own = np.divide(rows.shared, total, out=np.zeros_like(total), where=total > 0)
+    shared, other = np.asarray(rows.shared), np.asarray(rows.other)
+    total = shared + other
+    own = np.divide(shared, total, out=np.zeros_like(total), where=total > 0)
+    mean = shared.sum() / total.sum()
 
-    def likelihood(log_p: Any) -> float:
-        P = np.exp(log_p)
-        with np.errstate(divide="ignore"):
-            rest = np.where(rows.other > 0, np.log1p(-P), 0.0)
-        same = np.where(rows.shared > 0, log_p, 0.0)
-        return float(rows.shared @ same + rows.other @ rest)
+    def likelihood(P: Any) -> float:
+        return float(np.sum(xlogy(shared, P) + xlogy(other, 1 - P)))
 
-    with np.errstate(divide="ignore"):
-        saturated = likelihood(np.log(own))
-    mean = np.full(len(total), np.log(rows.shared.sum() / total.sum()))
+    saturated = likelihood(own)
     null = saturated - likelihood(mean)
-    fitted = saturated - likelihood(-rows.Z @ to_beta(params).astype(float))
+    beta = to_beta(params).astype(float)
+    fitted = saturated - value_and_derivatives(beta, rows, np.zeros(len(beta)))[0]
     return 1 - fitted / null if null > 0 else 0.0

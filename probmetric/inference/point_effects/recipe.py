@@ -67,7 +67,7 @@ def merged(
     if len(other):
         raise ValueError(
             "points: expected the same features wherever a label stands, got different "
-            f"ones for {known[codes[other[0]]]!r}"
+            f"ones for {known.tolist()[codes[other[0]]]!r}"
         )
     i, j = codes.reshape(-1, 2).T
     return pairs._replace(X=rows, i=i, j=j), known

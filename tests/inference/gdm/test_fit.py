@@ -93,6 +93,14 @@ def test_deviance_explained_is_that_of_a_generalised_linear_model():
     P = np.exp(-rows.Z @ np.append(params.b, params.theta))
     want = 1 - deviance(P) / deviance(np.full(3, 0.25))
     np.testing.assert_allclose(gdm.deviance_explained(params, pairs), want)
+    # Shares of 0 and 1 have a saturated likelihood of 1; pairs of one kind say nothing.
+    sure, _ = line([1, 1, 0], [1, 1, 1])
+    P = np.exp(-rows.Z @ np.append(params.b, params.theta))
+    fitted, null = np.log([*P[:2], 1 - P[2]]).sum(), np.log([2 / 3, 2 / 3, 1 / 3]).sum()
+    want = 1 - fitted / null
+    np.testing.assert_allclose(gdm.deviance_explained(params, sure), want)
+    for same in (line([0, 0, 0], [1, 1, 1])[0], line([1, 1, 1], [1, 1, 1])[0]):
+        assert gdm.deviance_explained(params, same) == 0
 
 
 def test_the_mode_of_logarithms_is_inside_and_stationary():
