@@ -131,6 +131,7 @@ REASONS = {
     "inference.sampling.target.fill_arguments": "moves arrays, computes nothing",
     "inference.sampling.target.is_double": WHOLE,
     "inference.sampling.target.model_target": STORY,
+    "inference.triplet_comparisons.embedding.check_connected": "checks arguments",
     "inference.triplet_comparisons.start.check_prior": "checks arguments",
     "inference.triplet_comparisons.draws.draw": SAMPLER,
     "inference.triplet_comparisons.draws.metrics": DRAWN,

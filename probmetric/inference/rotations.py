@@ -51,6 +51,12 @@ class _Complement(NamedTuple):
 def _complement(W: Float[Array, "p d"]) -> _Complement:
     p, d = W.shape
     U, S, At = np.linalg.svd(W, full_matrices=True)
+    zeros = int(np.sum(S <= max(p, d) * np.finfo(S.dtype).eps * S[0]))
+    if zeros > 1:  # Their tangent is 0: nothing says what is left out.
+        raise ValueError(
+            "params: expected at most one singular value of W that is 0, got "
+            f"{zeros}: fit fewer components"
+        )
     a, b = np.triu_indices(p, 1)
     place = np.arange(p * d).reshape(p, d)
     alone = np.concatenate([np.diagonal(place), place[:, p:].ravel()])
@@ -100,7 +106,8 @@ def root_across(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
     ------
     ValueError
         H is not positive definite across the orbit: no mode, or a direction that
-        neither data nor prior hold. p > d.
+        neither data nor prior hold. p > d. Two singular values of W are 0, up to
+        rounding: the tangent of their rotation is 0.
 
     Examples
     --------

@@ -119,6 +119,12 @@ def test_questions_need_no_answers_for_their_probability(fitted):
     np.testing.assert_array_equal(found, fitted.triplet_probability(points[rows]))
 
 
+def test_even_odds_are_half_right_whichever_answer_came(fitted):
+    equal = np.array([[[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]])
+    model = TripletMetric().fit_triplets(answers()[0][answers()[1]], answers()[2])
+    assert model.triplet_score(equal, [0]) == model.triplet_score(equal, [1]) == 0.5
+
+
 def test_pairs_are_not_classified_and_the_way_there_is_one_that_exists(fitted):
     with pytest.raises(AttributeError) as raised:
         fitted.predict(np.zeros((1, 2, 2)))

@@ -1,8 +1,11 @@
 """``TripletEmbedding``: places, numbers of objects, draws, bad input."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
 from probmetric import storage
@@ -96,15 +99,56 @@ def test_draws_are_of_centred_gram_matrices_and_give_intervals(
     assert again.ratio_interval((E[0], E[1]), (E[0], E[2])) == (low, high)
 
 
+def test_groups_that_no_triplet_of_weight_joins_are_refused():
+    _, rows, y = answers()
+    two = np.r_[rows, rows + 12, [[0, 12, 13]]], np.r_[y, y, 1]
+    model, w = pm.TripletEmbedding(), np.ones(len(two[0]))
+    assert model.fit(*two, sample_weight=w).gap_ < 1e-6
+    w[-1] = 0
+    with pytest.raises(ValueError, match="got 2 groups that no triplet joins"):
+        model.fit(*two, sample_weight=w)
+
+
+def test_a_fit_that_ends_at_no_mode_warns():
+    _, rows, y = answers()
+    with pytest.warns(ConvergenceWarning) as seen:
+        model = pm.TripletEmbedding(max_iter=1).fit(rows, y)
+    assert model.gap_ == np.inf
+    assert any("gap_ is infinite" in str(w.message) for w in seen)
+
+
+def test_even_odds_are_half_right_whichever_answer_came(fitted):
+    two = clone(fitted).set_params(n_objects=14).fit(*answers()[1:])
+    two.embedding_[12:] = two.embedding_[:1]  # Three objects in one place.
+    for y in (0, 1):
+        assert two.score([[0, 12, 13], [1, 12, 13]], [y, y]) == 0.5
+
+
+def test_pickles_from_before_the_folder_load():
+    _, rows, y = answers(size=60)
+    now = b"triplet_comparisons.estimator\n"
+    model = pm.TripletMetric(preprocessor=answers()[0]).fit_triplets(rows, y)
+    kept = pickle.dumps(model, protocol=0)
+    assert kept.count(now) == 1
+    old = pickle.loads(kept.replace(now, b"triplet_comparisons\n"))
+    assert type(old) is pm.TripletMetric
+    np.testing.assert_array_equal(old.components_, model.components_)
+
+
 @pytest.mark.parametrize(
     "settings, triplets, y, said",
     [
-        ({}, [[0, 1, 1]], None, "from 3 objects, for 2 components, to 5000, got 2"),
+        ({}, [[0, 1, 1]], None, "from 3 objects, for 2 components, to 2000, got 2"),
         ({"n_objects": 3}, [[0, 1, 3]], None, r"numbers 0..2, rows of points, got 3"),
         ({}, [[0, 1, 2.5]], None, "whole numbers"),
-        ({}, [[0, 1, -2], [0, 1, 2]], None, "got -2 in row 0"),
-        ({}, [[0, 1, np.nan]], None, "triplets: expected"),
-        ({}, [[0, 1, 1e300]], None, "triplets: expected"),
+        ({}, [[0, 1, -2], [0, 1, 2]], None, "numbers of at least 0, got -2"),
+        ({}, [[0, 1, -1]], None, "numbers of at least 0, got -1"),
+        ({}, [[0, 1, np.nan]], None, "numbers of at least 0, got nan"),
+        ({"n_objects": 3}, [[0, 1, -1]], None, "numbers 0..2, rows of points, got -1"),
+        ({}, [[0, 1, 1e300]], None, r"to 2000, got 1e\+300"),
+        ({}, [[0, 1, 2], [0, 2, 1]], None, "do not cancel, got as many for as against"),
+        ({}, [[0, 1, 2], [1, 2, 0], [2, 0, 1]], None, "do not cancel"),
+        ({}, [[0, 1, 2], [3, 4, 5]], None, "got 2 groups that no triplet joins"),
         ({}, [[0, 1, 2]], [3], "y: expected answers"),
         ({}, [[0, 1], [1, 2]], None, r"expected shape \(N, 3\)"),
         ({"n_components": 0}, [[0, 1, 2]], None, "n_components"),

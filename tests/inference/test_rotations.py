@@ -34,6 +34,16 @@ def test_it_is_the_gaussian_on_the_complement_of_the_tangents(p, d, further):
         assert np.abs(np.linalg.inv(H) - wanted).max() > 1e-3
 
 
+def test_rotations_within_a_null_space_are_refused():
+    rng = np.random.default_rng(0)
+    W, H = rng.normal(size=(3, 4)), precision(12, rng)
+    one = W - np.outer(W[:, 0], W[0]) / W[0, 0]  # Rank 2,
+    assert root_across(H, one).shape == (12, 9)
+    for rank_one in (np.outer(W[:, 0], W[0]), np.diag([1.0, 0, 0]) @ W):
+        with pytest.raises(ValueError, match=r"at most one singular value.*got 2: fit"):
+            root_across(H, rank_one)
+
+
 def test_a_precision_that_is_indefinite_across_is_refused():
     H, W = np.eye(6), np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 2.0]])
     along = np.concatenate([W[1], -W[0]])

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Triplets
 from probmetric.data.scaling import Scaler, standardise, taught_scale
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
@@ -22,6 +22,11 @@ from probmetric.estimators._labelled import labelled_data, report, stood_for
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
 from probmetric.estimators.lca.settings import n_rows
+from probmetric.estimators.triplet_comparisons.shared import (
+    PosteriorMixin,
+    share_right,
+    warn_of_no_mode,
+)
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.metric import Mahalanobis
@@ -32,9 +37,7 @@ from probmetric.models.triplet_comparisons import (
     to_metric,
     triplet_comparisons,
 )
-from probmetric.posterior.draws import posterior_metric
-from probmetric.posterior.metric import PosteriorMetric
-from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self
+from probmetric.typing import ArrayLike, Preprocessor, Self
 
 
 def _check_answered(triplets: Any) -> None:
@@ -44,7 +47,7 @@ def _check_answered(triplets: Any) -> None:
 
 
 @settings
-class TripletMetric(PairsMixin, BaseEstimator):
+class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
     """A Mahalanobis metric from triplets: "a is nearer to p than to q".
 
     The log odds that p is the nearer are dist²(a, q) - dist²(a, p): a unit of squared
@@ -196,6 +199,7 @@ class TripletMetric(PairsMixin, BaseEstimator):
         report(fit, type(self).__name__)
         self._set_map(to_metric(fit.params).factor, scaler, data.X)
         self.gap_ = triplet.gap(fit.params, data, prior, learning_rate=rate)
+        warn_of_no_mode(self.gap_, type(self).__name__)
         self.learning_rate_, self.n_iter_ = rate, max(1, int(fit.n_steps))
         self.triplets_: Triplets = data
         self.prior_: TripletPrior = prior
@@ -224,10 +228,12 @@ class TripletMetric(PairsMixin, BaseEstimator):
                 f"triplets: expected {d} features, as in fit, got {given.X.shape[1]}"
             )
         t = log_odds(TripletParams(self.components_), given)
-        return 0.5 * (1 + np.tanh(0.5 * np.asarray(t)))
+        return expit(np.asarray(t))
 
     def triplet_score(self, triplets: Any, y: ArrayLike | None = None) -> float:
         """Return the share of triplets whose answer the metric gives.
+
+        Where it gives even odds, half a triplet.
 
         Parameters
         ----------
@@ -235,7 +241,7 @@ class TripletMetric(PairsMixin, BaseEstimator):
         """
         _check_answered(triplets)
         given = self._given(triplets, y)
-        return float(np.mean((self._answered(given) > 0.5) == (given.y == 1)))
+        return share_right(self._answered(given), given)
 
     def sample(
         self,
@@ -293,46 +299,4 @@ class TripletMetric(PairsMixin, BaseEstimator):
             data=shown,
             observed={"y": np.asarray(data.y)},
             attributes=provenance(triplet_comparisons, shown, options),
-        )
-
-    def posterior_metric(
-        self,
-        purpose: Purpose,
-        *,
-        draws: xr.DataTree | None = None,
-        method: Any = None,
-        n_draws: int | None = None,
-        seed: int = 0,
-        progress: bool | None = None,
-    ) -> PosteriorMetric:
-        """Return the metric with its uncertainty.
-
-        Parameters
-        ----------
-        purpose : {"prediction", "intervals"}
-            Intervals mean what they say for independent triplets only.
-        draws : DataTree, optional
-            Of ``sample`` of this fit. Default: draws by ``method``.
-        method : sampler, or "nuts", "laplace"; optional
-            Default: "nuts". Laplace's Gaussian is one across the rotations of the map,
-            and warns where it is far off.
-        n_draws : int, optional
-            Number of metrics. Default: 100; of ``draws``, all.
-        seed : int, default=0
-        progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
-        """
-        check_choice("purpose", purpose, ("prediction", "intervals"))
-        if n_draws is not None:
-            n_draws = int(check_number("n_draws", n_draws, 1, whole=True))
-        if draws is None:
-            n_draws = 100 if n_draws is None else n_draws
-            size: Any = {"n_draws": max(n_draws, 250), "progress": progress}
-            draws = self.sample(method or "nuts", seed=seed, **size)
-        return posterior_metric(
-            draws,
-            [triplet.metrics],
-            purpose,
-            n_draws=n_draws,
-            pairs_independent=not hasattr(self, "classes_"),
         )

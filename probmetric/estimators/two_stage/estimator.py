@@ -235,11 +235,10 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         """Fit one model or a range of them, on standardised data."""
         counts = inputs.component_counts(self)
         X = np.asarray(data.X)
-        if len(X) < max(counts):
-            raise ValueError(
-                f"n_components: expected at most n_samples = {len(X)}, got "
-                f"{max(counts)}"
-            )
+        if isinstance(data, Points):
+            inputs.check_most(max(counts), len(X), "rows")
+        else:
+            inputs.check_most(max(counts), int(np.max(data.group)) + 1, "groups")
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
         for name in ("online_", "choice_", "prior_strength_"):
             vars(self).pop(name, None)

@@ -14,6 +14,9 @@ from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams
 from probmetric.typing import ArrayLike
 
+LABEL = "label"
+"""What ``groups`` may be with a source: its labels."""
+
 
 def component_counts(estimator: Any) -> tuple[int, ...]:
     """Return the range of component counts, one count being a range of one.
@@ -52,8 +55,21 @@ def known_components(
     return given
 
 
+def check_most(n_components: int, most: int, what: str) -> None:
+    """Raise for more components than the rows or groups whose clusters start them."""
+    if n_components > most:
+        raise ValueError(
+            f"n_components: expected at most {most}, the {what}, got {n_components}"
+        )
+
+
 def group_codes(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
     """Return each row's group as a code in 0..G-1."""
+    if isinstance(groups, str):
+        raise ValueError(
+            f"groups: expected shape ({n},), got {groups!r}; {LABEL!r} is for a "
+            "source, whose labels say the groups (pm.open(..., label=))"
+        )
     codes = codes_of(groups, "groups")[1]
     if codes.shape != (n,):
         raise ValueError(f"groups: expected shape ({n},), got {codes.shape}")

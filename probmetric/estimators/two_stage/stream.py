@@ -22,9 +22,6 @@ from probmetric.inference.two_stage.stream import collect, fit_groups
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStagePrior, proportional
 
-LABEL = "label"
-"""What ``groups`` may be with a source: its labels."""
-
 
 class _Columns(NamedTuple):
     """Scalers of results and of rows; rows, means and variances, standardised."""
@@ -54,10 +51,10 @@ def fit_source(
             "prior": (by_votes, "'default', 'flat' or a TwoStagePrior"),
         }
     )
-    if groups is not None and not (isinstance(groups, str) and groups == LABEL):
+    if groups is not None and not (isinstance(groups, str) and groups == inputs.LABEL):
         raise ValueError(
-            f"groups: expected None or {LABEL!r} with a source, whose labels say the "
-            f"groups (pm.open(..., label=)), got {type(groups).__name__}"
+            f"groups: expected None or {inputs.LABEL!r} with a source, whose labels "
+            f"say the groups (pm.open(..., label=)), got {type(groups).__name__}"
             f"{f' {groups!r}' if isinstance(groups, str) else ''}"
         )
     names = begin(self, source, None)
@@ -69,9 +66,7 @@ def fit_source(
             labels = sizes = None
     columns = _columns(self, source, names)
     k, most = int(counts[0]), columns.n if sizes is None else len(sizes)
-    if most < k:
-        what = "rows" if sizes is None else "groups"
-        raise ValueError(f"n_components: expected at most {most}, the {what}, got {k}")
+    inputs.check_most(k, most, "rows" if sizes is None else "groups")
     self._seed = int(check_random_state(self.random_state).randint(2**31 - 1000))
     for name in ("online_", "choice_", "prior_strength_"):
         vars(self).pop(name, None)

@@ -1,6 +1,7 @@
 from .curvature import gap as gap, hessian as hessian
 from .draws import draw as draw, metrics as metrics
 from .embedding import (
+    check_connected as check_connected,
     embedding_prior as embedding_prior,
     embedding_start as embedding_start,
     object_rows as object_rows,

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.special import expit
 
 from probmetric.data.containers import Triplets
 from probmetric.inference.rotations import inverse_root, root_across
@@ -59,7 +60,7 @@ def hessian(
     W, d = np.asarray(params.W), data.u.shape[1]
     wu, wv = data.u @ W.T, data.v @ W.T
     t = (wu**2).sum(-1) - (wv**2).sum(-1)
-    p = 0.5 * (1 + np.tanh(-0.5 * data.sign * t))
+    p = expit(-data.sign * t)
     r, k = data.w * data.sign * p, data.w * p * (1 - p)
     pull = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
     tau = float(prior.lam) / float(prior.c) ** 2

@@ -28,9 +28,11 @@ the roots of their eigenvalues, scaled to log odds of root mean square 2.
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse.csgraph
 from jaxtyping import Float
 
 from probmetric.data.containers import Triplets
+from probmetric.data.triplets import weighing
 from probmetric.inference.sampling.target import Draws
 from probmetric.inference.triplet_comparisons.start import SPREAD
 from probmetric.inference.triplet_comparisons.statistics import differences
@@ -77,6 +79,38 @@ def embedding_prior(n: int, n_components: int, lam: float = 1.0) -> TripletPrior
     return TripletPrior(np.zeros((n_components, n - 1)), np.asarray(c), lam)
 
 
+def check_connected(triplets: Triplets) -> None:
+    """Raise ValueError where triplets fall into groups of objects that none joins.
+
+    Such groups turn freely against each other, so that no mode is isolated across the
+    rotations of all. Objects in no triplet of positive weight belong to no group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from probmetric.data import Triplets
+    >>> from probmetric.inference import triplet_comparisons as m
+    >>> a, near, far, y = np.array([[0, 3], [1, 4], [2, 5], [1, 1]])
+    >>> m.check_connected(Triplets(m.object_rows(6), a, near, [2, 0], y))  # 0-3
+    >>> try:
+    ...     m.check_connected(Triplets(m.object_rows(6), a, near, far, y))
+    ... except ValueError as error:
+    ...     print(str(error)[47:81])
+    got 2 groups that no triplet joins
+    """
+    a, near, far = (np.asarray(k) for k in weighing(triplets)[1:4])
+    ends = np.concatenate([near, far])
+    n, starts = len(triplets.X), np.tile(a, 2)
+    edges = scipy.sparse.coo_array((np.ones(len(ends)), (starts, ends)), (n, n))
+    label = scipy.sparse.csgraph.connected_components(edges, directed=False)[1]
+    groups = len(np.unique(label[a]))
+    if groups > 1:
+        raise ValueError(
+            f"triplets: expected objects that triplets join, got {groups} groups that "
+            "no triplet joins: fit each by itself"
+        )
+
+
 def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, "p m"]:
     """Return the map of the first estimate (Eq. 3), rows of falling length.
 
@@ -85,6 +119,11 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
     triplets : Triplets
         Answered, of rows of ``object_rows``.
     n_components : int
+
+    Raises
+    ------
+    ValueError
+        Answers that cancel: M₁ = 0.
 
     Examples
     --------
@@ -104,6 +143,10 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
     r = 0.5 * data.w * data.sign
     M = (data.u * r[:, None]).T @ data.u - (data.v * r[:, None]).T @ data.v
     values, vectors = np.linalg.eigh(M)
+    if not values[-1] > len(M) * np.finfo(M.dtype).eps * np.sum(data.w):
+        raise ValueError(  # tr M₁ = 0: no positive eigenvalue but with M₁ = 0.
+            "triplets: expected answers that do not cancel, got as many for as against"
+        )
     values, W = values[::-1][:n_components], vectors.T[::-1][:n_components]
     lengths = np.sqrt(np.maximum(values, FLOOR * values[0]))
     W = W * row_signs(W) * lengths[:, None]
