@@ -34,6 +34,8 @@ class TellsClasses(ClassifierMixin):
             For labels that are missing, of another number than rows, or of another
             kind than the classes; for weights that are negative or all zero.
         """
+        if y is None:
+            raise ValueError("y: expected the true labels, got None")
         me: Any = self
         return right_share(me.predict(X), y, sample_weight)
 
@@ -53,8 +55,6 @@ def right_share(
     >>> right_share(np.array(["a", "b", "b"]), ["a", "b", "a"], [1, 1, 2])
     0.5
     """
-    if y is None:
-        raise ValueError("y: expected the true labels, got None")
     given = np.asarray(y, object) if isinstance(y, list | tuple) else np.asanyarray(y)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given.ravel()
