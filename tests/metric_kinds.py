@@ -137,6 +137,12 @@ def largest_intermediate(function, *args):
         return max(walk(jax.make_jaxpr(function)(*args).jaxpr))
 
 
+def as_distances(metric, D):
+    """Return distances of what ``pairwise`` gives: its root where it is squared."""
+    squared = metric.is_distance and not isinstance(metric, SplineCityBlock)
+    return np.sqrt(D) if squared else np.asarray(D)
+
+
 def build_euclid(d=2):
     """Return Euclid's distance."""
     return Mahalanobis(np.eye(d))

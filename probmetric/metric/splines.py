@@ -80,7 +80,7 @@ def i_splines(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class SplineCityBlock:
-    """The city-block distance of curves: Σ_f |s_f(x_f) - s_f(y_f)|.
+    """The city-block distance of curves: ``Σ_f |s_f(x_f) - s_f(y_f)|``.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.table import neighbor_table
 from tests.cli.runs import refused
-from tests.metric_kinds import NAMES, Wrapped, build
+from tests.metric_kinds import NAMES, Wrapped, as_distances, build
 
 RNG = np.random.default_rng(3)
 Q, P = RNG.normal(size=(4, 3)), RNG.normal(size=(6, 3))
@@ -82,10 +82,7 @@ def test_scikit_learn_takes_the_metric_of_a_fitted_learner():
 @every_kind
 def test_a_call_is_the_distance_or_else_the_dissimilarity(name):
     metric = make(name)
-    expected = metric.pairwise(Q, P)
-    if metric.is_distance:
-        # Of all kinds but this one the dissimilarity is the squared distance.
-        expected = expected if name == "SplineCityBlock" else np.sqrt(expected)
+    expected = as_distances(metric, metric.pairwise(Q, P))
     # Sums of some hundred products each, of numbers of the size of the largest.
     atol = 1000 * EPS * np.abs(expected).max()
     values = pairwise_distances(Q, P, metric=metric)

@@ -12,7 +12,7 @@ import pytest
 from probmetric.metric import Link, Mahalanobis
 from probmetric.neighbors import nearest
 from probmetric.posterior.metric import PosteriorMetric
-from tests.metric_kinds import NAMES, build
+from tests.metric_kinds import NAMES, as_distances, build
 
 N_DRAWS = 18  # More than one tile of draws, and not a multiple of it.
 
@@ -66,7 +66,7 @@ def test_rows_are_matched_for_every_kind(name, X):
         [metric.dissimilarity(X[i], X[2 + i : 3 + i])[0] for i in range(2)]
         for metric in draws
     ]
-    expected = np.sqrt(diagonal) if draws[0].is_distance else np.array(diagonal)
+    expected = as_distances(draws[0], diagonal)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 

@@ -57,8 +57,8 @@ Splines = Annotated[int, Number(2, 100, whole=True)]
 class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Generalised dissimilarity model: how unlike sites are, by monotone curves.
 
-    1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|)), with curves s_f that
-    never fall: sums of I-splines of heights ≥ 0. ``fit_sites`` takes covariates and a
+    ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``, with curves s_f
+    that never fall: sums of I-splines of heights ≥ 0. ``fit_sites`` takes covariates and a
     table of species, ``fit_pairs`` pairs with y of ``trials`` units shared. The fit is
     the mode under half-normal priors, which is unique, and certified by ``gap_``.
 
@@ -330,7 +330,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return rows[i], rows[j]
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the learned distance of each pair, Σ_f |s_f(x_f) - s_f(x'_f)|.
+        """Return the city-block distance of the curves at the ends of each pair.
 
         Parameters
         ----------
