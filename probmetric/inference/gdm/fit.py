@@ -152,7 +152,8 @@ def climb(
         Not negative, with t > 0 of every pair.
     max_steps : int, default=100
     tol : float, default=1e-12
-        It ends where the gap is below ``tol`` nats, times the size of f where that is above 1.
+        It ends where the gap is below ``tol`` nats, times the size of f where that is
+        above 1.
 
     Examples
     --------
