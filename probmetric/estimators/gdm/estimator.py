@@ -58,9 +58,9 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Generalised dissimilarity model: how unlike sites are, by monotone curves.
 
     ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``, with curves s_f
-    that never fall: sums of I-splines of heights ≥ 0. ``fit_sites`` takes covariates and
-    a table of species, ``fit_pairs`` pairs with y of ``trials`` units shared. The fit is
-    the mode under half-normal priors, which is unique, and certified by ``gap_``.
+    that never fall: sums of I-splines of heights ≥ 0. ``fit_sites`` takes covariates
+    and a table of species, ``fit_pairs`` pairs with y of ``trials`` units shared. The
+    fit is the mode under half-normal priors, which is unique, certified by ``gap_``.
 
     Parameters
     ----------
