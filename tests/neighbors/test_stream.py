@@ -212,6 +212,7 @@ def test_several_processes_find_the_same_bits(size, tmp_path):
     assert done.returncode == 0, done.stderr
     X, rows = data()
     for name in NAMES:
-        found = np.load(tmp_path / f"{name}.npz")
+        with np.load(tmp_path / f"{name}.npz") as stored:
+            found = dict(stored)
         expected = pm.nearest(build(name), X[rows], X, 5, exclude_self=rows)
         same((found["D"], found["index"]), expected)

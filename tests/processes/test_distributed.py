@@ -306,26 +306,32 @@ def launched(size, *words):
     assert done.returncode == 0, done.stderr
 
 
+def stored(path):
+    """Return the arrays of a file that is closed again."""
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.study)])
 def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, tmp_path):
     launched(1, "results", tmp_path / "one.npz", tmp_path / "ck")
     launched(size, "results", tmp_path / "several.npz")
-    one, several = (np.load(tmp_path / f"{name}.npz") for name in ("one", "several"))
+    one, several = (stored(tmp_path / f"{name}.npz") for name in ("one", "several"))
     for name in one:
         if name in ("map", "error"):  # The solver rounds by its threads.
             np.testing.assert_allclose(several[name], one[name], rtol=1e-9)
         else:
             assert several[name].tobytes() == one[name].tobytes(), name
     launched(size, "results", tmp_path / "resumed.npz", tmp_path / "ck", "--resume")
-    resumed = np.load(tmp_path / "resumed.npz")
+    resumed = stored(tmp_path / "resumed.npz")
     np.testing.assert_allclose(resumed["map"], one["map"], rtol=1e-9)
 
 
 @pytest.mark.slow
 def test_chains_of_several_processes_are_those_of_one(tmp_path):
     launched(2, "chains", tmp_path / "several.npz", tmp_path / "ck")
-    mean = np.load(tmp_path / "several.npz")["mean"]
+    mean = stored(tmp_path / "several.npz")["mean"]
     assert mean.shape == (3, 20)
     assert mean.tobytes() == chains()["mean"].tobytes()
     assert len(np.unique(mean[:, -1])) == 3  # No chain is another's copy.
@@ -333,7 +339,8 @@ def test_chains_of_several_processes_are_those_of_one(tmp_path):
     for path in last:
         path.unlink()
     launched(2, "chains", tmp_path / "resumed.npz", tmp_path / "ck", "--resume")
-    assert np.load(tmp_path / "resumed.npz")["mean"].tobytes() == mean.tobytes()
+    resumed = stored(tmp_path / "resumed.npz")["mean"]
+    assert resumed.tobytes() == mean.tobytes()
     assert all(path.exists() for path in last)
 
 

@@ -220,7 +220,8 @@ def test_several_processes_draw_the_same_pairs_and_fit_the_same(tmp_path):
     assert done.returncode == 0, done.stderr
     Z, y = data()
     alone = fit_anchors(in_memory(Z, y), Recipe(3), "auto", 300, 5)
-    several = np.load(out)
+    with np.load(out) as stored:
+        several = dict(stored)
     assert several["row"].tobytes() == alone.anchors.row.tobytes()
     assert several["X"].tobytes() == np.asarray(alone.fitted.pairs.X).tobytes()
     assert several["j"].tolist() == np.asarray(alone.fitted.pairs.j).tolist()
