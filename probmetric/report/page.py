@@ -250,7 +250,7 @@ def page(
         explanation=explanation,
         sections=sections,
         provenance={
-            "command": f"probmetric {summary['command']}",
+            "command": summary.get("asked", f"probmetric {summary['command']}"),
             "data": str(data["source"]),
             "data hash (SHA-256)": str(data["hash"]),
             "seed": str(summary["seed"]),
