@@ -6,7 +6,6 @@ words become settings; a metric comes from a metric file or from draws.
 
 import ast
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,7 @@ from probmetric.datasets.rows import (
     sample_of,
 )
 from probmetric.metric import Dissimilarity
+from probmetric.metric.feature_names import difference
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import AS_IS, Reading, in_parts, path_of
 from probmetric.registry import refuses_source, takes_groups
@@ -200,11 +200,6 @@ def describe_data(
     }
 
 
-def _unnamed(names: Sequence[str]) -> bool:
-    """Say whether names are x0, x1, ...: those that a file without names is given."""
-    return all(re.fullmatch(r"x\d+", name) for name in names)
-
-
 def check_features(
     wanted: Sequence[str] | None, found: Sequence[str], source: str
 ) -> None:
@@ -215,20 +210,9 @@ def check_features(
     ValueError
         Names what is missing, what is too much, or that the order differs.
     """
-    if wanted is None or list(wanted) == list(found):
-        return
-    if len(wanted) == len(found) and (_unnamed(wanted) or _unnamed(found)):
-        return
-    lacking = [name for name in wanted if name not in found]
-    extra = [name for name in found if name not in wanted]
-    said = [
-        f"{len(wanted)} features of the metric, got {len(found)}",
-        *([f"without {', '.join(map(repr, lacking[:5]))}"] if lacking else []),
-        *([f"with {', '.join(map(repr, extra[:5]))}"] if extra else []),
-        *([] if lacking or extra else [f"in another order: {', '.join(found[:8])}"]),
-    ]
-    todo = "; --features chooses those" if extra and not lacking else ""
-    raise ValueError(f"data: expected in {source} the {', '.join(said)}{todo}")
+    if wanted is not None and (said := difference(wanted, found)):
+        todo = "; --features chooses those" if set(wanted) < set(found) else ""
+        raise ValueError(f"data: expected in {source} the {said}{todo}")
 
 
 class Given(NamedTuple):

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from probmetric.data.source import Block, Labels, Part, Source, cut, labels_of
+from probmetric.data.source import (
+    Block,
+    Labels,
+    Part,
+    Source,
+    cut,
+    described,
+    labels_of,
+)
 from probmetric.names import is_pattern, path_of
 from probmetric.typing import ArrayLike
 
@@ -83,6 +91,8 @@ class Rows:
         Data weights.
     names : sequence of str, optional
     """
+
+    __repr__ = described
 
     def __init__(
         self,
@@ -189,6 +199,8 @@ class Npy:
         Arrays (n,), one for each of the others.
     """
 
+    __repr__ = described
+
     def __init__(
         self,
         paths: Sequence[Path],
@@ -263,6 +275,8 @@ class Parquet:
     drop : sequence of str
         Columns that are none.
     """
+
+    __repr__ = described
 
     def __init__(
         self,
@@ -545,8 +559,10 @@ def open(
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
     >>> source = open(X, label=X[:, 0] > 0)
-    >>> source.feature_names, sum(part.rows for part in source.parts)
-    (('x0', 'x1', 'x2'), 100)
+    >>> source
+    Rows('arrays': 100 rows of 3 features and labels, in 1 part)
+    >>> source.feature_names
+    ('x0', 'x1', 'x2')
     """
     if not isinstance(data, str | os.PathLike):
         if features or drop:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -138,7 +138,15 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+def described(self: Any) -> str:
+    """Write a source with its size, as its ``__repr__``."""
+    held = f"{n_rows(self)} rows of {len(self.feature_names)} features"
+    held += " and labels" * self.labelled + " and weights" * self.weighted
+    parts = f"{len(self.parts)} part" + "s" * (len(self.parts) != 1)
+    return f"{type(self).__name__}({self.name!r}: {held}, in {parts})"
+
+
+@dataclass(frozen=True, repr=False)
 class View:
     """A source whose blocks are changed as they are read, but for X and their rows.
 
@@ -157,6 +165,7 @@ class View:
     change: Callable[[Block], Block]
     name: str
     weighted: bool
+    __repr__ = described
 
     @property
     def feature_names(self) -> tuple[str, ...]:

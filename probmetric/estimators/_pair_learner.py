@@ -24,6 +24,7 @@ from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, PairSet, settings
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
 
@@ -100,6 +101,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         self._keep(fitted)
         return self
 
+    @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the learned metric: picklable, callable on two points."""
         check_is_fitted(self)

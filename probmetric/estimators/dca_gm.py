@@ -41,6 +41,7 @@ from probmetric.inference.sampling.sample import Method, sample, sampler_of
 from probmetric.inference.sampling.units import with_terms
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.models.dca_gm import DCAGMParams, MetricKind, to_metric
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
@@ -210,6 +211,7 @@ class DCAGM(
         return self.classes_[best]
 
     @no_type_check
+    @with_names
     def get_metric(
         self, *, kind: MetricKind | Literal["nca"] | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:
@@ -360,6 +362,7 @@ class DCAGM(
         own = xr.DataArray(np.log(P[:, :, np.arange(len(y)), y]), dims=axes)
         return with_terms(tree, {"y": own})
 
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,

@@ -59,6 +59,7 @@ from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn, learn_statistics
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import LocalMahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
@@ -446,6 +447,7 @@ class GaussianClasses(TellsClasses, BaseEstimator):
             prior_draws=prior_draws,
         )
 
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,

@@ -53,6 +53,7 @@ from probmetric.inference.gaussian_classes.local_metric import (
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
 from probmetric.metric import LocalMahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.metric.local import Rule
 from probmetric.models.gaussian_classes import (
     Covariance,
@@ -381,6 +382,7 @@ class GLML(TellsClasses, BaseEstimator):
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
+    @with_names
     def get_metric(self) -> LocalMahalanobis:
         """Return the metric of the predictive densities: picklable, input units."""
         check_is_fitted(self)
@@ -479,6 +481,7 @@ class GLML(TellsClasses, BaseEstimator):
         size: Any = {"n_draws": n_draws, "n_chains": n_chains}
         return draws_of(self, base=self.metric_, seed=seed, **size)
 
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,

@@ -49,6 +49,7 @@ from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.metric import Link, Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.models.hierarchical_lca import hierarchical_lca, identified, to_metric
 from probmetric.posterior.draws import thinned
 from probmetric.posterior.metric import PosteriorMetric
@@ -301,6 +302,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
         found = np.flatnonzero(self.groups_ == group)
         return int(found[0]) if len(found) else None
 
+    @with_names
     def get_metric(self, group: Any = None) -> Mahalanobis:
         """Return the common metric, or that of a group, with its P(same).
 
@@ -447,6 +449,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
             ),
         )
 
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,

@@ -25,6 +25,7 @@ from probmetric.inference import lda
 from probmetric.inference.gaussian_classes.draws import Exact
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.metric import Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.neighbors.strength import Chosen
 from probmetric.posterior.draws import posterior_metric
@@ -119,6 +120,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
             )
         return T
 
+    @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the learned metric: picklable, callable on two points."""
         check_is_fitted(self)
@@ -182,6 +184,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         """Return the rank of a draw of M, None for all of Σ_W⁻¹."""
         return None
 
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,

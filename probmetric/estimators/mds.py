@@ -31,6 +31,7 @@ from probmetric.inference.mds.fit import Correction
 from probmetric.inference.mds.landmarks import fit_landmarks, spread_out
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.typing import ArrayLike
 
 LIMIT = 2.0**240
@@ -316,6 +317,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Return minus the distance of each pair: higher is more similar."""
         return -self.pair_distance(pairs)
 
+    @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the metric on features, or a ValueError without ``components_``."""
         check_is_fitted(self)

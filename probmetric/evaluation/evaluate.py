@@ -51,6 +51,7 @@ from probmetric.evaluation.ranking import (
 from probmetric.evaluation.rows import Limits, compared, predicted, ranked
 from probmetric.evaluation.verification import verification
 from probmetric.metric import Dissimilarity, PairSimilarity
+from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.search import found_but_own
 from probmetric.posterior.intervals import Interval
@@ -126,6 +127,7 @@ def evaluate(
         metric = getattr(classifier, "metric_", None)
     if classifier is None and metric is None:
         raise ValueError("classifier, metric: expected at least one, got neither")
+    check_columns(metric, X=X)
     if isinstance(metric, MetricDraws):
         metric = metric.mean_metric()
     check_counts(max_pairs=max_pairs, max_depth=max_depth, n_bins=n_bins)
@@ -220,6 +222,21 @@ def calibration_error(
     codes: Int[Array, "m"], P: Float[Array, "m c"], *, n_bins: int = 15
 ) -> float:
     """Return the expected calibration error (1), in [0, 1].
+
+    Parameters
+    ----------
+    codes : int array of shape (m,)
+        The true class of each point, 0 to c - 1: the columns of ``P``.
+    P : array of shape (m, c)
+        Probabilities of the classes, whose largest is the confidence.
+    n_bins : int ≥ 1, default=15
+        Bins of equal width over confidences. With few points a bin, chance alone
+        makes an error: it falls as n_bins falls and m grows.
+
+    Raises
+    ------
+    ValueError
+        For a number of bins below 1.
 
     Examples
     --------

@@ -7,6 +7,7 @@ closer. Each kind is final; ``Metric`` is what they have in common, and a call
 inequality for its ``distance``) and ``symmetric`` are static.
 
 ``protocol``             what a metric offers, and how metrics compare.
+``feature_names``        what features are called, where that is known.
 ``mahalanobis``          ‖L(x - y)‖².
 ``link``                 from it to a probability of *same*: the model's (1), calibrated
                          (2)-(3).

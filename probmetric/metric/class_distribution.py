@@ -23,7 +23,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.densities.gaussian import log_peak
-from probmetric.metric.protocol import log_measured, measured, two_points
+from probmetric.metric.protocol import log_measured, measured, said, two_points
 from probmetric.typing import Array
 
 
@@ -131,7 +131,7 @@ _DIVERGENCE = {"hellinger": hellinger_squared, "jensen_shannon": jensen_shannon}
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassDistribution:
     """Compare points by their class probabilities p(c|Ax).
 
@@ -175,6 +175,7 @@ class ClassDistribution:
     )
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
+    __repr__ = said
 
     @property
     def n_features(self) -> int:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
-from probmetric.metric.protocol import measured, two_points
+from probmetric.metric.protocol import measured, said, two_points
 from probmetric.typing import Array
 
 
@@ -46,7 +46,7 @@ def mean_fisher(
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LocalFisher:
     """Squared distance (y - q)ᵀ J(q) (y - q) under the Fisher matrix at the query.
 
@@ -85,6 +85,7 @@ class LocalFisher:
     chol: Float[Array, "c _k p p"]
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
+    __repr__ = said
 
     @property
     def n_features(self) -> int:

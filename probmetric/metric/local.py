@@ -41,7 +41,7 @@ from probmetric.densities.classes import (
 )
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
-from probmetric.metric.protocol import measured, two_points
+from probmetric.metric.protocol import measured, said, two_points
 from probmetric.typing import Array
 
 TILE = 1024
@@ -103,7 +103,7 @@ CHUNK = 128
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LocalMahalanobis:
     """Squared distance under a matrix that depends on the query (Eq. 1).
 
@@ -148,6 +148,7 @@ class LocalMahalanobis:
     rule: Rule = field(default="min_norm", metadata={"static": True})
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
+    __repr__ = said
 
     @property
     def n_features(self) -> int:

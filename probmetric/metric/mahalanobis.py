@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.link import AnyLink, Scalar
-from probmetric.metric.protocol import measured, two_points
+from probmetric.metric.protocol import measured, said, two_points
 from probmetric.provenance import need
 from probmetric.typing import Array
 
@@ -45,7 +45,7 @@ def _image_of_difference(factor: Any, A: Any, B: Any) -> Any:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mahalanobis:
     """Squared distance (x - y)ᵀ LᵀL (x - y).
 
@@ -75,6 +75,7 @@ class Mahalanobis:
     link: AnyLink | None = None
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
+    __repr__ = said
 
     @property
     def n_features(self) -> int:

@@ -17,13 +17,14 @@ from probmetric.metric.protocol import (
     Metric,
     maps_of,
     measured,
+    said,
     two_points,
 )
 from probmetric.typing import Array
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MeanDissimilarity:
     """The mean dissimilarity over draws of a metric, as one metric.
 
@@ -47,6 +48,7 @@ class MeanDissimilarity:
     draws: tuple[Any, ...]
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
+    __repr__ = said
 
     @property
     def n_features(self) -> int:

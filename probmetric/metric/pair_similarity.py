@@ -28,7 +28,7 @@ from jaxtyping import Float, Int
 from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
 from probmetric.metric.link import check_odds
-from probmetric.metric.protocol import log_measured, measured, two_points
+from probmetric.metric.protocol import log_measured, measured, said, two_points
 from probmetric.typing import Array, Scalar
 
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
@@ -36,7 +36,7 @@ SCORES = ("log_ratio", "joint", "conditional", "kernel", "vq")
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PairSimilarity:
     """Log probability (ratio) of two observations under a common source.
 
@@ -85,6 +85,7 @@ class PairSimilarity:
     blocks: tuple[int, ...] = field(default=(), metadata={"static": True})
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
+    __repr__ = said
 
     @property
     def n_features(self) -> int:

@@ -12,6 +12,7 @@ once for a kind and shape.
 """
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from inspect import signature
 from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
@@ -21,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.data.inputs import real, refuse_masked
+from probmetric.metric.feature_names import check_columns
 from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
@@ -202,6 +204,28 @@ class MetricDraws(Protocol):
         ...
 
 
+def said(self: Any) -> str:
+    """Write a metric with shapes in the place of its arrays, as its ``__repr__``."""
+    parts = {f.name: getattr(self, f.name) for f in fields(self)}
+    return _written(type(self).__name__, parts)
+
+
+def _written(kind: str, parts: dict[str, Any]) -> str:
+    """Write parts by name; what was not given, None, is left out."""
+    words = []
+    for name, part in parts.items():
+        if hasattr(part, "_asdict"):
+            word = _written(type(part).__name__, part._asdict())
+        elif isinstance(part, tuple):
+            word = f"{len(part)} of {type(part[0]).__name__}" if part else part
+        elif isinstance(part, str):
+            word = repr(part)
+        else:  # A number, also as an array, reads as one.
+            word = np.shape(part) or part
+        words += [] if part is None else [f"{name}={word}"]
+    return f"{kind}({', '.join(words)})"
+
+
 def features_of(metric: Any) -> int | None:
     """Return the number of features a metric takes, None where it does not say."""
     return getattr(metric, "n_features", None)
@@ -291,7 +315,9 @@ def _refusing[**P, R](function: Callable[P, R], *, infinite: bool) -> Callable[P
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         metric, *values = args
         given: Any = dict(zip((p.name for p in takes), values, strict=False)) | kwargs
-        points = {n: _in_floats(n, given[n]) for n in axes if n in given}
+        points = {n: given[n] for n in axes if n in given}
+        check_columns(metric, **points)
+        points = {n: _in_floats(n, X) for n, X in points.items()}
         check_features(metric, **points)
         for name, X in points.items():
             _check_rank(name, X, axes[name])

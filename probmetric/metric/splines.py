@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Float
 
 from probmetric.metric.link import AnyLink, Scalar
-from probmetric.metric.protocol import measured, two_points
+from probmetric.metric.protocol import measured, said, two_points
 from probmetric.typing import Array
 
 
@@ -78,7 +78,7 @@ def i_splines(
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SplineCityBlock:
     """The city-block distance of curves: ``Σ_f |s_f(x_f) - s_f(y_f)|``.
 
@@ -111,6 +111,7 @@ class SplineCityBlock:
     link: AnyLink | None = None
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
+    __repr__ = said
 
     @property
     def n_features(self) -> int:

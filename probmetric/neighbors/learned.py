@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from probmetric.arguments import check_choice
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws
 from probmetric.registry import fit_labels
 
@@ -74,6 +75,7 @@ def metric_for(
         raise ValueError(
             f"draws: expected None without a learner as metric, got {draws!r}"
         )
+    check_columns(metric, X=X)
     return (Mahalanobis(np.eye(n_features)) if metric is None else metric), None
 
 

@@ -21,6 +21,7 @@ from probmetric.data import inputs
 from probmetric.data.source import Source, is_source, n_features, n_rows
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.feature_names import check_columns
 from probmetric.metric.mahalanobis import check_factor
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
 from probmetric.neighbors.linear import nearest_linear
@@ -28,7 +29,7 @@ from probmetric.neighbors.range import refuse_far, refuse_lost
 from probmetric.neighbors.scan import nearest_scanned
 from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.neighbors.stream import nearest_streamed
-from probmetric.typing import Array, ArrayLike
+from probmetric.typing import ArrayLike
 
 TILE = 1024
 """Side of a tile: 3 · 1024² numbers are 25 MB, well inside a laptop's memory."""
@@ -41,8 +42,8 @@ type Found = tuple[
 
 def nearest(
     metric: Dissimilarity | Any,
-    queries: Float[Array, "m d"],
-    points: Float[Array, "n d"] | Source,
+    queries: ArrayLike,
+    points: ArrayLike | Source,
     k: int,
     *,
     exclude_self: bool | ArrayLike = False,
@@ -106,6 +107,7 @@ def nearest(
     >>> index.tolist()
     [[0, 1]]
     """
+    check_columns(metric, queries=queries, points=points)
     Q = inputs.points(queries, "queries")
     if is_source(points):
         source: Any = points

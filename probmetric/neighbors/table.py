@@ -8,6 +8,7 @@ import pandas as pd
 from probmetric.data import inputs
 from probmetric.data.choose import picked
 from probmetric.data.source import Source, is_source
+from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
 from probmetric.neighbors.search import nearest
 
@@ -65,6 +66,7 @@ def neighbor_table(
          2         0       3.0     a
     """
     check_metric(metric, "a metric or draws of one")
+    check_columns(metric, points=points, queries=queries)
     if is_source(points):
         return _of_source(metric, points, k, queries, labels)
     P = inputs.points(points, "points")

@@ -13,6 +13,7 @@ import xarray as xr
 
 from probmetric.arguments import check_number
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.feature_names import named
 from probmetric.posterior.metric import SOURCES, PosteriorMetric, check_names
 from probmetric.registry import MODELS
 from probmetric.typing import Array, Purpose
@@ -73,11 +74,21 @@ def posterior_metric(
     for metrics in readers:
         found = metrics(draws)
         if found is not None:
-            return PosteriorMetric(found, purpose, **given)
+            return named(PosteriorMetric(found, purpose, **given), _features(draws))
     raise ValueError(
         "draws: expected a posterior of a metric (M, J, or a two-stage mixture), got "
         f"{', '.join(sorted(map(str, draws['posterior'].data_vars)))}; of a model of "
         "your own, give draws_to_metric the function to_metric"
+    )
+
+
+def _features(draws: xr.DataTree) -> list[str] | None:
+    """Return the features' names of draws, None where they are numbers or none."""
+    names = draws["posterior"].coords.get("feature")
+    return (
+        None
+        if names is None or names.dtype.kind not in "UO"
+        else names.to_numpy().tolist()
     )
 
 

@@ -33,6 +33,7 @@ from probmetric.data import inputs
 from probmetric.data.resampled import without_group
 from probmetric.data.source import Source, class_counts, n_rows
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.feature_names import check_columns
 from probmetric.neighbors.search import check_dimension
 from probmetric.posterior import intervals as asked
 from probmetric.posterior.intervals import Interval
@@ -271,6 +272,7 @@ class IntervalMetric:
 
     def _rows(self, A: Any, B: Any) -> tuple[tuple[int, ...], tuple[np.ndarray, ...]]:
         """Return the shape of an answer, and the points as rows."""
+        check_columns(self, A=A, B=B)
         asked.same_features(self.metric, A=A, B=B)
         shape = np.broadcast_shapes(np.shape(A), np.shape(B))
         found = []

@@ -36,6 +36,7 @@ from scipy.special import expit
 from probmetric.arguments import check_choice
 from probmetric.data import inputs
 from probmetric.metric import Dissimilarity, Mahalanobis, Metric, PairSimilarity
+from probmetric.metric.feature_names import check_columns, named, names_of
 from probmetric.metric.link import check_odds
 from probmetric.metric.mean import mean_metric
 from probmetric.neighbors.range import refuse_far
@@ -144,7 +145,7 @@ class PosteriorMetric:
 
     def mean_metric(self) -> Metric:
         """Return the metric of mean dissimilarity (E[M]), without a link."""
-        return mean_metric(self.draws)
+        return named(mean_metric(self.draws), names_of(self))
 
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
@@ -356,19 +357,21 @@ class PosteriorMetric:
 
     def _by_rows(self, question: Any, A: Any, B: Any) -> np.ndarray:
         """Ask every draw about matching rows; returns shape (s, ...)."""
+        check_columns(self, A=A, B=B)
         asked.same_features(self.draws[0], A=A, B=B)
         shape = np.broadcast_shapes(np.shape(A), np.shape(B))
         A, B = (np.broadcast_to(X, shape).reshape(-1, shape[-1]) for X in (A, B))
         values = over_draws(question, self.draws, *self._points(A=A, B=B))
         return values.reshape(self.n_draws, *shape[:-1])
 
-    def _points(self, **named: Any) -> tuple[np.ndarray, ...]:
-        points = tuple(inputs.points(X, name) for name, X in named.items())
-        for name, X in zip(named, points, strict=True):
+    def _points(self, **given: Any) -> tuple[np.ndarray, ...]:
+        check_columns(self, **given)
+        points = tuple(inputs.points(X, name) for name, X in given.items())
+        for name, X in zip(given, points, strict=True):
             check_dimension(self.draws[0], X, name)
         if not isinstance(self.draws[0], Mahalanobis):
             for draw in self.draws:
-                refuse_far(draw, points[0], next(iter(named)))
+                refuse_far(draw, points[0], next(iter(given)))
         return points
 
 

@@ -17,6 +17,7 @@ from probmetric.data import inputs
 from probmetric.data.inputs import check_one_kind, label_codes
 from probmetric.files import replacing
 from probmetric.metric import Dissimilarity, Mahalanobis
+from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import check_features
 from probmetric.neighbors.search import nearest
 from probmetric.posterior.draws import draws_to_metric
@@ -169,6 +170,7 @@ def explore(
             "learned: expected a fitted estimator, a metric, or draws of one, got "
             f"{type(learned).__name__}"
         )
+    check_columns(metric, X=X)
     X = inputs.points(X, "X")
     check_features(metric, X=X)
     if len(X) > MOST_POINTS:

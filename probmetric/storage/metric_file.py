@@ -35,6 +35,7 @@ from probmetric.metric import (
     PairSimilarity,
     SplineCityBlock,
 )
+from probmetric.metric.feature_names import named, names_of
 from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.protocol import check_metric
 from probmetric.names import kind_of
@@ -200,11 +201,12 @@ def save_metric(
     metric : Metric or PosteriorMetric
         Of this package, or of a class of your own that has ``to_arrays()``, which
         returns arrays of numbers by name, and the class method ``from_arrays(arrays)``.
+        An ``IntervalMetric`` has no such file: ``pickle`` keeps it.
     path : str or Path
         Conventionally ending in ``.npz``.
     feature_names : sequence of d str, optional
-        Kept beside the metric, for ``read_metric`` and for the commands, which compare
-        them with the columns of a table; ``load_metric`` returns the metric alone.
+        Kept with the metric, which refuses frames of other columns once it is loaded,
+        as the commands do. Default: those that the metric was learned with, if any.
     provenance : mapping, optional
         What JSON can hold: the data's hash, arguments, ...
 
@@ -227,12 +229,13 @@ def save_metric(
     one = metric.draws[0] if isinstance(metric, PosteriorMetric) else metric
     check_parts(one, "metric")
     spec, arrays = _posterior_spec(metric) or describe(metric, "metric")
+    names = names_of(metric) if feature_names is None else feature_names
     header = {
         "format": FORMAT,
         "format_version": VERSION,
         "probmetric_version": __version__,
         "metric": spec,
-        "feature_names": None if feature_names is None else list(feature_names),
+        "feature_names": None if names is None else list(names),
         "provenance": dict(provenance or {}),
     }
     try:
@@ -322,7 +325,8 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
                     f"metric: expected {metric.n_features} feature_names in "
                     f"{str(path)!r}, got {len(names)}"
                 )
-        return Stored(metric, names, provenance, str(header["probmetric_version"]))
+        version = str(header["probmetric_version"])
+        return Stored(named(metric, names), names, provenance, version)
     except (
         ArithmeticError,
         AttributeError,

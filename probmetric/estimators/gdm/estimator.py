@@ -42,6 +42,7 @@ from probmetric.inference.lca.recipe import Recipe, build, rate_for
 from probmetric.inference.point_effects.recipe import merged
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.metric import SplineCityBlock
+from probmetric.metric.feature_names import with_names
 from probmetric.models.gdm import GDMParams, GDMPrior, gdm, height, to_metric
 from probmetric.posterior.curves import Curves, curves
 from probmetric.posterior.draws import posterior_metric
@@ -295,6 +296,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _n_features_out(self) -> int:
         return len(self.knots_)
 
+    @with_names
     def get_metric(self) -> SplineCityBlock:
         """Return the learned metric, with P(same) the expected similarity."""
         check_is_fitted(self)
@@ -410,6 +412,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             attributes=provenance(gdm, pairs, options),
         )
 
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,

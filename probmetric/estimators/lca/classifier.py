@@ -31,6 +31,7 @@ from probmetric.estimators.lca.settings import n_rows
 from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Recipe, auto_regularization
 from probmetric.metric import Link, Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.typing import ArrayLike
 
 
@@ -195,6 +196,7 @@ class LCAClassifier(TellsClasses, BaseEstimator):
         """
         return np.exp(self.predict_log_proba(X))
 
+    @with_names
     def get_metric(self, label: object) -> Mahalanobis:
         """Return one class's metric, with its link."""
         check_is_fitted(self)

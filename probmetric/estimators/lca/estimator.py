@@ -52,6 +52,7 @@ from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.sampling.sample import sampler_of
 from probmetric.metric import Link, Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.metric.link import AnyLink
 from probmetric.models.lca import to_metric
 from probmetric.posterior.draws import posterior_metric
@@ -362,14 +363,14 @@ class LCA(PairsMixin, BaseEstimator):
             self._link, self._uncalibrated = found or self._link, None
         return self._link
 
+    @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the learned metric, picklable, with a link unless ``per_anchor``.
 
         The first call after ``fit`` calibrates the link, at up to five more fits;
         ``link="model"`` spares them where only distances are asked for.
         """
-        link = self.link_
-        return Mahalanobis(self.components_.copy(), link)
+        return Mahalanobis(self.components_.copy(), self.link_)
 
     def same_probability(
         self, pairs: ArrayLike, *, prior_odds: float | None = None
@@ -509,6 +510,7 @@ class LCA(PairsMixin, BaseEstimator):
     ) -> PosteriorMetric | IntervalMetric: ...
 
     @no_type_check
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,
@@ -548,9 +550,8 @@ class LCA(PairsMixin, BaseEstimator):
             are those of ``LCA(pairs="all")``, not of this fit's ``pair_distance``.
             P(same) of "fitted" is the model's; there is none of link="calibrated".
         learning_rate : "auto" or float > 0, default="auto"
-            Power on the likelihood. "auto" after ``fit``: for prediction η_G, the rate
-            that the scores of points ask for (NOTATION.md); 1 for intervals. After
-            ``fit_pairs``: that of the fit.
+            Power on the likelihood. "auto" after ``fit``: η_G for prediction
+            (NOTATION.md), 1 for intervals; after ``fit_pairs``: that of the fit.
         regularization : "auto" or float > 0, default="auto"
             λ. "auto" after ``fit``: 1 for intervals; for prediction the best of 1,
             10, 100 by the leave-one-out log score of soft votes averaged over the

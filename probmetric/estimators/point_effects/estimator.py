@@ -36,6 +36,7 @@ from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.units import POINTS
 from probmetric.metric import Link, Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.models.point_effects import identified, point_effects, to_metric
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
@@ -251,6 +252,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
         """What maps and draws are divided by."""
         return taught_scale(np.asarray(self.fitted_.pairs.X), self.scale_)
 
+    @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the learned metric, with P(same) of two new points."""
         check_is_fitted(self)
@@ -376,6 +378,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
         group = xr.Dataset({"y": (axes, found)}, {"point": labels})
         return tree.assign({POINTS: xr.DataTree(group)})
 
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,

@@ -29,6 +29,7 @@ from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.models.triplet_comparisons import (
     TripletParams,
     TripletPrior,
@@ -190,6 +191,7 @@ class TripletEmbedding(PosteriorMixin, BaseEstimator):
         check_is_fitted(self)
         return triplets_from_arrays(triplets, y, X=self.objects_)
 
+    @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the distance of objects, given as rows of ``objects_``."""
         check_is_fitted(self)

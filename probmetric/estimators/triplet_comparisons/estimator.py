@@ -30,6 +30,7 @@ from probmetric.estimators.triplet_comparisons.shared import (
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.metric import Mahalanobis
+from probmetric.metric.feature_names import with_names
 from probmetric.models.triplet_comparisons import (
     TripletParams,
     TripletPrior,
@@ -206,6 +207,7 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
         self.params_: TripletParams = fit.params
         return self
 
+    @with_names
     def get_metric(self) -> Mahalanobis:
         """Return the learned metric: picklable, callable on two points."""
         check_is_fitted(self)

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Triplets
 from probmetric.inference import triplet_comparisons as triplet
+from probmetric.metric.feature_names import with_names
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import Purpose
@@ -36,6 +37,7 @@ def warn_of_no_mode(gap: float, name: str) -> None:
 class PosteriorMixin:
     """Draws of ``sample`` as distances."""
 
+    @with_names
     def posterior_metric(
         self: Any,
         purpose: Purpose,

@@ -43,6 +43,7 @@ from probmetric.inference.two_stage.pairs import fit_alpha
 from probmetric.inference.two_stage.strength import settled
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.metric import PairSimilarity
+from probmetric.metric.feature_names import with_names
 from probmetric.metric.pair_similarity import Score
 from probmetric.models.two_stage import (
     Covariance,
@@ -463,6 +464,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             "(no triangle inequality, Q need not be its own best match): use pair_score"
         )
 
+    @with_names
     def get_metric(self) -> PairSimilarity:
         """Return the learned similarity; larger score, smaller dissimilarity."""
         check_is_fitted(self, "metric_")
@@ -543,6 +545,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             attributes=self._score(),
         )
 
+    @with_names
     def posterior_metric(
         self,
         purpose: Purpose,

@@ -1,0 +1,83 @@
+"""Names of a metric's features, where they are known: frames have to bear them.
+
+A metric takes arrays by place. One that was learned from a frame, or loaded from a file
+that names its features, also knows what they are called, as ``feature_names_in_``, and
+refuses a frame whose columns are others or stand in another order: the answer would be
+that of other features. The names are a note on the object: they are pickled and copied
+with it, JAX does not see them, and a metric made from its arrays has none.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any
+
+
+def named[M](metric: M, names: Iterable[str] | None) -> M:
+    """Note the names of its features on a metric, and return it; None is no names."""
+    if names is not None:
+        # Metrics are frozen: their arrays, which this leaves alone.
+        object.__setattr__(metric, "feature_names_in_", tuple(map(str, names)))
+    return metric
+
+
+def with_names[**P, R](method: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a learner's method that returns a metric, to bear the learner's names."""
+
+    @wraps(method)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        return named(method(*args, **kwargs), names_of(args[0]))
+
+    return wrapper
+
+
+def names_of(known: Any) -> tuple[str, ...] | None:
+    """Return the features' names of a metric or learner, None where not known."""
+    names = getattr(known, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
+
+
+def check_columns(metric: Any, **points: Any) -> None:
+    """Refuse frames and sources, by argument, of other features than a metric's.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, and what is missing, too much, or in another order.
+    """
+    wanted = names_of(metric)
+    if wanted is None:
+        return
+    for argument, X in points.items():
+        found = getattr(X, "feature_names", getattr(X, "columns", None))
+        if found is None or not all(isinstance(name, str) for name in found):
+            continue
+        if said := difference(wanted, list(found)):
+            own = "list(metric.feature_names_in_)"
+            todo = f"; {argument}[{own}] are those" if set(wanted) <= set(found) else ""
+            raise ValueError(f"{argument}: expected the {said}{todo}")
+
+
+def difference(wanted: Sequence[str], found: Sequence[str]) -> str:
+    """Say how the features of data differ from those of a metric; "" if they do not.
+
+    Names that a file without names is given, x0, x1, ..., are those of any features.
+    """
+    if list(wanted) == list(found):
+        return ""
+    if len(wanted) == len(found) and (_unnamed(wanted) or _unnamed(found)):
+        return ""
+    lacking = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    said = [
+        f"{len(wanted)} features of the metric, got {len(found)}",
+        *([f"without {', '.join(map(repr, lacking[:5]))}"] if lacking else []),
+        *([f"with {', '.join(map(repr, extra[:5]))}"] if extra else []),
+        *([] if lacking or extra else [f"in another order: {', '.join(found[:8])}"]),
+    ]
+    return ", ".join(said)
+
+
+def _unnamed(names: Sequence[str]) -> bool:
+    """Say whether names are x0, x1, ...: those that a file without names is given."""
+    return all(re.fullmatch(r"x\d+", name) for name in names)

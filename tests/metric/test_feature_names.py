@@ -1,0 +1,140 @@
+"""A metric that knows what its features are called refuses frames of others."""
+
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probmetric as pm
+from probmetric.metric.feature_names import difference, named
+from probmetric.neighbors import neighbor_table
+
+NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
+X, y = pm.datasets.load("iris")
+FRAME = pd.DataFrame(X, columns=pd.Index(NAMES))
+TURNED = FRAME[NAMES[::-1]]
+ORDER = "expected the 4 features of the metric, got 4, in another order: petal width"
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return pm.LDA().fit(FRAME, y)
+
+
+@pytest.fixture(scope="module")
+def metric(learner):
+    return learner.get_metric()
+
+
+QUESTIONS = {
+    "nearest": lambda m, F: pm.nearest(m, F, X, 2),
+    "nearest to points": lambda m, F: pm.nearest(m, X, F, 2),
+    "neighbor_table": lambda m, F: neighbor_table(m, F, 2),
+    "transform": lambda m, F: m.transform(F),
+    "pairwise": lambda m, F: m.pairwise(F, F),
+    "distance": lambda m, F: m.distance(F, F),
+    "evaluate": lambda m, F: pm.evaluate(F, y, metric=m),
+    "KNeighborsClassifier": lambda m, F: pm.KNeighborsClassifier(metric=m).fit(F, y),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_columns_in_another_order_are_refused(metric, question):
+    """Each question answers the frame it knows and arrays, and refuses the other."""
+    ask = QUESTIONS[question]
+    ask(metric, FRAME)
+    ask(metric, X)
+    with pytest.raises(ValueError, match=ORDER):
+        ask(metric, TURNED)
+
+
+POSTERIOR = """
+import numpy as np, pandas as pd, probmetric as pm
+X, y = pm.datasets.load("iris")
+frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+turned = frame[["d", "c", "b", "a"]]
+learner = pm.LDA().fit(frame, y)
+tree = learner.sample(n_draws=2, n_chains=1)
+for p in learner.posterior_metric("intervals", n_draws=3), pm.draws_to_metric(
+    tree, "intervals", pairs_independent=True
+):
+    questions = {
+        "pairwise": lambda F: p.pairwise(F, X),
+        "interval": lambda F: p.interval(F, X[::-1]),
+        "neighbor_probability": lambda F: p.neighbor_probability(F, X, 2),
+        "mean_metric": lambda F: p.mean_metric().transform(F),
+    }
+    for name, ask in questions.items():
+        np.asarray(ask(frame))
+        try:
+            ask(turned)
+        except ValueError as error:
+            assert "got 4, in another order: d, c, b, a" in str(error), error
+        else:
+            raise SystemExit(f"{name}: expected a refusal, got an answer")
+"""
+
+
+@pytest.mark.long
+def test_a_posterior_knows_the_names_too():
+    """Without the types of the tests, which take arrays alone, as users call it."""
+    run = [sys.executable, "-W", "ignore", "-c", POSTERIOR]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_files_and_pickles_keep_the_names(metric, tmp_path):
+    pm.save_metric(metric, tmp_path / "metric.npz")
+    for again in (
+        pm.load_metric(tmp_path / "metric.npz"),
+        pickle.loads(pickle.dumps(metric)),
+    ):
+        assert again.feature_names_in_ == tuple(NAMES)
+        with pytest.raises(ValueError, match=ORDER):
+            again.transform(TURNED)
+
+
+def test_what_to_do_is_right(metric):
+    """The message's own remedy gives the answer of the frame that was learned from."""
+    with pytest.raises(ValueError, match=r"X\[list\(metric.feature_names_in_\)\]"):
+        metric.transform(TURNED)
+    again = metric.transform(TURNED[list(metric.feature_names_in_)])
+    np.testing.assert_array_equal(again, metric.transform(X))
+
+
+def test_what_is_missing_or_too_much_is_named(metric):
+    other = FRAME.rename(columns={NAMES[0]: "height"})
+    with pytest.raises(ValueError, match=r"without 'sepal length', with 'height'$"):
+        metric.transform(other)
+
+
+def test_without_names_places_count(metric):
+    """A metric of arrays takes frames by place, as does one that was remade."""
+    of_arrays = pm.LDA().fit(X, y).get_metric()
+    remade = replace(metric, link=None)
+    for unnamed in (of_arrays, remade):
+        assert not hasattr(unnamed, "feature_names_in_")
+        np.testing.assert_array_equal(
+            unnamed.transform(TURNED), unnamed.transform(TURNED.to_numpy())
+        )
+
+
+def test_names_of_files_without_names_are_those_of_any():
+    assert difference(["x0", "x1"], ["a", "b"]) == ""
+    assert difference(["a", "b"], ["x0", "x1"]) == ""
+    assert difference(["a", "b"], ["b", "a"]) != ""
+
+
+def test_sources_are_checked(metric, tmp_path):
+    np.save(tmp_path / "rows.npy", np.ascontiguousarray(X))
+    FRAME.assign(kind=y).to_parquet(tmp_path / "rows.parquet")
+    source = pm.open(tmp_path / "rows.parquet", label="kind")
+    pm.nearest(metric, X[:2], source, 1)
+    pm.nearest(metric, X[:2], pm.open(tmp_path / "rows.npy"), 1)
+    other = named(replace(metric), NAMES[::-1])
+    with pytest.raises(ValueError, match="points: expected the 4 features"):
+        pm.nearest(other, X[:2], source, 1)
