@@ -4,7 +4,8 @@ A kind whose ``pairwise`` rounds coarsely (a GEMM form) may offer
 ``refine(Q, P, candidates) -> (m, k')`` in difference form: a shortlist by ``pairwise``
 is then re-ranked by it, and doubled until the k-th refined value lies below the last
 of the shortlist by more than eight times the largest discrepancy seen between the two.
-JAX traces it as it traces ``pairwise``; as P it gets the candidates of a tile alone.
+JAX traces it as it traces ``pairwise``; as P it gets candidates of a tile alone, and of
+each query as many at a time as make ``REFINED`` numbers.
 
 What depends on the queries alone (the matrices of a local metric) is computed once for
 each tile of queries, and serves the scan, every deepening of it, and ``refine``.
@@ -42,6 +43,13 @@ from probmetric.typing import Array
 
 HIDDEN = np.iinfo(np.int32).max
 """The index that stands for "not a point": padding, or the query itself."""
+
+REFINED = 9 << 14
+"""Numbers of the candidates that ``refine`` is given at a time (one a query at least).
+
+1.2 MB, of which a mixture of k components makes 4.2 k times as much: 40 MB for k = 8.
+Just over 8192 points of 16 features: XLA rounds smaller programs otherwise.
+"""
 
 type Kept = tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]
 
@@ -224,12 +232,23 @@ def _refined(
     index: Int[np.ndarray, "q k"],
     shared: Any,
 ) -> Float[np.ndarray, "q k"]:
-    """Call ``refine`` at padded shapes, with no points but the candidates."""
+    """Call ``refine`` at padded shapes, some columns of candidates at a time.
+
+    By columns and not by rows: what the queries share then serves every block as it
+    is, whatever a metric keeps in it. The last block reaches back over the one before.
+    """
     index, q = pad_rows(index, len(Q)), len(index)
-    candidates = np.arange(index.size).reshape(index.shape)
-    with jax.enable_x64(True):
-        exact = _refine(metric, Q, P[index.ravel()], candidates, shared)
-    return np.asarray(exact)[:q]
+    k = index.shape[1]
+    wide = min(k, max(1, REFINED // Q.size))
+    exact = np.empty(index.shape)
+    candidates = np.arange(len(Q) * wide).reshape(len(Q), wide)
+    for start in range(0, k, wide):
+        start = min(start, k - wide)
+        some = slice(start, start + wide)
+        points = P[index[:, some].ravel()]
+        with jax.enable_x64(True):
+            exact[:, some] = _refine(metric, Q, points, candidates, shared)
+    return exact[:q]
 
 
 @jax.jit

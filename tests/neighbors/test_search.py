@@ -1,7 +1,10 @@
 """Neighbours are exact, ties included, in bounded memory."""
 
 import tracemalloc
+from dataclasses import dataclass, field
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from probmetric.neighbors.scan import empty, keep_best
 from tests.metric_kinds import (
     Coarse,
     Wrapped,
+    build,
     build_euclid,
     largest_intermediate,
 )
@@ -84,6 +88,72 @@ def test_a_shortlist_is_deepened_until_refinement_settles_it(grid):
     settled = nearest(coarse, queries, points, 3)[1]
     np.testing.assert_array_equal(settled, near)
     assert rough.shape == settled.shape
+
+
+def refined(metric, monkeypatch, numbers, *, q=40, k=23):
+    """Return what ``refine`` gives for a shortlist, so many numbers at a time."""
+    rng = np.random.default_rng(0)
+    P, index = rng.normal(size=(90, 3)), rng.integers(0, 90, (q, k))
+    Q = neighbors_scan.in_tiles(P[:q], neighbors_scan.bucket(q, 64))[0]
+    monkeypatch.setattr(neighbors_scan, "REFINED", numbers)
+    shared = neighbors_scan.ready_alone(metric, Q)
+    return neighbors_scan._refined(metric, Q, P, index, shared)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Seen(Coarse):
+    """Coarse, which notes how many numbers it was given; ``apart`` is no refinement."""
+
+    given: list = field(default_factory=list, metadata={"static": True}, hash=False)
+    apart: bool = field(default=True, metadata={"static": True})
+
+    def refine(self, Q, P, idx):
+        self.given.append(P.size)
+        exact = jnp.sum((P[idx] - Q[:, None]) ** 2, -1)
+        return exact if self.apart else exact - jnp.mean(exact)
+
+
+REFINING = {
+    "LocalMahalanobis": build("LocalMahalanobis"),
+    "PairSimilarity": build("PairSimilarity"),
+    "differences": Seen(np.array(0.0)),
+}
+
+
+@pytest.mark.parametrize("name", REFINING)
+def test_a_shortlist_refined_in_blocks_is_that_refined_at_once(monkeypatch, name):
+    whole = refined(REFINING[name], monkeypatch, 1 << 40)
+    for numbers in (1, 3 * 64 * 7):
+        blocks = refined(REFINING[name], monkeypatch, numbers)
+        # Not bit for bit: XLA rounds programs of few rows in ways of their own.
+        assert np.abs(blocks - whole).max() <= 16 * EPS * np.abs(whole).max()
+
+
+@pytest.mark.parametrize("name", REFINING)
+def test_blocks_as_large_as_they_are_keep_every_bit(monkeypatch, name):
+    size = dict(q=64, k=900)
+    assert 3 * 64 * 900 > neighbors_scan.REFINED  # Two blocks, then one.
+    some = refined(REFINING[name], monkeypatch, neighbors_scan.REFINED, **size)
+    whole = refined(REFINING[name], monkeypatch, 1 << 40, **size)
+    np.testing.assert_array_equal(some, whole)
+
+
+def test_the_comparison_of_blocks_sees_one_that_looks_beyond_itself(monkeypatch):
+    metric = Seen(np.array(0.0), apart=False)
+    whole = refined(metric, monkeypatch, 1 << 40)
+    assert (refined(metric, monkeypatch, 3 * 64 * 7) != whole).any()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "most"), [(1, 3 * 64), (3 * 64 * 7 + 5, 3 * 64 * 7)]
+)
+def test_a_block_of_candidates_is_no_larger_than_said(monkeypatch, numbers, most):
+    metric = Seen(np.array(0.0), given=[])
+    refined(metric, monkeypatch, numbers)
+    assert max(metric.given) == most
+    refined(metric, monkeypatch, 1 << 40)
+    assert max(metric.given) == 3 * 64 * 23
 
 
 def test_infinite_dissimilarities_come_last_and_never_from_padding():
