@@ -1,10 +1,11 @@
-"""Labelled data sets, loaded by name, from a file or from a generator.
+"""Data sets: labelled ones by name, file or generator, and sites with their species.
 
 ``loading``     ``load`` and ``load_points``: built-in sets, generators, files and
                 OpenML, all as one ``Dataset``.
 ``rows``        rows that commands read in parts, and a sample of them to look at.
 ``tables``      CSV, NPZ and Parquet files to points, labels and groups, checked.
 ``generators``  waveform, twonorm and ringnorm, with their Bayes errors.
+``sites``       ``biocrust``: covariates of sites, and what was counted there.
 """
 
 import lazy_loader

@@ -11,3 +11,4 @@ from .loading import (
     load_points as load_points,
     names as names,
 )
+from .sites import Sites as Sites, biocrust as biocrust
