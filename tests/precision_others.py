@@ -76,6 +76,10 @@ ROOT = {
     "data.padding.pad_labelled": lambda f, g: f(g.labelled),
     "data.padding.pad_rows": lambda f, g: f(g.X, len(g.X) + 3),
     "data.containers.weights": lambda f, g: f(g.points),
+    "evaluation.answers.answer_auc": lambda f, g: f(g.c, np.arange(len(g.c)) % 2),
+    "evaluation.answers.answer_scores": lambda f, g: f(
+        np.array([0.25, 0.75]), np.array([0, 1])
+    ),
     "evaluation.evaluate.brier_score": lambda f, g: f(np.array([0, 1]), CLASSES),
     "evaluation.evaluate.calibration_error": lambda f, g: f(np.array([0, 1]), CLASSES),
     "evaluation.evaluate.coverage": lambda f, g: f(Interval(g.c - 1, g.c + 1), g.c),

@@ -65,6 +65,7 @@ def figures() -> None:
     for page, blocks, name in (
         ("which_variables", 2, "wine_variables"),
         ("sites", 10, "biocrust_curves"),
+        ("triplets", 5, "capitals"),
     ):
         _program(page, blocks)["figure"].savefig(ROOT / f"docs/{name}.png", dpi=150)
 

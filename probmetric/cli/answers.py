@@ -1,4 +1,4 @@
-"""Answers beside points: a table of judged pairs or of triplets, and a fit to it.
+"""Answers beside points: a table of judged pairs or of triplets; fits, and scores.
 
 A line of the table is about rows of ``--data``, by their numbers from 0: two of a pair,
 three of a triplet. Objects that have no features are numbers alone.
@@ -11,12 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from scipy.special import expit
 
 from probmetric.data.hash import data_hash
 from probmetric.data.inputs import points
 from probmetric.datasets.loading import load_points
 from probmetric.datasets.tables import read_content
+from probmetric.evaluation.answers import answer_auc, answer_scores
 from probmetric.names import AS_IS, Reading, ending, existing, is_set
+from probmetric.posterior.intervals import between_rows
+from probmetric.posterior.metric import PosteriorMetric
+from probmetric.posterior.stack import over_draws
 from probmetric.registry import without_points
 
 COLUMNS = {
@@ -123,22 +128,48 @@ def answered(
         raise ValueError(f"--groups: expected none beside --answers, got {groups!r}")
     table = read_table(answers, how)
     _fit_of(estimator, table)
-    largest = int(table.rows.max())
+    n, name = None, type(estimator).__name__
     if without_points(estimator):
+        stated = estimator.n_objects  # The fit refuses what is no number.
+        n = stated if isinstance(stated, int) else 0
+    return about_points(table, answers, data, label, how, objects=n, name=name)
+
+
+def about_points(
+    table: Table,
+    answers: str,
+    data: str | None,
+    label: str | None,
+    how: Reading,
+    *,
+    objects: int | None,
+    name: str,
+) -> Answered:
+    """Return answers with the points that they are about.
+
+    ``objects`` is None where there are points; else the least number of objects
+    without features, of a learner or a metric called ``name``.
+
+    Raises
+    ------
+    ValueError
+        As ``answered``.
+    """
+    largest = int(table.rows.max())
+    if objects is not None:
         if data is not None:
             raise ValueError(
-                f"--data: expected none for {type(estimator).__name__}, whose objects "
-                f"have no features, got {data!r}"
+                f"--data: expected none for {name}, whose objects have no features, "
+                f"got {data!r}"
             )
-        X, source, name = None, str(table.path.resolve()), answers
-        stated = estimator.n_objects  # The fit refuses what is no number.
-        n = max(largest + 1, stated if isinstance(stated, int) else 0)
+        X, source, called = None, str(table.path.resolve()), answers
+        n = max(largest + 1, objects)
         names = tuple(map(str, range(n)))
     else:
         if data is None:
             raise ValueError("--data: expected the points of --answers, got none")
         found = load_points(data, label=label, how=how)
-        X, names, name = points(found.X, "data"), found.feature_names, data
+        X, names, called = points(found.X, "data"), found.feature_names, data
         source, n = data if is_set(data) else str(existing(data).resolve()), len(X)
         if largest >= n:
             raise ValueError(
@@ -159,7 +190,7 @@ def answered(
             "n": len(table.rows),
         },
     }
-    return Answered(X, names, name, table, about)
+    return Answered(X, names, called, table, about)
 
 
 def _fit_of(estimator: Any, table: Table) -> Any:
@@ -195,3 +226,83 @@ def fit_answers(estimator: Any, data: Answered) -> Any:
         return fit(data.table.rows, **data.table.given)
     finally:  # An argument of this fit, none that a summary lists.
         estimator.set_params(preprocessor=None)
+
+
+def some(data: Answered, rows: Int[np.ndarray, "m"]) -> Answered:
+    """Return some of the answers, about the same points."""
+    table = data.table
+    given = {name: values[rows] for name, values in table.given.items()}
+    return data._replace(table=table._replace(rows=table.rows[rows], given=given))
+
+
+def probabilities(
+    metric: Any, data: Answered, *, log_odds: bool
+) -> tuple[Float[np.ndarray, "N"] | None, Float[np.ndarray, "N"], str]:
+    """Return P(yes) of answers under a metric or draws, a score, and what lacks.
+
+    Yes is *same* for a pair, and *near is nearer* for a triplet; the score is minus the
+    distance, or by how much far is farther. P is averaged over draws; None, with the
+    reason, where the metric does not say it. ``log_odds``: of triplets, that squared
+    distances are in this unit.
+    """
+    X: Any = np.eye(metric.n_features) if data.X is None else data.X
+    first, *others = (X[rows] for rows in data.table.rows.T)
+    apart = [_apart(metric, first, other) for other in others]
+    if data.table.kind == "pairs":
+        score = -apart[0].mean(0)
+        try:
+            return np.asarray(metric.same_probability(first, others[0])), score, ""
+        except (AttributeError, ValueError) as error:
+            return None, score, str(error)
+    near, far = apart
+    score = (far - near).mean(0)
+    if not log_odds:
+        lacks = "the metric was not learned from triplets: it has no P(near is nearer)"
+        return None, score, lacks
+    return expit(far**2 - near**2).mean(0), score, ""
+
+
+def _apart(metric: Any, A: np.ndarray, B: np.ndarray) -> Float[np.ndarray, "s N"]:
+    """Return distances of matching rows under each draw, or under the one metric."""
+    if isinstance(metric, PosteriorMetric):
+        return metric.pair_draws(A, B)
+    return over_draws(between_rows, [metric], A, B)
+
+
+def figures_of(
+    data: Answered, P: Float[np.ndarray, "N"] | None, score: Float[np.ndarray, "N"]
+) -> dict[str, float]:
+    """Return the scores of what was stated of answers; without P those of the order.
+
+    A triplet counts with near and far exchanged as well: which of the two a table
+    calls near has no meaning, and no score may depend on it.
+    """
+    given: Any = {
+        name: data.table.given.get(name) for name in ("trials", "sample_weight")
+    }
+    y = answers_of(data.table)
+    if data.table.kind == "pairs":
+        if P is not None:
+            return answer_scores(P, y, **given)
+        return {"roc_auc": answer_auc(score, y, **given)}
+    weight = given["sample_weight"]
+    both = np.append(y, 1 - y), None if weight is None else np.append(weight, weight)
+    # Without P the nearer one is said, and nothing of how sure.
+    said = P if P is not None else np.where(score == 0, 0.5, score > 0)
+    found = answer_scores(np.append(said, 1 - said), both[0], sample_weight=both[1])
+    names = ("accuracy",) if P is None else ("accuracy", "log_loss", "brier", "ece")
+    return {name: found[name] for name in names}
+
+
+def answers_of(table: Table) -> np.ndarray:
+    """Return y as 0 and 1, or counts; 1 where a table of triplets has none.
+
+    Raises
+    ------
+    ValueError
+        For answers of another kind.
+    """
+    if "y" not in table.given:
+        return np.ones(len(table.rows))
+    y = np.asarray(table.given["y"], float)
+    return np.where(y == -1, 0, y) if "trials" not in table.given else y

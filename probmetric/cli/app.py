@@ -72,6 +72,14 @@ Answers = Annotated[
         "(anchor, near, far and, where far may be the nearer, y)."
     ),
 ]
+Judging = Annotated[
+    str | None,
+    typer.Option(
+        help="Judge by answers about rows of --data, a table as of fit: all of it with "
+        "--metric or --draws, which did not learn from it; with --model, that learns "
+        "from it, its --folds, or the table --test."
+    ),
+]
 Label = Annotated[
     str | None, typer.Option(help="Column of the class; default the last.")
 ]
@@ -346,7 +354,8 @@ def sample(
 
 @app.command(epilog=USED)
 def evaluate(
-    data: Rows,
+    data: Rows = None,
+    answers: Judging = None,
     metric: MetricFile = None,
     draws: DrawsFile = None,
     model: Annotated[
@@ -362,7 +371,10 @@ def evaluate(
     features: Features = None,
     groups: Groups = None,
     test: Annotated[
-        str | None, typer.Option(help="File of labelled rows to judge on.")
+        str | None,
+        typer.Option(
+            help="File of labelled rows to judge on; with --answers, of answers."
+        ),
     ] = None,
     folds: Annotated[
         int | None, typer.Option(help="Or: number of cross-validation folds.")
@@ -389,13 +401,13 @@ def evaluate(
     force: Force = False,
     processes: Processes = 1,
 ) -> None:
-    """Judge a metric, draws or a learner on rows held out."""
+    """Judge a metric, draws or a learner on rows, or answers, held out."""
     asked = dict(locals())
     size = asked.pop("processes")
     with first(asked):
         asked["model"] = model = None if model is None else learner_name(model)
-        source(data, rows=True)
-        source(test, "--test", rows=True)
+        sources(data, answers, rows=True)
+        source(test, "--test", rows=answers is None)
         if out is not None:
             check_new(out, FILES["evaluate"], force=force)
     _launch(size, 0, resume=False)

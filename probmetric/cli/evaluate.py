@@ -1,6 +1,6 @@
-"""``probmetric evaluate``: scores of neighbours under a metric, on points held out."""
+"""``probmetric evaluate``: scores of neighbours, or of answers, that were held out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,21 @@ import numpy as np
 import pandas as pd
 import typer
 from sklearn.base import clone
+from sklearn.model_selection import KFold
 
+from probmetric.cli.answers import (
+    COLUMNS,
+    Answered,
+    about_points,
+    answered,
+    answers_of,
+    check_answers,
+    figures_of,
+    fit_answers,
+    probabilities,
+    read_table,
+    some,
+)
 from probmetric.cli.files import FILES, bad_input, claim, noted, results, safe_labels
 from probmetric.cli.fit import MOST
 from probmetric.cli.inputs import (
@@ -25,6 +39,7 @@ from probmetric.cli.inputs import (
     rows_of,
 )
 from probmetric.data.choose import sampled
+from probmetric.data.containers import Triplets
 from probmetric.data.source import View
 from probmetric.datasets.loading import Dataset, load
 from probmetric.datasets.rows import sample_of
@@ -44,12 +59,13 @@ from probmetric.neighbors import KNeighborsClassifier
 from probmetric.processes.distributed import together
 from probmetric.progress import progress_bar
 from probmetric.provenance import versions
-from probmetric.registry import fit_named, make
+from probmetric.registry import MODELS, fit_named, make, without_points
 
 
 def run(
     *,
-    data: str,
+    data: str | None,
+    answers: str | None = None,
     metric: Path | None = None,
     draws: Path | None = None,
     model: str | None = None,
@@ -70,6 +86,14 @@ def run(
 
     Of several processes all judge, and the first writes.
     """
+    if answers is not None:
+        return _run_answers(
+            _Asked(data, answers, test, folds, label, groups, how, seed),
+            _Judged(metric, draws, max_draws, model, settings),
+            out,
+            force=force,
+        )
+    assert data is not None
     if in_parts(data) or (test is not None and in_parts(test)):
         refused = {
             "--model; fit it first, and give --metric": model is not None,
@@ -250,6 +274,210 @@ def _run_rows(
         }
         _write(out, summary, table, predictions, quote=quote_formulas)
     return 0
+
+
+class _Asked(NamedTuple):
+    """The points, the answers about them, and which of these are held out."""
+
+    data: str | None
+    answers: str
+    test: str | None
+    folds: int | None
+    label: str | None
+    groups: str | None
+    how: Reading
+    seed: int
+
+
+class _Judged(NamedTuple):
+    """What is judged: a metric, draws, or a learner with its settings."""
+
+    metric: Path | None
+    draws: Path | None
+    max_draws: int
+    model: str | None
+    settings: Sequence[str] | None
+
+
+class _Split(NamedTuple):
+    """Answers held out, their numbers in the table, and the metric they judge."""
+
+    held: Answered
+    rows: np.ndarray
+    metric: Dissimilarity | MetricDraws
+    log_odds: bool
+
+
+def _run_answers(asked: _Asked, use: _Judged, out: Path | None, *, force: bool) -> int:
+    """Judge probabilities by answers that were not learned from."""
+    with ExitStack() as held:
+        with bad_input():
+            if asked.groups is not None:
+                raise ValueError(
+                    f"--groups: expected none beside --answers, got {asked.groups!r}"
+                )
+            of_model = use.model is not None
+            name, data, splits, remarks = (_refits if of_model else _given)(asked, use)
+            if out is not None and together().rank == 0:
+                held.enter_context(claim(out, FILES["evaluate"], force=force))
+        for remark in remarks:
+            note(remark)
+        figures: list[dict[str, str | float]] = []
+        predictions: list[pd.DataFrame] = []
+        lacking: dict[str, None] = {}
+        with noted() as seen, bad_input():
+            for number, split in enumerate(splits):
+                P, score, lacks = probabilities(
+                    split.metric, split.held, log_odds=split.log_odds
+                )
+                lacking |= {lacks: None} if lacks else {}
+                base, even = _even(split.held)
+                for method, stated in (base, even), (name, P):
+                    which = {"method": method, "split": number}
+                    found = figures_of(split.held, stated, score)
+                    if method == base:
+                        found.pop("roc_auc", None)
+                    figures.append({**which, **found})
+                    frame = _answered_frame(split, stated)
+                    predictions.append(frame.assign(**which))
+        for remark in lacking:
+            note(remark)
+        means = _shown(pd.DataFrame(figures))
+        if out is None or together().rank:
+            return 0
+        summary = {
+            "model": use.model,
+            "metric": None if use.metric is None else str(use.metric.resolve()),
+            "draws_file": None if use.draws is None else str(use.draws.resolve()),
+            "settings": list(use.settings or ()),
+            "seed": asked.seed,
+            "data": data.about,
+            "test": asked.test,
+            "folds": asked.folds,
+            "figures": means.to_dict(orient="index"),
+            "notes": [*remarks, *lacking, *map(str, seen)],
+            "versions": versions(),
+        }
+        with results(out, "evaluate", summary) as part:
+            pd.DataFrame(figures).to_csv(part / "evaluation.csv", index=False)
+            pd.concat(predictions).to_csv(part / "predictions.csv", index=False)
+    return 0
+
+
+def _given(
+    asked: _Asked, use: _Judged
+) -> tuple[str, Answered, list[_Split], list[str]]:
+    """Return the answers that judge a metric or draws."""
+    if use.settings:
+        raise ValueError("--set: expected --model with it, got none")
+    for option, value in ("--test", asked.test), ("--folds", asked.folds):
+        if value is not None:
+            raise ValueError(
+                f"{option}: expected none beside --answers and a metric that is "
+                f"learned, which --answers judge, got {value!r}"
+            )
+    own = given(use.metric, use.draws, use.max_draws)
+    spec = MODELS.get(str(own.learner))
+    objects = spec is not None and without_points(spec.estimator)
+    table = read_table(asked.answers, asked.how)
+    data = about_points(
+        table,
+        asked.answers,
+        asked.data,
+        asked.label,
+        asked.how,
+        objects=own.n_features if objects else None,
+        name=own.name,
+    )
+    check_features(own.feature_names, data.feature_names, data.name)
+    remarks = []
+    if data.about["hash"] == own.data_hash:
+        remarks.append(
+            f"{own.name} was learned from these very answers: its figures are too good"
+        )
+    rows = np.arange(len(table.rows))
+    log_odds = spec is not None and spec.data_kind is Triplets
+    return own.name, data, [_Split(data, rows, own.metric, log_odds)], remarks
+
+
+def _refits(
+    asked: _Asked, use: _Judged
+) -> tuple[str, Answered, Iterable[_Split], list[str]]:
+    """Return fits to some of the answers, with the answers that judge them."""
+    if use.metric is not None or use.draws is not None:
+        raise ValueError("--model: expected neither --metric nor --draws with it")
+    if (asked.test is None) == (asked.folds is None):
+        got = "neither" if asked.test is None else "both"
+        raise ValueError(f"--test, --folds: expected one of the two, got {got}")
+    model = str(use.model)
+    learner = make(model, parse_settings(use.settings), seed=asked.seed)
+    check_answers(learner, asked.answers)
+    where = asked.data, asked.label, None, asked.how
+    data = answered(learner, asked.answers, *where)
+    triplets = data.table.kind == "triplets"
+
+    def fitted(learned: Answered, held: Answered, rows: np.ndarray) -> _Split:
+        fresh: Any = clone(learner)
+        fit_answers(fresh, learned)
+        return _Split(held, rows, fresh.get_metric(), triplets)
+
+    if asked.test is not None:
+        held = answered(learner, asked.test, *where)
+        if held.table.kind != data.table.kind:
+            raise ValueError(
+                f"--test: expected {data.table.kind}, as in --answers, got "
+                f"{held.table.kind}"
+            )
+        whole = np.arange(len(held.table.rows))
+        return model, data, (fitted(data, held, whole) for _ in range(1)), []
+    remarks = [] if _apart_rows(data) else [SHARED]
+    n = len(data.table.rows)
+    if not 2 <= int(asked.folds or 0) <= n:
+        raise ValueError(f"--folds: expected 2 to {n} answers, got {asked.folds}")
+    folds = KFold(int(asked.folds or 0), shuffle=True, random_state=asked.seed)
+    parts = progress_bar(list(folds.split(data.table.rows)), "answers", None, "fold")
+    return (
+        model,
+        data,
+        (fitted(some(data, kept), some(data, left), left) for kept, left in parts),
+        remarks,
+    )
+
+
+SHARED = (
+    "answers share rows: those judged are about rows of other answers, and say nothing "
+    "of new rows"
+)
+
+
+def _apart_rows(data: Answered) -> bool:
+    """Say whether no row is in two answers."""
+    rows = data.table.rows
+    return len(np.unique(rows)) == rows.size
+
+
+def _even(held: Answered) -> tuple[str, np.ndarray]:
+    """Return what is stated without a metric: the share of yes, or even odds."""
+    n = len(held.table.rows)
+    if held.table.kind == "triplets":
+        return "even odds", np.full(n, 0.5)
+    given = held.table.given
+    trials = np.asarray(given.get("trials", np.ones(n)), float)
+    weight = np.asarray(given.get("sample_weight", np.ones(n)), float)
+    share = weight @ answers_of(held.table) / (weight @ trials)
+    return "share of same", np.full(n, share)
+
+
+def _answered_frame(split: _Split, P: np.ndarray | None) -> pd.DataFrame:
+    """Return what was stated of each answer, with its row in the table."""
+    table = split.held.table
+    frame = pd.DataFrame(table.rows, columns=pd.Index(COLUMNS[table.kind][0]))
+    frame.insert(0, "row", split.rows)
+    frame["y"] = answers_of(table)
+    for name in ("trials", "sample_weight"):
+        if name in table.given:
+            frame[name] = table.given[name]
+    return frame.assign(P=np.nan if P is None else P)
 
 
 def _shown(table: pd.DataFrame) -> Any:

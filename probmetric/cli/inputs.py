@@ -216,7 +216,7 @@ def check_features(
 
 
 class Given(NamedTuple):
-    """A metric or draws of one, d, the features' names, and the data it has seen."""
+    """A metric or draws of one, d, features' names, the data and learner it is of."""
 
     metric: Dissimilarity | MetricDraws
     n_features: int
@@ -224,6 +224,7 @@ class Given(NamedTuple):
     data_hash: str | None
     name: str
     n_metrics: int = 1
+    learner: str | None = None
 
 
 def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
@@ -247,6 +248,7 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
             tree.attrs.get("labelled_hash"),
             f"{posterior.n_draws} draws of {draws.name}",
             posterior.n_draws,
+            tree.attrs.get("learner"),
         )
     assert metric is not None
     stored = read_metric(metric)
@@ -257,6 +259,7 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
         stored.feature_names,
         seen.get("hash") if isinstance(seen, dict) else None,
         metric.name,
+        learner=stored.provenance.get("model"),
     )
 
 

@@ -5,7 +5,7 @@ from, under which licence, and what was changed.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -49,6 +49,7 @@ def biocrust() -> Sites:
     >>> crust.covariates.loc["3min_late"].tolist(), crust.species.shape
     ([0.05, 4.0], (19, 466))
     """
-    table = pd.read_csv(Path(__file__).with_name("biocrust.csv"), index_col="sample")
+    path = Path(__file__).with_name("biocrust.csv")
+    table: Any = pd.read_csv(path, index_col="sample")
     names = ["hours", "maturity"]
     return Sites(table[names].astype("float64"), table.drop(columns=names))

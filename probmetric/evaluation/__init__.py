@@ -5,6 +5,7 @@
 ``rows``             the same figures of the rows of a source.
 ``cross_validate``   votes of neighbours on points held out: ``held_out`` for learners.
 ``loo``              PSIS-LOO, where units are independent.
+``answers``          probabilities by the answers that were given, yes or k of m.
 ``verification``     costs of log likelihood ratios: Cllr, EER, minDCF, by source.
 """
 

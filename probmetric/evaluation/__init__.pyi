@@ -1,3 +1,4 @@
+from .answers import answer_scores as answer_scores
 from .cross_validate import held_out as held_out
 from .evaluate import (
     Coverage as Coverage,

@@ -1,4 +1,7 @@
-"""The page of an evaluation: the table of scores, and calibration of probabilities."""
+"""The page of an evaluation: the table of scores, and calibration of probabilities.
+
+Of neighbours that voted on points held out, or of answers that were held out.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +22,7 @@ WORDS = {
     "r_precision": "R-precision ↑",
     "map_at_r": "MAP@R ↑",
     "pair_roc_auc": "pair ROC-AUC ↑",
+    "roc_auc": "ROC-AUC ↑",
     "cllr": "Cllr ↓",
     "cllr_min": "least Cllr ↓",
     "eer": "equal error rate ↓",
@@ -28,6 +32,8 @@ WORDS = {
 
 def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     """Return the page of an evaluation's folder."""
+    if "answers" in summary["data"]:
+        return _answers_page(folder, summary)
     figures: dict[str, dict[str, float]] = summary["figures"]
     names = list(figures)
     name = names[-1]
@@ -52,7 +58,10 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         headline=f"{own['accuracy']:.1%} right, Euclidean {base['accuracy']:.1%}",
         explanation=f"{how}; log loss "
         f"{own['log_loss']:.3f}, Euclidean {base['log_loss']:.3f}.",
-        sections=[_table(figures, split), _calibration(stated)],
+        sections=[
+            _table(figures, split, "neighbours under", VOTES),
+            _calibration(stated),
+        ],
         cards=[
             (f"{own['log_loss']:.3f}", "log loss (lower is better)"),
             (f"{own['ece']:.3f}", "calibration error"),
@@ -60,21 +69,120 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     )
 
 
-def _table(figures: Mapping[str, Any], split: pd.DataFrame) -> Section:
+VOTES = (
+    "Probabilities of the classes are judged by accuracy, log loss, Brier score and "
+    "calibration error; retrieval and pairs among the points held out, each looked up "
+    "among the others."
+)
+JUDGMENTS = (
+    "Probabilities of the answers are judged by the share of judgments foretold "
+    "(accuracy), log loss, Brier score and calibration error, each a mean over "
+    "judgments; pairs by the ranking of same before different too."
+)
+
+
+def _answers_page(folder: Path, summary: Mapping[str, Any]) -> Report:
+    """Return the page of answers that were held out."""
+    figures: dict[str, dict[str, float]] = summary["figures"]
+    base, name = list(figures)
+    own, without = figures[name], figures[base]
+    split = read_table(folder, "evaluation.csv")
+    stated: Any = read_table(folder, "predictions.csv")
+    of = Path(str(summary["data"]["answers"]["source"])).name
+    kind = summary["data"]["answers"]["kind"]
+    held = f"{kind} of {of}"
+    if summary["test"]:
+        held = f"{kind} of {Path(summary['test']).name}"
+    elif summary["folds"]:
+        held = f"{kind} of {of}, in {summary['folds']} folds"
+    knows = own.get("log_loss") is not None
+    loss = (
+        f"log loss {own['log_loss']:.3f}, of {base} {without['log_loss']:.3f}"
+        if knows
+        else f"no probabilities; {_first(own)}"
+    )
+    sections = [_table(figures, split, "stated by", JUDGMENTS)]
+    if knows:
+        sections.append(_shares(stated[stated["method"] == name]))
+    return page(
+        summary,
+        title=f"{name} judged by answers",
+        lead=f"Judged by {held}, held out.",
+        headline=loss,
+        explanation="Means over judgments: an answer of k of m judges counts m times.",
+        sections=sections,
+        cards=[(f"{own['ece']:.3f}", "calibration error")] if knows else [],
+    )
+
+
+def _first(figures: Mapping[str, Any]) -> str:
+    """Return in words the one figure of what states no probability."""
+    word, value = next((k, v) for k, v in figures.items() if v is not None)
+    return f"{WORDS[word].rstrip(' ↑↓')} {value:.3f}"
+
+
+def _shares(stated: pd.DataFrame) -> Section:
+    """Show, by what was stated, how many judgments were yes.
+
+    Of triplets by what was stated of the likelier answer: near may as well be far.
+    """
+    if "anchor" in stated:
+        turned = stated["P"] < 0.5
+        P, y = stated["P"], stated["y"]
+        stated = stated.assign(P=P.where(~turned, 1 - P), y=y.where(~turned, 1 - y))
+    trials = stated["trials"] if "trials" in stated else pd.Series(1, stated.index)
+    weight = stated.get("sample_weight", pd.Series(1.0, stated.index))
+    frame: Any = pd.DataFrame(
+        {
+            "bin": np.minimum((stated["P"] * 10).astype(int), 9),
+            "judgments": trials,
+            "weight": weight * trials,
+            "P": stated["P"] * weight * trials,
+            "yes": stated["y"] * weight,
+        }
+    )
+    sums = frame.groupby("bin").sum()
+    table = pd.DataFrame(
+        {
+            "stated": [f"{b / 10:.1f} to {(b + 1) / 10:.1f}" for b in sums.index],
+            "mean P": (sums["P"] / sums["weight"]).round(3),
+            "share seen": (sums["yes"] / sums["weight"]).round(3),
+            "judgments": sums["judgments"].astype(int),
+        }
+    )
+    words = (
+        "Judgments by what was stated, and the share that was yes (triplets: right)."
+    )
+    tables = [Table(table, words)]
+    pictures = []
+    if "trials" not in stated:
+        pictures.append(
+            Picture(
+                plots.calibration(
+                    stated["y"].to_numpy().astype(int),
+                    stated["P"].to_numpy(float),
+                    label="stated probability",
+                ),
+                "Of answers that were given a probability, how many were yes, or right "
+                "(bars: 95 % Wilson limits; answers that share rows spread more).",
+            )
+        )
+    return Section("Can its probabilities be believed?", [], pictures, tables)
+
+
+def _table(
+    figures: Mapping[str, Any], split: pd.DataFrame, by: str, words: str
+) -> Section:
     means: Any = pd.DataFrame(figures).T.rename(columns=WORDS)
     means = means.map("{:.4f}".format, na_action="ignore").fillna("–")
     means = means[[word for word in WORDS.values() if word in means]]
-    means = means.rename_axis("neighbours under").reset_index()
+    means = means.rename_axis(by).reset_index()
     tables = [Table(means, "Means over splits; arrows say which way is better")]
     if len(np.unique(split["split"].to_numpy())) > 1:
         tables.append(Table(split.round(4), "Every split", folded=True))
     return Section(
         "What the metric is worth",
-        [
-            "Probabilities of the classes are judged by accuracy, log loss, Brier "
-            "score and calibration error; retrieval and pairs among the points held "
-            "out, each looked up among the others."
-        ],
+        [words],
         [],
         tables,
     )

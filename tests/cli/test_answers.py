@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
+from probmetric.evaluation import answer_scores
 from probmetric.storage.draws_file import load_draws, posterior_of
 from tests.cli.runs import refused, run
 
@@ -172,3 +173,127 @@ def test_points_or_answers_that_lack_are_named(world, tmp_path):
     grouped = "--data", paths["sites"], "--groups", "rain"
     said = refused("fit", "gdm", *grouped, "--answers", paths["counts"], *out)
     assert "--groups: expected none beside --answers" in said
+
+
+@pytest.fixture(scope="module")
+def halves(world, tmp_path_factory):
+    """Every other row of the tables, to learn from and to judge by."""
+    folder = tmp_path_factory.mktemp("halves")
+    paths = {}
+    for name, frame in world[1].items():
+        for half, some in ("learn", frame[::2]), ("judge", frame[1::2]):
+            paths[name, half] = folder / f"{name}_{half}.csv"
+            some.to_csv(paths[name, half], index=False)
+    return paths
+
+
+def judged(out):
+    """Return the figures of what was judged, the constant's, and the notes."""
+    said = json.loads((out / "summary.json").read_text())
+    base, own = said["figures"].values()
+    return own, base, said["notes"]
+
+
+@pytest.mark.long
+def test_answers_held_out_judge_a_metric_as_in_python(world, halves, tmp_path):
+    X, tables, paths = world
+    sites, fitted, out = ("--data", paths["sites"]), tmp_path / "fit", tmp_path / "out"
+    learn, judge = halves["counts", "learn"], halves["counts", "judge"]
+    assert run("fit", "gdm", *sites, "--answers", learn, "--out", fitted).exit_code == 0
+    metric = "--metric", fitted / "metric.npz"
+    done = run("evaluate", *sites, "--answers", judge, *metric, "--out", out)
+    assert done.exit_code == 0, done.output
+    table = tables["counts"]
+    model = of_pairs(pm.GDM(), X, table[::2])
+    P = model.same_probability(table[["i", "j"]].to_numpy()[1::2])
+    rest = table[1::2]
+    own, base, notes = judged(out)
+    want = answer_scores(P, rest.y, trials=rest.trials)
+    np.testing.assert_allclose([own[k] for k in want], list(want.values()), rtol=1e-9)
+    share = rest.y.sum() / rest.trials.sum()
+    entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    np.testing.assert_allclose(base["log_loss"], entropy)
+    assert notes == []
+    assert "log loss" in (out / "report.html").read_text()
+    # A learner with --test is the same; of what it learned from, it is said.
+    answers = "--answers", learn
+    again = run(
+        "evaluate", *sites, *answers, "--model", "gdm", "--test", judge,
+        "--out", tmp_path / "again",
+    )  # fmt: skip
+    assert again.exit_code == 0, again.output
+    np.testing.assert_allclose(
+        judged(tmp_path / "again")[0]["log_loss"], own["log_loss"], rtol=1e-9
+    )
+    seen = run("evaluate", *sites, *answers, *metric)
+    assert "learned from these very answers" in seen.output
+
+
+@pytest.mark.long
+def test_triplets_held_out_judge_draws_of_objects(world, halves, tmp_path):
+    tables = world[1]
+    words = "--method", "laplace", "--draws", 20, "--out", tmp_path / "draws"
+    learn = "--answers", halves["triplets", "learn"]
+    assert run("sample", "triplet_embedding", *learn, *words).exit_code == 0
+    draws = "--draws", tmp_path / "draws" / "draws.nc"
+    out, judge = tmp_path / "out", halves["triplets", "judge"]
+    done = run("evaluate", "--answers", judge, *draws, "--out", out)
+    assert done.exit_code == 0, done.output
+    M = np.asarray(load_draws(draws[1])["posterior"]["M"])[0]
+    rest = tables["triplets"][1::2]
+    a, p, q = rest[["anchor", "near", "far"]].to_numpy().T
+    d2 = np.diagonal(M, axis1=1, axis2=2)
+    t = (d2[:, q] - 2 * M[:, a, q]) - (d2[:, p] - 2 * M[:, a, p])
+    P = (1 / (1 + np.exp(-t))).mean(0)
+    own, base, _ = judged(out)
+    want = answer_scores(P, rest.y)
+    for name in ("accuracy", "log_loss", "brier"):
+        np.testing.assert_allclose(own[name], want[name], rtol=1e-6)
+    np.testing.assert_allclose([base["accuracy"], base["ece"]], [0.5, 0], atol=1e-12)
+    # Exchanged throughout, they are the same answers.
+    turned = rest.rename(columns={"near": "far", "far": "near"}).assign(y=1 - rest.y)
+    turned.to_csv(tmp_path / "turned.csv", index=False)
+    again = run(
+        "evaluate",
+        "--answers",
+        tmp_path / "turned.csv",
+        *draws,
+        "--out",
+        out,
+        "--force",
+    )
+    assert again.exit_code == 0, again.output
+    for name, value in judged(out)[0].items():
+        np.testing.assert_allclose(value, own[name], rtol=1e-6)
+
+
+@pytest.mark.long
+def test_answers_in_folds_judge_a_learner_and_what_has_no_probability_is_ranked(
+    world, halves, tmp_path
+):
+    sites = "--data", world[2]["sites"]
+    asked = *sites, "--answers", halves["pairs", "judge"], "--model", "pair_lda"
+    done = run("evaluate", *asked, "--folds", 2, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    own, _, notes = judged(tmp_path)
+    assert own["log_loss"] is None
+    assert own["roc_auc"] > 0.6
+    assert any("answers share rows" in said for said in notes)
+    assert "ROC-AUC" in (tmp_path / "report.html").read_text()
+
+
+def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
+    paths = world[2]
+    asked = "evaluate", "--data", paths["sites"], "--answers", paths["pairs"]
+    pm.save_metric(pm.Mahalanobis(np.eye(2)), tmp_path / "m.npz")
+    metric = "--metric", tmp_path / "m.npz"
+    said = refused(*asked, *metric, "--folds", 2)
+    assert "--folds: expected none beside --answers and a metric" in said
+    assert "--groups: expected none" in refused(*asked, *metric, "--groups", "rain")
+    assert "one of the two, got neither" in refused(*asked, "--model", "gdm")
+    said = refused(*asked, "--model", "gdm", "--folds", 1)
+    assert "--folds: expected 2 to 435 answers, got 1" in said
+    test = "--test", paths["triplets"]
+    assert "takes triplets, got GDM" in refused(*asked, "--model", "gdm", *test)
+    said = refused("evaluate", *metric)
+    assert "--data: expected a data set, or --answers, got neither" in said

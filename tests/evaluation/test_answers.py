@@ -1,0 +1,74 @@
+"""Scores of stated probabilities by answers: those of every judgment by itself."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+from probmetric.evaluation import answer_scores, calibration_error
+
+
+@pytest.fixture
+def answered():
+    """Probabilities, counts, judgments, weights; and every judgment in a row."""
+    rng = np.random.default_rng(0)
+    P = np.append(rng.uniform(0.02, 0.98, 40).round(2), 0.5)
+    trials = rng.integers(1, 9, 41)
+    y = rng.binomial(trials, P)
+    weight = rng.integers(0, 3, 41).astype(float)
+    at = np.repeat(np.arange(41), trials)
+    each = np.concatenate([np.arange(m) < k for k, m in zip(y, trials, strict=True)])
+    return P, y, trials, weight, at, each.astype(int)
+
+
+def test_scores_of_counts_are_those_of_every_judgment(answered):
+    P, y, trials, weight, at, each = answered
+    found = answer_scores(P, y, trials=trials, sample_weight=weight)
+    given = {"sample_weight": weight[at]}
+    right = np.where(P[at] == 0.5, 0.5, (P[at] > 0.5) == each)
+    want = {
+        "accuracy": np.average(right, weights=weight[at]),
+        "log_loss": log_loss(each, P[at], **given),
+        "brier": brier_score_loss(each, P[at], **given),
+        "roc_auc": roc_auc_score(each, P[at], **given),
+    }
+    for name, value in want.items():
+        # Sums of some 200 terms, in another order.
+        np.testing.assert_allclose(found[name], value, rtol=1e-12)
+    # Whoever forgets the judgments, or the weights, gets other scores.
+    without = answer_scores(P, y, trials=trials)
+    assert all(abs(found[name] - without[name]) > 1e-3 for name in want)
+
+
+def test_the_calibration_error_is_that_of_two_classes_where_yes_is_likelier(answered):
+    P = 0.5 + answered[0] / 2
+    codes = np.arange(41) % 3 // 2
+    both = np.stack([1 - P, P], 1)
+    np.testing.assert_allclose(
+        answer_scores(P, codes)["ece"], calibration_error(codes, both), rtol=1e-12
+    )
+
+
+def test_what_was_impossible_costs_infinitely_if_it_happens_and_nothing_if_not():
+    assert answer_scores([0.0, 1.0], [0, 1])["log_loss"] == 0
+    assert answer_scores([0.0, 1.0], [1, 1])["log_loss"] == np.inf
+    assert np.isnan(answer_scores([0.2, 0.4], [1, 1])["roc_auc"])
+    weighted = answer_scores([0.0, 0.5], [1, 1], sample_weight=[0, 1])
+    np.testing.assert_allclose(weighted["log_loss"], np.log(2))
+
+
+@pytest.mark.parametrize(
+    ("P", "y", "more", "words"),
+    [
+        ([1.2], [1], {}, "P: expected probabilities"),
+        ([], [], {}, "P: expected finite"),
+        ([0.5], [2], {}, "y: expected 0 or 1"),
+        ([0.5], [3], {"trials": [2]}, "y: expected whole numbers from 0 to trials"),
+        ([0.5], [0], {"trials": [0]}, "y: expected whole numbers from 0 to trials"),
+        ([0.5], [0, 1], {}, r"y: expected shape \(1,\)"),
+        ([0.5], [0], {"sample_weight": [0]}, "sample_weight: expected weights"),
+        ([0.5], [0], {"n_bins": 0}, "n_bins"),
+    ],
+)
+def test_bad_answers_are_refused(P, y, more, words):
+    with pytest.raises(ValueError, match=words):
+        answer_scores(P, y, **more)
