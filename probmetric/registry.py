@@ -212,6 +212,8 @@ def _spec(
     return ModelSpec(name=name, summary=summary, **{**common, **more})
 
 
+_PLACED = "probmetric.checks.triplet_comparisons.embedding"
+
 MODELS: dict[str, ModelSpec] = {
     "lca": _spec(
         "lca",
@@ -330,6 +332,20 @@ MODELS: dict[str, ModelSpec] = {
         model="triplet_comparisons",
         estimator="triplet_comparisons.estimator:TripletMetric",
         methods=("nuts", "laplace"),
+    ),
+    "triplet_embedding": _spec(
+        "triplet_embedding",
+        ("Triplets", "Mahalanobis"),
+        "which of two objects is nearer: places of objects without features",
+        room="triplet_comparisons",
+        params="TripletParams",
+        model="triplet_comparisons",
+        estimator="triplet_comparisons.embedding:TripletEmbedding",
+        methods=("nuts", "laplace"),
+        fit=at(f"{_PLACED}:fit_problem"),
+        toy=at(f"{_PLACED}:toy"),
+        from_labels=at(f"{_PLACED}:from_labels"),
+        checks=at(f"{_PLACED}:CHECKS"),
     ),
 }
 
@@ -485,8 +501,24 @@ def takes_groups(estimator: Any) -> bool:
     return tags is None or not tags().target_tags.required
 
 
+def without_points(estimator: Any) -> bool:
+    """Say whether an estimator learns of objects without features, from triplets."""
+    return "triplets" in signature(estimator.fit).parameters
+
+
 def fit_labels(estimator: Any, X: Any, labels: Any) -> Any:
-    """Fit an estimator to labels: classes, or groups where it takes these."""
+    """Fit an estimator to labels: classes, or groups where it takes these.
+
+    Raises
+    ------
+    ValueError
+        For an estimator of objects without features; and as its ``fit``.
+    """
+    if without_points(estimator):
+        raise ValueError(
+            f"data: expected triplets of objects (--answers) for "
+            f"{type(estimator).__name__}, got points and labels"
+        )
     if takes_groups(estimator):
         return estimator.fit(X, groups=labels)
     return estimator.fit(X, labels)

@@ -236,12 +236,12 @@ def test_a_step_of_ci_that_fails_is_named_after_all_others_ran(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="CI runs on Linux")
-@pytest.mark.parametrize("bad", ["install", "lint", "types"])
-def test_nothing_long_follows_a_checkout_that_is_wrong_at_once(bad, tmp_path):
+@pytest.mark.parametrize("bad", ["install", "lint"])
+def test_nothing_follows_a_checkout_that_is_wrong_at_once(bad, tmp_path):
     code, said, asked = steps(tmp_path, bad=bad)
     assert code == 1
     assert re.search(rf"^Failed after \d+ s: {bad}$", said, re.M)
-    assert not {"slow", "gates", "notebooks", "docs", "demo"} & set(asked)
+    assert asked[-1] == bad
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="CI runs on Linux")

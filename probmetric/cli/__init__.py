@@ -6,5 +6,6 @@
                what each command does: a function of keywords.
 ``launch``     ``--processes``: copies of a command on this machine, as one run.
 ``inputs``     data, settings and metrics that commands are given.
+``answers``    tables of pairs and triplets, and fits to them.
 ``files``      output files, errors and warnings.
 """

@@ -20,7 +20,14 @@ import typer
 
 from probmetric import __version__
 from probmetric.cli.files import FILES, WHOLE, check_new, exit_code
-from probmetric.cli.lookup import first, load_checks, model_name, run_folder, source
+from probmetric.cli.lookup import (
+    first,
+    load_checks,
+    model_name,
+    run_folder,
+    source,
+    sources,
+)
 from probmetric.interrupts import run_command
 from probmetric.names import Reading
 from probmetric.registry import (
@@ -55,8 +62,16 @@ PARTS = (
 NAMES = ", ".join(estimators())
 
 Model = Annotated[str, typer.Argument(help=f"A learner: {NAMES}.")]
-Data = Annotated[str, typer.Option(help=SOURCES)]
-Rows = Annotated[str, typer.Option(help=PARTS)]
+Data = Annotated[str | None, typer.Option(help=SOURCES)]
+Rows = Annotated[str | None, typer.Option(help=PARTS)]
+Answers = Annotated[
+    str | None,
+    typer.Option(
+        help="Learn from answers about rows of --data, which then needs no label: a "
+        "table of pairs (columns i, j, y and, for counts, trials) or of triplets "
+        "(anchor, near, far and, where far may be the nearer, y)."
+    ),
+]
 Label = Annotated[
     str | None, typer.Option(help="Column of the class; default the last.")
 ]
@@ -186,7 +201,9 @@ def _launch(size: int, restarts: int, *, resume: bool) -> None:
 @app.command(epilog=LEARNED)
 def fit(
     model: Model,
-    data: Rows,
+    *,
+    data: Rows = None,
+    answers: Answers = None,
     out: Out,
     label: Label = None,
     sep: Sep = None,
@@ -219,7 +236,7 @@ def fit(
     size, restarts = asked.pop("processes"), asked.pop("restarts")
     with first(asked):
         asked["model"] = model = learner_name(model)
-        source(data, rows=True)
+        sources(data, answers, rows=True)
         check_new(out, FILES["fit"], force=force)
         if resume and checkpoint is None:
             raise ValueError("--resume: expected --checkpoint beside it, got none")
@@ -273,7 +290,9 @@ def neighbors(
 @app.command(epilog=LEARNED)
 def sample(
     model: Model,
-    data: Data,
+    *,
+    data: Data = None,
+    answers: Answers = None,
     out: Out,
     method: Annotated[
         str | None,
@@ -317,7 +336,7 @@ def sample(
     with first(asked):
         asked["model"] = model = learner_name(model)
         asked["method"] = method_of(model, method)
-        source(data)
+        sources(data, answers)
         check_new(out, FILES["sample"], force=force)
     estimator_of(model)
     from probmetric.cli.sample import kept

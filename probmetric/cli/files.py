@@ -1,6 +1,7 @@
 """Files, errors and warnings of every command."""
 
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping
@@ -169,6 +170,8 @@ def together(folder: Path) -> Generator[Path]:
 def results(folder: Path, command: str, summary: Mapping[str, Any]) -> Generator[Path]:
     """Write files as ``together`` with the run's summary; then the report; say so.
 
+    The summary says what was typed, so that the run can be repeated.
+
     Parameters
     ----------
     folder : Path
@@ -180,7 +183,8 @@ def results(folder: Path, command: str, summary: Mapping[str, Any]) -> Generator
 
     with together(folder) as part:
         yield part
-        write_summary(part / SUMMARY, command, summary)
+        asked = shlex.join(["probmetric", *sys.argv[1:]])
+        write_summary(part / SUMMARY, command, {**summary, "asked": asked})
         written = sorted(path.name for path in part.iterdir())
     write_text(folder / "report.html", render_run(folder))
     paths = [str(folder / name) for name in (*written, "report.html")]
@@ -238,4 +242,4 @@ def _is_formula(text: str) -> bool:
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with replacing(path) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")

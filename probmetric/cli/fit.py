@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
+from probmetric.cli.answers import Answered, answered, check_answers, fit_answers
 from probmetric.cli.files import (
     FILES,
     WHOLE,
@@ -55,8 +56,9 @@ class Learned(NamedTuple):
 def run(
     *,
     model: str,
-    data: str,
+    data: str | None,
     out: Path,
+    answers: str | None = None,
     label: str | None = None,
     groups: str | None = None,
     how: Reading = AS_IS,
@@ -80,8 +82,14 @@ def run(
     with ExitStack() as held:
         with bad_input():
             estimator = make(model, parse_settings(settings), seed=seed)
-            rows = streamed(estimator, data, label, groups, how)
-            points = labelled(data, label, groups, how) if rows is None else None
+            check_answers(estimator, answers)
+            rows = points = None
+            if answers is not None:
+                points = answered(estimator, answers, data, label, groups, how)
+            else:
+                assert data is not None
+                rows = streamed(estimator, data, label, groups, how)
+                points = labelled(data, label, groups, how) if rows is None else None
             if together().rank == 0:
                 held.enter_context(claim(out, FILES["fit"], force=force))
             held.enter_context(checkpointed(checkpoint, resume=resume))
@@ -90,17 +98,20 @@ def run(
             return int(learned.trouble)
         with bad_input():
             metric = estimator.get_metric()
-            if points is not None:
+            if isinstance(points, Answered):
+                about = points.about
+            elif points is not None:
                 about = describe_data(points, label, groups, how)
             else:
                 assert rows is not None
+                assert data is not None
                 seen = looked_at(rows, data, label, groups, how)
                 points, about = describe_rows(seen, data, label, how, MOST)
                 about["groups"] = groups
                 learned.notes.append(_in_parts(estimator, rows))
                 note(learned.notes[-1])
             figures = {}
-            if about["classes"]:
+            if about["classes"] and not isinstance(points, Answered):
                 try:
                     figures = _figures(metric, points, seed)
                 except ValueError as error:  # What was learned stands.
@@ -133,15 +144,21 @@ def kept(checkpoint: Path | None) -> str:
 
 def prepared(
     model: str,
-    data: str,
+    data: str | None,
+    answers: str | None,
     label: str | None,
     groups: str | None,
     how: Reading,
     settings: Sequence[str] | None,
     seed: int,
-) -> tuple[Any, Dataset, dict[str, Any]]:
+) -> tuple[Any, Dataset | Answered, dict[str, Any]]:
     """Return an estimator, its data, and where their result will have come from."""
     estimator = make(model, parse_settings(settings), seed=seed)
+    check_answers(estimator, answers)
+    if answers is not None:
+        points = answered(estimator, answers, data, label, groups, how)
+        return estimator, points, origin(model, estimator, seed, points.about)
+    assert data is not None
     points = labelled(data, label, groups, how)
     about = describe_data(points, label, groups, how)
     return estimator, points, origin(model, estimator, seed, about)
@@ -162,11 +179,13 @@ def origin(
 
 
 def learn(model: str, estimator: Any, data: Any) -> Learned:
-    """Fit to a data set or to a source, showing warnings as notes."""
+    """Fit to a data set, to a source or to answers, showing warnings as notes."""
     typer.echo(f"Fitting {model} to {data.name} ...")
     started = time.perf_counter()
     with noted() as seen, bad_input():
-        if is_source(data):
+        if isinstance(data, Answered):
+            fit_answers(estimator, data)
+        elif is_source(data):
             fit_rows(estimator, data)
         else:
             fit_named(estimator, data)

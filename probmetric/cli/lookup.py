@@ -35,6 +35,14 @@ def source(name: str | None, option: str = "data", *, rows: bool = False) -> Non
         check_source(name, option, rows=rows)
 
 
+def sources(data: str | None, answers: str | None, *, rows: bool = False) -> None:
+    """Raise ValueError for files that there are not, or neither data nor answers."""
+    if data is None and answers is None:
+        raise ValueError("--data: expected a data set, or --answers, got neither")
+    source(data, rows=rows and answers is None)
+    source(answers, "--answers")
+
+
 def model_name(model: str | None, every: bool) -> str | None:
     """Return the registered model to validate; None for all.
 

@@ -63,8 +63,9 @@ def kept(checkpoint: Path | None) -> str:
 def run(
     *,
     model: str,
-    data: str,
+    data: str | None,
     out: Path,
+    answers: str | None = None,
     label: str | None = None,
     groups: str | None = None,
     how: Reading = AS_IS,
@@ -84,7 +85,7 @@ def run(
         with bad_input():
             sampler = sampler_for(method, checkpoint, resume)
             estimator, points, source = prepared(
-                model, data, label, groups, how, settings, seed
+                model, data, answers, label, groups, how, settings, seed
             )
             held.enter_context(claim(out, FILES["sample"], force=force))
             if checkpoint is not None:

@@ -1,7 +1,5 @@
 """``probmetric validate``: load, check, study, write, and say what was found."""
 
-import shlex
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +69,6 @@ def run(
             "where": "simulated problems" if points is None else points.name,
             "seed": seed,
             "data": None if points is None else describe_data(points, label),
-            "asked": shlex.join(["probmetric", *sys.argv[1:]]),
             "versions": versions(),
         }
         shares = _shares(names, quick)

@@ -296,7 +296,7 @@ def _with(data: Dataset, how: Reading) -> Dataset:
 
 def load_points(
     name_or_path: str | Path,
-    n_features: int,
+    n_features: int | None = None,
     *,
     label: str | None = None,
     how: Reading = AS_IS,
@@ -309,9 +309,10 @@ def load_points(
     ----------
     name_or_path : str or Path
         As in ``load``.
-    n_features : int
+    n_features : int, optional
         How many features d the points have: a file's table of d columns holds points
-        alone, in one of d + 1 the last is the label.
+        alone, in one of d + 1 the last is the label. Default: as many as it has columns
+        beside ``label``, which is the only one then.
     label : str, optional
         Column that holds the class.
     how : Reading

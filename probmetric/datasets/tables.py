@@ -381,7 +381,7 @@ def _text(path: Path) -> Path | None:
 
 def read_points(
     path: Path,
-    d: int,
+    d: int | None,
     label: str | None,
     how: Reading = AS_IS,
     *,
@@ -391,14 +391,14 @@ def read_points(
     """Read points of d features, with their labels where the file has them.
 
     A table of d columns, or one whose features are named, has none; of one more
-    column, the last is the label. With ``bare`` the label and columns to drop need not
-    be there. Raises as ``read_file``.
+    column, the last is the label; with d None a named column alone. With ``bare`` the
+    label and columns to drop need not be there. Raises as ``read_file``.
     """
     content = read_content(path, how, (label,))
     if bare:
         there = content
         if not isinstance(content, Archive):
-            there = _named(content, content.shape[1] > d).columns
+            there = _named(content, d is not None and content.shape[1] > d).columns
         else:
             there = [*content, *(_words(content, "feature_names", d) or ())]
         label = label if label in there else None
@@ -406,7 +406,8 @@ def read_points(
     if isinstance(content, Archive):
         labelled = label is not None or "y" in content
         return split_arrays(content, label, how=how, labelled=labelled)
-    width = content.shape[1] - len({*how.drop} & {*content.columns})
+    width = int(content.shape[1]) - len({*how.drop} & {*content.columns})
+    d = width - int(label is not None) if d is None else d
     labelled = label is not None or (width == d + 1 and not how.features)
     if not (labelled or width == d or how.features) or content.shape[0] == 0:
         known = {*names, *how.drop, label}

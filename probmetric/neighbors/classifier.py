@@ -90,7 +90,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         *probabilities* are averaged, never its distances. A learner, such as
         ``LCA()``, is cloned and learns inside ``fit`` from the points given there
         (one of groups takes the classes as groups), so that cross-validation judges
-        both together and ``metric__regularization`` is a parameter of both. A metric
+        both together and ``metric__regularization`` is a parameter of both (draws for
+        prediction may choose a prior of their own: see ``posterior_metric``). A metric
         given as it is does not say what it was learned from: judge it on other points.
     n_neighbors : int, default 5
         Who votes, with count votes; with soft votes every point votes and this sets

@@ -1,6 +1,7 @@
 """The figure of a generalised dissimilarity model: its curves, tallest first."""
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,6 +14,8 @@ from probmetric.posterior.curves import Curves
 
 ACROSS, MOST = 3, 9
 """Panels side by side, so that they can be read on a page; panels in all."""
+LETTERS = 22
+"""Of a line of a panel's title."""
 
 
 @styled
@@ -79,7 +82,8 @@ def curves(
                 lw=0,
             )
         axis.plot(found.x[f], found.s[f], color=COLORS[0])
-        axis.set(ylim=(0, 1.05 * high), title=f"{names[f]}: {found.s[f, -1]:.2g}")
+        title = fill(f"{names[f]}: {found.s[f, -1]:.2g}", LETTERS)
+        axis.set(ylim=(0, 1.05 * high), title=title)
         axis.locator_params(axis="x", nbins=4)
     panels[0].set(ylabel="curve s(x)")
     return figure

@@ -70,7 +70,7 @@ class Page(NamedTuple):
                 f"path: expected a file ending in .html, got {str(path)!r}"
             )
         with replacing(Path(path)) as part:
-            part.write_text(self.html, encoding="utf-8")
+            part.write_text(self.html, encoding="utf-8", errors="backslashreplace")
 
     def __repr__(self) -> str:
         return f"Page({len(self.html) / 1e6:.1f} MB of HTML; .save(path) writes it)"

@@ -9,8 +9,9 @@ import pandas as pd
 
 from probmetric import plots
 from probmetric.datasets.loading import Dataset
-from probmetric.metric import Mahalanobis
+from probmetric.metric import Mahalanobis, SplineCityBlock
 from probmetric.plots import fit as plots_fit
+from probmetric.posterior.curves import curves
 from probmetric.report.page import (
     Picture,
     Report,
@@ -39,6 +40,7 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     kind = type(metric).__name__
     d = len(summary["data"]["features"])
     learned = summary["training"].get("learned")
+    answered = "answers" in summary["data"]
     return page(
         summary,
         title=f"{summary['model']} learned from {Path(summary['data']['source']).name}",
@@ -48,6 +50,7 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         f"“probmetric neighbors” and “probmetric evaluate”.",
         sections=[
             *([_pictures(metric, data)] if data is not None else []),
+            *([_answered(metric, summary["data"])] if answered else []),
             *([_figures(summary, lacking)] if learned else []),
             settings_section(summary),
         ],
@@ -58,6 +61,28 @@ def fit_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         if learned
         else [],
     )
+
+
+def _answered(metric: Any, said: Mapping[str, Any]) -> Section:
+    """Show a metric learned from answers: curves, the places of objects, or a matrix.
+
+    Objects without features have the columns of the map as their places.
+    """
+    names, title = list(said["features"]), "The learned metric"
+    if isinstance(metric, SplineCityBlock):
+        words = "How far a covariate parts sites, over its range; the tallest first."
+        return Section(title, [], [Picture(plots.curves(curves(metric), names), words)])
+    if not isinstance(metric, Mahalanobis):
+        return Section(title, [])
+    L = np.asarray(metric.factor, float)
+    if said["source"] == said["answers"]["source"]:
+        table = pd.DataFrame(L.T, columns=[f"z{k}" for k in range(len(L))])
+        words = "Places of the objects; distances between them are what is known"
+    else:
+        table = pd.DataFrame(L.T @ L, columns=names)
+        words = "M, in units of the data"
+    table.insert(0, "", names)
+    return Section(title, [], [], [Table(table, words, folded=len(table) > 12)])
 
 
 def _pictures(metric: Any, data: Dataset) -> Section:

@@ -178,6 +178,8 @@ def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
     """Load a run's data where they still are, or say in words why not."""
     said = summary["data"]
     lead = "Figures of the data are left out: "
+    if "answers" in said:
+        return None, f"{lead}they are of classes, and answers were learned from."
     try:
         data = _rows_again(said) if "sampled" in said else _loaded_again(said)
     except ValueError as error:
@@ -241,7 +243,7 @@ def page(
     notes = [str(note) for note in summary.get("notes", [])]
     if notes:
         sections = [Section("What the run said", notes), *sections]
-    data = summary["data"]
+    data, answers = summary["data"], summary["data"].get("answers")
     return Report(
         title=title,
         lead=lead,
@@ -250,18 +252,25 @@ def page(
         explanation=explanation,
         sections=sections,
         provenance={
-            "command": f"probmetric {summary['command']}",
+            "command": summary.get("asked", f"probmetric {summary['command']}"),
             "data": str(data["source"]),
+            **({"answers": str(answers["source"])} if answers else {}),
             "data hash (SHA-256)": str(data["hash"]),
             "seed": str(summary["seed"]),
             **{name: str(v) for name, v in summary["versions"].items()},
         },
-        cards=[
-            (f"{data['n']:,} × {len(data['features'])}", "points × features"),
-            (str(len(data["classes"])), "classes"),
-            *cards,
-        ],
+        cards=[*_sizes(data), *cards],
     )
+
+
+def _sizes(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return how much was learned from: points, classes or answers."""
+    answers = data.get("answers")
+    if answers is None:
+        last = str(len(data["classes"])), "classes"
+    else:
+        last = f"{answers['n']:,}", str(answers["kind"])
+    return [(f"{data['n']:,} × {len(data['features'])}", "points × features"), last]
 
 
 def settings_section(summary: Mapping[str, Any]) -> Section:
@@ -277,7 +286,11 @@ def settings_section(summary: Mapping[str, Any]) -> Section:
         [],
         [],
         [
-            Table(classes, "Points of each class", folded=len(classes) > 12),
+            *(
+                [Table(classes, "Points of each class", folded=len(classes) > 12)]
+                if len(classes)
+                else []
+            ),
             Table(arguments, f"Arguments of {summary['estimator']}", folded=True),
         ],
     )

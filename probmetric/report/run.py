@@ -48,7 +48,8 @@ def write_summary(path: Path, command: str, content: Mapping[str, Any]) -> None:
     }
     text = json.dumps(_plain({**head, **content}), indent=1, ensure_ascii=False)
     with replacing(path) as part:
-        part.write_text(text + "\n", encoding="utf-8")
+        # A file's name may hold bytes that are no UTF-8; JSON reads \udcff as one.
+        part.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def sample_page(folder: Path, summary: Mapping[str, Any]) -> Report:
                 "The draws",
                 [line for line in (words, lacking) if line],
                 _chains(shown, summary),
-                [_quantities(draws if shown is None else shown)],
+                _quantities(draws if shown is None else shown),
             ),
             settings_section(summary),
         ],
@@ -123,7 +123,8 @@ def _metric_section(
         "posterior_metric('intervals')."
     )
     known = MODELS.get(summary["model"])
-    of_pairs = known is not None and known.data_kind is Pairs
+    of_labels = "answers" not in summary["data"]
+    of_pairs = known is not None and known.data_kind is Pairs and of_labels
     paired = of_pairs and summary["method"] != "bootstrap"
     return [
         Section(
@@ -226,10 +227,12 @@ def _chains(shown: xr.DataTree | None, summary: Mapping[str, Any]) -> list[Pictu
     ]
 
 
-def _quantities(draws: xr.DataTree) -> Table:
-    """Return means, sd, R-hat and effective sizes of scalars and matrices."""
+def _quantities(draws: xr.DataTree) -> list[Table]:
+    """Return means, sd, R-hat and effective sizes of scalars and small matrices."""
     table = draws["posterior"].to_dataset()
     small = [str(name) for name in table if table[name][0, 0].size <= 400]
+    if not small:
+        return []
     found = summarise(table[small])
     listed = {
         "entry": entry_names(table[small]),
@@ -239,9 +242,11 @@ def _quantities(draws: xr.DataTree) -> Table:
         "effective draws": found.ess,
         **({"R-hat": found.rhat} if table.sizes["chain"] > 1 else {}),
     }
-    return Table(
-        pd.DataFrame(listed),
-        "Every entry, in units of the data (figures are per sd of each feature where "
-        "the data are at hand)",
-        folded=True,
-    )
+    return [
+        Table(
+            pd.DataFrame(listed),
+            "Every entry, in units of the data (figures are per sd of each feature "
+            "where the data are at hand)",
+            folded=True,
+        )
+    ]

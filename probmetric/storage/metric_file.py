@@ -214,6 +214,8 @@ def save_metric(
     path : str or Path
         Conventionally ending in ``.npz``.
     feature_names : sequence of d str, optional
+        Kept beside the metric, for ``read_metric`` and for the commands, which compare
+        them with the columns of a table; ``load_metric`` returns the metric alone.
     provenance : mapping, optional
         What JSON can hold: the data's hash, arguments, ...
 

@@ -42,7 +42,7 @@ def test_every_registered_model_can_be_fitted_by_name():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("model", sorted(estimators()))
+@pytest.mark.parametrize("model", sorted(estimators().keys() - {"triplet_embedding"}))
 def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
     settings = QUICK.get(model, {})
     words = [w for k, v in settings.items() for w in ("--set", f"{k}={v}")]

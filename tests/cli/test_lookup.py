@@ -151,11 +151,14 @@ def test_the_folder_of_an_unknown_user_is_no_file(name, tmp_path):
 
 
 def test_a_name_that_is_no_text_is_shown(tmp_path):
-    data = write_data(tmp_path)["csv"]
-    words = ("fit", "lda", "--data", data, "--out", tmp_path / "\udcff")
-    done = run(*words)
+    data, out = tmp_path / "\udcfe.csv", tmp_path / "\udcff"
+    write_data(tmp_path)["csv"].rename(data)
+    done = run("fit", "lda", "--data", data, "--out", out)
     assert done.exit_code == 0, done.output
     assert "\\udcff/metric.npz" in done.stdout
+    said = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    assert said["data"]["source"] == str(data)
+    assert "\\udcfe.csv" in (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):

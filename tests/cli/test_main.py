@@ -44,7 +44,10 @@ def test_a_module_does_the_work(tmp_path):
     out = tmp_path / "run"
     done = run_module("probmetric", "fit", "lda", "--data", data, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert json.loads((out / "summary.json").read_text())["model"] == "lda"
+    said = json.loads((out / "summary.json").read_text())
+    assert said["model"] == "lda"
+    assert said["asked"] == f"probmetric fit lda --data {data} --out {out}"
+    assert said["asked"] in (out / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

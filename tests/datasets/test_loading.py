@@ -317,6 +317,10 @@ def test_points_need_no_labels_but_may_have_them(tmp_path):
     assert list(datasets.load_points(labelled, 2).labels) == ["x", "y"]
     first = datasets.load_points(labelled, 2, label="kind")
     assert list(first.labels) == ["x", "y"]
+    # Of any number of features a named label alone is one.
+    assert datasets.load_points(bare).labels is None
+    assert datasets.load_points(bare, label="b").feature_names == ("a",)
+    assert datasets.load_points(labelled, label="kind").feature_names == ("a", "b")
     np.savez(tmp_path / "t.npz", X=np.zeros((3, 2)))
     assert datasets.load_points(tmp_path / "t.npz", 2).labels is None
     assert datasets.load_points("iris", 4).labels[0] == "setosa"

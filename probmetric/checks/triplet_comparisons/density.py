@@ -23,13 +23,14 @@ def _numpyro(problem: Problem[Triplets]) -> Any:
     return density_of(triplet_comparisons, args, problem.options)
 
 
-def _maps(problem: Problem[Triplets]) -> list[np.ndarray]:
+def maps_around(problem: Problem[Triplets]) -> list[np.ndarray]:
     """Return three maps, the fit's and around it."""
     rng, W = np.random.default_rng(0), np.asarray(problem.params.W)
     return [W + size * rng.normal(size=W.shape) for size in (0.0, 0.3, 1.0)]
 
 
-def _tabulated(found: list[Any]) -> Values:
+def tabulated(found: list[Any]) -> Values:
+    """Return values and gradients in W by name."""
     values, slopes = zip(*found, strict=True)
     return {"log density": list(values), "gradient in W": list(slopes)}
 
@@ -37,8 +38,8 @@ def _tabulated(found: list[Any]) -> Values:
 def density_reference(problem: Problem[Triplets]) -> Values:
     """Evaluate NumPyro's density and its derivative at three maps."""
     density = _numpyro(problem)
-    found = [density({"W": jnp.asarray(W)}) for W in _maps(problem)]
-    return _tabulated([(value, slope["W"]) for value, slope in found])
+    found = [density({"W": jnp.asarray(W)}) for W in maps_around(problem)]
+    return tabulated([(value, slope["W"]) for value, slope in found])
 
 
 def density_estimate(
@@ -49,12 +50,12 @@ def density_estimate(
     data = problem.data if answers else flipped(problem, answers=False).data
     stacked = differences(data, problem.options["learning_rate"])
     density = jax.jit(lambda W: value_and_gradient(W, stacked, prior))
-    return _tabulated([density(jnp.asarray(W)) for W in _maps(problem)])
+    return tabulated([density(jnp.asarray(W)) for W in maps_around(problem)])
 
 
 def hessian_reference(problem: Problem[Triplets]) -> Values:
     """Differentiate NumPyro's density twice at three maps."""
-    density, maps = _numpyro(problem), _maps(problem)
+    density, maps = _numpyro(problem), maps_around(problem)
     second = jax.jit(jax.jacfwd(lambda W: density({"W": W})[1]["W"]))
     q = maps[0].size
     return {"minus Hessian": [-np.asarray(second(W)).reshape(q, q) for W in maps]}
@@ -67,7 +68,7 @@ def hessian_estimate(
     prior = problem.prior._replace(lam=lam * problem.prior.lam)
     data = problem.data if answers else flipped(problem, answers=False).data
     stacked = differences(data, problem.options["learning_rate"])
-    maps = [TripletParams(W) for W in _maps(problem)]
+    maps = [TripletParams(W) for W in maps_around(problem)]
     return {"minus Hessian": [hessian(W, stacked, prior) for W in maps]}
 
 

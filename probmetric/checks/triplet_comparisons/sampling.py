@@ -7,8 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import xarray as xr
 
 from probmetric.checks.check import Problem, by_sampling, by_sbc, near_sampling
@@ -21,12 +19,6 @@ from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Draws, cast, model_target
 from probmetric.inference.triplet_comparisons.draws import TARGET_ACCEPT
-from probmetric.inference.triplet_comparisons.embedding import (
-    embedding_prior,
-    embedding_start,
-    object_rows,
-    of_objects,
-)
 from probmetric.inference.triplet_comparisons.fit import fit
 from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.models.triplet_comparisons import TripletPrior, triplet_comparisons
@@ -95,53 +87,6 @@ def laplace_distances(problem: Problem[Triplets], quotient: bool = True) -> xr.D
     return _drawn(problem, Laplace(), quotient=quotient)
 
 
-def _objects() -> Triplets:
-    """Return 80 answers about 6 objects that were at random places of the plane."""
-    rng = np.random.default_rng(8)
-    a, near, far = triples(rng, 6, 80)
-    Z = rng.normal(size=(6, 2))
-    D = np.sum((Z[:, None] - Z) ** 2, -1)
-    y = rng.logistic(size=80) < D[a, far] - D[a, near]
-    return Triplets(object_rows(6), a, near, far, y.astype(np.int32))
-
-
-def places(triplets: Triplets, scale: Any) -> None:
-    """Write the story of objects themselves: no rows, no map, no centre."""
-    n = len(triplets.X)
-    Z: Any = numpyro.sample("Z", dist.Normal(0, scale).expand([n, 2]).to_event(2))
-    near, far = (
-        jnp.sum((Z[triplets.anchor] - Z[k]) ** 2, -1)
-        for k in (triplets.near, triplets.far)
-    )
-    # The difference of the places of objects 0, 1, ... and of the next one.
-    numpyro.deterministic("squared", jnp.sum((Z[1:] - Z[:-1]) ** 2, -1))
-    with numpyro.plate("triplet", len(triplets.anchor)):
-        numpyro.sample("y", dist.Bernoulli(logits=far - near), obs=triplets.y)
-
-
-def places_reference(problem: Problem[Triplets]) -> xr.Dataset:
-    """Sample places by NUTS, told nothing of where they lie."""
-    del problem
-    args = (_objects(), embedding_prior(6, 2).c)
-    drawn = sampled(places, args, seed=3, n_draws=3000)
-    return as_dataset({"log distance": 0.5 * np.log(drawn.values["squared"])})
-
-
-def embedding_estimate(problem: Problem[Triplets], lam: float = 1.0) -> xr.Dataset:
-    """Sample the map of the objects' rows, around its mode; wrong in λ."""
-    del problem
-    data, prior = _objects(), embedding_prior(6, 2, lam)
-    with jax.enable_x64(True):
-        params = fit(data, prior, start=embedding_start(data, 2)).params
-        around = posterior(params, data, prior)
-        drawn = NUTS().draw(around, seed=4, n_draws=3000, progress=False)
-    G = of_objects(drawn).values["M"]
-    own = np.einsum("csii->csi", G)
-    next_one = np.einsum("csii->csi", G[..., :-1, 1:])
-    squared = own[..., 1:] + own[..., :-1] - 2 * next_one
-    return as_dataset({"log distance": 0.5 * np.log(squared)})
-
-
 def _world() -> tuple[Triplets, TripletPrior]:
     """Return 150 triplets of 40 points in d = 2, without answers."""
     rng = np.random.default_rng(6)
@@ -198,14 +143,6 @@ CHECKS = (
         estimate=laplace_distances,
         controls={"rotations left in": partial(laplace_distances, quotient=False)},
         bound=0.5,
-    ),
-    by_sampling(
-        "an embedding's distances are those of places drawn one by one",
-        reference=places_reference,
-        estimate=embedding_estimate,
-        controls={"prior a third as wide": partial(embedding_estimate, lam=9.0)},
-        tol=0.25,
-        slow=True,
     ),
     by_sbc(
         "posterior is calibrated over simulated worlds",

@@ -77,11 +77,11 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     t = coincidence_exponent(D, sigma2, rows_kappa2, p)
     # Double where: the branch not taken must not leak an infinite gradient.
     rows = jnp.where(stats.same, -t, log1mexp(jnp.where(stats.same, 1.0, t)))
+    total = jnp.sum(stats.w * rows) + stats.ways
     if stats.anchor is not None:
-        return jnp.sum(stats.w * rows) + stats.ways
+        return total
     pooled = coincidence_exponent(jnp.asarray(0.0, W.dtype), sigma2, kappa2, p)
     quadratic = jnp.sum((W @ stats.T_same) * W) / (2 * (kappa2 + 2 * sigma2))
-    total = jnp.sum(stats.w * rows) + stats.ways
     return total - stats.n_same * pooled - quadratic
 
 

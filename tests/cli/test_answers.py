@@ -1,0 +1,174 @@
+"""Answers on the command line: what is learned is what Python learns from them."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probmetric as pm
+from probmetric.storage.draws_file import load_draws, posterior_of
+from tests.cli.runs import refused, run
+
+SITES = ["rain", "pH"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Thirty sites, what pairs of them share, triplets, and the paths of tables."""
+    folder, rng = tmp_path_factory.mktemp("answers"), np.random.default_rng(0)
+    X = rng.random((30, 2))
+    i, j = np.triu_indices(30, 1)
+    trials = rng.integers(5, 20, len(i))
+    shared = rng.binomial(trials, np.exp(-0.2 - 2 * np.abs(X[i, 0] - X[j, 0])))
+    counts = pd.DataFrame({"i": i, "j": j, "y": shared, "trials": trials})
+    asked = np.stack([rng.permutation(30)[:3] for _ in range(300)])
+    d = np.sum((X[asked] - X[asked[:, :1]]) ** 2, -1)
+    triplets = pd.DataFrame(asked, columns=["anchor", "near", "far"])
+    triplets["y"] = (d[:, 1] < d[:, 2]).astype(int)
+    pairs = counts.assign(y=(rng.random(len(i)) < shared / trials).astype(int))
+    pairs = pairs.drop(columns="trials").assign(weight=1.0 + np.arange(len(i)) % 2)
+    tables = {"counts": counts, "triplets": triplets, "pairs": pairs}
+    paths = {name: folder / f"{name}.csv" for name in [*tables, "sites"]}
+    for name, frame in tables.items():
+        frame.to_csv(paths[name], index=False)
+    pd.DataFrame(X, columns=SITES).to_csv(paths["sites"], index=False)
+    return X, tables, paths
+
+
+def learned(paths, out, model, answers, *more, command="fit"):
+    """Run a command on answers about sites; return the folder."""
+    words = () if model == "triplet_embedding" else ("--data", paths["sites"])
+    given = "--answers", paths[answers], "--out", out
+    done = run(command, model, *words, *given, *more)
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def of_pairs(learner, X, table):
+    """Fit to pairs in Python."""
+    learner.set_params(preprocessor=X)
+    more = {"trials": table.trials} if "trials" in table else {}
+    more |= {"sample_weight": table.weight} if "weight" in table else {}
+    return learner.fit_pairs(table[["i", "j"]].to_numpy(), table.y, **more)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("model", "make", "answers"),
+    [
+        ("gdm", pm.GDM, "counts"),
+        ("lca", pm.LCA, "counts"),
+        ("point_effects", pm.PointEffectsLCA, "pairs"),
+        ("pair_lda", pm.PairLDA, "pairs"),
+        ("eig_dml", pm.EigDML, "pairs"),
+        ("hierarchical_lca", pm.HierarchicalLCA, "pairs"),
+    ],
+)
+def test_pairs_and_counts_are_learned_from_as_in_python(
+    world, tmp_path, model, make, answers
+):
+    X, tables, paths = world
+    stored = pm.load_metric(learned(paths, tmp_path, model, answers) / "metric.npz")
+    direct = of_pairs(make(), X, tables[answers]).get_metric()
+    np.testing.assert_array_equal(stored.pairwise(X, X), direct.pairwise(X, X))
+    said = json.loads((tmp_path / "summary.json").read_text())
+    assert said["data"]["features"] == SITES
+    assert said["data"]["answers"]["n"] == len(tables[answers])
+    assert said["arguments"]["preprocessor"] == "None"
+    page = (tmp_path / "report.html").read_text()
+    assert "The learned metric" in page
+    assert "pairs" in page
+
+
+@pytest.mark.long
+def test_triplets_are_learned_from_as_in_python(world, tmp_path):
+    X, tables, paths = world
+    rows, y = tables["triplets"][["anchor", "near", "far"]], tables["triplets"].y
+    out = learned(paths, tmp_path / "points", "TripletMetric", "triplets")
+    direct = pm.TripletMetric(preprocessor=X).fit_triplets(rows.to_numpy(), y)
+    np.testing.assert_array_equal(
+        pm.load_metric(out / "metric.npz").factor, direct.components_
+    )
+    out = learned(paths, tmp_path / "objects", "triplet_embedding", "triplets")
+    placed = pm.TripletEmbedding().fit(rows.to_numpy(), y)
+    np.testing.assert_array_equal(
+        pm.load_metric(out / "metric.npz").factor, placed.embedding_.T
+    )
+    assert "Places of the objects" in (out / "report.html").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["triplet_comparisons", "triplet_embedding"])
+def test_draws_of_answers_are_those_of_python(world, tmp_path, model):
+    X, tables, paths = world
+    rows, y = tables["triplets"][["anchor", "near", "far"]].to_numpy(), "y"
+    words = "--method", "laplace", "--draws", 20
+    out = learned(paths, tmp_path, model, "triplets", *words, command="sample")
+    y = tables["triplets"].y
+    if model == "triplet_embedding":
+        direct = pm.TripletEmbedding().fit(rows, y)
+    else:
+        direct = pm.TripletMetric(preprocessor=X).fit_triplets(rows, y)
+    drawn = direct.sample("laplace", n_draws=20, n_chains=1, seed=0)
+    found = load_draws(out / "draws.nc")
+    np.testing.assert_array_equal(found["posterior"]["M"], drawn["posterior"]["M"])
+    assert posterior_of(found).n_draws == 20
+    done = run("report", out)
+    assert done.exit_code == 0, done.output
+
+
+def test_a_label_column_of_the_points_is_no_feature(world, tmp_path):
+    X, _, paths = world
+    named = pd.DataFrame(X, columns=SITES).assign(place=list("abc") * 10)
+    named.to_csv(tmp_path / "named.csv", index=False)
+    given = {**paths, "sites": tmp_path / "named.csv"}
+    label = "--label", "place"
+    out = learned(given, tmp_path / "run", "pair_lda", "pairs", *label)
+    said = json.loads((out / "summary.json").read_text())
+    assert said["data"]["features"] == SITES
+
+
+@pytest.mark.parametrize(
+    ("model", "answers", "words"),
+    [
+        ("lda", "pairs", "a learner that takes pairs, got LDA"),
+        ("gdm", "triplets", "a learner that takes triplets, got GDM"),
+        ("point_effects", "counts", "no column 'trials', which PointEffectsLCA"),
+        ("gdm", "sites", "columns i, j, y of pairs .* got rain, pH in sites.csv"),
+        (
+            "gdm",
+            "wrong",
+            "whole numbers of rows from 0 in wrong.csv, got '1.5' as j in",
+        ),
+        ("gdm", "high", "rows 0..29 of .*sites.csv, got row 30"),
+        ("gdm", "nowhere", "a file that exists"),
+        ("triplet_embedding", "triplets", "--data: expected none for TripletEmbedding"),
+    ],
+)
+def test_answers_that_cannot_be_used_are_refused(
+    world, tmp_path, model, answers, words
+):
+    paths = dict(world[2])
+    for name, j in ("wrong", 1.5), ("high", 30):
+        paths[name] = tmp_path / f"{name}.csv"
+        pd.DataFrame({"i": [0], "j": [j], "y": [1]}).to_csv(paths[name], index=False)
+    paths["nowhere"] = tmp_path / "nowhere.csv"
+    given = "--data", paths["sites"], "--answers", paths[answers]
+    said = refused("fit", model, *given, "--out", tmp_path / "run")
+    assert re.search(words, said), said
+    assert not (tmp_path / "run").exists()
+
+
+def test_points_or_answers_that_lack_are_named(world, tmp_path):
+    paths, out = world[2], ("--out", tmp_path)
+    said = refused("fit", "gdm", "--answers", paths["counts"], *out)
+    assert "--data: expected the points of --answers, got none" in said
+    said = refused("sample", "gdm", *out)
+    assert "--data: expected a data set, or --answers, got neither" in said
+    said = refused("sample", "triplet_embedding", "--data", "wine", *out)
+    assert "--answers: expected triplets for TripletEmbedding" in said
+    grouped = "--data", paths["sites"], "--groups", "rain"
+    said = refused("fit", "gdm", *grouped, "--answers", paths["counts"], *out)
+    assert "--groups: expected none beside --answers" in said
