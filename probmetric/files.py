@@ -7,6 +7,7 @@ processes and between threads; the thread that holds one may take it again.
 """
 
 import io
+import json
 import math
 import os
 import struct
@@ -16,7 +17,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,6 +87,26 @@ def readable(expected: str) -> Generator[None]:
         raise ValueError(f"{expected} ({reason(error)})") from error
 
 
+FEW_NODES = 1 << 16
+"""Lists and mappings of JSON text that are always read; more, one in 32 bytes of the
+file, as each takes 64 to 230 in memory."""
+
+
+def parsed(text: str, size: int, **options: Any) -> Any:
+    """Return what JSON text of a file of ``size`` bytes holds.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        For text that is no JSON, or has so many lists and mappings that they would take
+        many times its bytes.
+    """
+    nodes = text.count("[") + text.count("{")
+    if nodes > max(FEW_NODES, size // 32):
+        raise ValueError(f"{nodes} lists and mappings are too many")
+    return json.loads(text, **options)
+
+
 LARGEST_RATIO = 1032
 """Bytes that deflate makes of one, at most."""
 
@@ -104,11 +125,12 @@ class Form(NamedTuple):
 
 
 class Archive(Mapping[str, Any]):
-    """Arrays of an NPZ file by name; each is read when it is asked for.
+    """Arrays of an NPZ file by name, read when they are asked for.
 
-    Objects, which need pickle, are an error. An array's header is checked against the
-    bytes that are there before anything is allocated for it, and ``form`` tells what
-    it says: memory is that of the arrays that are asked for.
+    Each call opens the file, and reads its directory, anew. Objects, which need pickle,
+    are an error. An array's header is checked against the bytes that are there before
+    anything is allocated for it, and ``forms`` tells what it says: memory is that of
+    the arrays that are asked for.
 
     Parameters
     ----------
@@ -117,15 +139,20 @@ class Archive(Mapping[str, Any]):
         Start of the sentence of the ValueError for a file that is missing, truncated,
         damaged, or no archive of arrays, as in ``readable``. Empty: what readers raise,
         ``UNREADABLE``, is raised as it is.
+    packed : bool, default=True
+        Whether arrays may be compressed, up to a thousand times.
     """
 
-    def __init__(self, path: Path, expected: str = "") -> None:
+    def __init__(self, path: Path, expected: str = "", *, packed: bool = True) -> None:
         self.path, self._expected = path, expected
         with self._opened() as archive:
             self._members = {
                 member.filename.removesuffix(".npy"): member
                 for member in archive.infolist()
             }
+            for name, member in self._members.items():
+                if not packed and member.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError(f"{name}: compressed, which is never written")
 
     @contextmanager
     def _opened(self) -> Generator[zipfile.ZipFile]:
@@ -139,24 +166,35 @@ class Archive(Mapping[str, Any]):
                 with zipfile.ZipFile(file) as archive:
                     yield archive
 
-    def form(self, name: str) -> Form:
-        """Return the shape and dtype of an array, which is not read."""
-        member = self._members[name]
+    def forms(self, names: Iterable[str]) -> dict[str, Form]:
+        """Return the shapes and dtypes of arrays, which are not read."""
+        members = {name: self._members[name] for name in names}
         with self._opened() as archive:
-            return _form(archive, member)
+            return {name: _form(archive, member) for name, member in members.items()}
 
-    def __getitem__(self, name: str) -> Any:
-        """Read an array."""
+    def read(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Read arrays by name; all of them where none is named."""
         import numpy as np
 
-        member = self._members[name]
+        chosen = self._members if names is None else names
+        members = {name: self._members[name] for name in chosen}
+        found: dict[str, Any] = {}
         with self._opened() as archive:
-            _form(archive, member)
-            with archive.open(member) as stream:
-                array = np.lib.format.read_array(stream, allow_pickle=False)
-                if stream.read(1):
-                    raise ValueError(f"{name}: more bytes than its header says")
-        return array
+            for name, member in members.items():
+                _form(archive, member)
+                with archive.open(member) as stream:
+                    found[name] = np.lib.format.read_array(stream, allow_pickle=False)
+                    if stream.read(1):
+                        raise ValueError(f"{name}: more bytes than its header says")
+        return found
+
+    def form(self, name: str) -> Form:
+        """Return the shape and dtype of one array."""
+        return self.forms([name])[name]
+
+    def __getitem__(self, name: str) -> Any:
+        """Read one array."""
+        return self.read([name])[name]
 
     def __contains__(self, name: object) -> bool:
         """Say whether there is such an array, whatever it is."""
@@ -174,9 +212,10 @@ class Archive(Mapping[str, Any]):
 def _check_directory(file: io.BufferedIOBase) -> None:
     """Raise where an archive's directory is large beside what it lists.
 
-    Twelve times its bytes are taken in memory. An array has 230 bytes or more of its
-    own (headers, padding), its entry of the directory 46 and its name: no directory of
-    arrays is more than a third of its file.
+    Twelve times its bytes are taken in memory. An array's entry of it is 46 bytes and
+    the name; beside that it has some 200 bytes of its own (headers, padding) and the
+    name again: only of many arrays with very long names and next to no numbers is a
+    directory more than a third of the file.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - (1 << 16) - 98))  # The longest comment, and the records.

@@ -6,14 +6,18 @@ needs no clock and no process of its own; what pandas and Arrow take is measured
 """
 
 import gzip
+import json
 import sys
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import probmetric as pm
+from probmetric.files import Archive
+from probmetric.report.run import read_summary, write_summary
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
@@ -83,6 +87,35 @@ def test_whole_archives_take_what_they_return_and_little_more(tmp_path):
     path = files.whole_file(tmp_path, ROWS, "npz")
     size = 8 * 20 * ROWS
     assert size < traced(lambda: pm.datasets.load(path)) < 2.5 * size
+
+
+@pytest.mark.parametrize("text", ["[]", '{"a": 1}'])
+def test_a_summary_of_nothing_but_lists_is_refused_unparsed(text, tmp_path):
+    path = tmp_path / "summary.json"
+    write_summary(path, "fit", {"numbers": np.ones((100, 3))})
+    assert read_summary(tmp_path)["numbers"] == [[1.0] * 3] * 100
+    path.write_text(f"[{','.join([text] * 200_000)}]")
+    with pytest.raises(ValueError, match=r"DIR: .*lists and mappings are too many"):
+        read_summary(tmp_path)
+    assert traced(lambda: read_summary(tmp_path)) < 3 * path.stat().st_size
+    assert traced(lambda: json.loads(path.read_text())) > 8 * path.stat().st_size
+
+
+def test_many_arrays_are_read_in_one_pass(tmp_path, monkeypatch):
+    np.savez(tmp_path / "d.npz", **{f"a{k}": np.arange(k) for k in range(50)})
+    archive, opened = Archive(tmp_path / "d.npz"), []
+    plain = zipfile.ZipFile.__init__
+
+    def counted(*given, **more):
+        opened.append(given)
+        plain(*given, **more)
+
+    monkeypatch.setattr(zipfile.ZipFile, "__init__", counted)
+    assert {name: len(array) for name, array in archive.read().items()} == {
+        f"a{k}": k for k in range(50)
+    }
+    assert archive.forms(["a3", "a4"])["a4"].shape == (4,)
+    assert len(opened) == 2
 
 
 @pytest.mark.parametrize("shape", ["(10**12, 20)", f"({2**58}, 8)", "(True, 20)"])

@@ -108,11 +108,22 @@ def _draws(path: Path) -> Any:
     return pm.load_draws(path)
 
 
+def _summary(path: Path) -> Any:
+    from probmetric.report.run import read_summary
+
+    folder = path.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    (folder / "summary.json").unlink(missing_ok=True)
+    (folder / "summary.json").hardlink_to(path)
+    read_summary(folder)
+
+
 READERS: dict[str, Callable[[Path], Any]] = {
     "labelled": _labelled,
     "rows": _rows,
     "metric": _metric,
     "draws": _draws,
+    "summary": _summary,
 }
 
 

@@ -6,6 +6,7 @@ labels and groups. A file that cannot be used raises an error that says why.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,9 +124,10 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
     kept = [k for k, name in enumerate(names) if name not in how.drop]
     if how.features:
         kept = [k for name in how.features for k in kept if names[k] == name]
-    left = [names[k] for k in kept]
-    for k, name in zip(kept, left, strict=True):
-        if left.count(name) > 1:
+    times = Counter(names[k] for k in kept)
+    for k in kept:
+        name = names[k]
+        if times[name] > 1:
             raise ValueError(
                 f"data: expected each column once, got {name!r} twice in {source}; "
                 f"rename one, or leave both out: drop=[{name!r}] (--drop {name!r})"

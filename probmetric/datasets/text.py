@@ -26,13 +26,16 @@ FEWEST = 64
 """Rows that are read at a time however wide they are: a column has its own cost."""
 
 LONGEST = 1 << 22
-"""Bytes of a line, at most."""
+"""Bytes of a line, at most; or an eighth of the file's."""
 
 PER_CELL = 32
 """Bytes of a number and its separator, at most, as they are written."""
 
 MOST_COLUMNS = 100_000
-"""Columns of a text file: pandas takes a kilobyte for each, of a row as of many."""
+"""Columns of a text file, at most; or one for 256 of its bytes.
+
+pandas takes some kilobytes for each, of a row as of many.
+"""
 
 LETTERS = 64
 """Letters a row that names of classes have on average, at most; or ``SMALL_TEXT``."""
@@ -77,19 +80,23 @@ class _Refused(Exception):
 
 
 class _Watched(io.RawIOBase):
-    """A stream that stops after ``most`` bytes, and where one line is too long.
+    """A stream that stops after ``left`` bytes, and where one line is too long.
 
     Parameters
     ----------
     file : binary file
+    size : int
+        Of the file, packed or not, in bytes: lines of a large one may be longer.
     separator : bytes
-        Of columns, of which a line has ``MOST_COLUMNS`` at most.
+        Of columns, of which a line has ``MOST_COLUMNS`` at most, or as many.
     """
 
-    def __init__(self, file: io.BufferedIOBase, separator: bytes) -> None:
+    def __init__(self, file: io.BufferedIOBase, size: int, separator: bytes) -> None:
         self._file, self._separator = file, separator
         self._cells = self._line = 0
-        self.most = LONGEST
+        self._columns = max(MOST_COLUMNS, size // 256)
+        self.longest = max(LONGEST, size // 8)
+        self.left = self.longest
 
     def readable(self) -> bool:
         return True
@@ -101,12 +108,12 @@ class _Watched(io.RawIOBase):
         begun = (self._cells, self._line) if end < 0 else (0, 0)
         self._cells = begun[0] + raw.count(self._separator, end + 1)
         self._line = begun[1] + len(raw) - end - 1
-        self.most -= len(raw)
-        if self._cells > MOST_COLUMNS:
-            raise ValueError(f"more than {MOST_COLUMNS} columns")
-        if self._line > LONGEST:
-            raise ValueError(f"a line of more than {LONGEST} bytes")
-        if self.most < 0:
+        self.left -= len(raw)
+        if self._cells > self._columns:
+            raise ValueError(f"more than {self._columns} columns; save it as .npz")
+        if self._line > self.longest:
+            raise ValueError(f"a line of more than {self.longest} bytes")
+        if self.left < 0:
             raise _TooMuch
         return len(raw)
 
@@ -132,7 +139,7 @@ def _parsed(
             except _TooMuch as error:  # Long texts: again, fewer rows at a time.
                 if rows == 1:
                     raise ValueError(
-                        f"more than {LONGEST} bytes without the end of a row"
+                        "too many bytes without the end of a row"
                     ) from error
                 rows = max(1, rows // 8)
             except (LookupError, UnicodeError) as error:
@@ -159,11 +166,13 @@ def _joined(
     """
     sep = _separator(path, how)
     opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    size = path.stat().st_size
     parts: list[pd.DataFrame] = []
     seen: dict[str, str] = {}
+    names: Any = ()
     n = letters = 0
     with opened(path, "rb") as file:
-        watched = _Watched(file, sep.encode(how.encoding)[-1:])
+        watched = _Watched(file, size, sep.encode(how.encoding).strip(b"\0")[-1:])
         with io.BufferedReader(watched, 1 << 16) as stream:
             chunks: Any = pd.read_csv(
                 stream,
@@ -175,36 +184,49 @@ def _joined(
             )
             with chunks:
                 while True:
-                    watched.most = LONGEST + PER_CELL * rows * width
+                    watched.left = watched.longest + PER_CELL * rows * width
                     try:
                         part = chunks.get_chunk(rows)
                     except StopIteration:
                         break
-                    n += len(part)
-                    letters += _share(part, unused, seen)
+                    names = part.columns
+                    if unused:
+                        used = [k for k in range(len(names)) if k not in unused]
+                        part = part.iloc[:, used].set_axis(used, axis=1)
+                    part, new = _shared(part, seen)
+                    n, letters = n + len(part), letters + new
                     parts.append(part)
                     if said := too_much_text(letters, n, path, "the columns in use"):
                         raise _Refused(said)
-    return pd.concat(parts, ignore_index=True)
+    frame = pd.concat(parts, ignore_index=True)
+    if unused:
+        frame = frame.reindex(columns=range(len(names)), fill_value=np.int8(0))
+        frame.columns = names
+    return frame
 
 
-def _share(part: pd.DataFrame, unused: Collection[int], seen: dict[str, str]) -> int:
-    """Take texts of a part from those seen, in place; return the new ones' letters."""
+def _shared(part: pd.DataFrame, seen: dict[str, str]) -> tuple[pd.DataFrame, int]:
+    """Return a part with the texts seen before, as objects, and the new ones' letters.
+
+    pandas' own kind of text is a new object each time that it is looked at.
+    """
+    texts = np.array([not pd.api.types.is_numeric_dtype(kind) for kind in part.dtypes])
+    if not texts.any():
+        return part, 0
+    block: Any = part.iloc[:, texts].to_numpy(object, copy=True)
     new = 0
-    for k in range(part.shape[1]):
-        column = part.iloc[:, k]
-        if k in unused:
-            part.isetitem(k, np.zeros(len(part), np.int8))
-        elif not pd.api.types.is_numeric_dtype(column):
-            texts = np.array(column, object)
-            for i, text in enumerate(texts):
-                if isinstance(text, str):
-                    known = seen.setdefault(text, text)
-                    new += len(text) * (known is text)
-                    texts[i] = known
-            # As objects: pandas would make a text of its own of each.
-            part.isetitem(k, pd.Series(texts, part.index, object))
-    return new
+    for row in block:
+        for k, text in enumerate(row):
+            if isinstance(text, str):
+                row[k] = known = seen.setdefault(text, text)
+                new += len(text) * (known is text)
+    # Numbers, then texts, put back in order: column by column would be quadratic.
+    frame = pd.DataFrame(block, part.index, dtype=object)
+    if not texts.all():
+        frame = pd.concat([part.iloc[:, ~texts], frame], axis=1)
+        places = np.r_[np.flatnonzero(~texts), np.flatnonzero(texts)]
+        frame = frame.iloc[:, np.argsort(places)]
+    return frame.set_axis(part.columns, axis=1), new
 
 
 def read_text(
@@ -259,12 +281,17 @@ def spelt(
 ) -> np.ndarray:
     """Return a column of labels: as text where numbers would merge or rename some.
 
-    That is where a number is spelt in two ways (1 and 01, 1.0), or begins with 0.
+    That is where a number is spelt in two ways (1 and 01, 1.0), or begins with 0; or
+    where words stand only in some of the rows that were read at a time.
     """
-    if not pd.api.types.is_numeric_dtype(values):
+    numeric = pd.api.types.is_numeric_dtype(values)
+    if not numeric and not pd.api.types.infer_dtype(values).startswith("mixed"):
         return values.to_numpy()
     texts = _parsed(path, how, width, header=None, dtype=str, usecols=[place])
-    texts = texts.iloc[len(texts) - len(values) :, 0].str.strip()
+    texts = texts.iloc[len(texts) - len(values) :, 0]
+    if not numeric:
+        return texts.to_numpy()
+    texts = texts.str.strip()
     padded = texts.str.match(r"[-+]?0\d").any()
     canonical = not padded and texts.nunique() == values.nunique()
     return (values if canonical else texts).to_numpy()

@@ -23,7 +23,7 @@ import numpy as np
 
 from probmetric import __version__
 from probmetric.densities.classes import ClassDensities
-from probmetric.files import Archive, Form, replacing
+from probmetric.files import Archive, Form, parsed, replacing
 from probmetric.metric import (
     ClassDistribution,
     IsotonicLink,
@@ -157,10 +157,6 @@ POSTERIOR, OWN = "PosteriorMetric", "own"
 SMALL_HEADER = 1 << 20
 """Bytes of a header that is read whatever the file's size; a larger one is no larger
 than the file, as ``save_metric`` does not compress."""
-
-FEW_NODES = 30_000
-"""Lists and mappings of a header that are always read; more, one in 64 bytes of the
-file, as each takes some 200 in memory."""
 
 
 class Stored(NamedTuple):
@@ -320,7 +316,7 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
     try:
         spec = header["metric"]
         _check_forms(spec, archive)
-        arrays = {name: archive[name] for name in sorted(_arrays_of(spec))}
+        arrays = archive.read(sorted(_arrays_of(spec)))
         metric = _metric(spec, arrays, kinds)
         names, provenance = header["feature_names"], header["provenance"]
         if not isinstance(provenance, dict):
@@ -351,12 +347,10 @@ def _header(archive: Archive, path: Path) -> dict[str, Any]:
     header: Any = None
     if "header" in archive and _is_text(archive.form("header"), path):
         text = str(archive["header"])
-        nodes = text.count("[") + text.count("{")
-        if nodes <= max(FEW_NODES, path.stat().st_size // 64):
-            try:
-                header = json.loads(text)
-            except (ValueError, RecursionError):
-                pass
+        try:
+            header = parsed(text, path.stat().st_size)
+        except (ValueError, RecursionError):
+            pass
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ValueError(
             f"metric: expected a file of save_metric or `probmetric fit`, got "
@@ -384,12 +378,11 @@ def _check_forms(spec: Any, archive: Archive) -> None:
     What stands for them is zeros of their shapes that take no memory. A class of the
     user's is left out: it checks its own arrays.
     """
-    names = _arrays_of(spec)
     one = spec["draw"] if spec["kind"] == POSTERIOR else spec
     if OWN in _kinds_of(one):
         return
     axes = 1 if one is not spec else 0
-    forms = {name: archive.form(name) for name in sorted(names)}
+    forms = archive.forms(sorted(_arrays_of(spec)))
     for name, form in forms.items():
         _numbers(np.zeros((), form.dtype), name)
     if axes:

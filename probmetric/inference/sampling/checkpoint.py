@@ -248,7 +248,7 @@ def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Kept]
 def _read(path: Path) -> dict[str, np.ndarray]:
     """Read one block whole; NumPy's archives carry a checksum of every array."""
     try:
-        arrays = dict(Archive(path))
+        arrays = Archive(path, packed=False).read()
         json.loads(str(arrays["run"]))
     except UNREADABLE as e:
         raise ValueError(
