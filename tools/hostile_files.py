@@ -17,6 +17,7 @@ import pandas as pd
 import xarray as xr
 
 import probmetric as pm
+from probmetric.inference.sampling.checkpoint import write_block
 from probmetric.report.run import write_summary
 from probmetric.storage import save_draws
 
@@ -31,6 +32,7 @@ KINDS = {
     "metric.npz": "metric",
     "draws.nc": "draws",
     "json": "summary",
+    "block.npz": "block",
 }
 """Endings of files, and the reader of each (``reader_memory``)."""
 
@@ -79,6 +81,9 @@ def whole_file(folder: Path, rows: int, kind: str) -> Path:
         save_draws(_tree(X.reshape(4, -1, 20)), path)
     elif kind == "json":
         write_summary(path, "fit", {"numbers": X})
+    elif kind == "block.npz":
+        write_block(folder, 0, "{}", (), {"M": X}, {})
+        (folder / "block_00000.npz").rename(path)
     return path
 
 
@@ -202,6 +207,8 @@ def hostile_files(
         at("draws.nc"), engine="h5netcdf", encoding={"/x": {"M": {"zlib": True}}}
     )
     yield Hostile("draws: no posterior", "draws.nc", str(at("draws.nc")))
+    block = {"run": stored(np.array("{}")), "values:M": stored(np.zeros((rows, 20)))}
+    yield Hostile("block: zeros", "block.npz", str(archive(at("block.npz"), block)))
     for name, text in {"lists": "[],", "mappings": '{"a":1},'}.items():
         many = text * (size // len(text))
         at("json").write_text(f'{{"format": "probmetric-run", "many": [{many[:-1]}]}}')

@@ -108,14 +108,26 @@ def _draws(path: Path) -> Any:
     return pm.load_draws(path)
 
 
+def _alone(path: Path, name: str) -> Path:
+    """Return a folder that holds a file under the name that its reader asks for."""
+    folder = path.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).hardlink_to(path)
+    return folder
+
+
 def _summary(path: Path) -> Any:
     from probmetric.report.run import read_summary
 
-    folder = path.with_suffix("")
-    folder.mkdir(exist_ok=True)
-    (folder / "summary.json").unlink(missing_ok=True)
-    (folder / "summary.json").hardlink_to(path)
-    read_summary(folder)
+    read_summary(_alone(path, "summary.json"))
+
+
+def _block(path: Path) -> Any:
+    from probmetric.inference.sampling.checkpoint import read_blocks
+
+    _, _, kept = read_blocks(_alone(path, "block_00000.npz"), "{}", ())
+    return [list(values.values()) for values, _ in kept]
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
@@ -124,6 +136,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "metric": _metric,
     "draws": _draws,
     "summary": _summary,
+    "block": _block,
 }
 
 
