@@ -17,8 +17,6 @@ import pandas as pd
 import xarray as xr
 
 import probmetric as pm
-from probmetric.inference.sampling.checkpoint import write_block
-from probmetric.report.run import write_summary
 from probmetric.storage import save_draws
 
 KINDS = {
@@ -31,8 +29,6 @@ KINDS = {
     "rows.parquet": "rows",
     "metric.npz": "metric",
     "draws.nc": "draws",
-    "json": "summary",
-    "block.npz": "block",
 }
 """Endings of files, and the reader of each (``reader_memory``)."""
 
@@ -59,7 +55,7 @@ def _tree(draws: np.ndarray) -> xr.DataTree:
 
 
 def whole_file(folder: Path, rows: int, kind: str) -> Path:
-    """Write a whole file of 20 columns of float64; of others as many numbers."""
+    """Write a whole file of 20 columns of float64; of a metric as many numbers."""
     X, y = _table(rows)
     path = folder / f"{rows}.{kind}"
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(20)])
@@ -79,11 +75,6 @@ def whole_file(folder: Path, rows: int, kind: str) -> Path:
         pm.save_metric(pm.Mahalanobis(np.resize(X, (side, side))), path)
     elif kind == "draws.nc":
         save_draws(_tree(X.reshape(4, -1, 20)), path)
-    elif kind == "json":
-        write_summary(path, "fit", {"numbers": X})
-    elif kind == "block.npz":
-        write_block(folder, 0, "{}", (), {"M": X}, {})
-        (folder / "block_00000.npz").rename(path)
     return path
 
 
@@ -207,12 +198,6 @@ def hostile_files(
         at("draws.nc"), engine="h5netcdf", encoding={"/x": {"M": {"zlib": True}}}
     )
     yield Hostile("draws: no posterior", "draws.nc", str(at("draws.nc")))
-    block = {"run": stored(np.array("{}")), "values:M": stored(np.zeros((rows, 20)))}
-    yield Hostile("block: zeros", "block.npz", str(archive(at("block.npz"), block)))
-    for name, text in {"lists": "[],", "mappings": '{"a":1},'}.items():
-        many = text * (size // len(text))
-        at("json").write_text(f'{{"format": "probmetric-run", "many": [{many[:-1]}]}}')
-        yield Hostile(f"summary: {name}", "json", str(at("json")))
     save_promises(at("draws.nc"))
     yield Hostile("draws: 10^10 numbers", "draws.nc", str(at("draws.nc")))
 

@@ -108,35 +108,11 @@ def _draws(path: Path) -> Any:
     return pm.load_draws(path)
 
 
-def _alone(path: Path, name: str) -> Path:
-    """Return a folder that holds a file under the name that its reader asks for."""
-    folder = path.with_suffix("")
-    folder.mkdir(exist_ok=True)
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).hardlink_to(path)
-    return folder
-
-
-def _summary(path: Path) -> Any:
-    from probmetric.report.run import read_summary
-
-    read_summary(_alone(path, "summary.json"))
-
-
-def _block(path: Path) -> Any:
-    from probmetric.inference.sampling.checkpoint import read_blocks
-
-    _, _, kept = read_blocks(_alone(path, "block_00000.npz"), "{}", ())
-    return [list(values.values()) for values, _ in kept]
-
-
 READERS: dict[str, Callable[[Path], Any]] = {
     "labelled": _labelled,
     "rows": _rows,
     "metric": _metric,
     "draws": _draws,
-    "summary": _summary,
-    "block": _block,
 }
 
 

@@ -61,12 +61,21 @@ def figures() -> None:
         y=wine.y[train],
         target_names=wine.target_names,
     ).savefig(ROOT / "docs/wine_neighbors.png", dpi=150)
-    # The page's own program draws its figure: the first two blocks of code.
-    page = (ROOT / "docs/guide/which_variables.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)[:2]
+    # Pages' own programs draw their figures, here by their first blocks of code.
+    for page, blocks, name in (
+        ("which_variables", 2, "wine_variables"),
+        ("sites", 10, "biocrust_curves"),
+    ):
+        _program(page, blocks)["figure"].savefig(ROOT / f"docs/{name}.png", dpi=150)
+
+
+def _program(page: str, blocks: int) -> dict[str, Any]:
+    """Return what the first blocks of a page of the guide define."""
+    text = (ROOT / f"docs/guide/{page}.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[:blocks]
     space: dict[str, Any] = {}
-    exec(compile("".join(blocks), "which_variables.md", "exec"), space)
-    space["figure"].savefig(ROOT / "docs/wine_variables.png", dpi=150)
+    exec(compile("".join(found), page, "exec"), space)
+    return space
 
 
 def stories() -> None:

@@ -402,7 +402,7 @@ def read_points(
         if not isinstance(content, Archive):
             there = _named(content, d is not None and content.shape[1] > d).columns
         else:
-            there = [*content, *(_words(content, "feature_names", d) or ())]
+            there = [*content, *(_words(content, "feature_names", d or 0) or ())]
         label = label if label in there else None
         how = how._replace(drop=tuple(name for name in how.drop if name in there))
     if isinstance(content, Archive):
