@@ -24,6 +24,8 @@ KINDS = {
     "tsv": "labelled",
     "csv.gz": "labelled",
     "parquet": "labelled",
+    "narrow.csv": "labelled",
+    "narrow.parquet": "labelled",
     "npz": "labelled",
     "npy": "rows",
     "rows.parquet": "rows",
@@ -55,15 +57,18 @@ def _tree(draws: np.ndarray) -> xr.DataTree:
 
 
 def whole_file(folder: Path, rows: int, kind: str) -> Path:
-    """Write a whole file of 20 columns of float64; of a metric as many numbers."""
-    X, y = _table(rows)
+    """Write a whole file of 20 columns of float64, or narrow, of half as many in one.
+
+    Of a metric, and of draws, as many numbers.
+    """
+    X, y = _table(10 * rows, 1) if kind.startswith("narrow") else _table(rows)
     path = folder / f"{rows}.{kind}"
-    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(20)])
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     if kind == "rows.parquet":
         frame.to_parquet(path, row_group_size=1 << 18)
-    elif kind == "parquet":
+    elif kind.endswith("parquet"):
         frame.assign(label=y).to_parquet(path)
-    elif kind in ("csv", "tsv", "csv.gz"):
+    elif kind.endswith(("csv", "tsv", "csv.gz")):
         sep = "\t" if kind == "tsv" else ","
         frame.assign(label=y).to_csv(path, index=False, sep=sep)
     elif kind == "npz":

@@ -167,7 +167,8 @@ def codes(
     """Return labels as codes 0..C-1 (n,) and the name of each code, sorted."""
     # Texts as they are: pandas would make one of its own for each row.
     given: Any = getattr(labels, "dtype", None)
-    series = pd.Series(labels, dtype=object if given == "O" else None)
+    kind: Any = object if given == "O" else None
+    series = pd.Series(labels, dtype=kind, copy=False)
     lacking = np.flatnonzero(series.isna().to_numpy())
     if lacking.size:
         raise ValueError(
@@ -179,8 +180,16 @@ def codes(
         raise ValueError(
             f"{argument}: expected one kind in {source}, got {kinds} mixed"
         )
-    found, coded = np.unique(series.to_numpy(), return_inverse=True)
-    return coded.astype(np.int64), tuple(str(name) for name in found)
+    # Those that differ are sorted, not the rows, which would be held thrice more.
+    try:
+        coded, different = pd.factorize(series.to_numpy())
+    except TypeError as error:
+        raise ValueError(
+            f"{argument}: expected text or numbers in {source}, got "
+            f"{type(series.iloc[0]).__name__}"
+        ) from error
+    found, places = np.unique(np.asarray(different), return_inverse=True)
+    return places.astype(np.int64)[coded], tuple(str(name) for name in found)
 
 
 def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:

@@ -8,6 +8,7 @@ it. Rows of more text are read fewer at a time.
 
 import gzip
 import io
+import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from probmetric.files import readable
+from probmetric.files import give_back, readable
 from probmetric.names import Reading, ending
 
 CHUNK, CELLS = 1 << 14, 1 << 19
@@ -199,6 +200,9 @@ def _joined(
                     if said := too_much_text(letters, n, path, "the columns in use"):
                         raise _Refused(said)
     frame = pd.concat(parts, ignore_index=True)
+    if len(parts) > 1:
+        parts.clear()
+        give_back()
     if unused:
         frame = frame.reindex(columns=range(len(names)), fill_value=np.int8(0))
         frame.columns = names
@@ -291,10 +295,11 @@ def spelt(
     texts = texts.iloc[len(texts) - len(values) :, 0]
     if not numeric:
         return texts.to_numpy()
-    texts = texts.str.strip()
-    padded = texts.str.match(r"[-+]?0\d").any()
-    canonical = not padded and texts.nunique() == values.nunique()
-    return (values if canonical else texts).to_numpy()
+    found = {text.strip() for text in texts.dropna().unique()}
+    padded = any(re.match(r"[-+]?0\d", text) for text in found)
+    if not padded and len(found) == values.nunique():
+        return values.to_numpy()
+    return texts.str.strip().to_numpy()
 
 
 def _are_names(head: pd.Series, number: bool, last: pd.Series) -> bool:
