@@ -6,6 +6,9 @@ done. One that a crash leaves behind locks nothing. Locks of the system hold bet
 processes and between threads; the thread that holds one may take it again.
 """
 
+import ctypes
+import io
+import json
 import math
 import os
 import struct
@@ -15,10 +18,10 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from probmetric.interrupts import check, deferred
 
@@ -85,87 +88,194 @@ def readable(expected: str) -> Generator[None]:
         raise ValueError(f"{expected} ({reason(error)})") from error
 
 
+def give_back() -> None:
+    """Give memory that is free back to the system, where its library can (glibc).
+
+    What was many small arrays would stay with the process, beside the large one that
+    was made of them.
+    """
+    if sys.platform == "linux":
+        trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+FEW_NODES = 1 << 16
+"""Lists and mappings of JSON text that are always read; more, one in 32 bytes of the
+file, as each takes 64 to 230 in memory."""
+
+
+def parsed(text: str, size: int, **options: Any) -> Any:
+    """Return what JSON text of a file of ``size`` bytes holds.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        For text that is no JSON, or has so many lists and mappings that they would take
+        many times its bytes.
+    """
+    nodes = text.count("[") + text.count("{")
+    if nodes > max(FEW_NODES, size // 32):
+        raise ValueError(f"{nodes} lists and mappings are too many")
+    return json.loads(text, **options)
+
+
 LARGEST_RATIO = 1032
 """Bytes that deflate makes of one, at most."""
 
+LONGEST_HEADER = 10_000
+"""Bytes of the header of an array; NumPy reads no longer one either."""
 
-def read_npz(
-    path: Path,
-    wanted: Callable[[Collection[str]], Collection[str]] | None = None,
-    most: float | int = math.inf,
-) -> dict[str, Any]:
-    """Read arrays of an NPZ file; objects, which need pickle, are an error.
+SMALL_DIRECTORY = 1 << 19
+"""Bytes of an archive's directory that are always read: some 10,000 arrays."""
 
-    An array's header is checked against the bytes that are there before anything is
-    allocated for it, so that memory is that of the arrays returned.
+
+class Form(NamedTuple):
+    """What the header of a stored array says of it, before it is read."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Archive(Mapping[str, Any]):
+    """Arrays of an NPZ file by name, read when they are asked for.
+
+    Each call opens the file, and reads its directory, anew. Objects, which need pickle,
+    are an error. An array's header is checked against the bytes that are there before
+    anything is allocated for it, and ``forms`` tells what it says: memory is that of
+    the arrays that are asked for.
 
     Parameters
     ----------
     path : Path
-    wanted : callable, optional
-        Of the names in the file, those to read; the others are None. Default: all.
-    most : float
-        Bytes of the largest array that is read.
-
-    Raises
-    ------
-    one of UNREADABLE
-        For a file that is missing, truncated, damaged, or no archive of arrays; to be
-        called in ``readable``.
+    expected : str
+        Start of the sentence of the ValueError for a file that is missing, truncated,
+        damaged, or no archive of arrays, as in ``readable``. Empty: what readers raise,
+        ``UNREADABLE``, is raised as it is.
+    packed : bool, default=True
+        Whether arrays may be compressed, up to a thousand times.
     """
-    import numpy as np
 
-    with path.open("rb") as file:
-        if not zipfile.is_zipfile(file):
-            raise ValueError("not an NPZ archive, or the end is missing")
-        with zipfile.ZipFile(file) as archive, warnings.catch_warnings(action="ignore"):
-            # Python 2 wrote headers that NumPy warns of.
-            members = {
+    def __init__(self, path: Path, expected: str = "", *, packed: bool = True) -> None:
+        self.path, self._expected = path, expected
+        with self._opened() as archive:
+            self._members = {
                 member.filename.removesuffix(".npy"): member
                 for member in archive.infolist()
             }
-            chosen = members if wanted is None else wanted(members)
-            found: dict[str, Any] = dict.fromkeys(members)
-            for name in chosen:
-                if name in members:
-                    _check_member(archive, members[name], most)
-                    with archive.open(members[name]) as stream:
-                        found[name] = np.lib.format.read_array(
-                            stream, allow_pickle=False
-                        )
-                        if stream.read(1):
-                            raise ValueError(f"{name}: more bytes than its header says")
-            return found
+            for name, member in self._members.items():
+                if not packed and member.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError(f"{name}: compressed, which is never written")
+
+    @contextmanager
+    def _opened(self) -> Generator[zipfile.ZipFile]:
+        translated = readable(self._expected) if self._expected else nullcontext()
+        # Python 2 wrote headers that NumPy warns of.
+        with translated, warnings.catch_warnings(action="ignore"):
+            with self.path.open("rb") as file:
+                if not zipfile.is_zipfile(file):
+                    raise ValueError("not an NPZ archive, or the end is missing")
+                _check_directory(file)
+                with zipfile.ZipFile(file) as archive:
+                    yield archive
+
+    def forms(self, names: Iterable[str]) -> dict[str, Form]:
+        """Return the shapes and dtypes of arrays, which are not read."""
+        members = {name: self._members[name] for name in names}
+        with self._opened() as archive:
+            return {name: _form(archive, member) for name, member in members.items()}
+
+    def read(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Read arrays by name; all of them where none is named."""
+        import numpy as np
+
+        chosen = self._members if names is None else names
+        members = {name: self._members[name] for name in chosen}
+        found: dict[str, Any] = {}
+        with self._opened() as archive:
+            for name, member in members.items():
+                _form(archive, member)
+                with archive.open(member) as stream:
+                    found[name] = np.lib.format.read_array(stream, allow_pickle=False)
+                    if stream.read(1):
+                        raise ValueError(f"{name}: more bytes than its header says")
+        return found
+
+    def form(self, name: str) -> Form:
+        """Return the shape and dtype of one array."""
+        return self.forms([name])[name]
+
+    def __getitem__(self, name: str) -> Any:
+        """Read one array."""
+        return self.read([name])[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether there is such an array, whatever it is."""
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the arrays."""
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        """Return the number of arrays."""
+        return len(self._members)
 
 
-def _check_member(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: float | int
-) -> None:
-    """Raise for an array whose header asks for other than the bytes that are there."""
+def _check_directory(file: io.BufferedIOBase) -> None:
+    """Raise where an archive's directory is large beside what it lists.
+
+    Twelve times its bytes are taken in memory. An array's entry of it is 46 bytes and
+    the name; beside that it has some 200 bytes of its own (headers, padding) and the
+    name again: only of many arrays with very long names and next to no numbers is a
+    directory more than a third of the file.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - (1 << 16) - 98))  # The longest comment, and the records.
+    tail = file.read()
+    end = len(tail) - 22
+    if not (tail[end:].startswith(b"PK\x05\x06") and tail.endswith(b"\0\0")):
+        end = tail.rfind(b"PK\x05\x06")
+    directory, large = tail[end + 12 : end + 16], tail[max(0, end - 76) : end]
+    if large.startswith(b"PK\x06\x06") and large[56:].startswith(b"PK\x06\x07"):
+        directory = large[40:48]  # Of an archive of more than 4 GB.
+    listed = int.from_bytes(directory, "little")
+    if listed > max(SMALL_DIRECTORY, size // 3):
+        raise ValueError(f"a directory of {listed} bytes in a file of {size}")
+
+
+def _form(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Form:
+    """Return an array's form; raise where it asks for other than the bytes there."""
     import numpy as np
 
     held = LARGEST_RATIO * (member.compress_size + 1)
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{member.filename}: neither stored nor deflated")
-    if member.file_size > min(held, most):
+    if member.file_size > held:
         raise ValueError(f"{member.filename}: {member.file_size} bytes are too many")
-    with archive.open(member) as stream:
+    with archive.open(member) as file:
+        stream: Any = file
         version = np.lib.format.read_magic(stream)
         if version not in ((1, 0), (2, 0), (3, 0)):
             raise ValueError(f"{member.filename}: format {version} is unknown")
+        digits = 2 if version == (1, 0) else 4
+        if int.from_bytes(stream.peek(digits)[:digits], "little") > LONGEST_HEADER:
+            raise ValueError(f"{member.filename}: its header is too long")
         read: Any = getattr(np.lib.format, f"read_array_header_{min(version[0], 2)}_0")
         shape, _, dtype = read(stream)
-        if not all(type(size) is int and size >= 0 for size in shape):
-            raise ValueError(f"{member.filename}: no shape {shape}")
-        n_bytes = math.prod(shape) * dtype.itemsize
-        if dtype.hasobject:
-            raise ValueError(f"{member.filename}: objects, which need pickle")
-        if n_bytes != member.file_size - stream.tell() or (
-            dtype.itemsize == 0 and math.prod(shape)
-        ):
-            raise ValueError(
-                f"{member.filename}: {n_bytes} bytes by its header, other are there"
-            )
+        start = stream.tell()
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(f"{member.filename}: no shape {shape}")
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject:
+        raise ValueError(f"{member.filename}: objects, which need pickle")
+    if n_bytes != member.file_size - start or (
+        dtype.itemsize == 0 and math.prod(shape)
+    ):
+        raise ValueError(
+            f"{member.filename}: {n_bytes} bytes by its header, other are there"
+        )
+    return Form(shape, dtype)
 
 
 LOCK = ".probmetric.lock"

@@ -6,6 +6,7 @@ are read one by one: a scanner over many of them holds gigabytes. A file's size 
 of change are looked at before each part is read.
 """
 
+import math
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -148,7 +149,8 @@ def _header(path: Path, axes: int) -> _Header:
         )
         shape, by_column, dtype = read(file)
         offset = file.tell()
-    if len(shape) != axes or 0 in shape[1:] or (by_column and axes > 1):
+    whole = all(type(size) is int and size >= 0 for size in shape)
+    if len(shape) != axes or not whole or 0 in shape[1:] or (by_column and axes > 1):
         order = " by column" if by_column and axes > 1 else ""
         wanted = "(n, d) row by row" if axes == 2 else "(n,)"
         raise ValueError(
@@ -158,7 +160,7 @@ def _header(path: Path, axes: int) -> _Header:
     if dtype.kind not in ("biuf" if axes == 2 else "biufUS"):
         raise ValueError(f"data: expected numbers in {str(path)!r}, got {dtype}")
     header = _Header(_File.seen(path), shape, dtype, offset)
-    size = offset + dtype.itemsize * int(np.prod(shape))
+    size = offset + dtype.itemsize * math.prod(shape)
     if header.file.size < size:
         raise ValueError(
             f"data: expected {size} bytes in {str(path)!r}, got {header.file.size}: "

@@ -3,7 +3,8 @@
 ``loading``     ``load`` and ``load_points``: built-in sets, generators, files and
                 OpenML, all as one ``Dataset``.
 ``rows``        rows that commands read in parts, and a sample of them to look at.
-``tables``      CSV, NPZ and Parquet files to points, labels and groups, checked.
+``tables``      files to points, labels and groups, checked; NPZ and Parquet.
+``text``        CSV and TSV files, as they come, in bounded memory.
 ``generators``  waveform, twonorm and ringnorm, with their Bayes errors.
 ``sites``       ``biocrust``: covariates of sites, and what was counted there.
 """

@@ -251,7 +251,17 @@ def load(
     ValueError
         For an unknown name, a file that is missing, unreadable or truncated, a
         missing column, columns kept that have no name (as pandas' index) or the same,
-        features that are not numbers, or an empty table.
+        features that are not numbers, or an empty table. For a file that would take
+        much memory for little data: lines of text beyond 4 MiB (or an eighth of the
+        file), more than 100,000 columns of text (or one for 256 bytes of the file),
+        packed names of classes of more than 64 letters a row.
+
+    Notes
+    -----
+    Three times the arrays that are returned, and 16 MB, are enough memory, for hostile
+    files too; those that are refused take three times the file's bytes and 16 MB at
+    most (``tools/reader_memory.py`` measures it). Of text, each column takes some 5 kB
+    besides.
 
     Examples
     --------

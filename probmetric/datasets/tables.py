@@ -1,122 +1,32 @@
-"""Labelled tables from CSV, NPZ and Parquet files.
+"""Labelled tables from text, NPZ and Parquet files.
 
 First the bytes become a frame or arrays (``read_content``), then these become points,
 labels and groups. A file that cannot be used raises an error that says why.
 """
 
+import math
+import re
+from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from probmetric.files import read_npz, readable
+from probmetric.datasets.text import not_used, read_text, spelt, too_much_text
+from probmetric.files import Archive, readable
 from probmetric.names import AS_IS, UNNAMED, Reading, ending
 from probmetric.typing import ArrayLike
 
-CHUNK = 2**14
-"""Rows of a text file that are read at a time."""
 
+def _read_parquet(
+    path: Path, how: Reading, columns: Sequence[str | None]
+) -> pd.DataFrame:
+    """Read a table column by column, as a whole one would be held twice.
 
-def _separator(path: Path, how: Reading) -> str:
-    sep = how.sep or ("\t" if ending(path).startswith(".tsv") else ",")
-    return {"tab": "\t", "\\t": "\t"}.get(sep, sep)
-
-
-def _parsed(path: Path, how: Reading, **options: Any) -> pd.DataFrame:
-    """Read a text file by pandas, with options of its ``read_csv``."""
-    with readable(f"data: expected a readable CSV file, got {str(path)!r}"):
-        try:
-            chunks: Any = pd.read_csv(
-                path,
-                sep=_separator(path, how),
-                decimal=how.decimal,
-                encoding=how.encoding,
-                chunksize=CHUNK,
-                **options,
-            )
-            with chunks:  # Read whole, a file would be held beside its numbers.
-                return pd.concat(chunks, ignore_index=True)
-        except (LookupError, UnicodeError) as error:
-            raise ValueError(
-                f"no text in the encoding {how.encoding!r}; save it as UTF-8, or "
-                "give encoding='latin-1' (--encoding latin-1) or what it is in"
-            ) from error
-
-
-def _read_csv(path: Path, how: Reading) -> pd.DataFrame:
-    """Read a text file; a first line of numbers is data, not names."""
-    sep = _separator(path, how)
-    for name, value in ("sep", sep), ("decimal", how.decimal):
-        if len(value) != 1:
-            raise ValueError(f"{name}: expected one character, got {value!r}")
-    if sep == how.decimal:
-        raise ValueError(
-            f"sep, decimal: expected two characters, got {sep!r} for both; give sep=';'"
-            " (--sep ';') where columns are split by semicolons"
-        )
-    read = partial(_parsed, path, how)
-    head = read(nrows=1, header=None, dtype=str, na_filter=False).iloc[0]
-    line = str(head.iloc[0]).strip()
-    others = [mark for mark in ";\t|, " if mark in line]
-    if len(head) == 1 and others:
-        split = {",": "commas", "\t": "tabs"}.get(sep, repr(sep))
-        other = repr(others[0]).replace(repr("\t"), "tab")
-        raise ValueError(
-            f"data: expected columns split by {split}, got lines like {line[:40]!r} "
-            f"in {path.name}; give sep={others[0]!r} (--sep {other})"
-        )
-    points: Any = head.str.replace(how.decimal, ".")
-    numbers = pd.Series(pd.to_numeric(points, errors="coerce")).notna()
-    # A missing entry, such as NA, beside numbers; an empty one is the name of an index.
-    if numbers.iloc[:-1].any():
-        numbers.iloc[:-1] |= read(nrows=1, header=None).iloc[0].isna() & (head != "")
-    if bool(numbers.iloc[:-1].all() if len(head) > 1 else numbers.all()):
-        rows = read(header=None)
-        if not _are_names(head, bool(numbers.iloc[-1]), rows.iloc[1:, -1]):
-            return rows
-    # A second line longer than the names: pandas would make an index of the rest.
-    read(nrows=2, header=None, dtype=str)
-    frame = read()
-    # The names as they stand: pandas would rename the second of two alike.
-    frame.columns = [name or f"Unnamed: {k}" for k, name in enumerate(head)]
-    return frame
-
-
-def _spelt(path: Path, how: Reading, values: pd.Series, place: int) -> np.ndarray:
-    """Return a column of labels: as text where numbers would merge or rename some.
-
-    That is where a number is spelt in two ways (1 and 01, 1.0), or begins with 0.
+    Columns that are not used are zeros; of texts that are alike one is held.
     """
-    if not pd.api.types.is_numeric_dtype(values):
-        return values.to_numpy()
-    texts = _parsed(path, how, header=None, dtype=str, usecols=[place])
-    texts = texts.iloc[len(texts) - len(values) :, 0].str.strip()
-    padded = texts.str.match(r"[-+]?0\d").any()
-    canonical = not padded and texts.nunique() == values.nunique()
-    return (values if canonical else texts).to_numpy()
-
-
-def _are_names(head: pd.Series, number: bool, last: pd.Series) -> bool:
-    """Say whether a first line of numbers, but for its last, names the columns.
-
-    Names are a last word above a column of numbers, and those that pandas gives, 0, 1,
-    ..., where the last is its next or is no entry of its own column.
-    """
-    known: Any = pd.to_numeric(last, errors="coerce")
-    if not number and len(last) and last.dtype != bool and bool(known.notna().all()):
-        return True
-    counted = [str(k) for k in range(len(head))]
-    if len(head) < 3 or head.iloc[:-1].tolist() != counted[:-1]:
-        return False
-    word = str(head.iloc[-1])
-    return word == counted[-1] or (not number and word not in set(last.astype(str)))
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    """Read a table column by column, as a whole one would be held twice."""
     try:
         import pyarrow
         from pyarrow.parquet import ParquetFile
@@ -125,28 +35,45 @@ def _read_parquet(path: Path) -> pd.DataFrame:
             "expected pyarrow to read it: install the extra 'parquet'"
         ) from error
     with ParquetFile(path) as file:
+        kinds = pyarrow.string(), pyarrow.large_string()
+        texts = [field.name for field in file.schema_arrow if field.type in kinds]
+    with ParquetFile(path, read_dictionary=texts) as file:
         about: Any = file.schema_arrow.pandas_metadata or {}
         index = about.get("index_columns", [])
         names = [name for name in file.schema_arrow.names if name not in index]
         if len(set(names)) < len(names):
             raise ValueError("columns of one name")
-        columns = {name: file.read([name]).to_pandas()[name] for name in names}
-    frame = pd.DataFrame(columns, copy=False).reset_index(drop=True)
+        unused = not_used(names, how, columns)
+        found: dict[str, Any] = {}
+        for k, name in enumerate(names):
+            if k in unused:
+                found[name] = np.zeros(file.metadata.num_rows, np.int8)
+                continue
+            values = file.read([name]).to_pandas()[name]
+            found[name] = _shared(values) if name in texts else values
+    frame = pd.DataFrame(found, copy=False).reset_index(drop=True)
     pyarrow.default_memory_pool().release_unused()
     return frame
 
 
+def _shared(values: pd.Series) -> pd.Series:
+    """Return a column of few texts as objects, one for all that are alike."""
+    texts = np.array([*values.cat.categories, None], object)
+    # A missing one has code -1.
+    return pd.Series(texts[values.cat.codes.to_numpy()], dtype=object)
+
+
 READERS = {
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _read_csv),
-    ".npz": read_npz,
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_text),
+    ".npz": Archive,
     ".parquet": _read_parquet,
 }
 
 
 def read_content(path: Path, how: Reading, columns: Sequence[str | None] = ()) -> Any:
-    """Read a file by its ending: arrays by name, or a frame.
+    """Read a file by its ending: an archive of arrays, still unread, or a frame.
 
-    Of an archive, arrays beside the usual ones and ``columns`` are not read, but None.
+    Of a frame columns are zeros that ``how`` leaves out and ``columns`` does not name.
 
     Raises
     ------
@@ -159,15 +86,16 @@ def read_content(path: Path, how: Reading, columns: Sequence[str | None] = ()) -
         raise ValueError(
             f"data: expected a file ending in {', '.join(READERS)}, got {path.name!r}"
         )
-    if reader is _read_csv:
-        return _read_csv(path, how)
+    if reader is read_text:
+        return read_text(path, how, columns)
     check_no_text(how, path.name)
-    kind = path.suffix[1:].upper()
-    with readable(f"data: expected a readable {kind} file, got {str(path)!r}"):
-        if reader is not read_npz:
-            return reader(path)
-        known = {"X", "y", "feature_names", "target_names", *columns}
-        return read_npz(path, lambda names: [n for n in names if n in known])
+    expected = (
+        f"data: expected a readable {path.suffix[1:].upper()} file, got {str(path)!r}"
+    )
+    if reader is Archive:
+        return Archive(path, expected)
+    with readable(expected):
+        return _read_parquet(path, how, columns)
 
 
 def check_no_text(how: Reading, source: str) -> None:
@@ -196,9 +124,10 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
     kept = [k for k, name in enumerate(names) if name not in how.drop]
     if how.features:
         kept = [k for name in how.features for k in kept if names[k] == name]
-    left = [names[k] for k in kept]
-    for k, name in zip(kept, left, strict=True):
-        if left.count(name) > 1:
+    times = Counter(names[k] for k in kept)
+    for k in kept:
+        name = names[k]
+        if times[name] > 1:
             raise ValueError(
                 f"data: expected each column once, got {name!r} twice in {source}; "
                 f"rename one, or leave both out: drop=[{name!r}] (--drop {name!r})"
@@ -236,7 +165,10 @@ def codes(
     labels: ArrayLike | None, source: str, argument: str = "label"
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return labels as codes 0..C-1 (n,) and the name of each code, sorted."""
-    series = pd.Series(labels)
+    # Texts as they are: pandas would make one of its own for each row.
+    given: Any = getattr(labels, "dtype", None)
+    kind: Any = object if given == "O" else None
+    series = pd.Series(labels, dtype=kind, copy=False)
     lacking = np.flatnonzero(series.isna().to_numpy())
     if lacking.size:
         raise ValueError(
@@ -248,8 +180,16 @@ def codes(
         raise ValueError(
             f"{argument}: expected one kind in {source}, got {kinds} mixed"
         )
-    found, coded = np.unique(series.to_numpy(), return_inverse=True)
-    return coded.astype(np.int64), tuple(str(name) for name in found)
+    # Those that differ are sorted, not the rows, which would be held thrice more.
+    try:
+        coded, different = pd.factorize(series.to_numpy())
+    except TypeError as error:
+        raise ValueError(
+            f"{argument}: expected text or numbers in {source}, got "
+            f"{type(series.iloc[0]).__name__}"
+        ) from error
+    found, places = np.unique(np.asarray(different), return_inverse=True)
+    return places.astype(np.int64)[coded], tuple(str(name) for name in found)
 
 
 def _named(frame: pd.DataFrame, labelled: bool) -> pd.DataFrame:
@@ -296,9 +236,10 @@ def _first_word(column: pd.Series) -> str:
     wrong = np.flatnonzero(numbers.isna() & column.notna())
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
-    commas: Any = column.astype(str).str.fullmatch(r"\s*[-+]?\d*,\d+\s*")
-    hint = "; decimal=',' (--decimal ,) reads decimal commas" if commas.any() else ""
-    return f"{str(column.iloc[row])!r}{among} in row {row + 1}{hint}"
+    comma = re.compile(r"\s*[-+]?\d*,\d+\s*")
+    commas = any(comma.fullmatch(str(text)) for text in column.unique())
+    hint = "; decimal=',' (--decimal ,) reads decimal commas" if commas else ""
+    return f"{str(column.iloc[row])[:40]!r}{among} in row {row + 1}{hint}"
 
 
 def split_label(
@@ -333,7 +274,9 @@ def split_label(
             return None
         place = _column(frame, argument, name, source)
         values = frame.iloc[:, place]
-        return values.to_numpy() if path is None else _spelt(path, how, values, place)
+        if path is None:
+            return values.to_numpy()
+        return spelt(path, how, values, place, len(columns))
 
     members, labels = column("groups", groups), column("label", label)
     if wrong := named & {*how.features, *how.drop}:
@@ -349,16 +292,18 @@ def split_label(
 
 
 def split_arrays(
-    arrays: dict[str, Any],
+    arrays: Archive,
     label: str | None,
-    source: str,
     groups: str | None = None,
     how: Reading = AS_IS,
     *,
     labelled: bool = True,
 ) -> Table:
-    """Take X (n, d), y (n,) and, if there, feature_names and target_names."""
-    label = "y" if label is None else label
+    """Take X (n, d), y (n,) and, if there, feature_names and target_names.
+
+    Shapes and kinds are those wanted before any of them is read.
+    """
+    label, source = "y" if label is None else label, arrays.path.name
     wanted = ["X", *([label] if labelled else []), *([groups] if groups else [])]
     missing = [name for name in wanted if name not in arrays]
     if missing:
@@ -366,44 +311,61 @@ def split_arrays(
             f"data: expected arrays {' and '.join(wanted)} in {source}, got "
             f"{sorted(arrays)} without {', '.join(missing)}"
         )
-    X = arrays["X"]
-    if X.dtype.kind not in "biuf":
-        raise ValueError(f"data: expected numbers in X of {source}, got {X.dtype}")
-    rows = {name: arrays[name] for name in wanted[1:]}
-    shapes = [X.shape, *(values.shape for values in rows.values())]
-    if X.ndim != 2 or X.size == 0 or any(shape != X.shape[:1] for shape in shapes[1:]):
+    shape, dtype = arrays.form("X")
+    if dtype.kind not in "biuf":
+        raise ValueError(f"data: expected numbers in X of {source}, got {dtype}")
+    shapes = [shape, *(arrays.form(name).shape for name in wanted[1:])]
+    if len(shape) != 2 or 0 in shape or any(one != shape[:1] for one in shapes[1:]):
         raise ValueError(
-            f"data: expected X of shape (n, d) and {', '.join(rows) or 'y'} of shape "
-            f"(n,), n and d at least 1, in {source}, got "
+            f"data: expected X of shape (n, d) and {', '.join(wanted[1:]) or 'y'} of "
+            f"shape (n,), n and d at least 1, in {source}, got "
             f"{' and '.join(map(str, shapes))}"
         )
-    names = _words(arrays, "feature_names", source)
+    n, d = shape
+    for name in wanted[1:]:
+        _check_letters(arrays, name, n)
+    names = _words(arrays, "feature_names", d)
     if names is None:
-        names = tuple(f"x{k}" for k in range(X.shape[1]))
-    if len(names) != X.shape[1]:
+        names = tuple(f"x{k}" for k in range(d))
+    if len(names) != d:
         raise ValueError(
-            f"data: expected {X.shape[1]} feature_names in {source}, got {len(names)}"
+            f"data: expected {d} feature_names in {source}, got {len(names)}"
         )
     kept = chosen(names, how, source)
+    targets = _words(arrays, "target_names", n)
+    rows = {name: arrays[name] for name in wanted[1:]}
+    X = arrays["X"]
+    if kept != list(range(d)):
+        X = X[:, kept]
     return Table(
-        X[:, kept].astype(np.float64),
+        X.astype(np.float64, copy=False),
         tuple(names[k] for k in kept),
         rows.get(label),
-        _words(arrays, "target_names", source),
+        targets,
         rows.get(groups) if groups else None,
     )
 
 
-def _words(arrays: dict[str, Any], name: str, source: str) -> tuple[str, ...] | None:
-    """Return an array of names, None where there is none."""
-    if (words := arrays.get(name)) is None:
+def _check_letters(arrays: Archive, name: str, rows: int) -> None:
+    """Raise for an array of texts that are much longer than names."""
+    shape, dtype = arrays.form(name)
+    letters = math.prod(shape) * dtype.itemsize // (4 if dtype.kind == "U" else 1)
+    if said := too_much_text(letters, rows, arrays.path, name):
+        raise ValueError(said)
+
+
+def _words(arrays: Archive, name: str, rows: int) -> tuple[str, ...] | None:
+    """Return an array of names, some for each of so many, None where there is none."""
+    if name not in arrays:
         return None
-    if words.ndim != 1 or words.dtype.kind not in "biufUS":
+    shape, dtype = arrays.form(name)
+    if len(shape) != 1 or dtype.kind not in "biufUS":
         raise ValueError(
-            f"data: expected {name} of shape (n,), text or numbers, in {source}, got "
-            f"{words.dtype} of shape {words.shape}"
+            f"data: expected {name} of shape (n,), text or numbers, in "
+            f"{arrays.path.name}, got {dtype} of shape {shape}"
         )
-    return tuple(str(word) for word in words)
+    _check_letters(arrays, name, rows)
+    return tuple(str(word) for word in arrays[name])
 
 
 def read_file(
@@ -418,14 +380,14 @@ def read_file(
         (truncated, empty, not permitted), or its content is unusable.
     """
     content = read_content(path, how, (label, groups))
-    if isinstance(content, dict):
-        return split_arrays(content, label, path.name, groups, how)
+    if isinstance(content, Archive):
+        return split_arrays(content, label, groups, how)
     return split_label(content, label, path.name, groups, how, path=_text(path))
 
 
 def _text(path: Path) -> Path | None:
     """Return the path of a text file, None of another."""
-    return path if READERS.get(ending(path)) is _read_csv else None
+    return path if READERS.get(ending(path)) is read_text else None
 
 
 def read_points(
@@ -446,15 +408,15 @@ def read_points(
     content = read_content(path, how, (label,))
     if bare:
         there = content
-        if not isinstance(content, dict):
+        if not isinstance(content, Archive):
             there = _named(content, d is not None and content.shape[1] > d).columns
-        elif content.get("feature_names") is not None:
-            there = [*content, *map(str, np.ravel(content["feature_names"]))]
+        else:
+            there = [*content, *(_words(content, "feature_names", d or 0) or ())]
         label = label if label in there else None
         how = how._replace(drop=tuple(name for name in how.drop if name in there))
-    if isinstance(content, dict):
+    if isinstance(content, Archive):
         labelled = label is not None or "y" in content
-        return split_arrays(content, label, path.name, how=how, labelled=labelled)
+        return split_arrays(content, label, how=how, labelled=labelled)
     width = int(content.shape[1]) - len({*how.drop} & {*content.columns})
     d = width - int(label is not None) if d is None else d
     labelled = label is not None or (width == d + 1 and not how.features)

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from probmetric.data.source import Source
-from probmetric.files import UNREADABLE, locked, read_npz, replacing
+from probmetric.files import UNREADABLE, Archive, locked, replacing
 from probmetric.processes.distributed import gather, together
 
 LOGGER = logging.getLogger("probmetric")
@@ -186,7 +186,7 @@ def _write(folder: Path, index: int, which: Pass, found: Any) -> None:
 def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
     path = _path(folder, index)
     try:
-        arrays = read_npz(path)
+        arrays = Archive(path, packed=False).read()
         about = json.loads(str(arrays["about"]))
     except UNREADABLE as error:
         raise ValueError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probmetric import __version__
-from probmetric.files import readable, reason, replacing
+from probmetric.files import parsed, readable, reason, replacing
 from probmetric.report.evaluate import evaluate_page
 from probmetric.report.fit import fit_page
 from probmetric.report.page import render
@@ -68,7 +68,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
         )
     where = f"in {str(folder)!r}, got one damaged"
     with readable(f"DIR: expected a readable {SUMMARY} {where}"):
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused)
+        text = path.read_text(encoding="utf-8")
+        found = parsed(text, path.stat().st_size, parse_constant=_refused)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(
             f"DIR: expected a run's summary, got {str(path)!r}, which is none"

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import xarray as xr
 
-from probmetric.files import readable, reason, replacing
+from probmetric.files import LARGEST_RATIO, readable, reason, replacing
 from probmetric.names import kind_of
 from probmetric.posterior.draws import posterior_metric, readers_of
 from probmetric.posterior.metric import PosteriorMetric
@@ -83,15 +83,32 @@ def load_draws(path: "str | Path") -> xr.DataTree:
         # Where this fails h5netcdf would fail half open, and say so again later.
         with h5py.File(path) as raw:
             bool(raw.attrs.get("_nc3_strict"))
+            raw.visititems(_check_size)
         with xr.open_datatree(path.absolute(), engine="h5netcdf") as file:
-            draws = file.load()
-    posterior = draws.children.get("posterior")
-    if posterior is None or not {"chain", "draw"} <= set(posterior.sizes):
-        raise ValueError(
-            f"draws: expected a posterior of chains and draws in {str(path)!r}, got "
-            f"groups {sorted(draws.children)}"
-        )
-    return draws
+            posterior = file.children.get("posterior")
+            if posterior is not None and {"chain", "draw"} <= set(posterior.sizes):
+                return file.load()
+            groups = sorted(file.children)
+    raise ValueError(
+        f"draws: expected a posterior of chains and draws in {str(path)!r}, got "
+        f"groups {groups}"
+    )
+
+
+UNWRITTEN = 1 << 24
+"""Bytes of an array that need not have been written: such as a dimension's."""
+
+
+def _check_size(name: str, item: h5py.Group | h5py.Dataset) -> None:
+    """Raise for an array that is much larger than what was written of it.
+
+    HDF5 makes up what was never written: a file of some kilobytes may promise any
+    number of zeros.
+    """
+    if isinstance(item, h5py.Dataset) and item.shape is not None:
+        held = LARGEST_RATIO * item.id.get_storage_size()
+        if item.size * item.dtype.itemsize > max(held, UNWRITTEN):
+            raise ValueError(f"{name}: {item.shape} numbers, of which few were written")
 
 
 def _check_sum(path: Path) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from probmetric import __version__
 from probmetric.densities.classes import ClassDensities
-from probmetric.files import read_npz, readable, replacing
+from probmetric.files import Archive, Form, parsed, replacing
 from probmetric.metric import (
     ClassDistribution,
     IsotonicLink,
@@ -93,9 +93,15 @@ def describe(value: Any, name: str) -> tuple[Any, dict[str, np.ndarray]]:
 
 def _numbers(array: np.ndarray, name: str) -> np.ndarray:
     """Return an array of numbers; NaN is none."""
-    if array.dtype.kind not in "biuf" or np.isnan(array).any():
+    if array.dtype.kind not in "biuf" or _has_nan(array):
         raise ValueError(f"metric: expected numbers in {name}, got {array.dtype}/NaN")
     return array
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    """Say whether an array has NaN, without an array of its size."""
+    with np.errstate(invalid="ignore"):
+        return bool(array.size and np.isnan(array.min()))
 
 
 def _fields(kind: Any) -> list[str]:
@@ -149,8 +155,9 @@ def rebuild(
 FORMAT = "probmetric-metric"
 VERSION = 1
 POSTERIOR, OWN = "PosteriorMetric", "own"
-LONGEST = 2**26
-"""Bytes of the longest header that is read: 16 million characters."""
+SMALL_HEADER = 1 << 20
+"""Bytes of a header that is read whatever the file's size; a larger one is no larger
+than the file, as ``save_metric`` does not compress."""
 
 
 class Stored(NamedTuple):
@@ -305,16 +312,15 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
         )
     if not path.is_file():
         raise ValueError(f"metric: expected a file that exists, got {str(path)!r}")
-    where = f"metric: expected a readable metric file, got {str(path)!r}"
-    with readable(where):
-        stored = read_npz(path, lambda _: {"header"}, LONGEST).get("header")
-    header = _header(stored, path)
-    with readable(where):
-        referred = _arrays_of(header.get("metric"))
-        read = read_npz(path, lambda _: referred)
-        arrays = {name: array for name, array in read.items() if name in referred}
+    archive = Archive(
+        path, f"metric: expected a readable metric file, got {str(path)!r}"
+    )
+    header = _header(archive, path)
     try:
-        metric = _metric(header["metric"], arrays, kinds)
+        spec = header["metric"]
+        _check_forms(spec, archive)
+        arrays = archive.read(sorted(_arrays_of(spec)))
+        metric = _metric(spec, arrays, kinds)
         names, provenance = header["feature_names"], header["provenance"]
         if not isinstance(provenance, dict):
             raise TypeError("provenance is no mapping")
@@ -340,12 +346,13 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
         ) from error
 
 
-def _header(stored: np.ndarray | None, path: Path) -> dict[str, Any]:
+def _header(archive: Archive, path: Path) -> dict[str, Any]:
     """Return the header, or say what kind of file this is instead."""
     header: Any = None
-    if stored is not None and stored.dtype.kind == "U" and stored.ndim == 0:
+    if "header" in archive and _is_text(archive.form("header"), path):
+        text = str(archive["header"])
         try:
-            header = json.loads(str(stored))
+            header = parsed(text, path.stat().st_size)
         except (ValueError, RecursionError):
             pass
     if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -361,6 +368,41 @@ def _header(stored: np.ndarray | None, path: Path) -> dict[str, Any]:
             f"this is {__version__}"
         )
     return header
+
+
+def _is_text(form: Form, path: Path) -> bool:
+    """Say whether an array is one text of a length that a header has."""
+    size = max(SMALL_HEADER, path.stat().st_size)
+    return form.dtype.kind == "U" and not form.shape and form.dtype.itemsize <= size
+
+
+def _check_forms(spec: Any, archive: Archive) -> None:
+    """Raise for arrays of other shapes than the metric's kind declares, unread.
+
+    What stands for them is zeros of their shapes that take no memory. A class of the
+    user's is left out: it checks its own arrays.
+    """
+    one = spec["draw"] if spec["kind"] == POSTERIOR else spec
+    if OWN in _kinds_of(one):
+        return
+    axes = 1 if one is not spec else 0
+    forms = archive.forms(sorted(_arrays_of(spec)))
+    for name, form in forms.items():
+        _numbers(np.zeros((), form.dtype), name)
+    if axes:
+        _check_draws(spec["n_draws"], {(*form.shape, 0)[0] for form in forms.values()})
+    stand_ins: dict[str, Any] = {
+        name: np.broadcast_to(np.zeros((), form.dtype), form.shape[axes:])
+        for name, form in forms.items()
+    }
+    _check(rebuild(one, stand_ins))
+
+
+def _check_draws(n_draws: Any, lengths: set[int]) -> None:
+    if type(n_draws) is not int or lengths != {n_draws}:
+        raise ValueError(
+            f"metric: expected {n_draws} draws of each array, got {sorted(lengths)}"
+        )
 
 
 def _posterior_spec(metric: Any) -> tuple[Any, dict[str, np.ndarray]] | None:
@@ -382,12 +424,8 @@ def _metric(
         metric = rebuild(spec, arrays, kinds=kinds)
         _check(metric)
         return metric
-    n_draws, found = spec["n_draws"], _arrays_of(spec["draw"])
-    lengths = {len(arrays[name]) for name in found}
-    if type(n_draws) is not int or lengths != {n_draws}:
-        raise ValueError(
-            f"metric: expected {n_draws} draws of each array, got {sorted(lengths)}"
-        )
+    n_draws = spec["n_draws"]
+    _check_draws(n_draws, {len(arrays[name]) for name in _arrays_of(spec["draw"])})
     draws = [
         rebuild(
             spec["draw"],
@@ -420,3 +458,10 @@ def _arrays_of(spec: Any) -> set[str]:
     if "array" in spec:
         return {spec["array"]}
     return set().union(*map(_arrays_of, spec.values()))
+
+
+def _kinds_of(spec: Any) -> set[Any]:
+    """Return the kinds that a description names, those of its parts included."""
+    if not isinstance(spec, dict) or "kind" not in spec:
+        return set()
+    return {spec["kind"]}.union(*map(_kinds_of, spec["parts"].values()))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import probmetric.datasets.text as text_files
 from probmetric.datasets import load, load_points
 from probmetric.names import Reading
 
@@ -38,6 +39,59 @@ def test_a_table_is_the_same_however_it_is_written(tmp_path, frame, name):
     # Without names nothing is lost.
     frame.to_csv(tmp_path / name, index=False, header=False, **written)
     np.testing.assert_array_equal(load(tmp_path / name, **read).X, data.X)
+
+
+PARTS = {
+    "words below numbers": ("x,label\n1,1\n2,01\n3,2\n4,none\n5,1\n", ["1", "01"]),
+    "a word above numbers": ("x,label\n1,none\n2,1\n3,2\n4,2\n", ["none", "1"]),
+    "truths below numbers": ("x,label\n1,1\n2,0\n3,True\n4,0\n", ["1", "0"]),
+    "numbers of two kinds": ("x,label\n1,1\n2,0\n3,1.5\n4,\n", None),
+    "quoted ends of lines": ('x,label\n1,"a\nb"\n2,c\n3,"a\nb"\n', ["a\nb", "c"]),
+    "words among points": ("x,label\n1,a\n2,b\nthree,a\n", None),
+    "texts and numbers": ("x,t,z,label\n1,p,3,a\n2,q,4,b\n3,p,5,c\n", None),
+    "lines of other ends": ("\r\nx,label\r\n\r\n1,a\r\n2,b\r\n\r\n", ["a", "b"]),
+    "without names": ("1,2,0\n3,4,1\n5,6,0\n", ["0", "1"]),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_text_is_the_same_however_few_rows_are_read_at_a_time(
+    tmp_path, monkeypatch, name
+):
+    text, labels = PARTS[name]
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode())
+
+    def found(drop=()):
+        try:
+            data = load(path, drop=drop)
+        except ValueError as error:
+            return str(error)
+        return (
+            data.X.tolist(),
+            data.feature_names,
+            [data.target_names[k] for k in data.y],
+        )
+
+    ways = [(), ("t",) if "t," in text else ()]
+    whole = [found(way) for way in ways]
+    if labels:
+        assert whole[0][2][:2] == labels
+    for rows in (1, 2, 3):
+        monkeypatch.setattr(text_files, "CHUNK", rows)
+        assert [found(way) for way in ways] == whole
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be", "utf-32"])
+def test_columns_are_counted_in_any_encoding(tmp_path, monkeypatch, encoding):
+    monkeypatch.setattr(text_files, "MOST_COLUMNS", 41)
+    path = tmp_path / "t.csv"
+    text = "\n".join([",".join(["1.25"] * 40 + ["a"])] * 3)
+    path.write_bytes(text.encode(encoding))
+    assert load(path, encoding=encoding).X.shape == (3, 40)
+    path.write_bytes(("1.25," * 42 + "a").encode(encoding))
+    with pytest.raises(ValueError, match=r"more than 41 columns; save it as \.npz"):
+        load(path, encoding=encoding)
 
 
 def test_columns_are_dropped_or_chosen_in_the_order_asked_for(tmp_path, frame):

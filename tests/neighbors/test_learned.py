@@ -44,8 +44,9 @@ def by_hand(draws, k, value, train, test, X, y):
         (WINE, 1, None),
         pytest.param(WINE, 2, "prediction", marks=pytest.mark.study),
         pytest.param(DIGITS, 1, None, marks=pytest.mark.slow),
+        pytest.param(DIGITS, 12, "prediction", marks=pytest.mark.study),
     ],
-    ids=["wine", "wine, draws", "digits"],
+    ids=["wine", "wine, draws", "digits", "digits, draws"],
 )
 @pytest.mark.filterwarnings("ignore:X. constant columns")  # Three pixels of digits.
 def test_nested_cross_validation_is_the_hand_written_loop_exactly(data, every, draws):

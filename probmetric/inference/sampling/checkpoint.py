@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from probmetric.data.hash import data_hash, data_variables
-from probmetric.files import UNREADABLE, locked, read_npz, replacing
+from probmetric.files import UNREADABLE, Archive, locked, replacing
 from probmetric.inference.sampling.target import Arrays
 from probmetric.interrupts import check, noticed
 from probmetric.progress import progress_bar
@@ -248,7 +248,7 @@ def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Kept]
 def _read(path: Path) -> dict[str, np.ndarray]:
     """Read one block whole; NumPy's archives carry a checksum of every array."""
     try:
-        arrays = read_npz(path)
+        arrays = Archive(path, packed=False).read()
         json.loads(str(arrays["run"]))
     except UNREADABLE as e:
         raise ValueError(
