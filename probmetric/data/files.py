@@ -24,6 +24,7 @@ from probmetric.data.source import (
     cut,
     described,
     labels_of,
+    single,
 )
 from probmetric.names import is_pattern, path_of
 from probmetric.typing import ArrayLike
@@ -523,6 +524,7 @@ def open(
     weight: Any = None,
     features: Sequence[str] = (),
     drop: Sequence[str] = (),
+    dtype: str = "float64",
 ) -> Source:
     """Open rows in files or arrays, which ``fit`` reads in parts.
 
@@ -540,6 +542,10 @@ def open(
         Columns of Parquet files that are features, in this order (default: all that
         are left), and columns that are not. One column of fixed-size lists may hold
         all features.
+    dtype : {"float64", "float32"}, default="float64"
+        Of a block, whatever is stored. In float32 numbers are rounded as they are read;
+        moments and steps of EM on points are computed in float32, 2048 rows at a time,
+        and added in float64: see the notes. All else is float64 of the rounded numbers.
 
     Returns
     -------
@@ -550,11 +556,21 @@ def open(
     Raises
     ------
     ValueError
-        For text files, with the way to convert them; for files that are missing, not
-        what their ending says, or unlike each other; for a column that is missing or
-        of text; for a row group of more than a gibibyte. When rows are read: for a
-        file that is gone or has changed, a row group that cannot be read, and what is
-        not finite, naming file, row group and row.
+        For another ``dtype``; for text files, with the way to convert them; for files
+        that are missing, not what their ending says, or unlike each other; for a
+        column that is missing or of text; for a row group of more than a gibibyte. When
+        rows are read: for a file that is gone or has changed, a row group that cannot
+        be read, and what is not finite, naming file, row group and row; of what float32
+        does not hold, if asked for, the row.
+
+    Notes
+    -----
+    ``dtype="float32"``: of a column of mean m and standard deviation s, rounding moves
+    every number by up to 6e-8 |m|/s of s, and sums of 2048 rows lose some 1e-6 of what
+    they add: means, covariances and steps of EM agree with those in float64 to about
+    1e-6 where m is no more than some 10 s. EM stops at a gap of 2e-6 of its objective,
+    or ``tol`` if that is larger, where float64 goes on to 1.5e-8: a mixture that its
+    data leave open differs by more (distances by 2e-4 in one such example).
 
     Examples
     --------
@@ -566,6 +582,16 @@ def open(
     >>> source.feature_names
     ('x0', 'x1', 'x2')
     """
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f"dtype: expected 'float64' or 'float32', got {dtype!r}")
+    source = _opened(data, label, weight, features, drop)
+    return source if dtype == "float64" else single(source)
+
+
+def _opened(
+    data: Any, label: Any, weight: Any, features: Sequence[str], drop: Sequence[str]
+) -> Source:
+    """Open what ``open`` is given."""
     if not isinstance(data, str | os.PathLike):
         if features or drop:
             raise ValueError(

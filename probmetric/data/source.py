@@ -14,6 +14,9 @@ summed a block at a time, and in an order that no number of processes changes:
 
 A value that is not finite, a label that is missing or a weight that is negative is an
 error that names the file, the row group and the row; no row is ever left out.
+
+Blocks are float64, or float32 where a source says so (``dtype``): ``inference.reduce``
+then computes in float32, ``CHUNK`` rows at a time, and adds in float64.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -148,13 +151,13 @@ def described(self: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class View:
-    """A source whose blocks are changed as they are read, but for X and their rows.
+    """A source whose blocks are changed as they are read, but not which rows they hold.
 
     Parameters
     ----------
     source : Source
     change : callable
-        ``change(block) -> block`` with other weights or labels.
+        ``change(block) -> block`` with other weights, labels or numbers.
     name : str
         Where the rows are, and what was changed, if it is to count as other data.
     weighted : bool
@@ -166,6 +169,11 @@ class View:
     name: str
     weighted: bool
     __repr__ = described
+
+    @property
+    def dtype(self) -> np.dtype:
+        """That of the source."""
+        return dtype_of(self.source)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -185,6 +193,53 @@ class View:
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the rows of a part, changed, as ``Source.read``."""
         return map(self.change, self.source.read(part, rows, features=features))
+
+
+class Single(View):
+    """A source whose blocks are float32."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Float32."""
+        return np.dtype(np.float32)
+
+
+def single(source: Source) -> Single:
+    """Return a source whose numbers are rounded to float32 as they are read.
+
+    Raises
+    ------
+    ValueError
+        When rows are read, for a finite number that float32 does not hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> from probmetric.data.source import dtype_of, single
+    >>> rows = single(pm.open(np.array([[0.1], [0.2]])))
+    >>> dtype_of(rows).name, [b.X.tolist() for b in rows.read(rows.parts[0], 2)]
+    ('float32', [[[0.10000000149011612], [0.20000000298023224]]])
+    """
+
+    def change(block: Block) -> Block:
+        with np.errstate(over="ignore"):
+            X = block.X.astype(np.float32)
+        lost = np.isinf(X) & np.isfinite(block.X)
+        if lost.any():
+            row = block.first + int(np.argwhere(lost)[0, 0])
+            raise ValueError(
+                "data: expected numbers up to 3.4e38, which float32 holds, got "
+                f"{block.X[lost][0]} in row {row} of {source.name}; open as float64"
+            )
+        return block._replace(X=X)
+
+    return Single(source, change, f"{source.name} in float32", source.weighted)
+
+
+def dtype_of(source: Source) -> np.dtype:
+    """Return the type of the numbers of blocks: ``source.dtype`` if any, or float64."""
+    return np.dtype(getattr(source, "dtype", np.float64))
 
 
 def n_rows(source: Source) -> int:
@@ -289,7 +344,7 @@ def filled(
     *,
     classes: np.ndarray | None = None,
 ) -> Iterator[Filled]:
-    """Yield consecutive parts in blocks of so many rows, checked, as float64.
+    """Yield consecutive parts in blocks of so many rows, checked, of ``dtype_of``.
 
     Parameters
     ----------
@@ -307,14 +362,14 @@ def filled(
         label that is missing or not among the classes: names the file, the row group
         and the row. And as ``source.read``.
     """
-    d = n_features(source)
-    X, y, w = np.empty((rows, d)), np.zeros(rows, np.int32), np.empty(rows)
+    shape, dtype = (rows, n_features(source)), dtype_of(source)
+    X, y, w = np.empty(shape, dtype), np.zeros(rows, np.int32), np.empty(rows)
     n, first = 0, parts[0].first if parts else 0
     for part in parts:
         for block in source.read(part, rows):
             codes = checked(block, part, classes)
             m, at = len(block.X), 0
-            if n == 0 and m == rows and _usable(block.X):
+            if n == 0 and m == rows and _usable(block.X, dtype):
                 own = np.ones(m) if block.w is None else np.array(block.w, float)
                 yield Filled(block.X, codes, own, first, m)
                 first += m
@@ -334,9 +389,9 @@ def filled(
         yield Filled(X, y, w, first, n)
 
 
-def _usable(X: np.ndarray) -> bool:
+def _usable(X: np.ndarray, dtype: np.dtype) -> bool:
     """Say whether rows may be handed on as they are."""
-    return X.dtype == np.float64 and X.flags.c_contiguous
+    return X.dtype == dtype and X.flags.c_contiguous
 
 
 def checked(

@@ -8,6 +8,11 @@ processes, or how bins are added; this file does, and knows no learner.
 
 Both run from the left in the order of the rows, bins being those of ``data.source``,
 whatever the number of processes: so are the bits of the total.
+
+Blocks of float32 (``pm.open(..., dtype="float32")``) are standardised in float64; then
+``step`` is given parameters and ``CHUNK`` rows at a time in float32, and what it
+returns is combined in float64: sums in float32 over all rows would lose more the more
+there are, and counts stop at 2²⁴.
 """
 
 from collections.abc import Callable
@@ -22,6 +27,7 @@ import numpy as np
 
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import (
+    CHUNK,
     Part,
     Source,
     ahead,
@@ -32,6 +38,7 @@ from probmetric.data.source import (
     reader,
     share,
 )
+from probmetric.inference.mixture.statistics import chunks
 from probmetric.precision import to_numpy
 from probmetric.processes.bins import over_processes
 from probmetric.processes.checkpoint import Pass, hash_of, kept
@@ -81,22 +88,41 @@ class Reduction[P, S, R]:
     labelled: bool = False
 
 
+def as_type[S](tree: S, dtype: Any) -> S:
+    """Return a tree whose floating numbers are of one type; others stay."""
+
+    def one(a: Any) -> Array:
+        a = jnp.asarray(a)
+        return a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a
+
+    return jax.tree.map(one, tree)
+
+
 @lru_cache(maxsize=64)
 def _compiled(reduction: Reduction[Any, Any, Any]) -> tuple[Any, Any]:
     """Return the compiled step that adds a block, and ``combine``."""
 
-    def standardised_step(
-        params: Any, scaler: Scaler | None, X: Array, y: Array, w: Array
-    ) -> Any:
-        if scaler is not None:
-            X = (X - scaler.mean) / scaler.scale
-        return reduction.step(params, X, y, w)
+    def standardised(scaler: Scaler | None, X: Array) -> Array:
+        return X if scaler is None else (X - scaler.mean) / scaler.scale
 
-    def add(total: Any, *args: Any) -> Any:
-        return reduction.combine(total, standardised_step(*args))
+    def step(params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
+        return reduction.step(params, standardised(scaler, X), y, w)
 
-    def start(*args: Any) -> Any:
-        return reduction.empty(jax.eval_shape(standardised_step, *args))
+    def add(total: Any, params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
+        if X.dtype != jnp.float32:
+            return reduction.combine(total, step(params, scaler, X, y, w))
+        params = as_type(params, jnp.float32)
+        rows = as_type((standardised(scaler, X), y, w), jnp.float32)
+
+        def piece(total: Any, rows: Any) -> tuple[Any, None]:
+            more = as_type(reduction.step(params, *rows), jnp.float64)
+            return reduction.combine(total, more), None
+
+        return jax.lax.scan(piece, total, tuple(chunks(a, CHUNK) for a in rows))[0]
+
+    def start(params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
+        args = params, scaler, X.astype(jnp.float64), y, w
+        return reduction.empty(jax.eval_shape(step, *args))
 
     return (jax.jit(add, donate_argnums=0), jax.jit(start)), jax.jit(reduction.combine)
 
@@ -164,7 +190,7 @@ def total[P, S, R](
     Returns
     -------
     pytree of NumPy arrays
-        In float64, whatever the type of the stored numbers.
+        In float64, whatever the type of the numbers.
 
     Raises
     ------

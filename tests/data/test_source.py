@@ -12,6 +12,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.data import files
+from probmetric.data.resampled import bootstrapped
 from probmetric.data.source import (
     BINS,
     CHUNK,
@@ -22,11 +23,13 @@ from probmetric.data.source import (
     bins,
     block_rows,
     class_counts,
+    dtype_of,
     filled,
     is_source,
     most_rows,
     share,
 )
+from probmetric.processes.checkpoint import hash_of
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -114,6 +117,44 @@ def test_opening_reads_metadata_alone(
         source, _ = stored(folder, kind)
         assert sum(part.rows for part in source.parts) == 1000
         assert is_source(source)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "npy", "parquet"])
+def test_blocks_are_float32_where_that_is_asked(tmp_path: Path, kind: str) -> None:
+    X = points()[0]
+    if kind == "npy":
+        np.save(tmp_path / "X.npy", X)
+    elif kind == "parquet":
+        pq.write_table(table(*points()), tmp_path / "X.parquet")
+    given = X if kind == "arrays" else tmp_path / f"X.{kind}"
+    words: dict[str, Any] = {}
+    if kind == "parquet":
+        words = {"label": "kind", "weight": "w"}
+    source = pm.open(given, **words, dtype="float32")
+    blocks = [np.array(b.X[: b.rows]) for b in filled(source, source.parts, 64)]
+    assert {b.dtype for b in blocks} == {np.dtype(np.float32)}
+    np.testing.assert_array_equal(np.concatenate(blocks), X.astype(np.float32))
+    assert dtype_of(bootstrapped(source, 0)) == np.float32
+    assert hash_of(source) != hash_of(pm.open(given, **words))
+    metric, rounded = pm.Mahalanobis(np.eye(3)), X.astype(np.float32)
+    for found, near in zip(
+        pm.nearest(metric, X[:3], source, 2),
+        pm.nearest(metric, X[:3], rounded, 2),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, near)
+
+
+def test_what_float32_does_not_hold_is_named() -> None:
+    X = points()[0].copy()
+    X[7, 1] = 1e39
+    source = pm.open(X, dtype="float32")
+    with pytest.raises(
+        ValueError, match=r"up to 3.4e38.*got 1e\+39 in row 7 of arrays"
+    ):
+        list(filled(source, source.parts, 64))
+    with pytest.raises(ValueError, match="dtype: expected 'float64' or 'float32', got"):
+        pm.open(X, dtype="float16")
 
 
 def test_float32_is_read_as_the_same_numbers_in_float64(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ rows whose hash of (seed, number of the row) is among the smallest, so that it d
 on no part, process or order; all rows, where they are no more than ``SAMPLE``.
 """
 
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from probmetric.data.scaling import Scaler
-from probmetric.data.source import Source, sample_rows
+from probmetric.data.source import Source, dtype_of, sample_rows
 from probmetric.inference.mixture.em import MixtureData, e_step, m_step
 from probmetric.inference.mixture.prior import log_prior
 from probmetric.inference.mixture.start import best_of, start_mixture
@@ -68,7 +71,7 @@ def fit_source(
     n_starts, seed : int
         k-means++ starts on a sample, and their seed.
     max_steps, tol
-        As ``run_em``.
+        As ``run_em_passes``, which is told of float32.
 
     Returns
     -------
@@ -88,6 +91,7 @@ def fit_source(
         start_mixture(X, w, n_components, seed=s, prior=prior)
         for s in range(seed, seed + n_starts)
     ]
-    return best_of(
-        [run_em_passes(step, one, max_steps=max_steps, tol=tol) for one in starts]
-    )
+    dtype = dtype_of(source)
+    eps = None if dtype == np.float64 else float(np.finfo(dtype).eps)
+    run = partial(run_em_passes, step, max_steps=max_steps, tol=tol, eps=eps)
+    return best_of([run(one) for one in starts])

@@ -153,10 +153,12 @@ def _judged(
     n_evaluations: int,
     *,
     accelerate: bool,
+    eps: Array | float | None = None,
 ) -> _State:
     """Return the state after a cycle, and whether the rule of Eq. (1) is met."""
     theta, objective, gain, before, after, reach = outcome
-    eps = jnp.finfo(theta.dtype).eps
+    if eps is None:
+        eps = float(jnp.finfo(theta.dtype).eps)
     scale = jnp.maximum(1.0, jnp.abs(objective))
     # A step within rounding is a fixed point (one step may be exact): there the
     # ratio of two such steps says nothing, and nothing is left to gain.
@@ -197,10 +199,10 @@ def _start(flat: jax.Array, max_steps: int) -> _State:
 
 @jax.jit
 def _after_pass(
-    state: _State, new: jax.Array, objective: jax.Array, limit: Array
+    state: _State, new: jax.Array, objective: jax.Array, limit: Array, eps: Array
 ) -> _State:
     outcome = _em_cycle(lambda _: (new, objective), state)
-    return _judged(state, outcome, limit, 1, accelerate=False)
+    return _judged(state, outcome, limit, 1, accelerate=False, eps=eps)
 
 
 def run_em_passes[P](
@@ -209,6 +211,7 @@ def run_em_passes[P](
     *,
     max_steps: int = 1000,
     tol: ArrayLike | None = None,
+    eps: float | None = None,
 ) -> Fit:
     """Return the outcome of plain EM whose steps are driven from the host.
 
@@ -222,6 +225,9 @@ def run_em_passes[P](
         Where to start.
     max_steps, tol
         As ``run_em``.
+    eps : float, optional
+        Of the arithmetic within a step, where that is coarser than float64: what the
+        objective may fall by is in proportion, and ``tol`` is no less than 16 eps.
 
     Returns
     -------
@@ -231,8 +237,11 @@ def run_em_passes[P](
     check_counts(max_steps=max_steps)
     with jax.enable_x64(True):
         flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
-        eps = float(jnp.finfo(flat.dtype).eps)
-        limit = jnp.asarray(eps**0.5 if tol is None else tol, flat.dtype)
+        own = float(jnp.finfo(flat.dtype).eps)
+        limit = jnp.asarray(own**0.5 if tol is None else tol, flat.dtype)
+        if eps is not None:
+            limit = jnp.maximum(limit, 16 * eps)
+        rounding = jnp.asarray(own if eps is None else eps, flat.dtype)
 
         def advance(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
             new, objective = step(to_numpy(unravel(theta)))
@@ -241,7 +250,7 @@ def run_em_passes[P](
 
         state = _start(flat, max_steps)
         while int(state.result) == Result.MAX_STEPS and int(state.n_steps) < max_steps:
-            state = _after_pass(state, *advance(state.theta), limit)
+            state = _after_pass(state, *advance(state.theta), limit, rounding)
         _, objective = advance(state.theta)
         found = Fit(
             unravel(state.theta),
