@@ -10,7 +10,7 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from threadpoolctl import ThreadpoolController
 
 from probmetric.precision import numpy_in_numpy_out
@@ -108,3 +108,43 @@ def psd_factor(
     valid = eigenvalues[0] >= -tol * jnp.max(jnp.abs(eigenvalues))
     rows = (jnp.sqrt(jnp.maximum(eigenvalues, 0)) * vectors).T[::-1]
     return jnp.where(valid, row_signs(rows) * rows, jnp.nan)
+
+
+def mixed_with_identity(
+    factor: Float[np.ndarray, "r d"],
+    strength: float | int,
+    n: float | int,
+    live: Bool[np.ndarray, "d"] | None = None,
+) -> Float[np.ndarray, "d d"]:
+    """Return L with LᵀL = (1 - w) M + w (tr M/d) I, where M = factorᵀ factor.
+
+    M is learned from n points and I counts as s: w = s/(n + s).
+
+    Parameters
+    ----------
+    factor : array of shape (r, d)
+    strength : float ≥ 0, infinity included
+        s.
+    n : float > 0
+    live : array of d bool, optional
+        Columns that vary: d and I are of these, and the others of L are zero. Default:
+        all.
+
+    Returns
+    -------
+    array of shape (d, d)
+        Rows by falling length; each row's largest entry is positive.
+    """
+    live = np.ones(factor.shape[1], bool) if live is None else live
+    mixed = np.zeros((factor.shape[1],) * 2, factor.dtype)
+    factor, d = factor[:, live], int(live.sum())
+    level = np.sum(factor**2) / d
+    if np.isinf(strength):  # Exactly a multiple of I.
+        mixed[:d, live] = np.sqrt(level) * np.eye(d)
+        return mixed
+    w = strength / (n + strength)
+    _, lengths, rows = np.linalg.svd(factor)
+    squared = np.zeros(d, factor.dtype)
+    squared[: len(lengths)] = (1 - w) * lengths[:d] ** 2
+    mixed[:d, live] = np.sqrt(squared + w * level)[:, None] * row_signs(rows) * rows
+    return mixed

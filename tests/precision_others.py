@@ -110,6 +110,7 @@ ROOT = {
     "data.truth.check_weights": lambda f, g: f(g.w, len(g.w)),
     "data.truth.right_share": lambda f, g: f(g.y, g.y, g.w),
     "linalg.logdet_chol": lambda f, g: f(g.L),
+    "linalg.mixed_with_identity": lambda f, g: f(g.M, 2.0, 9),
     "linalg.psd_factor": lambda f, g: f(g.M),
     "linalg.row_signs": lambda f, g: f(g.M),
     "neighbors.scan.empty": lambda f, g: f(2, 1),

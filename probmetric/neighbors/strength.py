@@ -69,6 +69,7 @@ def choose_strength(
     strengths: Sequence[float] = STRENGTHS,
     *,
     losses: Losses | None = None,
+    tolerance: float | int = TOLERANCE,
 ) -> Chosen:
     """Return the strength chosen by Eq. (1).
 
@@ -83,6 +84,8 @@ def choose_strength(
         From the strongest down.
     losses : callable, optional
         Where ``learn`` returns no maps: their votes. Default: those of maps.
+    tolerance : float, default=0.5
+        Standard errors that a stronger prior may be worse by, ½ in Eq. (1).
 
     Returns
     -------
@@ -104,7 +107,7 @@ def choose_strength(
                     points = X[kept], codes[kept], X[asked], codes[asked]
                     lost = losses(factor, *points)
                 found[j][:, place[asked]] += lost / repeats
-    return Chosen(*strongest(found, strengths))
+    return Chosen(*strongest(found, strengths, tolerance))
 
 
 class Fold(NamedTuple):
@@ -221,7 +224,7 @@ def reach(Z: Float[np.ndarray, "n p"]) -> float:
 def strongest(
     losses: Float[np.ndarray, "s b n"],
     strengths: Sequence[float],
-    tolerance: float = TOLERANCE,
+    tolerance: float | int = TOLERANCE,
 ) -> tuple[float, Float[np.ndarray, "s"]]:
     """Return the strength of Eq. (1), and each one's mean loss at its best bandwidth.
 

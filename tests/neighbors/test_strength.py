@@ -154,3 +154,17 @@ def test_the_order_of_points_and_the_names_of_classes_change_no_choice(kind):
     np.testing.assert_allclose(
         moved.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix(), rtol=1e-8
     )
+
+
+def test_the_tolerance_is_in_standard_errors_of_the_paired_differences():
+    """Each point loses q more without learning; the mean q is .75 standard errors."""
+    q = np.random.default_rng(2).standard_normal(50)
+    q = (q - q.mean()) / q.std(ddof=1) + 0.75 / np.sqrt(50)
+
+    def lost(factor, X, codes, Q, own):
+        return np.tile(factor * Q[:, 0], (len(BANDWIDTHS), 1))
+
+    given = lambda rows: [1.0, 0.0], q[:, None], np.arange(50) % 2, (np.inf, 4.0)
+    assert choose_strength(*given, losses=lost).strength == 4.0
+    assert choose_strength(*given, losses=lost, tolerance=1).strength == np.inf
+    assert choose_strength(*given, losses=lost, tolerance=0.7).strength == 4.0

@@ -14,22 +14,30 @@ M and says nothing of M_s for s > 0.
 There is no likelihood, so that s is no parameter of a model: ``choose_strength`` takes
 the s whose votes predict points left out, s = ∞ among them (``neighbors.strength``). M
 does not depend on s, so that a fold costs one fit, to a gap of a tenth or 200 steps.
+
+A stronger prior may be worse by two standard errors there, four times what other
+learners allow: M hangs on a few pairs, so that of twenty points it can be good in folds
+and bad afterwards. At ½, 3 of 110 fits lost .8 and more in log loss to the Euclidean
+metric, where the best s in hindsight gains .08 on average.
 """
 
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.eig_dml.fit import EigDMLParams, fit
-from probmetric.linalg import row_signs
+from probmetric.linalg import mixed_with_identity
 from probmetric.neighbors.strength import STRENGTHS, Chosen
 from probmetric.neighbors.strength import choose_strength as choose_by_folds
 
 FOLD_STEPS, FOLD_GAP = 200, 0.1
 """Most steps of a fold's fit, and its relative gap: votes need no certificate."""
+
+TOLERANCE = 2.0
+"""Standard errors in Eq. (1) of ``neighbors.strength``."""
 
 
 def shrunk(
@@ -72,30 +80,8 @@ def shrunk(
     """
     if strength == 0:
         return params
-    factor = np.asarray(params.factor)
-    live = np.ones(factor.shape[1], bool) if live is None else live
-    return params._replace(factor=_mixed(factor, strength, n, live))
-
-
-def _mixed(
-    factor: Float[np.ndarray, "r d"],
-    strength: float | int,
-    n: float | int,
-    live: Bool[np.ndarray, "d"],
-) -> Float[np.ndarray, "d d"]:
-    """Return the factor (d, d) of M_s, Eq. (11), in the columns that vary."""
-    mixed = np.zeros((factor.shape[1],) * 2, factor.dtype)
-    factor, d = factor[:, live], int(live.sum())
-    level = np.sum(factor**2) / d
-    if np.isinf(strength):  # Exactly Euclidean.
-        mixed[:d, live] = np.sqrt(level) * np.eye(d)
-        return mixed
-    w = strength / (n + strength)
-    _, lengths, rows = np.linalg.svd(factor)
-    squared = np.zeros(d, factor.dtype)
-    squared[: len(lengths)] = (1 - w) * lengths[:d] ** 2
-    mixed[:d, live] = np.sqrt(squared + w * level)[:, None] * row_signs(rows) * rows
-    return mixed
+    factor = mixed_with_identity(np.asarray(params.factor), strength, n, live)
+    return params._replace(factor=factor)
 
 
 def choose_strength(
@@ -154,6 +140,6 @@ def choose_strength(
             same = np.eye(X.shape[1])
             return [same if np.isinf(s) else None for s in STRENGTHS]
         factor = np.asarray(found.params.factor)
-        return [_mixed(factor, s, len(rows), live) for s in STRENGTHS]
+        return [mixed_with_identity(factor, s, len(rows), live) for s in STRENGTHS]
 
-    return choose_by_folds(learn, X, y)
+    return choose_by_folds(learn, X, y, tolerance=TOLERANCE)
