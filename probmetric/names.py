@@ -6,6 +6,7 @@ They are looked up before pandas and scikit-learn are loaded.
 import os
 import re
 from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,6 +77,20 @@ def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
 def is_pattern(text: str) -> bool:
     """Say whether a name stands for several files, and is not itself one."""
     return any(c in text for c in WILD) and not os.path.exists(text)
+
+
+def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
+    """Return the files of a path, a folder of Parquet files or a glob, by name."""
+    text = os.path.expanduser(os.fspath(where))
+    if is_pattern(text):
+        found = sorted(map(Path, glob(text)))
+    else:
+        path = path_of(text, name)
+        found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        found = found if path.exists() else []
+    if not found:
+        raise ValueError(f"{name}: expected files, got none at {text!r}")
+    return found
 
 
 def kind_of(path: Path) -> str:

@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +25,7 @@ from probmetric.data.source import (
     labels_of,
     single,
 )
-from probmetric.names import is_pattern, path_of
+from probmetric.names import files_at
 from probmetric.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -483,20 +482,6 @@ def _named(paths: Sequence[Path]) -> str:
     return f"{paths[0]}{more}"
 
 
-def _found(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
-    """Return the files of a path, a folder of Parquet files or a glob, by name."""
-    text = os.path.expanduser(os.fspath(where))
-    if is_pattern(text):
-        found = sorted(map(Path, glob(text)))
-    else:
-        path = path_of(text, name)
-        found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-        found = found if path.exists() else []
-    if not found:
-        raise ValueError(f"{name}: expected files, got none at {text!r}")
-    return found
-
-
 def _ending(paths: Sequence[Path]) -> str:
     """Return the ending of all files, or say what is wrong with it."""
     endings = {path.suffix.lower() for path in paths}
@@ -600,7 +585,7 @@ def _opened(
             )
         names = getattr(data, "columns", None)
         return Rows(data, label, weight, None if names is None else [*map(str, names)])
-    paths = _found(data)
+    paths = files_at(data)
     if _ending(paths) == ".parquet":
         return Parquet(paths, label, weight, features, drop)
     if features or drop:
@@ -608,7 +593,7 @@ def _opened(
             "features, drop: expected Parquet files, whose columns have names, got .npy"
         )
     beside = [
-        None if given is None else _found(given, name)
+        None if given is None else files_at(given, name)
         for name, given in {"label": label, "weight": weight}.items()
     ]
     return Npy(paths, *beside)
