@@ -217,12 +217,17 @@ def _features(frame: pd.DataFrame, source: str) -> np.ndarray:
     """Return the columns as float64 (n, d), or say which holds something else."""
     words = [str(c) for c in frame if not pd.api.types.is_numeric_dtype(frame[c])]
     if words:
-        raise ValueError(
-            f"data: expected numbers in every feature column of {source}, got text or "
-            f"dates in {', '.join(map(repr, words[:5]))} "
-            f"({_first_word(pd.Series(frame[words[0]]))}); drop={words[:5]} "
+        first, commas = _first_word(pd.Series(frame[words[0]]))
+        todo = (
+            "decimal=',' (--decimal ,) reads decimal commas"
+            if commas
+            else f"drop={words[:5]} "
             f"({' '.join(f'--drop {name!r}' for name in words[:5])}) leaves out what "
             "is no feature, label=... (--label) names the class"
+        )
+        raise ValueError(
+            f"data: expected numbers in every feature column of {source}, got text or "
+            f"dates in {', '.join(map(repr, words[:5]))} ({first}); {todo}"
         )
     X = np.empty(frame.shape)
     for k in range(frame.shape[1]):  # No second copy of all columns.
@@ -230,16 +235,15 @@ def _features(frame: pd.DataFrame, source: str) -> np.ndarray:
     return X
 
 
-def _first_word(column: pd.Series) -> str:
-    """Say where the first text of a column stands, and what would read it."""
+def _first_word(column: pd.Series) -> tuple[str, bool]:
+    """Say where the first text of a column stands, and whether commas make it one."""
     numbers: Any = pd.to_numeric(column, errors="coerce")
     wrong = np.flatnonzero(numbers.isna() & column.notna())
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
-    comma = re.compile(r"\s*[-+]?\d*,\d+\s*")
-    commas = any(comma.fullmatch(str(text)) for text in column.unique())
-    hint = "; decimal=',' (--decimal ,) reads decimal commas" if commas else ""
-    return f"{str(column.iloc[row])[:40]!r}{among} in row {row + 1}{hint}"
+    text = str(column.iloc[row])
+    commas = bool(re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text))
+    return f"{text[:40]!r}{among} in row {row + 1}", commas
 
 
 def split_label(

@@ -141,7 +141,7 @@ BAD = {
     "decimal commas": (
         "a;y\n1,5;0\n2,5;1\n",
         {"sep": ";"},
-        r"'1,5' in row 1; decimal=',' \(--decimal ,\) reads decimal commas",
+        r"'1,5' in row 1\); decimal=',' \(--decimal ,\) reads decimal commas$",
     ),
     "semicolons": ("a b;y\n1;0\n", {}, r"got lines like 'a b;y' .*\(--sep ';'\)"),
     "tabs": ("a\ty\n1\t0\n", {}, r"split by commas, got .*\(--sep tab\)"),
