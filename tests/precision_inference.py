@@ -327,6 +327,7 @@ DCA = {
     ),
     "inference.dca_gm.likelihood.fix_gauge": lambda f, g: f(g.dca.params),
     "inference.dca_gm.draws.prepare": lambda f, g: f(g.dca.params, g.dca.given),
+    "inference.dca_gm.choice.choose_strength": lambda f, g: f(g.labelled, 1),
     "inference.dca_gm.start.em_prior": lambda f, g: f(g.labelled, g.dca.A),
     "inference.dca_gm.start.lda_rca": lambda f, g: f(g.labelled, 1),
     "inference.dca_gm.start.start": lambda f, g: f(

@@ -24,7 +24,8 @@ from probmetric.data.scaling import constant_columns
 from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
 from probmetric.estimators._mahalanobis import MahalanobisMixin
-from probmetric.estimators._settings import Count, Number, Seed, settings
+from probmetric.estimators._settings import Count, Extended, Number, Seed, settings
+from probmetric.inference.dca_gm.choice import choose_strength, held
 from probmetric.inference.dca_gm.draws import (
     TARGET,
     TARGET_A,
@@ -39,6 +40,7 @@ from probmetric.inference.dca_gm.start import start
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.sample import Method, sample, sampler_of
 from probmetric.inference.sampling.units import with_terms
+from probmetric.linalg import mixed_with_identity
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import ClassDistribution, LocalFisher, Mahalanobis
 from probmetric.metric.feature_names import with_names
@@ -67,15 +69,24 @@ class DCAGM(
     Parameters
     ----------
     n_components : int, optional
-        Rows of A, 1..d. Default: 2, or 1 when there is one feature.
+        Rows of A, 1..d, and of the metric. Default: A has 2, or 1 when there is one
+        feature, and the metric is mixed with the Euclidean one, of full rank.
     n_gaussians : int or sequence of int, default=3
         Components of the mixture of every class, or of each. A class with fewer
         distinct projected points has as many as these.
     covariance : {"class", "component"}, default="class"
         One covariance per class, or one per component.
+    prior_strength : "cv" or float ≥ 0, default="cv"
+        s, in points, of a prior where few points teach too much. In the LDA/RCA start
+        the features' variances count as s points beside the covariance within classes;
+        A keeps to that start by 1 + s/n; and in the metric the Euclidean distance of
+        standardised features has weight s/(n + s), unless ``n_components`` is given. ∞
+        is not to learn a metric, 0 no prior, the default before 0.2. "cv" chooses among
+        1, 4, 16, 64, 256 and ∞ by soft votes of neighbours under the start in folds
+        (``inference.dca_gm.choice``), which compiles and fits nothing.
     regularization : float > 0, default=1.0
-        λ: the prior standard deviation of an entry of A is c/√λ around the LDA/RCA
-        start, c the root mean square of its entries.
+        λ: the prior standard deviation of an entry of A is c/√(λ(1 + s/n)) around the
+        LDA/RCA start, c the root mean square of its entries, s of ``prior_strength``.
     learning_rate : float > 0, default=1.0
         Power on the likelihood. Points are independent observations: 1 is Bayes' rule.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
@@ -99,8 +110,11 @@ class DCAGM(
     Attributes
     ----------
     classes_ : array of shape (c,)
-    components_ : array of shape (p, d)
-        Factor of the metric in input units, rows by falling share in it.
+    components_ : array of shape (p, d), or (d, d) where it is mixed
+        Factor of the metric in input units, rows by falling share in it. Zero in
+        constant columns, where it is mixed.
+    prior_strength_ : float
+        s in use; ∞ where "cv" found nothing worth learning for votes.
     params_ : DCAGMParams
         The fit in standardised features, in the gauge where the pooled covariance
         within components is I.
@@ -125,13 +139,17 @@ class DCAGM(
     --------
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
-    >>> DCAGM().fit(X, y).transform(X).shape
+    >>> DCAGM(2).fit(X, y).transform(X).shape
     (178, 2)
+    >>> learned = DCAGM().fit(X, y)
+    >>> learned.transform(X).shape, learned.prior_strength_
+    ((178, 13), 16.0)
     """
 
     n_components: int | None = field(default=None, kw_only=False)
     n_gaussians: int | Sequence[int] = 3
     covariance: Literal["class", "component"] = "class"
+    prior_strength: Extended | Literal["cv"] = "cv"
     regularization: Ordinary = 1.0
     learning_rate: Ordinary = 1.0
     solver: Literal["lbfgs", "hybrid", "hybrid_tied"] = "lbfgs"
@@ -160,16 +178,25 @@ class DCAGM(
         constant = constant_columns(np.asarray(data.X))
         self.mean_ = scaler.mean + scaler.scale * np.where(constant, data.X[0], 0.0)
         self.scale_ = scaler.scale
-        data = pad_labelled(data._replace(X=np.where(constant, 0.0, data.X)))
+        data = data._replace(X=np.where(constant, 0.0, data.X))
+        mixed = self.n_components is None
+        if isinstance(self.prior_strength, str):
+            self.prior_strength_ = choose_strength(data, p, mixed=mixed).strength
+        else:
+            self.prior_strength_ = float(self.prior_strength)
+        self._euclid = self.prior_strength_ if mixed else 0.0
+        n, self._live, data = len(data.X), ~constant, pad_labelled(data)
         with jax.enable_x64(True):
             begin = start(
                 data,
                 p,
                 n_gaussians=self.n_gaussians,
                 covariance=self.covariance,
+                strength=self.prior_strength_,
                 seed=self.random_state,
             )
-            prior = default_prior(begin, data, lam=float(self.regularization))
+            lam = float(self.regularization) * held(self.prior_strength_, n)
+            prior = default_prior(begin, data, lam=lam)
             found = fit(
                 data,
                 prior,
@@ -221,11 +248,11 @@ class DCAGM(
         ----------
         kind : str, optional
             Default: ``metric``. "average_fisher": Mahalanobis under the average Fisher
-            matrix of the class; "subspace": the Euclidean distance in the projection,
-            in the fixed gauge; "local_fisher": the Fisher matrix at the query;
-            "hellinger", "jensen_shannon": divergence of the class probabilities; "nca":
-            scikit-learn's neighbourhood components analysis inside the projection of
-            the training points (O(n²)).
+            matrix of the class, mixed as ``prior_strength`` says; "subspace": the
+            Euclidean distance in the projection, in the fixed gauge; "local_fisher":
+            the Fisher matrix at the query; "hellinger", "jensen_shannon": divergence of
+            the class probabilities; "nca": scikit-learn's neighbourhood components
+            analysis inside the projection of the training points (O(n²)).
         """
         check_is_fitted(self)
         kind = self.metric if kind is None else kind
@@ -237,7 +264,13 @@ class DCAGM(
                 self._data.X[rows] @ self.params_.A.T, np.asarray(self._data.y)[rows]
             )
             return Mahalanobis(inner.components_ @ self.params_.A / self.scale_)
-        return to_metric(self._in_input_units(), kind=kind)
+        metric = to_metric(self._in_input_units(), kind=kind)
+        if kind != "average_fisher" or self._euclid == 0:
+            return metric
+        n = float(np.asarray(self._data.w).sum())
+        factor = np.asarray(metric.factor) * self.scale_
+        factor = mixed_with_identity(factor, self._euclid, n, self._live)
+        return Mahalanobis(factor / self.scale_)
 
     def _in_input_units(self) -> DCAGMParams:
         A = self.params_.A / self.scale_
@@ -340,6 +373,11 @@ class DCAGM(
             learning_rate=float(self.learning_rate),
             n_components=len(self.params_.A),
         )
+        if self._euclid > 0:
+            n = float(tree.attrs["sum_of_weights"])
+            ratio = n / self._euclid  # s may be infinite.
+            scale = np.where(self._live, self.scale_, 0.0)
+            tree.attrs.update(prior_share=1 / (1 + ratio), prior_scale=scale.tolist())
         if queries is not None:
             return tree
         y = np.asarray(self._data.y)[real]
@@ -373,7 +411,7 @@ class DCAGM(
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric:
-        """Return draws of the metric under J.
+        """Return draws of the metric under J, mixed as the fit's is.
 
         Parameters
         ----------

@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import probmetric as pm
 from probmetric import DCAGM
+from probmetric.data.containers import Labelled
+from probmetric.inference.dca_gm import lda_rca
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,16 @@ def iris():
 
 @pytest.fixture(scope="module")
 def fitted(iris):
-    return DCAGM().fit(*iris)
+    return DCAGM(2).fit(*iris)
+
+
+@pytest.fixture(scope="module")
+def mixed(iris):
+    """Return a fit whose metric is mixed with the Euclidean one, and its points."""
+    X, y = iris
+    X = np.insert(X[::3] * [1.0, 9.0, 1.0, 1.0], 2, 7.0, axis=1)  # A constant column.
+    with pytest.warns(UserWarning, match="constant"):
+        return DCAGM(prior_strength=20, n_gaussians=1).fit(X, y[::3]), X
 
 
 @pytest.mark.long
@@ -47,7 +58,7 @@ def test_it_classifies_and_maps_iris(iris, fitted):
 def test_the_scale_of_a_column_changes_nothing(iris, fitted):
     X, y = iris
     stretch = np.array([1.0, 1e3, 1.0, 1e-3])
-    other = DCAGM().fit(X * stretch + [0, 5, 0, 0], y)
+    other = DCAGM(2).fit(X * stretch + [0, 5, 0, 0], y)
     # The same standardised problem up to rounding; each run stops within tol of the
     # mode, where the flattest direction leaves some 1e-4 of the components open.
     np.testing.assert_allclose(
@@ -87,6 +98,79 @@ def test_nca_inside_the_subspace_stays_in_it(iris, fitted):
 def test_the_metric_survives_pickling(iris, fitted):
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.transform(iris[0]), fitted.transform(iris[0]))
+
+
+def mixture(J, scale, share):
+    """Return (1 - w) J + w (tr J/d) I of scaled features, in input units."""
+    live = scale > 0
+    scaled = (J * np.outer(scale, scale))[np.ix_(live, live)]
+    d = live.sum()
+    scaled = (1 - share) * scaled + share * np.trace(scaled) / d * np.eye(d)
+    M = np.zeros_like(J)
+    M[np.ix_(live, live)] = scaled / np.outer(scale[live], scale[live])
+    return M
+
+
+def test_the_metric_is_the_average_fisher_matrix_mixed_with_euclid(mixed):
+    learned, X = mixed
+    J = learned.get_metric(kind="local_fisher").matrix_at(X).mean(0)
+    scale = np.where(np.ptp(X, 0) > 0, X.std(0), 0.0)
+    M = learned.get_mahalanobis_matrix()
+    np.testing.assert_allclose(M, mixture(J, scale, 20 / 70), rtol=1e-8, atol=1e-12)
+    assert np.linalg.matrix_rank(M) == 4
+    assert not np.allclose(M, mixture(J, scale, 0.1), rtol=1e-2)
+    assert learned.transform(X).shape == (50, 5)
+    assert learned.get_metric(kind="subspace").factor.shape == (2, 5)
+
+
+@pytest.mark.long
+def test_draws_of_the_metric_are_mixed_as_the_fit_is(mixed, tmp_path):
+    learned, X = mixed
+    draws = learned.sample("laplace", n_chains=1, n_draws=3, progress=False)
+    scale = np.where(np.ptp(X, 0) > 0, X.std(0), 0.0)
+    made = learned.posterior_metric("prediction", draws=draws).metrics()
+    for metric, J in zip(made, draws["posterior"]["J"][0].to_numpy(), strict=True):
+        expected = mixture(J, scale, 20 / 70)
+        np.testing.assert_allclose(metric.matrix, expected, rtol=1e-7, atol=1e-9)
+    pm.save_draws(draws, tmp_path / "draws.nc")
+    again = pm.draws_to_metric(pm.load_draws(tmp_path / "draws.nc"), "prediction")
+    for metric, other in zip(made, again.metrics(), strict=True):
+        np.testing.assert_allclose(metric.matrix, other.matrix, rtol=1e-9)
+
+
+def test_where_nothing_is_learned_the_metric_is_euclidean(iris):
+    X, y = iris
+    learned = DCAGM(prior_strength=np.inf, n_gaussians=1).fit(X[::3], y[::3])
+    M = learned.get_mahalanobis_matrix() * np.outer(X[::3].std(0), X[::3].std(0))
+    np.testing.assert_allclose(M, M[0, 0] * np.eye(4), atol=1e-12 * M[0, 0])
+    subspace = DCAGM(1, prior_strength=np.inf, n_gaussians=1).fit(X[::3], y[::3])
+    assert subspace.transform(X).shape == (150, 1)
+
+
+def test_the_strength_stands_in_the_prior_of_the_projection(iris):
+    X, y = iris
+    Z, codes = X[::3], y[::3]
+    Z = (Z - Z.mean(0)) / Z.std(0)
+    for s in (0.0, 20.0, np.inf):
+        learned = DCAGM(prior_strength=s, n_gaussians=1, regularization=3, max_iter=500)
+        prior = learned.fit(X[::3], codes).prior_
+        start = lda_rca(Labelled(Z, codes), 2, strength=s)
+        np.testing.assert_allclose(prior.mean, start, atol=1e-12)
+        assert prior.lam == pytest.approx(3 * (1 + min(s / 50, 100)))
+
+
+def test_with_more_features_than_points_it_is_not_sure_of_everything():
+    """Two points a class in eight dimensions; classes differ by noise alone."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((4, 8)), np.array([0, 0, 1, 1])
+    new, truth = rng.standard_normal((200, 8)), rng.integers(0, 2, 200)
+
+    def loss(**how):
+        P = DCAGM(n_gaussians=1, **how).fit(X, y).predict_log_proba(new)
+        return -P[np.arange(200), truth].mean()
+
+    assert loss() < 1.0  # A coin has log 2 = .69.
+    assert loss(prior_strength=0) > 1.2
 
 
 @pytest.mark.long
@@ -132,6 +216,8 @@ def test_a_fit_that_stops_early_says_so(iris):
         ({"metric": "local_fisher"}, "metric: expected one of 'average_fisher'"),
         ({"regularization": 0}, "regularization: expected a number in (0, "),
         ({"n_gaussians": 0}, "n_gaussians: expected a whole number of at least 1"),
+        ({"prior_strength": -1}, "prior_strength: expected"),
+        ({"prior_strength": "loo"}, "prior_strength: expected"),
     ],
 )
 def test_bad_options_are_refused_by_name(iris, options, message):

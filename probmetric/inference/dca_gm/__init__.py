@@ -9,6 +9,7 @@ In reading order:
 
 ``likelihood``   gradient of the conditional likelihood in A (1)-(3), gauges (4)-(5).
 ``start``        LDA, RCA and k-means: the starting projection (1).
+``choice``       the strength of the prior in it and in the metric (1).
 ``em``           the mixtures at a fixed A: E-step (1), M-step (2)-(4).
 ``fit``          the posterior mode of A and θ together (1).
 ``hybrid``       the paper's alternation of EM and conjugate gradients.

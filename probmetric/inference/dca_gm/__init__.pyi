@@ -1,3 +1,4 @@
+from .choice import choose_strength as choose_strength
 from .em import EMPrior as EMPrior
 from .fit import (
     Conditioned as Conditioned,

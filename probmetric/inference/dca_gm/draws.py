@@ -199,10 +199,27 @@ def _reported(sites: dict[str, Array], data: Asked) -> dict[str, Array]:
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
     """Return one metric a draw of J; None where none was drawn.
 
-    The attribute ``n_components`` of draws, where they have it, bounds J's rank.
+    The attribute ``n_components`` of draws, where they have it, bounds J's rank. With
+    ``prior_share``, w, the metric is M_s of ``choice``, Eq. (1), in the units of
+    ``prior_scale`` (d,), which is 0 for a column that does not vary.
     """
     values = joined(draws)
     if "J" not in values:
         return None
+    share = float(draws.attrs.get("prior_share", 0.0))
+    if share > 0:
+        scale = np.atleast_1d(np.asarray(draws.attrs["prior_scale"], float))
+        return mahalanobis(_mixed(values["J"], share, scale))
     rank = draws.attrs.get("n_components")
     return mahalanobis(values["J"], rank=None if rank is None else int(rank))
+
+
+def _mixed(
+    J: Float[np.ndarray, "s d d"], share: float, scale: Float[np.ndarray, "d"]
+) -> Float[np.ndarray, "s d d"]:
+    """Return M_s of every draw of J, both in input units."""
+    live = scale > 0
+    level = np.diagonal(J, axis1=1, axis2=2) @ scale**2 / live.sum()
+    euclid = np.diag(np.divide(1.0, scale**2, out=np.zeros_like(scale), where=live))
+    mixed = (1 - share) * J * np.outer(live, live)
+    return mixed + share * level[:, None, None] * euclid

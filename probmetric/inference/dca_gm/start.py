@@ -3,11 +3,15 @@
 Projection: LDA followed by RCA with the classes as chunklets, that is the generalised
 eigenvectors v of the covariances between and within classes,
 
-    S_B v = ω (S_W + ε tr(S_W)/d I) v,   vᵀ (S_W + ε tr(S_W)/d I) v = 1,             (1)
+    S_B v = ω (S_s + ε tr(S_s)/d I) v,   vᵀ (S_s + ε tr(S_s)/d I) v = 1,             (1)
+    S_s = (n S_W + s T)/(n + s),
 
-by falling ω. S_B has rank at most C - 1, so for p > C - 1 (the paper's Ionosphere has
-C = p = 2) the rows that are left are the leading principal directions of all the data
-in the S_W-whitened complement of the first C - 1 (maths B4; erratum 5 of seed 001).
+by falling ω. T is diagonal, the variances of the features, and counts as s points: of
+n points in d > n dimensions S_W alone would let the classes shrink to points, on which
+a classifier is sure of everything. S_B has rank at most C - 1, so for p > C - 1 (the
+paper's Ionosphere has C = p = 2) the rows that are left are the leading principal
+directions of all the data in the S_s-whitened complement of the first C - 1 (maths B4;
+erratum 5 of seed 001).
 
 Mixture: k-means inside each class, then a few EM steps.
 """
@@ -63,11 +67,11 @@ def check_labelled(data: Labelled, n_latent: int) -> int:
 
 
 def lda_rca(
-    data: Labelled, n_latent: int, *, ridge: float = RIDGE
+    data: Labelled, n_latent: int, *, ridge: float = RIDGE, strength: float | int = 0.0
 ) -> Float[np.ndarray, "p d"]:
     """Return the projection of Eq. (1), completed where p > C - 1.
 
-    Rows are orthonormal under the ridged S_W; each is signed so that its largest entry
+    Rows are orthonormal under the ridged S_s; each is signed so that its largest entry
     is positive. A constant feature gets the weight 0.
 
     Parameters
@@ -76,7 +80,9 @@ def lda_rca(
     n_latent : int
         p, between 1 and d.
     ridge : float, default=0.001
-        Added to the diagonal of S_W, in units of the mean entry there.
+        Added to the diagonal of S_s, in units of the mean entry there.
+    strength : float ≥ 0, infinity included, default=0
+        s, in points.
 
     Raises
     ------
@@ -97,7 +103,7 @@ def lda_rca(
     """
     X, y = np.asarray(data.X, float), np.asarray(data.y)
     w = _host_weights(data)
-    w = w / w.sum()
+    n, w = w.sum(), w / w.sum()
     share = np.bincount(y, w)
     means = np.stack([np.bincount(y, w * x) / share for x in X.T], 1)
     grand = share @ means
@@ -108,8 +114,10 @@ def lda_rca(
         raise ValueError(
             "X: expected a feature that varies, got constant features only"
         )
-    mean_variance = (np.trace(within) or scale) / X.shape[1]
-    half = np.linalg.cholesky(within + ridge * mean_variance * np.eye(X.shape[1]))
+    a = 1.0 if np.isinf(strength) else strength / (n + strength)
+    shrunk = (1 - a) * within + a * np.diag(np.diag(within + between))
+    mean_variance = (np.trace(shrunk) or scale) / X.shape[1]
+    half = np.linalg.cholesky(shrunk + ridge * mean_variance * np.eye(X.shape[1]))
 
     def whiten(S: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
         once = scipy.linalg.solve_triangular(half, S, lower=True)
@@ -142,6 +150,7 @@ def start(
     n_gaussians: int | Sequence[int] = 3,
     covariance: str = "class",
     n_em: int = 10,
+    strength: float | int = 0.0,
     seed: int = 0,
 ) -> DCAGMParams:
     """Return a start for the projection and the mixtures.
@@ -157,6 +166,8 @@ def start(
     covariance : {"class", "component"}, default="class"
     n_em : int, default=10
         EM steps after k-means.
+    strength : float ≥ 0, infinity included, default=0
+        s of Eq. (1), in points.
     seed : int, default=0
         Of k-means.
 
@@ -182,7 +193,7 @@ def start(
     wanted = _counts(n_gaussians, n_classes)
     X, y = np.asarray(data.X, float), np.asarray(data.y)
     w = _host_weights(data)
-    A = lda_rca(data, n_latent)
+    A = lda_rca(data, n_latent, strength=strength)
     Y = X @ A.T
     prior = em_prior(data, A)
 

@@ -67,6 +67,17 @@ def test_the_start_whitens_the_classes(iris):
     np.testing.assert_allclose(Y.T @ Y / len(Y), np.eye(2), atol=1e-10)
 
 
+@pytest.mark.parametrize("s", [0.0, 30.0, np.inf])
+def test_the_start_whitens_the_classes_with_variances_that_count_as_points(iris, s):
+    X, y = iris.X[::3] * [1.0, 2.0, 3.0, 4.0], iris.y[::3]
+    residual = X - np.stack([X[y == c].mean(0) for c in range(3)])[y]
+    within, T = residual.T @ residual / 50, np.diag(X.var(0))
+    shrunk = T if np.isinf(s) else (50 * within + s * T) / (50 + s)
+    A = lda_rca(Labelled(X, y), 2, ridge=0.0, strength=s)
+    np.testing.assert_allclose(A @ shrunk @ A.T, np.eye(2), atol=1e-10)
+    assert np.allclose(A @ within @ A.T, np.eye(2), atol=1e-3) == (s == 0)
+
+
 def test_the_start_is_completed_beyond_the_rank_of_lda(wine):
     two = Labelled(wine.X[:130], wine.y[:130])
     A = lda_rca(two, 4, ridge=0.0)
@@ -146,9 +157,9 @@ def test_data_weights_stand_for_repeated_points(iris, x64):
         ends.append((moved, value, gradient_A(moved, data)))
     for one, other in zip(*map(jax.tree.leaves, ends), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(
-        lda_rca(weighted, 2), lda_rca(repeated, 2), rtol=1e-9, atol=1e-12
-    )
+    for s in (0.0, 9.0):
+        one, other = (lda_rca(data, 2, strength=s) for data in (weighted, repeated))
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(

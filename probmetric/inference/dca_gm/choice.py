@@ -1,0 +1,81 @@
+"""How much of a prior DCA-GM needs: folds of its start, and the mixed metric.
+
+Few points teach too much in three places. Of n points in d > n dimensions the S_W of
+the start (``start``, Eq. 1) is singular, and the classes shrink to points in the
+projection; A can part them further; and the average Fisher matrix J, of rank p, leaves
+d - p directions out, however few points say so. A prior that counts as s points
+answers all: in S_s; in the prior of A, whose precision is (λ/c²)(1 + s/n); and in
+
+    M_s = (1 - w) J + w (tr J/d) I,      w = s/(n + s),                             (1)
+
+the Euclidean metric of the features as they came here (scaled, in the estimator), of
+the same trace; d and I are of the columns that are not constant. In the model s stands
+in the mean A0(s) and the precision of A; M_s is a function of J, as J is of A and θ.
+s = ∞ is the Euclidean metric, and a mixture in the projection that T alone whitens.
+
+``choose_strength`` takes the s whose votes predict points left out. What votes in the
+folds is M_s with A0(s)ᵀA0(s) in place of J, for the start stands where the fit begins
+and its prior has its mean: a fold costs no fit, and nothing is compiled.
+"""
+
+import numpy as np
+
+from probmetric.data.containers import Labelled
+from probmetric.data.scaling import constant_columns
+from probmetric.inference.dca_gm.start import lda_rca
+from probmetric.linalg import mixed_with_identity
+from probmetric.neighbors.strength import STRENGTHS, TOLERANCE, Chosen
+from probmetric.neighbors.strength import choose_strength as choose_by_folds
+
+MOST_HELD = 100.0
+"""Largest s/n in the precision of A, where s may be infinite: A is then at A0."""
+
+
+def held(strength: float, n: float | int) -> float:
+    """Return 1 + s/n, by which the prior precision of A grows; s/n at most 100."""
+    return 1.0 + min(strength / n, MOST_HELD)
+
+
+def choose_strength(data: Labelled, n_latent: int, *, mixed: bool = True) -> Chosen:
+    """Choose s by votes of neighbours in folds (``neighbors.strength``).
+
+    Parameters
+    ----------
+    data : Labelled
+        Unweighted; every class of two members at least.
+    n_latent : int
+        p, between 1 and d.
+    mixed : bool, default=True
+        Whether the metric is that of Eq. (1), of full rank, or J alone.
+
+    Examples
+    --------
+    The second feature is wide, and the first tells the classes apart: it pays to learn,
+    and it does not where labels are random.
+
+    >>> import numpy as np
+    >>> from probmetric.data import Labelled
+    >>> from probmetric.inference import dca_gm
+    >>> rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
+    >>> X = rng.normal(size=(40, 4))
+    >>> dca_gm.choose_strength(Labelled(X, y), 2).strength
+    inf
+    >>> X = X * [1.0, 50.0, 1.0, 1.0] + np.outer(y, [6.0, 0.0, 0.0, 0.0])
+    >>> dca_gm.choose_strength(Labelled(X, y), 2).strength
+    1.0
+    """
+    X, y = np.asarray(data.X), np.asarray(data.y)
+    live = ~constant_columns(X)
+
+    def learn(rows: np.ndarray) -> list[np.ndarray | None]:
+        part = Labelled(X[rows], y[rows])
+        try:
+            maps = [lda_rca(part, n_latent, strength=s) for s in STRENGTHS]
+        except ValueError:  # All points are equal: Euclid remains.
+            return [np.eye(X.shape[1]), *([None] * (len(STRENGTHS) - 1))]
+        if not mixed:
+            return list(maps)
+        pairs = zip(maps, STRENGTHS, strict=True)
+        return [mixed_with_identity(A, s, len(rows), live) for A, s in pairs]
+
+    return choose_by_folds(learn, X, y, tolerance=TOLERANCE)

@@ -1,0 +1,88 @@
+"""DCA-GM's strength of the prior: what folds try, and what they choose."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from probmetric.data.containers import Labelled
+from probmetric.inference import dca_gm
+from probmetric.inference.dca_gm import choice
+from probmetric.neighbors.strength import STRENGTHS, Chosen, choose_strength
+
+RAW, Y = load_iris(return_X_y=True)
+X = ((RAW - RAW.mean(0)) / RAW.std(0))[::4]
+Y = Y[::4]
+
+
+def maps_of(monkeypatch, X, y, rows, **how):
+    """Return what a fold tries."""
+    found = []
+
+    def kept(learn, *data, tolerance):
+        found.append(learn)
+        assert tolerance == 0.5
+        return Chosen(1.0, np.zeros(len(STRENGTHS)))
+
+    monkeypatch.setattr(choice, "choose_by_folds", kept)
+    dca_gm.choose_strength(Labelled(X, y), 2, **how)
+    return found[0](rows)
+
+
+def test_folds_try_the_start_of_a_fold_mixed_with_euclid(monkeypatch):
+    rows = np.arange(0, len(X), 2)
+    wide = np.insert(X, 1, 5.0, axis=1)  # A constant column.
+    maps = maps_of(monkeypatch, wide, Y, rows)
+    for s, L in zip(STRENGTHS, maps, strict=True):
+        A = dca_gm.lda_rca(Labelled(X[rows], Y[rows]), 2, strength=s)
+        w = 1.0 if np.isinf(s) else s / (len(rows) + s)
+        M = (1 - w) * A.T @ A + w * np.sum(A**2) / 4 * np.eye(4)
+        found = np.delete(np.delete(L.T @ L, 1, 0), 1, 1)
+        # The ridge of the start is relative to the mean variance, which a constant
+        # column lowers: .1 % of 4/5 here.
+        np.testing.assert_allclose(found, M, rtol=2e-3, atol=2e-3 * np.trace(M))
+        assert not L[:, 1].any()
+
+
+def test_a_subspace_is_not_mixed(monkeypatch):
+    rows = np.arange(0, len(X), 2)
+    maps = maps_of(monkeypatch, X, Y, rows, mixed=False)
+    for s, L in zip(STRENGTHS, maps, strict=True):
+        A = dca_gm.lda_rca(Labelled(X[rows], Y[rows]), 2, strength=s)
+        np.testing.assert_array_equal(L, A)
+
+
+def test_folds_of_equal_points_leave_euclid():
+    points = np.zeros((12, 3))
+    points[0] = 1.0
+    found = dca_gm.choose_strength(Labelled(points, np.arange(12) % 2), 2)
+    assert found.strength == np.inf
+
+
+def test_labels_that_mean_nothing_teach_nothing():
+    """Of 40 seeds 36 chose ∞: of six, fewer than three do by chance 1 time in 800."""
+    chosen = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        data = Labelled(rng.standard_normal((24, 6)), np.arange(24) % 2)
+        chosen.append(dca_gm.choose_strength(data, 2).strength)
+    assert np.sum(np.isinf(chosen)) >= 3
+    # The control: a feature that tells classes apart beside a wide one.
+    points = data.X * [1.0, 50.0, 1.0, 1.0, 1.0, 1.0]
+    points[:, 0] += 6 * data.y
+    assert dca_gm.choose_strength(Labelled(points, data.y), 2).strength <= 16
+
+
+@pytest.mark.parametrize("s, expected", [(0.0, 1.0), (10.0, 2.0), (np.inf, 101.0)])
+def test_the_projection_is_held_by_the_points_of_the_prior(s, expected):
+    assert choice.held(s, 10) == expected
+
+
+def test_the_rule_is_that_of_other_learners():
+    def learn(rows):
+        part = Labelled(X[rows], Y[rows])
+        return [dca_gm.lda_rca(part, 2, strength=s) for s in STRENGTHS]
+
+    expected = choose_strength(learn, X, Y)
+    found = dca_gm.choose_strength(Labelled(X, Y), 2, mixed=False)
+    assert found.strength == expected.strength
+    np.testing.assert_array_equal(found.losses, expected.losses)
