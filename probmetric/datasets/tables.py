@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from probmetric.datasets.text import not_used, read_text, spelt, too_much_text
-from probmetric.files import Archive, readable
+from probmetric.files import Archive, give_back, readable
 from probmetric.names import AS_IS, UNNAMED, Reading, ending
 from probmetric.typing import ArrayLike
 
@@ -51,16 +51,17 @@ def _read_parquet(
                 continue
             values = file.read([name]).to_pandas()[name]
             found[name] = _shared(values) if name in texts else values
-    frame = pd.DataFrame(found, copy=False).reset_index(drop=True)
-    pyarrow.default_memory_pool().release_unused()
-    return frame
+            del values
+            pyarrow.default_memory_pool().release_unused()
+    give_back()
+    return pd.DataFrame(found, copy=False).reset_index(drop=True)
 
 
 def _shared(values: pd.Series) -> pd.Series:
     """Return a column of few texts as objects, one for all that are alike."""
     texts = np.array([*values.cat.categories, None], object)
     # A missing one has code -1.
-    return pd.Series(texts[values.cat.codes.to_numpy()], dtype=object)
+    return pd.Series(texts[values.cat.codes.to_numpy()], dtype=object, copy=False)
 
 
 READERS = {
@@ -181,6 +182,11 @@ def codes(
             f"{argument}: expected one kind in {source}, got {kinds} mixed"
         )
     # Those that differ are sorted, not the rows, which would be held thrice more.
+    if kinds == ["text"]:
+        words = sorted({*series})
+        code = {word: k for k, word in enumerate(words)}
+        coded = np.fromiter((code[word] for word in series), np.int64, len(series))
+        return coded, tuple(map(str, words))
     try:
         coded, different = pd.factorize(series.to_numpy())
     except TypeError as error:
