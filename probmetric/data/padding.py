@@ -1,5 +1,6 @@
 """Rows and pairs padded to few sizes, so that data sets share compilations."""
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Shaped
 
@@ -76,3 +77,11 @@ def pad_pairs(pairs: Pairs) -> Pairs:
         anchor=None if pairs.anchor is None else join(pairs.anchor, zeros),
         trials=None if pairs.trials is None else join(trials, zeros + 1),
     )
+
+
+def chunks(rows: Array, most: int, fill: int = 0) -> Array:
+    """Cut rows (n, ...) into chunks of at most ``most``, the last filled up."""
+    rows = jnp.asarray(rows)
+    size = min(most, len(rows))
+    tail = jnp.full((-len(rows) % size, *rows.shape[1:]), fill, rows.dtype)
+    return jnp.concatenate([rows, tail]).reshape(-1, size, *rows.shape[1:])

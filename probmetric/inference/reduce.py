@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from probmetric.data.padding import chunks
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import (
     CHUNK,
@@ -38,7 +39,6 @@ from probmetric.data.source import (
     reader,
     share,
 )
-from probmetric.inference.mixture.statistics import chunks
 from probmetric.precision import to_numpy
 from probmetric.processes.bins import over_processes
 from probmetric.processes.checkpoint import Pass, hash_of, kept

@@ -32,13 +32,13 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
+from probmetric.data.padding import chunks
 from probmetric.densities.gaussian import log_peak
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.prior import log_prior
 from probmetric.inference.mixture.statistics import (
     MixtureParams,
     MixtureStats,
-    chunks,
     only_known,
     responsibilities,
     zero_stats,

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Float, Int
 
+from probmetric.data.padding import chunks
 from probmetric.densities.gaussian import chol_seen, log_peak
 from probmetric.inference.mixture.statistics import (
     MixtureParams,
     MixtureStats,
-    chunks,
     only_known,
     responsibilities,
     zero_stats,

@@ -88,11 +88,3 @@ def responsibilities(
     """Return Σ w log p(x), and w P(k | x), from log c_k p(x | k)."""
     log_x = logsumexp(log_p, -1)
     return jnp.sum(w * log_x), w[..., None] * jnp.exp(log_p - log_x[..., None])
-
-
-def chunks(rows: Array, most: int, fill: int = 0) -> Array:
-    """Cut rows (n, ...) into chunks of at most ``most``, the last filled up."""
-    rows = jnp.asarray(rows)
-    size = min(most, len(rows))
-    tail = jnp.full((-len(rows) % size, *rows.shape[1:]), fill, rows.dtype)
-    return jnp.concatenate([rows, tail]).reshape(-1, size, *rows.shape[1:])
