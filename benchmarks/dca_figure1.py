@@ -48,7 +48,7 @@ def one_split(X, y, seed):
     varies = train.std(0) > 0
     mean, scale = train[:, varies].mean(0), train[:, varies].std(0)
     train, test = ((part[:, varies] - mean) / scale for part in (train, test))
-    learner = pm.DCAGM(n_components=2, standardize=False).fit(train, y_train)
+    learner = pm.DCAGM(2, prior_strength=0, standardize=False).fit(train, y_train)
     accuracy = {"DCA-GM classifier": learner.score(test, y_test)}
     found = {**dict(maps(train, y_train, seed)), "DCA-GM": learner.components_}
     for name, L in found.items():

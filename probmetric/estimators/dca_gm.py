@@ -265,12 +265,17 @@ class DCAGM(
             )
             return Mahalanobis(inner.components_ @ self.params_.A / self.scale_)
         metric = to_metric(self._in_input_units(), kind=kind)
-        if kind != "average_fisher" or self._euclid == 0:
+        strength = self._strength_of_euclid()
+        if kind != "average_fisher" or strength == 0:
             return metric
         n = float(np.asarray(self._data.w).sum())
         factor = np.asarray(metric.factor) * self.scale_
-        factor = mixed_with_identity(factor, self._euclid, n, self._live)
+        factor = mixed_with_identity(factor, strength, n, self._live)
         return Mahalanobis(factor / self.scale_)
+
+    def _strength_of_euclid(self) -> float:
+        """Return s in the metric; 0 in a subspace, and of a pickle of 0.1."""
+        return getattr(self, "_euclid", 0.0)
 
     def _in_input_units(self) -> DCAGMParams:
         A = self.params_.A / self.scale_
@@ -373,11 +378,11 @@ class DCAGM(
             learning_rate=float(self.learning_rate),
             n_components=len(self.params_.A),
         )
-        if self._euclid > 0:
-            n = float(tree.attrs["sum_of_weights"])
-            ratio = n / self._euclid  # s may be infinite.
+        strength = self._strength_of_euclid()
+        if strength > 0:
+            share = 1 / (1 + tree.attrs["sum_of_weights"] / strength)  # s may be ∞.
             scale = np.where(self._live, self.scale_, 0.0)
-            tree.attrs.update(prior_share=1 / (1 + ratio), prior_scale=scale.tolist())
+            tree.attrs.update(prior_share=share, prior_scale=scale.tolist())
         if queries is not None:
             return tree
         y = np.asarray(self._data.y)[real]

@@ -15,7 +15,9 @@ s = ∞ is the Euclidean metric, and a mixture in the projection that T alone wh
 
 ``choose_strength`` takes the s whose votes predict points left out. What votes in the
 folds is M_s with A0(s)ᵀA0(s) in place of J, for the start stands where the fit begins
-and its prior has its mean: a fold costs no fit, and nothing is compiled.
+and its prior has its mean: a fold costs no fit, and nothing is compiled. A stronger
+prior may be worse by a whole standard error there, twice what other learners allow: of
+½, 1, 1.5 and 2 it lost nothing at 40 and 80 points and most of the bad fits at 20.
 """
 
 import numpy as np
@@ -24,8 +26,11 @@ from probmetric.data.containers import Labelled
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.dca_gm.start import lda_rca
 from probmetric.linalg import mixed_with_identity
-from probmetric.neighbors.strength import STRENGTHS, TOLERANCE, Chosen
+from probmetric.neighbors.strength import STRENGTHS, Chosen
 from probmetric.neighbors.strength import choose_strength as choose_by_folds
+
+TOLERANCE = 1.0
+"""Standard errors in Eq. (1) of ``neighbors.strength``."""
 
 MOST_HELD = 100.0
 """Largest s/n in the precision of A, where s may be infinite: A is then at A0."""
