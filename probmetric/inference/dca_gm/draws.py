@@ -200,7 +200,7 @@ def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
     """Return one metric a draw of J; None where none was drawn.
 
     The attribute ``n_components`` of draws, where they have it, bounds J's rank. With
-    ``prior_share``, w, the metric is M_s of ``choice``, Eq. (1), in the units of
+    ``prior_share``, w, the metric is M_s, Eq. (1) of ``choice``, in the units of
     ``prior_scale`` (d,), which is 0 for a column that does not vary.
     """
     values = joined(draws)
