@@ -1,7 +1,8 @@
 """Answers beside points: a table of judged pairs or of triplets; fits, and scores.
 
 A line of the table is about rows of ``--data``, by their numbers from 0: two of a pair,
-three of a triplet. Objects that have no features are numbers alone.
+three of a triplet, four of a quadruplet. Objects that have no features are numbers
+alone.
 """
 
 from inspect import signature
@@ -27,6 +28,7 @@ from probmetric.registry import without_points
 COLUMNS = {
     "pairs": (("i", "j"), ("y",), ("trials", "weight")),
     "triplets": (("anchor", "near", "far"), (), ("y", "weight")),
+    "quadruplets": (("anchor", "near", "other", "far"), (), ("y", "weight")),
 }
 """Of a table: the rows that it is about, what it must have, and what it may have."""
 
@@ -35,7 +37,7 @@ ARGUMENTS = {"weight": "sample_weight"}
 
 
 class Table(NamedTuple):
-    """A table of answers: rows (N, 2) or (N, 3), and what else a fit is told."""
+    """A table of answers: rows (N, 2), (N, 3) or (N, 4), and what a fit is told."""
 
     kind: str
     rows: Int[np.ndarray, "N k"]
@@ -69,7 +71,7 @@ def read_table(name: str, how: Reading = AS_IS) -> Table:
     )
     wanted = (
         "expected columns i, j, y of pairs (and trials, weight, where there are), or "
-        "anchor, near, far of triplets (and y, weight)"
+        "anchor, near, far of triplets (other too, of quadruplets; and y, weight)"
     )
     if not isinstance(frame, pd.DataFrame) or not len(frame):
         raise ValueError(f"--answers: {wanted}, got no table of them in {path.name}")
@@ -196,8 +198,9 @@ def about_points(
 def _fit_of(estimator: Any, table: Table) -> Any:
     """Return the method that learns from a table; raise where there is none."""
     kind, name = table.kind, type(estimator).__name__
-    fit = getattr(estimator, f"fit_{kind}", None)
-    if kind == "triplets" and without_points(estimator):
+    ways = {"pairs": "fit_pairs"}
+    fit = getattr(estimator, ways.get(kind, "fit_triplets"), None)
+    if kind != "pairs" and without_points(estimator):
         fit = estimator.fit
     elif "preprocessor" not in estimator.get_params():
         fit = None
@@ -246,15 +249,16 @@ def probabilities(
     distances are in this unit.
     """
     X: Any = np.eye(metric.n_features) if data.X is None else data.X
-    first, *others = (X[rows] for rows in data.table.rows.T)
-    apart = [_apart(metric, first, other) for other in others]
+    ends = [X[rows] for rows in data.table.rows.T]
     if data.table.kind == "pairs":
-        score = -apart[0].mean(0)
+        score = -_apart(metric, *ends).mean(0)
         try:
-            return np.asarray(metric.same_probability(first, others[0])), score, ""
+            return np.asarray(metric.same_probability(*ends)), score, ""
         except (AttributeError, ValueError) as error:
             return None, score, str(error)
-    near, far = apart
+    anchor, by, *other, away = ends
+    near = _apart(metric, anchor, by)
+    far = _apart(metric, other[0] if other else anchor, away)
     score = (far - near).mean(0)
     if not log_odds:
         lacks = "the metric was not learned from triplets: it has no P(near is nearer)"

@@ -68,8 +68,9 @@ Answers = Annotated[
     str | None,
     typer.Option(
         help="Learn from answers about rows of --data, which then needs no label: a "
-        "table of pairs (columns i, j, y and, for counts, trials) or of triplets "
-        "(anchor, near, far and, where far may be the nearer, y)."
+        "table of pairs (columns i, j, y and, for counts, trials), or of triplets "
+        "(anchor, near, far and, where far may be the nearer, y; of quadruplets other "
+        "too, from which far is seen)."
     ),
 ]
 Judging = Annotated[

@@ -414,7 +414,7 @@ def _refits(
     check_answers(learner, asked.answers)
     where = asked.data, asked.label, None, asked.how
     data = answered(learner, asked.answers, *where)
-    triplets = data.table.kind == "triplets"
+    triplets = data.table.kind != "pairs"
 
     def fitted(learned: Answered, held: Answered, rows: np.ndarray) -> _Split:
         fresh: Any = clone(learner)
@@ -459,7 +459,7 @@ def _apart_rows(data: Answered) -> bool:
 def _even(held: Answered) -> tuple[str, np.ndarray]:
     """Return what is stated without a metric: the share of yes, or even odds."""
     n = len(held.table.rows)
-    if held.table.kind == "triplets":
+    if held.table.kind != "pairs":
         return "even odds", np.full(n, 0.5)
     given = held.table.given
     trials = np.asarray(given.get("trials", np.ones(n)), float)

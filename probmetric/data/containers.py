@@ -72,8 +72,8 @@ class Pairs(NamedTuple):
 class Triplets(NamedTuple):
     """Comparisons: is X[near] nearer to X[anchor] than X[far] is?
 
-    y (N,) = 1 where the answer was yes, 0 where the point called far was the nearer;
-    y=None simulates.
+    Of quadruplets, which have ``other``: than X[far] is to X[other]. y (N,) = 1 where
+    the answer was yes, 0 where the point called far was the nearer; y=None simulates.
 
     Examples
     --------
@@ -90,6 +90,18 @@ class Triplets(NamedTuple):
     far: Int[Array, "N"]
     y: Int[Array, "N"] | None
     w: Float[Array, "N"] | None = None
+    other: Int[Array, "N"] | None = None
+
+    @property
+    def beside(self) -> Int[Array, "N"]:
+        """The points from which far is seen: ``other``, or the anchors."""
+        return self.anchor if self.other is None else self.other
+
+    @property
+    def ends(self) -> tuple[Int[Array, "N"], ...]:
+        """Anchor, near, far, and other where it is given."""
+        own = self.anchor, self.near, self.far
+        return own if self.other is None else (*own, self.other)
 
 
 class Groups(NamedTuple):

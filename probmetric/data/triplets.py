@@ -6,6 +6,8 @@ Neighbor Classification", JMLR 2009). Such triplets share points: they are no
 independent observations.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -66,27 +68,30 @@ def weighing(triplets: Triplets) -> Triplets:
     if triplets.w is None:
         return triplets
     keep = np.asarray(triplets.w) > 0
-    a, near, far = (np.asarray(k)[keep] for k in triplets[1:4])
-    y = None if triplets.y is None else np.asarray(triplets.y)[keep]
-    return Triplets(triplets.X, a, near, far, y, np.asarray(triplets.w)[keep])
+    kept: dict[str, Any] = triplets._asdict()
+    for name, values in kept.items():
+        if name != "X" and values is not None:
+            kept[name] = np.asarray(values)[keep]
+    return Triplets(**kept)
 
 
 def _rows(
     triplets: ArrayLike, X: ArrayLike | None
-) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N 3"]]:
+) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N k"]]:
     given = real(triplets, "triplets")
     if X is None:
-        if given.ndim != 3 or given.shape[1] != 3 or 0 in given.shape:
+        if given.ndim != 3 or given.shape[1] not in (3, 4) or 0 in given.shape:
             raise ValueError(
                 "triplets: expected shape (N, 3, d), or (N, 3) of integers together "
-                f"with points, got {given.shape}"
+                f"with points (4 of quadruplets), got {given.shape}"
             )
         rows = points(given.reshape(-1, given.shape[2]), "triplets")
-        return rows, np.arange(len(rows)).reshape(-1, 3)
+        return rows, np.arange(len(rows)).reshape(-1, given.shape[1])
     rows = points(X)
-    if given.ndim != 2 or given.shape[1] != 3 or not len(given):
+    if given.ndim != 2 or given.shape[1] not in (3, 4) or not len(given):
         raise ValueError(
-            f"triplets: expected shape (N, 3) of rows of points, got {given.shape}"
+            "triplets: expected shape (N, 3) of rows of points, (N, 4) of quadruplets, "
+            f"got {given.shape}"
         )
     wrong = (given != np.round(given)) | ~((given >= 0) & (given < len(rows)))
     if np.any(wrong):
@@ -97,8 +102,23 @@ def _rows(
     return rows, given.astype(int)
 
 
-def _check_different(index: Int[np.ndarray, "N 3"]) -> None:
-    """Raise for a triplet that has one point, by its number, in two places."""
+def _check_different(index: Int[np.ndarray, "N k"]) -> None:
+    """Raise for a triplet that has one point, by its number, in two places.
+
+    A quadruplet may have one point in both pairs, but two pairs of different points.
+    """
+    if index.shape[1] == 4:
+        pairs = np.sort(index.reshape(-1, 2, 2), -1)
+        wrong = (pairs[..., 0] == pairs[..., 1]).any(1) | (
+            pairs[:, 0] == pairs[:, 1]
+        ).all(1)
+        if wrong.any():
+            row = np.flatnonzero(wrong)[0]
+            raise ValueError(
+                "triplets: expected quadruplets of two different pairs of different "
+                f"points, got {index[row].tolist()} in row {row}"
+            )
+        return
     names = "anchor", "near", "far"
     for k, m in ((0, 1), (0, 2), (1, 2)):
         (same,) = np.nonzero(index[:, k] == index[:, m])
@@ -152,7 +172,8 @@ def triplets_from_arrays(
     ----------
     triplets : Triplets, or array-like of shape (N, 3, d) or (N, 3) of integers
         Anchor, near and far side by side, or as rows of ``X``. ``Triplets`` bring
-        their own points, answers and weights.
+        their own points, answers and weights. Quadruplets, (N, 4, d) or (N, 4), are
+        the pair that is nearer, then the other one.
     y : array-like of shape (N,), optional
         1 where near was the nearer; 0 or -1, one of the two throughout, where far was.
         Default: 1 for all.
@@ -164,7 +185,8 @@ def triplets_from_arrays(
     Raises
     ------
     ValueError
-        On bad input; where a triplet has one point in two places. Points are told
+        On bad input; where a triplet has one point in two places, a quadruplet in both
+        places of a pair, or one pair twice. Points are told
         apart by their row numbers, not their coordinates: of points side by side,
         equal ones are two points at distance 0.
 
@@ -181,10 +203,12 @@ def triplets_from_arrays(
                 "got arrays"
             )
         y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)
-        triplets = np.stack([np.asarray(k) for k in triplets[1:4]], 1)
+        a, near, far, *other = triplets.ends
+        triplets = np.stack([np.asarray(k) for k in (a, near, *other, far)], 1)
     rows, index = _rows(triplets, X)
     _check_different(index)
     n = len(index)
     answers = np.ones(n, int) if y is None else _answers(y, n)
-    a, near, far = index.T
-    return Triplets(rows, a, near, far, answers, None if w is None else _weights(w, n))
+    a, near, *other, far = index.T
+    w = None if w is None else _weights(w, n)
+    return Triplets(rows, a, near, far, answers, w, *other)

@@ -6,10 +6,12 @@ nearer") has log odds
 
     t = ‖Wu‖² - ‖Wv‖² = uᵀMu - vᵀMv.                                               (1)
 
-Exchanging near and far turns y into 1 - y. There is no slope, as M carries it: M is
-identified with its scale, W up to rotation; a squared distance larger by 1 is log odds
-of 1. Answers that hardly ever err have a large M. There is no intercept and no lapse:
-an answer given at random to points that are clearly apart is an outlier here.
+Of quadruplets, "a is nearer to p than b is to q", u = x_b - x_far: nothing else
+changes. Exchanging near and far (and a and b) turns y into 1 - y. There is no slope, as
+M carries it: M is identified with its scale, W up to rotation; a squared distance
+larger by 1 is log odds of 1. Answers that hardly ever err have a large M. There is no
+intercept and no lapse: an answer given at random to points that are clearly apart is an
+outlier here.
 
 References
 ----------
@@ -150,7 +152,7 @@ class Answer(dist.Distribution):
 def _log_odds(W: Any, triplets: Triplets) -> Any:
     """Return t of Eq. (1), (N,)."""
     X = jnp.asarray(triplets.X) @ W.T
-    u, v = (X[triplets.anchor] - X[k] for k in (triplets.far, triplets.near))
+    u, v = X[triplets.beside] - X[triplets.far], X[triplets.anchor] - X[triplets.near]
     return jnp.sum(u**2, -1) - jnp.sum(v**2, -1)
 
 

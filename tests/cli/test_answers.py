@@ -297,3 +297,28 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
     assert "takes triplets, got GDM" in refused(*asked, "--model", "gdm", *test)
     said = refused("evaluate", *metric)
     assert "--data: expected a data set, or --answers, got neither" in said
+
+
+@pytest.mark.long
+def test_quadruplets_are_learned_from_and_judge(world, tmp_path):
+    X, _, paths = world
+    rng = np.random.default_rng(2)
+    rows = np.stack([rng.permutation(30)[:4] for _ in range(200)])
+    d = np.linalg.norm(X[rows[:, ::2]] - X[rows[:, 1::2]], axis=-1)
+    columns = ["anchor", "near", "other", "far"]
+    table = pd.DataFrame(rows, columns=columns).assign(y=(d[:, 0] < d[:, 1]) * 1)
+    path = tmp_path / "quadruplets.csv"
+    table.to_csv(path, index=False)
+    given = {**paths, "quadruplets": path}
+    out = learned(given, tmp_path / "fit", "TripletMetric", "quadruplets")
+    direct = pm.TripletMetric(preprocessor=X).fit_triplets(rows, table.y)
+    factor = pm.load_metric(out / "metric.npz").factor
+    np.testing.assert_array_equal(factor, direct.components_)
+    asked = "--data", paths["sites"], "--answers", path
+    metric = "--metric", out / "metric.npz"
+    done = run("evaluate", *asked, *metric, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    want = answer_scores(direct.triplet_probability(rows), table.y)
+    own, base, _ = judged(tmp_path / "out")
+    np.testing.assert_allclose(own["log_loss"], want["log_loss"], rtol=1e-6)
+    np.testing.assert_allclose(base["log_loss"], np.log(2))

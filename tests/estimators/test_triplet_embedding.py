@@ -158,3 +158,30 @@ def test_pickles_from_before_the_folder_load():
 def test_bad_input_is_refused(settings, triplets, y, said):
     with pytest.raises(ValueError, match=said):
         pm.TripletEmbedding(**settings).fit(triplets, y)
+
+
+@pytest.mark.long
+def test_quadruplets_place_objects_and_learn_a_metric():
+    rng, (Z, _, _) = np.random.default_rng(1), answers()
+    rows = np.stack([rng.permutation(12)[:4] for _ in range(3000)])
+    D = distances(Z) ** 2
+    a, b, c, d = rows.T
+    y = (rng.logistic(size=3000) < D[c, d] - D[a, b]).astype(int)
+    model = pm.TripletEmbedding().fit(rows, y)
+    found = distances(model.embedding_)
+    # 500 answers a coordinate: some ten standard errors.
+    assert np.abs(found - np.sqrt(D)).max() < 0.1 * np.sqrt(D).max()
+    assert model.gap_ < 1e-6
+    t = found[c, d] ** 2 - found[a, b] ** 2
+    P = model.triplet_probability(rows)
+    np.testing.assert_allclose(P, 1 / (1 + np.exp(-t)), atol=1e-9)
+    metric = pm.TripletMetric(preprocessor=Z).fit_triplets(rows, y)
+    side = pm.TripletMetric().fit_triplets(Z[rows], y)
+    M = metric.get_mahalanobis_matrix()
+    np.testing.assert_allclose(M, np.eye(2), atol=0.2)
+    np.testing.assert_allclose(side.get_mahalanobis_matrix(), M, rtol=1e-6)
+    # Read as triplets with the last point left out they are other answers.
+    wrong = pm.TripletEmbedding().fit(rows[:, :3], y)
+    assert np.abs(distances(wrong.embedding_) - np.sqrt(D)).max() > 0.3
+    drawn = model.sample("laplace", n_draws=5, n_chains=1)
+    np.testing.assert_array_equal(drawn["constant_data"]["other"], c)

@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 
 from probmetric.checks.triplet_comparisons.problems import flipped, toy, triples
 from probmetric.data.containers import Triplets
-from probmetric.data.triplets import nearest_triplets, triplets_from_arrays
+from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.triplet_comparisons import curvature
 from probmetric.models.triplet_comparisons import (
@@ -266,3 +266,62 @@ def test_a_prior_centred_at_zero_needs_a_start_of_its_shape():
         triplet.fit(data, prior)
     with pytest.raises(ValueError, match=r"start: expected shape \(2, 8\), got"):
         triplet.fit(data, prior, start=np.ones((1, 8)))
+
+
+def quadruplets(seed=0, size=200, n=12):
+    """Two pairs of four different points, by number, and the points."""
+    rng = np.random.default_rng(seed)
+    rows = np.stack([rng.permutation(n)[:4] for _ in range(size)])
+    return rng.normal(size=(n, 2)), rows
+
+
+def test_log_odds_of_quadruplets_are_differences_of_squared_distances():
+    X, rows = quadruplets()
+    W = np.array([[1.0, 0.5], [0.0, 2.0]])
+    D = (((X[:, None] - X) @ W.T) ** 2).sum(-1)
+    a, b, c, d = rows.T
+    data = triplets_from_arrays(rows, X=X)
+    found = log_odds(TripletParams(W), data)
+    np.testing.assert_allclose(found, D[c, d] - D[a, b], atol=1e-12)
+    differences = triplet.differences(data)
+    closed = ((differences.u @ W.T) ** 2 - (differences.v @ W.T) ** 2).sum(1)
+    np.testing.assert_allclose(closed[: len(rows)], D[c, d] - D[a, b], atol=1e-12)
+
+
+def test_a_quadruplet_with_one_point_in_both_pairs_is_a_triplet():
+    X, rows = quadruplets()
+    as_four = rows.copy()
+    as_four[:, 2] = as_four[:, 0]
+    y = np.arange(len(rows)) % 2
+    three = triplets_from_arrays(rows[:, [0, 1, 3]], y, X=X)
+    four = triplets_from_arrays(as_four, y, X=X)
+    prior = TripletPrior(np.eye(2))
+    one, other = (triplet.fit(data, prior).params.W for data in (three, four))
+    np.testing.assert_array_equal(one, other)
+    W = triplet.fit(triplets_from_arrays(rows, y, X=X), prior).params.W
+    assert np.abs(W - one).max() > 0.01  # Other questions have another answer.
+
+
+def test_quadruplets_keep_their_fourth_point_where_weights_are_zero():
+    X, rows = quadruplets(size=20)
+    w = np.arange(20) % 2
+    data = weighing(triplets_from_arrays(rows, None, w, X=X))
+    np.testing.assert_array_equal(data.other, rows[1::2, 2])
+    again = triplets_from_arrays(data)
+    for name, want in data._asdict().items():
+        np.testing.assert_array_equal(getattr(again, name), want)
+
+
+@pytest.mark.parametrize("row", [[0, 0, 1, 2], [0, 1, 2, 2], [0, 1, 1, 0]])
+def test_quadruplets_without_two_different_pairs_are_refused(row):
+    with pytest.raises(ValueError, match="expected quadruplets of two different pairs"):
+        triplets_from_arrays([[0, 1, 2, 3], row], X=np.zeros((4, 1)))
+
+
+def test_pairs_of_a_quadruplet_do_not_join_their_objects():
+    rows = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
+    apart = triplets_from_arrays(rows, X=triplet.object_rows(4))
+    with pytest.raises(ValueError, match="got 2 groups that no triplet joins"):
+        triplet.check_connected(apart)
+    joined = np.append(rows, [[0, 1, 1, 2]], axis=0)
+    triplet.check_connected(triplets_from_arrays(joined, X=triplet.object_rows(4)))

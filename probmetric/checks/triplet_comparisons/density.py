@@ -1,5 +1,6 @@
 """Log joint density, gradient, Hessian and mode, against NumPyro's own density."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -53,6 +54,24 @@ def density_estimate(
     return tabulated([density(jnp.asarray(W)) for W in maps_around(problem)])
 
 
+def _paired(problem: Problem[Triplets]) -> Problem[Triplets]:
+    """Make quadruplets of triplets: far is seen from another point than the anchor."""
+    data = problem.data
+    n, far = len(np.asarray(data.X)), np.asarray(data.far)
+    steps = np.random.default_rng(3).integers(1, n, len(far))
+    return replace(problem, data=data._replace(other=(far + steps) % n))
+
+
+def quadruplet_reference(problem: Problem[Triplets]) -> Values:
+    """Evaluate NumPyro's density of quadruplets and its derivative at three maps."""
+    return density_reference(_paired(problem))
+
+
+def quadruplet_estimate(problem: Problem[Triplets], seen: bool = True) -> Values:
+    """Evaluate the closed forms there; wrong: far is seen from the anchor."""
+    return density_estimate(_paired(problem) if seen else problem)
+
+
 def hessian_reference(problem: Problem[Triplets]) -> Values:
     """Differentiate NumPyro's density twice at three maps."""
     density, maps = _numpyro(problem), maps_around(problem)
@@ -97,6 +116,14 @@ CHECKS = (
             "answers of half the triplets the other way": partial(
                 density_estimate, answers=False
             ),
+        },
+    ),
+    by_gradient(
+        "log joint of quadruplets is the NumPyro density, value and gradient",
+        reference=quadruplet_reference,
+        estimate=quadruplet_estimate,
+        controls={
+            "far seen from the anchor": partial(quadruplet_estimate, seen=False),
         },
     ),
     by_gradient(

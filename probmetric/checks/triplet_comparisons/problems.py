@@ -61,7 +61,8 @@ def fit_problem(problem: Problem[Triplets]) -> Fit:
 def _permuted(problem: Problem[Triplets]) -> Problem[Triplets]:
     data = problem.data
     order = np.random.default_rng(1).permutation(len(data.anchor))
-    moved = {k: np.asarray(v)[order] for k, v in data._asdict().items() if k != "X"}
+    kept = {k: v for k, v in data._asdict().items() if k != "X" and v is not None}
+    moved = {k: np.asarray(v)[order] for k, v in kept.items()}
     return replace(problem, data=data._replace(**moved))
 
 

@@ -129,7 +129,8 @@ class TripletEmbedding(PosteriorMixin, BaseEstimator):
         Parameters
         ----------
         triplets : array-like of shape (N, 3) of integers
-            Anchor, near and far: numbers of objects.
+            Anchor, near and far: numbers of objects. Quadruplets, of shape (N, 4): "a,
+            b are nearer to each other than c, d are".
         y : array-like of shape (N,), optional
             1 where near was the nearer; 0 or -1, one of the two throughout, where far
             was. Default: 1 for all.

@@ -154,7 +154,8 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
         Parameters
         ----------
         triplets : array-like of shape (N, 3, d), or ``Triplets``
-            Anchor, near and far; or (N, 3) for ``preprocessor``.
+            Anchor, near and far; or (N, 3) for ``preprocessor``. Quadruplets, (N, 4, d)
+            or (N, 4): "a, b are nearer to each other than c, d are".
         y : array-like of shape (N,), optional
             1 where near was the nearer; 0 or -1, one of the two throughout, where far
             was. Default: 1 for all; ``Triplets`` must have their own.
@@ -171,15 +172,16 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
         _check_answered(triplets)
         given = weighing(self._given(triplets, y, sample_weight))
         # Points count as often as triplets use them: all forms give the same fit.
-        ends = np.concatenate(given[1:4])
+        ends = np.concatenate(given.ends)
         _, first, place = np.unique(ends, return_index=True, return_inverse=True)
         for name in ("classes_", "feature_names_in_", "threshold_", "pair_classes_"):
             vars(self).pop(name, None)
         X = np.asarray(given.X)
         self.n_features_in_ = X.shape[1]
         Z, scaler = standardise(X[ends], standardize=bool(self.standardize))
-        a, near, far = place.reshape(3, -1)
-        moved = given._replace(X=Z[first], anchor=a, near=near, far=far)
+        names = "anchor", "near", "far", "other"
+        at = place.reshape(len(given.ends), -1)
+        moved = given._replace(X=Z[first], **dict(zip(names, at, strict=False)))
         return self._store(moved, 1.0, scaler)
 
     def _given(

@@ -14,7 +14,8 @@ translation is left out without changing the prior. s = c/√λ, with
     12 p c⁴ = 2²,                                                                  (2)
 
 by which log odds under N(0, c²) have root mean square 2: of three objects
-t = ‖u‖² - ‖v‖², with Var ‖u‖² = 8pc⁴, Cov(‖u‖², ‖v‖²) = 2pc⁴.
+t = ‖u‖² - ‖v‖², with Var ‖u‖² = 8pc⁴, Cov(‖u‖², ‖v‖²) = 2pc⁴. (Of two pairs of four
+objects the covariance is 0 and the root mean square 2.3.)
 
 W = 0 is a saddle. The start is classical scaling of a first estimate of dissimilarities
 (``inference.mds``): those of M₁, one step along the gradient of the log likelihood in M
@@ -83,7 +84,8 @@ def check_connected(triplets: Triplets) -> None:
     """Raise ValueError where triplets fall into groups of objects that none joins.
 
     Such groups turn freely against each other, so that no mode is isolated across the
-    rotations of all. Objects in no triplet of positive weight belong to no group.
+    rotations of all. Objects in no triplet of positive weight belong to no group. Of a
+    quadruplet each pair joins its two objects, not the four.
 
     Examples
     --------
@@ -98,12 +100,13 @@ def check_connected(triplets: Triplets) -> None:
     ...     print(str(error)[47:81])
     got 2 groups that no triplet joins
     """
-    a, near, far = (np.asarray(k) for k in weighing(triplets)[1:4])
-    ends = np.concatenate([near, far])
-    n, starts = len(triplets.X), np.tile(a, 2)
+    kept = weighing(triplets)
+    ends = np.concatenate([np.asarray(k) for k in (kept.near, kept.far)])
+    starts = np.concatenate([np.asarray(k) for k in (kept.anchor, kept.beside)])
+    n = len(triplets.X)
     edges = scipy.sparse.coo_array((np.ones(len(ends)), (starts, ends)), (n, n))
     label = scipy.sparse.csgraph.connected_components(edges, directed=False)[1]
-    groups = len(np.unique(label[a]))
+    groups = len(np.unique(label[starts]))
     if groups > 1:
         raise ValueError(
             f"triplets: expected objects that triplets join, got {groups} groups that "

@@ -83,13 +83,14 @@ def prior_for(
     p = X.shape[1] if n_components is None else n_components
     W = np.eye(X.shape[1], dtype=X.dtype)
     if p < len(W):
-        ends = X[np.concatenate([np.asarray(k) for k in triplets[1:4]])]
+        ends = X[np.concatenate([np.asarray(k) for k in triplets.ends])]
         centred = ends - ends.mean(0)
         W = np.linalg.eigh(centred.T @ centred)[1].T[::-1][:p]
         W = W * np.where(W.sum(1, keepdims=True) < 0, -1, 1)
     Z = X @ W.T
     a, near, far = (np.asarray(k) for k in triplets[1:4])
-    t = ((Z[a] - Z[far]) ** 2).sum(1) - ((Z[a] - Z[near]) ** 2).sum(1)
+    beside = np.asarray(triplets.beside)
+    t = ((Z[beside] - Z[far]) ** 2).sum(1) - ((Z[a] - Z[near]) ** 2).sum(1)
     size = np.sqrt(np.mean(t**2))
     if not size > 0:
         raise ValueError(
@@ -115,7 +116,7 @@ def rate_for(triplets: Triplets) -> float:
     >>> m.rate_for(triplets)  # 3 points, 4 triplets
     0.75
     """
-    n = len(np.unique(np.concatenate([np.asarray(k) for k in triplets[1:4]])))
+    n = len(np.unique(np.concatenate([np.asarray(k) for k in triplets.ends])))
     return min(1.0, n / len(triplets.anchor))
 
 
