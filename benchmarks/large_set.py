@@ -1,0 +1,213 @@
+"""The command line on rows in files, end to end: memory, and seconds of each command.
+
+    python benchmarks/large_set.py [--rows 1000000] [--folder DIR] [--only WORDS ...]
+
+Makes the rows (``tools/make_rows.py``: d = 16, 8 classes, seed 0; as .npy too), and of
+the same source 500 queries and 20,000 rows held out. Then each command runs in a
+process of its own, one BLAS thread, compiled programs thrown away: seconds of processor
+(user and system) and of wall, and MB most resident, by ``wait4``.
+
+Figures are stored in ``results/large_set.json`` as they come, those that are there are
+not measured again without ``--again``, and the table is written from them: what was
+stopped goes on. ``--table`` only writes it. The load of the machine stands beside each:
+above 2 on two cores, seconds of wall say nothing and those of processor are upper ones.
+``--only`` takes what the names of commands begin with ("fit lca"), ``--anchors`` the
+number of LCA's. Files stay in ``--folder`` if that is given.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).absolute().parents[1]
+STORED = ROOT / "benchmarks" / "results" / "large_set.json"
+PART, HELD, QUERIES, AFTER = 1_000_000, 20_000, 500, 100_000_000
+
+
+def fit(learner, kind, *settings, label=True, drop=False):
+    """Return the words of a fit to the rows of one kind of file."""
+    words = ["fit", learner, "--data", "rows/*.parquet"]
+    if label:
+        words += ["--label", "kind"]
+    elif drop:
+        words += ["--drop", "kind"]
+    if kind == "npy":
+        words = ["fit", learner, "--data", "rows/x*.npy"]
+        words += ["--label", "rows/y*.npy"] if label else []
+    words += [word for setting in settings for word in ("--set", setting)]
+    return [*words, "--out", f"out/{learner}", "--force"]
+
+
+def commands(anchors):
+    """Return the words of every command, by name and kind of file."""
+    em = "n_components=8", "max_iter=20", "n_starts=1"
+    metric = ["--metric", "out/lda/metric.npz"]
+    rows = ["--data", "rows/*.parquet", "--label", "kind"]
+    found = {}
+    for kind in ("parquet", "npy"):
+        points = fit("two_stage", kind, *em, label=False, drop=True)
+        found["fit two_stage, points", kind] = points
+        found["fit two_stage, groups", kind] = fit("two_stage", kind, *em)
+        found["fit lda", kind] = fit("lda", kind, "prior_strength=64")
+        found["fit glml", kind] = fit("glml", kind, "gamma=1")
+    found[f"fit lca, {anchors:,} anchors", "parquet"] = fit(
+        "lca", "parquet", f"n_anchors={anchors}"
+    )
+    near = ["neighbors", *metric, *rows, "--queries", "queries/*.parquet"]
+    found["neighbors, 500 queries", "parquet"] = [*near, "--out", "near.csv", "--force"]
+    judged = ["evaluate", *metric, *rows, "--test", "held/*.parquet"]
+    found["evaluate, 20,000 held out", "parquet"] = judged
+    return found
+
+
+def make(folder, rows):
+    """Write the rows, in both forms, the queries and the rows held out."""
+    import pyarrow.parquet as pq
+
+    maker = [sys.executable, str(ROOT / "tools" / "make_rows.py")]
+    for name, n, first in (
+        ("rows", rows, 0),
+        ("held", HELD, AFTER),
+        ("queries", QUERIES, AFTER + PART),
+    ):
+        if not (folder / name).exists():
+            words = [name, "--rows", str(n), "--first", str(first)]
+            subprocess.run([*maker, *words], check=True, cwd=folder)
+    for path in sorted((folder / "rows").glob("*.parquet")):
+        if (path.parent / f"y{path.stem}.npy").exists():
+            continue
+        table = pq.read_table(path)
+        kind = table["kind"].combine_chunks().dictionary_encode()
+        classes = np.array([int(c[1:]) for c in kind.dictionary.to_pylist()])
+        X = np.empty((table.num_rows, table.num_columns - 1))
+        for j in range(X.shape[1]):
+            X[:, j] = table[f"x{j}"].to_numpy()
+        np.save(path.parent / f"x{path.stem}.npy", X)
+        np.save(path.parent / f"y{path.stem}.npy", classes[kind.indices.to_numpy()])
+
+
+def measured(words, folder):
+    """Run a command; return seconds of processor and wall, MB, and the load."""
+    env = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
+    env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    before, started = os.getloadavg()[0], time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "probmetric", *words],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - started
+    # 1 is a fit whose own checks were not content: EM stopped at its twentieth step.
+    if process.returncode not in (0, 1):
+        raise RuntimeError(f"{' '.join(words)}: {process.returncode}\n{said}")
+    return {
+        "command": " ".join(words),
+        "processor": used.ru_utime + used.ru_stime,
+        "wall": wall,
+        "megabytes": used.ru_maxrss / 1024,
+        "load": max(before, os.getloadavg()[0]),
+    }
+
+
+def table(found):
+    """Write the table."""
+    lines = [
+        "# The command line on a set read in parts",
+        "",
+        "`python benchmarks/large_set.py`: rows of `tools/make_rows.py` (d = 16, 8",
+        "classes; files of a million rows, row groups of 100,000), each command in a",
+        "fresh process, one BLAS thread, no compiled programs kept. Seconds of",
+        "processor are of user and system; MB most resident. Load is the greater of",
+        "the averages before and after: above 2 on these two cores other work ran,",
+        "seconds of wall say nothing and those of processor are upper figures.",
+        "`neighbors` (k = 5) and `evaluate` (Euclid and one metric) take the metric of",
+        "`fit lda`.",
+        "",
+        "| rows | command | files | processor s | wall s | MB | load |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for rows, of_rows in sorted(found.items(), key=lambda item: int(item[0])):
+        for name, one in sorted(of_rows.items()):
+            command, kind = name.rsplit(" | ", 1)
+            lines.append(
+                f"| {int(rows):,} | `{command}` | {kind} | {one['processor']:.1f} | "
+                f"{one['wall']:.1f} | {one['megabytes']:.0f} | {one['load']:.1f} |"
+            )
+    words = {one["command"] for of in found.values() for one in of.values()}
+    lines += ["", "The commands in full (`.npy` files are named alike):", ""]
+    lines += [f"    probmetric {text}" for text in sorted(words) if ".npy" not in text]
+    lines += ["", f"Not measured: {', '.join(_missing(found))}.", ""]
+    STORED.with_suffix(".md").write_text("\n".join(lines))
+
+
+def _missing(found):
+    """Return what has no figure, of the sizes asked for and the default commands."""
+    every = {name.split(",")[0] for name, _ in commands(0)}
+    lacking = []
+    for rows in (PART, 10 * PART):
+        there = {name.split(",")[0].split(" |")[0] for name in found.get(str(rows), {})}
+        left = sorted(every - there)
+        if left:
+            what = (
+                "all" if set(left) == every else ", ".join(f"`{one}`" for one in left)
+            )
+            lacking.append(f"{what} at {rows:,} rows")
+    return lacking or ["nothing"]
+
+
+def main():
+    """Measure what is not stored yet."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rows", type=int, nargs="*", default=[PART])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--anchors", type=int, default=20_000)
+    parser.add_argument("--only", nargs="*", default=[""])
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--make", action="store_true")
+    o = parser.parse_args()
+    if o.make:
+        make(Path.cwd(), *o.rows)
+        return
+    found = json.loads(STORED.read_text()) if STORED.exists() else {}
+    for rows in [] if o.table else o.rows:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = (o.folder or Path(temporary)).absolute() / str(rows)
+            folder.mkdir(parents=True, exist_ok=True)
+            # In a process of its own: a child's peak is no less than its parent's.
+            words = [
+                sys.executable,
+                str(Path(__file__).absolute()),
+                "--make",
+                "--rows",
+                str(rows),
+            ]
+            subprocess.run(words, check=True, cwd=folder)
+            own = found.setdefault(str(rows), {})
+            for (name, kind), words in commands(o.anchors).items():
+                key = f"{name} | {kind}"
+                wanted = any(key.startswith(only) for only in o.only)
+                if not wanted or (key in own and not o.again):
+                    continue
+                own[key] = measured(words, folder)
+                print(rows, key, own[key], flush=True)
+                STORED.write_text(json.dumps(found, indent=1))
+                table(found)
+    table(found)
+
+
+if __name__ == "__main__":
+    main()
