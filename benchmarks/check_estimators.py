@@ -7,7 +7,6 @@ Each estimator is checked in a process of its own, as it is by default, so that 
 compilations count: of this process's threads all seconds are added. The neighbours
 whose metric is learned inside ``fit`` stand at the end. `EXPECTED` are the checks that
 an estimator does not pass on purpose, and why; the one that passes is a failure too.
-Table: results/check_estimators.md.
 """
 
 import argparse

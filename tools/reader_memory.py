@@ -13,7 +13,7 @@ that are returned, or, of a file that is refused, ``TIMES`` times the file's own
 
 Whole files hold ``--megabytes`` of float64 (``whole_files``); hostile ones promise as
 much, or much more, and hold little (``hostile_files``). With ``--break`` every reader
-keeps what it reads four times.
+keeps what it reads four times. Table: benchmarks/results/reader_memory.md.
 """
 
 import argparse
