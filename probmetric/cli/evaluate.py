@@ -136,7 +136,8 @@ def run(
             if folds is not None:
                 splits = stratified_folds(points.y, folds, seed, "--folds")
             else:
-                judged = load(str(test), label=label, groups=groups, **how._asdict())
+                own = label or (None if groups else points.label)
+                judged = load(str(test), label=own, groups=groups, **how._asdict())
                 check_features(points.feature_names, judged.feature_names, judged.name)
                 X = np.concatenate([X, judged.X])
                 labels = np.concatenate([labels, judged.labels])

@@ -88,6 +88,8 @@ def labelled(
     """Load labelled data that a learner can take."""
     data = datasets.load(source, label=label, groups=groups, **how._asdict())
     check_labelled(data)
+    if label is None and groups is None and data.label is not None:
+        note(f"label: the last column, {data.label!r}, as no --label was given")
     return data
 
 
@@ -187,7 +189,7 @@ def describe_data(
     path = path_of(data.name)
     return {
         "source": str(path.resolve()) if path.is_file() else data.name,
-        "label": label,
+        "label": data.label or label,
         "groups": groups,
         "reading": how._asdict(),
         "n": len(data.X),
@@ -211,7 +213,7 @@ def check_features(
         Names what is missing, what is too much, or that the order differs.
     """
     if wanted is not None and (said := difference(wanted, found)):
-        todo = "; --features chooses those" if set(wanted) < set(found) else ""
+        todo = "; --features chooses those" if set(wanted) <= set(found) else ""
         raise ValueError(f"data: expected in {source} the {said}{todo}")
 
 

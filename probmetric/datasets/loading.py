@@ -73,6 +73,8 @@ class Dataset:
         What it was loaded as.
     groups : array of shape (n,), optional
         Which rows share a source, as codes 0..G-1, where a column of it was named.
+    label : str, optional
+        Name of the column of the class, in a table.
 
     Examples
     --------
@@ -91,6 +93,7 @@ class Dataset:
     target_names: tuple[str, ...]
     name: str
     groups: Int[np.ndarray, "n"] | None = None
+    label: str | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """Yield X and y."""
@@ -186,7 +189,9 @@ def _from_file(
             )
         found = tuple(given[value] for value in present)
     members = None if groups is None else codes(table.groups, path.name, "groups")[0]
-    return Dataset(table.X, y, table.feature_names, found, str(path), members)
+    return Dataset(
+        table.X, y, table.feature_names, found, str(path), members, table.label
+    )
 
 
 def _from_openml(name: str, label: str | None, how: Reading) -> Dataset:

@@ -5,7 +5,6 @@ labels and groups. A file that cannot be used raises an error that says why.
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -153,6 +152,8 @@ class Table(NamedTuple):
     target_names : tuple of str, or None
         Name of the class y = k, where a file says so.
     groups : array of shape (n,), or None
+    label : str, or None
+        Name of the column of labels.
     """
 
     X: np.ndarray
@@ -160,6 +161,7 @@ class Table(NamedTuple):
     labels: np.ndarray | None
     target_names: tuple[str, ...] | None = None
     groups: np.ndarray | None = None
+    label: str | None = None
 
 
 def codes(
@@ -219,11 +221,11 @@ def _column(frame: pd.DataFrame, argument: str, name: str, source: str) -> int:
     return list(frame.columns).index(name)
 
 
-def _features(frame: pd.DataFrame, source: str) -> np.ndarray:
+def _features(frame: pd.DataFrame, source: str, decimal: str) -> np.ndarray:
     """Return the columns as float64 (n, d), or say which holds something else."""
     words = [str(c) for c in frame if not pd.api.types.is_numeric_dtype(frame[c])]
     if words:
-        first, commas = _first_word(pd.Series(frame[words[0]]))
+        first, commas = _first_word(pd.Series(frame[words[0]]), decimal)
         todo = (
             "decimal=',' (--decimal ,) reads decimal commas"
             if commas
@@ -241,15 +243,22 @@ def _features(frame: pd.DataFrame, source: str) -> np.ndarray:
     return X
 
 
-def _first_word(column: pd.Series) -> tuple[str, bool]:
-    """Say where the first text of a column stands, and whether commas make it one."""
-    numbers: Any = pd.to_numeric(column, errors="coerce")
-    wrong = np.flatnonzero(numbers.isna() & column.notna())
+def _first_word(column: pd.Series, decimal: str) -> tuple[str, bool]:
+    """Say where the first text of a column stands, and whether commas alone make it so.
+
+    Beside text, numbers with a decimal comma are text to pandas, though no fault.
+    """
+    texts = column.astype(str).where(column.notna())
+    fault: Any = pd.to_numeric(texts, errors="coerce")
+    with_points: Any = pd.to_numeric(
+        texts.str.replace(",", ".", regex=False), errors="coerce"
+    )
+    commas = decimal != "," and not (with_points.isna() & column.notna()).any()
+    known = fault if commas else with_points
+    wrong = np.flatnonzero(known.isna() & column.notna())
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
-    text = str(column.iloc[row])
-    commas = bool(re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text))
-    return f"{text[:40]!r}{among} in row {row + 1}", commas
+    return f"{str(column.iloc[row])[:40]!r}{among} in row {row + 1}", commas
 
 
 def split_label(
@@ -298,7 +307,8 @@ def split_label(
     kept = [places[k] for k in chosen(names, how, source)]
     whole = kept == list(range(len(kept)))  # A slice is no copy.
     rest = frame.iloc[:, : len(kept)] if whole else frame.iloc[:, kept]
-    return Table(_features(rest, source), tuple(rest.columns), labels, None, members)
+    X = _features(rest, source, how.decimal)
+    return Table(X, tuple(rest.columns), labels, None, members, label)
 
 
 def split_arrays(

@@ -57,7 +57,7 @@ def refuse(wrong: Refused) -> None:
         if asked:
             raise ValueError(
                 f"{name}: expected {instead} where rows are streamed from a source, "
-                "got one that needs all rows at once"
+                "got an option that needs all rows at once"
             )
 
 
