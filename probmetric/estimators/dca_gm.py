@@ -130,6 +130,11 @@ class DCAGM(
     A local optimum. A is identified up to the gauge only; metrics and probabilities
     are not affected by it.
 
+    With 20 to 160 labels votes of its metric are about level with those of the
+    Euclidean distance (log loss -.03 ± .03 on one split, +.48 ± .18 without
+    ``prior_strength``), its own probabilities are not (+.23 ± .10), least of all with
+    more classes than ``n_components`` can tell apart.
+
     References
     ----------
     Peltonen, Goldberger and Kaski, "Fast Discriminative Component Analysis for

@@ -91,7 +91,7 @@ class EigDML(PairLearner):
 
     The optimum looks at the nearest far pair alone. With 20 to 160 labels its votes
     have a higher log loss than those of the Euclidean distance (+.48 ± .12); mixed,
-    they are level with them on average, and with 20 labels not safe: +.06 ± .04
+    they are level with them at 20 labels (+.010 ± .008) and ahead with more
     (``docs/guide/few_labels.md``).
 
     References

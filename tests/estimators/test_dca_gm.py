@@ -121,6 +121,9 @@ def test_the_metric_is_the_average_fisher_matrix_mixed_with_euclid(mixed):
     assert not np.allclose(M, mixture(J, scale, 0.1), rtol=1e-2)
     assert learned.transform(X).shape == (50, 5)
     assert learned.get_metric(kind="subspace").factor.shape == (2, 5)
+    old = pickle.loads(pickle.dumps(learned))
+    del old._euclid, old._live  # As a pickle of 0.1.
+    np.testing.assert_allclose(old.get_metric().matrix, J, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.long
