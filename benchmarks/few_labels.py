@@ -228,6 +228,8 @@ def report(table, provenance, learners):
         body = []
         for name in others:
             own = part[part.learner == name]
+            if own.empty:
+                continue
             cells = [cell(own), *(cell(own[own.n == n]) for n in SIZES)]
             body.append([name, *cells, f"{own.gap.isna().sum()} of {len(own)}"])
         lines += markdown(body, header)
