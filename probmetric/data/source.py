@@ -210,7 +210,8 @@ def single(source: Source) -> Single:
     Raises
     ------
     ValueError
-        When rows are read, for a finite number that float32 does not hold.
+        When rows are read, for a column whose squares float32 does not hold: of a
+        largest number in a block beyond 1e15, or other than 0 and below 1e-15.
 
     Examples
     --------
@@ -223,16 +224,18 @@ def single(source: Source) -> Single:
     """
 
     def change(block: Block) -> Block:
-        with np.errstate(over="ignore"):
-            X = block.X.astype(np.float32)
-        lost = np.isinf(X) & np.isfinite(block.X)
-        if lost.any():
-            row = block.first + int(np.argwhere(lost)[0, 0])
+        size = np.abs(block.X)
+        top = np.max(size, 0, initial=0.0, where=np.isfinite(size))
+        wrong = np.flatnonzero((top > 1e15) | ((top > 0) & (top < 1e-15)))
+        if wrong.size:
+            column = int(wrong[0])
+            row = block.first + int(np.argmax(size[:, column] == top[column]))
             raise ValueError(
-                "data: expected numbers up to 3.4e38, which float32 holds, got "
-                f"{block.X[lost][0]} in row {row} of {source.name}; open as float64"
+                "data: expected columns of a largest number from 1e-15 to 1e15, whose "
+                f"squares float32 holds, got {top[column]:.3g} in row {row} of "
+                f"{source.feature_names[column]!r} of {source.name}; open as float64"
             )
-        return block._replace(X=X)
+        return block._replace(X=block.X.astype(np.float32))
 
     return Single(source, change, f"{source.name} in float32", source.weighted)
 

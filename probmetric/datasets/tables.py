@@ -48,7 +48,8 @@ def _read_parquet(
             if k in unused:
                 found[name] = np.zeros(file.metadata.num_rows, np.int8)
                 continue
-            values = file.read([name]).to_pandas()[name]
+            # pandas' own kinds, which its metadata name, are no categories.
+            values = file.read([name]).to_pandas(ignore_metadata=name in texts)[name]
             found[name] = _shared(values) if name in texts else values
             del values
             pyarrow.default_memory_pool().release_unused()
@@ -190,7 +191,9 @@ def codes(
         coded = np.fromiter((code[word] for word in series), np.int64, len(series))
         return coded, tuple(map(str, words))
     try:
-        coded, different = pd.factorize(series.to_numpy())
+        values = series.to_numpy()
+        native = values.dtype.newbyteorder("=")
+        coded, different = pd.factorize(values.astype(native, copy=False))
     except TypeError as error:
         raise ValueError(
             f"{argument}: expected text or numbers in {source}, got "
@@ -225,11 +228,9 @@ def _features(frame: pd.DataFrame, source: str, decimal: str) -> np.ndarray:
     """Return the columns as float64 (n, d), or say which holds something else."""
     words = [str(c) for c in frame if not pd.api.types.is_numeric_dtype(frame[c])]
     if words:
-        first, commas = _first_word(pd.Series(frame[words[0]]), decimal)
-        todo = (
-            "decimal=',' (--decimal ,) reads decimal commas"
-            if commas
-            else f"drop={words[:5]} "
+        first, todo = _first_word(pd.Series(frame[words[0]]), decimal)
+        todo = todo or (
+            f"drop={words[:5]} "
             f"({' '.join(f'--drop {name!r}' for name in words[:5])}) leaves out what "
             "is no feature, label=... (--label) names the class"
         )
@@ -243,22 +244,27 @@ def _features(frame: pd.DataFrame, source: str, decimal: str) -> np.ndarray:
     return X
 
 
-def _first_word(column: pd.Series, decimal: str) -> tuple[str, bool]:
-    """Say where the first text of a column stands, and whether commas alone make it so.
+def _first_word(column: pd.Series, decimal: str) -> tuple[str, str]:
+    """Say where the first text of a column stands, and what reads commas, if any.
 
     Beside text, numbers with a decimal comma are text to pandas, though no fault.
     """
     texts = column.astype(str).where(column.notna())
-    fault: Any = pd.to_numeric(texts, errors="coerce")
-    with_points: Any = pd.to_numeric(
-        texts.str.replace(",", ".", regex=False), errors="coerce"
+    points: Any = texts.str.replace(",", ".", n=1, regex=False)
+    plain, pointed = (
+        pd.to_numeric(t, errors="coerce").notna() | column.isna()
+        for t in (texts, points)
     )
-    commas = decimal != "," and not (with_points.isna() & column.notna()).any()
-    known = fault if commas else with_points
-    wrong = np.flatnonzero(known.isna() & column.notna())
+    commas = bool(decimal != "," and pointed.all() and not plain.all())
+    wrong = np.flatnonzero(~(plain if commas else pointed))
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
-    return f"{str(column.iloc[row])[:40]!r}{among} in row {row + 1}", commas
+    where = f"{str(column.iloc[row])[:40]!r}{among} in row {row + 1}"
+    if not commas:
+        return where, ""
+    thousands = texts[~plain].str.fullmatch(r"\s*[-+]?\d{1,3},\d{3}\s*").all()
+    also = "write thousands without commas; " if thousands else ""
+    return where, f"{also}decimal=',' (--decimal ,) reads decimal commas"
 
 
 def split_label(

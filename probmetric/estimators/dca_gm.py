@@ -79,11 +79,13 @@ class DCAGM(
     prior_strength : "cv" or float ≥ 0, default="cv"
         s, in points, of a prior where few points teach too much. In the LDA/RCA start
         the features' variances count as s points beside the covariance within classes;
-        A keeps to that start by 1 + s/n; and in the metric the Euclidean distance of
-        standardised features has weight s/(n + s), unless ``n_components`` is given. ∞
-        is not to learn a metric, 0 no prior, the default before 0.2. "cv" chooses among
-        1, 4, 16, 64, 256 and ∞ by soft votes of neighbours under the start in folds
-        (``inference.dca_gm.choice``), which compiles and fits nothing.
+        A keeps to that start by 1 + s/n, s/n at most 100; and in the metric the
+        Euclidean distance of standardised features has weight s/(n + s), unless
+        ``n_components`` is given or the metric is "subspace". ∞ is not to learn a
+        metric, or there the start that variances alone whiten; 0 is no prior, the
+        default before 0.2. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of
+        neighbours under the start in folds (``inference.dca_gm.choice``), which
+        compiles and fits nothing.
     regularization : float > 0, default=1.0
         λ: the prior standard deviation of an entry of A is c/√(λ(1 + s/n)) around the
         LDA/RCA start, c the root mean square of its entries, s of ``prior_strength``.
@@ -114,7 +116,8 @@ class DCAGM(
         Factor of the metric in input units, rows by falling share in it. Zero in
         constant columns, where it is mixed.
     prior_strength_ : float
-        s in use; ∞ where "cv" found nothing worth learning for votes.
+        s in use; ∞ where "cv" found nothing worth learning for votes (of a metric that
+        is not mixed: where T alone whitens the start).
     params_ : DCAGMParams
         The fit in standardised features, in the gauge where the pooled covariance
         within components is I.
@@ -184,7 +187,7 @@ class DCAGM(
         self.mean_ = scaler.mean + scaler.scale * np.where(constant, data.X[0], 0.0)
         self.scale_ = scaler.scale
         data = data._replace(X=np.where(constant, 0.0, data.X))
-        mixed = self.n_components is None
+        mixed = self.n_components is None and self.metric != "subspace"
         if isinstance(self.prior_strength, str):
             self.prior_strength_ = choose_strength(data, p, mixed=mixed).strength
         else:

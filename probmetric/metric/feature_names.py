@@ -7,8 +7,8 @@ that of other features. The names are a note on the object: they are pickled and
 with it, JAX does not see them, and a metric made from its arrays has none.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -16,8 +16,10 @@ from typing import Any
 def named[M](metric: M, names: Iterable[str] | None) -> M:
     """Note the names of its features on a metric, and return it; None is no names."""
     if names is not None:
-        # Metrics are frozen: their arrays, which this leaves alone.
-        object.__setattr__(metric, "feature_names_in_", tuple(map(str, names)))
+        # Metrics are frozen: their arrays, which this leaves alone. One of your own
+        # may have slots, and no room for names.
+        with suppress(AttributeError):
+            object.__setattr__(metric, "feature_names_in_", tuple(map(str, names)))
     return metric
 
 
@@ -49,12 +51,14 @@ def check_columns(metric: Any, **points: Any) -> None:
     if wanted is None:
         return
     for argument, X in points.items():
-        found = getattr(X, "feature_names", getattr(X, "columns", None))
+        frame = hasattr(X, "columns")
+        found = X.columns if frame else getattr(X, "feature_names", None)
         if found is None or not all(isinstance(name, str) for name in found):
             continue
         if said := difference(wanted, list(found)):
             own = "list(metric.feature_names_in_)"
-            todo = f"; {argument}[{own}] are those" if set(wanted) <= set(found) else ""
+            there = frame and set(wanted) <= set(found)
+            todo = f"; {argument}[{own}] are those" if there else ""
             raise ValueError(f"{argument}: expected the {said}{todo}")
 
 
@@ -65,10 +69,11 @@ def difference(wanted: Sequence[str], found: Sequence[str]) -> str:
     """
     if list(wanted) == list(found):
         return ""
-    if len(wanted) == len(found) and (_unnamed(wanted) or _unnamed(found)):
-        return ""
     lacking = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
+    bare = _unnamed(wanted) or _unnamed(found)
+    if bare and lacking and len(wanted) == len(found):
+        return ""
     said = [
         f"{len(wanted)} features of the metric, got {len(found)}",
         *([f"without {', '.join(map(repr, lacking[:5]))}"] if lacking else []),
@@ -80,4 +85,4 @@ def difference(wanted: Sequence[str], found: Sequence[str]) -> str:
 
 def _unnamed(names: Sequence[str]) -> bool:
     """Say whether names are x0, x1, ...: those that a file without names is given."""
-    return all(re.fullmatch(r"x\d+", name) for name in names)
+    return list(names) == [f"x{k}" for k in range(len(names))]

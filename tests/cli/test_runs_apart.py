@@ -74,7 +74,10 @@ def beside(monkeypatch, module, second):
 def test_of_two_fits_at_once_one_wins_and_the_other_exits_with_2(
     force, data, tmp_path, monkeypatch
 ):
-    words = ("fit", "lda", "--data", data, "--out", tmp_path / "tw", *force)
+    words = (
+        *("fit", "lda", "--data", data, "--label", "kind"),
+        *("--out", tmp_path / "tw", *force),
+    )
     done = beside(monkeypatch, cli_fit, (*words, "--seed", 2))
     first = run(*words, "--seed", 1)
     (second,) = done
@@ -93,7 +96,8 @@ def test_of_two_samplers_at_one_checkpoint_the_second_exits_with_2(
     data, tmp_path, monkeypatch
 ):
     words = (
-        *("sample", "lca", "--data", data, "--method", "bootstrap", "--draws", 4),
+        *("sample", "lca", "--data", data, "--label", "kind"),
+        *("--method", "bootstrap", "--draws", 4),
         *("--set", "n_components=1", "--checkpoint", tmp_path / "ck"),
     )
     second = (*words, "--out", tmp_path / "b", "--seed", 2)

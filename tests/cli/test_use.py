@@ -222,7 +222,7 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
 
 @pytest.mark.long
 def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path):
-    words = ("--data", work / "data.csv", "--folds", 2)
+    words = ("--data", work / "data.csv", "--label", "kind", "--folds", 2)
     done = run(
         *("evaluate", "--metric", metric_of(work), *words, "--out", tmp_path / "run")
     )

@@ -147,12 +147,17 @@ def test_blocks_are_float32_where_that_is_asked(tmp_path: Path, kind: str) -> No
 
 def test_what_float32_does_not_hold_is_named() -> None:
     X = points()[0].copy()
-    X[7, 1] = 1e39
-    source = pm.open(X, dtype="float32")
-    with pytest.raises(
-        ValueError, match=r"up to 3.4e38.*got 1e\+39 in row 7 of arrays"
-    ):
-        list(filled(source, source.parts, 64))
+    for size, said in (1e39, r"1e\+39 in row 7"), (1e-24, r"\S+e-24 in row \d+"):
+        Y = X.copy()
+        if size > 1:
+            Y[7, 1] = size
+        else:  # A whole column: one small number among larger ones is rounding.
+            Y[:, 1] *= size
+        source = pm.open(Y, dtype="float32")
+        with pytest.raises(ValueError, match=rf"1e-15 to 1e15.*got {said} of 'x1' of"):
+            list(filled(source, source.parts, 64))
+    X[7, 1] = 1e-30
+    list(filled(pm.open(X, dtype="float32"), pm.open(X).parts, 64))
     with pytest.raises(ValueError, match="dtype: expected 'float64' or 'float32', got"):
         pm.open(X, dtype="float16")
 

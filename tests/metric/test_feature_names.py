@@ -127,6 +127,24 @@ def test_names_of_files_without_names_are_those_of_any():
     assert difference(["x0", "x1"], ["a", "b"]) == ""
     assert difference(["a", "b"], ["x0", "x1"]) == ""
     assert difference(["a", "b"], ["b", "a"]) != ""
+    # Names of one's own that look like them are names.
+    assert difference(["x0", "x1"], ["x1", "x0"]) != ""
+    assert difference(["x1", "x2"], ["x2", "x1"]) != ""
+    assert difference(["x1", "x2"], ["a", "b"]) != ""
+
+
+def test_a_column_called_feature_names_is_a_column():
+    frame = FRAME.rename(columns={NAMES[0]: "feature_names"})
+    metric = pm.LDA().fit(frame, y).get_metric()
+    with pytest.raises(ValueError, match="in another order"):
+        metric.transform(frame[list(frame)[::-1]])
+
+
+def test_a_metric_with_slots_has_no_room_for_names():
+    class Own:
+        __slots__ = ()
+
+    assert not hasattr(named(Own(), ["a"]), "feature_names_in_")
 
 
 def test_sources_are_checked(metric, tmp_path):

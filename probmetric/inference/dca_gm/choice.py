@@ -33,7 +33,7 @@ TOLERANCE = 1.0
 """Standard errors in Eq. (1) of ``neighbors.strength``."""
 
 MOST_HELD = 100.0
-"""Largest s/n in the precision of A, where s may be infinite: A is then at A0."""
+"""Largest s/n in the precision of A, where s may be infinite: A stays near A0."""
 
 
 def held(strength: float, n: float | int) -> float:

@@ -209,17 +209,22 @@ def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
     share = float(draws.attrs.get("prior_share", 0.0))
     if share > 0:
         scale = np.atleast_1d(np.asarray(draws.attrs["prior_scale"], float))
-        return mahalanobis(_mixed(values["J"], share, scale))
+        return _mixed(values["J"], share, scale)
     rank = draws.attrs.get("n_components")
     return mahalanobis(values["J"], rank=None if rank is None else int(rank))
 
 
 def _mixed(
     J: Float[np.ndarray, "s d d"], share: float, scale: Float[np.ndarray, "d"]
-) -> Float[np.ndarray, "s d d"]:
-    """Return M_s of every draw of J, both in input units."""
+) -> list[Mahalanobis]:
+    """Return M_s of every draw of J, which is in input units.
+
+    Mixed and factored in the units of ``scale``, as the fit is: in input units entries
+    of M differ as the squares of units do, and small ones would be rounding.
+    """
     live = scale > 0
-    level = np.diagonal(J, axis1=1, axis2=2) @ scale**2 / live.sum()
-    euclid = np.diag(np.divide(1.0, scale**2, out=np.zeros_like(scale), where=live))
-    mixed = (1 - share) * J * np.outer(live, live)
-    return mixed + share * level[:, None, None] * euclid
+    scaled = J * np.outer(scale, scale)
+    level = np.trace(scaled, axis1=1, axis2=2) / live.sum()
+    mixed = (1 - share) * scaled + share * level[:, None, None] * np.diag(live * 1.0)
+    units = np.where(live, scale, 1.0)
+    return [Mahalanobis(metric.factor / units) for metric in mahalanobis(mixed)]

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from sklearn.datasets import load_iris
 
 from probmetric.data.containers import Labelled
 from probmetric.inference import dca_gm
 from probmetric.inference.dca_gm import choice
+from probmetric.inference.dca_gm.draws import metrics
+from probmetric.linalg import mixed_with_identity
 from probmetric.neighbors.strength import STRENGTHS, Chosen, choose_strength
 
 RAW, Y = load_iris(return_X_y=True)
@@ -70,6 +73,24 @@ def test_labels_that_mean_nothing_teach_nothing():
     points = data.X * [1.0, 50.0, 1.0, 1.0, 1.0, 1.0]
     points[:, 0] += 6 * data.y
     assert dca_gm.choose_strength(Labelled(points, data.y), 2).strength <= 16
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_draws_are_mixed_in_scaled_units(column):
+    """Units of 10⁸ to one in any column: distances of draws are those of the fit."""
+    rng, scale = np.random.default_rng(0), np.ones(5)
+    scale[column] = 1e8
+    A = rng.standard_normal((2, 5))
+    J = (A / scale).T @ (A / scale)
+    tree = xr.DataTree.from_dict(
+        {"posterior": xr.Dataset({"J": (("chain", "draw", "f", "g"), J[None, None])})}
+    )
+    tree.attrs.update(prior_share=20 / 70, prior_scale=scale.tolist())
+    (metric,) = metrics(tree)
+    differences = scale * rng.standard_normal((20, 5))
+    expected = differences / scale @ mixed_with_identity(A, 20, 50).T
+    found = differences @ np.asarray(metric.factor).T
+    np.testing.assert_allclose(np.sum(found**2, 1), np.sum(expected**2, 1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("s, expected", [(0.0, 1.0), (10.0, 2.0), (np.inf, 101.0)])
