@@ -261,7 +261,7 @@ def probabilities(
     far = _apart(metric, other[0] if other else anchor, away)
     score = (far - near).mean(0)
     if not log_odds:
-        lacks = "the metric was not learned from triplets: it has no P(near is nearer)"
+        lacks = "nothing says that the metric was learned from triplets: no P(near)"
         return None, score, lacks
     return expit(far**2 - near**2).mean(0), score, ""
 

@@ -134,10 +134,10 @@ def answer_auc(
 
 def _column(values: ArrayLike, name: str) -> Float[np.ndarray, "N"]:
     found = real(values, name).astype(float)
-    if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
-        raise ValueError(
-            f"{name}: expected finite numbers of shape (N,), got shape {found.shape}"
-        )
+    if found.ndim != 1 or not len(found):
+        raise ValueError(f"{name}: expected shape (N,), N ≥ 1, got {found.shape}")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
     return found
 
 
@@ -152,8 +152,12 @@ def _judged(
     for name, found in ("y", count), ("trials", total), ("sample_weight", weight):
         if len(found) != n:
             raise ValueError(f"{name}: expected shape ({n},), got ({len(found)},)")
-    whole = np.all(count % 1 == 0) and np.all(total % 1 == 0)
-    if not (whole and np.all((count >= 0) & (count <= total) & (total >= 1))):
+    if not np.all((total % 1 == 0) & (total >= 1)):
+        raise ValueError(
+            "trials: expected whole numbers from 1, got "
+            f"{total.min():g}..{total.max():g}"
+        )
+    if not np.all((count % 1 == 0) & (count >= 0) & (count <= total)):
         of = "0 or 1" if trials is None else "whole numbers from 0 to trials"
         raise ValueError(f"y: expected {of}, got {count.min():g}..{count.max():g}")
     if not (np.all(weight >= 0) and weight.any()):

@@ -109,7 +109,7 @@ def _answers_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         title=f"{name} judged by answers",
         lead=f"Judged by {held}, held out.",
         headline=loss,
-        explanation="Means over judgments: an answer of k of m judges counts m times.",
+        explanation="Means over splits; an answer of k of m judges counts m times.",
         sections=sections,
         cards=[(f"{own['ece']:.3f}", "calibration error")] if knows else [],
     )

@@ -60,10 +60,11 @@ def test_what_was_impossible_costs_infinitely_if_it_happens_and_nothing_if_not()
     ("P", "y", "more", "words"),
     [
         ([1.2], [1], {}, "P: expected probabilities"),
-        ([], [], {}, "P: expected finite"),
+        ([], [], {}, r"P: expected shape \(N,\), N ≥ 1, got \(0,\)"),
+        ([np.nan], [1], {}, "P: expected finite"),
         ([0.5], [2], {}, "y: expected 0 or 1"),
         ([0.5], [3], {"trials": [2]}, "y: expected whole numbers from 0 to trials"),
-        ([0.5], [0], {"trials": [0]}, "y: expected whole numbers from 0 to trials"),
+        ([0.5], [0], {"trials": [0]}, "trials: expected whole numbers from 1"),
         ([0.5], [0, 1], {}, r"y: expected shape \(1,\)"),
         ([0.5], [0], {"sample_weight": [0]}, "sample_weight: expected weights"),
         ([0.5], [0], {"n_bins": 0}, "n_bins"),
