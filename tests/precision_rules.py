@@ -120,6 +120,7 @@ REASONS = {
     "inference.lca.target.closed_form": "by fit and target_data, tested there",
     "models.lca.relative_width": WHOLE,
     "data.padding.bucket": WHOLE,
+    "inference.dca_gm.choice.held": WHOLE,
     "inference.sampling.sample.like": DRAWN,
     "inference.sampling.sample.sample": SAMPLER,
     "inference.sampling.sample.sampler_of": WHOLE,
@@ -193,6 +194,7 @@ REASONS = {
 }
 
 INNER = {
+    "data.padding": "chunks",
     "inference.dca_gm.em": "em_step em_steps source_centres",
     "inference.dca_gm.fit": "from_white log_prior_parts to_white white_joint",
     "inference.dca_gm.likelihood": "gradient_A gradient_A_tied tilt with_fisher",
@@ -203,7 +205,7 @@ INNER = {
     "inference.lca.likelihood": "objective to_params to_unconstrained",
     "inference.lca.statistics": "project scatter",
     "inference.mixture.em": "about new_weights step_of_means symmetric",
-    "inference.mixture.statistics": "chunks only_known responsibilities zero_stats",
+    "inference.mixture.statistics": "only_known responsibilities zero_stats",
     "inference.mixture.prior": "log_beta log_inverse_wishart",
     "inference.sampling.target": "named_parts report site_densities",
     "inference.two_stage.groups": "em_step improved m_step",

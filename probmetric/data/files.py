@@ -551,7 +551,7 @@ def open(
     Notes
     -----
     ``dtype="float32"``: of a column of mean m and standard deviation s, rounding moves
-    every number by up to 6e-8 |m|/s of s, and sums of 2048 rows lose some 1e-6 of what
+    every number by up to 6e-8 m/s of s, and sums of 2048 rows lose some 1e-6 of what
     they add: means, covariances and steps of EM agree with those in float64 to about
     1e-6 where m is no more than some 10 s. EM stops at a gap of 2e-6 of its objective,
     or ``tol`` if that is larger, where float64 goes on to 1.5e-8: a mixture that its

@@ -251,10 +251,8 @@ def _first_word(column: pd.Series, decimal: str) -> tuple[str, str]:
     """
     texts = column.astype(str).where(column.notna())
     points: Any = texts.str.replace(",", ".", n=1, regex=False)
-    plain, pointed = (
-        pd.to_numeric(t, errors="coerce").notna() | column.isna()
-        for t in (texts, points)
-    )
+    numbers: list[Any] = [pd.to_numeric(t, errors="coerce") for t in (texts, points)]
+    plain, pointed = (found.notna() | column.isna() for found in numbers)
     commas = bool(decimal != "," and pointed.all() and not plain.all())
     wrong = np.flatnonzero(~(plain if commas else pointed))
     row = int(wrong[0]) if len(wrong) else 0
@@ -262,7 +260,8 @@ def _first_word(column: pd.Series, decimal: str) -> tuple[str, str]:
     where = f"{str(column.iloc[row])[:40]!r}{among} in row {row + 1}"
     if not commas:
         return where, ""
-    thousands = texts[~plain].str.fullmatch(r"\s*[-+]?\d{1,3},\d{3}\s*").all()
+    faults: Any = texts[~plain]
+    thousands = faults.str.fullmatch(r"\s*[-+]?\d{1,3},\d{3}\s*").all()
     also = "write thousands without commas; " if thousands else ""
     return where, f"{also}decimal=',' (--decimal ,) reads decimal commas"
 

@@ -115,13 +115,13 @@ def _compiled(reduction: Reduction[Any, Any, Any]) -> tuple[Any, Any]:
         rows = as_type((standardised(scaler, X), y, w), jnp.float32)
 
         def piece(total: Any, rows: Any) -> tuple[Any, None]:
-            more = as_type(reduction.step(params, *rows), jnp.float64)
+            more = as_type(reduction.step(params, *rows), jnp.result_type(float))
             return reduction.combine(total, more), None
 
         return jax.lax.scan(piece, total, tuple(chunks(a, CHUNK) for a in rows))[0]
 
     def start(params: Any, scaler: Any, X: Array, y: Array, w: Array) -> Any:
-        args = params, scaler, X.astype(jnp.float64), y, w
+        args = params, scaler, X.astype(jnp.result_type(float)), y, w
         return reduction.empty(jax.eval_shape(step, *args))
 
     return (jax.jit(add, donate_argnums=0), jax.jit(start)), jax.jit(reduction.combine)
