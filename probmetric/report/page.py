@@ -35,6 +35,12 @@ DPI = 160
 MOST_SVG = 1_000_000
 """Bytes of a drawing beyond which a picture of its pixels is stored instead."""
 
+RANKS = (
+    "Rank plots: how far each chain's ranks are from uniform, near 0 where chains "
+    "agree. A p or a band takes draws for independent, so that correlated chains that "
+    "agree may be marked: R-hat and the effective sizes decide."
+)
+
 
 class Picture(NamedTuple):
     """A figure and its caption."""

@@ -15,6 +15,7 @@ from probmetric.inference.sampling.summary import entry_names, summarise
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.registry import MODELS
 from probmetric.report.page import (
+    RANKS,
     Picture,
     Report,
     Section,
@@ -35,9 +36,6 @@ MEANING = {
 }
 N_METRICS = 200
 """Draws in the figure of neighbours."""
-
-MANY_CHAINS = 4
-"""Chains from which the p of a rank plot says something."""
 
 TRIED = 25
 """Points among which it looks for the one whose neighbours are least sure."""
@@ -209,20 +207,8 @@ def _chains(shown: xr.DataTree | None, summary: Mapping[str, Any]) -> list[Pictu
     """Draw whether chains agree, where there are several."""
     if shown is None or summary["method"] != "nuts" or summary["chains"] == 1:
         return []
-    # Ranks of few chains mirror each other, and their p is near 1 in any case.
-    few = summary["chains"] < MANY_CHAINS
     return [
-        Picture(
-            plots.rank(shown),
-            "Rank plots: how far each chain's ranks are from uniform, near 0 where "
-            "chains agree. "
-            + (
-                f"With {summary['chains']} chains the p beside it says nothing: see "
-                "R-hat, below."
-                if few
-                else "A p below the α beside it says that they do not."
-            ),
-        ),
+        Picture(plots.rank(shown), RANKS),
         Picture(plots.trace(shown), "Densities and traces, by chain."),
     ]
 

@@ -31,7 +31,7 @@ from probmetric.evaluation.cross_validate import (
 from probmetric.inference.lca.likelihood import to_params
 from probmetric.models.lca import identified
 from probmetric.neighbors import KNeighborsClassifier
-from probmetric.report.page import Picture, Section, Table
+from probmetric.report.page import RANKS, Picture, Section, Table
 
 # Reported draws of NUTS a chain, splits of the neighbour table; full and quick.
 SIZES = {False: (1000, 10), True: (600, 5)}
@@ -177,11 +177,7 @@ def _sampler_section(draws: xr.DataTree, distances: pd.DataFrame) -> Section:
             "run SVI of their own, longer and from a random start: its figures differ."
         ],
         [
-            Picture(
-                plots.rank(draws),
-                "Rank plots: how far each chain's ranks are from uniform, near 0 where "
-                "chains agree. A p below the α beside it says that they do not.",
-            ),
+            Picture(plots.rank(draws), RANKS),
             Picture(plots.trace(draws), "Densities and traces of the same, by chain."),
         ],
         [Table(distances, "Approximations against NUTS, over all entries of M and b")],
