@@ -245,8 +245,8 @@ class DCAGM(
         best = np.argmax(self.predict_log_proba(X), 1)
         return self.classes_[best]
 
-    @no_type_check
     @with_names
+    @no_type_check
     def get_metric(
         self, *, kind: MetricKind | Literal["nca"] | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:

@@ -509,8 +509,8 @@ class LCA(PairsMixin, BaseEstimator):
         self, purpose: Purpose, **options: Unpack[Options]
     ) -> PosteriorMetric | IntervalMetric: ...
 
-    @no_type_check
     @with_names
+    @no_type_check
     def posterior_metric(
         self,
         purpose: Purpose,
