@@ -69,8 +69,9 @@ class DCAGM(
     Parameters
     ----------
     n_components : int, optional
-        Rows of A, 1..d, and of the metric. Default: A has 2, or 1 when there is one
-        feature, and the metric is mixed with the Euclidean one, of full rank.
+        Rows of A, 1..d, and of the metric. Default: A has 2, or of four
+        classes and more one fewer than classes, at most d; and the metric is mixed with
+        the Euclidean one, of full rank.
     n_gaussians : int or sequence of int, default=3
         Components of the mixture of every class, or of each. A class with fewer
         distinct projected points has as many as these.
@@ -133,10 +134,10 @@ class DCAGM(
     A local optimum. A is identified up to the gauge only; metrics and probabilities
     are not affected by it.
 
-    With 20 to 160 labels votes of its metric are about level with those of the
-    Euclidean distance (log loss -.03 ± .03 on one split, +.48 ± .18 without
-    ``prior_strength``), its own probabilities are not (+.23 ± .10), least of all with
-    more classes than ``n_components`` can tell apart.
+    With 20 to 160 labels votes of its metric have a lower log loss than those of the
+    Euclidean distance (-.053 ± .020, eleven sets; +.58 ± .20 without ``prior_strength``
+    in a plane), its own probabilities a higher one (+.19 ± .09; scikit-learn's LDA with
+    Ledoit-Wolf shrinkage +.39 ± .17, but +.06 ± .09 where this has +.27 ± .18 with 160).
 
     References
     ----------
@@ -179,7 +180,7 @@ class DCAGM(
         """
         data, self.classes_, scaler = labelled_data(self, X, y)
         d = data.X.shape[1]
-        p = min(2, d)
+        p = min(max(2, len(self.classes_) - 1), d)
         if self.n_components is not None:
             p = int(check_number("n_components", self.n_components, 1, d, whole=True))
         # A constant column teaches nothing, in any unit: taken at 0 it has no weight.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -208,6 +209,21 @@ def test_a_class_no_larger_than_its_mixture_is_fitted(iris):
 def test_a_fit_that_stops_early_says_so(iris):
     with pytest.warns(ConvergenceWarning, match=re.escape("raise max_iter")):
         DCAGM(max_iter=2).fit(*iris)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("classes", "d", "rows"), [(2, 1, 1), (5, 6, 4), (5, 3, 3)])
+def test_the_projection_tells_as_many_classes_apart_as_there_are(classes, d, rows):
+    """Five classes at the corners of a simplex are not told apart in a plane."""
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(classes), 12)
+    X = rng.normal(size=(12 * classes, d)) + 4.0 * np.eye(classes, d)[y]
+    new = rng.normal(size=X.shape) + 4.0 * np.eye(classes, d)[y]
+    learner = DCAGM(n_gaussians=1, prior_strength=4).fit(X, y)
+    assert learner.params_.A.shape == (rows, d)
+    if (classes, d) == (5, 6):
+        plane = DCAGM(2, n_gaussians=1, prior_strength=4).fit(X, y)
+        assert log_loss(y, learner.predict_proba(new)) < 0.3
+        assert log_loss(y, plane.predict_proba(new)) > 0.6
 
 
 @pytest.mark.parametrize(
