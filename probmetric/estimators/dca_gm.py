@@ -136,8 +136,8 @@ class DCAGM(
 
     With 20 to 160 labels votes of its metric have a lower log loss than those of the
     Euclidean distance (-.053 ± .020, eleven sets; +.58 ± .20 without ``prior_strength``
-    in a plane), its own probabilities a higher one (+.19 ± .09; scikit-learn's LDA with
-    Ledoit-Wolf shrinkage +.39 ± .17, but +.06 ± .09 where this has +.27 ± .18 with 160).
+    in a plane), its own probabilities a higher one (+.19 ± .09; Ledoit-Wolf's LDA +.39
+    ± .17, but with 160 labels +.06 ± .09 where this has +.27 ± .18).
 
     References
     ----------
