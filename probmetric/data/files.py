@@ -545,7 +545,7 @@ def open(
         that are missing, not what their ending says, or unlike each other; for a
         column that is missing or of text; for a row group of more than a gibibyte. When
         rows are read: for a file that is gone or has changed, a row group that cannot
-        be read, and what is not finite, naming file, row group and row; of what float32
+        be read, and what is not finite, naming file, row and column; of what float32
         does not hold, if asked for, the row.
 
     Notes

@@ -222,7 +222,10 @@ def damaged(folder: Path, kind: str, row: int, value: float) -> Source:
     if kind == "npy":
         np.save(folder / "X.npy", X)
         return pm.open(folder / "X.npy")
-    pq.write_table(table(X, y, packed=kind == "packed"), folder / "r.parquet", 300)
+    rows = table(X, y, packed=kind == "packed")
+    if kind == "columns":
+        rows = rows.rename_columns(["length", "width", "mass", "kind", "w"])
+    pq.write_table(rows, folder / "r.parquet", 300)
     return pm.open(folder / "r.parquet", label="kind", drop=["w"])
 
 
@@ -230,9 +233,9 @@ def damaged(folder: Path, kind: str, row: int, value: float) -> Source:
 @pytest.mark.parametrize(
     "kind, where",
     [
-        ("npy", "column 1 of row 777 of {}/X.npy"),
-        ("columns", "column 1 of row 177 of {}/r.parquet, row group 2"),
-        ("packed", "column 1 of row 177 of {}/r.parquet, row group 2"),
+        ("npy", "column 'x1' of row 777 of {}/X.npy"),
+        ("columns", "column 'width' of row 177 of {}/r.parquet, row group 2"),
+        ("packed", "column 'x1' of row 177 of {}/r.parquet, row group 2"),
     ],
 )
 def test_what_is_not_finite_is_named(
