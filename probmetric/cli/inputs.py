@@ -6,7 +6,8 @@ words become settings; a metric comes from a metric file or from draws.
 
 import ast
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -241,7 +242,8 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
         got = "neither" if metric is None else "both"
         raise ValueError(f"--metric, --draws: expected one of the two, got {got}")
     if draws is not None:
-        tree = load_draws(draws)
+        with _taken_by("--draws", draws, "--metric", read_metric):
+            tree = load_draws(draws)
         posterior = posterior_of(tree, max_draws=max_draws)
         return Given(
             posterior,
@@ -253,7 +255,8 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
             tree.attrs.get("learner"),
         )
     assert metric is not None
-    stored = read_metric(metric)
+    with _taken_by("--metric", metric, "--draws", load_draws):
+        stored = read_metric(metric)
     seen = stored.provenance.get("data", {})
     return Given(
         stored.metric,
@@ -263,6 +266,24 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
         metric.name,
         learner=stored.provenance.get("model"),
     )
+
+
+@contextmanager
+def _taken_by(
+    option: str, path: Path, other: str, reads: Callable[[Path], object]
+) -> Generator[None]:
+    """Raise for a file that an option cannot read where another option takes it."""
+    try:
+        yield
+    except ValueError as error:
+        said = error
+        with suppress(ValueError):
+            reads(path)
+            said = ValueError(
+                f"{option}: expected another file, got {str(path)!r}, which {other} "
+                f"takes: {other} {path}"
+            )
+        raise said from None
 
 
 def note(text: str) -> None:
