@@ -203,8 +203,23 @@ def describe_data(
     }
 
 
+@contextmanager
+def of_option(option: str) -> Generator[None]:
+    """Name the option in errors of a block that reads other data than ``--data``."""
+    try:
+        yield
+    except ValueError as error:
+        said = str(error)
+        if not said.startswith("data: "):
+            raise
+        raise ValueError(f"{option}: {said.removeprefix('data: ')}") from error
+
+
 def check_features(
-    wanted: Sequence[str] | None, found: Sequence[str], source: str
+    wanted: Sequence[str] | None,
+    found: Sequence[str],
+    source: str,
+    of: str = "the metric",
 ) -> None:
     """Raise for data whose features are not those of a metric, in its order.
 
@@ -213,7 +228,7 @@ def check_features(
     ValueError
         Names what is missing, what is too much, or that the order differs.
     """
-    if wanted is not None and (said := difference(wanted, found)):
+    if wanted is not None and (said := difference(wanted, found, of)):
         todo = "; --features chooses those" if set(wanted) <= set(found) else ""
         raise ValueError(f"data: expected in {source} the {said}{todo}")
 

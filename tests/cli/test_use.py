@@ -151,8 +151,16 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         (["--metric", "D"], "draws.nc', which --draws takes: --draws "),
         (["--metric", "M", "-k", "60"], "k: expected 1 to 59 for 60 points, got 60"),
         (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
-        (["--metric", "M", "--queries", "turned.csv"], "in another order"),
-        (["--metric", "M", "--queries", "wide.csv"], "expected rows of 3 features"),
+        (
+            ["--metric", "M", "--queries", "turned.csv"],
+            "another order: 'mass' for 'height', 'height' for 'mass'; --features",
+        ),
+        (
+            ["--metric", "M", "--queries", "wide.csv"],
+            "--queries: expected rows of 3 features in wide.csv",
+        ),
+        (["--metric", "M", "--queries", "turned.csv"], "probmetric: --queries: expe"),
+        (["--draws", "D", "--queries", "none.csv"], "probmetric: --queries: expected"),
         (["--draws", "D", "--queries", "other.csv"], "without 'width'"),
         (["--metric", "M", "--out", "near.txt"], "expected a file ending in .csv"),
         (["--metric", "M", "--label", "nope"], "label: expected a column"),
@@ -285,6 +293,8 @@ def test_draws_are_evaluated_by_averaged_votes(work):
         (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set: expected --model"),
         (["--metric", "M", "--test", "third.csv"], "classes the classifier knows"),
         (["--metric", "M", "--test", "swapped.csv"], "without 'width'"),
+        (["--model", "lda", "--test", "swapped.csv"], "probmetric: --test: expected in"),
+        (["--model", "lda", "--test", "swapped.csv"], "features of --data, got 3, wi"),
         (["--metric", "M", "--folds", "2", "--label", "x"], "label: expected a column"),
     ],
 )
