@@ -293,7 +293,7 @@ def test_draws_are_evaluated_by_averaged_votes(work):
         (["--metric", "M", "--set", "a=1", "--folds", "2"], "--set: expected --model"),
         (["--metric", "M", "--test", "third.csv"], "classes the classifier knows"),
         (["--metric", "M", "--test", "swapped.csv"], "without 'width'"),
-        (["--model", "lda", "--test", "swapped.csv"], "probmetric: --test: expected in"),
+        (["--model", "lda", "--test", "swapped.csv"], "probmetric: --test: expected"),
         (["--model", "lda", "--test", "swapped.csv"], "features of --data, got 3, wi"),
         (["--metric", "M", "--folds", "2", "--label", "x"], "label: expected a column"),
     ],
