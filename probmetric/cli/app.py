@@ -286,7 +286,7 @@ def neighbors(
     force: Force = False,
     processes: Processes = 1,
 ) -> None:
-    """Nearest rows; with draws, how probable."""
+    """Nearest rows; with --draws probabilities, and no distances."""
     asked = dict(locals())
     size = asked.pop("processes")
     with first(asked):

@@ -6,6 +6,7 @@ words become settings; a metric comes from a metric file or from draws.
 
 import ast
 import os
+import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -127,7 +128,7 @@ def streamed(
         source = open_rows(name, column, how)
     refused = refuses_source(estimator, source)
     if refused is not None and parts:
-        raise ValueError(refused)
+        raise ValueError(re.sub(r"such as (\w+=)", r"such as --set \1", refused))
     return source if refused is None else None
 
 

@@ -138,7 +138,10 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
 @pytest.mark.parametrize(
     "words, wanted",
     [
-        (("lda", "--label", "kind"), "prior_strength: expected a number"),
+        (
+            ("lda", "--label", "kind"),
+            "prior_strength: expected a number, such as --set prior_strength=1, not",
+        ),
         (("eig_dml", "--label", "kind"), "expected an array, got a source"),
         (("lca", "--groups", "kind"), "--groups: expected none with LCA, which learns"),
         (("two_stage", "--groups", "sort"), "label: expected a column of 0.parquet"),
