@@ -14,6 +14,10 @@ from probmetric.names import check_source, looked_up
 from probmetric.registry import MODELS, model_of
 
 
+UsageError: Any = typer.BadParameter.__base__
+"""What typer raises at words that it cannot use: of its own click, or of click."""
+
+
 class Commands(TyperGroup):
     """The commands; an argument too many says so where a shell made it of a pattern."""
 
@@ -22,10 +26,9 @@ class Commands(TyperGroup):
         words = [*ctx.args]
         try:
             return super().invoke(ctx)
-        except Exception as error:  # A UsageError, of typer's own click or of click.
-            said = getattr(error, "message", None)
-            if isinstance(said, str) and said.startswith("Got unexpected extra arg"):
-                error.message = said + _quoted(words)  # type: ignore[attr-defined]
+        except UsageError as error:
+            if error.message.startswith("Got unexpected extra argument"):
+                error.message += _quoted(words)
             raise
 
 
