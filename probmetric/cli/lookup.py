@@ -13,7 +13,6 @@ from probmetric.cli.files import BadInput, bad_input
 from probmetric.names import check_source, looked_up
 from probmetric.registry import MODELS, model_of
 
-
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises at words that it cannot use: of its own click, or of click."""
 
