@@ -17,6 +17,9 @@ ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npz", ".parquet")
 UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?")
 """What pandas calls a column without a name, such as its own index in a file."""
 
+TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", ".json", ".jsonl")
+"""Endings of text, whose rows are not read in parts."""
+
 WILD = "*?["
 """Characters of a pattern of files."""
 
@@ -80,17 +83,32 @@ def is_pattern(text: str) -> bool:
 
 
 def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
-    """Return the files of a path, a folder of Parquet files or a glob, by name."""
+    """Return the files of a path, a folder of Parquet files or a glob, by name.
+
+    Of a folder without Parquet files those of text, so that their reader says so.
+    """
     text = os.path.expanduser(os.fspath(where))
     if is_pattern(text):
         found = sorted(map(Path, glob(text)))
     else:
         path = path_of(text, name)
-        found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-        found = found if path.exists() else []
-    if not found:
+        found = [path] if path.exists() else []
+    files: list[Path] = []
+    for path in found:
+        if not path.is_dir():
+            files.append(path)
+        elif [path] == found and (rows := sorted(path.glob("*.parquet"))):
+            files += rows
+        elif rows := sorted(p for p in path.iterdir() if p.name.lower().endswith(TEXT)):
+            files += rows
+        else:
+            raise ValueError(
+                f"{name}: expected files, or one folder of .parquet files, got the "
+                f"folder {str(path)!r}"
+            )
+    if not files:
         raise ValueError(f"{name}: expected files, got none at {text!r}")
-    return found
+    return files
 
 
 def kind_of(path: Path) -> str:

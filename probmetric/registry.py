@@ -360,6 +360,22 @@ def _class_name(estimator: Any) -> str:
     return estimator.name if isinstance(estimator, Place) else estimator.__name__
 
 
+CLASSIFIERS = {"GaussianClasses": "glml", "LCAClassifier": "lca"}
+"""Classes without a name here, and the learner of the same model that has one."""
+
+
+def _unknown(model: str, known: Iterable[str]) -> ValueError:
+    """Return the error for an unknown name, with the one that was meant, if any."""
+    names = {n.lower(): name for n, name in CLASSIFIERS.items()}
+    for name, estimator in estimators().items():
+        names |= {name.replace("_", ""): name, _class_name(estimator).lower(): name}
+    near = get_close_matches(model.lower().replace("_", ""), names, 1, 0.8)
+    question = f"; did you mean {names[near[0]]}?" if near else ""
+    return ValueError(
+        f"model: expected one of {', '.join(known)}, got {model!r}{question}"
+    )
+
+
 def learner_name(model: str) -> str:
     """Return the name of a learner, which may be given as that of its class (LCA).
 
@@ -372,7 +388,7 @@ def learner_name(model: str) -> str:
     for name, estimator in known.items():
         if model in (name, _class_name(estimator)):
             return name
-    raise ValueError(f"model: expected one of {', '.join(known)}, got {model!r}")
+    raise _unknown(model, known)
 
 
 def model_of(learner: str) -> str:
@@ -391,7 +407,7 @@ def model_of(learner: str) -> str:
     for name, spec in MODELS.items():
         if learner in {name, *spec.estimators(), *spec.class_names()}:
             return name
-    raise ValueError(f"model: expected one of {', '.join(MODELS)}, got {learner!r}")
+    raise _unknown(learner, MODELS)
 
 
 def estimator_of(model: str) -> Any:

@@ -6,7 +6,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from sklearn.base import BaseEstimator
 
+import probmetric as pm
 from probmetric.checks.check import Check
 from probmetric.registry import (
     MODELS,
@@ -109,3 +111,26 @@ def test_every_name_of_a_learner_leads_to_its_model():
     for lookup in (model_of, learner_name):
         with pytest.raises(ValueError, match=r"model: expected one of .*, got 'Lda'"):
             lookup("Lda")
+
+
+def test_every_class_of_a_learner_is_its_name_or_leads_to_one():
+    """What is near no name is asked about nothing."""
+    kinds = [getattr(pm, n) for n in dir(pm) if isinstance(getattr(pm, n), type)]
+    learners = {k.__name__ for k in kinds if issubclass(k, BaseEstimator)}
+    learners -= {"KNeighborsClassifier", "KNeighborsRegressor"}
+    refused = set[str]()
+    for name in learners:
+        for lookup in (learner_name, model_of):
+            try:
+                lookup(name)
+            except ValueError as error:
+                refused.add(f"{name}: {str(error).rsplit('; ')[-1]}")
+    assert refused == {
+        "GaussianClasses: did you mean glml?",
+        "LCAClassifier: did you mean lca?",
+    }
+    for near, meant in (("two-stage", "two_stage"), ("Lda", "lda"), ("PCA", None)):
+        with pytest.raises(ValueError, match=f"got {near!r}") as caught:
+            learner_name(near)
+        asked = f"; did you mean {meant}?" if meant else f"got {near!r}"
+        assert str(caught.value).endswith(asked)

@@ -21,6 +21,7 @@ pm.LCA(max_iter="many")
 pm.EigDML(solver="wrong")
 pm.TwoStageMixture(blend="wrong")
 lca.posterior_metric("prediction", pairs="wrong")
+pm.load_metric("metric.npz").no_such_thing
 """
 RIGHT = """
 import probmetric as pm
@@ -32,6 +33,10 @@ pm.TwoStageMixture((1, 2), blend="bic", prior="flat")
 reveal_type(lca.sample())
 reveal_type(pm.TwoStageMixture().sample("laplace"))
 reveal_type(lca.posterior_metric("intervals"))
+reveal_type(pm.load_metric("metric.npz"))
+reveal_type(pm.load_metric("metric.npz", kinds=[pm.Mahalanobis]))
+reveal_type(pm.load_draws("draws.nc"))
+pm.load_metric("metric.npz").pairwise
 """
 
 
@@ -79,4 +84,8 @@ def test_right_calls_pass_and_what_they_return_is_known(said):
     """The negative control, and the types of draws and of their metric."""
     assert {kind for _, kind, _ in said["right.py"]} == {"information"}
     kinds = [message.split('" is "')[1] for _, _, message in said["right.py"]]
-    assert kinds == ['DataTree"', 'DataTree"', 'PosteriorMetric | IntervalMetric"']
+    assert kinds == [
+        *['DataTree"', 'DataTree"', 'PosteriorMetric | IntervalMetric"'],
+        *['Metric | PosteriorMetric"', 'Dissimilarity | PosteriorMetric"'],
+        'DataTree"',
+    ]

@@ -21,6 +21,7 @@ import typer
 from probmetric import __version__
 from probmetric.cli.files import FILES, WHOLE, check_new, exit_code
 from probmetric.cli.lookup import (
+    Commands,
     first,
     load_checks,
     model_name,
@@ -146,6 +147,7 @@ MetricFile = Annotated[
 DrawsFile = Annotated[Path | None, typer.Option(help="draws.nc of sample.")]
 
 app = typer.Typer(
+    cls=Commands,
     help="Distances learned from data as probability models.",
     rich_markup_mode=None,
     add_completion=False,
@@ -284,7 +286,7 @@ def neighbors(
     force: Force = False,
     processes: Processes = 1,
 ) -> None:
-    """Nearest rows; with draws, how probable."""
+    """Nearest rows; with --draws probabilities, and no distances."""
     asked = dict(locals())
     size = asked.pop("processes")
     with first(asked):

@@ -35,6 +35,7 @@ from probmetric.cli.inputs import (
     given,
     labelled,
     note,
+    of_option,
     parse_settings,
     rows_of,
 )
@@ -129,6 +130,8 @@ def run(
                 )
             learner = None if model is None else make(model, parsed, seed=seed)
             points = labelled(data, label, groups, how)
+            if use is not None:
+                check_features(use.feature_names, points.feature_names, points.name)
             if (test is None) == (folds is None):
                 got = "neither" if test is None else "both"
                 raise ValueError(f"--test, --folds: expected one of the two, got {got}")
@@ -137,14 +140,14 @@ def run(
                 splits = stratified_folds(points.y, folds, seed, "--folds")
             else:
                 own = label or (None if groups else points.label)
-                judged = load(str(test), label=own, groups=groups, **how._asdict())
-                check_features(points.feature_names, judged.feature_names, judged.name)
+                with of_option("--test"):
+                    judged = load(str(test), label=own, groups=groups, **how._asdict())
+                    names = points.feature_names, judged.feature_names
+                    check_features(*names, judged.name, "--data")
                 X = np.concatenate([X, judged.X])
                 labels = np.concatenate([labels, judged.labels])
                 rows = np.arange(len(X))
                 splits = [(rows[: len(points.X)], rows[len(points.X) :])]
-            if use is not None:
-                check_features(use.feature_names, points.feature_names, points.name)
             if out is not None and together().rank == 0:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
             remarks = [] if use is None else _if_seen(use, judged)
@@ -226,11 +229,11 @@ def _run_rows(
     out = files.out
     with ExitStack() as held:
         with bad_input():
-            rows, judged = (
-                rows_of(name, label, how) for name in (files.data, files.test)
-            )
-            for source in (rows, judged):
-                check_features(use.feature_names, source.feature_names, source.name)
+            rows = rows_of(files.data, label, how)
+            check_features(use.feature_names, rows.feature_names, rows.name)
+            with of_option("--test"):
+                judged = rows_of(files.test, label, how)
+                check_features(use.feature_names, judged.feature_names, judged.name)
             if out is not None and together().rank == 0:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
             shown, about = describe_rows(rows, files.data, label, how, MOST)

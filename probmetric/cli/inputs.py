@@ -6,7 +6,9 @@ words become settings; a metric comes from a metric file or from draws.
 
 import ast
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +128,7 @@ def streamed(
         source = open_rows(name, column, how)
     refused = refuses_source(estimator, source)
     if refused is not None and parts:
-        raise ValueError(refused)
+        raise ValueError(re.sub(r"such as (\w+=)", r"such as --set \1", refused))
     return source if refused is None else None
 
 
@@ -202,8 +204,23 @@ def describe_data(
     }
 
 
+@contextmanager
+def of_option(option: str) -> Generator[None]:
+    """Name the option in errors of a block that reads other data than ``--data``."""
+    try:
+        yield
+    except ValueError as error:
+        said = str(error)
+        if not said.startswith("data: "):
+            raise
+        raise ValueError(f"{option}: {said.removeprefix('data: ')}") from error
+
+
 def check_features(
-    wanted: Sequence[str] | None, found: Sequence[str], source: str
+    wanted: Sequence[str] | None,
+    found: Sequence[str],
+    source: str,
+    of: str = "the metric",
 ) -> None:
     """Raise for data whose features are not those of a metric, in its order.
 
@@ -212,7 +229,7 @@ def check_features(
     ValueError
         Names what is missing, what is too much, or that the order differs.
     """
-    if wanted is not None and (said := difference(wanted, found)):
+    if wanted is not None and (said := difference(wanted, found, of)):
         todo = "; --features chooses those" if set(wanted) <= set(found) else ""
         raise ValueError(f"data: expected in {source} the {said}{todo}")
 
@@ -241,7 +258,8 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
         got = "neither" if metric is None else "both"
         raise ValueError(f"--metric, --draws: expected one of the two, got {got}")
     if draws is not None:
-        tree = load_draws(draws)
+        with _taken_by("--draws", draws, "--metric", read_metric):
+            tree = load_draws(draws)
         posterior = posterior_of(tree, max_draws=max_draws)
         return Given(
             posterior,
@@ -253,7 +271,8 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
             tree.attrs.get("learner"),
         )
     assert metric is not None
-    stored = read_metric(metric)
+    with _taken_by("--metric", metric, "--draws", load_draws):
+        stored = read_metric(metric)
     seen = stored.provenance.get("data", {})
     return Given(
         stored.metric,
@@ -263,6 +282,24 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
         metric.name,
         learner=stored.provenance.get("model"),
     )
+
+
+@contextmanager
+def _taken_by(
+    option: str, path: Path, other: str, reads: Callable[[Path], object]
+) -> Generator[None]:
+    """Raise for a file that an option cannot read where another option takes it."""
+    try:
+        yield
+    except ValueError as error:
+        said = error
+        with suppress(ValueError):
+            reads(path)
+            said = ValueError(
+                f"{option}: expected another file, got {str(path)!r}, which {other} "
+                f"takes: {other} {path}"
+            )
+        raise said from None
 
 
 def note(text: str) -> None:

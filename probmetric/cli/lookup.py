@@ -1,15 +1,44 @@
 """What commands look up before anything heavy is loaded: names, and a run's folder."""
 
-from collections.abc import Generator, Mapping
+import os
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from probmetric.cli.files import BadInput, bad_input
 from probmetric.names import check_source, looked_up
 from probmetric.registry import MODELS, model_of
+
+UsageError: Any = typer.BadParameter.__base__
+"""What typer raises at words that it cannot use: of its own click, or of click."""
+
+
+class Commands(TyperGroup):
+    """The commands; an argument too many says so where a shell made it of a pattern."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command that was asked for."""
+        words = [*ctx.args]
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            if error.message.startswith("Got unexpected extra argument"):
+                error.message += _quoted(words)
+            raise
+
+
+def _quoted(words: Sequence[str]) -> str:
+    """Return the remedy where an option of rows is followed by several files, or ""."""
+    for option, one, more in zip(words, words[1:], words[2:], strict=False):
+        rows = option in ("--data", "--queries", "--test")
+        if rows and os.path.exists(one) and os.path.exists(more):
+            pattern = Path(one).with_name(f"*{Path(one).suffix}")
+            return f"; quote a pattern of files: {option} '{pattern}'"
+    return ""
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 from probmetric.cli.files import bad_input, claim, safe_labels
-from probmetric.cli.inputs import Given, check_features, given
+from probmetric.cli.inputs import Given, check_features, given, of_option
 from probmetric.data.source import Source, n_rows
 from probmetric.datasets.loading import Unlabelled, load_points
 from probmetric.datasets.rows import all_rows, is_large, last_column, open_rows, stored
@@ -51,7 +51,8 @@ def run(
             rows = _rows(data, queries, label, how, use)
             asked = None
             if queries is not None:
-                asked = _queries(queries, label, how, use)
+                with of_option("--queries"):
+                    asked = _queries(queries, label, how, use)
             if rows is not None:
                 n, table = (
                     n_rows(rows),

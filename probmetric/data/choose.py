@@ -80,7 +80,7 @@ def picked(
     X, labels, at = np.empty((len(rows), d)), list[np.ndarray](), 0
     for part, block in ahead(_with_rows(source, rows, features=features)):
         own = rows[(rows >= block.first) & (rows < block.first + len(block.X))]
-        checked(block, part, None)
+        checked(block, part, None, source.feature_names)
         X[at : at + len(own)] = block.X[own - block.first]
         if block.labels is not None:
             values, codes = block.labels

@@ -25,7 +25,7 @@ from probmetric.data.source import (
     labels_of,
     single,
 )
-from probmetric.names import files_at
+from probmetric.names import TEXT, files_at
 from probmetric.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ LARGEST_GROUP = 1 << 30
 
 BUFFER = 1 << 16
 """Bytes of a column that are read from a Parquet file at a time."""
-
-TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", ".json", ".jsonl")
 
 
 class _File(NamedTuple):
@@ -487,12 +485,13 @@ def _ending(paths: Sequence[Path]) -> str:
     endings = {path.suffix.lower() for path in paths}
     for path in paths:
         if path.name.lower().endswith(TEXT):
+            kind = "CSV" if ".csv" in path.name.lower() else "text"
             raise ValueError(
-                "data: expected .parquet or .npy files, got text, no row of which can "
-                f"be found without reading all before it ({path.name!r}); convert it "
-                "once: with pyarrow.csv.open_csv('rows.csv') as rows, "
-                "pyarrow.parquet.ParquetWriter('rows.parquet', rows.schema) as out: "
-                "[out.write_batch(batch) for batch in rows]"
+                f"data: expected .parquet or .npy files, got {kind} ({path.name!r}); "
+                "convert it once: pandas.read_csv('rows.csv').to_parquet("
+                "'rows.parquet'), or in batches: with pyarrow.csv.open_csv('rows.csv') "
+                "as rows, pyarrow.parquet.ParquetWriter('rows.parquet', rows.schema) "
+                "as out: [out.write_batch(batch) for batch in rows]"
             )
     if len(endings) > 1 or not endings <= {".parquet", ".npy"}:
         raise ValueError(
@@ -545,7 +544,7 @@ def open(
         that are missing, not what their ending says, or unlike each other; for a
         column that is missing or of text; for a row group of more than a gibibyte. When
         rows are read: for a file that is gone or has changed, a row group that cannot
-        be read, and what is not finite, naming file, row group and row; of what float32
+        be read, and what is not finite, naming file, row and column; of what float32
         does not hold, if asked for, the row.
 
     Notes

@@ -362,15 +362,15 @@ def filled(
     ------
     ValueError
         For a value that is not finite, a weight that is negative or not finite, a
-        label that is missing or not among the classes: names the file, the row group
-        and the row. And as ``source.read``.
+        label that is missing or not among the classes: names the file, the row group,
+        the row and, of a value, the column. And as ``source.read``.
     """
     shape, dtype = (rows, n_features(source)), dtype_of(source)
     X, y, w = np.empty(shape, dtype), np.zeros(rows, np.int32), np.empty(rows)
     n, first = 0, parts[0].first if parts else 0
     for part in parts:
         for block in source.read(part, rows):
-            codes = checked(block, part, classes)
+            codes = checked(block, part, classes, source.feature_names)
             m, at = len(block.X), 0
             if n == 0 and m == rows and _usable(block.X, dtype):
                 own = np.ones(m) if block.w is None else np.array(block.w, float)
@@ -398,17 +398,17 @@ def _usable(X: np.ndarray, dtype: np.dtype) -> bool:
 
 
 def checked(
-    block: Block, part: Part, classes: np.ndarray | None
+    block: Block, part: Part, classes: np.ndarray | None, names: Sequence[str]
 ) -> Int[np.ndarray, "m"]:
-    """Return the class codes of a block in which nothing is wrong."""
+    """Return the class codes of a block, of named features, with nothing wrong."""
     X, w = block.X, block.w
     with np.errstate(over="ignore", invalid="ignore"):
         sound = np.isfinite(X.sum())  # One pass; a sum may be too large, and X sound.
     if not sound and not (bad := np.isfinite(X)).all():
         row, column = np.argwhere(~bad)[0]
         raise ValueError(
-            "data: expected finite numbers, got "
-            f"{X[row, column]} in column {column} of {_row(block, part, int(row))}"
+            f"data: expected finite numbers, got {X[row, column]} in column "
+            f"{names[column]!r} of {_row(block, part, int(row))}"
         )
     if w is not None and not np.all((w >= 0) & (w < np.inf)):
         row = int(np.flatnonzero(~((w >= 0) & (w < np.inf)))[0])

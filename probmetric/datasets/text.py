@@ -143,14 +143,40 @@ def _parsed(
                         "too many bytes without the end of a row"
                     ) from error
                 rows = max(1, rows // 8)
-            except (LookupError, UnicodeError) as error:
+            except UnicodeError as error:
                 raise ValueError(
                     f"no text in the encoding {how.encoding!r}; save it as UTF-8, or "
                     "give encoding='latin-1' (--encoding latin-1) or what it is in"
                 ) from error
+            except pd.errors.EmptyDataError:
+                refused = (
+                    "data: expected a line of names and lines of rows in "
+                    f"{str(path)!r}, got an empty file"
+                )
+            except pd.errors.ParserError as error:
+                refused = _ragged(path, str(error))
+                if not refused:
+                    raise
             except _Refused as error:
                 refused = str(error)
     raise ValueError(refused)
+
+
+def _ragged(path: Path, said: str) -> str:
+    """Return a sentence for a row that pandas cannot split, "" for anything else."""
+    if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", said):
+        columns, line, got = found.groups()
+        return (
+            f"data: expected {columns} column{'s' * (columns != '1')} in every line of "
+            f"{str(path)!r}, as in those before it, got {got} in line {line}; a text "
+            'that holds the separator has to stand in quotes ("a, b")'
+        )
+    if found := re.search(r"EOF inside string starting at row (\d+)", said):
+        return (
+            f"data: expected quotes that end in {str(path)!r}, got one without an end "
+            f"in line {int(found[1]) + 1}"
+        )
+    return ""
 
 
 def _joined(
@@ -240,6 +266,13 @@ def read_text(
 
     Columns that are left out by ``how``, and not among ``columns``, are zeros.
     """
+    try:
+        "".encode(how.encoding)
+    except (LookupError, ValueError) as error:
+        raise ValueError(
+            "encoding: expected a name that Python's codecs know, such as utf-8 or "
+            f"cp1252, got {how.encoding!r}"
+        ) from error
     sep = _separator(path, how)
     for name, value in ("sep", sep), ("decimal", how.decimal):
         if len(value) != 1:

@@ -62,7 +62,9 @@ def check_columns(metric: Any, **points: Any) -> None:
             raise ValueError(f"{argument}: expected the {said}{todo}")
 
 
-def difference(wanted: Sequence[str], found: Sequence[str]) -> str:
+def difference(
+    wanted: Sequence[str], found: Sequence[str], of: str = "the metric"
+) -> str:
     """Say how the features of data differ from those of a metric; "" if they do not.
 
     Names that a file without names is given, x0, x1, ..., are those of any features.
@@ -74,13 +76,21 @@ def difference(wanted: Sequence[str], found: Sequence[str]) -> str:
     bare = _unnamed(wanted) or _unnamed(found)
     if bare and lacking and len(wanted) == len(found):
         return ""
+    moved = [f"{b!r} for {a!r}" for a, b in zip(wanted, found, strict=False) if a != b]
     said = [
-        f"{len(wanted)} features of the metric, got {len(found)}",
-        *([f"without {', '.join(map(repr, lacking[:5]))}"] if lacking else []),
-        *([f"with {', '.join(map(repr, extra[:5]))}"] if extra else []),
-        *([] if lacking or extra else [f"in another order: {', '.join(found[:8])}"]),
+        f"{len(wanted)} features of {of}, got {len(found)}",
+        *([f"without {_few(map(repr, lacking))}"] if lacking else []),
+        *([f"with {_few(map(repr, extra))}"] if extra else []),
+        *([] if lacking or extra else [f"in another order: {_few(moved)}"]),
     ]
     return ", ".join(said)
+
+
+def _few(words: Iterable[str]) -> str:
+    """Join five words, and say how many more there are."""
+    found = [*words]
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return f"{', '.join(found[:5])}{more}"
 
 
 def _unnamed(names: Sequence[str]) -> bool:

@@ -84,7 +84,10 @@ class Mahalanobis:
 
     @property
     def matrix(self) -> Float[Array, "d d"]:
-        """The matrix M = LᵀL, shape (d, d)."""
+        """The matrix M = LᵀL, shape (d, d): the M of the papers and of NOTATION.md.
+
+        A squared distance is (u - v)ᵀ M (u - v); ``factor`` is L.
+        """
         return check_factor(self.factor).T @ self.factor
 
     @measured

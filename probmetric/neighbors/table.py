@@ -41,10 +41,11 @@ def neighbor_table(
     -------
     DataFrame
         Columns ``query`` and ``neighbor`` (rows counted from 0), ``rank`` from 1,
-        ``dissimilarity``, and ``distance`` where the metric is one; under a posterior
-        these are of the mean dissimilarity over draws (E[M] for Mahalanobis kinds),
-        and ``probability`` is the share of draws in which the neighbour is among the
-        k nearest; ``label`` of the neighbour, where labels are given.
+        ``dissimilarity``, and ``distance`` where the metric is one. Under a posterior
+        the dissimilarity is the mean over draws (of E[M] for Mahalanobis kinds), there
+        is no ``distance``, and ``probability`` is the share of draws in which the
+        neighbour is among the k nearest. ``label`` of the neighbour, where labels are
+        given.
 
     Raises
     ------

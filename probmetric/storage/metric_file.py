@@ -17,7 +17,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from probmetric.metric import (
 )
 from probmetric.metric.feature_names import named, names_of
 from probmetric.metric.mean import MeanDissimilarity
-from probmetric.metric.protocol import check_metric
+from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
 from probmetric.names import kind_of
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage.kinds import check_parts
@@ -186,7 +186,7 @@ class Stored(NamedTuple):
     (2, ('x', 'y'), {})
     """
 
-    metric: Any
+    metric: Metric | PosteriorMetric
     feature_names: tuple[str, ...] | None
     provenance: dict[str, Any]
     version: str
@@ -255,7 +255,15 @@ def save_metric(
         np.savez(file, header=np.array(text), **cast(Any, arrays))
 
 
-def load_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Any:
+@overload
+def load_metric(path: "str | Path") -> Metric | PosteriorMetric: ...
+@overload
+def load_metric(
+    path: "str | Path", *, kinds: Sequence[type]
+) -> Dissimilarity | PosteriorMetric: ...
+def load_metric(
+    path: "str | Path", *, kinds: Sequence[type] = ()
+) -> Dissimilarity | PosteriorMetric:
     """Read a metric, or draws of one, that ``save_metric`` wrote.
 
     Parameters
@@ -268,7 +276,8 @@ def load_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Any:
     Returns
     -------
     Metric or PosteriorMetric
-        Of NumPy arrays, bit for bit those that were stored.
+        Of NumPy arrays, bit for bit those that were stored. With ``kinds`` a type
+        checker knows of a metric what a ``Dissimilarity`` has.
 
     Raises
     ------

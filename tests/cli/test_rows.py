@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -137,7 +138,10 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
 @pytest.mark.parametrize(
     "words, wanted",
     [
-        (("lda", "--label", "kind"), "prior_strength: expected a number"),
+        (
+            ("lda", "--label", "kind"),
+            "prior_strength: expected a number, such as --set prior_strength=1, not",
+        ),
         (("eig_dml", "--label", "kind"), "expected an array, got a source"),
         (("lca", "--groups", "kind"), "--groups: expected none with LCA, which learns"),
         (("two_stage", "--groups", "sort"), "label: expected a column of 0.parquet"),
@@ -162,6 +166,30 @@ def test_a_command_that_loads_all_rows_refuses_parts(command, work, tmp_path):
     out = tmp_path / "a.html"
     said = refused(command, *model, "--data", work / "rows/*.parquet", "--out", out)
     assert "data: expected a file that exists" in said
+
+
+def test_a_pattern_that_the_shell_expanded_is_to_be_quoted(work, tmp_path):
+    """One word too many is said without the remedy, as it was no pattern."""
+    found = sorted((work / "rows").glob("*.parquet"))
+    assert len(found) > 1
+    for words in (
+        ("fit", "lda", "--data", *found, "--out", tmp_path),
+        ("fit", "--data", *found, "lda", "--out", tmp_path),
+        ("neighbors", "--metric", "m.npz", "--data", *found),
+    ):
+        done = run(*words)
+        assert done.exit_code == 2
+        said = re.sub(r"[\s│]+", "", done.stderr)
+        assert "unexpectedextraargument" in said
+        assert f"quoteapatternoffiles:--data'{work}/rows/*.parquet'" in said
+    for words in (
+        ("fit", "lda", "rca", "--data", found[0], "--out", tmp_path),
+        ("fit", "lda", "--data", found[0], "rca", "--out", tmp_path),
+    ):
+        done = run(*words)
+        assert done.exit_code == 2
+        assert "unexpected extra argument" in done.stderr
+        assert "quote" not in done.stderr
 
 
 def test_no_files_are_no_rows(work, tmp_path):

@@ -77,5 +77,5 @@ def test_labels_that_are_lacking_are_asked_for():
 def test_a_bad_value_is_named_with_its_row():
     X, y = rows(100)
     X[7, 1] = np.nan
-    with pytest.raises(ValueError, match=r"got nan in column 1 of row 7"):
+    with pytest.raises(ValueError, match=r"got nan in column 'x1' of row 7"):
         choose.picked(pm.open(X, label=y), np.array([3]))

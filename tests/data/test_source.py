@@ -1,5 +1,6 @@
 """Sources: every row once, in order, in blocks of one shape; what is wrong is named."""
 
+import contextlib
 import os
 import re
 import threading
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import probmetric as pm
@@ -222,7 +224,10 @@ def damaged(folder: Path, kind: str, row: int, value: float) -> Source:
     if kind == "npy":
         np.save(folder / "X.npy", X)
         return pm.open(folder / "X.npy")
-    pq.write_table(table(X, y, packed=kind == "packed"), folder / "r.parquet", 300)
+    rows = table(X, y, packed=kind == "packed")
+    if kind == "columns":
+        rows = rows.rename_columns(["length", "width", "mass", "kind", "w"])
+    pq.write_table(rows, folder / "r.parquet", 300)
     return pm.open(folder / "r.parquet", label="kind", drop=["w"])
 
 
@@ -230,9 +235,9 @@ def damaged(folder: Path, kind: str, row: int, value: float) -> Source:
 @pytest.mark.parametrize(
     "kind, where",
     [
-        ("npy", "column 1 of row 777 of {}/X.npy"),
-        ("columns", "column 1 of row 177 of {}/r.parquet, row group 2"),
-        ("packed", "column 1 of row 177 of {}/r.parquet, row group 2"),
+        ("npy", "column 'x1' of row 777 of {}/X.npy"),
+        ("columns", "column 'width' of row 177 of {}/r.parquet, row group 2"),
+        ("packed", "column 'x1' of row 177 of {}/r.parquet, row group 2"),
     ],
 )
 def test_what_is_not_finite_is_named(
@@ -314,20 +319,36 @@ def test_text_files_are_refused_with_the_way_to_convert_them(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="convert it once") as caught:
         pm.open(path)
     # What the sentence says is run as it stands.
-    says = str(caught.value).split("once: ")[1]
+    short, says = str(caught.value).split("once: ")[1].split(", or in batches: ")
     head, body = says.rsplit(": ", 1)
     import pyarrow.csv
 
-    here = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        exec(f"{head}:\n    {body}", {"pyarrow": __import__("pyarrow")})
-    finally:
-        os.chdir(here)
     assert pyarrow.csv is not None
-    source = pm.open(tmp_path / "rows.parquet", label="kind")
-    (block,) = blocks(source, 64)
-    np.testing.assert_allclose(block.X[:50], X, rtol=1e-15)
+    for remedy in short, f"{head}:\n    {body}":
+        with contextlib.chdir(tmp_path):
+            exec(remedy, {"pandas": pd, "pyarrow": __import__("pyarrow")})
+        source = pm.open(tmp_path / "rows.parquet", label="kind")
+        (block,) = blocks(source, 64)
+        np.testing.assert_allclose(block.X[:50], X, rtol=1e-15)
+        (tmp_path / "rows.parquet").unlink()
+
+
+def test_a_folder_of_text_is_text(tmp_path: Path) -> None:
+    """In a pattern too; Parquet files beside text are read, as of any folder."""
+    for folder in ("texts", "both", "bare"):
+        (tmp_path / folder).mkdir()
+    for path in (tmp_path / "texts/b.csv", tmp_path / "texts/a.CSV"):
+        path.write_text("a,y\n1,0\n")
+    for where in ("texts", "text*", "texts/*"):
+        with pytest.raises(ValueError, match=r"^data: .*, got CSV \('a\.CSV'\); conv"):
+            pm.open(tmp_path / where)
+    (tmp_path / "both/a.csv").write_text("a,y\n1,0\n")
+    pq.write_table(table(*points(5)), tmp_path / "both/a.parquet")
+    for where in ("both", "bo*"):
+        assert pm.open(tmp_path / where, label="kind").feature_names[0] == "x0"
+    for where in ("bare", "b*"):
+        with pytest.raises(ValueError, match=r"^data: expected files, or .* folder"):
+            pm.open(tmp_path / where)
 
 
 def test_a_giant_row_group_is_refused_with_the_remedy(

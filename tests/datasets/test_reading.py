@@ -151,7 +151,32 @@ BAD = {
         {},
         r"in the encoding 'utf-8'.*--encoding latin-1",
     ),
-    "an encoding that is none": ("a,y\n1,2\n", {"encoding": "utf8x"}, "'utf8x'"),
+    "an encoding that is none": (
+        "a,y\n1,2\n",
+        {"encoding": "utf8x"},
+        "^encoding: expected a name .* such as utf-8 or cp1252, got 'utf8x'$",
+    ),
+    "a codec of no text": ("a,y\n1,2\n", {"encoding": "base64"}, "^encoding: "),
+    "a row too long": (
+        "a,b,y\n1,2,0\n\n1,2,3,0\n",
+        {},
+        r"^data: expected 3 columns in every line of .*t\.csv', .* got 4 in line 4; ",
+    ),
+    "a row too long, among many": (
+        "a,b,y\n" + "1,2,0\n" * 20_000 + "1,2,3,0\n",
+        {},
+        "expected 3 columns .* got 4 in line 20002; ",
+    ),
+    "a quote without an end": (
+        'a,b,y\n1,2,0\n1,2,"0\n1,2,0\n',
+        {},
+        r"^data: expected quotes that end in .*t\.csv', .* in line 3$",
+    ),
+    "nothing": (
+        "",
+        {},
+        r"^data: expected a line of names .*, got an empty file$",
+    ),
     "long separator": ("a,y\n1,2\n", {"sep": ";;"}, "sep: expected one character"),
     "sep = decimal": (
         "a,y\n1,2\n",
@@ -180,6 +205,8 @@ def test_what_cannot_be_meant_is_refused_with_the_remedy(tmp_path, case):
 
 def test_the_remedies_work(tmp_path):
     path = tmp_path / "t.csv"
+    path.write_text('a,b,y\n1,2,0\n1,3,"2,3"\n')
+    assert load(path, encoding="CP1252").target_names == ("0", "2,3")
     path.write_text(",a,a,b,y\n0,1,2,7,0\n1,3,4,8,1\n")
     data = load(path, drop=["Unnamed: 0", "a"])
     assert data.feature_names == ("b",)

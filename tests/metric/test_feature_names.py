@@ -17,7 +17,10 @@ NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 X, y = pm.datasets.load("iris")
 FRAME = pd.DataFrame(X, columns=pd.Index(NAMES))
 TURNED = FRAME[NAMES[::-1]]
-ORDER = "expected the 4 features of the metric, got 4, in another order: petal width"
+ORDER = (
+    "expected the 4 features of the metric, got 4, in another order: 'petal width' for "
+    "'sepal length', "
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,8 @@ for p in learner.posterior_metric("intervals", n_draws=3), pm.draws_to_metric(
         try:
             ask(turned)
         except ValueError as error:
-            assert "got 4, in another order: d, c, b, a" in str(error), error
+            said = str(error)
+            assert "got 4, in another order: 'd' for 'a', 'c' for 'b', " in said, said
         else:
             raise SystemExit(f"{name}: expected a refusal, got an answer")
 """
@@ -121,6 +125,18 @@ def test_without_names_places_count(metric):
         np.testing.assert_array_equal(
             unnamed.transform(TURNED), unnamed.transform(TURNED.to_numpy())
         )
+
+
+def test_columns_that_differ_are_named_and_few():
+    """Those in their places are left out, and of many five are enough."""
+    wanted = [f"c{k}" for k in range(14)]
+    turned = [*wanted[:12], "c13", "c12"]
+    said = difference(wanted, turned)
+    assert said.endswith("got 14, in another order: 'c13' for 'c12', 'c12' for 'c13'")
+    assert difference(wanted, wanted[::-1]).endswith("'c9' for 'c4' and 9 more")
+    said = difference(wanted, wanted[:12], "--data")
+    assert said == "14 features of --data, got 12, without 'c12', 'c13'"
+    assert difference(wanted, ["a"]).endswith("'c4' and 9 more, with 'a'")
 
 
 def test_names_of_files_without_names_are_those_of_any():

@@ -194,5 +194,5 @@ def test_a_value_that_is_not_finite_is_named(data):
     X, y = data
     X = X.copy()
     X[450, 1] = np.nan
-    with pytest.raises(ValueError, match="nan in column 1 of row"):
+    with pytest.raises(ValueError, match="nan in column 'x1' of row"):
         pm.LCA(**QUICK).fit(Labelled(X, y, (400, 500)))
