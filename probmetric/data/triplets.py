@@ -76,33 +76,33 @@ def weighing(triplets: Triplets) -> Triplets:
 
 
 def _rows(
-    triplets: ArrayLike, X: ArrayLike | None
+    triplets: ArrayLike, X: ArrayLike | None, name: str
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N k"]]:
-    given = real(triplets, "triplets")
+    given = real(triplets, name)
     if X is None:
         if given.ndim != 3 or given.shape[1] not in (3, 4) or 0 in given.shape:
             raise ValueError(
-                "triplets: expected shape (N, 3, d), or (N, 3) of integers together "
+                f"{name}: expected shape (N, 3, d), or (N, 3) of integers together "
                 f"with points (4 of quadruplets), got {given.shape}"
             )
-        rows = points(given.reshape(-1, given.shape[2]), "triplets")
+        rows = points(given.reshape(-1, given.shape[2]), name)
         return rows, np.arange(len(rows)).reshape(-1, given.shape[1])
     rows = points(X)
     if given.ndim != 2 or given.shape[1] not in (3, 4) or not len(given):
         raise ValueError(
-            "triplets: expected shape (N, 3) of rows of points, (N, 4) of quadruplets, "
+            f"{name}: expected shape (N, 3) of rows of points, (N, 4) of quadruplets, "
             f"got {given.shape}"
         )
     wrong = (given != np.round(given)) | ~((given >= 0) & (given < len(rows)))
     if np.any(wrong):
         raise ValueError(
-            f"triplets: expected whole numbers 0..{len(rows) - 1}, rows of points, got "
+            f"{name}: expected whole numbers 0..{len(rows) - 1}, rows of points, got "
             f"{given[wrong][0]:g} in row {np.nonzero(wrong)[0][0]}"
         )
     return rows, given.astype(int)
 
 
-def _check_different(index: Int[np.ndarray, "N k"]) -> None:
+def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
     """Raise for a triplet that has one point, by its number, in two places.
 
     A quadruplet may have one point in both pairs, but two pairs of different points.
@@ -115,7 +115,7 @@ def _check_different(index: Int[np.ndarray, "N k"]) -> None:
         if wrong.any():
             row = np.flatnonzero(wrong)[0]
             raise ValueError(
-                "triplets: expected quadruplets of two different pairs of different "
+                f"{name}: expected quadruplets of two different pairs of different "
                 f"points, got {index[row].tolist()} in row {row}"
             )
         return
@@ -124,7 +124,7 @@ def _check_different(index: Int[np.ndarray, "N k"]) -> None:
         (same,) = np.nonzero(index[:, k] == index[:, m])
         if len(same):
             raise ValueError(
-                "triplets: expected three different points, got one point "
+                f"{name}: expected three different points, got one point "
                 f"({index[same[0], k]}) for both {names[k]} and {names[m]} in row "
                 f"{same[0]}"
             )
@@ -165,6 +165,7 @@ def triplets_from_arrays(
     w: ArrayLike | None = None,
     *,
     X: ArrayLike | None = None,
+    name: str = "triplets",
 ) -> Triplets:
     """Take triplets as users hold them.
 
@@ -181,6 +182,8 @@ def triplets_from_arrays(
         Data weights >= 0.
     X : array-like of shape (n, d), optional
         The points that integers refer to; an error with (N, 3, d).
+    name : str, default="triplets"
+        What errors call them.
 
     Raises
     ------
@@ -205,8 +208,8 @@ def triplets_from_arrays(
         y, w, X = triplets.y, triplets.w, np.asarray(triplets.X)
         a, near, far, *other = triplets.ends
         triplets = np.stack([np.asarray(k) for k in (a, near, *other, far)], 1)
-    rows, index = _rows(triplets, X)
-    _check_different(index)
+    rows, index = _rows(triplets, X, name)
+    _check_different(index, name)
     n = len(index)
     answers = np.ones(n, int) if y is None else _answers(y, n)
     a, near, *other, far = index.T

@@ -1,7 +1,8 @@
-"""The next question: which pairs to ask an annotator about.
+"""The next question: which pairs, or triplets, to ask an annotator about.
 
-Draw s of the metric says p_is = P(same) of pair i, and given the metric the answers of
-several pairs are independent. What the answers y_B to a batch B tell about the metric
+Draw s of the metric says p_is = P(same) of pair i, or P(near is nearer) of triplet i
+(below, a pair is either), and given the metric the answers of several pairs are
+independent. What the answers y_B to a batch B tell about the metric
 is their mutual information with s, in nats,
 
     I(y_B; s) = H(y_B) - Σ_{i ∈ B} mean_s h(p_is),
@@ -48,11 +49,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import entr
+from scipy.special import entr, expit
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, Triplets
 from probmetric.data.inputs import pair_points
+from probmetric.data.triplets import triplets_from_arrays
+from probmetric.metric import Mahalanobis
 from probmetric.neighbors.search import check_dimension
 from probmetric.posterior import intervals as asked
 from probmetric.posterior.metric import PosteriorMetric
@@ -73,7 +76,7 @@ DECIMALS = 12
 
 
 class NextPairs(NamedTuple):
-    """Pairs to ask about, the most telling first.
+    """Pairs or triplets to ask about, the most telling first.
 
     Attributes
     ----------
@@ -81,7 +84,7 @@ class NextPairs(NamedTuple):
         Their numbers among the candidates, from 0.
     scores : array of shape (n,)
         What each adds to those before it: nats of information, whose sum is that of
-        the batch, or the variance of P(same) that they leave it.
+        the batch, or the variance of the probability that they leave it.
 
     Examples
     --------
@@ -128,27 +131,35 @@ def next_pairs(
     X: ArrayLike | None = None,
     seed: int = 0,
 ) -> NextPairs:
-    """Return the pairs whose answers, *same* or *different*, would tell most.
+    """Return the pairs or triplets whose answers would tell most of the metric.
+
+    Of a pair the answer is *same* or *different*, of a triplet which of two points is
+    nearer to the first (of a quadruplet: which pair's points are nearer to each other).
 
     Parameters
     ----------
     posterior : PosteriorMetric
-        At least two draws that define P(same), as of
-        ``LCA().fit_pairs(pairs, y).posterior_metric("prediction", n_draws=200)``.
-    candidates : array-like of shape (N, 2, d), or (N, 2) of integers; Pairs; blocks
-        Points side by side, rows of ``X``, or a container, whose labels are not
-        looked at. Or a list of such arrays or
+        At least two draws. For pairs they define P(same), as of
+        ``LCA().fit_pairs(pairs, y).posterior_metric("prediction", n_draws=200)``; for
+        triplets they are those of ``TripletMetric`` or ``TripletEmbedding``, whose
+        squared distances are log odds. *Not* checked: that draws without P(same) are
+        of these two.
+    candidates : array-like of shape (N, k, d), or (N, k) of integers; container; blocks
+        Points side by side, rows of ``X`` (objects of an embedding: its
+        ``objects_``), or ``Pairs`` or ``Triplets``, whose answers are not looked at;
+        k is 2 of pairs, 3 of triplets (the first, and the two that are compared), 4 of
+        quadruplets (a pair, and a pair). Or a list of such arrays or
         containers, or a function without arguments that returns an iterable of them:
         it is called once for each pass, and must give the same blocks each time.
     n : int ≥ 1
         Questions, at most the number of candidates. Those of a batch are chosen
-        before any is answered; no pair is asked twice.
+        before any is answered; no candidate is asked twice.
     criterion : {"information", "disagreement"}, default="information"
         The expected information of the answers about the metric, Eq. (2) of
-        ``posterior.next_pairs``; or how much draws differ in P(same), its variance,
-        less what the answers before will explain, Eq. (3).
+        ``posterior.next_pairs``; or how much draws differ in the probability, its
+        variance, less what the answers before will explain, Eq. (3).
     X : array-like of shape (n_points, d), optional
-        The points that integer pairs refer to.
+        The points that integers refer to.
     seed : int, default=0
         Of the answers that are drawn for batches of more than ten pairs, by
         information. Nothing else is random.
@@ -162,9 +173,10 @@ def next_pairs(
     Raises
     ------
     ValueError
-        For something else than draws, a single draw, draws without P(same); an
-        unknown criterion; n above the number of candidates; candidates of a wrong
-        shape, of other features, NaN; an iterator, which cannot be read again.
+        For something else than draws, a single draw; draws without P(same) for pairs,
+        or with it for triplets; an unknown criterion; n above the number of
+        candidates; candidates of a wrong shape, of other features, NaN; an iterator,
+        which cannot be read again.
 
     Notes
     -----
@@ -238,11 +250,20 @@ def _check_draws(posterior: Any) -> None:
         raise ValueError(
             "posterior: expected at least 2 draws, which may disagree, got one"
         )
-    draw: Any = posterior.draws[0]
-    if not hasattr(draw, "same_probability") or getattr(draw, "link", 0) is None:
+
+
+def _check_answer(draw: Any, *, pairs: bool) -> None:
+    """Raise for a draw that does not define the probability of such answers."""
+    same = hasattr(draw, "same_probability") and getattr(draw, "link", 0) is not None
+    if pairs and not same:
         raise ValueError(
             "posterior: expected draws that define P(same), got draws of "
             f"{type(draw).__name__} without it"
+        )
+    if not pairs and (same or not isinstance(draw, Mahalanobis)):
+        raise ValueError(
+            "posterior: expected draws of TripletMetric or TripletEmbedding for "
+            f"triplets, got draws of {type(draw).__name__}{' with P(same)' * same}"
         )
 
 
@@ -261,8 +282,8 @@ def _check_size(n: int, found: int, known: int | None) -> None:
 
 def _blocks(
     candidates: Any, X: ArrayLike | None
-) -> Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]:
-    """Return a function that reads the candidates as tiles of points A and B."""
+) -> Callable[[], Iterator[list[np.ndarray]]]:
+    """Return a function that reads the candidates as tiles: points of each place."""
     if isinstance(candidates, Iterator):
         raise ValueError(
             "candidates: expected pairs, or blocks of them that can be read again (a "
@@ -271,42 +292,62 @@ def _blocks(
         )
     listed = _is_list_of_blocks(candidates, X)
 
-    def tiles() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def tiles() -> Iterator[list[np.ndarray]]:
         again: Any = candidates() if callable(candidates) else candidates
         for block in again if callable(candidates) or listed else [candidates]:
-            points, i, j = _points_of(block, X)
-            for start in range(0, len(i), TILE):
-                rows = slice(start, start + TILE)
-                yield points[i[rows]], points[j[rows]]
+            points, *places = _points_of(block, X)
+            for start in range(0, len(places[0]), TILE):
+                yield [points[place[start : start + TILE]] for place in places]
 
     return tiles
 
 
 def _is_list_of_blocks(candidates: Any, X: ArrayLike | None) -> bool:
     """Tell a list of blocks from a list of pairs, by what it holds."""
-    plain = isinstance(candidates, list | tuple) and not isinstance(candidates, Pairs)
-    if not plain or len(candidates) == 0:
+    listed = isinstance(candidates, list | tuple)
+    if not listed or isinstance(candidates, Pairs | Triplets) or len(candidates) == 0:
         return False
     first: Any = candidates[0]
     dims = 3 if X is None else 2
     array = isinstance(first, np.ndarray)
-    return isinstance(first, Pairs) or (array and first.ndim == dims)
+    return isinstance(first, Pairs | Triplets) or (array and first.ndim == dims)
 
 
 def _points_of(block: Any, X: ArrayLike | None) -> tuple[np.ndarray, ...]:
-    """Return points, and the two rows of each pair, of any form of pairs."""
-    if not isinstance(block, Pairs):
+    """Return points, and the rows of each place, of any form of pairs or triplets."""
+    if isinstance(block, Pairs | Triplets):
+        if X is not None:
+            name = type(block).__name__
+            raise ValueError(
+                f"X: expected None with {name}, which hold their points, got X"
+            )
+        X = np.asarray(block.X)
+        if isinstance(block, Pairs):
+            block = np.stack([block.i, block.j], 1)
+        else:
+            anchor, near, far, *other = map(np.asarray, block.ends)
+            block = np.stack([anchor, near, *other, far], 1)
+    if not _has_triplets(block):
         return pair_points(block, X, "candidates")
-    if X is not None:
-        raise ValueError("X: expected None with Pairs, which hold their points, got X")
-    return pair_points(np.stack([block.i, block.j], 1), block.X, "candidates")
+    found = triplets_from_arrays(block, X=X, name="candidates")
+    anchor, near, far, *other = map(np.asarray, found.ends)
+    return np.asarray(found.X), anchor, near, *other, far
+
+
+def _has_triplets(block: Any) -> bool:
+    """Tell triplets and quadruplets from all else, by the points in a row."""
+    try:
+        shape = np.shape(block)
+    except ValueError:  # Rows of different lengths.
+        return False
+    return len(shape) > 1 and shape[1] in (3, 4)
 
 
 def _one_pass(
     rule: _Criterion,
     state: np.ndarray,
     posterior: PosteriorMetric,
-    tiles: Iterable[tuple[np.ndarray, np.ndarray]],
+    tiles: Iterable[list[np.ndarray]],
     chosen: list[int],
 ) -> _Kept:
     """Return the best candidates under a state; without those that were chosen."""
@@ -319,13 +360,13 @@ def _one_pass(
         0,
     )
     waiting: list[_Kept] = [kept]
-    for A, B in tiles:
-        p = _same(posterior, A, B)
-        rows = kept.n_candidates + np.arange(len(A))
+    for ends in tiles:
+        p = _yes(posterior, ends)
+        rows = kept.n_candidates + np.arange(p.shape[1])
         gain = _gains(rule, state, p)
         new = ~np.isin(rows, chosen)
         waiting.append(_Kept(rows[new], p[:, new], gain[new], -np.inf, 0))
-        kept = kept._replace(n_candidates=kept.n_candidates + len(A))
+        kept = kept._replace(n_candidates=kept.n_candidates + len(rows))
         if sum(len(part.rows) for part in waiting) > 2 * size:
             kept = _best_of(waiting, size, kept)
             waiting = [kept]
@@ -344,20 +385,30 @@ def _best_of(parts: list[_Kept], size: int, last: _Kept) -> _Kept:
     return _Kept(rows[order], p, gain[order], outside, last.n_candidates)
 
 
-def _same(
-    posterior: PosteriorMetric, A: np.ndarray, B: np.ndarray
+def _yes(
+    posterior: PosteriorMetric, ends: list[np.ndarray]
 ) -> Float[np.ndarray, "s m"]:
-    """Return P(same) of rows under every draw, computed in one shape."""
-    check_dimension(posterior.draws[0], A, "candidates")
-    fill = np.zeros(TILE - len(A), int)  # The first pair, once more.
-    rows = np.concatenate([np.arange(len(A)), fill])
-    p = over_draws(asked.same, posterior.draws, A[rows], B[rows])[:, : len(A)]
+    """Return P(same) or P(near) under every draw, computed in one shape."""
+    check_dimension(posterior.draws[0], ends[0], "candidates")
+    _check_answer(posterior.draws[0], pairs=len(ends) == 2)
+    n = len(ends[0])
+    rows = np.append(np.arange(n), np.zeros(TILE - n, int))  # The first, once more.
+    ends = [points[rows] for points in ends]
+    if len(ends) == 2:
+        p = over_draws(asked.same, posterior.draws, *ends)
+    else:
+        first, near, *other, far = ends
+        second = other[0] if other else first
+        apart = over_draws(asked.between_rows, posterior.draws, second, far)
+        p = expit(
+            apart**2 - over_draws(asked.between_rows, posterior.draws, first, near) ** 2
+        )
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
-            "posterior: expected P(same) in [0, 1] of every draw and candidate, got "
-            "another number or NaN"
+            "posterior: expected probabilities in [0, 1] of every draw and candidate, "
+            "got another number or NaN"
         )
-    return p
+    return p[:, :n]
 
 
 def _refresh(

@@ -321,6 +321,77 @@ def test_a_seed_is_all_that_is_random(posterior, many):
     assert len(set(first.indices.tolist())) == 30
 
 
+# --- Triplets -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compared():
+    """Draws whose squared distances are log odds, and eight points."""
+    rng = np.random.default_rng(6)
+    draws = [pm.Mahalanobis(np.diag(rng.gamma(0.7, size=3))) for _ in range(N_DRAWS)]
+    return pm.PosteriorMetric(draws, "prediction"), rng.normal(size=(8, 3))
+
+
+def nearer(posterior, ends):
+    """P(near is nearer) of every draw and triplet or quadruplet, by plain NumPy."""
+    first, near, *other, far = np.moveaxis(ends, 1, 0)
+    second = other[0] if other else first
+    M = np.stack([draw.factor.T @ draw.factor for draw in posterior.draws])
+    by, away = (
+        np.einsum("ni,sij,nj->sn", delta, M, delta)
+        for delta in (first - near, second - far)
+    )
+    return 1 / (1 + np.exp(by - away))
+
+
+@pytest.mark.parametrize("criterion", RULES)
+@pytest.mark.parametrize("size", [3, 4])
+def test_triplets_and_quadruplets_are_chosen_by_the_same_rule(
+    compared, size, criterion
+):
+    posterior, points = compared
+    rng = np.random.default_rng(7)
+    rows = np.stack([rng.permutation(8)[:size] for _ in range(9)])
+    p = nearer(posterior, points[rows])
+    expected, scores = greedy(p, 9, RULES[criterion])
+    first, near, *other, far = rows.T
+    held = pm.Triplets(points, first, near, far, None, None, *other)
+    for candidates, X in (points[rows], None), (rows, points), (held, None):
+        found = pm.next_pairs(posterior, candidates, 9, criterion, X=X)
+        assert found.indices.tolist() == expected
+        np.testing.assert_allclose(found.scores, scores, atol=2e-12)
+    # Negative control: another unit of the log odds is another order.
+    assert greedy(1 / (1 + (1 / p - 1) ** 0.2), 9, RULES[criterion])[0] != expected
+
+
+def test_draws_of_pairs_and_of_triplets_answer_their_own_questions(
+    posterior, compared, pairs
+):
+    with pytest.raises(ValueError, match=r"expected draws that define P\(same\)"):
+        pm.next_pairs(compared[0], pairs, 1)
+    local = [build("LocalMahalanobis", seed) for seed in (0, 1)]
+    for draws in posterior, pm.PosteriorMetric(local, "prediction"):
+        with pytest.raises(ValueError, match="posterior: expected draws of Triplet"):
+            pm.next_pairs(draws, np.zeros((2, 3, 3)), 1)
+
+
+@pytest.mark.long
+def test_an_embedding_is_asked_about_its_objects():
+    rng = np.random.default_rng(0)
+    known = np.stack([rng.permutation(6)[:3] for _ in range(60)])
+    model = pm.TripletEmbedding(n_components=1, n_objects=6)
+    model.fit(
+        known,
+        (np.abs(known[:, 0] - known[:, 1]) < np.abs(known[:, 0] - known[:, 2])).astype(
+            int
+        ),
+    )
+    draws = model.posterior_metric("prediction", method="laplace", n_draws=50)
+    found = pm.next_pairs(draws, known, 3, X=model.objects_)
+    p = nearer(draws, np.asarray(model.objects_)[known])
+    assert found.indices.tolist() == greedy(p, 3, gained)[0]
+
+
 # --- Refusals -------------------------------------------------------------------------
 
 X = np.zeros((4, 3))
@@ -337,7 +408,10 @@ NAN = np.full((3, 2, 3), np.nan)
         (np.zeros((3, 2)), 1, {}, r"candidates: expected shape \(N, 2, d\)"),
         (np.zeros((0, 2, 3)), 1, {}, r"candidates: expected shape \(N, 2, d\)"),
         ([], 1, {}, r"candidates: expected shape \(N, 2, d\)"),
-        (np.zeros((3, 3, 3)), 1, {}, r"candidates: expected shape \(N, 2, d\)"),
+        (np.zeros((3, 3, 3)), 1, {}, r"TripletEmbedding for triplets.* with P\(same\)"),
+        (np.array([[0, 1, 1]]), 1, {"X": X}, "candidates: expected three different"),
+        (np.array([[0, 1, 4]]), 1, {"X": X}, r"candidates: expected whole numbers 0"),
+        (np.zeros((3, 5, 3)), 1, {}, r"candidates: expected shape \(N, 2, d\)"),
         (np.zeros((3, 2, 4)), 1, {}, "candidates: expected"),
         (np.array([[0, 4]]), 1, {"X": X}, r"candidates: expected rows 0\.\.3"),
         (np.array([[0.0, 1.0]]), 1, {"X": X}, "candidates: expected integers"),
@@ -378,7 +452,7 @@ def test_bad_input_is_named(posterior, candidates, n, options, match):
             pm.PosteriorMetric(
                 [pm.Mahalanobis(np.eye(3), pm.Link(-0.1, 1.0))] * 2, "prediction"
             ),
-            r"P\(same\) in \[0, 1\]",
+            r"probabilities in \[0, 1\]",
         ),
     ],
 )
