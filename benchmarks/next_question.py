@@ -247,45 +247,51 @@ def report(table, provenance):
         "",
     ]
     for lapse, part in table.groupby("lapse"):
-        others = [rule for rule in RULES[1:] if rule in set(part.rule)]
-        starts = part.groupby("rule", sort=False).start.nunique()
         title = f"A lapse rate of {lapse:.0%}" if lapse else "Right answers"
-        lines += [f"## {title}", ""]
-        number = ", ".join(f"{rule} {starts[rule]}" for rule in ("random", *others))
-        lines += [f"Starts of each set: {number}.", ""]
+        lines += [f"## {title}", "", *tables(part, RULES[1:], "P(same)")]
+    return "\n".join(lines)
+
+
+def tables(part, rules, stated):
+    """Return the tables of one kind of answers, of which P is called ``stated``."""
+    others = [rule for rule in rules if rule in set(part.rule)]
+    starts = part.groupby("rule", sort=False).start.nunique()
+    number = ", ".join(f"{rule} {starts[rule]}" for rule in ("random", *others))
+    lines = [
+        f"Starts of each set: {number}.",
+        "",
+        f"Labels needed to reach the log loss of {COUNTS[-1]} random ones, from",
+        "mean curves ± standard error (jackknife over starts; – where it is",
+        "not reached without one of them):",
+        "",
+    ]
+    sets = list(dict.fromkeys(part.data))
+    body = []
+    for name in sets:
+        own = part[part.data == name]
+        final = curves(own, "random", "mean")[COUNTS[-1]].mean()
+        cells = [shown(*saving(own, rule, "mean"), ".0f") for rule in others]
+        body.append([name, f"{final:.3f}", *cells])
+    lines += markdown(["set", "that log loss", *others], body)
+    for labels in (COUNTS[len(COUNTS) // 2], COUNTS[-1]):
         lines += [
-            f"Labels needed to reach the log loss of {COUNTS[-1]} random ones, from",
-            "mean curves ± standard error (jackknife over starts; – where it is",
-            "not reached without one of them):",
+            f"Log loss minus that of random choice, {labels} labels, mean ± s.e.",
+            "over starts; *all*: over sets, which are the units:",
             "",
         ]
-        sets = list(dict.fromkeys(part.data))
-        body = []
-        for name in sets:
-            own = part[part.data == name]
-            final = curves(own, "random", "mean")[COUNTS[-1]].mean()
-            cells = [shown(*saving(own, rule, "mean"), ".0f") for rule in others]
-            body.append([name, f"{final:.3f}", *cells])
-        lines += markdown(["set", "that log loss", *others], body)
-        for labels in (COUNTS[len(COUNTS) // 2], COUNTS[-1]):
-            lines += [
-                f"Log loss minus that of random choice, {labels} labels, mean ± s.e.",
-                "over starts; *all*: over sets, which are the units:",
-                "",
-            ]
-            for value, what in (("mean", "averaged"), ("plug", "of the fit alone")):
-                body, gaps = [], []
-                for name in sets:
-                    own = part[part.data == name]
-                    found = [difference(own, r, value, labels) for r in others]
-                    gaps.append([mean for mean, _ in found])
-                    body.append([name, *(shown(*pair, "+.3f") for pair in found)])
-                gaps = np.array(gaps)
-                error = gaps.std(0, ddof=1) / np.sqrt(len(gaps))
-                whole = zip(gaps.mean(0), error, strict=True)
-                body.append(["*all*", *(shown(*pair, "+.3f") for pair in whole)])
-                lines += markdown([f"P(same) {what}", *others], body)
-    return "\n".join(lines)
+        for value, what in (("mean", "averaged"), ("plug", "of the fit alone")):
+            body, gaps = [], []
+            for name in sets:
+                own = part[part.data == name]
+                found = [difference(own, r, value, labels) for r in others]
+                gaps.append([mean for mean, _ in found])
+                body.append([name, *(shown(*pair, "+.3f") for pair in found)])
+            gaps = np.array(gaps)
+            error = gaps.std(0, ddof=1) / np.sqrt(len(gaps))
+            whole = zip(gaps.mean(0), error, strict=True)
+            body.append(["*all*", *(shown(*pair, "+.3f") for pair in whole)])
+            lines += markdown([f"{stated} {what}", *others], body)
+    return lines
 
 
 def main():
