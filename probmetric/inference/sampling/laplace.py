@@ -40,6 +40,9 @@ from probmetric.inference.solvers.result import REMEDY, Result
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
+WHOLE, BLOCK = 256, 64
+"""Rows of a Hessian that are computed at once; where there are more, so many."""
+
 
 @partial(jax.jit, static_argnames="target")
 def _curvature(
@@ -47,7 +50,18 @@ def _curvature(
 ) -> tuple[Float[Array, "k"], Float[Array, "k k"]]:
     """Return the eigenvalues, ascending, and eigenvectors of -H."""
     flat, unravel = ravel_pytree(mode)
-    H = jax.hessian(lambda x: target.log_density(unravel(x), data))(flat)
+
+    def density(x: Float[Array, "k"]) -> Array:
+        return target.log_density(unravel(x), data)
+
+    if flat.size <= WHOLE:
+        H = jax.hessian(density)(flat)
+    else:  # All rows at once would hold what a density needs, for each of them.
+
+        def row(e: Float[Array, "k"]) -> Float[Array, "k"]:
+            return jax.jvp(jax.grad(density), (flat,), (e,))[1]
+
+        H = jax.lax.map(row, jnp.eye(flat.size, dtype=flat.dtype), batch_size=BLOCK)
     return jnp.linalg.eigh(-(H + H.T) / 2)
 
 
