@@ -20,6 +20,14 @@ UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?")
 TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".txt", ".json", ".jsonl")
 """Endings of text, whose rows are not read in parts."""
 
+CONVERT = (
+    "convert it once: pandas.read_csv('rows.csv').to_parquet('rows.parquet'), or in "
+    "batches: with pyarrow.csv.open_csv('rows.csv') as rows, pyarrow.parquet."
+    "ParquetWriter('rows.parquet', rows.schema) as out: [out.write_batch(batch) for "
+    "batch in rows]"
+)
+"""What to do with CSV, whose rows are to be read in parts."""
+
 WILD = "*?["
 """Characters of a pattern of files."""
 
@@ -85,7 +93,7 @@ def is_pattern(text: str) -> bool:
 def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
     """Return the files of a path, a folder of Parquet files or a glob, by name.
 
-    Of a folder without Parquet files those of text, so that their reader says so.
+    Of a folder of text files all, so that their reader says what they are.
     """
     text = os.path.expanduser(os.fspath(where))
     if is_pattern(text):
@@ -97,9 +105,7 @@ def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
     for path in found:
         if not path.is_dir():
             files.append(path)
-        elif [path] == found and (rows := sorted(path.glob("*.parquet"))):
-            files += rows
-        elif rows := sorted(p for p in path.iterdir() if p.name.lower().endswith(TEXT)):
+        elif [path] == found and (rows := _rows_in(path)):
             files += rows
         else:
             raise ValueError(
@@ -109,6 +115,15 @@ def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
     if not files:
         raise ValueError(f"{name}: expected files, got none at {text!r}")
     return files
+
+
+def _rows_in(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder, or its files where all are text."""
+    if rows := sorted(folder.glob("*.parquet")):
+        return rows
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    text = all(path.name.lower().endswith(TEXT) for path in files)
+    return files if text else []
 
 
 def kind_of(path: Path) -> str:

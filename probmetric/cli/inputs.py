@@ -297,7 +297,7 @@ def _taken_by(
             reads(path)
             said = ValueError(
                 f"{option}: expected another file, got {str(path)!r}, which {other} "
-                f"takes: {other} {path}"
+                "takes"
             )
         raise said from None
 

@@ -27,17 +27,22 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except UsageError as error:
             if error.message.startswith("Got unexpected extra argument"):
-                error.message += _quoted(words)
+                if ctx.invoked_subcommand in ("fit", "neighbors", "evaluate"):
+                    error.message += _quoted(words)
             raise
 
 
 def _quoted(words: Sequence[str]) -> str:
     """Return the remedy where an option of rows is followed by several files, or ""."""
-    for option, one, more in zip(words, words[1:], words[2:], strict=False):
-        rows = option in ("--data", "--queries", "--test")
-        if rows and os.path.exists(one) and os.path.exists(more):
-            pattern = Path(one).with_name(f"*{Path(one).suffix}")
-            return f"; quote a pattern of files: {option} '{pattern}'"
+    for option, *files in zip(words, words[1:], words[2:], strict=False):
+        ending = Path(files[0]).suffix
+        if (
+            option in ("--data", "--queries", "--test")
+            and ending in (".parquet", ".npy")
+            and all(file.endswith(ending) and os.path.isfile(file) for file in files)
+        ):
+            pattern = f"'FOLDER/*{ending}'"
+            return f"; put a pattern of files in quotes: {option} {pattern}"
     return ""
 
 

@@ -25,7 +25,7 @@ from probmetric.data.source import (
     labels_of,
     single,
 )
-from probmetric.names import TEXT, files_at
+from probmetric.names import CONVERT, TEXT, files_at
 from probmetric.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -485,14 +485,11 @@ def _ending(paths: Sequence[Path]) -> str:
     endings = {path.suffix.lower() for path in paths}
     for path in paths:
         if path.name.lower().endswith(TEXT):
-            kind = "CSV" if ".csv" in path.name.lower() else "text"
-            raise ValueError(
-                f"data: expected .parquet or .npy files, got {kind} ({path.name!r}); "
-                "convert it once: pandas.read_csv('rows.csv').to_parquet("
-                "'rows.parquet'), or in batches: with pyarrow.csv.open_csv('rows.csv') "
-                "as rows, pyarrow.parquet.ParquetWriter('rows.parquet', rows.schema) "
-                "as out: [out.write_batch(batch) for batch in rows]"
-            )
+            kind, todo = "text", "write it once with pandas, by to_parquet"
+            if ".csv" in path.name.lower():
+                kind, todo = "CSV", CONVERT
+            wanted = "expected .parquet or .npy files"
+            raise ValueError(f"data: {wanted}, got {kind} ({str(path)!r}); {todo}")
     if len(endings) > 1 or not endings <= {".parquet", ".npy"}:
         raise ValueError(
             "data: expected files that all end in .parquet, or all in .npy, got "

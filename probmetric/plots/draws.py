@@ -235,9 +235,9 @@ def rank(draws: DrawsLike, *, backend: str = "matplotlib") -> Any:
     """Draw ArviZ's rank plot of the identified quantities, b and eigenvalues of M.
 
     Each line is how far a chain's ranks are from uniform: near 0 where chains agree.
-    The p (or, before ArviZ 1.3, the band) takes draws for independent: of chains that
-    agree, with an autocorrelation of .6, it rejected 43 % at level .01. It is *not*
-    evidence that chains differ; R-hat and effective sizes are.
+    The p (or, before ArviZ 1.3, the band) takes draws for independent, so that it also
+    rejects correlated chains that agree. It is *not* evidence that chains differ; R-hat
+    and effective sizes are.
 
     Parameters
     ----------

@@ -38,8 +38,10 @@ MOST_SVG = 1_000_000
 RANKS = (
     "Rank plots: how far each chain's ranks are from uniform, near 0 where chains "
     "agree. A p or a band takes draws for independent, so that correlated chains that "
-    "agree may be marked: R-hat and the effective sizes decide."
+    "agree may be marked, and of two or three chains p is near 1 in any case: R-hat "
+    "and the effective sizes decide."
 )
+"""The caption of rank plots."""
 
 
 class Picture(NamedTuple):

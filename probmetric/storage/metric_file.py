@@ -186,7 +186,7 @@ class Stored(NamedTuple):
     (2, ('x', 'y'), {})
     """
 
-    metric: Metric | PosteriorMetric
+    metric: Dissimilarity | PosteriorMetric
     feature_names: tuple[str, ...] | None
     provenance: dict[str, Any]
     version: str

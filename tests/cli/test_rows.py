@@ -181,8 +181,11 @@ def test_a_pattern_that_the_shell_expanded_is_to_be_quoted(work, tmp_path):
         assert done.exit_code == 2
         said = re.sub(r"[\s│]+", "", done.stderr)
         assert "unexpectedextraargument" in said
-        assert f"quoteapatternoffiles:--data'{work}/rows/*.parquet'" in said
+        assert "putapatternoffilesinquotes:--data'FOLDER/*.parquet'" in said
     for words in (
+        ("sample", "lca", "--data", *found, "--out", tmp_path),  # Reads no parts.
+        ("fit", "lda", "--data", ".", work / "rows", "--out", tmp_path),
+        ("fit", "lda", "--data", found[0], work / "data.csv", "--out", tmp_path),
         ("fit", "lda", "rca", "--data", found[0], "--out", tmp_path),
         ("fit", "lda", "--data", found[0], "rca", "--out", tmp_path),
     ):

@@ -147,8 +147,8 @@ def test_a_metric_that_is_no_distance_has_no_distance_column():
         (["--metric", "data.npz"], "which has no such header"),
         (["--metric", "data.csv"], "expected a readable metric file"),
         (["--draws", "data.npz"], "expected a readable NetCDF file"),
-        (["--draws", "M"], "metric.npz', which --metric takes: --metric "),
-        (["--metric", "D"], "draws.nc', which --draws takes: --draws "),
+        (["--draws", "M"], "metric.npz', which --metric takes"),
+        (["--metric", "D"], "draws.nc', which --draws takes"),
         (["--metric", "M", "-k", "60"], "k: expected 1 to 59 for 60 points, got 60"),
         (["--metric", "M", "--queries", "other.csv"], "without 'width', with 'depth'"),
         (

@@ -340,12 +340,18 @@ def test_a_folder_of_text_is_text(tmp_path: Path) -> None:
     for path in (tmp_path / "texts/b.csv", tmp_path / "texts/a.CSV"):
         path.write_text("a,y\n1,0\n")
     for where in ("texts", "text*", "texts/*"):
-        with pytest.raises(ValueError, match=r"^data: .*, got CSV \('a\.CSV'\); conv"):
+        with pytest.raises(ValueError, match=r"got CSV \('.*a\.CSV'\); convert"):
             pm.open(tmp_path / where)
+    (tmp_path / "texts/c.csv").mkdir()  # No file.
+    (tmp_path / "texts/b.csv").rename(tmp_path / "texts/0.json")
+    with pytest.raises(ValueError, match=r"got text \('.*0\.json'\); write .* pandas"):
+        pm.open(tmp_path / "texts")
     (tmp_path / "both/a.csv").write_text("a,y\n1,0\n")
     pq.write_table(table(*points(5)), tmp_path / "both/a.parquet")
     for where in ("both", "bo*"):
         assert pm.open(tmp_path / where, label="kind").feature_names[0] == "x0"
+    np.save(tmp_path / "bare/X.npy", points(5)[0])
+    (tmp_path / "bare/README.txt").write_text("made of rows")
     for where in ("bare", "b*"):
         with pytest.raises(ValueError, match=r"^data: expected files, or .* folder"):
             pm.open(tmp_path / where)

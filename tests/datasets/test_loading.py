@@ -179,7 +179,7 @@ BAD_FILES = {
     ),
     "longer.csv": (
         lambda p: p.write_text("a,y\n1,2,0\n3,4,1\n"),
-        "expected 2 columns .* got 3 in line 2",
+        "expected 2 columns .* got 3 in its row 2",
     ),
     "one_word.csv": (
         lambda p: p.write_text("a,b,y\n1,2,0\n3,4,1\n5,n/a?,0\n"),
@@ -198,7 +198,7 @@ BAD_FILES = {
     "no_feature.csv": (lambda p: p.write_text("y\n0\n1\n"), "at least one feature"),
     "ragged.csv": (
         lambda p: p.write_text("a,y\n1,0\n1,2,3,4\n"),
-        "expected 2 columns .* got 4 in line 3",
+        "expected 2 columns .* got 4 in its row 3",
     ),
     "latin.csv": (lambda p: p.write_bytes(b"a,y\n1,\xff\n"), "expected a readable CSV"),
     "cut.npz": (write_truncated_npz, "expected a readable NPZ file"),

@@ -160,17 +160,17 @@ BAD = {
     "a row too long": (
         "a,b,y\n1,2,0\n\n1,2,3,0\n",
         {},
-        r"^data: expected 3 columns in every line of .*t\.csv', .* got 4 in line 4; ",
+        r"^data: expected 3 columns in every row of .*t\.csv', .* got 4 in its row 4; ",
     ),
     "a row too long, among many": (
         "a,b,y\n" + "1,2,0\n" * 20_000 + "1,2,3,0\n",
         {},
-        "expected 3 columns .* got 4 in line 20002; ",
+        "expected 3 columns .* got 4 in its row 20002; ",
     ),
     "a quote without an end": (
         'a,b,y\n1,2,0\n1,2,"0\n1,2,0\n',
         {},
-        r"^data: expected quotes that end in .*t\.csv', .* in line 3$",
+        r"^data: expected quotes that end in .*t\.csv', .* in its row 3$",
     ),
     "nothing": (
         "",

@@ -29,7 +29,12 @@ from probmetric.inference.dca_gm.likelihood import (
     conditional_log_likelihood,
     with_fisher,
 )
-from probmetric.inference.dca_gm.start import check_labelled, em_prior, start
+from probmetric.inference.dca_gm.start import (
+    check_labelled,
+    default_rows,
+    em_prior,
+    start,
+)
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.dca_gm import (
@@ -306,7 +311,7 @@ def fit(
         It sets n_latent and n_gaussians. Default: ``default_prior`` at the start. The
         hybrid uses its norm penalty alone.
     n_latent : int, optional
-        p. Default: 2, or 1 when there is one feature; ignored given ``init``.
+        p. Default: ``start.default_rows``; ignored given ``init``.
     n_gaussians, covariance, seed
         Of the start (``dca_gm.start.start``); ignored given ``init``.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
@@ -355,7 +360,10 @@ def fit(
         raise ValueError(
             f"covariance: expected 'class' or 'component', got {covariance!r}"
         )
-    p = min(2, data.X.shape[1]) if n_latent is None else n_latent
+    p = n_latent
+    if p is None:
+        n_classes = 2 if data.y is None else len(np.unique(np.asarray(data.y)))
+        p = default_rows(n_classes, data.X.shape[1])
     if prior is not None:
         p = prior.mean.shape[0]
         n_gaussians = [int(k) for k in np.sum(prior.present, 1)]

@@ -35,6 +35,11 @@ RIDGE = 1e-3
 """ε of Eq. (1), and of the mixtures' ridge: a thousandth of the data's own scale."""
 
 
+def default_rows(n_classes: int, d: int) -> int:
+    """Return p where none is given: n_classes - 1, at least 2, at most d."""
+    return min(max(2, n_classes - 1), d)
+
+
 def check_labelled(data: Labelled, n_latent: int) -> int:
     """Return the number of classes; data that no fit can use are an error.
 

@@ -15,7 +15,7 @@ from probmetric.inference.dca_gm.likelihood import (
     conditional_log_likelihood,
     gradient_A,
 )
-from probmetric.inference.dca_gm.start import lda_rca, start
+from probmetric.inference.dca_gm.start import default_rows, lda_rca, start
 from probmetric.inference.solvers.result import Result
 from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import log_weight, unconstrain
@@ -220,3 +220,13 @@ def test_a_conjugate_direction_is_kept_where_it_ascends():
     np.testing.assert_array_equal(
         _polak_ribiere(gradient, before, -4 * gradient), gradient
     )
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "d", "p"), [(2, 1, 1), (2, 9, 2), (3, 9, 2), (5, 9, 4), (9, 4, 4)]
+)
+def test_the_means_of_the_classes_set_the_number_of_rows(n_classes, d, p):
+    assert default_rows(n_classes, d) == p
+    X = np.random.default_rng(0).normal(size=(3 * n_classes, d))
+    y = np.repeat(np.arange(n_classes), 3)
+    assert start(Labelled(X, y), p, n_gaussians=1).A.shape == (p, d)
