@@ -58,6 +58,7 @@ START, BATCH, ROUNDS = 20, 10, 8
 N_CANDIDATES, N_JUDGED, N_POOL, N_SCORES, N_DRAWS = 1000, 500, 300, 5, 200
 COLUMNS = ["lapse", "data", "start", "rule", "labels", "mean", "plug"]
 COUNTS = START + BATCH * np.arange(ROUNDS + 1)
+WHAT = {"mean": "P(same) averaged", "plug": "P(same) of the fit alone"}
 
 
 def scores_of(name):
@@ -78,10 +79,10 @@ def random_pairs(rng, rows, n):
     return np.stack([rows[i[keep]], rows[j[keep]]], 1)
 
 
-def log_loss(same, p):
+def log_loss(same, p, digits=5):
     """Return the mean log loss of P(same)."""
     p = np.clip(p, 1e-12, 1 - 1e-12)  # Of 1 at equal points.
-    return round(float(-np.mean(np.where(same, np.log(p), np.log1p(-p)))), 5)
+    return round(float(-np.mean(np.where(same, np.log(p), np.log1p(-p)))), digits)
 
 
 def curve(rule, X, candidates, answers, known, judged, same, rng):
@@ -248,12 +249,15 @@ def report(table, provenance):
     ]
     for lapse, part in table.groupby("lapse"):
         title = f"A lapse rate of {lapse:.0%}" if lapse else "Right answers"
-        lines += [f"## {title}", "", *tables(part, RULES[1:], "P(same)")]
+        lines += [f"## {title}", "", *tables(part, RULES[1:], WHAT)]
     return "\n".join(lines)
 
 
-def tables(part, rules, stated):
-    """Return the tables of one kind of answers, of which P is called ``stated``."""
+def tables(part, rules, what, needed=("mean",)):
+    """Return the tables of one kind of answers.
+
+    ``what`` names the log losses, by column; of those ``needed`` the labels are told.
+    """
     others = [rule for rule in rules if rule in set(part.rule)]
     starts = part.groupby("rule", sort=False).start.nunique()
     number = ", ".join(f"{rule} {starts[rule]}" for rule in ("random", *others))
@@ -266,20 +270,22 @@ def tables(part, rules, stated):
         "",
     ]
     sets = list(dict.fromkeys(part.data))
-    body = []
-    for name in sets:
-        own = part[part.data == name]
-        final = curves(own, "random", "mean")[COUNTS[-1]].mean()
-        cells = [shown(*saving(own, rule, "mean"), ".0f") for rule in others]
-        body.append([name, f"{final:.3f}", *cells])
-    lines += markdown(["set", "that log loss", *others], body)
+    for value in needed:
+        body = []
+        for name in sets:
+            own = part[part.data == name]
+            final = curves(own, "random", value)[COUNTS[-1]].mean()
+            cells = [shown(*saving(own, rule, value), ".0f") for rule in others]
+            body.append([name, f"{final:.3f}", *cells])
+        named = "set" if len(needed) == 1 else f"set; {what[value]}"
+        lines += markdown([named, "that log loss", *others], body)
     for labels in (COUNTS[len(COUNTS) // 2], COUNTS[-1]):
         lines += [
             f"Log loss minus that of random choice, {labels} labels, mean ± s.e.",
             "over starts; *all*: over sets, which are the units:",
             "",
         ]
-        for value, what in (("mean", "averaged"), ("plug", "of the fit alone")):
+        for value, named in what.items():
             body, gaps = [], []
             for name in sets:
                 own = part[part.data == name]
@@ -290,7 +296,7 @@ def tables(part, rules, stated):
             error = gaps.std(0, ddof=1) / np.sqrt(len(gaps))
             whole = zip(gaps.mean(0), error, strict=True)
             body.append(["*all*", *(shown(*pair, "+.3f") for pair in whole)])
-            lines += markdown([f"{stated} {what}", *others], body)
+            lines += markdown([named, *others], body)
     return lines
 
 
