@@ -13,6 +13,7 @@ Vehtari et al., "Pareto smoothed importance sampling", JMLR 2024.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -51,14 +52,14 @@ def _curvature(
     """Return the eigenvalues, ascending, and eigenvectors of -H."""
     flat, unravel = ravel_pytree(mode)
 
-    def density(x: Float[Array, "k"]) -> Array:
+    def density(x: Any) -> Any:
         return target.log_density(unravel(x), data)
 
     if flat.size <= WHOLE:
         H = jax.hessian(density)(flat)
     else:  # All rows at once would hold what a density needs, for each of them.
 
-        def row(e: Float[Array, "k"]) -> Float[Array, "k"]:
+        def row(e: Any) -> Any:
             return jax.jvp(jax.grad(density), (flat,), (e,))[1]
 
         H = jax.lax.map(row, jnp.eye(flat.size, dtype=flat.dtype), batch_size=BLOCK)
