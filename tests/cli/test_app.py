@@ -301,7 +301,7 @@ def broken_files(folder):
         "alone.csv": ("a,y\n1,0\n2,0\n3,1\n", "at least 2 rows of each class"),
         "text.csv": ("a,y\nred,0\nblue,1\n", "expected numbers"),
         "empty.csv": ("", "empty.csv', got an empty file"),
-        "ragged.csv": ("a,y\n1,0\n1,2,1\n", "expected 2 columns in every line of"),
+        "ragged.csv": ("a,y\n1,0\n1,2,1\n", "expected 2 columns in every row of"),
     }
     for name, (text, _) in texts.items():
         (folder / name).write_text(text)

@@ -267,7 +267,7 @@ def test_missing_labels_and_weights_are_named(tmp_path: Path) -> None:
     w[7] = -1
     with pytest.raises(ValueError, match=r"numbers from 0 on, got -1.0 in row 7"):
         list(filled(pm.open(X, weight=w), part, 10))
-    for kind, lacking in {"kind": "row 1 of", "x0": "column 0 of row 1 of"}.items():
+    for kind, lacking in {"kind": "row 1 of", "x0": "column 'x0' of row 1 of"}.items():
         rows = table(X[:3], y[:3])
         at = rows.schema.get_field_index(kind)
         rows = rows.set_column(at, kind, pa.array([1.0, None, 2.0]))

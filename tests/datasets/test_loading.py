@@ -188,7 +188,7 @@ BAD_FILES = {
     "twice.parquet": (write_twice, "expected a readable PARQUET file"),
     "binary.csv": (
         lambda p: p.write_bytes(bytes(range(256)) * 9),
-        "expected 1 column in every line",
+        "expected 1 column in every row",
     ),
     "folder.npz": (lambda p: p.mkdir(), "expected a file, got a folder"),
     "flipped.npz": (write_flipped_npz, "expected a readable NPZ file"),
