@@ -79,10 +79,10 @@ def random_pairs(rng, rows, n):
     return np.stack([rows[i[keep]], rows[j[keep]]], 1)
 
 
-def log_loss(same, p, digits=5):
+def log_loss(same, p):
     """Return the mean log loss of P(same)."""
     p = np.clip(p, 1e-12, 1 - 1e-12)  # Of 1 at equal points.
-    return round(float(-np.mean(np.where(same, np.log(p), np.log1p(-p)))), digits)
+    return round(float(-np.mean(np.where(same, np.log(p), np.log1p(-p)))), 5)
 
 
 def curve(rule, X, candidates, answers, known, judged, same, rng):
@@ -253,11 +253,8 @@ def report(table, provenance):
     return "\n".join(lines)
 
 
-def tables(part, rules, what, needed=("mean",)):
-    """Return the tables of one kind of answers.
-
-    ``what`` names the log losses, by column; of those ``needed`` the labels are told.
-    """
+def tables(part, rules, what):
+    """Return the tables of one kind of answers; ``what`` names the log losses."""
     others = [rule for rule in rules if rule in set(part.rule)]
     starts = part.groupby("rule", sort=False).start.nunique()
     number = ", ".join(f"{rule} {starts[rule]}" for rule in ("random", *others))
@@ -270,15 +267,13 @@ def tables(part, rules, what, needed=("mean",)):
         "",
     ]
     sets = list(dict.fromkeys(part.data))
-    for value in needed:
-        body = []
-        for name in sets:
-            own = part[part.data == name]
-            final = curves(own, "random", value)[COUNTS[-1]].mean()
-            cells = [shown(*saving(own, rule, value), ".0f") for rule in others]
-            body.append([name, f"{final:.3f}", *cells])
-        named = "set" if len(needed) == 1 else f"set; {what[value]}"
-        lines += markdown([named, "that log loss", *others], body)
+    body = []
+    for name in sets:
+        own = part[part.data == name]
+        final = curves(own, "random", "mean")[COUNTS[-1]].mean()
+        cells = [shown(*saving(own, rule, "mean"), ".0f") for rule in others]
+        body.append([name, f"{final:.3f}", *cells])
+    lines += markdown(["set", "that log loss", *others], body)
     for labels in (COUNTS[len(COUNTS) // 2], COUNTS[-1]):
         lines += [
             f"Log loss minus that of random choice, {labels} labels, mean ± s.e.",

@@ -16,10 +16,6 @@ and an answer is drawn; judged triplets too. With ``--lapse`` a share of the ans
 the pool is a coin toss. The learner is ``TripletMetric`` at its defaults, its draws 200
 of Laplace's approximation.
 
-Answers teach a shape, and a unit in which squared distances are log odds. So two log
-losses are told: that of P(near) averaged over draws; and that of the fit in the unit in
-which the judged answers are likeliest, one number that no learner knows.
-
 Compared, from the same pool, start and judged triplets: *random*; *random again*,
 another order, which is the control; *information*; *disagreement*. Nothing was chosen
 on any start.
@@ -51,13 +47,12 @@ from next_question import (
     scores_of,
     tables,
 )
-from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 import probmetric as pm
 
 COMPARED = RULES[:4]
-WHAT = {"mean": "P(near) averaged", "plug": "the fit in its best unit"}
+WHAT = {"mean": "P(near) averaged", "plug": "P(near) of the fit alone"}
 SPREAD = 3.0
 """Root mean square of the judge's log odds."""
 
@@ -73,15 +68,6 @@ def log_odds(Z, triplets):
     return np.sum((anchor - far) ** 2, 1) - np.sum((anchor - near) ** 2, 1)
 
 
-def in_best_unit(right, odds):
-    """Return the log loss of log odds in the unit in which answers are likeliest."""
-
-    def loss(c):
-        return log_loss(right, expit(np.exp(c) * odds), 12)
-
-    return round(float(minimize_scalar(loss, (-2.0, 0.0)).fun), 5)
-
-
 def curve(rule, X, candidates, answers, judged, right, rng):
     """Yield the number of answers and both log losses after every batch."""
     known = list(range(START))  # Candidates are in random order.
@@ -95,8 +81,8 @@ def curve(rule, X, candidates, answers, judged, right, rng):
         anchor, near, far = (X[rows] for rows in judged.T)
         away, by = draws.pair_draws(anchor, far), draws.pair_draws(anchor, near)
         p = expit(away**2 - by**2).mean(0)
-        odds = log_odds(model.transform(X), judged)
-        yield int(labels), log_loss(right, p), in_best_unit(right, odds)
+        plug = model.triplet_probability(X[judged])
+        yield int(labels), log_loss(right, p), log_loss(right, plug)
         if labels == COUNTS[-1]:
             return
         if rule.startswith("random"):
@@ -142,7 +128,7 @@ def report(table, provenance):
     ]
     for lapse, part in table.groupby("lapse"):
         title = f"A lapse rate of {lapse:.0%}" if lapse else "The judge's own answers"
-        lines += [f"## {title}", "", *tables(part, COMPARED[1:], WHAT, tuple(WHAT))]
+        lines += [f"## {title}", "", *tables(part, COMPARED[1:], WHAT)]
     return "\n".join(lines)
 
 

@@ -185,7 +185,8 @@ def next_pairs(
     it. With ``W0 = np.asarray(first.fitted_.prior.mean)`` of the first fit, later ones
     are ``LCA(standardize=False, prior_mean=W0, regularization=3)``, of features that
     you standardised. Measured beside random choice, with it and without:
-    benchmarks/results/next_question.md.
+    benchmarks/results/next_question.md. Of triplets neither criterion was found to save
+    answers, for they teach less of the unit: benchmarks/results/next_triplets.md.
 
     Information refers to the model: pairs that it finds telling need not be those
     from which it predicts best. They are not drawn at random, so that the answers give
