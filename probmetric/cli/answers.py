@@ -118,6 +118,15 @@ def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> No
         )
 
 
+def check_no_data(data: str | None, name: str) -> None:
+    """Raise for points beside objects that have no features."""
+    if data is not None:
+        raise ValueError(
+            f"--data: expected none for {name}, whose objects have no features, "
+            f"got {data!r}"
+        )
+
+
 def check_answers(estimator: Any, answers: str | None) -> None:
     """Raise for objects without features, of which nothing is said but by answers."""
     if answers is None and without_points(estimator):
@@ -176,11 +185,7 @@ def about_points(
     """
     largest = int(table.rows.max())
     if objects is not None:
-        if data is not None:
-            raise ValueError(
-                f"--data: expected none for {name}, whose objects have no features, "
-                f"got {data!r}"
-            )
+        check_no_data(data, name)
         X, source, called = None, str(table.path.resolve()), answers
         n = max(largest + 1, objects)
         names = tuple(map(str, range(n)))

@@ -364,11 +364,11 @@ def sample(
 @app.command(epilog=USED)
 def next(
     *,
-    data: Data,
+    data: Data = None,
     draws: DrawsFile,
     candidates: Annotated[
         str | None,
-        typer.Option(help="Table of what could be asked; default: random pairs."),
+        typer.Option(help="Table of what could be asked; default: at random."),
     ] = None,
     random: Annotated[
         int | None, typer.Option(help="How many of those; default 10000.", min=1)
@@ -391,7 +391,7 @@ def next(
     seed: Seed = 0,
     force: Force = False,
 ) -> None:
-    """Which pairs of rows to ask about next: a table for --answers."""
+    """Which pairs or triplets to ask about next: a table for --answers."""
     asked = dict(locals())
     with first(asked):
         if out is not None:

@@ -1,4 +1,4 @@
-"""``probmetric next``: which pairs to ask about, a table whose answers are left empty.
+"""``probmetric next``: what to ask about, a table whose answers are left empty.
 
 The table is one of ``--answers`` once its column y is filled in.
 """
@@ -10,26 +10,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import typer
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from probmetric.arguments import check_choice
-from probmetric.cli.answers import COLUMNS, Table, check_rows, read_table
+from probmetric.cli.answers import COLUMNS, check_no_data, check_rows, read_table
 from probmetric.cli.files import bad_input, claim_file
-from probmetric.cli.inputs import given, points_for
+from probmetric.cli.inputs import Given, given, points_for
+from probmetric.data.containers import Triplets
 from probmetric.data.inputs import points
 from probmetric.datasets.text import separator
 from probmetric.evaluation.ranking import chosen_pairs
 from probmetric.files import replacing
 from probmetric.names import AS_IS, Reading
 from probmetric.posterior.next_pairs import CRITERIA, next_pairs
+from probmetric.registry import MODELS, without_points
 
 RANDOM = 10_000
-"""Random pairs among which questions are chosen, unless another number is given."""
+"""Random questions among which some are chosen, unless another number is given."""
 
 
 def run(
     *,
-    data: str,
+    data: str | None,
     draws: Path,
     candidates: str | None = None,
     random: int | None = None,
@@ -51,13 +53,29 @@ def run(
             if out is not None:
                 held.enter_context(claim_file(out, ".csv", force=force))
             use = given(None, draws, max_draws)
-            X = points(points_for(data, label, how, use).X, "data")
-            kind, rows = _candidates(candidates, random, data, len(X), how, seed)
+            X, about = _points(data, label, how, use)
+            spec = MODELS.get(str(use.learner))
+            asks = "triplets" if spec and spec.data_kind is Triplets else "pairs"
+            if candidates is None:
+                number = RANDOM if random is None else random
+                kind, rows = asks, DRAWN[asks](len(X), number, seed)
+            elif random is not None:
+                raise ValueError(
+                    f"--random: expected none beside --candidates, got {random}"
+                )
+            else:
+                table = read_table(candidates, how, "--candidates", answers=False)
+                check_rows(table, len(X), about, "--candidates")
+                kind, rows = table.kind, table.rows
             known = None
             if answers is not None:
                 known = read_table(answers, how, answers=False)
-                _check_kind(known, kind, "--answers")
-                check_rows(known, len(X), data)
+                if known.kind != kind:
+                    raise ValueError(
+                        f"--answers: expected {kind}, got {known.kind} in "
+                        f"{known.path.name}"
+                    )
+                check_rows(known, len(X), about)
             rows = rows[unasked(kind, rows, None if known is None else known.rows)]
             if n > len(rows):
                 raise ValueError(
@@ -68,8 +86,10 @@ def run(
             try:
                 found = next_pairs(posterior, rows, n, criterion, X=X, seed=seed)
             except ValueError as error:
-                said = str(error).replace("posterior: ", "--draws: ", 1)
-                raise ValueError(said) from error
+                name, colon, said = str(error).partition(": ")
+                options = {"posterior": "--draws", "candidates": "--candidates"}
+                named = f"{options.get(name, name)}{colon}{said}"
+                raise ValueError(named) from error
         table = pd.DataFrame(rows[found.indices], columns=pd.Index(COLUMNS[kind][0]))
         table = table.assign(y="")
         # Read again by the same options: where text has another form, in that form.
@@ -87,32 +107,40 @@ def run(
     return 0
 
 
-def _candidates(
-    candidates: str | None,
-    random: int | None,
-    data: str,
-    n: int,
-    how: Reading,
-    seed: int,
-) -> tuple[str, Int[np.ndarray, "N k"]]:
-    """Return what could be asked: a table of it, or random pairs of n rows."""
-    if candidates is None:
-        number = RANDOM if random is None else random
-        return "pairs", np.stack(chosen_pairs(n, number, seed, symmetric=True), 1)
-    if random is not None:
-        raise ValueError(f"--random: expected none beside --candidates, got {random}")
-    table = read_table(candidates, how, "--candidates", answers=False)
-    _check_kind(table, "pairs", "--candidates")
-    check_rows(table, n, data, "--candidates")
-    return table.kind, table.rows
+def _points(
+    data: str | None, label: str | None, how: Reading, use: Given
+) -> tuple[Float[np.ndarray, "n d"], str]:
+    """Return what rows are asked about, and its name: points, or objects of draws."""
+    spec = MODELS.get(str(use.learner))
+    if spec is not None and without_points(spec.estimator):
+        check_no_data(data, use.name)
+        return np.eye(use.n_features), use.name
+    if data is None:
+        raise ValueError("--data: expected the points that are asked about, got none")
+    return points(points_for(data, label, how, use).X, "data"), data
 
 
-def _check_kind(table: Table, kind: str, option: str) -> None:
-    """Raise for a table of other questions."""
-    if table.kind != kind:
-        raise ValueError(
-            f"{option}: expected {kind}, got {table.kind} in {table.path.name}"
+def random_pairs(n: int, most: int, seed: int) -> Int[np.ndarray, "N 2"]:
+    """Return pairs of n rows, all where there are no more."""
+    return np.stack(chosen_pairs(n, most, seed, symmetric=True), 1)
+
+
+def random_triplets(n: int, most: int, seed: int) -> Int[np.ndarray, "N 3"]:
+    """Return triplets of n rows, all where there are no more."""
+    if n * (n - 1) * (n - 2) // 2 <= most:
+        near, far = np.triu_indices(n, 1)
+        rows = np.stack(
+            [np.repeat(np.arange(n), len(near)), *np.tile([near, far], n)], 1
         )
+    else:
+        rows = np.random.default_rng(seed).integers(n, size=(4 * most, 3))
+    anchor, near, far = rows.T
+    rows = rows[(anchor != near) & (anchor != far) & (near != far)]
+    return rows[unasked("triplets", rows, None)][:most]
+
+
+DRAWN = {"pairs": random_pairs, "triplets": random_triplets}
+"""What is asked of draws of each kind of answers, by default."""
 
 
 def unasked(
