@@ -121,6 +121,8 @@ def attack(seed: int, i: int, base: Path, work: Path) -> tuple[str, list[Any], s
     given = {"metric": ("--metric", target), "draws": ("--draws", target)}
     if kind == "summary":
         command = ["report", work / "run", "--force"]
+    elif kind == "draws" and rng.random() < 0.3:
+        command = ["next", *given[kind], "--data", data, "-n", "2"]
     elif kind in given:
         command = ["neighbors", *given[kind], "--data", data]
     elif rng.random() < 0.5:
@@ -143,6 +145,7 @@ def named(rng: np.random.Generator, base: Path) -> tuple[list[Any], str]:
     out = name if name.startswith("/dev/") else out
     using, learning = ["--metric", metric], ["--model", "lda", "--folds", "2"]
     fit, sample = ["fit", "lda", "--data"], ["sample", "lca", "--data"]
+    asking = ["next", "--draws", base / "draws.nc"]
     commands: dict[str, list[Any]] = {
         "fit --data": [*fit, name, "--out", "out"],
         "fit --out": [*fit, data, "--out", out],
@@ -156,6 +159,10 @@ def named(rng: np.random.Generator, base: Path) -> tuple[list[Any], str]:
         ],
         "neighbors --out": ["neighbors", *using, "--data", data, "--out", out],
         "explore --out": ["explore", *using, "--data", data, "--out", out],
+        "next --draws": ["next", "--draws", name, "--data", data],
+        "next --candidates": [*asking, "--data", data, "--candidates", name],
+        "next --answers": [*asking, "--data", data, "--answers", name],
+        "next --out": [*asking, "--data", data, "-n", "1", "--out", out],
         "evaluate --test": ["evaluate", *using, "--data", data, "--test", name],
         "evaluate --data": ["evaluate", *learning, "--data", name],
         "evaluate --out": ["evaluate", *learning, "--data", data, "--out", out],

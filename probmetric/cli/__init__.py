@@ -2,8 +2,9 @@
 
 ``app``        the command ``probmetric``: options, help, exit codes.
 ``lookup``     names and files looked up before anything heavy is loaded.
-``fit``, ``sample``, ``neighbors``, ``explore``, ``evaluate``, ``validate``, ``report``
-               what each command does: a function of keywords.
+``fit``, ``sample``, ``next``, ``neighbors``, ``evaluate``, ``validate``, ``report``
+               what each command does: a function of keywords (``explore`` is in
+               ``report``).
 ``launch``     ``--processes``: copies of a command on this machine, as one run.
 ``inputs``     data, settings and metrics that commands are given.
 ``answers``    tables of pairs and triplets, and fits to them.

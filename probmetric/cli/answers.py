@@ -55,8 +55,12 @@ class Answered(NamedTuple):
     about: dict[str, Any]
 
 
-def read_table(name: str, how: Reading = AS_IS) -> Table:
+def read_table(
+    name: str, how: Reading = AS_IS, option: str = "--answers", *, answers: bool = True
+) -> Table:
     """Read a table of answers: which kind it is, its columns say.
+
+    Without ``answers`` it is of questions, of pairs too: it need not hold any.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def read_table(name: str, how: Reading = AS_IS) -> Table:
         For columns of neither kind, of both, or twice; for numbers of rows that are not
         whole or are negative.
     """
-    path = existing(name, "--answers")
+    path = existing(name, option)
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame: Any = read_content(
         path, how._replace(drop=(), features=()) if text else AS_IS
@@ -72,33 +76,55 @@ def read_table(name: str, how: Reading = AS_IS) -> Table:
     wanted = (
         "expected columns i, j, y of pairs (and trials, weight, where there are), or "
         "anchor, near, far of triplets (other too, of quadruplets; and y, weight)"
+        if answers
+        else "expected columns i, j of pairs, or anchor, near, far of triplets (other "
+        "too, of quadruplets)"
     )
     if not isinstance(frame, pd.DataFrame) or not len(frame):
-        raise ValueError(f"--answers: {wanted}, got no table of them in {path.name}")
+        raise ValueError(f"{option}: {wanted}, got no table of them in {path.name}")
     found = [str(column) for column in frame.columns]
     once = len({*found}) == len(found)
     for kind, (index, needed, more) in COLUMNS.items():
-        if once and {*index, *needed} <= {*found} <= {*index, *needed, *more}:
-            rows = np.stack([_whole(frame[name], path) for name in index], 1)
+        least = {*index, *(needed if answers else ())}
+        if once and least <= {*found} <= {*index, *needed, *more}:
+            rows = np.stack([_whole(frame[name], path, option) for name in index], 1)
             given = {
                 ARGUMENTS.get(name, name): frame[name].to_numpy()
                 for name in (*needed, *more)
                 if name in found
             }
             return Table(kind, rows, given, path)
-    raise ValueError(f"--answers: {wanted}, got {', '.join(found)} in {path.name}")
+    raise ValueError(f"{option}: {wanted}, got {', '.join(found)} in {path.name}")
 
 
-def _whole(column: Any, path: Path) -> np.ndarray:
+def _whole(column: Any, path: Path, option: str) -> np.ndarray:
     """Return numbers of rows; raise for what is none."""
     numbers = np.asarray(pd.to_numeric(column, errors="coerce"), float)
     (wrong,) = np.nonzero(~((numbers >= 0) & (numbers % 1 == 0)))
     if len(wrong):
         raise ValueError(
-            f"--answers: expected whole numbers of rows from 0 in {path.name}, got "
+            f"{option}: expected whole numbers of rows from 0 in {path.name}, got "
             f"{str(column.iloc[wrong[0]])!r} as {column.name} in row {wrong[0]}"
         )
     return numbers.astype(int)
+
+
+def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> None:
+    """Raise for numbers of rows that n points have not."""
+    largest = int(table.rows.max())
+    if largest >= n:
+        raise ValueError(
+            f"{option}: expected rows 0..{n - 1} of {data}, got row {largest}"
+        )
+
+
+def check_no_data(data: str | None, name: str) -> None:
+    """Raise for points beside objects that have no features."""
+    if data is not None:
+        raise ValueError(
+            f"--data: expected none for {name}, whose objects have no features, "
+            f"got {data!r}"
+        )
 
 
 def check_answers(estimator: Any, answers: str | None) -> None:
@@ -159,11 +185,7 @@ def about_points(
     """
     largest = int(table.rows.max())
     if objects is not None:
-        if data is not None:
-            raise ValueError(
-                f"--data: expected none for {name}, whose objects have no features, "
-                f"got {data!r}"
-            )
+        check_no_data(data, name)
         X, source, called = None, str(table.path.resolve()), answers
         n = max(largest + 1, objects)
         names = tuple(map(str, range(n)))
@@ -173,10 +195,7 @@ def about_points(
         found = load_points(data, label=label, how=how)
         X, names, called = points(found.X, "data"), found.feature_names, data
         source, n = data if is_set(data) else str(existing(data).resolve()), len(X)
-        if largest >= n:
-            raise ValueError(
-                f"--answers: expected rows 0..{n - 1} of {data}, got row {largest}"
-            )
+        check_rows(table, n, data)
     about = {
         "source": source,
         "label": label,

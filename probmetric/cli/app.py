@@ -122,6 +122,9 @@ Settings = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option(help="Output folder.")]
+TableOut = Annotated[
+    Path | None, typer.Option(help="A .csv file; default standard output.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 Quote = Annotated[
     bool,
@@ -179,9 +182,14 @@ def root(
 
 
 def _leave(
-    command: str, asked: dict[str, Any], *, kept: str = WHOLE, several: bool = False
+    command: str,
+    asked: dict[str, Any],
+    *,
+    work: str = "run",
+    kept: str = WHOLE,
+    several: bool = False,
 ) -> NoReturn:
-    """Call ``run`` of a command's file with what was asked; leave with its exit code.
+    """Call ``work`` of a command's file with what was asked; leave with its exit code.
 
     With ``several`` it joins the processes that were started with it. Imports end
     before the work, which tells what an interrupt leaves behind.
@@ -190,7 +198,7 @@ def _leave(
         how = Reading(**{name: asked.pop(name) for name in Reading._fields})
         listed = tuple(how.drop or ()), tuple(how.features or ())
         asked["how"] = how._replace(drop=listed[0], features=listed[1])
-    run = import_module(f"probmetric.cli.{command}").run
+    run = getattr(import_module(f"probmetric.cli.{command}"), work)
     if several:
         from probmetric.cli.launch import work_together
 
@@ -278,9 +286,7 @@ def neighbors(
     k: Annotated[
         int, typer.Option("-k", "--k", help="Neighbours per query.", min=1)
     ] = 5,
-    out: Annotated[
-        Path | None, typer.Option(help="A .csv file; default standard output.")
-    ] = None,
+    out: TableOut = None,
     max_draws: MaxDraws = 200,
     quote_formulas: Quote = False,
     force: Force = False,
@@ -353,6 +359,47 @@ def sample(
     from probmetric.cli.sample import kept
 
     _leave("sample", asked, kept=kept(checkpoint))
+
+
+@app.command(epilog=USED)
+def next(
+    *,
+    data: Data = None,
+    draws: DrawsFile,
+    candidates: Annotated[
+        str | None,
+        typer.Option(help="Table of what could be asked; default: at random."),
+    ] = None,
+    random: Annotated[
+        int | None, typer.Option(help="How many of those; default 10000.", min=1)
+    ] = None,
+    answers: Annotated[
+        str | None, typer.Option(help="Table of answers, which are not asked for.")
+    ] = None,
+    n: Annotated[int, typer.Option("-n", "--n", help="Questions.", min=1)] = 10,
+    criterion: Annotated[
+        str, typer.Option(help="information or disagreement.")
+    ] = "information",
+    label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    drop: Drop = None,
+    features: Features = None,
+    max_draws: MaxDraws = 200,
+    out: TableOut = None,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Which pairs or triplets to ask about next: a table for --answers."""
+    asked = dict(locals())
+    with first(asked):
+        if out is not None:
+            check_new(out.parent, (out.name,), force=force)
+        source(data)
+        source(candidates, "--candidates")
+        source(answers, "--answers")
+    _leave("next", asked)
 
 
 @app.command(epilog=USED)
@@ -442,7 +489,7 @@ def explore(
     with first(asked):
         check_new(out.parent, (out.name,), force=force)
         source(data)
-    _leave("explore", asked)
+    _leave("report", asked, work="explore")
 
 
 @app.command(epilog=USED)

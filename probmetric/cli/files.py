@@ -5,7 +5,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -142,6 +142,21 @@ def claim(
         # Asked again: another run may have ended since the command began.
         check_new(folder, names, force=force)
         yield
+
+
+def claim_file(path: Path, ending: str, *, force: bool) -> AbstractContextManager[None]:
+    """Return ``claim`` of one file, by its own lock: others may write beside it.
+
+    Raises
+    ------
+    ValueError
+        For a name of another ending; and, as the block begins, as ``claim``.
+    """
+    if path.suffix.lower() != ending:
+        raise ValueError(
+            f"--out: expected a file ending in {ending}, got {path.name!r}"
+        )
+    return claim(path.parent, (path.name,), force=force, lock=f".{path.name}.lock")
 
 
 @contextmanager

@@ -302,6 +302,27 @@ def _taken_by(
         raise said from None
 
 
+def points_for(
+    source: str,
+    label: str | None,
+    how: Reading,
+    use: Given,
+    *,
+    bare: bool = False,
+) -> datasets.Unlabelled:
+    """Return the points of a data set, of the features of a metric."""
+    found = datasets.load_points(
+        source,
+        use.n_features,
+        label=label,
+        how=how,
+        bare=bare,
+        names=use.feature_names or (),
+    )
+    check_features(use.feature_names, found.feature_names, found.name)
+    return found
+
+
 def note(text: str) -> None:
     """Say something that a reader should know, on standard error."""
     typer.echo(f"  note: {text}", err=True)

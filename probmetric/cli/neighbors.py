@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from probmetric.cli.files import bad_input, claim, safe_labels
-from probmetric.cli.inputs import Given, check_features, given, of_option
+from probmetric.cli.files import bad_input, claim_file, safe_labels
+from probmetric.cli.inputs import Given, check_features, given, of_option, points_for
 from probmetric.data.source import Source, n_rows
-from probmetric.datasets.loading import Unlabelled, load_points
 from probmetric.datasets.rows import all_rows, is_large, last_column, open_rows, stored
 from probmetric.files import replacing
 from probmetric.names import AS_IS, Reading, in_parts
@@ -38,13 +37,7 @@ def run(
     with ExitStack() as held:
         with bad_input():
             if out is not None:
-                if out.suffix.lower() != ".csv":
-                    raise ValueError(
-                        f"--out: expected a file ending in .csv, got {out.name!r}"
-                    )
-                # Held by the file: others may write to the same folder.
-                lock = f".{out.name}.lock"
-                claimed = claim(out.parent, (out.name,), force=force, lock=lock)
+                claimed = claim_file(out, ".csv", force=force)
                 if together().rank == 0:
                     held.enter_context(claimed)
             use = given(metric, draws, max_draws)
@@ -59,7 +52,7 @@ def run(
                     neighbor_table(use.metric, rows, k, queries=asked),
                 )
             else:
-                points = _points(data, label, how, use)
+                points = points_for(data, label, how, use)
                 n, table = (
                     len(points.X),
                     neighbor_table(
@@ -108,31 +101,10 @@ def _rows(
 def _queries(name: str, label: str | None, how: Reading, use: Given) -> np.ndarray:
     """Return queries, which are few: all are loaded."""
     if not in_parts(name):
-        return _points(name, label, how, use, bare=True).X
+        return points_for(name, label, how, use, bare=True).X
     try:
         source = open_rows(name, label, how)
     except ValueError:  # They need no label.
         source = open_rows(name, None, how)
     check_features(use.feature_names, source.feature_names, source.name)
     return all_rows(source)
-
-
-def _points(
-    source: str,
-    label: str | None,
-    how: Reading,
-    use: Given,
-    *,
-    bare: bool = False,
-) -> Unlabelled:
-    """Return the points of a data set, of the features of a metric."""
-    found = load_points(
-        source,
-        use.n_features,
-        label=label,
-        how=how,
-        bare=bare,
-        names=use.feature_names or (),
-    )
-    check_features(use.feature_names, found.feature_names, found.name)
-    return found

@@ -1,12 +1,13 @@
-"""``probmetric report``: the page of a run once more, from its folder."""
+"""``probmetric report`` and ``explore``: a run's page once more; a page to explore."""
 
 from contextlib import ExitStack
 from pathlib import Path
 
 import typer
 
-from probmetric.cli.files import bad_input, claim, write_text
-from probmetric.cli.inputs import given
+from probmetric.cli.files import bad_input, claim, claim_file, noted, write_text
+from probmetric.cli.inputs import check_features, given, labelled
+from probmetric.names import AS_IS, Reading
 from probmetric.report.explore import Page
 from probmetric.report.explore import explore as explorer
 from probmetric.report.page import data_again
@@ -26,6 +27,43 @@ def run(*, folder: Path, explore: bool = False) -> int:
         write_text(folder / "report.html", page)
     for name in names:
         typer.echo(f"Wrote {folder / name}")
+    return 0
+
+
+def explore(
+    *,
+    data: str,
+    out: Path,
+    metric: Path | None = None,
+    draws: Path | None = None,
+    label: str | None = None,
+    how: Reading = AS_IS,
+    k: int = 10,
+    max_draws: int = 200,
+    force: bool = False,
+) -> int:
+    """Write a page of a metric, as ``probmetric explore``; otherwise as ``run``."""
+    with ExitStack() as held:
+        held.enter_context(noted())  # The page is made when it is saved.
+        with bad_input():
+            held.enter_context(claim_file(out, ".html", force=force))
+            use = given(metric, draws, max_draws)
+            points = labelled(data, label, how=how)
+            check_features(use.feature_names, points.feature_names, points.name)
+            try:
+                page = explorer(
+                    use.metric,
+                    points.X,
+                    points.y,
+                    k=k,
+                    feature_names=points.feature_names,
+                    target_names=points.target_names,
+                    title=f"{points.name} under {use.name}",
+                )
+            except ImportError as error:  # Plotly, which is optional.
+                raise ValueError(str(error)) from error
+        page.save(out)
+    typer.echo(f"Wrote {out}")
     return 0
 
 

@@ -119,9 +119,26 @@ class _Watched(io.RawIOBase):
         return len(raw)
 
 
-def _separator(path: Path, how: Reading) -> str:
+def separator(path: Path, how: Reading) -> str:
+    """Return what splits columns of a text file; raise for a form that none has."""
+    try:
+        "".encode(how.encoding)
+    except (LookupError, ValueError) as error:
+        raise ValueError(
+            "encoding: expected a name that Python's codecs know, such as utf-8 or "
+            f"cp1252, got {how.encoding!r}"
+        ) from error
     sep = how.sep or ("\t" if ending(path).startswith(".tsv") else ",")
-    return {"tab": "\t", "\\t": "\t"}.get(sep, sep)
+    sep = {"tab": "\t", "\\t": "\t"}.get(sep, sep)
+    for name, value in ("sep", sep), ("decimal", how.decimal):
+        if len(value) != 1:
+            raise ValueError(f"{name}: expected one character, got {value!r}")
+    if sep == how.decimal:
+        raise ValueError(
+            f"sep, decimal: expected two characters, got {sep!r} for both; give sep=';'"
+            " (--sep ';') where columns are split by semicolons"
+        )
+    return sep
 
 
 def _parsed(
@@ -191,7 +208,7 @@ def _joined(
 
     Columns that are not used are zeros, and texts that are alike are one object.
     """
-    sep = _separator(path, how)
+    sep = separator(path, how)
     opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
     size = path.stat().st_size
     parts: list[pd.DataFrame] = []
@@ -266,22 +283,7 @@ def read_text(
 
     Columns that are left out by ``how``, and not among ``columns``, are zeros.
     """
-    try:
-        "".encode(how.encoding)
-    except (LookupError, ValueError) as error:
-        raise ValueError(
-            "encoding: expected a name that Python's codecs know, such as utf-8 or "
-            f"cp1252, got {how.encoding!r}"
-        ) from error
-    sep = _separator(path, how)
-    for name, value in ("sep", sep), ("decimal", how.decimal):
-        if len(value) != 1:
-            raise ValueError(f"{name}: expected one character, got {value!r}")
-    if sep == how.decimal:
-        raise ValueError(
-            f"sep, decimal: expected two characters, got {sep!r} for both; give sep=';'"
-            " (--sep ';') where columns are split by semicolons"
-        )
+    sep = separator(path, how)
     read = partial(_parsed, path, how)
     head = read(nrows=1, header=None, dtype=str, na_filter=False).iloc[0]
     line = str(head.iloc[0]).strip()

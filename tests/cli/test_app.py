@@ -140,7 +140,8 @@ def test_help_names_the_exit_codes():
 @pytest.mark.long
 @pytest.mark.parametrize(
     "command",
-    ["", "validate", "fit", "sample", "neighbors", "explore", "evaluate", "report"],
+    ["", "validate", "fit", "sample", "next", "neighbors", "explore", "evaluate"]
+    + ["report"],
 )
 def test_help_is_shown_without_loading_anything_heavy(command):
     code = (

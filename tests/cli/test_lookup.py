@@ -63,6 +63,13 @@ TYPOS = {
     "data set of neighbors": (
         *("data: expected one of", "neighbors", "--metric", "m.npz", "--data", "wein"),
     ),
+    "data set of next": (
+        *("data: expected one of", "next", "--draws", "d.nc", "--data", "wein"),
+    ),
+    "candidates of next": (
+        *("--candidates: expected a file", "next", "--draws", "d.nc", *WINE[:2]),
+        *("--candidates", "no.csv"),
+    ),
     "folder of report": ("DIR: expected a run's folder", "report", "no_such_folder"),
     "file that exists, fit": ("add --force", "fit", "lda", "--data", "wine", "FULL"),
     "file that exists, sample": ("add --force", "sample", "lca", *WINE[:2], "FULL"),
@@ -74,6 +81,9 @@ TYPOS = {
     "file that exists, neighbors": (
         *("add --force", "neighbors", "--metric", "m.npz", *WINE[:2]),
         *("--out", "FULL.csv"),
+    ),
+    "file that exists, next": (
+        *("add --force", "next", "--draws", "d.nc", *WINE[:2], "--out", "FULL.csv"),
     ),
 }
 
@@ -122,6 +132,9 @@ PLACES = (
     ("--checkpoint", "sample", "lca", *WINE, "--checkpoint", "{}"),
     ("--metric", "neighbors", "--metric", "{}.npz", "--data", "wine"),
     ("--draws", "neighbors", "--draws", "{}.nc", "--data", "wine"),
+    ("--draws", "next", "--draws", "{}.nc", *WINE[:2]),
+    ("--candidates", "next", "--draws", "d.nc", *WINE[:2], "--candidates", "{}.csv"),
+    ("--out", "next", "--draws", "d.nc", *WINE[:2], "--out", "{}"),
     ("--queries", "neighbors", "--metric", "m.npz", *WINE[:2], "--queries", "{}.csv"),
     ("--out", "neighbors", "--metric", "m.npz", *WINE[:2], "--out", "{}"),
     ("--out", "explore", "--metric", "m.npz", *WINE[:2], "--out", "{}"),

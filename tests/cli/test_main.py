@@ -51,7 +51,8 @@ def test_a_module_does_the_work(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["validate", "fit", "sample", "neighbors", "explore", "evaluate", "report"]
+    "name",
+    ["validate", "fit", "sample", "next", "neighbors", "explore", "evaluate", "report"],
 )
 def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
     # `report --force`, of 0.1, is taken and not needed.
@@ -61,7 +62,8 @@ def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
     if name in ("evaluate", "neighbors"):
         dropped |= {"processes"}
     asked = set(inspect.signature(getattr(app, name)).parameters) - dropped
-    run = import_module(f"probmetric.cli.{name}").run
+    file, work = ("report", name) if name == "explore" else (name, "run")
+    run = getattr(import_module(f"probmetric.cli.{file}"), work)
     taken = set(inspect.signature(run).parameters)
     if "how" in taken:  # How a file is read: one object of five options.
         taken = taken - {"how"} | set(Reading._fields)

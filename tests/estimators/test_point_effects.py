@@ -6,6 +6,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
 from probmetric.estimators.point_effects.estimator import PointEffectsLCA
+from probmetric.storage import posterior_of
 
 
 def judged(n=25, seed=0):
@@ -94,6 +95,18 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
     pm.save_draws(draws, tmp_path / "draws.nc")
     kept = pm.load_draws(tmp_path / "draws.nc")
     np.testing.assert_array_equal(kept["posterior"]["M"], draws["posterior"]["M"])
+    # Read as metrics they have the P(same) of new points, under every draw.
+    A, B = np.zeros((1, 2)), np.array([[0.7, -0.4]])
+    again = posterior_of(kept, purpose="intervals")
+    b = draws["posterior"]["b"].to_numpy().ravel()
+    omega = draws["posterior"]["spread"].to_numpy().ravel()
+    z = np.random.default_rng(0).normal(size=200_000)
+    for s in 3, 77:
+        d2 = (B - A)[0] @ M[s] @ (B - A)[0]
+        effect = np.mean(np.exp(-b[s] / 2 * np.exp(omega[s] * z)))
+        same = again.draws[s].same_probability(A, B)[0]
+        np.testing.assert_allclose(same, effect**2 * np.exp(-d2 / 2), rtol=0.01)
+        assert same == near.draws[s].same_probability(A, B)[0]
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import probmetric as pm
 from probmetric.estimators.triplet_comparisons.estimator import TripletMetric
+from probmetric.storage import posterior_of
 
 
 def answers(seed=0, n=400):
@@ -147,6 +148,9 @@ def test_draws_become_metrics_and_are_stored(fitted, tmp_path):
     pm.save_draws(draws, tmp_path / "draws.nc")
     kept = pm.load_draws(tmp_path / "draws.nc")
     np.testing.assert_array_equal(kept["posterior"]["M"], draws["posterior"]["M"])
+    again = posterior_of(kept, purpose="intervals")
+    for a, b in zip(again.draws, near.draws, strict=True):
+        np.testing.assert_array_equal(a.matrix, b.matrix)
 
 
 @pytest.mark.parametrize(

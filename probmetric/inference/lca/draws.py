@@ -134,9 +134,11 @@ def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
     In a model of the user's b may be another thing, and M then has no link.
     """
     values = joined(draws)
+    own = isinstance(draws, xr.DataTree) and draws.attrs.get(OWN_MODEL)
     if "M" not in values or joined(draws, "components"):
         return None
-    own = isinstance(draws, xr.DataTree) and draws.attrs.get(OWN_MODEL)
+    if "b_new" in values and not own:
+        return None  # Of points with effects: P(same) of new ones has another b.
     return mahalanobis(values["M"], None if own else values.get("b"))
 
 

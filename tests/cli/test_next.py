@@ -1,0 +1,296 @@
+"""``probmetric next``: the questions are Python's, and their table is read again."""
+
+import io
+import json
+import re
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import probmetric as pm
+from probmetric.cli.next import random_triplets, unasked
+from probmetric.storage.draws_file import load_draws, posterior_of
+from tests.cli.runs import no_debris, refused, run
+
+SITES = ["rain", "pH"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Thirty sites, forty judged pairs, draws of them, and pairs to choose among."""
+    folder, rng = tmp_path_factory.mktemp("next"), np.random.default_rng(0)
+    X = rng.random((30, 2))
+    pairs = rng.permutation(np.stack(np.triu_indices(30, 1), 1))
+    same = (np.abs(X[pairs[:, 0], 0] - X[pairs[:, 1], 0]) < 0.3).astype(int)
+    known = pd.DataFrame(pairs[:40], columns=["i", "j"]).assign(y=same[:40])
+    pd.DataFrame(X, columns=SITES).to_csv(folder / "sites.csv", index=False)
+    known.to_csv(folder / "known.csv", index=False)
+    asked = pd.DataFrame(pairs[30:140], columns=["i", "j"])  # Of which ten are known.
+    asked.to_csv(folder / "asked.csv", index=False)
+    words = "--data", folder / "sites.csv", "--answers", folder / "known.csv"
+    method = "--method", "laplace", "--draws", 60, "--out", folder / "draws"
+    done = run("sample", "lca", *words, *method)
+    assert done.exit_code in (0, 1), done.output  # 1: a note on k-hat.
+    return folder, X, pairs
+
+
+def given(folder):
+    """Return what every call has: the data and the draws."""
+    return "--data", folder / "sites.csv", "--draws", folder / "draws" / "draws.nc"
+
+
+def python(folder, X, rows, n, *rule, max_draws=200, **more):
+    """Return the questions that Python chooses from the same draws."""
+    draws = load_draws(folder / "draws" / "draws.nc")
+    posterior = posterior_of(draws, max_draws=max_draws)
+    return rows[pm.next_pairs(posterior, rows, n, *rule, X=X, **more).indices]
+
+
+@pytest.mark.parametrize(("n", "seed"), [(9, 0), (14, 1)])
+@pytest.mark.parametrize("criterion", ["information", "disagreement"])
+def test_the_questions_are_those_of_python(world, tmp_path, criterion, n, seed):
+    folder, X, pairs = world
+    out = tmp_path / "new.csv"
+    words = "--candidates", folder / "asked.csv", "--answers", folder / "known.csv"
+    more = "--n", n, "--criterion", criterion, "--seed", seed, "--out", out
+    done = run("next", *given(folder), *words, *more)
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(out)
+    assert [*found.columns] == ["i", "j", "y"]
+    assert found.y.isna().all()
+    want = python(folder, X, pairs[40:140], n, criterion, seed=seed)
+    np.testing.assert_array_equal(found[["i", "j"]], want)
+    assert f"{n} of 100 pairs by {criterion}" in done.output
+    assert ("nats" in done.output) == (criterion == "information")
+    assert no_debris(tmp_path)
+    # Negative controls: by the other rule, or among all, known ones too.
+    (rule,) = {"information", "disagreement"} - {criterion}
+    other = python(folder, X, pairs[40:140], n, rule, seed=seed)
+    every = python(folder, X, pairs[30:140], n, criterion, seed=seed)
+    assert not np.array_equal(other, want)
+    assert not np.array_equal(every, want)
+
+
+def test_pairs_are_drawn_by_a_seed_where_none_are_given(world, tmp_path):
+    folder = world[0]
+    words = *given(folder), "-n", 5, "--random", 50, "--max-draws", 20
+    first, again, other = (
+        run("next", *words, "--seed", seed).stdout for seed in (3, 3, 4)
+    )
+    assert first == again
+    assert first != other
+    found = pd.read_csv(io.StringIO(first))
+    assert len({frozenset(pair) for pair in found[["i", "j"]].to_numpy()}) == 5
+    # All pairs, where there are no more than are asked for, and none of those known.
+    done = run("next", *given(folder), "--answers", folder / "known.csv", "-n", 395)
+    assert done.exit_code == 0, done.output
+    rows = pd.read_csv(io.StringIO(done.stdout))[["i", "j"]].to_numpy()
+    known = pd.read_csv(folder / "known.csv")[["i", "j"]].to_numpy()
+    asked, old = ({frozenset(pair) for pair in part} for part in (rows, known))
+    assert len(asked) == 395 == 30 * 29 // 2 - len(old)
+    assert not asked & old
+
+
+@pytest.mark.long
+def test_next_filled_in_is_learned_from(world, tmp_path):
+    folder, X, _ = world
+    out = tmp_path / "new.csv"
+    known = "--answers", folder / "known.csv"
+    assert run("next", *given(folder), *known, "--out", out).exit_code == 0
+    # Not yet answered, they are no answers.
+    sites = "--data", folder / "sites.csv"
+    words = *sites, "--answers", out, "--out", tmp_path / "run"
+    assert "y: expected" in refused("sample", "lca", *words)
+    new = pd.read_csv(out)
+    near = np.abs(X[new.i, 0] - X[new.j, 0]) < 0.3
+    both = pd.concat(
+        [pd.read_csv(folder / "known.csv"), new.assign(y=near.astype(int))]
+    )
+    both.to_csv(out, index=False)
+    draws = "--method", "laplace", "--draws", 20
+    done = run("sample", "lca", *words, *draws)
+    assert done.exit_code in (0, 1), done.output
+    said = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert said["data"]["answers"]["n"] == 50
+    # And so on.
+    draws = "--draws", tmp_path / "run" / "draws.nc"
+    done = run("next", *sites, *draws, "--answers", out, "-n", 3)
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout.splitlines()) == 4
+
+
+def test_text_of_another_form_is_written_in_that_form(world, tmp_path):
+    folder, X, _ = world
+    frame = pd.DataFrame(X, columns=SITES).assign(place="a")
+    form = {"sep": ";", "decimal": ",", "encoding": "utf-16", "index": False}
+    frame.to_csv(tmp_path / "sites.csv", **form)
+    words = "--sep", ";", "--decimal", ",", "--encoding", "utf-16", "--drop", "place"
+    out = "--out", tmp_path / "new.csv"
+    draws = "--draws", folder / "draws" / "draws.nc"
+    points = "--data", tmp_path / "sites.csv"
+    done = run("next", *points, *draws, *words, *out)
+    assert done.exit_code == 0, done.output
+    # Read with the same options it is a table of what not to ask.
+    again = run("next", *points, *draws, *words, "--answers", out[1])
+    assert again.exit_code == 0, again.output
+    old = pd.read_csv(out[1], sep=";", encoding="utf-16")
+    new = pd.read_csv(io.StringIO(again.stdout), sep=";")
+    assert not len(old.merge(new, on=["i", "j"]))
+
+
+def test_files_are_kept_unless_forced(world, tmp_path):
+    folder = world[0]
+    out = tmp_path / "new.csv"
+    out.write_text("mine")
+    said = refused("next", *given(folder), "--out", out)
+    assert "--out: expected new files" in said
+    assert "--force" in said
+    assert out.read_text() == "mine"
+    assert run("next", *given(folder), "--out", out, "--force").exit_code == 0
+    assert out.read_text().startswith("i,j,y\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--criterion", "bald"), "--criterion: expected one of 'information', "),
+        (("--n", 436), r"--n: expected at most the number of candidates .*\(435\)"),
+        (("--max-draws", 1), "--draws: expected at least 2 draws"),
+        (("--candidates", "sites"), "--candidates: expected columns i, j of pairs"),
+        (("--candidates", "high"), "--candidates: expected rows 0..29 .* got row 30"),
+        (("--candidates", "half"), "--candidates: expected whole .* '1.5' as j"),
+        (("--candidates", "none"), "--candidates: expected a file that exists"),
+        (("--candidates", "three", "-n", 1), "--draws: expected draws of TripletMetr"),
+        (("--candidates", "known", "--random", 9), "--random: expected none beside"),
+        (("--answers", "three"), "--answers: expected pairs, got triplets"),
+        (("--answers", "high"), "--answers: expected rows 0..29 of .*, got row 30"),
+        (("--data", "other"), "data: expected in other.csv"),
+        (("--data", "hole"), "data: expected finite numbers"),
+        (("--draws", "sites"), "draws: expected a readable NetCDF file"),
+        (("--out", "new.txt"), "--out: expected a file ending in .csv"),
+        (("--sep", ";;"), "sep: expected one character"),
+        (("--data", "wein"), "data: expected one of"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_named(world, tmp_path, monkeypatch, words, said):
+    folder, X, _ = world
+    monkeypatch.chdir(tmp_path)
+    for name, j in ("high", 30), ("half", 1.5):
+        pd.DataFrame({"i": [0], "j": [j]}).to_csv(f"{name}.csv", index=False)
+    three = pd.DataFrame([[0, 1, 2]], columns=["anchor", "near", "far"])
+    three.to_csv("three.csv", index=False)
+    pd.DataFrame(X, columns=["rain", "wind"]).to_csv("other.csv", index=False)
+    hole = pd.DataFrame(X, columns=SITES)
+    hole.iloc[3, 1] = np.nan
+    hole.to_csv("hole.csv", index=False)
+    here = {name: f"{name}.csv" for name in ("high", "half", "none", "three", "other")}
+    here |= {"hole": "hole.csv"}
+    here |= {name: folder / f"{name}.csv" for name in ("sites", "known")}
+    line = refused("next", *given(folder), *(here.get(word, word) for word in words))
+    assert re.search(said, line), line
+    assert no_debris(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def compared(world):
+    """Draws of a metric and of places, both of triplets of the sites."""
+    folder, X, _ = world
+    rows = np.stack([np.random.default_rng(i).permutation(30)[:3] for i in range(90)])
+    d = np.sum((X[rows] - X[rows[:, :1]]) ** 2, -1)
+    table = pd.DataFrame(rows, columns=["anchor", "near", "far"])
+    known = folder / "three.csv"
+    table.assign(y=(d[:, 1] < d[:, 2]).astype(int)).to_csv(known, index=False)
+    method = "--answers", known, "--method", "laplace", "--draws", 40, "--out"
+    sites = "--data", folder / "sites.csv"
+    for learner, more in ("triplet_comparisons", sites), ("triplet_embedding", ()):
+        done = run("sample", learner, *more, *method, folder / learner)
+        assert done.exit_code in (0, 1), done.output
+    return folder, X, table
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("learner", ["triplet_comparisons", "triplet_embedding"])
+def test_triplets_are_asked_for_where_draws_are_of_triplets(
+    compared, tmp_path, learner
+):
+    folder, X, table = compared
+    path, out = folder / learner / "draws.nc", tmp_path / "new.csv"
+    placed = learner == "triplet_embedding"
+    sites = [] if placed else ["--data", folder / "sites.csv"]
+    words = *sites, "--draws", path
+    rng = np.random.default_rng(5)
+    rows = np.stack([rng.permutation(30)[:3] for _ in range(80)])
+    asked = pd.DataFrame(rows, columns=table.columns)
+    asked.to_csv(tmp_path / "asked.csv", index=False)
+    chosen = "--candidates", tmp_path / "asked.csv", "-n", 6, "--out", out
+    done = run("next", *words, *chosen)
+    assert done.exit_code == 0, done.output
+    assert "6 of 80 triplets" in done.output
+    found = pd.read_csv(out)
+    assert [*found.columns] == ["anchor", "near", "far", "y"]
+    posterior = posterior_of(load_draws(path), max_draws=200)
+    E = np.eye(30) if placed else X
+    want = rows[pm.next_pairs(posterior, rows, 6, X=E).indices]
+    np.testing.assert_array_equal(found[["anchor", "near", "far"]], want)
+    # Without a table, triplets at random, none of which was answered.
+    answers = "--answers", folder / "three.csv", "-n", 30, "--random", 300
+    done = run("next", *words, *answers)
+    assert done.exit_code == 0, done.output
+    new = pd.read_csv(io.StringIO(done.stdout))[[*table.columns]].to_numpy()
+    old = {(a, frozenset(pair)) for a, *pair in table.to_numpy().tolist()}
+    assert not old & {(a, frozenset(pair)) for a, *pair in new.tolist()}
+    # Filled in, they are learned from.
+    pd.concat([table.assign(y=1), found.assign(y=[0, 1] * 3)]).to_csv(out, index=False)
+    learn = "--answers", out, "--out", tmp_path / "run"
+    done = run("fit", learner, *sites, *learn)
+    assert done.exit_code in (0, 1), done.output
+
+
+def test_random_triplets_are_all_where_there_are_few():
+    every = {(a, frozenset(r)) for a, *r in permutations(range(6), 3)}
+    for most in 60, 1000:
+        rows = random_triplets(6, most, 0).tolist()
+        assert len(rows) == len(every) == 60
+        assert {(a, frozenset(r)) for a, *r in rows} == every
+    some = random_triplets(50, 100, 1)
+    assert some.shape == (100, 3)
+    assert all(len({*row}) == 3 for row in some.tolist())
+    assert not np.array_equal(some, random_triplets(50, 100, 2))
+
+
+@pytest.mark.long
+def test_questions_that_draws_cannot_answer_are_named(compared):
+    folder = compared[0]
+    sites, draws = given(folder)[:2], folder / "triplet_comparisons" / "draws.nc"
+    pairs = "--candidates", folder / "asked.csv"
+    said = refused("next", *sites, "--draws", draws, *pairs)
+    assert "--draws: expected draws that define P(same)" in said
+    said = refused("next", "--draws", draws)
+    assert "--data: expected the points that are asked about, got none" in said
+    placed = "--draws", folder / "triplet_embedding" / "draws.nc"
+    said = refused("next", *sites, *placed)
+    assert "--data: expected none for" in said
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_question_is_what_it_asks_not_how_it_is_written(size):
+    kind = {2: "pairs", 3: "triplets", 4: "quadruplets"}[size]
+
+    def asks(row):
+        if size == 2:
+            return frozenset(row)
+        if size == 3:
+            return row[0], frozenset(row[1:])
+        return frozenset([frozenset(row[:2]), frozenset(row[2:])])
+
+    rows = np.array([*permutations(range(5), size)])
+    kept = unasked(kind, rows, None)
+    asked = [asks(row) for row in rows.tolist()]
+    assert [*kept] == [i for i, one in enumerate(asked) if one not in asked[:i]]
+    known = rows[::7]
+    gone = {asks(row) for row in known.tolist()}
+    left = unasked(kind, rows, known)
+    assert [*left] == [i for i in kept if asked[i] not in gone]
+    assert 0 < len(left) < len(kept) < len(rows)
