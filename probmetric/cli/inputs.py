@@ -274,9 +274,10 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
     with _taken_by("--metric", metric, "--draws", load_draws):
         stored = read_metric(metric)
     seen = stored.provenance.get("data", {})
+    own: Any = stored.metric  # Of this package, without ``kinds``: it knows its d.
     return Given(
-        stored.metric,
-        stored.metric.n_features,
+        own,
+        own.n_features,
         stored.feature_names,
         seen.get("hash") if isinstance(seen, dict) else None,
         metric.name,
