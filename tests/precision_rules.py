@@ -121,6 +121,7 @@ REASONS = {
     "models.lca.relative_width": WHOLE,
     "data.padding.bucket": WHOLE,
     "inference.dca_gm.choice.held": WHOLE,
+    "inference.dca_gm.start.default_rows": WHOLE,
     "inference.sampling.sample.like": DRAWN,
     "inference.sampling.sample.sample": SAMPLER,
     "inference.sampling.sample.sampler_of": WHOLE,

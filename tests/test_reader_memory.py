@@ -131,7 +131,7 @@ TEXTS = {
     "many columns": ("1," * 300_000, "more than 100000 columns"),
     "an open quote": (
         'x,label\n"' + "1,a\n" * 1_200_000,
-        "without the end of a row|EOF inside string",
+        "without the end of a row|expected quotes that end",
     ),
     "long names": (
         "x,label\n" + "".join(f"1,{'a' * 997}{k}\n" for k in range(3000)),
