@@ -56,17 +56,21 @@ type Losses = Callable[[Any, Any, Any, Any, Any], Float[np.ndarray, "b m"]]
 
 
 class Chosen(NamedTuple):
-    """The strength chosen, and the mean held-out loss of each that was tried."""
+    """The strength chosen, and of each that was tried the mean held-out loss.
+
+    ``errors`` are the standard errors of Eq. (1), without the ½.
+    """
 
     strength: float
     losses: Float[np.ndarray, "s"]
+    errors: Float[np.ndarray, "s"]
 
 
 def choose_strength(
     learn: Learn,
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
-    strengths: Sequence[float] = STRENGTHS,
+    strengths: Sequence[int | float] = STRENGTHS,
     *,
     losses: Losses | None = None,
     tolerance: float | int = TOLERANCE,
@@ -98,7 +102,7 @@ def choose_strength(
     voters = some_voters(X, codes)
     place[voters] = np.arange(len(voters))
     found = np.zeros((len(strengths), len(BANDWIDTHS), len(voters)))
-    losses = _losses if losses is None else losses
+    losses = map_losses if losses is None else losses
     for learned, kept, asked in folds(X, codes, N_FOLDS, repeats):
         with one_blas_thread(X.shape[1]):
             for j, factor in enumerate(learn(learned)):
@@ -107,7 +111,7 @@ def choose_strength(
                     points = X[kept], codes[kept], X[asked], codes[asked]
                     lost = losses(factor, *points)
                 found[j][:, place[asked]] += lost / repeats
-    return Chosen(*strongest(found, strengths, tolerance))
+    return strongest(found, strengths, tolerance)
 
 
 class Fold(NamedTuple):
@@ -166,14 +170,22 @@ def by_class(
     return order[np.argsort(first[own], kind="stable")]
 
 
-def _losses(
-    factor: np.ndarray,
-    X: np.ndarray,
-    codes: np.ndarray,
-    Q: np.ndarray,
-    own: np.ndarray,
+def map_losses(
+    factor: Float[np.ndarray, "p d"],
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    Q: Float[np.ndarray, "m d"],
+    own: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
-    """Return minus log P of each query's own class, for every bandwidth."""
+    """Return minus log P of each query's own class, for every bandwidth.
+
+    Parameters
+    ----------
+    factor : array of shape (p, d)
+        Under which X votes for the classes of Q.
+    X, codes, Q, own
+        Voters and their classes, queries and theirs.
+    """
     Z, Q = X @ factor.T, Q @ factor.T
     size = max(np.abs(Z).max(), np.abs(Q).max())
     if size > 0:  # Squares are formed of numbers of ordinary size.
@@ -223,10 +235,10 @@ def reach(Z: Float[np.ndarray, "n p"]) -> float:
 
 def strongest(
     losses: Float[np.ndarray, "s b n"],
-    strengths: Sequence[float],
+    strengths: Sequence[int | float],
     tolerance: float | int = TOLERANCE,
-) -> tuple[float, Float[np.ndarray, "s"]]:
-    """Return the strength of Eq. (1), and each one's mean loss at its best bandwidth.
+) -> Chosen:
+    """Return the strength of Eq. (1), each one's losses being at its best bandwidth.
 
     Parameters
     ----------
@@ -241,9 +253,9 @@ def strongest(
     widths, means = means.argmin(1), means.min(1)
     known = np.isfinite(means)
     if not known.any():
-        return strengths[-1], means
+        return Chosen(strengths[-1], means, np.full(len(means), np.nan))
     own = losses[np.arange(len(means)), widths]
     gap = np.where(known[:, None], own - own[np.argmin(means)], 0.0)
     error = gap.std(1, ddof=1) / np.sqrt(gap.shape[1])
     fits = known & (gap.mean(1) <= tolerance * error)
-    return strengths[int(np.argmax(fits))], means
+    return Chosen(strengths[int(np.argmax(fits))], means, error)

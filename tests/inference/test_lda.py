@@ -244,7 +244,7 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(wine, monkeypatch, how):
 
     def kept(learn, *data):
         found.append(learn)
-        return Chosen(1.0, np.zeros(6))
+        return Chosen(1.0, np.zeros(6), np.zeros(6))
 
     monkeypatch.setattr(lda, "choose_by_folds", kept)
     lda.choose_strength(wine, T, **how)

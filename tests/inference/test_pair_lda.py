@@ -257,7 +257,7 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch, k):
 
     def kept(learn, *data):
         found.append(learn)
-        return Chosen(1.0, np.zeros(6))
+        return Chosen(1.0, np.zeros(6), np.zeros(6))
 
     monkeypatch.setattr(pair_lda, "choose_by_folds", kept)
     pair_lda.choose_strength(Labelled(X, y), k, method="kissme")

@@ -22,7 +22,7 @@ def test_losses_are_those_of_the_classifier(duplicates):
     L = rng.standard_normal((3, 4))
     A, a = np.vstack([X[::2], *[X[:1]] * duplicates]), y[::2]
     a = np.append(a, np.zeros(duplicates, int))
-    ours = strength._losses(L, A, a, X[1::2], y[1::2])
+    ours = strength.map_losses(L, A, a, X[1::2], y[1::2])
     for b, losses in zip(BANDWIDTHS, ours, strict=True):
         knn = pm.KNeighborsClassifier(pm.Mahalanobis(L), 5, bandwidth=b).fit(A, a)
         P = knn.predict_proba(X[1::2])[np.arange(75), y[1::2]]
@@ -31,14 +31,14 @@ def test_losses_are_those_of_the_classifier(duplicates):
 
 def test_a_rescaled_metric_has_the_same_losses_whatever_float64_holds():
     plain, huge = (
-        strength._losses(c * np.eye(4), X[::2], y[::2], X[1::2], y[1::2])
+        strength.map_losses(c * np.eye(4), X[::2], y[::2], X[1::2], y[1::2])
         for c in (1.0, 1e200)
     )
     np.testing.assert_allclose(huge, plain, rtol=1e-9)
 
 
 def test_who_is_alone_in_a_class_is_not_scored():
-    lost = strength._losses(np.eye(4), X[:100], y[:100], X[[7, 120]], y[[7, 120]])
+    lost = strength.map_losses(np.eye(4), X[:100], y[:100], X[[7, 120]], y[[7, 120]])
     assert np.all(lost[:, 0] > 0)
     assert np.all(lost[:, 1] == 0)
 
@@ -75,14 +75,14 @@ def test_each_strength_learns_from_all_points_but_a_fold():
 def test_of_many_points_a_thousand_vote():
     many, codes = rng.standard_normal((1500, 4)), rng.integers(0, 3, 1500)
     seen, asked = [], []
-    plain = strength._losses
+    plain = strength.map_losses
 
     def counted(factor, X, codes, Q, own):
         asked.append((len(X), len(Q)))
         return plain(factor, X, codes, Q, own)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strength, "_losses", counted)
+        patch.setattr(strength, "map_losses", counted)
         patch.setattr(strength, "BANDWIDTHS", (1.0,))
         choose_strength(
             lambda rows: seen.append(len(rows)) or [np.eye(4)], many, codes, (1.0,)

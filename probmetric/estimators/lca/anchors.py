@@ -11,8 +11,9 @@ from sklearn.utils import check_random_state
 
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source, n_features
-from probmetric.estimators._settings import check_settings
+from probmetric.estimators._streamed import begin
 from probmetric.estimators.lca.link import FITS
+from probmetric.estimators.lca.rank import refuse_rank
 from probmetric.estimators.lca.settings import recipe_of
 from probmetric.inference.lca.anchors import (
     DEFAULT,
@@ -72,20 +73,17 @@ def from_anchors(
     return fit_anchors(reader, recipe, lam, number, int(state))
 
 
-def fit_source(estimator: Any, source: Source) -> tuple[Anchored, np.ndarray, Scaler]:
-    """Fit a source from anchors; return the fit, the classes and the scaler.
-
-    Sets ``n_features_in_``, and ``feature_names_in_`` where the columns have names.
-    """
-    check_settings(estimator)
+def fit_source(
+    estimator: Any, source: Source, y: object, sample_weight: object
+) -> tuple[Anchored, np.ndarray, Scaler]:
+    """Fit a source from anchors; return the fit, the classes and the scaler."""
+    if sample_weight is not None:
+        raise ValueError("sample_weight: expected None beside a source, got weights")
+    begin(estimator, source, y)
+    refuse_rank(estimator, given="a source")
     recipe, lam = recipe_of(estimator, n_features(source))
     check_anchors(estimator, lam, None)
     reader, classes, scaler = of_source(source, standardize=estimator.standardize)
-    estimator.n_features_in_ = n_features(source)
-    vars(estimator).pop("feature_names_in_", None)
-    names = list(source.feature_names)
-    if names != [f"x{j}" for j in range(len(names))]:
-        estimator.feature_names_in_ = np.array(names, object)
     return from_anchors(estimator, reader, recipe, lam), classes, scaler
 
 

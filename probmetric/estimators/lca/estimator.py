@@ -43,6 +43,7 @@ from probmetric.estimators.lca.posterior import (
     refuse_weights,
     to_tree,
 )
+from probmetric.estimators.lca.rank import RankChoice, choose_rank, refuse_rank
 from probmetric.estimators.lca.settings import PriorMean, recipe_of
 from probmetric.estimators.lca.tuning import Choice, fit_given_pairs, fit_labels
 from probmetric.inference.lca.anchors import Anchored, in_memory
@@ -75,8 +76,10 @@ class LCA(PairsMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int, optional
-        Rows of the map, 1..d. Default: d.
+    n_components : int, "cv" or "loo", optional
+        Rows of the map, 1..d, by default d; or the fewest whose soft votes for points
+        held out, by five folds ("cv") or by refits without each point ("loo"), are at
+        most one standard error worse than the best (``ranks_``).
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes: nearest points of the same and of other classes; the
         paper's targets and strict impostors; or all n(n-1)/2.
@@ -114,15 +117,14 @@ class LCA(PairsMixin, BaseEstimator):
         All climb one objective: L-BFGS, accelerated EM, EM, and the paper's full EM,
         which is slow and here for reference.
     max_iter : int, default=500
-        Most iterations of the solver in one fit.
+        Most iterations in one fit.
     tol : float > 0, optional
-        Where it stops: the relative gap of EM, the relative gradient of L-BFGS.
-        Default: 1.5e-8 and 1e-6.
+        Stop at this relative gap of EM (1.5e-8) or relative gradient of L-BFGS (1e-6).
     preprocessor : array-like of shape (n, d) or callable, optional
         X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
         of such entries, numbers or text, that returns the points.
     random_state : int, RandomState or None, default=0
-        Of the folds of "cv"; None makes other folds every time.
+        Of the folds of ``regularization="cv"``; None makes others every time.
     link : {"auto", "calibrated", "isotonic", "model"}, default="auto"
         Where P(same) comes from: "calibrated", 1/(1 + (dist²/D₀)^γ) fitted to pairs
         held out in five folds; "isotonic", any decreasing function, to the same; or
@@ -150,6 +152,9 @@ class LCA(PairsMixin, BaseEstimator):
     choices_ : list of Choice
         Of "cv", best first: prior mean, λ, refreshes, held-out accuracy averaged over
         k = 1, 3, 5, 7, and that at k = 3. Otherwise empty.
+    ranks_ : list of RankChoice
+        Of "cv" and "loo": rows, mean held-out loss in nats a point, and the standard
+        error of its gap to the least. Otherwise empty.
     classes_ : array of shape (c,)
         After ``fit``.
     n_anchors_, matrix_error_ : int, array of shape (d, d)
@@ -167,7 +172,6 @@ class LCA(PairsMixin, BaseEstimator):
     Notes
     -----
     The optimum is local in general.
-
     P(same) refers to pairs chosen as those of its link: after ``fit`` by default to
     *nearest* pairs, about half of which are *same* by design. It is no probability
     for pairs met in another way: ask for ``link_pairs="all"``. On eleven sets with
@@ -192,7 +196,7 @@ class LCA(PairsMixin, BaseEstimator):
     (178, 13)
     """
 
-    n_components: int | None = field(default=None, kw_only=False)
+    n_components: int | Literal["cv", "loo"] | None = field(default=None, kw_only=False)
     pairs: PairSet = "nearest"
     n_targets: Count | None = None
     n_impostors: Count | None = None
@@ -224,8 +228,7 @@ class LCA(PairsMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or (N, 2, d) of pairs, or Source
-            Pairs are learned from as ``fit_pairs`` does. Of a source, which has its
-            labels, nearest pairs are made of ``n_anchors``, by default of 100 000.
+            A source, with its labels, is fitted from ``n_anchors``, by default 100 000.
         y : array-like of shape (n,)
             Numbers or strings; two or more classes of two or more members.
             Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
@@ -234,16 +237,10 @@ class LCA(PairsMixin, BaseEstimator):
             theirs, together they count as Σw observations; neighbours, scale and prior
             mean are those of rows of weight above 0. P(same) is then the model's.
         """
-        if is_source(X):
-            source: Any = X
-            if y is not None or sample_weight is not None:
-                raise ValueError(
-                    "y, sample_weight: expected None with a source, which has its "
-                    "labels, got an array"
-                )
-            found, self.classes_, scaler = fit_source(self, source)
-            return self._store_anchored(found, scaler)
         given: Any = X
+        if is_source(given):
+            found, self.classes_, scaler = fit_source(self, given, y, sample_weight)
+            return self._store_anchored(found, scaler)
         if y is None:
             raise ValueError(
                 "y: this estimator requires y to be passed, but the target y is None"
@@ -254,13 +251,14 @@ class LCA(PairsMixin, BaseEstimator):
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)
+        recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
         uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
         vars(self).pop("n_anchors_", None)
         if self.n_anchors is not None:
             found = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
             return self._store_anchored(found, scaler)
         given = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
-        return self._store(given[0], scaler, uncalibrated, given[1])
+        return self._store(given[0], scaler, uncalibrated, given[1], ranks)
 
     def fit_pairs(
         self,
@@ -293,11 +291,11 @@ class LCA(PairsMixin, BaseEstimator):
         ValueError
             For counts above the trials, negative or not whole; all of one kind.
         """
+        refuse_rank(self, given="pairs")
         given, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
         recipe, lam = recipe_of(self, given.X.shape[1])
         asked(self, recipe, labelled=False)
-        fitted = fit_given_pairs(given, recipe, lam)
-        learned = self._store(fitted, scaler)
+        learned = self._store(fit_given_pairs(given, recipe, lam), scaler)
         if trials is not None:
             return learned._calibrate_on_counts(pairs, given)
         return learned.calibrate_threshold(pairs, y)
@@ -317,6 +315,7 @@ class LCA(PairsMixin, BaseEstimator):
         scaler: Scaler,
         uncalibrated: Asked | None = None,
         choices: Sequence[Choice] = (),
+        ranks: Sequence[RankChoice] = (),
     ) -> "LCA":
         """Map a fit back to input units."""
         report(fitted.fit, type(self).__name__)
@@ -336,8 +335,8 @@ class LCA(PairsMixin, BaseEstimator):
         self.regularization_ = float(fitted.prior.lam)
         self.learning_rate_ = fitted.learning_rate
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
-        self.prior_mean_, self.choices_ = fitted.prior_mean, list(choices)
-        self.fitted_ = fitted
+        self.choices_, self.ranks_ = list(choices), list(ranks)
+        self.prior_mean_, self.fitted_ = fitted.prior_mean, fitted
         return self
 
     def _store_anchored(self, found: Anchored, scaler: Scaler) -> "LCA":
@@ -474,17 +473,18 @@ class LCA(PairsMixin, BaseEstimator):
             )
         rate = 1.0 if isinstance(sampler, Bootstrap) else fitted.learning_rate
         if learning_rate is not None:
-            check_number("learning_rate", learning_rate, 0, open_low=True)
-            rate = float(learning_rate)
+            rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
         mode = refit(fitted, recipe, learning_rate=rate)
-        size: Any = {"n_draws": n_draws, "n_chains": n_chains, "progress": progress}
+        names = getattr(self, "feature_names_in_", None)
         drawn = draw(
             mode,
             sampler,
             scale=self._taught,
             seed=seed,
-            feature_names=getattr(self, "feature_names_in_", None),
-            **size,
+            feature_names=names,
+            n_draws=n_draws,
+            n_chains=n_chains,
+            progress=progress,
         )
         if not log_prior:
             drawn = drawn._replace(log_prior={}, log_likelihood=None)
@@ -492,7 +492,7 @@ class LCA(PairsMixin, BaseEstimator):
             drawn,
             mode,
             Scaler(self.mean_, self.scale_),
-            getattr(self, "feature_names_in_", None),
+            names,
             pointwise=log_likelihood,
             predictive=predictive,
             prior_draws=prior_draws,

@@ -27,13 +27,16 @@ def n_rows(n_components: Any, d: int) -> int:
 def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
     """Return an estimator's settings for d features, and λ.
 
+    A number of rows that is yet to be chosen (``rank``) is d here.
+
     Raises
     ------
     ValueError
         Naming the setting.
     """
     e = estimator
-    p, lam, rate = n_rows(e.n_components, d), e.regularization, e.learning_rate
+    lam, rate = e.regularization, e.learning_rate
+    p = d if e.n_components in ("cv", "loo") else n_rows(e.n_components, d)
     if e.per_anchor and (lam in ("cv", "evidence") or e.pairs == "all"):
         raise ValueError(
             "per_anchor: expected False with pairs='all' and with regularization='cv' "

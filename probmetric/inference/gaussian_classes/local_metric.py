@@ -537,7 +537,7 @@ def choose_by_folds(
             losses[at][:, asked] += vote_losses(D, scale, *own)
     times = sum(len(part.asked) for part in parts) / len(voters)
     names = [float(place) for place in range(len(LADDER))]
-    chosen, means = strongest(losses[:, :, voters] / times, names, TOLERANCE)
+    chosen, means, _ = strongest(losses[:, :, voters] / times, names, TOLERANCE)
     return LADDER[int(chosen)], -means
 
 

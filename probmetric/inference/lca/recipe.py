@@ -268,9 +268,13 @@ def fit_labelled(
 
 
 def as_fitted(recipe: Recipe, fitted: Fitted) -> Recipe:
-    """Return a recipe with the refresh and the prior mean of a fit."""
+    """Return a recipe with the rows, the refresh and the prior mean of a fit."""
     mean = recipe.prior_mean if fitted.prior_mean is None else fitted.prior_mean
-    return recipe._replace(n_refresh=fitted.n_refresh, prior_mean=mean)
+    return recipe._replace(
+        n_components=len(fitted.fit.params.W),
+        n_refresh=fitted.n_refresh,
+        prior_mean=mean,
+    )
 
 
 def refitted(

@@ -186,7 +186,7 @@ def test_a_source_that_cannot_be_learned_from_is_refused(data, y, message):
 
 def test_a_source_has_its_own_labels(data):
     X, y = data
-    with pytest.raises(ValueError, match="y, sample_weight: expected None"):
+    with pytest.raises(ValueError, match="y: expected None beside a source"):
         pm.LCA().fit(Labelled(X, y, (900,)), y)
 
 

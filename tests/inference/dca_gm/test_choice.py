@@ -24,7 +24,7 @@ def maps_of(monkeypatch, X, y, rows, **how):
     def kept(learn, *data, tolerance):
         found.append(learn)
         assert tolerance == 1  # Twice what is ordinary.
-        return Chosen(1.0, np.zeros(len(STRENGTHS)))
+        return Chosen(1.0, *np.zeros((2, len(STRENGTHS))))
 
     monkeypatch.setattr(choice, "choose_by_folds", kept)
     dca_gm.choose_strength(Labelled(X, y), 2, **how)

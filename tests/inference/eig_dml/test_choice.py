@@ -75,7 +75,7 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch):
     def kept(learn, *data, tolerance):
         found.append(learn)
         assert tolerance == 2  # Four times what is ordinary.
-        return Chosen(1.0, np.zeros(6))
+        return Chosen(1.0, np.zeros(6), np.zeros(6))
 
     monkeypatch.setattr(choice, "choose_by_folds", kept)
     eig_dml.choose_strength(Labelled(X, Y), made, ridge=1e-6)
@@ -104,7 +104,7 @@ def test_the_choice_is_that_of_all_folds_by_hand():
                 votes = np.sum(w * (Y[asked][:, None] == Y[voters]), 1) / w.sum(1)
                 losses[a, b, asked] -= np.log(0.98 * votes + 0.02 * shares) / 3
     chosen = eig_dml.choose_strength(Labelled(X, Y), made, ridge=1e-6)
-    strength, means = strongest(losses, STRENGTHS, choice.TOLERANCE)
+    strength, means, _ = strongest(losses, STRENGTHS, choice.TOLERANCE)
     assert chosen.strength == strength
     np.testing.assert_allclose(chosen.losses, means, rtol=1e-8)
 

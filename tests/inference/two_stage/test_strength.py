@@ -192,7 +192,7 @@ def test_pairs_are_sources_of_two():
 
 
 def test_where_nothing_was_learned_nothing_is_drawn(monkeypatch):
-    nothing = Chosen(np.inf, np.zeros(1))
+    nothing = Chosen(np.inf, np.zeros(1), np.zeros(1))
     monkeypatch.setattr(strength, "choose_strength", lambda *a, **k: nothing)
     model = fitted(X, y)
     assert np.isinf(model.prior_strength_)

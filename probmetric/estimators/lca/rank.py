@@ -1,0 +1,153 @@
+"""How many rows p the map of ``LCA`` should have: what points left out say of each p.
+
+A point's loss is minus the log of the soft votes for its own class, under a map that
+was learned without it (``neighbors.strength``, whose Eq. 1 chooses, with one standard
+error in the place of the half): the smallest p whose mean loss is at most a standard
+error of the paired differences above the least. Maps learned without a point come
+
+* from folds ("cv"): the whole recipe is run on all folds but one;
+* from refits ("loo"): the map of all points is refitted without each point (of more
+  than 100, without each of 50 groups), on the pairs of the fit that are left. One fit
+  and its refits for each p, in the place of five fits or fifteen. That the point took
+  part in the choice of the other pairs is neglected.
+
+Points are the units of the standard error. It says nothing of how far other training
+data would have led.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from probmetric.estimators.lca.tuning import fit_labels
+from probmetric.inference.lca.jackknife import leave_out
+from probmetric.inference.lca.recipe import Recipe
+from probmetric.neighbors.strength import (
+    Chosen,
+    choose_strength,
+    map_losses,
+    some_voters,
+    strongest,
+)
+from probmetric.neighbors.votes import BANDWIDTHS
+from probmetric.posterior.jackknife import groups_of
+from probmetric.progress import progress_bar
+
+RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Numbers of rows that are tried, where below d; d always is."""
+
+TOLERANCE = 1.0
+"""Standard errors that fewer rows may be worse by."""
+
+
+class RankChoice(NamedTuple):
+    """A number of rows, its mean held-out loss in nats a point, and the gap's error.
+
+    ``standard_error`` is that of the loss minus the least of all losses, 0 for the best
+    itself.
+    """
+
+    n_components: int
+    loss: float
+    standard_error: float
+
+
+def choose_rank(
+    estimator: Any,
+    recipe: Recipe,
+    lam: float | str,
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    w: Float[np.ndarray, "n"] | None,
+) -> tuple[Recipe, list[RankChoice]]:
+    """Return the recipe with a number of rows, and what that was chosen among.
+
+    Parameters
+    ----------
+    estimator : LCA
+    recipe : Recipe
+        That of all d rows where the number is to be chosen.
+    lam : float or str
+        λ as asked for; the rule's own in the place of "cv", whose folds follow.
+    X, codes, w
+        Standardised points, their classes 0..c-1, and weights.
+
+    Returns
+    -------
+    Recipe, list of RankChoice
+        From one row up. As given, and an empty list, where the number was given.
+
+    Raises
+    ------
+    ValueError
+        For what cannot be had with a number of rows that is yet to be chosen.
+    """
+    how = estimator.n_components
+    if not isinstance(how, str):
+        return recipe, []
+    refuse_rank(estimator, weighted=w is not None)
+    d = X.shape[1]
+    ranks = (*(p for p in RANKS if p < d), d)
+    lam = "auto" if lam == "cv" else lam
+    recipes = [recipe._replace(n_components=p) for p in ranks]
+    if how == "cv":
+        found = _by_folds(X, codes, recipes, lam)
+    else:
+        found = _by_refits(X, codes, recipes, lam)
+    table = map(RankChoice, ranks, found.losses.tolist(), found.errors.tolist())
+    return recipe._replace(n_components=int(found.strength)), list(table)
+
+
+def refuse_rank(estimator: Any, *, weighted: bool = False, given: str = "") -> None:
+    """Raise for settings under which folds and refits cannot choose the rows.
+
+    Raises
+    ------
+    ValueError
+        Naming the setting. ``given`` says what came in the place of points.
+    """
+    e = estimator
+    if not isinstance(e.n_components, str):
+        return
+    for wrong, what in (
+        (given, given),
+        (weighted, "sample_weight"),
+        (e.n_anchors is not None, "n_anchors"),
+        (e.per_anchor, "per_anchor"),
+        (not isinstance(e.prior_mean, str), "a matrix as prior_mean"),
+    ):
+        if wrong:
+            raise ValueError(
+                f"n_components: expected a whole number or None with {what}, got "
+                f"{e.n_components!r}, which learns again from labelled points"
+            )
+
+
+def _by_folds(
+    X: np.ndarray, codes: np.ndarray, recipes: list[Recipe], lam: float | str
+) -> Chosen:
+    ranks = [recipe.n_components for recipe in recipes]
+
+    def learn(rows: np.ndarray) -> list[np.ndarray]:
+        own = np.unique(codes[rows], return_inverse=True)[1]
+        return [
+            fit_labels(X[rows], own, recipe, lam)[0].fit.params.W for recipe in recipes
+        ]
+
+    return choose_strength(learn, X, codes, ranks, tolerance=TOLERANCE)
+
+
+def _by_refits(
+    X: np.ndarray, codes: np.ndarray, recipes: list[Recipe], lam: float | str
+) -> Chosen:
+    group, voters = groups_of(codes), some_voters(X, codes)
+    losses = np.full((len(recipes), len(BANDWIDTHS), len(X)), np.inf)
+    bar = progress_bar(recipes, "choose n_components", None, "map")
+    for lost, recipe in zip(losses, bar, strict=True):
+        fitted = fit_labels(X, codes, recipe, lam)[0]
+        for g, W in enumerate(np.asarray(leave_out(fitted, group).W)):
+            out, kept = np.flatnonzero(group == g), voters[group[voters] != g]
+            lost[:, out] = map_losses(W, X[kept], codes[kept], X[out], codes[out])
+    ranks = [recipe.n_components for recipe in recipes]
+    return strongest(losses, ranks, TOLERANCE)
