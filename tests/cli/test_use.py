@@ -12,8 +12,8 @@ import pytest
 
 import probmetric as pm
 from probmetric import LCA
-from probmetric.cli.evaluate import _if_seen
-from probmetric.cli.inputs import Given
+from probmetric.cli.evaluate import held_out
+from probmetric.cli.inputs import Given, if_seen
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors.table import neighbor_table
@@ -246,16 +246,14 @@ def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path)
 
 @pytest.mark.long
 def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
-    from probmetric.cli import evaluate as cli_evaluate
-
     seen = []
-    real = cli_evaluate.fit_named
+    real = held_out.fit_named
 
     def watched(estimator, data):
         seen.append({tuple(row) for row in data.X})
         return real(estimator, data)
 
-    monkeypatch.setattr(cli_evaluate, "fit_named", watched)
+    monkeypatch.setattr(held_out, "fit_named", watched)
     words = ("--data", work / "data.csv", "--folds", 3, "--set", "n_components=1")
     assert run("evaluate", "--model", "lda", *words).exit_code == 0
     data = datasets.load(work / "data.csv")
@@ -268,9 +266,9 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
 def test_one_metric_was_learned_and_several_draws_were(work, monkeypatch, n, said):
     data = datasets.load(work / "data.csv")
     seen = {"hash": "same"}
-    monkeypatch.setattr("probmetric.cli.evaluate.describe_data", lambda *_: seen)
+    monkeypatch.setattr("probmetric.cli.inputs.describe_data", lambda *_: seen)
     use = Given(pm.Mahalanobis(np.eye(3)), 3, None, "same", "mine", n)
-    assert said in _if_seen(use, data)[0]
+    assert said in if_seen(use, data)[0]
 
 
 def test_draws_are_evaluated_by_averaged_votes(work):
