@@ -1,7 +1,7 @@
 """Pairs of rows, of one source or of two: the costs of verification, by source."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,10 +55,10 @@ def run_sources(
     """Judge a metric, or draws, by pairs of rows; ``given`` are its files."""
     with ExitStack() as held:
         with bad_input():
-            named = asked.label, asked.groups
-            points = load(
-                asked.data, label=named[0], groups=named[1], **asked.how._asdict()
-            )
+            label, groups, how = asked.label, asked.groups, asked.how
+            # Without a label, sources are the classes.
+            with of_option("--groups", "label") if label is None else nullcontext():
+                points = load(asked.data, label=label, groups=groups, **how._asdict())
             check_finite(points)
             check_features(use.feature_names, points.feature_names, points.name)
             if out is not None and together().rank == 0:
@@ -74,12 +74,7 @@ def run_sources(
             )
         judged = found.judged
         figures = {name: own.costs._asdict() for name, own in judged.items()}
-        limits = {
-            name: {
-                cost: [*map(float, i)] for cost, i in own.intervals._asdict().items()
-            }
-            for name, own in judged.items()
-        }
+        limits = {name: _ends(own.intervals) for name, own in judged.items()}
         n_same = int(found.same.sum())
         pairs = {
             "sources": len(np.unique(sources)),
@@ -92,7 +87,7 @@ def run_sources(
             **given,
             "settings": [],
             "seed": asked.seed,
-            "data": describe_data(points, *named, asked.how),
+            "data": describe_data(points, label, groups, how),
             "test": None,
             "folds": None,
             "pairs": pairs,
