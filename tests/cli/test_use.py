@@ -386,6 +386,11 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
     done = run("evaluate", *words, "--metric", voices / "plain.npz")
     assert done.exit_code == 0, done.output
     assert re.search(r"cllr +– +–", done.stdout)
+    wide = pd.read_csv(voices / "new.csv").assign(more=1.0)
+    wide.to_csv(voices / "wide.csv", index=False)
+    words = ("--data", voices / "wide.csv", "--groups", "who")
+    line = refused("evaluate", *words, "--metric", voices / "plain.npz")
+    assert line.endswith("wide.csv the 2 features of the metric, got 3")
     assert re.search(r"eer +0\.\d+ \[.*\] +0\.\d+ \[", done.stdout)
 
 

@@ -61,6 +61,12 @@ def run_sources(
                 points = load(asked.data, label=label, groups=groups, **how._asdict())
             check_finite(points)
             check_features(use.feature_names, points.feature_names, points.name)
+            d = points.X.shape[1]
+            if d != use.n_features:  # Of a metric that knows no names.
+                raise ValueError(
+                    f"data: expected in {points.name} the {use.n_features} features of "
+                    f"the metric, got {d}"
+                )
             if out is not None and together().rank == 0:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
         remarks = if_seen(use, points, UNSEEN)
