@@ -4,7 +4,7 @@
 ``lookup``     names and files looked up before anything heavy is loaded.
 ``fit``, ``sample``, ``next``, ``neighbors``, ``evaluate``, ``validate``, ``report``
                what each command does: a function of keywords (``explore`` is in
-               ``report``).
+               ``report``; ``evaluate`` is a folder).
 ``launch``     ``--processes``: copies of a command on this machine, as one run.
 ``inputs``     data, settings and metrics that commands are given.
 ``answers``    tables of pairs and triplets, and fits to them.

@@ -110,7 +110,7 @@ Groups = Annotated[
     str | None,
     typer.Option(
         help="Column that says which rows share a source (two_stage); default the "
-        "class."
+        "class. evaluate without --test and --folds: judge by pairs of these rows."
     ),
 ]
 Settings = Annotated[
@@ -451,7 +451,7 @@ def evaluate(
     force: Force = False,
     processes: Processes = 1,
 ) -> None:
-    """Judge a metric, draws or a learner on rows, or answers, held out."""
+    """Judge a metric, draws or a learner on rows, answers or pairs held out."""
     asked = dict(locals())
     size = asked.pop("processes")
     with first(asked):

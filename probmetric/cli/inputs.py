@@ -65,13 +65,18 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     return found
 
 
-def check_labelled(data: datasets.Dataset) -> None:
-    """Raise for points and labels that no learner could take."""
+def check_finite(data: datasets.Dataset) -> None:
+    """Raise for points that are no numbers."""
     for missing, bad in ((True, np.isnan(data.X)), (False, np.isinf(data.X))):
         if bad.any():
             todo = f"mend {data.name}, or leave columns out by --drop"
             raise ValueError(not_finite(data.frame, missing, "data", todo))
     points(data.X)
+
+
+def check_labelled(data: datasets.Dataset) -> None:
+    """Raise for points and labels that no learner could take."""
+    check_finite(data)
     class_codes(data.labels)
     alone = np.flatnonzero(np.bincount(data.y) == 1)
     if alone.size:
@@ -205,15 +210,15 @@ def describe_data(
 
 
 @contextmanager
-def of_option(option: str) -> Generator[None]:
-    """Name the option in errors of a block that reads other data than ``--data``."""
+def of_option(option: str, argument: str = "data") -> Generator[None]:
+    """Name the option in errors of a block that blame an argument of Python."""
     try:
         yield
     except ValueError as error:
         said = str(error)
-        if not said.startswith("data: "):
+        if not said.startswith(f"{argument}: "):
             raise
-        raise ValueError(f"{option}: {said.removeprefix('data: ')}") from error
+        raise ValueError(f"{option}: {said.removeprefix(f'{argument}: ')}") from error
 
 
 def check_features(
@@ -283,6 +288,29 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
         metric.name,
         learner=stored.provenance.get("model"),
     )
+
+
+def where(metric: Path | None, draws: Path | None) -> dict[str, str | None]:
+    """Return what a run keeps of the files that it was given."""
+    return {
+        "metric": None if metric is None else str(metric.resolve()),
+        "draws_file": None if draws is None else str(draws.resolve()),
+    }
+
+
+def if_seen(
+    use: Given,
+    data: datasets.Dataset,
+    otherwise: str = "--model refits on the other points",
+) -> list[str]:
+    """Say when a metric was learned from the points that it is judged on."""
+    if describe_data(data, None)["hash"] != use.data_hash:
+        return []
+    was, its = ("was", "its") if use.n_metrics == 1 else ("were", "their")
+    return [
+        f"{use.name} {was} learned from these very points: {its} figures are too good; "
+        f"{otherwise}"
+    ]
 
 
 @contextmanager

@@ -7,6 +7,7 @@
 ``loo``              PSIS-LOO, where units are independent.
 ``answers``          probabilities by the answers that were given, yes or k of m.
 ``verification``     costs of log likelihood ratios: Cllr, EER, minDCF, by source.
+``sources``          pairs of rows of sources under a metric, judged by these costs.
 """
 
 import lazy_loader

@@ -1,6 +1,7 @@
 """The page of an evaluation: the table of scores, and calibration of probabilities.
 
-Of neighbours that voted on points held out, or of answers that were held out.
+Of neighbours that voted on points held out, of answers that were held out, or of pairs
+of rows, of one source or of two: with intervals, and errors at every threshold.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ def evaluate_page(folder: Path, summary: Mapping[str, Any]) -> Report:
     """Return the page of an evaluation's folder."""
     if "answers" in summary["data"]:
         return _answers_page(folder, summary)
+    if "pairs" in summary:
+        return _sources_page(folder, summary)
     figures: dict[str, dict[str, float]] = summary["figures"]
     names = list(figures)
     name = names[-1]
@@ -112,6 +115,82 @@ def _answers_page(folder: Path, summary: Mapping[str, Any]) -> Report:
         explanation="Means over splits; an answer of k of m judges counts m times.",
         sections=sections,
         cards=[(f"{own['ece']:.3f}", "calibration error")] if knows else [],
+    )
+
+
+def _sources_page(folder: Path, summary: Mapping[str, Any]) -> Report:
+    """Return the page of pairs of rows, of one source or of two."""
+    costs = with_limits(summary)
+    base, name = costs.index
+    first = "eer" if costs.loc[name, "cllr"] == "–" else "cllr"
+    stated = read_table(folder, "predictions.csv")
+    scores = {each: stated[each].to_numpy(float) for each in costs.index}
+    data = Path(summary["data"]["source"]).name
+    table = costs.rename(columns=WORDS).rename_axis("scores of").reset_index()
+    return page(
+        summary,
+        title=f"{name} judged by pairs of {data}",
+        lead=f"Are two rows of {data} of one source? {pairs_in_words(summary)}.",
+        headline=f"{WORDS[first].rstrip(' ↓')} {costs.loc[name, first]}",
+        explanation=f"Equal error rate {costs.loc[name, 'eer']}, "
+        f"{base} {costs.loc[base, 'eer']}.",
+        sections=[
+            Section(
+                "What the metric is worth",
+                [COSTS],
+                [],
+                [Table(table, "Costs and their intervals: lower is better")],
+            ),
+            Section(
+                "Which errors does each threshold make?",
+                [],
+                [Picture(plots.det(scores, stated["same"].to_numpy(bool)), DET)],
+            ),
+        ],
+        cards=[
+            (f"{summary['pairs']['same']:,}", "pairs of one source"),
+            (f"{summary['pairs']['different']:,}", "pairs of two"),
+        ],
+    )
+
+
+DET = (
+    "Misses against false alarms at every threshold, on normal axes (DET plot); points "
+    "are the equal error rates. There is no band, as pairs that share a source are not "
+    "independent: the table has the limits."
+)
+COSTS = (
+    "Cllr is the cost of log likelihood ratios in bits: 0 is perfect, 1 says nothing; "
+    "its least value is what is left where they are calibrated. Of a distance, which "
+    "states no ratio, it is not defined. minDCF is the least detection cost where one "
+    "pair in a hundred is of one source and both errors cost the same, relative to the "
+    "better of two answers that look at no pair."
+)
+
+
+def with_limits(summary: Mapping[str, Any]) -> pd.DataFrame:
+    """Return costs in words, each with its interval, a line a method."""
+
+    def said(value: Any, low: Any, high: Any) -> str:
+        if value is None or np.isnan(float(value)):  # JSON has null, and "inf".
+            return "–"
+        return f"{float(value):.4f} [{float(low):.4f}, {float(high):.4f}]"
+
+    words = {
+        name: {k: said(v, *summary["intervals"][name][k]) for k, v in own.items()}
+        for name, own in summary["figures"].items()
+    }
+    return pd.DataFrame(words).T
+
+
+def pairs_in_words(summary: Mapping[str, Any]) -> str:
+    """Say how many pairs there are of either kind, and whether others were left out."""
+    pairs = summary["pairs"]
+    chosen = ", chosen at random of more" if pairs["chosen"] else ""
+    return (
+        f"{pairs['sources']:,} sources: {pairs['same']:,} pairs of one, "
+        f"{pairs['different']:,} of two{chosen}; in brackets {summary['prob']:.0%} "
+        "intervals, by leaving out sources"
     )
 
 

@@ -12,9 +12,10 @@ import pytest
 
 import probmetric as pm
 from probmetric import LCA
-from probmetric.cli.evaluate import _if_seen
-from probmetric.cli.inputs import Given
+from probmetric.cli.evaluate import held_out
+from probmetric.cli.inputs import Given, if_seen
 from probmetric.datasets import loading as datasets
+from probmetric.evaluation import verification, verification_intervals
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.neighbors.table import neighbor_table
 from probmetric.posterior.metric import PosteriorMetric
@@ -246,16 +247,14 @@ def test_folds_of_a_metric_that_saw_them_are_told_to_be_too_good(work, tmp_path)
 
 @pytest.mark.long
 def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
-    from probmetric.cli import evaluate as cli_evaluate
-
     seen = []
-    real = cli_evaluate.fit_named
+    real = held_out.fit_named
 
     def watched(estimator, data):
         seen.append({tuple(row) for row in data.X})
         return real(estimator, data)
 
-    monkeypatch.setattr(cli_evaluate, "fit_named", watched)
+    monkeypatch.setattr(held_out, "fit_named", watched)
     words = ("--data", work / "data.csv", "--folds", 3, "--set", "n_components=1")
     assert run("evaluate", "--model", "lda", *words).exit_code == 0
     data = datasets.load(work / "data.csv")
@@ -268,9 +267,9 @@ def test_a_model_is_learned_without_the_points_held_out(work, monkeypatch):
 def test_one_metric_was_learned_and_several_draws_were(work, monkeypatch, n, said):
     data = datasets.load(work / "data.csv")
     seen = {"hash": "same"}
-    monkeypatch.setattr("probmetric.cli.evaluate.describe_data", lambda *_: seen)
+    monkeypatch.setattr("probmetric.cli.inputs.describe_data", lambda *_: seen)
     use = Given(pm.Mahalanobis(np.eye(3)), 3, None, "same", "mine", n)
-    assert said in _if_seen(use, data)[0]
+    assert said in if_seen(use, data)[0]
 
 
 def test_draws_are_evaluated_by_averaged_votes(work):
@@ -309,6 +308,113 @@ def test_evaluate_says_what_was_wanted(arguments, expected, work):
     ]
     line = refused("evaluate", *words, "--data", work / "data.csv")
     assert expected in line, line
+
+
+@pytest.fixture(scope="module")
+def voices(tmp_path_factory):
+    """Forty sources of three rows, sources without order, and a similarity of them."""
+    folder = tmp_path_factory.mktemp("voices")
+    rng = np.random.default_rng(0)
+    mean = rng.normal(size=(40, 2)) * [3.0, 1.0]
+    X = np.repeat(mean, 3, axis=0) + 0.5 * rng.normal(size=(120, 2))
+    names = np.char.add("s", np.repeat(np.arange(40), 3).astype(str))
+    frame = pd.DataFrame(X, columns=["f1", "f2"]).assign(who=names)
+    frame.to_csv(folder / "new.csv", index=False)
+    mixed = frame.assign(who=rng.permutation(names))
+    mixed.to_csv(folder / "mixed.csv", index=False)
+    frame.assign(who=frame["f1"] > 0).to_csv(folder / "two.csv", index=False)
+    frame.assign(who=np.arange(120)).to_csv(folder / "alone.csv", index=False)
+    frame.assign(who=[None, *names[1:]]).to_csv(folder / "hole.csv", index=False)
+    frame.assign(f1=np.nan).to_csv(folder / "lacking.csv", index=False)
+    frame.rename(columns={"f1": "pitch"}).to_csv(folder / "other.csv", index=False)
+    between, noise = np.diag([9.0, 1.0])[None], 0.25 * np.eye(2)[None]
+    metric = pm.PairSimilarity(np.zeros(1), np.zeros((1, 2)), between, noise)
+    pm.save_metric(metric, folder / "m.npz", feature_names=["f1", "f2"])
+    pm.save_metric(pm.Mahalanobis(np.eye(2)), folder / "plain.npz")
+    return folder
+
+
+def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path):
+    words = ("--data", voices / "new.csv", "--groups", "who")
+    words = (*words, "--metric", voices / "m.npz", "--out", tmp_path / "run")
+    done = run("evaluate", *words)
+    assert done.exit_code == 0, done.output
+    frame = pd.read_csv(voices / "new.csv")
+    X, who = frame[["f1", "f2"]].to_numpy(), frame["who"].to_numpy()
+    metric = pm.load_metric(voices / "m.npz")
+    wanted = evaluate(X, who, metric=metric)
+    i, j = np.triu_indices(120, 1)
+    ratios, same = metric.log_ratio(X[i], X[j]), who[i] == who[j]
+    limits = verification_intervals(ratios, same, np.c_[who[i], who[j]])
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    page = (tmp_path / "run" / "report.html").read_text()
+    for cost, (low, high) in limits._asdict().items():
+        found = summary["figures"]["m.npz"][cost]
+        assert found == pytest.approx(wanted[cost], rel=1e-9)
+        ends = summary["intervals"]["m.npz"][cost]
+        assert ends == pytest.approx([float(low), float(high)], rel=1e-9)
+        said = f"{found:.4f} [{low:.4f}, {high:.4f}]"
+        assert said in done.stdout
+        assert said in page
+    assert summary["figures"]["Euclidean, standardised"]["cllr"] is None
+    assert "40 sources: 120 pairs of one, 7,020 of two; in brackets 90%" in done.stdout
+    assert "Which errors does each threshold make?" in page
+    assert "misses: one source called two" in page
+    stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    again = verification(stated["m.npz"], stated["same"])
+    assert again.eer == pytest.approx(wanted["eer"], rel=1e-9)
+    (tmp_path / "run" / "report.html").unlink()
+    assert run("report", tmp_path / "run").exit_code == 0
+    assert (tmp_path / "run" / "report.html").read_text() == page
+
+
+def test_sources_without_order_are_not_told_apart(voices):
+    metric = ("--metric", voices / "m.npz", "--groups", "who")
+    done = run("evaluate", "--data", voices / "mixed.csv", *metric)
+    assert done.exit_code == 0, done.output
+    (line,) = [at for at in done.stdout.splitlines() if at.startswith("eer ")]
+    eer, low, high = map(float, re.findall(r"\d\.\d+", line)[-3:])
+    assert 0.4 < eer <= 0.5
+    assert low < 0.5 == high
+    true = run("evaluate", "--data", voices / "new.csv", *metric).stdout
+    (line,) = [at for at in true.splitlines() if at.startswith("eer ")]
+    assert float(re.findall(r"\d\.\d+", line)[-3]) < 0.2
+
+
+def test_a_distance_has_every_cost_but_that_of_ratios(voices):
+    words = ("--data", voices / "new.csv", "--groups", "who")
+    done = run("evaluate", *words, "--metric", voices / "plain.npz")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"cllr +– +–", done.stdout)
+    wide = pd.read_csv(voices / "new.csv").assign(more=1.0)
+    wide.to_csv(voices / "wide.csv", index=False)
+    words = ("--data", voices / "wide.csv", "--groups", "who")
+    line = refused("evaluate", *words, "--metric", voices / "plain.npz")
+    assert line.endswith("wide.csv the 2 features of the metric, got 3")
+    assert re.search(r"eer +0\.\d+ \[.*\] +0\.\d+ \[", done.stdout)
+
+
+@pytest.mark.parametrize(
+    "data, words, expected",
+    [
+        ("two.csv", (), "--groups: expected three or more, two of them with two rows"),
+        ("alone.csv", (), "got 120, 0 of them with two rows or more"),
+        ("lacking.csv", (), "NaN"),
+        ("other.csv", (), "without 'f1', with 'pitch'"),
+        ("hole.csv", (), "--groups: expected a value in every row of hole.csv"),
+        ("new.csv", ("--groups", "nope"), "groups: expected a column of new.csv"),
+        ("new.csv", ("--set", "a=1"), "--set: expected --model with it"),
+        ("new.csv", ("--draws", "d.nc"), "expected one of the two, got both"),
+        ("wine", (), "groups: expected a file with such a column, got 'wine'"),
+        ("new.csv", ("--test", "mixed.csv", "--folds", 2), "of the two, got both"),
+        ("two.csv", ("--test", "new.csv"), "got 40 others such as 's0'; pairs of new"),
+    ],
+)
+def test_pairs_of_sources_say_what_was_wanted(voices, data, words, expected):
+    words = [voices / word if ".csv" in str(word) else word for word in words]
+    asked = ("--metric", voices / "m.npz", "--groups", "who", *words)
+    name = data if data == "wine" else voices / data
+    assert expected in refused("evaluate", "--data", name, *asked)
 
 
 @pytest.mark.long

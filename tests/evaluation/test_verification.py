@@ -8,6 +8,8 @@ from sklearn.metrics import det_curve
 
 import probmetric as pm
 from probmetric.evaluation import verification, verification_intervals
+from probmetric.evaluation.ranking import chosen_pairs
+from probmetric.evaluation.sources import source_pairs
 from tests.metric_kinds import build
 
 
@@ -132,6 +134,24 @@ def test_a_similarity_is_evaluated_by_its_log_ratios():
     expected = verification(metric.log_ratio(X[i], X[j]), y[i] == y[j])
     for name, value in expected._asdict().items():
         assert figures[name] == pytest.approx(value, rel=1e-9)
+
+
+def test_pairs_of_one_source_are_kept_where_others_are_left_out():
+    rng = np.random.default_rng(7)
+    sources = rng.permutation(np.repeat(np.arange(60), np.arange(60) % 4 + 1))
+    i, j = np.triu_indices(len(sources), 1)
+    wanted = {*zip(i.tolist(), j.tolist(), strict=True)}
+    of_one = {(a, b) for a, b in wanted if sources[a] == sources[b]}
+    for most, kept in ((10**5, len(of_one)), (200, len(of_one)), (50, 50)):
+        a, b = source_pairs(sources, most, seed=0)
+        found = [*zip(a.tolist(), b.tolist(), strict=True)]
+        assert len({*found}) == len(found)
+        assert {*found} <= wanted
+        assert len({*found} & of_one) == kept
+        assert len(found) - kept <= most
+        assert len(found) == len(wanted) or most < len(wanted)
+    plain = chosen_pairs(len(sources), 200, 0, symmetric=True)
+    assert np.sum(sources[plain[0]] == sources[plain[1]]) < 0.2 * len(of_one)
 
 
 BAD = {

@@ -1,4 +1,4 @@
-"""``probmetric evaluate``: scores of neighbours, or of answers, that were held out."""
+"""Scores of neighbours, or of answers, that were held out."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -25,6 +25,7 @@ from probmetric.cli.answers import (
     read_table,
     some,
 )
+from probmetric.cli.evaluate.sources import Asked, run_sources
 from probmetric.cli.files import FILES, bad_input, claim, noted, results, safe_labels
 from probmetric.cli.fit import MOST
 from probmetric.cli.inputs import (
@@ -33,11 +34,13 @@ from probmetric.cli.inputs import (
     describe_data,
     describe_rows,
     given,
+    if_seen,
     labelled,
     note,
     of_option,
     parse_settings,
     rows_of,
+    where,
 )
 from probmetric.data.choose import sampled
 from probmetric.data.containers import Triplets
@@ -117,6 +120,13 @@ def run(
             quote_formulas=quote_formulas,
             force=force,
         )
+    if groups is not None and model is None and test is None and folds is None:
+        with bad_input():
+            if settings:
+                raise ValueError("--set: expected --model with it, got none")
+            use = given(metric, draws, max_draws)
+        asked = Asked(data, groups, label, how, seed)
+        return run_sources(use, asked, where(metric, draws), out, force=force)
     with ExitStack() as held:
         with bad_input():
             parsed, use = parse_settings(settings), None
@@ -144,13 +154,20 @@ def run(
                     judged = load(str(test), label=own, groups=groups, **how._asdict())
                     names = points.feature_names, judged.feature_names
                     check_features(*names, judged.name, "--data")
+                others = sorted({*judged.target_names} - {*points.target_names})
+                if others:
+                    raise ValueError(
+                        "--test: expected classes the classifier knows, which --data "
+                        f"has, got {len(others)} others such as {others[0]!r}; pairs "
+                        "of new sources are judged by --data and --groups alone"
+                    )
                 X = np.concatenate([X, judged.X])
                 labels = np.concatenate([labels, judged.labels])
                 rows = np.arange(len(X))
                 splits = [(rows[: len(points.X)], rows[len(points.X) :])]
             if out is not None and together().rank == 0:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
-            remarks = [] if use is None else _if_seen(use, judged)
+            remarks = [] if use is None else if_seen(use, judged)
         for remark in remarks:
             note(remark)
 
@@ -179,8 +196,7 @@ def run(
             return 0
         summary = {
             "model": model,
-            "metric": None if metric is None else str(metric.resolve()),
-            "draws_file": None if draws is None else str(draws.resolve()),
+            **where(metric, draws),
             "settings": list(settings or ()),
             "neighbors": k,
             "seed": seed,
@@ -238,7 +254,7 @@ def _run_rows(
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
             shown, about = describe_rows(rows, files.data, label, how, MOST)
             known = judged.source if isinstance(judged, View) else judged
-            seen_before = _if_seen(use, sample_of(known, files.test, MOST))
+            seen_before = if_seen(use, sample_of(known, files.test, MOST))
             some = sampled(judged, MOST, seed=seed)
         remark = (
             "rows are read in parts: neighbours have one vote each, and the Euclidean "
@@ -263,8 +279,7 @@ def _run_rows(
             return 0
         summary = {
             "model": None,
-            "metric": None if files.metric is None else str(files.metric.resolve()),
-            "draws_file": None if files.draws is None else str(files.draws.resolve()),
+            **where(files.metric, files.draws),
             "settings": [],
             "neighbors": k,
             "votes": "count",
@@ -351,8 +366,7 @@ def _run_answers(asked: _Asked, use: _Judged, out: Path | None, *, force: bool) 
             return 0
         summary = {
             "model": use.model,
-            "metric": None if use.metric is None else str(use.metric.resolve()),
-            "draws_file": None if use.draws is None else str(use.draws.resolve()),
+            **where(use.metric, use.draws),
             "settings": list(use.settings or ()),
             "seed": asked.seed,
             "data": data.about,
@@ -510,17 +524,6 @@ def _write(
 def _rows(data: Dataset, rows: np.ndarray) -> Dataset:
     groups = None if data.groups is None else data.groups[rows]
     return replace(data, X=data.X[rows], y=data.y[rows], groups=groups)
-
-
-def _if_seen(use: Given, held: Dataset) -> list[str]:
-    """Say when the metric was learned from the points that it is judged on."""
-    if describe_data(held, None)["hash"] != use.data_hash:
-        return []
-    was, its = ("was", "its") if use.n_metrics == 1 else ("were", "their")
-    return [
-        f"{use.name} {was} learned from these very points, those held out included: "
-        f"{its} figures are too good; --model refits on the other points"
-    ]
 
 
 def _frame(stated: Stated, labels: np.ndarray, first: int) -> pd.DataFrame:
