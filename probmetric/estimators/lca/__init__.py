@@ -3,6 +3,7 @@
 ``estimator``    ``LCA``: fit from labels or pairs.
 ``settings``     its settings, checked; users' pairs, standardised.
 ``tuning``       λ by rule, by folds or by evidence.
+``rank``         the number of rows by folds or by refits.
 ``anchors``      a fit from a sample of anchors.
 ``link``         P(same) calibrated on pairs held out.
 ``posterior``    ``sample`` and ``posterior_metric``, for prediction and for intervals.
