@@ -91,7 +91,6 @@ ROOT = {
     "evaluation.sources.judge_sources": lambda f, g: f(
         {"mine": g.metric}, g.X, np.arange(len(g.X)) // 3
     ),
-    "evaluation.sources.source_pairs": lambda f, g: f(np.arange(9) // 3, 9, 0),
     "evaluation.verification.error_rates": lambda f, g: f(
         np.array([1.0, 0.5, -1.0]), np.array([1, 0, 0])
     ),

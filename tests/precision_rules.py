@@ -90,6 +90,7 @@ REASONS = {
     "inference.solvers.em.run_em_passes": "in a scope of its own: test_reductions",
     "evaluation.evaluate.pair_figures": "of scored_pairs, which is called here",
     "evaluation.evaluate.evaluate": "a table of the functions of its module",
+    "evaluation.sources.source_pairs": WHOLE,
     "inference.dca_gm.start.check_labelled": WHOLE,
     "inference.gaussian_classes.posterior.is_diagonal": WHOLE,
     "inference.lca.curvature.rows": "NumPy only, in gradient and hessian, tested here",
