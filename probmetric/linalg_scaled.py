@@ -109,8 +109,7 @@ def represented(
         )
         raise ValueError(
             f"{name}: expected {what} that float64 holds (2e-308 to 1.8e308), got "
-            f"about "
-            f"1e{np.floor(size):+.0f}; rescale the points or the metric"
+            f"about 1e{np.floor(size):+.0f}; rescale the points or the metric"
         )
     return values
 

@@ -272,10 +272,11 @@ def page(
 
 
 def _sizes(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return how much was learned from: points, classes or answers."""
-    answers = data.get("answers")
+    """Return how much was learned from: points, classes, sources or answers."""
+    answers, groups = data.get("answers"), data.get("groups")
     if answers is None:
-        last = str(len(data["classes"])), "classes"
+        alone = groups is not None and data["label"] in (None, groups)
+        last = str(len(data["classes"])), "sources" if alone else "classes"
     else:
         last = f"{answers['n']:,}", str(answers["kind"])
     return [(f"{data['n']:,} × {len(data['features'])}", "points × features"), last]

@@ -180,8 +180,7 @@ def choose_by_folds(
     if smallest < N_FOLDS:
         raise ValueError(
             f"regularization: expected 'auto' or a number, or {N_FOLDS} members in "
-            f"each "
-            f"class for 'cv', got a class of {smallest}"
+            f"each class for 'cv', got a class of {smallest}"
         )
     folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)
     tried = settings_for(recipe, len(X) - len(X) // N_FOLDS, X.shape[1])

@@ -73,11 +73,10 @@ def choose_strength(data: Labelled, n_latent: int, *, mixed: bool = True) -> Cho
     live = ~constant_columns(X)
 
     def learn(rows: np.ndarray) -> list[np.ndarray | None]:
-        part = Labelled(X[rows], y[rows])
-        try:
-            maps = [lda_rca(part, n_latent, strength=s) for s in STRENGTHS]
-        except ValueError:  # All points are equal: Euclid remains.
+        if constant_columns(X[rows]).all():  # Euclid remains.
             return [np.eye(X.shape[1]), *([None] * (len(STRENGTHS) - 1))]
+        part = Labelled(X[rows], y[rows])
+        maps = [lda_rca(part, n_latent, strength=s) for s in STRENGTHS]
         if not mixed:
             return list(maps)
         pairs = zip(maps, STRENGTHS, strict=True)

@@ -238,8 +238,7 @@ def _counts(n_gaussians: ArrayLike, n_classes: int) -> list[int]:
     whole = np.issubdtype(given.dtype, np.integer)
     if not whole or given.size not in (1, n_classes) or np.any(given < 1):
         raise ValueError(
-            f"n_gaussians: expected a whole number of at least 1, or one for each of "
-            f"the "
-            f"{n_classes} classes, got {n_gaussians!r}"
+            "n_gaussians: expected a whole number of at least 1, or one for each of "
+            f"the {n_classes} classes, got {n_gaussians!r}"
         )
     return [int(k) for k in np.broadcast_to(given, n_classes)]

@@ -122,8 +122,7 @@ def fit_mixtures(
     if members.min() < n_components:
         raise ValueError(
             f"n_components: expected at most {members.min()}, the points of the "
-            f"smallest "
-            f"class, got {n_components}"
+            f"smallest class, got {n_components}"
         )
     plain = prior.mean, prior.kappa, prior.nu, prior.Psi
     # The split of a component's covariance, and so its prior, plays no part here.

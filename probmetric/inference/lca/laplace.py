@@ -75,8 +75,8 @@ def laplace(
     if W.size + 1 > MAX_PARAMETERS:
         raise ValueError(
             f"params: expected at most {MAX_PARAMETERS} parameters (p·d + 1) for "
-            f"second "
-            f"derivatives, got {W.size + 1}: fit fewer components, or use the bootstrap"
+            f"second derivatives, got {W.size + 1}: fit fewer components, or use the "
+            "bootstrap"
         )
     with one_blas_thread(W.size):
         H = precision(params, stats, prior, learning_rate)
