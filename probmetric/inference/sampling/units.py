@@ -37,8 +37,8 @@ def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
         if shared:
             return (
                 f"pairs: expected pairs that share no point, got {len(ends) // 2} "
-                f"pairs of {len(ends) - shared} points: a pair left out is known from those "
-                "it shares points with, so LOO would flatter; use held_out"
+                f"pairs of {len(ends) - shared} points: a pair left out is known from "
+                "those it shares points with, so LOO would flatter; use held_out"
             )
     rate = draws.attrs.get("learning_rate", 1.0)
     # One a unit is stored as JSON.
