@@ -275,11 +275,14 @@ def report(table, provenance, learners):
         "",
     ]
     if learners is RANKS:
-        lines += [f"## Rows chosen, of d, {seen}", ""]
+        lines += [f"## Rows chosen, {seen}", ""]
         by = list(learners)[2:]
         own = fresh[fresh.learner.isin(by)].astype({"strength": float})
         at = own.pivot_table(index=["data", "n"], columns="learner", values="strength")
-        body = [[*case, *at.loc[case, by].round(1)] for case in at.index]
+        at = at.reindex(columns=by).round(1)
+        body = [
+            [*case, *row] for case, row in zip(at.index, at.to_numpy(), strict=True)
+        ]
         lines += markdown(body, ["set", "n", *by])
     if learners is not LEARNERS:
         return "\n".join(lines)

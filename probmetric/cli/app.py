@@ -110,7 +110,7 @@ Groups = Annotated[
     str | None,
     typer.Option(
         help="Column that says which rows share a source (two_stage); default the "
-        "class. evaluate without --test and --folds: judge by pairs of these rows."
+        "class. evaluate without --test and --folds: judge pairs, of one or two?"
     ),
 ]
 Settings = Annotated[

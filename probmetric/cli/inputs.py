@@ -66,7 +66,7 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
 
 
 def check_finite(data: datasets.Dataset) -> None:
-    """Raise for points that are no numbers."""
+    """Raise for points with NaN or infinity."""
     for missing, bad in ((True, np.isnan(data.X)), (False, np.isinf(data.X))):
         if bad.any():
             todo = f"mend {data.name}, or leave columns out by --drop"

@@ -82,28 +82,17 @@ def chosen_pairs(
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
     """Return pairs i < j of n points, at most so many; both orders if not symmetric."""
     check_counts(max_pairs=max_pairs)
-    flat = drawn(n * (n - 1) // 2, max_pairs, seed)
+    total = n * (n - 1) // 2
+    if total <= max_pairs:
+        flat = np.arange(total)
+    else:
+        rng = np.random.default_rng(seed)
+        flat = np.unique(rng.integers(0, total, 2 * max_pairs))
+        flat = rng.permutation(flat)[:max_pairs]
     i, j = triangle(flat)
     if not symmetric:
         i, j = np.concatenate([i, j]), np.concatenate([j, i])
     return i, j
-
-
-def drawn(total: int, most: int, seed: int) -> Int[np.ndarray, "N"]:
-    """Return the numbers 0..total-1, or at most so many of them at random.
-
-    Examples
-    --------
-    >>> drawn(4, 10, seed=0)
-    array([0, 1, 2, 3])
-    >>> len(drawn(1000, 10, seed=0))
-    10
-    """
-    if total <= most:
-        return np.arange(total)
-    rng = np.random.default_rng(seed)
-    numbers = np.unique(rng.integers(0, total, 2 * most))
-    return rng.permutation(numbers)[:most]
 
 
 def triangle(

@@ -1,9 +1,8 @@
 """Pairs of rows that are of one source or of two, and how metrics tell them apart.
 
-All pairs are judged where they are no more than asked for. Of more, pairs of one source
-are few beside the others and decide how sure a figure is: they are chosen by
-themselves, as many as asked for, and so are pairs of two sources. No score of
-``verification`` depends on how many pairs of one kind there are beside the other.
+Pairs of one source are few beside the others and decide how sure a figure is: either
+kind is judged whole, or, where it has more than asked for, as many at random. No score
+of ``verification`` depends on how many pairs of one kind there are beside the other.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from probmetric.evaluation.ranking import chosen_pairs, drawn, scored, triangle
+from probmetric.evaluation.ranking import scored, triangle
 from probmetric.evaluation.verification import (
     Verification,
     VerificationIntervals,
@@ -20,6 +19,7 @@ from probmetric.evaluation.verification import (
     verification_intervals,
 )
 from probmetric.metric import Dissimilarity, PairSimilarity
+from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.protocol import MetricDraws
 from probmetric.posterior.intervals import Interval
 
@@ -39,12 +39,18 @@ class Judged(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Pairs of rows i, j (N,), whether they are of one source, and who judged them."""
+    """Pairs of rows i, j (N,), whether they are of one source, and who judged them.
+
+    ``in_all`` is how many pairs there are of two sources and of one; with ``ordered``
+    both orders of a pair are judged, and counted in it.
+    """
 
     i: Int[np.ndarray, "N"]
     j: Int[np.ndarray, "N"]
     same: Bool[np.ndarray, "N"]
     judged: dict[str, Judged]
+    in_all: tuple[int, int]
+    ordered: bool
 
 
 def judge_sources(
@@ -75,7 +81,7 @@ def judge_sources(
     Raises
     ------
     ValueError
-        For fewer than three sources, or two with two rows.
+        For fewer than three sources, or fewer than two with two rows.
 
     Examples
     --------
@@ -94,17 +100,17 @@ def judge_sources(
             "sources: expected three or more, two of them with two rows or more, got "
             f"{len(counts)}, {able} of them with two rows or more"
         )
-    one = {
+    single = {
         name: own.mean_metric() if isinstance(own, MetricDraws) else own
         for name, own in metrics.items()
     }
-    both = not all(map(_symmetric, one.values()))
+    ordered = not all(map(_symmetric, single.values()))
     i, j = source_pairs(sources, max_pairs, seed)
-    if both:
+    if ordered:
         i, j = np.append(i, j), np.append(j, i)
     named = np.stack([sources[i], sources[j]], axis=1)
     judged: dict[str, Judged] = {}
-    for name, metric in one.items():
+    for name, metric in single.items():
         same, D = scored(metric, X, sources, i, j)
         costs = verification(-D, same)
         limits = verification_intervals(-D, same, named, prob=prob, seed=seed)
@@ -113,13 +119,16 @@ def judge_sources(
             costs = costs._replace(cllr=np.nan)
             limits = limits._replace(cllr=Interval(unknown, unknown))
         judged[name] = Judged(-D, costs, limits)
-    return Sources(i, j, sources[i] == sources[j], judged)
+    orders, n = 1 + ordered, len(sources)
+    of_one = orders * int(np.sum(counts * (counts - 1) // 2))
+    in_all = orders * n * (n - 1) // 2 - of_one, of_one
+    return Sources(i, j, sources[i] == sources[j], judged, in_all, ordered)
 
 
 def source_pairs(
     sources: Int[np.ndarray, "n"], max_pairs: int, seed: int
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Return pairs i < j of rows: all, or at most so many of either kind.
+    """Return pairs i < j of rows: of two sources, then of one, at most so many of each.
 
     Examples
     --------
@@ -130,23 +139,35 @@ def source_pairs(
     >>> int(np.sum(i // 2 == j // 2)), len(i) <= 60
     (10, True)
     """
-    i, j = chosen_pairs(len(sources), max_pairs, seed, symmetric=True)
-    if len(sources) * (len(sources) - 1) // 2 <= max_pairs:
-        return i, j
-    two = sources[i] != sources[j]
-    order = np.argsort(sources, kind="stable")
-    counts = np.bincount(sources)
-    of_one = counts * (counts - 1) // 2
-    ends, first = np.cumsum(of_one), np.cumsum(counts) - counts
-    flat = drawn(int(ends[-1]), max_pairs, seed)
-    source = np.searchsorted(ends, flat, side="right")
-    pair = np.stack(triangle(flat - (ends - of_one)[source]))
-    a, b = np.sort(order[first[source] + pair], axis=0)
-    return np.append(i[two], a), np.append(j[two], b)
+    order, counts = np.argsort(sources, kind="stable"), np.bincount(sources)
+    ends = np.cumsum(counts)
+    # Of one source: (first, second), ... within each; numbered source after source.
+    of_one = np.cumsum(counts * (counts - 1) // 2)
+    flat = _some(int(of_one[-1]), max_pairs, seed)
+    source = np.searchsorted(of_one, flat, side="right")
+    within = np.stack(triangle(flat - np.append(0, of_one)[source]))
+    one = order[(ends - counts)[source] + within]
+    # Of two: each row with every row of the sources that follow its own.
+    end = np.repeat(ends, counts)
+    later = np.cumsum(len(sources) - end)
+    flat = _some(int(later[-1]), max_pairs, seed)
+    row = np.searchsorted(later, flat, side="right")
+    two = order[np.stack([row, end[row] + flat - np.append(0, later)[row]])]
+    i, j = np.sort(np.append(two, one, axis=1), axis=0)
+    return i, j
+
+
+def _some(total: int, most: int, seed: int) -> Int[np.ndarray, "N"]:
+    """Return the numbers 0..total-1, or so many of them at random."""
+    if total <= most:
+        return np.arange(total)
+    return np.random.default_rng(seed).choice(total, most, replace=False)
 
 
 def _symmetric(metric: Dissimilarity) -> bool:
     """Say whether both orders of a pair have one score, up to rounding."""
+    if isinstance(metric, MeanDissimilarity):
+        return all(map(_symmetric, metric.draws))
     if isinstance(metric, PairSimilarity):
         return metric.noise_other is None and metric.score == "log_ratio"
     return metric.symmetric

@@ -220,8 +220,9 @@ def verification_intervals(
         kept = (group != g).all(1)
         if not kinds[kept].any() or kinds[kept].all():
             raise ValueError(
-                "sources: expected pairs of both kinds whichever source is left out, "
-                "got a source without which there is one kind"
+                "sources: expected pairs of both kinds whichever source (of more than "
+                f"{N_GROUPS}, group of sources) is left out, got one without which "
+                "there is one kind"
             )
         values.append(_scores(scores[kept], kinds[kept], *cost))
     columns = np.array(values).T

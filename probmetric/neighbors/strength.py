@@ -256,6 +256,6 @@ def strongest(
         return Chosen(strengths[-1], means, np.full(len(means), np.nan))
     own = losses[np.arange(len(means)), widths]
     gap = np.where(known[:, None], own - own[np.argmin(means)], 0.0)
-    error = gap.std(1, ddof=1) / np.sqrt(gap.shape[1])
+    error = np.where(known, gap.std(1, ddof=1) / np.sqrt(gap.shape[1]), np.nan)
     fits = known & (gap.mean(1) <= tolerance * error)
     return Chosen(strengths[int(np.argmax(fits))], means, error)

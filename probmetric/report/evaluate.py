@@ -184,13 +184,17 @@ def with_limits(summary: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def pairs_in_words(summary: Mapping[str, Any]) -> str:
-    """Say how many pairs there are of either kind, and whether others were left out."""
+    """Say how many pairs of either kind were judged, and of how many."""
     pairs = summary["pairs"]
-    chosen = ", chosen at random of more" if pairs["chosen"] else ""
+
+    def judged(kind: str) -> str:
+        n, of = pairs[kind], pairs[f"{kind}_in_all"]
+        return f"{n:,}" if n == of else f"{n:,} of {of:,}, at random,"
+
     return (
-        f"{pairs['sources']:,} sources: {pairs['same']:,} pairs of one, "
-        f"{pairs['different']:,} of two{chosen}; in brackets {summary['prob']:.0%} "
-        "intervals, by leaving out sources"
+        f"{pairs['sources']:,} sources: {judged('same')} pairs of one, "
+        f"{judged('different')} of two{', in both orders' * pairs['ordered']}; in "
+        f"brackets {summary['prob']:.0%} intervals, by leaving out sources"
     )
 
 

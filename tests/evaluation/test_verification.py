@@ -148,10 +148,17 @@ def test_pairs_of_one_source_are_kept_where_others_are_left_out():
         assert len({*found}) == len(found)
         assert {*found} <= wanted
         assert len({*found} & of_one) == kept
-        assert len(found) - kept <= most
-        assert len(found) == len(wanted) or most < len(wanted)
+        assert len(found) - kept == min(most, len(wanted) - len(of_one))
     plain = chosen_pairs(len(sources), 200, 0, symmetric=True)
     assert np.sum(sources[plain[0]] == sources[plain[1]]) < 0.2 * len(of_one)
+
+
+def test_the_few_pairs_of_two_sources_are_kept_beside_a_large_one():
+    sources = np.repeat([0, 1, 2], [200, 2, 2])
+    a, b = source_pairs(sources, 1000, seed=0)
+    of_two = sources[a] != sources[b]
+    assert of_two.sum() == 200 * 4 + 4
+    assert (~of_two).sum() == 1000
 
 
 BAD = {

@@ -25,7 +25,7 @@ from probmetric.cli.answers import (
     read_table,
     some,
 )
-from probmetric.cli.evaluate.sources import Asked, run_sources
+from probmetric.cli.evaluate.sources import AskedSources, run_sources
 from probmetric.cli.files import FILES, bad_input, claim, noted, results, safe_labels
 from probmetric.cli.fit import MOST
 from probmetric.cli.inputs import (
@@ -125,7 +125,7 @@ def run(
             if settings:
                 raise ValueError("--set: expected --model with it, got none")
             use = given(metric, draws, max_draws)
-        asked = Asked(data, groups, label, how, seed)
+        asked = AskedSources(data, groups, label, how, seed)
         return run_sources(use, asked, where(metric, draws), out, force=force)
     with ExitStack() as held:
         with bad_input():
@@ -159,7 +159,7 @@ def run(
                     raise ValueError(
                         "--test: expected classes the classifier knows, which --data "
                         f"has, got {len(others)} others such as {others[0]!r}; pairs "
-                        "of new sources are judged by --data and --groups alone"
+                        "of new sources are judged by --data with --groups alone"
                     )
                 X = np.concatenate([X, judged.X])
                 labels = np.concatenate([labels, judged.labels])

@@ -21,7 +21,7 @@ from probmetric.cli.inputs import (
 )
 from probmetric.datasets.loading import load
 from probmetric.evaluation.cross_validate import EUCLID, euclid
-from probmetric.evaluation.sources import MAX_PAIRS, judge_sources
+from probmetric.evaluation.sources import judge_sources
 from probmetric.evaluation.verification import VerificationIntervals
 from probmetric.names import Reading
 from probmetric.processes.distributed import together
@@ -34,7 +34,7 @@ PROB = 0.9
 UNSEEN = "give rows of sources that were not learned from"
 
 
-class Asked(NamedTuple):
+class AskedSources(NamedTuple):
     """The points, and the column of their sources."""
 
     data: str
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 
 def run_sources(
     use: Given,
-    asked: Asked,
+    asked: AskedSources,
     given: Mapping[str, str | None],
     out: Path | None,
     *,
@@ -86,7 +86,9 @@ def run_sources(
             "sources": len(np.unique(sources)),
             "same": n_same,
             "different": len(found.same) - n_same,
-            "chosen": len(points.X) * (len(points.X) - 1) // 2 > MAX_PAIRS,
+            "different_in_all": found.in_all[0],
+            "same_in_all": found.in_all[1],
+            "ordered": found.ordered,
         }
         summary = {
             "model": None,

@@ -13,8 +13,7 @@ from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source, n_features
 from probmetric.estimators._streamed import begin
 from probmetric.estimators.lca.link import FITS
-from probmetric.estimators.lca.rank import refuse_rank
-from probmetric.estimators.lca.settings import recipe_of
+from probmetric.estimators.lca.settings import recipe_of, refuse_rank
 from probmetric.inference.lca.anchors import (
     DEFAULT,
     Anchored,
@@ -80,7 +79,7 @@ def fit_source(
     if sample_weight is not None:
         raise ValueError("sample_weight: expected None beside a source, got weights")
     begin(estimator, source, y)
-    refuse_rank(estimator, given="a source")
+    refuse_rank(estimator, "a source")
     recipe, lam = recipe_of(estimator, n_features(source))
     check_anchors(estimator, lam, None)
     reader, classes, scaler = of_source(source, standardize=estimator.standardize)

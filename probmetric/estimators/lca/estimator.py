@@ -43,8 +43,8 @@ from probmetric.estimators.lca.posterior import (
     refuse_weights,
     to_tree,
 )
-from probmetric.estimators.lca.rank import RankChoice, choose_rank, refuse_rank
-from probmetric.estimators.lca.settings import PriorMean, recipe_of
+from probmetric.estimators.lca.rank import RankChoice, choose_rank
+from probmetric.estimators.lca.settings import PriorMean, recipe_of, refuse_rank
 from probmetric.estimators.lca.tuning import Choice, fit_given_pairs, fit_labels
 from probmetric.inference.lca.anchors import Anchored, in_memory
 from probmetric.inference.lca.bootstrap import Bootstrap
@@ -77,9 +77,10 @@ class LCA(PairsMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, "cv" or "loo", optional
-        Rows of the map, 1..d, by default d; or the fewest whose soft votes for points
-        held out, by five folds ("cv") or by refits without each point ("loo"), are at
-        most one standard error worse than the best (``ranks_``).
+        Rows of the map, 1..d, by default d. Or the fewest of 1, 2, 3, 4, 6, 8, ..., d
+        whose soft votes for points held out, of five folds ("cv", three times below 300
+        points) or by refits without each point ("loo"), are at most one standard error
+        worse than the best, under λ by rule where it is "cv" (``ranks_``).
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes: nearest points of the same and of other classes; the
         paper's targets and strict impostors; or all n(n-1)/2.
@@ -150,11 +151,11 @@ class LCA(PairsMixin, BaseEstimator):
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, str
         What was used (the mean may be an array); λ = inf, of "cv", is no learning.
     choices_ : list of Choice
-        Of "cv", best first: prior mean, λ, refreshes, held-out accuracy averaged over
-        k = 1, 3, 5, 7, and that at k = 3. Otherwise empty.
+        Of ``regularization="cv"``, best first: prior mean, λ, refreshes, held-out
+        accuracy averaged over k = 1, 3, 5, 7, and at k = 3. Otherwise empty.
     ranks_ : list of RankChoice
-        Of "cv" and "loo": rows, mean held-out loss in nats a point, and the standard
-        error of its gap to the least. Otherwise empty.
+        Of ``n_components="cv"`` or "loo": rows, mean held-out loss in nats a point, and
+        the standard error of its gap to the least. Otherwise empty.
     classes_ : array of shape (c,)
         After ``fit``.
     n_anchors_, matrix_error_ : int, array of shape (d, d)
@@ -171,14 +172,13 @@ class LCA(PairsMixin, BaseEstimator):
 
     Notes
     -----
-    The optimum is local in general.
-    P(same) refers to pairs chosen as those of its link: after ``fit`` by default to
-    *nearest* pairs, about half of which are *same* by design. It is no probability
-    for pairs met in another way: ask for ``link_pairs="all"``. On eleven sets with
-    held-out pairs of the design the calibrated link has log loss .350 and calibration
-    error .051, the isotonic .344 and .033, the model's .428 and .123
-    (benchmarks/results/same_probability.md); single sets go up to .13. The folds leave
-    a fifth out, so that distances are a little other than those of the whole fit.
+    The optimum is local in general. P(same) refers to pairs chosen as those of its
+    link: after ``fit`` by default to *nearest* pairs, about half of which are *same* by
+    design. It is no probability for pairs met in another way: ask for
+    ``link_pairs="all"``. On eleven sets with held-out pairs of the design the
+    calibrated link has log loss .350 and calibration error .051, the isotonic .344 and
+    .033, the model's .428 and .123 (benchmarks/results/same_probability.md); single
+    sets go up to .13. Distances to the folds are a little other than of the whole fit.
 
     ``fit`` calibrates nothing. What needs the link first (``same_probability``,
     ``get_metric``, ``link_``) runs the recipe on up to five folds, once, and keeps the
@@ -251,8 +251,8 @@ class LCA(PairsMixin, BaseEstimator):
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)
-        recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
         uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
+        recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
         vars(self).pop("n_anchors_", None)
         if self.n_anchors is not None:
             found = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
@@ -291,8 +291,8 @@ class LCA(PairsMixin, BaseEstimator):
         ValueError
             For counts above the trials, negative or not whole; all of one kind.
         """
-        refuse_rank(self, given="pairs")
         given, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
+        refuse_rank(self, "pairs")
         recipe, lam = recipe_of(self, given.X.shape[1])
         asked(self, recipe, labelled=False)
         learned = self._store(fit_given_pairs(given, recipe, lam), scaler)

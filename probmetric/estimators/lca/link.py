@@ -35,6 +35,7 @@ from probmetric.inference.lca.recipe import (
     build,
     fit_labelled,
     prior_for,
+    within_reach,
 )
 from probmetric.metric.link import AnyLink, IsotonicLink
 from probmetric.models.lca import to_metric
@@ -98,14 +99,7 @@ def held_out_pairs(
 
 def _learned(Z: np.ndarray, codes: np.ndarray, recipe: Recipe, lam: float) -> Any:
     """Return the factor that the recipe learns, in units of the link."""
-    sizes = np.bincount(codes)[np.unique(codes)]
-    most = {"n_targets": sizes.max() - 1, "n_impostors": len(Z) - sizes.min()}
-    fewer = {
-        name: min(asked, int(limit))
-        for name, limit in most.items()
-        if (asked := getattr(recipe, name)) is not None
-    }
-    recipe = recipe._replace(**fewer)
+    recipe = within_reach(recipe, codes)
     if np.isinf(lam):
         pairs = build(Z, codes, recipe)
         fitted = unlearned(pairs, prior_for(pairs, recipe, lam, codes), recipe)

@@ -5,24 +5,29 @@ was learned without it (``neighbors.strength``, whose Eq. 1 chooses, with one st
 error in the place of the half): the smallest p whose mean loss is at most a standard
 error of the paired differences above the least. Maps learned without a point come
 
-* from folds ("cv"): the whole recipe is run on all folds but one;
+* from folds ("cv"): the whole recipe is run on all folds but one, of points that were
+  standardised together;
 * from refits ("loo"): the map of all points is refitted without each point (of more
-  than 100, without each of 50 groups), on the pairs of the fit that are left. One fit
-  and its refits for each p, in the place of five fits or fifteen. That the point took
-  part in the choice of the other pairs is neglected.
+  than 100, without each of 50 groups), on the pairs of the fit that are left. That the
+  point took part in the choice of the other pairs, in the prior and in λ by evidence is
+  neglected.
 
-Points are the units of the standard error. It says nothing of how far other training
-data would have led.
+Under the default prior mean p < d rows are shrunk to principal axes and p = d to c I:
+the losses compare these priors too. Points are the units of the standard error. It
+says nothing of how far other training data would have led.
 """
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.estimators.lca.link import SMALLEST
+from probmetric.estimators.lca.settings import refuse_rank
 from probmetric.estimators.lca.tuning import fit_labels
 from probmetric.inference.lca.jackknife import leave_out
-from probmetric.inference.lca.recipe import Recipe
+from probmetric.inference.lca.recipe import Recipe, within_reach
 from probmetric.neighbors.strength import (
     Chosen,
     choose_strength,
@@ -45,7 +50,7 @@ class RankChoice(NamedTuple):
     """A number of rows, its mean held-out loss in nats a point, and the gap's error.
 
     ``standard_error`` is that of the loss minus the least of all losses, 0 for the best
-    itself.
+    itself. Without a map that can be judged the loss is infinite, its error NaN.
     """
 
     n_components: int
@@ -81,12 +86,18 @@ def choose_rank(
     Raises
     ------
     ValueError
-        For what cannot be had with a number of rows that is yet to be chosen.
+        With weights, and for "cv" with a class of two members.
     """
-    how = estimator.n_components
+    how, smallest = estimator.n_components, int(np.bincount(codes).min())
     if not isinstance(how, str):
         return recipe, []
-    refuse_rank(estimator, weighted=w is not None)
+    if w is not None:
+        refuse_rank(estimator, "sample_weight")
+    if how == "cv" and smallest < SMALLEST:
+        raise ValueError(
+            f"n_components: expected {SMALLEST} members or more in each class for "
+            f"'cv', got a class of {smallest}; 'loo' takes it"
+        )
     d = X.shape[1]
     ranks = (*(p for p in RANKS if p < d), d)
     lam = "auto" if lam == "cv" else lam
@@ -99,41 +110,15 @@ def choose_rank(
     return recipe._replace(n_components=int(found.strength)), list(table)
 
 
-def refuse_rank(estimator: Any, *, weighted: bool = False, given: str = "") -> None:
-    """Raise for settings under which folds and refits cannot choose the rows.
-
-    Raises
-    ------
-    ValueError
-        Naming the setting. ``given`` says what came in the place of points.
-    """
-    e = estimator
-    if not isinstance(e.n_components, str):
-        return
-    for wrong, what in (
-        (given, given),
-        (weighted, "sample_weight"),
-        (e.n_anchors is not None, "n_anchors"),
-        (e.per_anchor, "per_anchor"),
-        (not isinstance(e.prior_mean, str), "a matrix as prior_mean"),
-    ):
-        if wrong:
-            raise ValueError(
-                f"n_components: expected a whole number or None with {what}, got "
-                f"{e.n_components!r}, which learns again from labelled points"
-            )
-
-
 def _by_folds(
     X: np.ndarray, codes: np.ndarray, recipes: list[Recipe], lam: float | str
 ) -> Chosen:
     ranks = [recipe.n_components for recipe in recipes]
 
     def learn(rows: np.ndarray) -> list[np.ndarray]:
-        own = np.unique(codes[rows], return_inverse=True)[1]
-        return [
-            fit_labels(X[rows], own, recipe, lam)[0].fit.params.W for recipe in recipes
-        ]
+        A, a = X[rows], codes[rows]
+        fits = (fit_labels(A, a, within_reach(one, a), lam) for one in recipes)
+        return [fitted.fit.params.W for fitted, _ in fits]
 
     return choose_strength(learn, X, codes, ranks, tolerance=TOLERANCE)
 
@@ -146,7 +131,16 @@ def _by_refits(
     bar = progress_bar(recipes, "choose n_components", None, "map")
     for lost, recipe in zip(losses, bar, strict=True):
         fitted = fit_labels(X, codes, recipe, lam)[0]
-        for g, W in enumerate(np.asarray(leave_out(fitted, group).W)):
+        try:
+            maps = np.asarray(leave_out(fitted, group).W)
+        except RuntimeError as error:
+            warnings.warn(
+                f"LCA: n_components={recipe.n_components} was not among the choices, "
+                f"as refits without a point did not converge ({error})",
+                stacklevel=4,
+            )
+            continue
+        for g, W in enumerate(maps):
             out, kept = np.flatnonzero(group == g), voters[group[voters] != g]
             lost[:, out] = map_losses(W, X[kept], codes[kept], X[out], codes[out])
     ranks = [recipe.n_components for recipe in recipes]

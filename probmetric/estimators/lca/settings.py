@@ -35,6 +35,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
         Naming the setting.
     """
     e = estimator
+    refuse_rank(e)
     lam, rate = e.regularization, e.learning_rate
     p = d if e.n_components in ("cv", "loo") else n_rows(e.n_components, d)
     if e.per_anchor and (lam in ("cv", "evidence") or e.pairs == "all"):
@@ -58,6 +59,32 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
         max_iter=e.max_iter,
         tol=e.tol,
     ), lam if isinstance(lam, str) else float(lam)
+
+
+def refuse_rank(estimator: Any, given: str = "") -> None:
+    """Raise for what a number of rows that is yet to be chosen does not go with.
+
+    ``given`` names what came in the place of, or with, labelled points.
+
+    Raises
+    ------
+    ValueError
+        Naming it, or the setting.
+    """
+    e = estimator
+    if e.n_components not in ("cv", "loo"):
+        return
+    for wrong, what in (
+        (given, given),
+        (e.n_anchors is not None, "n_anchors"),
+        (e.per_anchor, "per_anchor"),
+        (not isinstance(e.prior_mean, str), "a matrix as prior_mean"),
+    ):
+        if wrong:
+            raise ValueError(
+                f"n_components: expected a whole number or None with {what}, got "
+                f"{e.n_components!r}, which learns again from labelled points"
+            )
 
 
 def _prior_mean(given: ArrayLike, p: int, d: int) -> Float[np.ndarray, "p d"] | str:

@@ -110,6 +110,18 @@ def _unweighted(X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any) -
     return made._replace(anchor=anchor)
 
 
+def within_reach(recipe: Recipe, codes: Int[np.ndarray, "n"]) -> Recipe:
+    """Return a recipe that asks for no more neighbours than these points have."""
+    sizes = np.bincount(codes)[np.unique(codes)]
+    most = {"n_targets": sizes.max() - 1, "n_impostors": len(codes) - sizes.min()}
+    fewer = {
+        name: min(asked, int(limit))
+        for name, limit in most.items()
+        if (asked := getattr(recipe, name)) is not None
+    }
+    return recipe._replace(**fewer)
+
+
 def neighbors_of(recipe: Recipe, sizes: Int[np.ndarray, "c"]) -> tuple[int, int]:
     """Return how many neighbours of its own class and of the others a point has."""
     n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)

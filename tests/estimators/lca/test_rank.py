@@ -7,6 +7,7 @@ import pytest
 import probmetric as pm
 from probmetric.data.padding import pad_pairs
 from probmetric.data.pairs import all_pairs
+from probmetric.estimators.lca import rank
 from probmetric.estimators.lca.rank import TOLERANCE
 from probmetric.inference import lca
 from probmetric.neighbors.strength import choose_strength
@@ -133,7 +134,7 @@ def test_what_follows_a_fit_has_the_rows_chosen():
     [
         ({"per_anchor": True, "pairs": "impostors"}, "per_anchor"),
         ({"n_anchors": 20}, "n_anchors"),
-        ({"prior_mean": np.eye(5)}, "a matrix as prior_mean"),
+        ({"prior_mean": np.eye(5)[:2]}, "a matrix as prior_mean"),
     ],
 )
 @pytest.mark.parametrize("how", ["cv", "loo"])
@@ -142,6 +143,35 @@ def test_what_folds_and_refits_cannot_have_is_refused(given, what, how):
     words = f"n_components: expected a whole number or None with {what}, got '{how}'"
     with pytest.raises(ValueError, match=words):
         pm.LCA(how, **given).fit(X, y)
+
+
+@pytest.mark.long
+def test_folds_need_three_of_a_class_and_take_no_more_neighbours_than_there_are():
+    X, y = classes_in(1, 24, 0, noise=1)
+    small = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:2]]
+    words = r"n_components: expected 3 members or more in each class .* of 2; 'loo'"
+    with pytest.raises(ValueError, match=words):
+        pm.LCA("cv").fit(X[small], y[small])
+    found = pm.LCA("cv", n_targets=11, n_impostors=12).fit(X, y)
+    assert np.isfinite([choice.loss for choice in found.ranks_]).all()
+
+
+@pytest.mark.long
+def test_refits_that_do_not_converge_leave_a_number_of_rows_out(monkeypatch):
+    X, y = classes_in(1, 24, 0, noise=1)
+    real = rank.leave_out
+
+    def stuck(fitted, group):
+        if len(fitted.fit.params.W) == 1:
+            raise RuntimeError("jackknife: MAX_STEPS")
+        return real(fitted, group)
+
+    monkeypatch.setattr(rank, "leave_out", stuck)
+    with pytest.warns(UserWarning, match="n_components=1 was not among the choices"):
+        found = pm.LCA("loo").fit(X, y)
+    assert found.ranks_[0].loss == np.inf
+    assert np.isnan(found.ranks_[0].standard_error)
+    assert len(found.components_) == 2
 
 
 def test_pairs_weights_sources_and_other_words_are_refused():
