@@ -187,14 +187,15 @@ def pairs_in_words(summary: Mapping[str, Any]) -> str:
     """Say how many pairs of either kind were judged, and of how many."""
     pairs = summary["pairs"]
 
-    def judged(kind: str) -> str:
+    def rest(kind: str) -> str:
         n, of = pairs[kind], pairs[f"{kind}_in_all"]
-        return f"{n:,}" if n == of else f"{n:,} of {of:,}, at random,"
+        return "" if n == of else f" (chosen at random of {of:,})"
 
     return (
-        f"{pairs['sources']:,} sources: {judged('same')} pairs of one, "
-        f"{judged('different')} of two{', in both orders' * pairs['ordered']}; in "
-        f"brackets {summary['prob']:.0%} intervals, by leaving out sources"
+        f"{pairs['sources']:,} sources: {pairs['same']:,} pairs of one{rest('same')}, "
+        f"{pairs['different']:,} of two{rest('different')}"
+        f"{', in both orders' * pairs['ordered']}; in brackets {summary['prob']:.0%} "
+        "intervals, by leaving out sources"
     )
 
 

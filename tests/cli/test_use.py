@@ -359,6 +359,7 @@ def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path):
     assert summary["figures"]["Euclidean, standardised"]["cllr"] is None
     assert "40 sources: 120 pairs of one, 7,020 of two; in brackets 90%" in done.stdout
     assert "Which errors does each threshold make?" in page
+    assert re.search(r"40</b>\s*<span>sources", page)
     assert "misses: one source called two" in page
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
     again = verification(stated["m.npz"], stated["same"])
