@@ -1,6 +1,6 @@
 """Figures of verification: the errors of every threshold on log likelihood ratios."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,6 +13,9 @@ from probmetric.typing import ArrayLike
 
 TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
 """Rates that are written on the axes, where they are within them."""
+
+APART = 0.085
+"""Share of an axis from one of them to the next, at least."""
 
 
 @styled
@@ -83,7 +86,9 @@ def det(
     for low, limit in zip(ends, (axis.set_xlim, axis.set_ylim), strict=True):
         limit(low - 0.1, max(-low, 0.1) + 0.1)
     for low, ticks in zip(least, (axis.set_xticks, axis.set_yticks), strict=True):
-        shown = [t for t in TICKS if low <= t <= 1 - low]
+        shown = _apart(
+            [t for t in TICKS if low <= t <= 1 - low], -2 * float(norm.ppf(low))
+        )
         ticks(norm.ppf(shown), [f"{t:.4g}" for t in shown])
     side = (ends.min(), -ends.min())
     axis.plot(side, side, color="grey", lw=1, ls="--", scalex=False, scaley=False)
@@ -92,3 +97,12 @@ def det(
     axis.set_title("Errors at every threshold: lower is better")
     axis.legend()
     return figure
+
+
+def _apart(rates: Sequence[float], width: float) -> list[float]:
+    """Return the rates that are far enough from the one before on an axis so wide."""
+    shown: list[float] = []
+    for rate in rates:
+        if not shown or norm.ppf(rate) - norm.ppf(shown[-1]) >= APART * width:
+            shown.append(rate)
+    return shown

@@ -162,6 +162,9 @@ FIGURES = {
     ),
     "curves": lambda: plots.curves(wine_curves(), WINE.feature_names),
     "det": lambda: plots.det({"learned": P, "flat": P**2}, P > 0.6),
+    "det, many": lambda: plots.det(
+        np.arange(40_000.0) % 39_989, np.arange(40_000) > 39_700
+    ),
     "eigenvalues": lambda: plots.eigenvalues(draws(), reference=np.diag(1 / SD**2)),
     "embedding": lambda: plots.embedding(
         METRIC, X, y, links=3, target_names=WINE.target_names
