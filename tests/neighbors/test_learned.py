@@ -25,8 +25,9 @@ SETTING = {None: "prior_strength", "prediction": "regularization"}
 
 
 def learner(draws, value):
-    kind = pm.LDA if draws is None else pm.LCA
-    return kind(**{SETTING[draws]: value})
+    if draws is None:
+        return pm.LDA(**{SETTING[draws]: value})
+    return pm.LCA(6, **{SETTING[draws]: value})  # Digits have 64 x 64 entries.
 
 
 def by_hand(draws, k, value, train, test, X, y):
