@@ -114,6 +114,7 @@ REASONS = {
     "inference.lca.recipe.refitted": "by solve, tested there",
     "inference.lca.recipe.mean_of": "a name, or what was given",
     "inference.lca.recipe.as_fitted": "settings",
+    "inference.lca.recipe.within_reach": "settings",
     "inference.sampling.metrics.joined": DRAWN,
     "inference.lca.recipe.auto_regularization": WHOLE,
     "inference.lca.recipe.neighbors_of": WHOLE,
