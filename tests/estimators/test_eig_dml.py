@@ -154,7 +154,7 @@ def test_two_points_a_class_are_few_enough_to_learn_nothing():
 
 
 BAD = {
-    "solver": ("sdp", "solver: expected one of 'frank_wolfe', 'pdhg'"),
+    "solver": ("sdp", "solver: expected one of 'pdhg', 'frank_wolfe'"),
     "kappa": (0.0, "kappa: expected a number in"),
     "ridge": (-1.0, "ridge: expected a number in"),
     "prior_strength": (-1.0, "prior_strength: expected a number in"),

@@ -47,7 +47,7 @@ from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
-type Solver = Literal["frank_wolfe", "pdhg"]
+type Solver = Literal["pdhg", "frank_wolfe"]
 
 
 class EigDMLParams(NamedTuple):
@@ -75,7 +75,7 @@ class EigDMLParams(NamedTuple):
     >>> from probmetric.inference import eig_dml
     >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 4.0]])
     >>> pairs = Pairs(X, np.zeros(4, int), np.arange(1, 5), y=np.array([1, 1, 0, 0]))
-    >>> params = eig_dml.fit(pairs, solver="pdhg").params
+    >>> params = eig_dml.fit(pairs).params
     >>> np.diag(params.S).round(3).tolist(), params.u.round(3).tolist()
     ([1.0, 1.0], [0.5, 0.5])
     >>> round(float(params.primal), 3), round(float(params.dual), 3)
@@ -186,7 +186,7 @@ def fit(
     *,
     kappa: float | int | None = None,
     ridge: float | int = 0.0,
-    solver: Solver = "frank_wolfe",
+    solver: Solver = "pdhg",
     max_steps: int = 100_000,
     tol: float | int | None = None,
 ) -> Fit:
@@ -198,11 +198,11 @@ def fit(
         y = 1 for close, 0 for far pairs.
     kappa, ridge
         See ``game``.
-    solver : {"frank_wolfe", "pdhg"}
+    solver : {"pdhg", "frank_wolfe"}, default="pdhg"
     max_steps : int, default=100_000
     tol : float, optional
-        Stop when dual - primal ≤ tol · primal. Default 1e-2 for ``frank_wolfe``,
-        whose error falls as 1/√steps, and 1e-6 for ``pdhg``, which is linear.
+        Stop when dual - primal ≤ tol · primal. Default 1e-6 for ``pdhg``, which is
+        linear, and 1e-2 for ``frank_wolfe``, whose error falls as 1/√steps.
 
     Returns
     -------
@@ -225,7 +225,7 @@ def fit(
     >>> from probmetric.inference import eig_dml
     >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 4.0]])
     >>> pairs = Pairs(X, np.zeros(4, int), np.arange(1, 5), y=np.array([1, 1, 0, 0]))
-    >>> found = eig_dml.fit(pairs, solver="pdhg")
+    >>> found = eig_dml.fit(pairs)
     >>> metric = eig_dml.to_metric(found.params)
     >>> round(float(found.objective), 3), np.diag(metric.matrix).round(3).tolist()
     (4.0, [1.0, 0.25])

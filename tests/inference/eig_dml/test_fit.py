@@ -57,7 +57,7 @@ def test_bounds_enclose_the_golden_optimum(golden, solver, name, key):
 
 def test_frank_wolfe_certifies_one_per_cent_on_golden(golden):
     close, far, _ = case(golden, "p_eigdml_4d")
-    fitted = eig_dml.fit(as_pairs(close, far))
+    fitted = eig_dml.fit(as_pairs(close, far), solver="frank_wolfe")
     assert int(fitted.result) == Result.CONVERGED
     assert fitted.params.gap <= 0.01 * fitted.params.primal
 
@@ -214,7 +214,7 @@ def test_lanczos_reaches_the_same_certificate(monkeypatch):
     pairs = as_pairs(rng.standard_normal((40, 12)), 2 * rng.standard_normal((60, 12)))
     exact = eig_dml.fit(pairs, solver="pdhg").params
     monkeypatch.setattr("probmetric.inference.eig_dml.frank_wolfe.DENSE_LIMIT", 5)
-    params = eig_dml.fit(pairs, tol=0.03).params
+    params = eig_dml.fit(pairs, solver="frank_wolfe", tol=0.03).params
     assert params.primal <= exact.dual
     assert params.dual >= exact.primal
     assert params.gap <= 0.03 * params.primal
