@@ -34,6 +34,7 @@ from scipy.spatial.distance import cdist
 
 from probmetric.linalg import one_blas_thread
 from probmetric.neighbors.votes import BANDWIDTHS, PRIOR_WEIGHTS, mix_prior
+from probmetric.progress import progress_bar
 
 STRENGTHS = (np.inf, 256.0, 64.0, 16.0, 4.0, 1.0)
 """Grid of s in points, from the strongest prior down."""
@@ -74,6 +75,7 @@ def choose_strength(
     *,
     losses: Losses | None = None,
     tolerance: float | int = TOLERANCE,
+    name: str = "prior_strength",
 ) -> Chosen:
     """Return the strength chosen by Eq. (1).
 
@@ -90,6 +92,8 @@ def choose_strength(
         Where ``learn`` returns no maps: their votes. Default: those of maps.
     tolerance : float, default=0.5
         Standard errors that a stronger prior may be worse by, ½ in Eq. (1).
+    name : str, default="prior_strength"
+        What is chosen, for the progress bar.
 
     Returns
     -------
@@ -103,7 +107,8 @@ def choose_strength(
     place[voters] = np.arange(len(voters))
     found = np.zeros((len(strengths), len(BANDWIDTHS), len(voters)))
     losses = map_losses if losses is None else losses
-    for learned, kept, asked in folds(X, codes, N_FOLDS, repeats):
+    every = list(folds(X, codes, N_FOLDS, repeats))
+    for learned, kept, asked in progress_bar(every, f"choose {name}", None, "fold"):
         with one_blas_thread(X.shape[1]):
             for j, factor in enumerate(learn(learned)):
                 lost = np.inf

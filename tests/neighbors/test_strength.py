@@ -168,3 +168,24 @@ def test_the_tolerance_is_in_standard_errors_of_the_paired_differences():
     assert choose_strength(*given, losses=lost).strength == 4.0
     assert choose_strength(*given, losses=lost, tolerance=1).strength == np.inf
     assert choose_strength(*given, losses=lost, tolerance=0.7).strength == 4.0
+
+
+@pytest.mark.parametrize(
+    ("learner", "name", "repeats"),
+    [(pm.LDA(), "prior_strength", 1), (pm.LCA("cv"), "n_components", 3)],
+)
+def test_the_bar_says_what_is_chosen_and_counts_folds(
+    monkeypatch, learner, name, repeats
+):
+    seen = []
+
+    def bar(items, label, show, unit):
+        seen.append((label, len(items), show, unit))
+        return items
+
+    monkeypatch.setattr(strength, "progress_bar", bar)
+    n = strength.ONCE if repeats == 1 else 60
+    rows = np.arange(n) * 7 % len(X)
+    learner.fit(X[rows] + 0.01 * rng.standard_normal((n, 4)), y[rows])
+    folds = repeats * strength.N_FOLDS
+    assert seen == [(f"choose {name}", folds, None, "fold")]

@@ -120,7 +120,9 @@ def _by_folds(
         fits = (fit_labels(A, a, within_reach(one, a), lam) for one in recipes)
         return [fitted.fit.params.W for fitted, _ in fits]
 
-    return choose_strength(learn, X, codes, ranks, tolerance=TOLERANCE)
+    return choose_strength(
+        learn, X, codes, ranks, tolerance=TOLERANCE, name="n_components"
+    )
 
 
 def _by_refits(
