@@ -60,7 +60,7 @@ def suffer(fault, rank, index, checkpoint):
         os.kill(os.getpid(), signal.SIGKILL)
     if name == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
-    if name == "stuck":
+    if name in ("stuck", "held"):
         time.sleep(10 * LIMIT)
     if name == "raise":
         raise RuntimeError("as planned")
@@ -82,7 +82,9 @@ def copy(words):
         with bad_input():
             return fit(out, checkpoint, fault, "--resume" in words)
 
-    return work_together(exit_code, run, patience=5.0)
+    # Of a run that is held nobody is to notice that it is stuck.
+    patience = 10.0 * LIMIT if fault[0] == "held" else 5.0
+    return work_together(exit_code, run, patience=patience)
 
 
 def alive(pid):

@@ -263,7 +263,7 @@ def test_a_checkpoint_cut_short_is_one_clear_error(tmp_path, alone):
 @pytest.mark.slow
 def test_two_runs_in_one_folder_are_refused(tmp_path):
     with no_process_left(tmp_path):
-        first = started(tmp_path, fault="stuck:1:5", restarts=0)
+        first = started(tmp_path, fault="held:1:5", restarts=0)
         while not (tmp_path / "suffered").exists():
             assert first.poll() is None
             time.sleep(0.05)
