@@ -56,14 +56,15 @@ def stored(name: str) -> Stored | None:
         import pyarrow.parquet as pq
 
         about: Any = pq.read_metadata(path)
-    except (ImportError, OSError, ValueError):
+        columns = about.schema.to_arrow_schema().names
+    except (ImportError, OSError, ValueError, RuntimeError):
         return None  # What loads it says why.
     # A list column has a leaf, of more values than there are rows.
     groups = (about.row_group(g) for g in range(about.num_row_groups))
     size = sum(
         group.column(c).num_values for group in groups for c in range(group.num_columns)
     )
-    return Stored(about.schema.to_arrow_schema().names, size)
+    return Stored(columns, size)
 
 
 def is_large(name: str) -> bool:

@@ -97,7 +97,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         k = check_number("n_neighbors", self.n_neighbors, 1, 10**6, whole=True)
         if self.votes == "count":
             k = check_count("n_neighbors", k, n, f"n_samples = {n}")
-        check_number("bandwidth", self.bandwidth, 0, open_low=True, word="loo")
+        check_number(
+            "bandwidth", self.bandwidth, 0, open_low=True, open_high=True, word="loo"
+        )
         check_number("n_bins", self.n_bins, 2, 10**6, whole=True)
         classes = quantile_codes(y, self.n_bins)
         if hasattr(self.metric, "fit") and not classes.any():

@@ -1,5 +1,6 @@
 """Data by name and by file: what comes back, and what is refused."""
 
+import base64
 import urllib.error
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.stats import multivariate_normal, norm
 
 from probmetric.datasets import loading as datasets
 from probmetric.datasets.generators import ringnorm, twonorm, waveform
+from probmetric.datasets.rows import is_large
 
 
 @pytest.mark.parametrize("name", datasets.names())
@@ -150,6 +152,26 @@ def write_half_parquet(path):
     path.write_bytes(path.read_bytes()[:-200])
 
 
+def write_parquet_of_four_bits(path):
+    """Set the width of an integer in Arrow's schema, which the footer holds."""
+    frame = pd.DataFrame({"a": np.zeros(3, np.int8), "y": np.zeros(3, np.int8)})
+    frame.to_parquet(path)
+    whole = path.read_bytes()
+    schema = pyarrow.parquet.read_metadata(path).metadata[b"ARROW:schema"]
+    bits = base64.b64decode(schema)
+    for i in range(len(bits)):
+        wrong = base64.b64encode(bits[:i] + b"\x04" + bits[i + 1 :])
+        path.write_bytes(whole.replace(schema, wrong))
+        try:
+            pyarrow.parquet.read_schema(path)
+        except NotImplementedError as error:
+            if bits[i] == 8 and "less than 8 bits" in str(error):
+                return
+        except (OSError, ValueError):
+            pass
+    raise AssertionError("no such byte")
+
+
 def write_mixed_parquet(path):
     frame = pd.DataFrame({"a": ["1", "x", "2"], "y": [0, 1, 0]})
     frame.to_parquet(path)
@@ -195,6 +217,10 @@ BAD_FILES = {
     "flipped.npz": (write_flipped_npz, "expected a readable NPZ file"),
     "packed.npz": (write_packed_npz, "expected a readable NPZ file"),
     "half.parquet": (write_half_parquet, "expected a readable PARQUET file"),
+    "bits.parquet": (
+        write_parquet_of_four_bits,
+        "expected a readable PARQUET file, .*less than 8 bits",
+    ),
     "mixed.parquet": (write_mixed_parquet, "'x' among numbers in row 2"),
     "no_feature.csv": (lambda p: p.write_text("y\n0\n1\n"), "at least one feature"),
     "ragged.csv": (
@@ -221,6 +247,7 @@ def test_a_bad_file_is_refused_by_a_clear_sentence(tmp_path, name):
     write, message = BAD_FILES[name]
     path = tmp_path / name
     write(path)
+    assert not is_large(str(path))  # It is not opened as rows in parts before.
     with pytest.raises(ValueError, match=message):
         datasets.load(path)
 

@@ -117,6 +117,7 @@ def test_draws_of_a_learner_are_averaged():
         (dict(votes="hard"), "votes: expected one of 'soft', 'count'"),
         (dict(n_neighbors=91, votes="count"), "n_neighbors: expected at most 90"),
         (dict(bandwidth=0.0), "bandwidth: expected 'loo' or a number"),
+        (dict(bandwidth=np.inf), r"bandwidth: expected .*\(0, inf\), got inf"),
         (dict(n_bins=1), "n_bins: expected a whole number in"),
         (dict(metric="euclidean"), "metric: expected"),
         (dict(draws="prediction"), "draws: expected None without a learner"),
