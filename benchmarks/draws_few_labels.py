@@ -1,7 +1,7 @@
 """Few labels: what is it in averaged draws that LCA's plug-in metric lacks?
 
     python benchmarks/draws_few_labels.py --data DIR [--seeds 3] [--first 0]
-        [--sets wine,iris] [--out FILE.jsonl] [--table]
+        [--sets wine,iris] [--learners LDA,RCA,DCAGM] [--out FILE.jsonl] [--table]
 
 Sets, standardisation and splits are those of posterior_few_labels.py, and three sets
 more; n = 20, 40. Soft votes of
@@ -13,6 +13,8 @@ E[M]        one metric, the mean of the draws
 jitter      that mode with isotropic Gaussian noise, as much as gives the draws' mean
             trace: of the draws only their prior and *size*
 λ by folds  the plug-in or a mode, and its bandwidth, whichever folds find best
+
+Of other learners: plug-in, draws, E[M] and jitter about the plug-in, all at defaults.
 
 The bandwidth of the votes is chosen by leave-one-out of the neighbours alone (``loo``:
 the metric has learned from the point left out), or on folds in which the metric is
@@ -122,20 +124,33 @@ def of_lca(A, a, seed):
     yield "LCA, jitter", jittered(mode, draws, seed), None
 
 
+def of_linear(learner, A, a, seed):
+    """Yield the same of another learner of a linear map, at its defaults."""
+    fitted = getattr(pm, learner)().fit(A, a)
+    plain, draws = fitted.get_metric(), fitted.posterior_metric("prediction")
+    yield f"{learner}, plug-in", plain, None
+    yield f"{learner}, draws", draws, None
+    yield f"{learner}, E[M]", draws.mean_metric(), None
+    yield f"{learner}, jitter", jittered(plain, draws, seed), None
+
+
 def mode_metric(A, a, lam):
     """Return the mode's metric under λ and the rate of draws for prediction."""
     lca = pm.LCA().fit(A, a)
     return pm.Mahalanobis(mode_for_prediction(lca, lam) / lca.scale_)
 
 
-def cell(data, n, seed, X, y):
+def cell(data, n, seed, X, y, learners):
     """Yield one row a method."""
     train, test = split(y, n, seed)
     A, a, B, b = X[train], y[train], X[test], y[test]
     kept = np.ptp(A, 0) > 0
     A, B = A[:, kept], B[:, kept]
     methods = [("Euclid", pm.Mahalanobis(np.eye(A.shape[1])), None)]
-    methods += list(of_lca(A, a, seed))
+    for learner in learners:
+        lca = learner == "LCA"
+        made = of_lca(A, a, seed) if lca else of_linear(learner, A, a, seed)
+        methods += list(made)
     for method, metric, learn in methods:
         if metric is None:
             continue
@@ -192,7 +207,7 @@ def markdown(rows):
     cells = table[key].drop_duplicates()
     of_set = cells.groupby("data", sort=False).size()
     lines = [
-        "# Few labels: what averaged draws have that LCA's plug-in metric lacks",
+        "# Few labels: what averaged draws have that the plug-in metric lacks",
         "",
         "Made by `python benchmarks/draws_few_labels.py --data DIR`, which says what",
         "methods and bandwidths are. Log loss minus Euclid's, ± one standard error,",
@@ -209,7 +224,8 @@ def markdown(rows):
             ]
             lines.append(f"| {method} | " + " | ".join(shown) + " |")
     wide = table.pivot_table(index="data", columns="method", values="loo", sort=False)
-    shown = [m for m in SHOWN if m in wide]
+    lca = "LCA, plug-in" in wide
+    shown = [m for m in (SHOWN if lca else wide) if m in wide]
     lines += ["", "| log loss, loo | " + " | ".join(shown) + " |"]
     lines += ["|---" * (len(shown) + 1) + "|"]
     for name, values in wide[shown].iterrows():
@@ -229,6 +245,7 @@ def main():
     parser.add_argument("--sets", default="", help="names, with commas; default: all")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--learners", default="LCA", help="names, with commas")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true", help="only make the tables")
     options = parser.parse_args()
@@ -245,7 +262,8 @@ def main():
                 for n in SIZES:
                     if (name, n, seed) in done:
                         continue
-                    made = list(cell(name, n, seed, X, y))
+                    learners = options.learners.split(",")
+                    made = list(cell(name, n, seed, X, y, learners))
                     rows += made
                     with options.out.open("a") as out:
                         out.writelines(json.dumps(row) + "\n" for row in made)

@@ -43,7 +43,7 @@ from probmetric.data.containers import Pairs, refuse_trials, weights
 from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe
 from probmetric.inference.eig_dml.pdhg import pdhg
 from probmetric.inference.solvers.result import Fit, Result
-from probmetric.linalg import row_signs
+from probmetric.linalg import one_blas_thread, row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.typing import Array
 
@@ -234,11 +234,12 @@ def fit(
     # Unit scale: the largest ‖z‖ is 1 and κ = 1. Restored in S and in both bounds.
     scale = float(np.max(np.sum(problem.Z**2, 1)))
     run, default = {"frank_wolfe": (frank_wolfe, 1e-2), "pdhg": (pdhg, 1e-6)}[solver]
-    found = run(
-        problem.Z / np.sqrt(scale),
-        max_steps=max_steps,
-        tol=default if tol is None else tol,
-    )
+    with one_blas_thread(problem.Z.shape[1]):
+        found = run(
+            problem.Z / np.sqrt(scale),
+            max_steps=max_steps,
+            tol=default if tol is None else tol,
+        )
     unit = problem.kappa * scale
     params = EigDMLParams(
         factor=back_transform(problem.kappa * found.S, problem.R),
