@@ -276,12 +276,13 @@ def default_prior(
     >>> float(prior.c), float(prior.mu_scale), prior.mean.tolist()
     (2.0, 2.0, [[2.0]])
     """
-    A = np.asarray(params.A)
+    A, w = np.asarray(params.A), np.asarray(weights(data))
+    squares = np.mean((np.asarray(data.X) @ A.T) ** 2, 1)
     return DCAGMPrior(
         mean=A if centre == "start" else np.zeros_like(A),
         present=np.isfinite(params.log_beta),
         c=np.sqrt(np.mean(A**2)),
-        mu_scale=np.sqrt(np.mean((np.asarray(data.X) @ A.T) ** 2)),
+        mu_scale=np.sqrt(np.sum(w * squares) / np.sum(w)),
         lam=lam,
     )
 

@@ -8,6 +8,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from probmetric.data.containers import Labelled
+from probmetric.data.padding import pad_labelled
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_step
 from probmetric.inference.dca_gm.fit import Conditioned, default_prior, fit, log_joint
 from probmetric.inference.dca_gm.hybrid import Penalty, _polak_ribiere, fit_hybrid
@@ -18,7 +19,7 @@ from probmetric.inference.dca_gm.likelihood import (
 from probmetric.inference.dca_gm.start import default_rows, lda_rca, start
 from probmetric.inference.solvers.result import Result
 from probmetric.metric.class_distribution import pooled_covariance
-from probmetric.models.dca_gm import log_weight, unconstrain
+from probmetric.models.dca_gm import DCAGMParams, log_weight, unconstrain
 
 EPS = np.finfo(float).eps
 
@@ -138,6 +139,20 @@ def test_the_hybrids_objective_is_the_likelihood_less_the_penalty(iris, x64):
         value -= 0.2 * jnp.sum(found.params.A**2)
         np.testing.assert_allclose(found.objective, value, rtol=1e-10)
         assert found.objective > found.trace[0]
+
+
+def test_the_prior_of_the_centres_is_of_the_points_and_their_weights(iris):
+    A = lda_rca(iris, 2)
+    begin = DCAGMParams(A, *np.zeros((4, 3, 1)))
+    spread = np.sqrt(np.mean((iris.X @ A.T) ** 2))
+    for data in (iris, pad_labelled(iris)):
+        assert default_prior(begin, data).mu_scale == pytest.approx(spread)
+    w = np.arange(len(iris.X)) % 3
+    data = iris._replace(w=w.astype(float))
+    repeated = np.repeat(iris.X, w, 0) @ A.T
+    expected = np.sqrt(np.mean(repeated**2))
+    assert default_prior(begin, data).mu_scale == pytest.approx(expected)
+    assert expected != pytest.approx(spread, rel=1e-3)
 
 
 @pytest.mark.long
