@@ -307,6 +307,7 @@ GAUSSIAN = {
 }
 
 DCA = {
+    "inference.dca_gm.choice.close_prior": lambda f, g: f(g.dca.prior, 4.0, 20),
     "inference.dca_gm.fit.default_prior": lambda f, g: f(g.dca.params, g.labelled),
     "inference.dca_gm.fit.fit": lambda f, g: f(
         g.labelled, n_latent=1, n_gaussians=1, max_steps=9

@@ -4,8 +4,11 @@ import pickle
 import re
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpyro.infer.util import log_density
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
@@ -15,7 +18,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import probmetric as pm
 from probmetric import DCAGM
 from probmetric.data.containers import Labelled
-from probmetric.inference.dca_gm import lda_rca
+from probmetric.inference.dca_gm import (
+    class_log_probability,
+    default_prior,
+    fit,
+    lda_rca,
+    start,
+)
+from probmetric.models.dca_gm import dca_gm, unconstrain
 
 
 @pytest.fixture(scope="module")
@@ -158,9 +168,51 @@ def test_the_strength_stands_in_the_prior_of_the_projection(iris):
     for s in (0.0, 20.0, np.inf):
         learned = DCAGM(prior_strength=s, n_gaussians=1, regularization=3, max_iter=500)
         prior = learned.fit(X[::3], codes).prior_
-        start = lda_rca(Labelled(Z, codes), 2, strength=s)
-        np.testing.assert_allclose(prior.mean, start, atol=1e-12)
-        assert prior.lam == pytest.approx(3 * (1 + min(s / 50, 100)))
+        A0 = lda_rca(Labelled(Z, codes), 2, strength=s)
+        np.testing.assert_allclose(prior.mean, A0, atol=1e-12)
+        spread = np.sqrt(np.mean((Z @ A0.T) ** 2))
+        hold, near, wide = (10, (50 / 72) ** 0.5, 44**-0.5) if s else (1, 1, 0.5)
+        assert prior.lam == pytest.approx(3 * hold * (1 + min(s / 50, 100)))
+        assert prior.mu_scale == pytest.approx(near * spread)  # Whatever the padding.
+        assert prior.chol_scale == pytest.approx(wide)
+
+
+def test_the_prior_of_a_fit_stands_in_the_model(iris):
+    """The mode's value is the density of the NumPyro model under ``prior_``."""
+    X, y = iris
+    learned = DCAGM(n_gaussians=1, prior_strength=4).fit(X[::3], y[::3])
+    Z = (X[::3] - learned.mean_) / learned.scale_
+    with jax.enable_x64(True):
+        data = Labelled(jnp.asarray(Z), jnp.asarray(y[::3]))
+        prior = jax.tree.map(jnp.asarray, learned.prior_)
+        sites = unconstrain(learned.fit_.params)._asdict()
+        sites = {name: jnp.asarray(value) for name, value in sites.items()}
+
+        @jax.jit
+        def density(prior):
+            return log_density(dca_gm, (data, prior), {}, sites)[0]
+
+        found = [density(p) for p in (prior, prior._replace(chol_scale=0.5))]
+    assert learned.fit_.objective == pytest.approx(float(found[0]), rel=1e-9)
+    assert learned.fit_.objective != pytest.approx(float(found[1]), rel=1e-3)
+
+
+def test_its_own_probabilities_are_not_surer_than_held_out_points_allow():
+    """Twenty features, of which the first says a little; 120 points of two classes."""
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((2, 1000, 20))
+    y, truth = (Z[:, 0] + 2 * rng.standard_normal(1000) > 0 for Z in (X, new))
+    X, y = X[:120], y[:120]
+    learned = DCAGM(prior_strength=16).fit(X, y)
+    Z = (X - learned.mean_) / learned.scale_
+    data, Q = Labelled(Z, y.astype(int)), (new - learned.mean_) / learned.scale_
+    begin = start(data, 2, strength=16)
+    # The same start and strength under the wide prior of ``default_prior``.
+    wide = default_prior(begin, data, lam=1 + 16 / 120)
+    P = class_log_probability(fit(data, wide, init=begin).params, Q)
+    coin = np.log(2)
+    assert log_loss(truth, learned.predict_proba(new)) < coin + 0.1
+    assert log_loss(truth, np.exp(np.asarray(P, float))) > coin + 0.3
 
 
 def test_with_more_features_than_points_it_is_not_sure_of_everything():

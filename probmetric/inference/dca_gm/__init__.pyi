@@ -1,4 +1,4 @@
-from .choice import choose_strength as choose_strength
+from .choice import choose_strength as choose_strength, close_prior as close_prior
 from .em import EMPrior as EMPrior
 from .fit import (
     Conditioned as Conditioned,

@@ -4,7 +4,7 @@ Few points teach too much in three places. Of n points in d > n dimensions the S
 the start (``start``, Eq. 1) is singular, and the classes shrink to points in the
 projection; A can part them further; and the average Fisher matrix J, of rank p, leaves
 d - p directions out, however few points say so. A prior that counts as s points
-answers all: in S_s; in the prior of A, whose precision is (λ/c²)(1 + s/n); and in
+answers all: in S_s; in the prior of A, whose precision is (λ/c²) h (1 + s/n); and in
 
     M_s = (1 - w) J + w (tr J/d) I,      w = s/(n + s),                             (1)
 
@@ -12,6 +12,18 @@ the Euclidean metric of the features as they came here (scaled, in the estimator
 the same trace; d and I are of the columns that are not constant. In the model s stands
 in the mean A0(s) and the precision of A; M_s is a function of J, as J is of A and θ.
 s = ∞ is the Euclidean metric, and a mixture in the projection that T alone whitens.
+
+The classifier itself learns too much, of hundreds of points still: A leaves its start
+for directions that part the training points alone; covariances that differ between
+classes make log odds quadratic, sure of everything far out; and the projected points
+lie as far apart as A0, made of the same points, puts them. So with any s > 0 the prior
+is closed (``close_prior``): h is 10, by which a row of A moves by a third of its length
+or so; and the prior of the mixtures counts as m = 22 points: log_diag and off_diag have
+the standard deviation 1/√(2m) = .15, that of a log standard deviation that m points
+tell, and centres the variance n/(n + m) of the projected points' mean square. s = 0
+leaves h = 1, .5 and 1. h and .15 were chosen on split 0 of eleven data sets at 20 to
+160 points and more, the use of m for centres there at 20 to 80; they were judged on
+others (``benchmarks/few_labels.py``).
 
 ``choose_strength`` takes the s whose votes predict points left out. What votes in the
 folds is M_s with A0(s)ᵀA0(s) in place of J, for the start stands where the fit begins
@@ -26,6 +38,7 @@ from probmetric.data.containers import Labelled
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.dca_gm.start import lda_rca
 from probmetric.linalg import mixed_with_identity
+from probmetric.models.dca_gm import DCAGMPrior
 from probmetric.neighbors.strength import STRENGTHS, Chosen
 from probmetric.neighbors.strength import choose_strength as choose_by_folds
 
@@ -35,10 +48,45 @@ TOLERANCE = 1.0
 MOST_HELD = 100.0
 """Largest s/n in the precision of A, where s may be infinite: A stays near A0."""
 
+HOLD, POINTS = 10.0, 22.0
+"""h and m of ``close_prior``."""
+
 
 def held(strength: float, n: float | int) -> float:
     """Return 1 + s/n, by which the prior precision of A grows; s/n at most 100."""
     return 1.0 + min(strength / n, MOST_HELD)
+
+
+def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrior:
+    """Return the prior that s points make of that of ``fit.default_prior``.
+
+    Parameters
+    ----------
+    prior : DCAGMPrior
+    strength : float ≥ 0, infinity included
+        s. 0 leaves the prior as it is.
+    n : float
+        Number of points.
+
+    Examples
+    --------
+    Of n = s = 40 points the precision of A is multiplied by 10 (1 + 1):
+
+    >>> import numpy as np
+    >>> from probmetric.inference import dca_gm
+    >>> from probmetric.models.dca_gm import DCAGMPrior
+    >>> prior = DCAGMPrior(np.eye(1), np.ones((2, 1), bool), mu_scale=1.0)
+    >>> closed = dca_gm.close_prior(prior, 40.0, 40)
+    >>> closed.lam, round(float(closed.mu_scale), 2), round(float(closed.chol_scale), 2)
+    (20.0, 0.8, 0.15)
+    """
+    if strength == 0:
+        return prior
+    return prior._replace(
+        lam=prior.lam * HOLD * held(strength, n),
+        mu_scale=prior.mu_scale * np.sqrt(n / (n + POINTS)),
+        chol_scale=1 / np.sqrt(2 * POINTS),
+    )
 
 
 def choose_strength(data: Labelled, n_latent: int, *, mixed: bool = True) -> Chosen:

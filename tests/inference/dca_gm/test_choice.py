@@ -10,6 +10,7 @@ from probmetric.inference import dca_gm
 from probmetric.inference.dca_gm import choice
 from probmetric.inference.dca_gm.draws import metrics
 from probmetric.linalg import mixed_with_identity
+from probmetric.models.dca_gm import DCAGMPrior
 from probmetric.neighbors.strength import STRENGTHS, Chosen, choose_strength
 
 RAW, Y = load_iris(return_X_y=True)
@@ -96,6 +97,18 @@ def test_draws_are_mixed_in_scaled_units(column):
 @pytest.mark.parametrize("s, expected", [(0.0, 1.0), (10.0, 2.0), (np.inf, 101.0)])
 def test_the_projection_is_held_by_the_points_of_the_prior(s, expected):
     assert choice.held(s, 10) == expected
+
+
+@pytest.mark.parametrize("s, hold", [(1e-9, 10.0), (10.0, 20.0), (np.inf, 1010.0)])
+def test_a_prior_of_any_strength_is_closed(s, hold):
+    given = DCAGMPrior(X[:2], np.ones((3, 1), bool), 0.7, 3.0, 1.3, 2.0, 0.6)
+    found = dca_gm.close_prior(given, s, 10)
+    assert found.lam == pytest.approx(3 * hold)
+    assert found.chol_scale == pytest.approx(44**-0.5)
+    assert found.mu_scale == pytest.approx(2 * (10 / 32) ** 0.5)
+    same = {"lam": 3.0, "mu_scale": 2.0, "chol_scale": 0.6}
+    assert found._replace(**same)[2:] == given[2:]
+    assert dca_gm.close_prior(given, 0.0, 10) is given
 
 
 def test_the_rule_is_that_of_other_learners():
