@@ -37,6 +37,12 @@ def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
     return _libraries().limit(limits=1, user_api="blas")
 
 
+def blas_threads() -> int:
+    """Return the threads that BLAS may use now, 1 within ``one_blas_thread``."""
+    found = _libraries().select(user_api="blas").info()
+    return max((one["num_threads"] for one in found), default=1)
+
+
 def row_signs(rows: Float[Array, "r d"]) -> Float[Array, "r 1"]:
     """Return the sign, 1 or -1, that makes each row's largest entry positive.
 

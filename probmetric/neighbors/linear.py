@@ -35,7 +35,7 @@ MAX_TREE_DIMENSION = 15
 """Where scikit-learn's own "auto" rule goes from trees to brute force."""
 
 
-def _squared(
+def squared(
     L: Float[np.ndarray, "p d"], delta: Float[np.ndarray, "*n d"]
 ) -> Float[np.ndarray, "*n"]:
     """Return |Lδ|² by the same operations in every row, so that equal rows tie."""
@@ -44,6 +44,19 @@ def _squared(
     for row in L:
         total += np.sum(delta * row, -1) ** 2
     return total
+
+
+def rounding(
+    L: Float[np.ndarray, "p d"],
+    centre: Float[np.ndarray, "d"],
+    images: tuple[Float[np.ndarray, "_ p"], ...],
+    points: tuple[Float[np.ndarray, "_ d"], ...],
+) -> float:
+    """Return τ, Eq. (2), for points and their images (x - centre) Lᵀ."""
+    reach = max(np.linalg.norm(A, axis=1).max() for A in images)
+    before = max(np.linalg.norm(A - centre, axis=1).max() for A in points)
+    before = np.linalg.norm(L) * (before + np.linalg.norm(centre))
+    return 16 * np.finfo(float).eps * sum(L.shape) * float(reach + before) ** 2
 
 
 def nearest_linear(
@@ -94,12 +107,7 @@ def _search(
 ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
     centre = P.mean(0)
     V, Z = (P - centre) @ L.T, (Q - centre) @ L.T
-    reach = max(np.linalg.norm(A, axis=1).max() for A in (V, Z))
-    before = np.linalg.norm(L) * max(
-        np.linalg.norm(A - centre, axis=1).max() for A in (P, Q)
-    )
-    before += np.linalg.norm(L) * np.linalg.norm(centre)
-    slack = 16 * np.finfo(float).eps * sum(L.shape) * (reach + before) ** 2  # Eq. (2)
+    slack = rounding(L, centre, (V, Z), (P, Q))
     from sklearn.neighbors import NearestNeighbors  # Not read by whoever only fits.
 
     search = NearestNeighbors(
@@ -112,7 +120,7 @@ def _search(
         rows = slice(start, min(start + step, len(Q)))
         mine = None if own is None else own[rows]
         far, near = search.kneighbors(Z[rows], wanted)
-        exact = _squared(L, Q[rows, None, :] - P[near])
+        exact = squared(L, Q[rows, None, :] - P[near])
         if mine is not None:
             exact[near == mine[:, None]] = np.inf
         order = np.lexsort((near, exact))[:, :k]
@@ -131,7 +139,7 @@ def _search(
             for i, candidates in zip(some, within, strict=True):
                 if own is not None:
                     candidates = candidates[candidates != own[i]]
-                exact = _squared(L, Q[i] - P[candidates])
+                exact = squared(L, Q[i] - P[candidates])
                 order = np.lexsort((candidates, exact))[:k]
                 D[i], found[i] = exact[order], candidates[order]
     return D, found

@@ -1,11 +1,11 @@
 """Nearest neighbours among points that are read in parts, by one process or several.
 
 Every process reads its own parts once, block after block, and keeps of each query the
-k best so far; what the processes kept is gathered once and merged by (dissimilarity,
-row). The neighbours, and every bit of their dissimilarities, are those of all points in
-memory: under Mahalanobis kinds a square is computed from its own two rows alone
-(``linear``), and other kinds see each point at the place that it has in the tiles of
-``scan``, which are cut at multiples of the tile's side whatever the parts are.
+k best so far (``block``); what the processes kept is gathered once and merged by
+(dissimilarity, row). The neighbours, and every bit of their dissimilarities, are those
+of all points in memory: under Mahalanobis kinds a square is computed from its own two
+rows alone (``linear``), and other kinds see each point at the place that it has in the
+tiles of ``scan``, which are cut at multiples of the tile's side whatever the parts are.
 
 A kind that refines (``scan``) needs the rows of its shortlist, and a shortlist that is
 too short is doubled: each doubling is another pass. The rows of what was kept are held
@@ -32,16 +32,14 @@ from probmetric.data.source import (
     n_rows,
     share,
 )
-from probmetric.linalg import one_blas_thread
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.neighbors.linear import nearest_linear
+from probmetric.neighbors.block import Candidates, offer_block
 from probmetric.neighbors.range import refuse_lost
 from probmetric.neighbors.scan import (
     HIDDEN,
     Kept,
     bucket,
-    empty,
     in_tiles,
     keep_best,
     ready_alone,
@@ -56,56 +54,6 @@ PREPARED = 1 << 28
 
 type Passes = Callable[[], Iterator[tuple[Float[np.ndarray, "b d"], int]]]
 """Called for each pass: this process's blocks in order, each with its first row."""
-
-
-class Candidates:
-    """The k best of m queries among the points seen so far, by (value, row).
-
-    NaN is no entry. ``rows`` returns the points themselves, if they were held.
-    """
-
-    def __init__(self, m: int, k: int) -> None:
-        self.near, self.index = empty(m, k)
-        self.index = self.index.astype(np.intp)
-        self._held: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def add(
-        self,
-        which: Int[np.ndarray, "q"] | slice,
-        near: Float[np.ndarray, "q j"],
-        index: Int[np.ndarray, "q j"],
-    ) -> None:
-        """Take new entries of some queries in."""
-        k = self.near.shape[1]
-        values = np.concatenate([self.near[which], near], 1)
-        columns = np.concatenate([self.index[which], index], 1)
-        order = np.lexsort((columns, values))[:, :k]  # NaN comes last.
-        self.near[which] = np.take_along_axis(values, order, 1)
-        self.index[which] = np.take_along_axis(columns, order, 1)
-
-    def hold(self, X: Float[np.ndarray, "b d"], first: int) -> None:
-        """Keep the rows of a block that are among the best."""
-        inside = (self.index >= first) & (self.index < first + len(X))
-        found = np.unique(self.index[inside & ~np.isnan(self.near)])
-        if not len(found):
-            return
-        self._held.append((found, X[found - first]))
-        if sum(len(index) for index, _ in self._held) > 2 * self.index.size:
-            self._held = [self._still_wanted()]
-
-    def _still_wanted(self) -> tuple[np.ndarray, np.ndarray]:
-        index, rows = (np.concatenate(a) for a in zip(*self._held, strict=True))
-        wanted = np.isin(index, self.index)
-        return index[wanted], rows[wanted]
-
-    def rows(self, d: int) -> Float[np.ndarray, "m k d"]:
-        """Return the points of the entries; zero where there is none."""
-        found = np.zeros((*self.index.shape, d))
-        if self._held:
-            index, rows = self._still_wanted()
-            there = ~np.isnan(self.near)
-            found[there] = rows[np.searchsorted(index, self.index[there])]
-        return found
 
 
 type Best = tuple[
@@ -132,50 +80,6 @@ def _merged(near: np.ndarray, index: np.ndarray, *rows: np.ndarray) -> Best:
         return near, index, None
     points = np.concatenate(list(rows[0]), 1)
     return near, index, np.take_along_axis(points, order[..., None], 1)
-
-
-def squares_of_block(
-    metric: Mahalanobis,
-    Q: Float[np.ndarray, "m d"],
-    X: Float[np.ndarray, "b d"],
-    k: int,
-    own: Int[np.ndarray, "m"] | None,
-    tile: int,
-) -> Kept:
-    """Return the best of one block under a Mahalanobis kind; infinite where it is far.
-
-    A query without k points in the block gives what there is, and NaN.
-    """
-    m, count = len(Q), min(k, len(X) - (own is not None))
-    if count < 1:
-        return np.full((m, 0), np.nan), np.zeros((m, 0), np.intp)
-    D, index, e = nearest_linear(metric, Q, X, count, own, tile)
-    with np.errstate(over="ignore", under="ignore"):
-        near = np.ldexp(D, np.clip(e, -5000, 5000))
-    lost = (D > 0) & (near < np.finfo(float).tiny)
-    if lost.any():
-        represented(D[lost], e[lost], "points", "dissimilarities")
-    return near, index
-
-
-def by_place_of_own(
-    own: Int[np.ndarray, "m"] | None, first: int, size: int, m: int
-) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield queries whose own row is not in a block, then those with it and its place.
-
-    They are asked apart, as the former have a point more to choose from.
-    """
-    if own is None:
-        yield np.arange(m), None
-        return
-    place = own - first
-    inside = (place >= 0) & (place < size)
-    for which, places in (
-        (np.flatnonzero(~inside), None),
-        (np.flatnonzero(inside), place[inside]),
-    ):
-        if len(which):
-            yield which, places
 
 
 def nearest_streamed(
@@ -209,11 +113,10 @@ def streamed_linear(
 ) -> Kept:
     """Find neighbours under a Mahalanobis kind in one pass."""
     best = Candidates(len(Q), k)
-    with one_blas_thread():  # The search has threads of its own: 4.3 s for 1.9.
-        for X, first in passes():
-            for which, places in by_place_of_own(own, first, len(X), len(Q)):
-                near, index = squares_of_block(metric, Q[which], X, k, places, tile)
-                best.add(which, near, first + index)
+    who = np.arange(len(Q))
+    for X, first in passes():
+        place = None if own is None else own - first
+        offer_block(best, metric, Q, who, X, first + np.arange(len(X)), place, tile)
     [(near, index, _)] = over_processes([best])
     return represented(near, np.zeros(near.shape, int), "points", "squares"), index
 

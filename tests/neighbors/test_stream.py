@@ -11,7 +11,7 @@ import probmetric as pm
 from probmetric.data.source import Block, Part
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors import stream
-from probmetric.neighbors.stream import Candidates
+from probmetric.neighbors.block import Candidates
 from tests.metric_kinds import NAMES, Coarse, Wrapped, build, build_euclid
 from tests.processes.several import LIMIT
 

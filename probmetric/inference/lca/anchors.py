@@ -72,12 +72,8 @@ from probmetric.inference.moments import class_moments, standardised, total_scat
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.models.lca import LCAParams, to_metric
-from probmetric.neighbors.stream import (
-    Candidates,
-    by_place_of_own,
-    over_processes,
-    squares_of_block,
-)
+from probmetric.neighbors.block import Candidates, offer_block
+from probmetric.neighbors.stream import over_processes
 from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import gather, together
 
@@ -383,11 +379,7 @@ def _offer(
         at = np.searchsorted(members, rows - first)
         hit = members[np.minimum(at, len(members) - 1)] == rows - first
         place = np.where(hit, at, -1)
-    points = Z[members]
-    k = best.near.shape[1]
-    for which, places in by_place_of_own(place, 0, len(members), len(mine)):
-        near, index = squares_of_block(metric, Q[which], points, k, places, TILE)
-        best.add(mine[which], near, first + members[index])
+    offer_block(best, metric, Q, mine, Z[members], first + members, place, TILE)
 
 
 def fit_anchors(
