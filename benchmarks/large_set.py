@@ -18,6 +18,7 @@ number of LCA's. Files stay in ``--folder`` if that is given.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -78,8 +79,11 @@ def make(folder, rows):
         ("queries", QUERIES, AFTER + PART),
     ):
         if not (folder / name).exists():
-            words = [name, "--rows", str(n), "--first", str(first)]
+            part = folder / f"{name}.part"  # What is stopped leaves no set of fewer.
+            shutil.rmtree(part, ignore_errors=True)
+            words = [part.name, "--rows", str(n), "--first", str(first)]
             subprocess.run([*maker, *words], check=True, cwd=folder)
+            part.rename(folder / name)
     for path in sorted((folder / "rows").glob("*.parquet")):
         if (path.parent / f"y{path.stem}.npy").exists():
             continue

@@ -7,6 +7,7 @@ metric or averaged over the draws of a posterior.
 ``search``       ``nearest``: the entry, and the order of ties.
 ``linear``       Mahalanobis kinds by scikit-learn; settled rows (1), rounding (2).
 ``scan``         every other kind, tile by tile, keeping the k best.
+``block``        the k best so far, and a block sorted in by one product (1).
 ``stream``       the same among points that are read in parts, by several processes.
 ``range``        dissimilarities that float64 does not hold.
 ``shortlist``    approximate search for local metrics, and its recall.

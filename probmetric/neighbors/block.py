@@ -6,12 +6,12 @@ images of a query and a point, centred, a point can only enter where
 
     |v|² - 2 z·v ≤ u + τ - |z|²,                                                   (1)
 
-τ being the bound of ``linear`` on what rounding does to such squares, Eq. (2) there,
-and for a product in float32, of half the cost, 4 ε₃₂ (p + 8) max(|z|², |v|²) more. What
-passes is computed from differences as ``linear`` computes it, and merged by (value,
-row): no bit depends on the screen. Queries without k points so far, those whose
-k-th best is infinite or whose squares may have lost terms, and blocks whose sizes are
-out of the ordinary are searched by ``linear``.
+τ being what rounding does to such squares at most, Eq. (2) of ``linear``, and for a
+product in float32, of half the cost, 4 ε₃₂ (p + 8) max(|z|², |v|²) more. What passes is
+computed from differences as ``linear`` computes it, and merged by (value, row): no bit
+depends on the screen. Queries without k points so far, those whose k-th best is
+infinite or whose squares may have lost terms, and blocks whose sizes are out of the
+ordinary are searched by ``linear``.
 
 Tiles of queries are independent, and go through as many threads as BLAS has.
 
@@ -28,7 +28,12 @@ from jaxtyping import Float, Int
 from probmetric.linalg import blas_threads, one_blas_thread
 from probmetric.linalg_scaled import LOST, balanced, represented, squares
 from probmetric.metric import Mahalanobis
-from probmetric.neighbors.linear import nearest_linear, rounding, squared
+from probmetric.neighbors.linear import (
+    centred_images,
+    nearest_linear,
+    rounding,
+    squared,
+)
 from probmetric.neighbors.scan import Kept, empty
 
 SIDE = 512
@@ -175,12 +180,14 @@ class _Screen:
         self.best, self.L, self.Q, self.who = best, L, Q, who
         self.X, self.number, self.place = X, number, place
         centre = X.mean(0)
-        V, Z = (X - centre) @ L.T, (Q - centre) @ L.T
-        unit = np.frexp(max(np.abs(A).max() for A in (V, Z)))[1]
-        slack = np.ldexp(rounding(L, centre, (V, Z), (X, Q)), -2 * unit)
-        V, Z = np.ldexp(V, -unit), np.ldexp(Z, -unit)
-        v, z = np.sum(V**2, 1), np.sum(Z**2, 1)
-        self.unit = -2 * int(unit)
+        V, Z = (centred_images(L, A, centre) for A in (X, Q))
+        largest = max(np.abs(A).max() for A in (V, Z))
+        unit = 2.0 ** -int(np.frexp(largest)[1])  # float32 holds squares of order 1.
+        self.unit = unit**2
+        slack = self.unit * rounding(L, centre, (V, Z), (X, Q))
+        V *= unit
+        Z *= unit
+        v, z = np.einsum("ij,ij->i", V, V), np.einsum("ij,ij->i", Z, Z)
         left = np.column_stack([-2 * Z, np.ones(len(Z))])
         right = np.column_stack([V, v])
         coarse = COARSE * (len(L) + 8) * max(v.max(), z.max())
@@ -223,14 +230,15 @@ class _Screen:
     ) -> tuple[Int[np.ndarray, "n"], int]:
         """Return the pairs, flat, and points of a tile that pass Eq. (1)."""
         with np.errstate(over="ignore", under="ignore"):
-            worst = np.ldexp(worst, self.unit)
+            worst = worst * self.unit
+        passed, size = np.zeros(0, np.intp), 1
         for left, right, high in self.screens:
             product = left[rows] @ right[points].T
             limit = np.minimum(worst + high[rows], 1e9).astype(product.dtype)
-            passed = np.flatnonzero(product <= limit[:, None])
+            passed, size = np.flatnonzero(product <= limit[:, None]), len(right[points])
             if len(passed) <= product.size // MANY:
                 break
-        return passed, product.shape[1]
+        return passed, size
 
     def _take(
         self,

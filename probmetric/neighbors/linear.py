@@ -31,6 +31,10 @@ from jaxtyping import Float, Int
 from probmetric.linalg_scaled import LOST, balanced, squares
 from probmetric.metric import Mahalanobis
 
+PIECE = 1024
+"""Rows taken at a time: arrays of megabytes are paged in anew each time, at 5 times
+what is computed."""
+
 MAX_TREE_DIMENSION = 15
 """Where scikit-learn's own "auto" rule goes from trees to brute force."""
 
@@ -53,10 +57,30 @@ def rounding(
     points: tuple[Float[np.ndarray, "_ d"], ...],
 ) -> float:
     """Return τ, Eq. (2), for points and their images (x - centre) Lᵀ."""
-    reach = max(np.linalg.norm(A, axis=1).max() for A in images)
-    before = max(np.linalg.norm(A - centre, axis=1).max() for A in points)
+    reach = max(_longest(A, 0.0) for A in images)
+    before = max(_longest(A, centre) for A in points)
     before = np.linalg.norm(L) * (before + np.linalg.norm(centre))
     return 16 * np.finfo(float).eps * sum(L.shape) * float(reach + before) ** 2
+
+
+def centred_images(
+    L: Float[np.ndarray, "p d"],
+    X: Float[np.ndarray, "n d"],
+    centre: Float[np.ndarray, "d"],
+) -> Float[np.ndarray, "n p"]:
+    """Return (x - centre) Lᵀ."""
+    V = np.empty((len(X), len(L)))
+    for a in range(0, len(X), PIECE):
+        V[a : a + PIECE] = (X[a : a + PIECE] - centre) @ L.T
+    return V
+
+
+def _longest(
+    X: Float[np.ndarray, "n d"], centre: Float[np.ndarray, "d"] | float
+) -> float:
+    """Return the largest ‖x - centre‖."""
+    pieces = (X[a : a + PIECE] - centre for a in range(0, len(X), PIECE))
+    return float(np.sqrt(max(np.einsum("ij,ij->i", A, A).max() for A in pieces)))
 
 
 def nearest_linear(
@@ -106,7 +130,7 @@ def _search(
     tile: int,
 ) -> tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]:
     centre = P.mean(0)
-    V, Z = (P - centre) @ L.T, (Q - centre) @ L.T
+    V, Z = (centred_images(L, X, centre) for X in (P, Q))
     slack = rounding(L, centre, (V, Z), (P, Q))
     from sklearn.neighbors import NearestNeighbors  # Not read by whoever only fits.
 
