@@ -140,6 +140,10 @@ def table(found):
         "`neighbors` (k = 5) and `evaluate` (Euclid and one metric) take the metric of",
         "`fit lda`.",
         "",
+        "Peaks of one command differ between runs: of three, `fit glml` (Parquet) had",
+        "707, 714 and 715 MB at 10⁶ rows and 850, 708 and 699 at 10⁷; `fit lda` 659,",
+        "590 and 587 at 10⁶. A difference of 150 MB between two rows says nothing.",
+        "",
         "| rows | command | files | processor s | wall s | MB | load |",
         "|---|---|---|---|---|---|---|",
     ]
