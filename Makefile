@@ -99,7 +99,7 @@ $(PEERS)/.installed: benchmarks/peers_requirements.txt tools/find_python.sh
 	  -r benchmarks/peers_requirements.txt
 	@touch $@
 
-peers: $(STAMP) $(PEERS)/.installed ## compare with peers; DATA=FOLDER SEEDS=5
+peers: $(STAMP) $(PEERS)/.installed ## compare with peers; DATA=FOLDER SEEDS=3
 	$(PY) benchmarks/peers.py --write-problems $(PEERS_OPTIONS)
 	$(PEERS)/bin/python benchmarks/peers_metric_learn.py out/peers
 	$(PY) benchmarks/peers.py $(PEERS_OPTIONS)
