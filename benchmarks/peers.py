@@ -9,11 +9,12 @@ votes, k = 5, bandwidth by leave-one-out, 2 % of the class shares mixed in). Cla
 appear once more with their own ``predict_proba``. Linear maps also get the accuracy of
 1 and 3 nearest neighbours with plain votes.
 
-Data and splits: see peers_data.py. Splits 30 on: others chose defaults of the learners.
+Data and splits: see peers_data.py. Splits begin at 30, as earlier ones chose defaults
+of the learners.
 
 Peers: Euclid, scikit-learn's LDA (Ledoit-Wolf shrinkage) and NCA (at most 10
 components, 100 iterations) live; metric-learn's LMNN, ITML and LFDA from the maps that
-peers_metric_learn.py left in the folder, or else from the stored rows in results/.
+peers_metric_learn.py left in the folder, and from the stored rows in results/.
 
 Rows are kept in FOLDER/rows.json and done ones are not done again, learners that
 compile for long come last, and seeds are the outer loop, so that a run may be cut short

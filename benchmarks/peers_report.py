@@ -29,15 +29,11 @@ METHOD = ["method", "votes"]
 
 
 def with_stored(rows):
-    """Add metric-learn's stored rows at sizes not run here, and Euclid's for them."""
+    """Add metric-learn's stored rows, and Euclid's of the same training sets."""
     table = pd.DataFrame(rows, columns=COLUMNS)
     if STORED.exists():
         stored = pd.DataFrame(json.loads(STORED.read_text())["rows"], columns=COLUMNS)
-        key = ["method", "n"]
-        run = pd.MultiIndex.from_frame(table[key])
-        add = ~pd.MultiIndex.from_frame(stored[key]).isin(run)
-        add |= stored["method"] == "Euclid"
-        table = pd.concat([table, stored[add]]).drop_duplicates([*CASE, *METHOD])
+        table = pd.concat([table, stored]).drop_duplicates([*CASE, *METHOD])
     place = table["method"].map(ORDER.index)
     return table.iloc[np.argsort(place, kind="stable")].reset_index(drop=True)
 
@@ -79,7 +75,9 @@ def table_of(table):
         "|" + "---|" * 11,
     ]
     large = table["n"] == "large"
-    parts = [by_set(table[few]).sort_index() for few in (~large, large)]
+    means = with_all_few(table)
+    parts = [by_set(means[means["n"] != "large"]), by_set(table[large])]
+    parts = [part.sort_index() for part in parts]
     seconds = table[large].groupby(METHOD)["seconds"].median()
     for key in table[METHOD].drop_duplicates().itertuples(index=False, name=None):
         cells = list(key)
@@ -109,9 +107,9 @@ def enough(table):
 
 def gaps_of(table, methods):
     """Return lines with the difference in log loss at every size ± s.e. over sets."""
-    large = table["n"] == "large"
+    means = with_all_few(table)
     sizes = [n for n in SIZES if n in set(table["n"])]
-    parts = [table[~large], *(table[table["n"] == n] for n in sizes)]
+    parts = [means[means["n"] != "large"], *(table[table["n"] == n] for n in sizes)]
     gaps = [
         by_set(p)["log_loss_gap"].groupby(METHOD).agg(["mean", "sem"]) for p in parts
     ]
@@ -134,6 +132,13 @@ def gaps_of(table, methods):
     return lines
 
 
+def with_all_few(table):
+    """Return the rows but those of few labels of learners without one of the sizes."""
+    sizes = table[table["n"] != "large"].groupby("method")["n"].nunique()
+    short = sizes.index[sizes < sizes["Euclid"]]
+    return table[(table["n"] == "large") | ~table["method"].isin(short)]
+
+
 def written(numbers):
     """Write whole numbers, by commas."""
     return ", ".join(map(str, sorted(numbers)))
@@ -147,6 +152,9 @@ def missing_of(table):
     seeds = fits[fits["method"] == "Euclid"].groupby("n")["seed"].unique()
     each = "; ".join(f"{names[n]}: {written(seeds[n])}" for n in sizes)
     lines = [f"Splits (seeds): {each}. iris and wine have no n = 160.", ""]
+    none = [name for name in ORDER if name not in set(fits["method"])]
+    if none:
+        lines += [f"Not run: {', '.join(none)}.", ""]
     counts = fits.groupby(["method", "n"]).size().unstack(fill_value=0)
     counts = counts.loc[[name for name in ORDER if name in counts.index], sizes]
     own = fits.groupby(["method", "n"])[["data", "seed"]].agg(set)
@@ -256,15 +264,15 @@ def report(rows, provenance, folder):
         print("no table: expected Euclid among the learners that were run")
         return
     table = less(with_stored(rows), "Euclid")
-    run = {tuple(row[:3]) for row in rows if row[3] == "Euclid"}
-    cases = table[CASE].itertuples(index=False, name=None)
-    here = np.array([case in run for case in cases])
-    table = table[(table["method"] != "Euclid") | here]  # Others are for stored rows.
-    learned = {tuple(row[:3]) for row in rows if row[3] in METRIC_LEARN}
-    beside = ("Euclid", *METRIC_LEARN)
-    live = [r for r in rows if r[3] in beside and tuple(r[:3]) in learned]
-    if live:
-        store(live, provenance, COLUMNS, folder / "peers_metric_learn.json")
+    cases = pd.MultiIndex.from_frame(table[CASE])
+    learned = cases.isin(cases[table["method"].isin(METRIC_LEARN)])
+    kept = table[learned & table["method"].isin(["Euclid", *METRIC_LEARN])][COLUMNS]
+    if not kept.empty:
+        order = np.lexsort([kept[name].astype(str) for name in ("data", "n", "seed")])
+        values = kept.iloc[order].replace({np.nan: None}).to_numpy(object).tolist()
+        store(values, provenance, COLUMNS, folder / "peers_metric_learn.json")
+    run = cases.isin([tuple(row[:3]) for row in rows if row[3] == "Euclid"])
+    table = table[(table["method"] != "Euclid") | run]  # Others are for stored rows.
     plain = table[table["failure"].isna()]
     groups = plain.groupby(["data", "n", *METHOD], sort=False)
     means = (
@@ -285,10 +293,11 @@ def report(rows, provenance, folder):
         "",
         "Means over data sets; in brackets the difference from Euclid on the same",
         "training sets ± its standard error, data sets as units. Few: n = 20 to 160",
-        "training points. A learner that was not fitted everywhere has its means over",
-        "the rest: compare its differences. Fit: CPU seconds with 70 %, median, while",
-        "other work ran on the same cores. No default of a learner was chosen on these",
-        "splits, but many were on others of the same data sets.",
+        "training points, all four sizes. A learner that was not fitted everywhere, or",
+        "was on other splits, has its means over those: compare its differences. Fit:",
+        "CPU seconds with 70 %, median, while other work ran on the same cores. No",
+        "default of a learner was chosen on splits from 30 on, but many were on others",
+        "of the same data sets.",
         "",
         *table_of(shown),
         "",
