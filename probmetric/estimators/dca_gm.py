@@ -83,10 +83,11 @@ class DCAGM(
         A keeps to that start by 10 (1 + s/n), s/n at most 100; and in the metric the
         Euclidean distance of standardised features has weight s/(n + s), unless
         ``n_components`` is given or the metric is "subspace". Whatever s > 0, the prior
-        of the mixtures counts as 22 points. ∞ is not to learn a metric, or there the
-        start that variances alone whiten; 0 is no such prior, the default before 0.2.
-        "cv" chooses among 1, 4, 16, 64, 256 and ∞ by soft votes of neighbours under the
-        start in folds (``inference.dca_gm.choice``), which compiles and fits nothing.
+        of the mixtures counts as 22 points ("lbfgs"; the hybrids have that of their
+        EM). ∞ is not to learn a metric, or there the start that variances alone whiten;
+        0 is no such prior, the default before 0.2. "cv" chooses among 1, 4, 16, 64, 256
+        and ∞ by soft votes of neighbours under the start in folds
+        (``inference.dca_gm.choice``), which compiles and fits nothing.
     regularization : float > 0, default=1.0
         λ: the prior standard deviation of an entry of A is c/√(10 λ(1 + s/n)) around
         the LDA/RCA start, c the root mean square of its entries, s of
@@ -139,8 +140,8 @@ class DCAGM(
     Euclidean distance (-.065 ± .024, eleven sets, splits that chose nothing), and so
     have its own probabilities (-.056 ± .026; Ledoit-Wolf's LDA +.386 ± .200 without the
     4 of 84 fits that it refused). With 20 labels alone neither has (+.062 ± .042, +.036
-    ± .058; that LDA +.50 ± .29), and where one covariance fits all classes that LDA is
-    ahead (iris by .15, twonorm by .06).
+    ± .058; that LDA +.50 ± .29), and on iris and twonorm that LDA is ahead (by .15 and
+    .06).
 
     References
     ----------

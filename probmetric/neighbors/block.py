@@ -15,8 +15,9 @@ ordinary are searched by ``linear``.
 
 Tiles of queries are independent, and go through as many threads as BLAS has.
 
-Memory in numbers of 8 bytes: as ``linear``; and a thread 2 ``SIDE``² for a tile of the
-product, ``EXACT`` (4 d + 10) for what passes it.
+Memory in numbers of 8 bytes: as ``linear``; 2 (m + b)(p + 1) + m d for the images of m
+queries and b points; and a thread 2 ``SIDE``² for a tile of the product, twice
+``EXACT`` (4 d + 10) for what passes it.
 """
 
 from collections.abc import Iterator
@@ -137,7 +138,7 @@ def offer_block(
     metric : Mahalanobis
     Q : array (m, d)
     who : array (m,) of int
-        Which queries of ``best`` they are.
+        Which queries of ``best`` they are, each once.
     X : array (b, d)
     number : array (b,) of int
         The points' own numbers.
@@ -182,7 +183,8 @@ class _Screen:
         centre = X.mean(0)
         V, Z = (centred_images(L, A, centre) for A in (X, Q))
         largest = max(np.abs(A).max() for A in (V, Z))
-        unit = 2.0 ** -int(np.frexp(largest)[1])  # float32 holds squares of order 1.
+        # float32 holds squares of order 1; of float64 a unit's square must be one.
+        unit = 2.0 ** min(-int(np.frexp(largest)[1]), 500)
         self.unit = unit**2
         slack = self.unit * rounding(L, centre, (V, Z), (X, Q))
         V *= unit

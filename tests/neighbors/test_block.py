@@ -46,6 +46,17 @@ def squares_that_lose_terms(rng):
     return X
 
 
+def nearly_equal(rng, spread=1e-4):
+    """Return points whose neighbours are told apart by late digits of their squares."""
+    return np.tile(rng.normal(size=(20, D)), (N // 20, 1)) + spread * rng.normal(
+        size=(N, D)
+    )
+
+
+def all_but_equal(rng):
+    return nearly_equal(rng, 1e-8)
+
+
 def large(rng):
     return 2.0**190 * rng.normal(size=(N, D))
 
@@ -62,6 +73,8 @@ SETS = (
     all_equal,
     nearer_and_nearer,
     squares_that_lose_terms,
+    nearly_equal,
+    all_but_equal,
     large,
     small,
 )
@@ -97,11 +110,19 @@ def test_threads_change_no_bit(make, tiles, monkeypatch):
     same(*found(make))
 
 
-@pytest.mark.parametrize("make", [clusters, integers, far_from_zero])
-def test_a_bound_that_is_too_low_loses_neighbours(make, tiles, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "bound", "nothing"),
+    [
+        (nearly_equal, "COARSE", 0.0),
+        (all_but_equal, "rounding", lambda *given: 0.0),
+        (clusters, "rounding", lambda *given: -1.0),
+    ],
+)
+def test_a_bound_that_is_too_low_loses_neighbours(
+    make, bound, nothing, tiles, monkeypatch
+):
     """Negative control: the comparison above sees a screen that lets too little in."""
-    monkeypatch.setattr(block, "rounding", lambda *given: -1.0)
-    monkeypatch.setattr(block, "COARSE", 0.0)
+    monkeypatch.setattr(block, bound, nothing)
     streamed, whole = found(make)
     assert streamed[0].tobytes() != whole[0].tobytes() or np.any(
         streamed[1] != whole[1]
@@ -121,3 +142,10 @@ def test_few_pairs_pass(monkeypatch):
     blocks, m, k = len(SIZES), 41, 7
     # About k/s of each query in the s-th block; twice that is chance.
     assert 0 < sum(count) < 2 * m * k * np.sum(1 / np.arange(1, blocks))
+
+
+def test_images_too_small_to_square_are_found():
+    metric = Mahalanobis(np.array([[1.0, -1.0], [2.0**-600, 0.0]]))
+    X = np.repeat([[1.0, 1.0], [2.0, 2.0]], 6, 0)
+    read = pm.nearest(metric, X[[0, -1]], Parts(X, (6, 6)), 3)
+    same(read, pm.nearest(metric, X[[0, -1]], X, 3))

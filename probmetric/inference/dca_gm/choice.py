@@ -84,8 +84,8 @@ def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrio
         return prior
     return prior._replace(
         lam=prior.lam * HOLD * held(strength, n),
-        mu_scale=prior.mu_scale * np.sqrt(n / (n + POINTS)),
-        chol_scale=1 / np.sqrt(2 * POINTS),
+        mu_scale=prior.mu_scale * (n / (n + POINTS)) ** 0.5,
+        chol_scale=(2 * POINTS) ** -0.5,
     )
 
 
