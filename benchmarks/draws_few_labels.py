@@ -223,6 +223,7 @@ def markdown(rows):
                 for way in ways
             ]
             lines.append(f"| {method} | " + " | ".join(shown) + " |")
+    lines += paired(table.pivot_table(index=key, columns="method", values="loo"))
     wide = table.pivot_table(index="data", columns="method", values="loo", sort=False)
     lca = "LCA, plug-in" in wide
     shown = [m for m in (SHOWN if lca else wide) if m in wide]
@@ -231,6 +232,21 @@ def markdown(rows):
     for name, values in wide[shown].iterrows():
         lines.append(f"| {name} | " + " | ".join(f"{v:.3f}" for v in values) + " |")
     return "\n".join(lines) + "\n"
+
+
+def paired(loss):
+    """Return a table of log losses (loo) minus the plug-in's, of the same cells."""
+    lines = [
+        "",
+        "| minus the plug-in's, loo | draws | E[M] | jitter |",
+        "|---" * 4 + "|",
+    ]
+    for name in dict.fromkeys(m.split(",")[0] for m in loss if ", plug-in" in m):
+        plain = loss[f"{name}, plug-in"]
+        others = (f"{name}, {how}" for how in ("draws", "E[M]", "jitter"))
+        gaps = [summary(loss[o] - plain) if o in loss else "" for o in others]
+        lines.append(f"| {name} | " + " | ".join(gaps) + " |")
+    return [*lines, "", "Without jitter where draws have no larger trace than the fit."]
 
 
 FOLDED = ("plug-in", "mode at λ = 1", "mode at λ = 10")
