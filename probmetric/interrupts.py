@@ -4,7 +4,8 @@ Python drops a KeyboardInterrupt that is raised in a callback of the garbage col
 (JAX has one) or in ``__del__``, and libraries turn it into errors of their own; the run
 then goes on as if nobody had asked. Within ``noticed`` the request is therefore also
 remembered: one that Python drops is raised again, ``check`` asks for it between steps,
-and the block cannot end without it.
+and the block cannot end without it. While an extension module is loaded it waits: an
+exception there ends the process in some (jaxlib aborts, matplotlib's are not valid).
 """
 
 import signal
@@ -13,10 +14,18 @@ import threading
 from _thread import interrupt_main
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader
+from types import FrameType
 from typing import Any, NoReturn
 
 AGAIN = 0.02
-"""Seconds until a KeyboardInterrupt that Python dropped is raised again."""
+"""Seconds until a KeyboardInterrupt that was dropped, or had to wait, is raised."""
+
+LOADING = (
+    ExtensionFileLoader.create_module.__code__,
+    ExtensionFileLoader.exec_module.__code__,
+)
+"""What runs the C code of an extension module that is imported."""
 
 
 class _State:
@@ -28,13 +37,35 @@ class _State:
     deferring = 0
 
 
-def _handle(*_: Any) -> None:
+def _handle(_: int, frame: FrameType | None) -> None:
     if _State.dropped:
         _State.dropped = False  # The same request once more.
     else:
         _State.asked += 1
-    if not _State.deferring or _State.asked > 1:
+    if _loading(frame):
+        _soon()
+    elif not _State.deferring or _State.asked > 1:
         raise KeyboardInterrupt
+
+
+def _loading(frame: FrameType | None) -> bool:
+    """Whether the code at work was called by an extension module being loaded."""
+    while frame is not None and frame.f_code not in LOADING:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _soon() -> None:
+    """Ask for the same interrupt again, ``AGAIN`` seconds later."""
+
+    def again() -> None:
+        if _State.installed and _State.asked:
+            _State.dropped = True
+            interrupt_main()
+
+    timer = threading.Timer(AGAIN, again)
+    timer.daemon = True
+    timer.start()
 
 
 def check() -> None:
@@ -98,18 +129,11 @@ def noticed(then: Any = signal.default_int_handler) -> Generator[None]:
 def _raised_again(hook: Callable[[Any], Any]) -> Callable[[Any], None]:
     """Return a hook of dropped exceptions that raises KeyboardInterrupt again."""
 
-    def again() -> None:
-        if _State.installed and _State.asked:
-            _State.dropped = True
-            interrupt_main()
-
     def note(dropped: Any) -> None:
-        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            _soon()
+        else:
             hook(dropped)
-            return
-        timer = threading.Timer(AGAIN, again)
-        timer.daemon = True
-        timer.start()
 
     return note
 

@@ -94,6 +94,38 @@ def test_an_interrupt_of_the_imports_ends_with_130(tmp_path):
     assert done.stderr.strip() == "probmetric: interrupted"
 
 
+LOADED = """
+import enum
+call = enum.EnumType.__call__
+def asking(cls, *words, **named):
+    if words and words[0] == {name!r}:
+        enum.EnumType.__call__ = call
+        print("asked", file=sys.stderr)
+        ask()
+    return call(cls, *words, **named)
+enum.EnumType.__call__ = asking
+from probmetric.__main__ import main
+main()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name", ["Signedness", "RenderMode"], ids=["jaxlib", "matplotlib"]
+)
+def test_an_interrupt_of_the_c_code_of_a_module_waits_for_its_end(name, data, tmp_path):
+    """Raised there it ends the process: by an abort in jaxlib, a fault in matplotlib.
+
+    Both modules make enumerations by the names given here while they are loaded.
+    """
+    words = ("fit", "lda", "--data", data, "--out", tmp_path / "run")
+    done = python(LOADED.format(name=name), *words)
+    assert done.returncode == 130, done.stderr
+    assert "asked" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("probmetric: interrupted")
+
+
 def test_the_code_is_130_after_an_interrupt_in_a_string_that_is_run(tmp_path):
     """As a module, where Python would otherwise end by the signal itself."""
     code = "from probmetric.interrupts import run_command\n"
