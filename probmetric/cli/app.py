@@ -430,14 +430,14 @@ def evaluate(
         int | None, typer.Option(help="Or: number of cross-validation folds.")
     ] = None,
     k: Annotated[
-        int,
+        int | None,
         typer.Option(
             "-k",
             "--k",
-            help="Neighbours on which the bandwidth of the votes is measured.",
+            help="Neighbours that set the bandwidth of the votes; default 5.",
             min=1,
         ),
-    ] = 5,
+    ] = None,
     max_draws: MaxDraws = 64,
     out: Annotated[
         Path | None,

@@ -290,6 +290,7 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
     said = refused(*asked, *metric, "--folds", 2)
     assert "--folds: expected none beside --answers and a metric" in said
     assert "--groups: expected none" in refused(*asked, *metric, "--groups", "rain")
+    assert "-k: expected none with --answers" in refused(*asked, *metric, "-k", 5)
     assert "one of the two, got neither" in refused(*asked, "--model", "gdm")
     said = refused(*asked, "--model", "gdm", "--folds", 1)
     assert "--folds: expected 2 to 435 answers, got 1" in said

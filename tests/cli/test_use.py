@@ -403,6 +403,7 @@ def test_a_distance_has_every_cost_but_that_of_ratios(voices):
         ("lacking.csv", (), "NaN"),
         ("other.csv", (), "without 'f1', with 'pitch'"),
         ("hole.csv", (), "--groups: expected a value in every row of hole.csv"),
+        ("new.csv", ("-k", "5"), "-k: expected none with --answers, or --groups alone"),
         ("new.csv", ("--groups", "nope"), "groups: expected a column of new.csv"),
         ("new.csv", ("--set", "a=1"), "--set: expected --model with it"),
         ("new.csv", ("--draws", "d.nc"), "expected one of the two, got both"),

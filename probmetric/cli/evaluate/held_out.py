@@ -79,7 +79,7 @@ def run(
     how: Reading = AS_IS,
     test: str | None = None,
     folds: int | None = None,
-    k: int = 5,
+    k: int | None = None,
     max_draws: int = 64,
     out: Path | None = None,
     seed: int = 0,
@@ -90,6 +90,15 @@ def run(
 
     Of several processes all judge, and the first writes.
     """
+    alone = model is None and test is None and folds is None
+    by_source = groups is not None and alone
+    if k is not None and (answers is not None or by_source):
+        with bad_input():
+            raise ValueError(
+                "-k: expected none with --answers, or --groups alone, of which no "
+                f"neighbours vote, got {k}"
+            )
+    k = 5 if k is None else k
     if answers is not None:
         return _run_answers(
             _Asked(data, answers, test, folds, label, groups, how, seed),
@@ -120,7 +129,7 @@ def run(
             quote_formulas=quote_formulas,
             force=force,
         )
-    if groups is not None and model is None and test is None and folds is None:
+    if by_source:
         with bad_input():
             if settings:
                 raise ValueError("--set: expected --model with it, got none")
