@@ -22,6 +22,7 @@ queries and b points; and a thread 2 ``SIDE``² for a tile of the product, twice
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -48,6 +49,15 @@ MANY = 8
 
 EXACT = 1 << 14
 """Pairs whose squares are computed from differences at a time."""
+
+type Runs = tuple[slice, ...]
+"""Points of a block: runs from start to stop, in each of which their numbers rise."""
+
+type Asked = tuple[Int[np.ndarray, "_"], Runs]
+"""Some queries of a block, and the points among which they look."""
+
+type Screens = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+"""In float32 and float64: both factors of the product, and τ - |z|²."""
 
 
 class Candidates:
@@ -120,148 +130,193 @@ class Candidates:
         self.add(which, values, columns)
 
 
-def offer_block(
-    best: Candidates,
-    metric: Mahalanobis,
-    Q: Float[np.ndarray, "m d"],
-    who: Int[np.ndarray, "m"],
-    X: Float[np.ndarray, "b d"],
-    number: Int[np.ndarray, "b"],
-    place: Int[np.ndarray, "m"] | None,
-    tile: int,
-) -> None:
-    """Take a block's points in under a Mahalanobis metric.
+class Block:
+    """A block of points, queries, and the images of both under one metric.
+
+    Images are made when first asked for, once for whatever is offered of the block.
 
     Parameters
     ----------
-    best : Candidates
     metric : Mahalanobis
     Q : array (m, d)
-    who : array (m,) of int
-        Which queries of ``best`` they are, each once.
     X : array (b, d)
     number : array (b,) of int
         The points' own numbers.
-    place : array (m,) of int, optional
-        The point of X that each query must not find; outside 0 to b - 1 it is none.
-    tile : int
+    own : array (m,) of int, optional
+        The number of the point that each query must not find; it may be in no block.
     """
-    threads = blas_threads()
-    with one_blas_thread():  # Searches have threads of their own: 4.3 s for 1.9.
-        L = np.asarray(metric.factor, np.float64)
-        known = np.isfinite(best.near[who, -1])
-        if known.any() and balanced(L, Q, X)[0] is not L:
-            known[:] = False
-        some = np.flatnonzero(known)
-        if len(some):
-            own = None if place is None else place[some]
-            screen = _Screen(best, L, Q[some], who[some], X, number, own)
-            known[some[screen.run(threads)]] = False
-        left = np.flatnonzero(~known)
-        own = None if place is None else place[left]
-        for which, places in _by_place(own, len(X), len(left)):
-            rows, k = left[which], best.near.shape[1]
-            near, index = _searched(metric, Q[rows], X, k, places, tile)
-            best.add(who[rows], near, number[index])
-
-
-class _Screen:
-    """A block screened by Eq. (1), for queries of which k are known."""
 
     def __init__(
         self,
-        best: Candidates,
-        L: Float[np.ndarray, "p d"],
+        metric: Mahalanobis,
         Q: Float[np.ndarray, "m d"],
-        who: Int[np.ndarray, "m"],
         X: Float[np.ndarray, "b d"],
         number: Int[np.ndarray, "b"],
-        place: Int[np.ndarray, "m"] | None,
+        own: Int[np.ndarray, "m"] | None,
     ) -> None:
-        self.best, self.L, self.Q, self.who = best, L, Q, who
-        self.X, self.number, self.place = X, number, place
-        centre = X.mean(0)
-        V, Z = (centred_images(L, A, centre) for A in (X, Q))
+        self.metric, self.Q, self.X, self.number, self.own = metric, Q, X, number, own
+        self.L = np.asarray(metric.factor, np.float64)
+
+    @cached_property
+    def ordinary(self) -> bool:
+        """Whether all sizes are, so that squares can be taken as they are."""
+        return balanced(self.L, self.Q, self.X)[0] is self.L
+
+    @cached_property
+    def images(self) -> tuple[float, Screens]:
+        """What squares are multiplied by in Eq. (1), and its screens."""
+        L, centre = self.L, self.X.mean(0)
+        V, Z = (centred_images(L, A, centre) for A in (self.X, self.Q))
         largest = max(np.abs(A).max() for A in (V, Z))
         # float32 holds squares of order 1; of float64 a unit's square must be one.
         unit = 2.0 ** min(-int(np.frexp(largest)[1]), 500)
-        self.unit = unit**2
-        slack = self.unit * rounding(L, centre, (V, Z), (X, Q))
+        slack = unit**2 * rounding(L, centre, (V, Z), (self.X, self.Q))
         V *= unit
         Z *= unit
         v, z = np.einsum("ij,ij->i", V, V), np.einsum("ij,ij->i", Z, Z)
         left = np.column_stack([-2 * Z, np.ones(len(Z))])
         right = np.column_stack([V, v])
         coarse = COARSE * (len(L) + 8) * max(v.max(), z.max())
-        self.screens = (
+        return unit**2, (
             (left.astype(np.float32), right.astype(np.float32), slack + coarse - z),
             (left, right, slack - z),
         )
 
-    def run(self, threads: int) -> Int[np.ndarray, "q"]:
-        """Take in what passes; return the queries that are left as they were."""
-        tiles = [slice(a, a + SIDE) for a in range(0, len(self.Q), SIDE)]
-        if min(threads, len(tiles)) == 1:
-            return np.concatenate([self._tile(rows) for rows in tiles])
-        with ThreadPoolExecutor(threads) as pool:
-            return np.concatenate(list(pool.map(self._tile, tiles)))
+    def within(self, runs: Runs) -> tuple[np.ndarray, np.ndarray]:
+        """Return the points of some runs and their numbers, which rise."""
+        if len(runs) == 1:
+            return self.X[runs[0]], self.number[runs[0]]
+        some = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+        some = some[np.argsort(self.number[some])]
+        return self.X[some], self.number[some]
 
-    def _tile(self, rows: slice) -> Int[np.ndarray, "q"]:
-        who, best = self.who[rows], self.best
-        before = best.near[who], best.index[who]
-        lost = np.zeros(len(who), bool)
+
+def offer_block(
+    best: Candidates, block: Block, tile: int, asked: list[Asked] | None = None
+) -> None:
+    """Take a block's points in under a Mahalanobis metric.
+
+    Parameters
+    ----------
+    best : Candidates
+        Of the block's queries.
+    block : Block
+    tile : int
+    asked : list of Asked, optional
+        Queries, each once at most, and the runs of points among which they look.
+        Default: all, among all.
+    """
+    if asked is None:
+        asked = [(np.arange(len(block.Q)), (slice(0, len(block.X)),))]
+    if not len(block.X):
+        return
+    threads = blas_threads()
+    with one_blas_thread():  # Searches have threads of their own: 4.3 s for 1.9.
+        known = np.isfinite(best.near[:, -1])
+        if known.any() and not block.ordinary:
+            known[:] = False
+        known[_screened(best, block, known, asked, threads)] = False
+        for queries, runs in asked:
+            left = queries[~known[queries]]
+            if not len(left):
+                continue
+            X, number = block.within(runs)
+            for rows, places in _by_place(block.own, left, number):
+                k = best.near.shape[1]
+                near, index = _searched(block.metric, block.Q[rows], X, k, places, tile)
+                best.add(rows, near, number[index])
+
+
+def _screened(
+    best: Candidates,
+    block: Block,
+    known: np.ndarray,
+    asked: list[Asked],
+    threads: int,
+) -> Int[np.ndarray, "_"]:
+    """Take in what passes Eq. (1); return the queries that are left as they were."""
+    tiles: list[Asked] = []
+    for queries, runs in asked:
+        some = queries[known[queries]]
+        tiles += [(some[a : a + SIDE], runs) for a in range(0, len(some), SIDE)]
+    if not tiles:
+        return np.zeros(0, np.intp)
+    screen = _Screen(best, block)
+    if min(threads, len(tiles)) == 1:
+        return np.concatenate([screen.tile(*one) for one in tiles])
+    with ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(lambda one: screen.tile(*one), tiles)))
+
+
+class _Screen:
+    """A block screened by Eq. (1), for queries of which k are known."""
+
+    def __init__(self, best: Candidates, block: Block) -> None:
+        self.best, self.block = best, block
+        self.unit, self.screens = block.images
+
+    def tile(self, rows: Int[np.ndarray, "q"], runs: Runs) -> Int[np.ndarray, "_"]:
+        """Take in what passes for some queries; return those left as they were."""
+        best, wide = self.best, 2 * SIDE
+        before = best.near[rows], best.index[rows]
+        lost = np.zeros(len(rows), bool)
         waiting: list[tuple[np.ndarray, np.ndarray]] = []
-        for start in range(0, len(self.X), 2 * SIDE):
-            points = slice(start, start + 2 * SIDE)
-            passed, size = self._passed(rows, points, best.near[who, -1])
-            for a in range(0, len(passed), EXACT):
-                i, j = np.divmod(passed[a : a + EXACT], size)
-                waiting.append((i, start + j))
-                if sum(len(i) for i, _ in waiting) > EXACT:
-                    self._take(who, rows.start, waiting, lost)
-                    waiting = []
+        for run in runs:
+            for start in range(run.start, run.stop, wide):
+                points = slice(start, min(start + wide, run.stop))
+                passed = self._passed(rows, points, best.near[rows, -1])
+                for a in range(0, len(passed), EXACT):
+                    i, j = np.divmod(passed[a : a + EXACT], points.stop - start)
+                    waiting.append((i, start + j))
+                    if sum(len(i) for i, _ in waiting) > EXACT:
+                        self._take(rows, waiting, lost)
+                        waiting = []
         if waiting:
-            self._take(who, rows.start, waiting, lost)
+            self._take(rows, waiting, lost)
         again = np.flatnonzero(lost)
-        best.near[who[again]] = before[0][again]
-        best.index[who[again]] = before[1][again]
-        return rows.start + again
+        best.near[rows[again]] = before[0][again]
+        best.index[rows[again]] = before[1][again]
+        return rows[again]
 
     def _passed(
-        self, rows: slice, points: slice, worst: Float[np.ndarray, "q"]
-    ) -> tuple[Int[np.ndarray, "n"], int]:
-        """Return the pairs, flat, and points of a tile that pass Eq. (1)."""
+        self,
+        rows: Int[np.ndarray, "q"],
+        points: slice,
+        worst: Float[np.ndarray, "q"],
+    ) -> Int[np.ndarray, "n"]:
+        """Return the pairs, flat, of a tile that pass Eq. (1)."""
         with np.errstate(over="ignore", under="ignore"):
             worst = worst * self.unit
-        passed, size = np.zeros(0, np.intp), 1
+        passed = np.zeros(0, np.intp)
         for left, right, high in self.screens:
             product = left[rows] @ right[points].T
             limit = np.minimum(worst + high[rows], 1e9).astype(product.dtype)
-            passed, size = np.flatnonzero(product <= limit[:, None]), len(right[points])
+            passed = np.flatnonzero(product <= limit[:, None])
             if len(passed) <= product.size // MANY:
                 break
-        return passed, size
+        return passed
 
     def _take(
         self,
-        who: np.ndarray,
-        first: int,
+        rows: Int[np.ndarray, "q"],
         pairs: list[tuple[np.ndarray, np.ndarray]],
         lost: np.ndarray,
     ) -> None:
-        """Take pairs i, j of queries first + i and points j in; note what is lost."""
+        """Take pairs i, j of queries rows[i] and points j in; note what is lost."""
+        L, Q, X = self.block.L, self.block.Q, self.block.X
+        number, own = self.block.number, self.block.own
         i, j = (np.concatenate(part) for part in zip(*pairs, strict=True))
-        if self.place is not None:
-            other = self.place[first + i] != j
+        if own is not None:
+            other = own[rows[i]] != number[j]
             i, j = i[other], j[other]
-        exact = squared(self.L, self.Q[first + i] - self.X[j])
+        exact = squared(L, Q[rows[i]] - X[j])
         small = np.flatnonzero(exact < 2.0**LOST)
         if len(small):
-            s, e = squares(self.L, self.Q[first + i[small]], self.X[j[small]])
+            s, e = squares(L, Q[rows[i[small]]], X[j[small]])
             lost[i[small[(s > 0) & (e < LOST)]]] = True
-        keep = (exact <= self.best.near[who[i], -1]) & ~lost[i]
+        keep = (exact <= self.best.near[rows[i], -1]) & ~lost[i]
         if keep.any():
-            self.best.add_pairs(who[i[keep]], exact[keep], self.number[j[keep]])
+            self.best.add_pairs(rows[i[keep]], exact[keep], number[j[keep]])
 
 
 def _searched(
@@ -289,18 +344,19 @@ def _searched(
 
 
 def _by_place(
-    place: Int[np.ndarray, "m"] | None, size: int, m: int
+    own: Int[np.ndarray, "m"] | None,
+    queries: Int[np.ndarray, "q"],
+    number: Int[np.ndarray, "b"],
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield queries whose own point is not in a block; then those with it, its place.
+    """Yield queries whose own point is not among these; then those with it, its place.
 
     They are asked apart, as the former have a point more to choose from.
     """
-    if place is None:
-        place = np.full(m, -1)
-    inside = (place >= 0) & (place < size)
-    for which, places in (
-        (np.flatnonzero(~inside), None),
-        (np.flatnonzero(inside), place[inside]),
-    ):
-        if len(which):
-            yield which, places
+    place, inside = np.zeros(len(queries), np.intp), np.zeros(len(queries), bool)
+    if own is not None and len(number):
+        mine = own[queries]
+        place = np.minimum(np.searchsorted(number, mine), len(number) - 1)
+        inside = number[place] == mine
+    for which, places in ((~inside, None), (inside, place[inside])):
+        if which.any():
+            yield queries[which], places

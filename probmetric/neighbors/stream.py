@@ -34,7 +34,7 @@ from probmetric.data.source import (
 )
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.neighbors.block import Candidates, offer_block
+from probmetric.neighbors.block import Block, Candidates, offer_block
 from probmetric.neighbors.range import refuse_lost
 from probmetric.neighbors.scan import (
     HIDDEN,
@@ -113,10 +113,9 @@ def streamed_linear(
 ) -> Kept:
     """Find neighbours under a Mahalanobis kind in one pass."""
     best = Candidates(len(Q), k)
-    who = np.arange(len(Q))
     for X, first in passes():
-        place = None if own is None else own - first
-        offer_block(best, metric, Q, who, X, first + np.arange(len(X)), place, tile)
+        number = first + np.arange(len(X))
+        offer_block(best, Block(metric, Q, X, number, own), tile)
     [(near, index, _)] = over_processes([best])
     return represented(near, np.zeros(near.shape, int), "points", "squares"), index
 

@@ -40,6 +40,7 @@ all pairs, which are 2A(k + m) rows at most.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ from probmetric.inference.moments import class_moments, standardised, total_scat
 from probmetric.inference.solvers.result import Fit
 from probmetric.metric import Mahalanobis
 from probmetric.models.lca import LCAParams, to_metric
-from probmetric.neighbors.block import Candidates, offer_block
+from probmetric.neighbors.block import Asked, Block, Candidates, offer_block
 from probmetric.neighbors.stream import over_processes
 from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import gather, together
@@ -338,16 +339,24 @@ def _found(
     reader: Reader, anchors: Anchors, k: int, m: int, designs: list[Design]
 ) -> list[tuple[np.ndarray, ...]]:
     best = [[Candidates(len(design.which), j) for j in (k, m)] for design in designs]
+    classes = range(len(reader.counts))
     for Z, codes, first in reader.rows():
-        for c in range(len(reader.counts)):
-            inside = codes == c
-            members, others = np.flatnonzero(inside), np.flatnonzero(~inside)
-            for (which, factor), (same, other) in zip(designs, best, strict=True):
-                metric = Mahalanobis(factor)
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], [*classes, len(classes)])
+        runs = [slice(*both) for both in pairwise(ends.tolist())]
+        X, number = Z[order], first + order
+        for (which, factor), (same, other) in zip(designs, best, strict=True):
+            block = Block(
+                Mahalanobis(factor), anchors.Z[which], X, number, anchors.row[which]
+            )
+            inside: list[Asked] = []
+            outside: list[Asked] = []
+            for c, run in enumerate(runs):
                 mine = np.flatnonzero(anchors.code[which] == c)
-                Q, rows = anchors.Z[which[mine]], anchors.row[which[mine]]
-                _offer(same, metric, Q, mine, rows, Z, members, first)
-                _offer(other, metric, Q, mine, None, Z, others, first)
+                inside.append((mine, (run,)))
+                outside.append((mine, (slice(0, run.start), slice(run.stop, len(X)))))
+            offer_block(same, block, TILE, inside)
+            offer_block(other, block, TILE, outside)
         for one in best:
             for candidates in one:
                 candidates.hold(Z, first)
@@ -356,30 +365,6 @@ def _found(
     return [
         (*same, *other) for same, other in zip(merged[::2], merged[1::2], strict=True)
     ]
-
-
-def _offer(
-    best: Candidates,
-    metric: Mahalanobis,
-    Q: np.ndarray,
-    mine: np.ndarray,
-    rows: np.ndarray | None,
-    Z: np.ndarray,
-    members: np.ndarray,
-    first: int,
-) -> None:
-    """Take some members of a block in, as candidates of some queries.
-
-    ``rows`` are the queries' own numbers, where they may be among the members.
-    """
-    if not len(members) or not len(mine):
-        return
-    place = None
-    if rows is not None:
-        at = np.searchsorted(members, rows - first)
-        hit = members[np.minimum(at, len(members) - 1)] == rows - first
-        place = np.where(hit, at, -1)
-    offer_block(best, metric, Q, mine, Z[members], first + members, place, TILE)
 
 
 def fit_anchors(

@@ -23,6 +23,7 @@ from probmetric.inference.lca.anchors import (
 )
 from probmetric.inference.lca.recipe import Recipe, auto_regularization, fit_labelled
 from probmetric.models.lca import to_metric
+from probmetric.neighbors import block
 from tests.processes.several import LIMIT
 
 N = 1500
@@ -111,6 +112,42 @@ def test_pairs_are_those_of_the_anchors_among_all_rows(sizes):
         )
     np.testing.assert_array_equal(found.y, whole.y[used])
     assert (found.w == anchors.w[found.anchor]).all()
+
+
+@pytest.mark.parametrize("sizes", [(N,), (700, 1, 0, 799), (100,) * 15])
+def test_of_equally_near_rows_the_first_is_a_partner_whatever_its_class(sizes):
+    y = data()[1]
+    Z = np.random.default_rng(2).integers(-1, 2, (N, 3)).astype(float)
+    reader = in_blocks(Z, y, sizes)
+    anchors = draw_anchors(reader, 150, 0)
+    designs = [Design(np.arange(150), np.eye(3)), Design(np.arange(0, 150, 7), Z[:3])]
+    for design, found in zip(
+        designs, paired(reader, anchors, 3, 4, designs), strict=True
+    ):
+        whole = nearest_pairs(Z, y, 3, 4, design.factor)
+        used = np.isin(whole.anchor, anchors.row[design.which])
+        for name in ("i", "j"):
+            np.testing.assert_array_equal(
+                found.X[getattr(found, name)], Z[getattr(whole, name)[used]]
+            )
+
+
+def test_images_of_a_block_are_made_once_for_each_map(monkeypatch):
+    made = []
+    images = block.centred_images
+
+    def counted(L, X, centre):
+        made.append(len(X))
+        return images(L, X, centre)
+
+    monkeypatch.setattr(block, "centred_images", counted)
+    Z, y = data()
+    reader = in_blocks(Z, y, (500, 500, 500))
+    anchors = draw_anchors(reader, 150, 0)
+    designs = [Design(np.arange(a, 150), np.eye(3)) for a in (0, 100)]
+    paired(reader, anchors, 3, 2, designs)
+    # Of the first block no query has k points so far: it is searched, not screened.
+    assert made == 2 * [500, 150, 500, 50]
 
 
 def test_a_class_of_few_gives_the_partners_that_it_has():
