@@ -207,7 +207,7 @@ INNER = {
     "inference.dca_gm.fit": "from_white log_prior_parts to_white white_joint",
     "inference.dca_gm.likelihood": "gradient_A gradient_A_tied tilt with_fisher",
     "inference.gaussian_classes.missing": "covariances_of",
-    "inference.lca.bootstrap": "gather refit",
+    "inference.lca.bootstrap": "gather refit fit_near",
     "inference.lca.em": "best_log_kappa2 full_step kappa_step m_step",
     "inference.lca.latent": "odds",
     "inference.lca.likelihood": "objective to_params to_unconstrained",

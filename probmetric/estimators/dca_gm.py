@@ -15,7 +15,6 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
-from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
@@ -271,6 +270,8 @@ class DCAGM(
         kind = self.metric if kind is None else kind
         check_choice("kind", kind, (*get_args(MetricKind.__value__), "nca"))
         if kind == "nca":
+            from sklearn.neighbors import NeighborhoodComponentsAnalysis
+
             inner = NeighborhoodComponentsAnalysis(random_state=self.random_state)
             rows = np.asarray(self._data.w) > 0
             inner.fit(

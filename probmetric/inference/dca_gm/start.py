@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
-from sklearn.cluster import KMeans
 
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps
@@ -197,6 +196,8 @@ def start(
     n_classes = check_labelled(data, n_latent)
     wanted = _counts(n_gaussians, n_classes)
     X, y = np.asarray(data.X, float), np.asarray(data.y)
+    from sklearn.cluster import KMeans
+
     w = _host_weights(data)
     A = lda_rca(data, n_latent, strength=strength)
     Y = X @ A.T

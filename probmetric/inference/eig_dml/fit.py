@@ -230,19 +230,21 @@ def fit(
     >>> round(float(found.objective), 3), np.diag(metric.matrix).round(3).tolist()
     (4.0, [1.0, 0.25])
     """
-    problem = game(data, kappa=kappa, ridge=ridge)
-    # Unit scale: the largest ‖z‖ is 1 and κ = 1. Restored in S and in both bounds.
-    scale = float(np.max(np.sum(problem.Z**2, 1)))
     run, default = {"frank_wolfe": (frank_wolfe, 1e-2), "pdhg": (pdhg, 1e-6)}[solver]
-    with one_blas_thread(problem.Z.shape[1]):
+    # The whole of it: threads that one call woke spin through those after it.
+    with one_blas_thread(np.shape(data.X)[1]):
+        problem = game(data, kappa=kappa, ridge=ridge)
+        # Unit scale: the largest ‖z‖ is 1 and κ = 1. Restored in S and in both bounds.
+        scale = float(np.max(np.sum(problem.Z**2, 1)))
         found = run(
             problem.Z / np.sqrt(scale),
             max_steps=max_steps,
             tol=default if tol is None else tol,
         )
+        factor = back_transform(problem.kappa * found.S, problem.R)
     unit = problem.kappa * scale
     params = EigDMLParams(
-        factor=back_transform(problem.kappa * found.S, problem.R),
+        factor=factor,
         S=problem.kappa * found.S,
         u=found.u,
         primal=unit * found.primal,

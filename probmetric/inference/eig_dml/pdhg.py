@@ -55,11 +55,12 @@ def project_simplex(
 
     It is max(v - θc, 0), with θ found among the sorted ratios v/c.
     """
-    costs = np.broadcast_to(np.asarray(c, v.dtype), v.shape)
-    order = np.argsort(-v / costs)
+    # Methods, and a sum for broadcast_to: of few entries a function costs more.
+    costs = np.zeros_like(v) + c
+    order = (-v / costs).argsort()
     falling, costs = v[order], costs[order]
-    theta = (np.cumsum(costs * falling) - 1) / np.cumsum(costs**2)
-    last = np.nonzero(falling > theta * costs)[0][-1]
+    theta = ((costs * falling).cumsum() - 1) / (costs**2).cumsum()
+    last = (falling > theta * costs).nonzero()[0][-1]
     return np.maximum(v - theta[last] * c, 0)
 
 

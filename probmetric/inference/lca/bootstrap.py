@@ -201,7 +201,18 @@ def refit(shared: Shared, u: Any, tol: Any, max_steps: int) -> Fit:
         T=T,
         S=T,
     )
-    prior, rate, start = shared.prior, shared.learning_rate, shared.start
+    return fit_near(
+        stats, shared.prior, shared.learning_rate, shared.start, tol, max_steps
+    )
+
+
+def fit_near(
+    stats: Statistics, prior: LCAPrior, rate: Any, start: Any, tol: Any, max_steps: int
+) -> Fit:
+    """Fit from ``start``, {W, log_b}, in coordinates of its curvature; traceable.
+
+    Parameters are {W, log_b} as well; ``tol`` is that of ``minimise``.
+    """
     p, d = start["W"].shape
     values, vectors, by_log_b = _curvature(stats, prior, rate, start)
 
@@ -213,7 +224,7 @@ def refit(shared: Shared, u: Any, tol: Any, max_steps: int) -> Fit:
     def negative(z: Any) -> Any:
         return -objective(position(z), (stats, prior, rate))
 
-    origin = jnp.zeros(p * d + 1, T.dtype)
+    origin = jnp.zeros(p * d + 1, stats.T_same.dtype)
     end = minimise(jax.value_and_grad(negative), origin, max_steps=max_steps, tol=tol)
     return Fit(
         position(end.x),

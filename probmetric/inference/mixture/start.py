@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Int
-from sklearn.cluster import KMeans
 
 from probmetric.inference.mixture.em import (
     MixtureData,
@@ -70,6 +69,8 @@ def start_mixture(
     >>> sorted(start.means.ravel().round(1).tolist()), start.weights.tolist()
     ([-9.0, 9.0], [0.5, 0.5])
     """
+    from sklearn.cluster import KMeans
+
     rows = np.asarray(X)
     mean = np.nanmean(rows, axis=0)
     if np.isnan(rows).any():
