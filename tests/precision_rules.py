@@ -45,6 +45,7 @@ MODULES = {
     "inference.lca.anchors": "NumPy, beside the solver, which is called here",
     "inference.lca.jackknife": "NumPy only, beside bootstrap, tested here",
     "inference.lca.link": "NumPy only",
+    "inference.two_stage.few": "NumPy only",
     "inference.two_stage.strength": "NumPy only",
     "inference.two_stage.stream": "sums in a scope of its own: two_stage/test_stream",
     "interrupts": "signals",

@@ -77,10 +77,12 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     covariance : {"free", "proportional"}, default="free"
         What groups and pairs learn: W_k and B_k, or Σ_k and one α.
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        The weak prior of Fraley and Raftery; none (maximum likelihood, which may
-        diverge); or one in the units of the fit (standardised). "cv", of groups that
-        are classes: W and B are about multiples of I, by as many points as soft votes
-        of neighbours choose in folds (1 to 256, or ∞: the score orders as Euclid's
+        The weak prior of Fraley and Raftery or, of no more groups than features (one
+        component, W and B free), one by which W is about a multiple of I, as 8 points
+        a feature say it, and B loosely; none (maximum likelihood, which may diverge);
+        or one in the units of the fit (standardised). "cv", of groups that are
+        classes: W and B are about multiples of I, by as many points as soft votes of
+        neighbours choose in folds (1 to 256, or ∞: the score orders as Euclid's
         distance and probabilities mean nothing), at the cost of 25 to 75 small fits.
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``; see ``PairSimilarity``.
@@ -266,7 +268,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         points = isinstance(data, Points)
         proportional = points or self.covariance == "proportional"
         self.alpha_ = inputs.noise_share(models[0]) if proportional else None
-        prior = prior_for(self, X, len(best.params.weights))
+        prior = prior_for(self, data, len(best.params.weights))
         alpha = self.alpha if points else None
         share = None if alpha is None else float(alpha)
         self._learned = Fitted(data, prior, best.params, proportional, share)
@@ -280,7 +282,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         end = fit(
             data,
             n_components=k,
-            prior=prior_for(self, np.asarray(data.X), k),
+            prior=prior_for(self, data, k),
             covariance=self.covariance,
             alpha=self.alpha,
             known=known,
@@ -358,7 +360,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         """
         if not hasattr(self, "online_"):
             rows = self.fit(X)._complete(X)
-            prior = prior_for(self, rows, len(self.weights_))
+            prior = prior_for(self, Points(rows), len(self.weights_))
             self.online_ = online.start(self._mixture("partial_fit"), rows, prior)
             return self
         return self._advanced(online.add(self.online_, self._complete(X)))

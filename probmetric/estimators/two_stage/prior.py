@@ -3,10 +3,11 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from probmetric.data.containers import Groups, Points
-from probmetric.inference.mixture.prior import default_prior
+from probmetric.data.groups import as_groups
+from probmetric.inference.two_stage.few import prior_of_groups
 from probmetric.inference.two_stage.strength import ChosenPrior, choose_prior
 from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStagePrior
@@ -43,15 +44,15 @@ def by_votes(
     return choose_prior(data)
 
 
-def prior_for(
-    estimator: Any, X: Float[np.ndarray, "n d"], k: int
-) -> TwoStagePrior | None:
+def prior_for(estimator: Any, data: Points | Groups, k: int) -> TwoStagePrior | None:
     """Return the prior of k components: given, chosen, or made of points; or none."""
     if isinstance(estimator.prior, TwoStagePrior):
         return estimator.prior
     if estimator.prior == "cv":
         return estimator._chosen.prior
-    return default_prior(X, k) if estimator.prior == "default" else None
+    if estimator.prior == "default":
+        return prior_of_groups(as_groups(data), k, estimator.covariance)
+    return None
 
 
 def sampled(estimator: Any) -> Fitted:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from sklearn.utils import check_random_state
 
 from probmetric.data.containers import Points
@@ -18,19 +18,27 @@ from probmetric.inference.mixture.stream import fit_source as fit_points
 from probmetric.inference.reduce import classes_of
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.inference.two_stage import choice
-from probmetric.inference.two_stage.stream import collect, fit_groups
+from probmetric.inference.two_stage.few import are_few, few_prior
+from probmetric.inference.two_stage.stream import (
+    Collected,
+    collect,
+    fit_groups,
+    scatter_within,
+)
+from probmetric.inference.two_stage.strength import variances_of
 from probmetric.inference.two_stage.target import Fitted
-from probmetric.models.two_stage import TwoStagePrior, proportional
+from probmetric.models.two_stage import Covariance, TwoStagePrior, proportional
 
 
 class _Columns(NamedTuple):
-    """Scalers of results and of rows; rows, means and variances, standardised."""
+    """Scalers of results and of rows; rows; means, variances, standardised; live."""
 
     scaler: Scaler
     inside: Scaler
     n: int
     mean: Float[np.ndarray, "d"]
     variance: Float[np.ndarray, "d"]
+    live: Bool[np.ndarray, "d"]
 
 
 def fit_source(
@@ -87,7 +95,10 @@ def fit_source(
         end = end._replace(params=params)
     else:
         found = collect(source, columns.inside, labels, sizes, pooled=k == 1)
+        if prior is not None and not isinstance(self.prior, TwoStagePrior):
+            prior = _of_groups(prior, columns, found, sizes, k, self.covariance)
         options |= {"covariance": self.covariance, "alpha": float(self.alpha)}
+        options["prior"] = prior
         end = fit_groups(found, sizes, **options)
     return _store(self, columns, prior, end, grouped=labels is not None)
 
@@ -97,7 +108,26 @@ def _columns(self: Any, source: Source, names: list[str] | None) -> _Columns:
     inside = still(scaler, constant) if self.standardize else scaler
     mean = (np.asarray(columns.mean) - inside.mean) / inside.scale
     variance = np.asarray(columns.square) / int(columns.n) / inside.scale**2
-    return _Columns(scaler, inside, int(columns.n), mean, variance)
+    return _Columns(scaler, inside, int(columns.n), mean, variance, ~constant)
+
+
+def _of_groups(
+    weak: TwoStagePrior,
+    columns: _Columns,
+    found: Collected,
+    sizes: Int[np.ndarray, "G"],
+    k: int,
+    covariance: Covariance,
+) -> TwoStagePrior:
+    """Return the default prior of groups that were collected."""
+    live = columns.live
+    if not are_few(sizes, live, k, covariance):
+        return weak
+    within = scatter_within(found).diagonal()[live].sum()
+    total = columns.n * columns.variance[live].sum()
+    size = np.repeat(sizes[:, None].astype(float), live.sum(), 1)
+    w, b = variances_of(float(within), float(total - within), size)
+    return few_prior(weak, w, b, live)
 
 
 def _store(

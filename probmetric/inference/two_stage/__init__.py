@@ -14,6 +14,7 @@ In reading order:
 ``proportional``     M-step for Σ (5) and α (6); numbers go on from ``groups``.
 ``fit``              starts and EM, for points, pairs and groups.
 ``stream``           groups of a source: collected (1)-(3), then EM without rows.
+``few``              the default prior of W and B where sources are few (1).
 ``strength``         the prior of W and B chosen by votes (1)-(3).
 ``pairs``            EQ-3 (1), representative (2), α from pairs (3), enrolment (4).
 ``online``           the mixture learned in parts, and parts merged.

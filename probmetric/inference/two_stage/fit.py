@@ -19,11 +19,11 @@ from probmetric.inference.mixture.em import (
     em_step,
     em_step_missing,
 )
-from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.start import best_of, mixture_data, start_mixture
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit
+from probmetric.inference.two_stage.few import prior_of_groups
 from probmetric.inference.two_stage.groups import GroupData, group_data
 from probmetric.inference.two_stage.groups import em_step as em_step_groups
 from probmetric.inference.two_stage.groups_missing import filled, group_rows
@@ -112,7 +112,7 @@ def fit(
         source) and groups teach W and B.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
-        ``default_prior`` of the data; None is maximum likelihood, which may diverge.
+        ``few.prior_of_groups``; None is maximum likelihood, which may diverge.
     covariance : "free" or "proportional"
         Free W_k and B_k, or W = αΣ, B = (1 - α)Σ. Points: always proportional.
     alpha : float, default=0.5
@@ -147,7 +147,7 @@ def fit(
     [[[72.0]]]
     """
     if prior == "default":
-        prior = default_prior(np.asarray(as_groups(data).X), n_components)
+        prior = prior_of_groups(as_groups(data), n_components, covariance)
     em = partial(run_em, max_steps=max_steps, tol=tol)
     missing = bool(np.isnan(np.asarray(data.X)).any())
     if isinstance(data, Points):

@@ -290,7 +290,7 @@ def _means(groups: Collected, seed: int) -> Float[np.ndarray, "m d"]:
     return gather(mean).sum(0) + 0.0  # Those of others are 0; of -0 one remains.
 
 
-def _scatter_within(groups: Collected) -> Float[np.ndarray, "d d"]:
+def scatter_within(groups: Collected) -> Float[np.ndarray, "d d"]:
     """Return the scatter within all groups."""
     d = groups.none.mean.shape[1]
     sums = ((b, data.residual.T @ data.residual) for b, data in groups.bins.items())
@@ -327,7 +327,7 @@ def fit_groups(
         With ``TwoStageParams``; no pass over rows.
     """
     em = partial(run_em_passes, max_steps=max_steps, tol=tol)
-    mean, scatter = _means(groups, seed), _scatter_within(groups)
+    mean, scatter = _means(groups, seed), scatter_within(groups)
     degrees = float((sizes - 1).sum())
 
     def step(

@@ -12,7 +12,8 @@ sources, n_i and mean x̄_i each, x̄ the mean of all and S the scatter within s
     w = tr S/(d (N - G)),   b = (Σ_i n_i |x̄_i - x̄|²/(d (G - 1)) - w)/n₀,
     n₀ = (N - Σ_i n_i²/N)/(G - 1),                                                (2)
 
-the unbiased estimates, b at least w/20.
+the unbiased estimates, b at least w/20. (Where entries are missing N, G and n_i are
+those of a feature, and all but tr S and the sum over i are summed over features.)
 
 Not to learn is s = ∞: W = w I and, b being ``APART`` · w there, the log ratio orders
 pairs as their Euclidean distance does, up to a part in ``APART``. (With B = b I the
@@ -73,7 +74,7 @@ def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, fl
     Parameters
     ----------
     X : array of shape (n, d)
-        Without missing entries.
+        NaN entries are left out.
     codes : array of shape (n,)
         Sources 0..G-1, of which there are two at least.
 
@@ -82,23 +83,41 @@ def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, fl
     ValueError
         For one source, or for sources of one point each: nothing then tells w from b.
     """
-    X, codes = np.asarray(X), np.asarray(codes)
-    size = np.bincount(codes)
-    size, own = size[size > 0], np.unique(codes, return_inverse=True)[1]
-    (n, d), G = X.shape, len(size)
-    if G < 2 or n == G:
+    X, own = np.asarray(X, float), np.unique(codes, return_inverse=True)[1]
+    seen = ~np.isnan(X)
+    size = np.stack([np.bincount(own, x) for x in seen.T], 1)
+    if len(size) < 2 or size.max() < 2:
         raise ValueError(
             "groups: expected two sources at least, and one of two points or more, got "
-            f"{G} sources of {n} points"
+            f"{len(size)} sources of {len(X)} points"
         )
-    means = np.stack([np.bincount(own, x) for x in X.T], 1) / size[:, None]
-    within = np.sum((X - means[own]) ** 2) / (d * (n - G))
-    between = size @ np.sum((means - X.mean(0)) ** 2, 1) / (d * (G - 1))
-    all_equal = within + between == 0
+    X = np.where(seen, X - np.nanmean(X, 0), 0.0)
+    means = np.stack([np.bincount(own, x) for x in X.T], 1) / np.maximum(size, 1)
+    within = np.sum(np.where(seen, X - means[own], 0.0) ** 2)
+    return variances_of(float(within), float(np.sum(size * means**2)), size)
+
+
+def variances_of(
+    within: float, between: float, size: Float[Array, "G d"]
+) -> tuple[float, float]:
+    """Return w and b of Eq. (2).
+
+    Parameters
+    ----------
+    within, between : float
+        tr S and Σ_i n_i |x̄_i - x̄|².
+    size : array of shape (G, d)
+        Entries seen of each feature in each source.
+    """
+    size = np.asarray(size, float)
+    n = size.sum(0)
+    some = float(np.maximum(size - 1, 0).sum())
+    apart = float(((size > 0).sum(0) - 1).sum())
+    each = float((n - np.sum(size**2, 0) / n).sum())
+    found, means = within / max(some, 1.0), between / max(apart, 1.0)
     # Of points that do not vary within sources: not zero, or nothing could be.
-    w = max(float(within), 1e-6 * float(between)) if not all_equal else 1.0
-    each = (n - size @ size / n) / (G - 1)
-    return w, max((float(between) - w) / float(each), w / 20)
+    w = max(found, 1e-6 * means) if found + means > 0 else 1.0
+    return w, max((between - w * apart) / max(each, 1.0), w / 20)
 
 
 def prior_of(

@@ -109,7 +109,7 @@ def test_fewer_groups_than_bins_and_one_group() -> None:
     assert sum(int(data.w.sum()) for data in found.bins.values()) == 5
     alone = collected(Rows(X, np.zeros(len(X), int)), pooled=True)
     e = X - X.mean(0)
-    close([stream._scatter_within(alone)], [e.T @ e])
+    close([stream.scatter_within(alone)], [e.T @ e])
 
 
 def test_rows_of_weight_0_are_not_there() -> None:
