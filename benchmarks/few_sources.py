@@ -24,7 +24,7 @@ from few_labels import SIZES, cell, markdown
 from peers_data import problems, sets
 
 import probmetric as pm
-from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.mixture import default_prior
 
 CHOSEN, DEFAULT, WEAK = "prior chosen", "default prior", "weak prior"
 PRIORS = {
