@@ -29,6 +29,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from probmetric.files import give_back
+
 VARIABLE = "PROBMETRIC_CACHE"
 OFF = ("", "0", "off")
 PROCESSOR = Path("/proc/cpuinfo")
@@ -302,3 +304,4 @@ def bound_programs() -> None:
     if many:
         jax.clear_caches()
         gc.collect()
+        give_back()
