@@ -34,6 +34,7 @@ class _State:
     installed = False
     asked = 0
     dropped = False
+    waiting = False
     deferring = 0
 
 
@@ -45,6 +46,7 @@ def _handle(_: int, frame: FrameType | None) -> None:
     if _loading(frame):
         _soon()
     elif not _State.deferring or _State.asked > 1:
+        _State.waiting = False
         raise KeyboardInterrupt
 
 
@@ -56,13 +58,17 @@ def _loading(frame: FrameType | None) -> bool:
 
 
 def _soon() -> None:
-    """Ask for the same interrupt again, ``AGAIN`` seconds later."""
+    """Ask for the same interrupt again in ``AGAIN`` seconds, if none is raised before.
+
+    One request must not raise twice, the second time in what cleans up.
+    """
 
     def again() -> None:
-        if _State.installed and _State.asked:
+        if _State.installed and _State.asked and _State.waiting:
             _State.dropped = True
             interrupt_main()
 
+    _State.waiting = True
     timer = threading.Timer(AGAIN, again)
     timer.daemon = True
     timer.start()
@@ -71,6 +77,7 @@ def _soon() -> None:
 def check() -> None:
     """Raise KeyboardInterrupt if one was asked for, in a scope of ``noticed``."""
     if _State.asked and threading.current_thread() is threading.main_thread():
+        _State.waiting = False
         raise KeyboardInterrupt
 
 
@@ -111,7 +118,8 @@ def noticed(then: Any = signal.default_int_handler) -> Generator[None]:
         return
     hook = sys.unraisablehook
     if ours:
-        _State.installed, _State.asked, _State.dropped = True, 0, False
+        _State.installed, _State.asked = True, 0
+        _State.dropped = _State.waiting = False
         sys.unraisablehook = _raised_again(hook)
         signal.signal(signal.SIGINT, _handle)
     try:

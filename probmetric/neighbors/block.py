@@ -51,7 +51,7 @@ EXACT = 1 << 14
 """Pairs whose squares are computed from differences at a time."""
 
 type Runs = tuple[slice, ...]
-"""Points of a block: runs from start to stop, in each of which their numbers rise."""
+"""Points of a block, from start to stop each."""
 
 type Asked = tuple[Int[np.ndarray, "_"], Runs]
 """Some queries of a block, and the points among which they look."""
@@ -184,7 +184,7 @@ class Block:
 
     def within(self, runs: Runs) -> tuple[np.ndarray, np.ndarray]:
         """Return the points of some runs and their numbers, which rise."""
-        if len(runs) == 1:
+        if len(runs) == 1 and np.all(np.diff(self.number[runs[0]]) > 0):
             return self.X[runs[0]], self.number[runs[0]]
         some = np.concatenate([np.arange(run.start, run.stop) for run in runs])
         some = some[np.argsort(self.number[some])]

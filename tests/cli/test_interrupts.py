@@ -167,6 +167,14 @@ def test_a_check_raises_what_a_library_swallowed():
     assert python(SCOPE.format(body=body)).stdout == "interrupted\nrestored\n"
 
 
+def test_what_had_to_wait_and_was_raised_by_a_check_is_not_raised_again():
+    """The handler looks at frames alone: here of a function of our own."""
+    body = "interrupts.LOADING = (ask.__code__,); ask()\n"
+    body += "        try: check()\n        finally: time.sleep(0.2); print('whole')"
+    done = python("from probmetric import interrupts\n" + SCOPE.format(body=body))
+    assert done.stdout == "whole\ninterrupted\nrestored\n", done.stderr
+
+
 def test_other_dropped_exceptions_are_still_told():
     body = "gc.callbacks.append(lambda *_: 1 / 0); gc.collect(); gc.callbacks.pop()"
     done = python(SCOPE.format(body=body))

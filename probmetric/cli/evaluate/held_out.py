@@ -90,9 +90,8 @@ def run(
 
     Of several processes all judge, and the first writes.
     """
-    alone = model is None and test is None and folds is None
-    by_source = groups is not None and alone
-    if k is not None and (answers is not None or by_source):
+    by_source = groups if model is None and test is None and folds is None else None
+    if k is not None and (answers is not None or by_source is not None):
         with bad_input():
             raise ValueError(
                 "-k: expected none with --answers, or --groups alone, of which no "
@@ -129,12 +128,12 @@ def run(
             quote_formulas=quote_formulas,
             force=force,
         )
-    if by_source:
+    if by_source is not None:
         with bad_input():
             if settings:
                 raise ValueError("--set: expected --model with it, got none")
             use = given(metric, draws, max_draws)
-        asked = AskedSources(data, groups, label, how, seed)
+        asked = AskedSources(data, by_source, label, how, seed)
         return run_sources(use, asked, where(metric, draws), out, force=force)
     with ExitStack() as held:
         with bad_input():

@@ -21,9 +21,11 @@ equal losses the first of the grids is taken. Where no class has two members amo
 points used, none could be predicted and nothing is chosen: k = 2 and λ = 30.
 
 The four priors of a grid are fitted one after the other in one compiled program, each
-from where the one before ended, to within 10⁻⁸ of the log density, whose constant is
-large at λ = 10⁶: 10⁻⁶ of it moved choices. Points of other folds are there with weight
-zero. ``solver`` and ``max_iter`` are those of the classes' own fits alone.
+from where the one before ended, or, where W_c has fewer rows than columns and several
+modes, from its own mean, as the class is. They end at a gap of 10⁻⁸ relative to the log
+density; its constant is large at λ = 10⁶, so that 10⁻⁶ changed choices. Points of other
+folds are there with weight zero. ``solver``, ``tol`` and ``max_iter`` are those of the
+classes' own fits alone.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -239,8 +241,12 @@ def _fits(delta: Any, same: Any, other: Any, priors: LCAPrior) -> tuple[Any, Any
     )
 
     def one(start: Any, prior: LCAPrior) -> Any:
+        if narrow:
+            start = {"W": prior.mean, "log_b": first}
         end = fit_near(stats, prior, 1.0, start, TOLERANCE, MOST_STEPS).params
         return end, (end["W"], end["log_b"])
 
-    start = {"W": priors.mean[0], "log_b": jnp.log(0.3)}
+    p, d = priors.mean.shape[1:]
+    narrow, first = p < d, jnp.log(0.3)
+    start = {"W": priors.mean[0], "log_b": first}
     return jax.lax.scan(one, start, priors)[1]

@@ -121,13 +121,13 @@ def _of_groups(
 ) -> TwoStagePrior:
     """Return the default prior of groups that were collected."""
     live = columns.live
-    if not are_few(sizes, live, k, covariance):
+    if sizes.max() < 2 or not are_few(len(sizes), live, k, covariance):
         return weak
-    within = scatter_within(found).diagonal()[live].sum()
-    total = columns.n * columns.variance[live].sum()
-    size = np.repeat(sizes[:, None].astype(float), live.sum(), 1)
-    w, b = variances_of(float(within), float(total - within), size)
-    return few_prior(weak, w, b, live)
+    unit = columns.variance[live]
+    within = np.sum(scatter_within(found).diagonal()[live] / unit)
+    between = columns.n * len(unit) - within
+    size = np.repeat(sizes[:, None].astype(float), len(unit), 1)
+    return few_prior(weak, *variances_of(float(within), float(between), size), live)
 
 
 def _store(

@@ -1,31 +1,33 @@
-"""The default prior where sources are few: W and B about multiples of I.
+"""The default prior where sources are few: W and B about multiples of one diagonal.
 
 Of G sources in d dimensions their means span G - 1 directions, so that with G ≤ d the
 data leave B singular, and a prior decides. Sources are then mostly classes, which the
 model fits badly: under the weak prior (``mixture.prior``), whose scale is that of one
 point, W is taken to be tiny wherever n points happen not to vary. So with G ≤ d
 
-    W ~ IW(8d, 8d w I),      B ~ IW(d + 2, (d + 2) b I),                            (1)
-    E[W⁻¹] = I/w,            E[B⁻¹] = I/b,
+    W ~ IW(8d, 8d w V),      B ~ IW(d + 2, (d + 2) b V),                            (1)
+    E[W⁻¹] = V⁻¹/w,          E[B⁻¹] = V⁻¹/b,
 
-w and b the variances of a feature within and between sources, Eq. (2) of ``strength``.
+V the diagonal of the features' variances, I where they are standardised, and w and b
+the shares of them within and between sources, Eq. (2) of ``strength`` in units of V.
 8d points say that the variances of W along its axes lie between .4 w and 1.8 w, for
-those of a sample of 8d are that uneven where all are w; the prior of B is the weakest
-that has a mean. Constant columns are not counted in d, and the marginal of the others
-is the same with and without them.
+those of a sample of 8d are that uneven where all are w; d + 2 are the fewest whole
+degrees of freedom by which B has a mean. Constant columns are not counted in d, and
+leave the prior of the others as it is; not the mode, whose denominators grow with each.
 
 8d was chosen, among 4d to 16d, with this B, among six, on splits 0 to 2 of eleven data
 sets at 20 to 160 points; ``benchmarks/few_sources.py`` judges them on others. With more
-sources than features, several components, or W = αΣ, the weak prior stays.
+sources than features, several components, or W = αΣ, the weak prior stays; so it does
+where no feature is seen twice in one source, and nothing tells w from b.
 """
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from probmetric.data.containers import Groups
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.mixture.prior import default_prior
-from probmetric.inference.two_stage.strength import variances
+from probmetric.inference.two_stage.strength import seen_entries, variances
 from probmetric.models.two_stage import Covariance, TwoStagePrior
 from probmetric.typing import Array
 
@@ -47,46 +49,44 @@ def prior_of_groups(
 
     Examples
     --------
-    Two sources in two dimensions, a unit apart within each and 18 between them:
+    Two sources in two dimensions, apart along the first and varying along the second,
+    so that w = 1; the features' variances are 81 and 1/4:
 
     >>> import numpy as np
     >>> from probmetric.data import Groups
     >>> from probmetric.inference.two_stage.few import prior_of_groups
     >>> X = np.array([[-9.0, 0.0], [-9.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
     >>> prior = prior_of_groups(Groups(X, np.array([0, 0, 1, 1])), 1)
-    >>> float(prior.within_df), prior.within_scale.diagonal().tolist()  # w = 1/4
-    (16.0, [4.0, 4.0])
+    >>> float(prior.within_df), prior.within_scale.diagonal().tolist()
+    (16.0, [1296.0, 4.0])
     """
     X = np.asarray(data.X)
     weak = default_prior(X, n_components)
     codes = np.unique(np.asarray(data.group), return_inverse=True)[1]
-    size = np.bincount(codes)
     live = ~constant_columns(X)
-    if not are_few(size, live, n_components, covariance):
+    if not are_few(int(np.max(codes)) + 1, live, n_components, covariance):
         return weak
-    w, b = variances(X[:, live], codes)
-    return few_prior(weak, w, b, live)
+    Z = X[:, live] / np.sqrt(np.diag(weak.scale)[live])
+    if seen_entries(Z, codes).max() < 2:
+        return weak
+    return few_prior(weak, *variances(Z, codes), live)
 
 
 def are_few(
-    size: Int[Array, "G"],
-    live: Bool[Array, "d"],
-    n_components: int,
-    covariance: Covariance,
+    n_sources: int, live: Bool[Array, "d"], n_components: int, covariance: Covariance
 ) -> bool:
-    """Say whether Eq. (1) is the prior of sources of these sizes.
+    """Say whether Eq. (1) is the prior of so many sources.
 
     Parameters
     ----------
-    size : array of shape (G,)
+    n_sources : int
     live : array of shape (d,)
         Columns that are not constant.
     n_components : int
     covariance : "free" or "proportional"
     """
-    told = len(size) > 1 and np.max(size) > 1
     one = n_components == 1 and covariance == "free"
-    return bool(told and one and len(size) <= np.sum(live))
+    return bool(one and 1 < n_sources <= np.sum(live))
 
 
 def few_prior(
@@ -97,14 +97,15 @@ def few_prior(
     Parameters
     ----------
     weak : TwoStagePrior
+        Its scale is V.
     w, b : float
-        Variances within and between sources.
+        Variances within and between sources, in units of V.
     live : array of shape (d,)
     """
     d = int(np.sum(live))
-    one, still = np.eye(len(live)), len(live) - d
-    within = {"within_df": POINTS * d + still, "within_scale": POINTS * d * w * one}
-    between = {"df": d + 2 + still, "scale": (d + 2) * b * one}
+    V, still = np.asarray(weak.scale), len(live) - d
+    within = {"within_df": POINTS * d + still, "within_scale": POINTS * d * w * V}
+    between = {"df": d + 2 + still, "scale": (d + 2) * b * V}
     typed = {name: np.asarray(v, weak.scale.dtype) for name, v in within.items()}
     typed |= {name: np.asarray(v, weak.scale.dtype) for name, v in between.items()}
     return weak._replace(**typed)

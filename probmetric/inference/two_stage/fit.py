@@ -112,7 +112,10 @@ def fit(
         source) and groups teach W and B.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
-        ``few.prior_of_groups``; None is maximum likelihood, which may diverge.
+        By default ``mixture.default_prior`` of the data or, of two groups or more but
+        no more than features (one component, W and B free), Eq. (1) of ``few``: W about
+        a multiple of the features' variances, as 8 points a feature say it. None is
+        maximum likelihood, which may diverge.
     covariance : "free" or "proportional"
         Free W_k and B_k, or W = αΣ, B = (1 - α)Σ. Points: always proportional.
     alpha : float, default=0.5

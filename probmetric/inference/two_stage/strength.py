@@ -68,6 +68,20 @@ class ChosenPrior(NamedTuple):
     losses: Float[np.ndarray, "s"]
 
 
+def seen_entries(
+    X: Float[Array, "n d"], codes: Int[Array, "n"]
+) -> Float[np.ndarray, "G d"]:
+    """Return how many entries of each feature, NaN left out, each source has.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+    codes : array of shape (n,)
+        Sources 0..G-1.
+    """
+    return np.stack([np.bincount(codes, x) for x in ~np.isnan(X).T], 1)
+
+
 def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, float]:
     """Return w and b of Eq. (2).
 
@@ -84,8 +98,7 @@ def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, fl
         For one source, or for sources of one point each: nothing then tells w from b.
     """
     X, own = np.asarray(X, float), np.unique(codes, return_inverse=True)[1]
-    seen = ~np.isnan(X)
-    size = np.stack([np.bincount(own, x) for x in seen.T], 1)
+    seen, size = ~np.isnan(X), seen_entries(X, own)
     if len(size) < 2 or size.max() < 2:
         raise ValueError(
             "groups: expected two sources at least, and one of two points or more, got "

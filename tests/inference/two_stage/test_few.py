@@ -27,12 +27,12 @@ def same(a, b):
 def test_precisions_have_the_means_of_the_variances():
     """E[S⁻¹] = df Ψ⁻¹ of an inverse Wishart distribution."""
     X, codes = drawn(4, 5, 6)
-    prior, (w, b) = prior_of_groups(Groups(X, codes), 1), variances(X, codes)
-    eye = np.eye(6)
+    V = X.var(0)
+    prior, (w, b) = prior_of_groups(Groups(X, codes), 1), variances(X / V**0.5, codes)
     within = float(prior.within_df) * np.linalg.inv(prior.within_scale)
     between = float(prior.df) * np.linalg.inv(prior.scale)
-    np.testing.assert_allclose(within, eye / w, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(between, eye / b, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(within, np.diag(1 / V / w), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(between, np.diag(1 / V / b), rtol=1e-12, atol=1e-12)
     assert float(prior.within_df) == POINTS * 6
 
 
@@ -51,6 +51,23 @@ def test_it_is_that_of_no_more_sources_than_features(size, k, covariance, few):
     data = Groups(*drawn(*size, 6))
     prior = prior_of_groups(data, k, covariance)
     assert same(prior, default_prior(data.X, k)) is not few
+
+
+def test_units_of_the_features_do_not_matter():
+    X, codes = drawn(3, 10, 4)
+    units = np.array([1.0, 1000.0, 1.0, 1e-3])
+    a, b = (fit(Groups(Z, codes), tol=1e-13).params for Z in (X, units * X))
+    for name in ("within", "between"):
+        found = getattr(b, name) / np.outer(units, units)
+        np.testing.assert_allclose(found, getattr(a, name), rtol=1e-5, atol=1e-9)
+
+
+def test_where_no_feature_is_seen_twice_in_a_source_the_weak_prior_stays():
+    nan = np.nan
+    X = np.array([[1, nan, 0.3], [nan, 2, nan], [3, nan, 1], [nan, 4, nan]])
+    codes = np.array([0, 0, 1, 1])
+    assert same(prior_of_groups(Groups(X, codes), 1), default_prior(X, 1))
+    assert np.isfinite(pm.TwoStageMixture().fit(X, groups=codes).within_).all()
 
 
 def test_points_have_the_weak_prior():
@@ -85,6 +102,7 @@ def test_missing_entries_are_left_out():
 
 def test_the_estimator_and_the_fit_take_it_and_a_weak_one_differs():
     X, codes = drawn(4, 5, 6)
+    X = (X - X.mean(0)) / X.std(0)
     model = pm.TwoStageMixture(standardize=False).fit(X, groups=codes)
     data = Groups(X, codes)
     prior = prior_of_groups(data, 1)
