@@ -14,6 +14,7 @@ process 65530; beyond them the compiler dies of a segmentation fault. ``bound_pr
 lets all of them go before that.
 """
 
+import ctypes
 import gc
 import os
 import platform
@@ -28,8 +29,6 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
-
-from probmetric.files import give_back
 
 VARIABLE = "PROBMETRIC_CACHE"
 OFF = ("", "0", "off")
@@ -278,6 +277,18 @@ def _warn_of_fork() -> None:
         RuntimeWarning,
         stacklevel=3,
     )
+
+
+def give_back() -> None:
+    """Give memory that is free back to the system, where its library can (glibc).
+
+    What was many small arrays would stay with the process, beside the large one that
+    was made of them.
+    """
+    if sys.platform == "linux":
+        trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def bound_programs() -> None:

@@ -6,7 +6,6 @@ done. One that a crash leaves behind locks nothing. Locks of the system hold bet
 processes and between threads; the thread that holds one may take it again.
 """
 
-import ctypes
 import io
 import json
 import math
@@ -86,18 +85,6 @@ def readable(expected: str) -> Generator[None]:
         yield
     except UNREADABLE as error:
         raise ValueError(f"{expected} ({reason(error)})") from error
-
-
-def give_back() -> None:
-    """Give memory that is free back to the system, where its library can (glibc).
-
-    What was many small arrays would stay with the process, beside the large one that
-    was made of them.
-    """
-    if sys.platform == "linux":
-        trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
 
 
 FEW_NODES = 1 << 16

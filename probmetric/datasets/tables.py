@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from probmetric.compilation import give_back
 from probmetric.datasets.text import not_used, read_text, spelt, too_much_text
-from probmetric.files import Archive, give_back, readable
+from probmetric.files import Archive, readable
 from probmetric.names import AS_IS, UNNAMED, Reading, ending
 from probmetric.typing import ArrayLike
 

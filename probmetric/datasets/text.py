@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from probmetric.files import give_back, readable
+from probmetric.compilation import give_back
+from probmetric.files import readable
 from probmetric.names import Reading, ending
 
 CHUNK, CELLS = 1 << 14, 1 << 19
