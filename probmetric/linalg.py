@@ -4,11 +4,8 @@ Jitter is never added here. A matrix that is not positive definite gives NaN, wh
 the caller turns into a result code or an error; a ridge is a prior, with a name.
 """
 
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,36 +26,15 @@ MANY_ROWS = 500
 """From here on the threads of BLAS pay, for one matrix."""
 
 
-class _Limited:
-    """Who needs one thread of BLAS now; its limit is one for all of the process."""
-
-    lock = threading.Lock()
-    users = 0
-    limit: Any = None
-
-
-@contextmanager
-def one_blas_thread(n_rows: int = 0) -> Generator[None]:
-    """In this block BLAS and LAPACK work in the thread that calls them.
+def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
+    """Return a block in which BLAS and LAPACK work in the thread that calls them.
 
     For small problems, of less than ``MANY_ROWS`` rows: the threads that an OpenBLAS
-    starts for each cost a multiple of the work itself, and more on a busy machine. Of
-    blocks of several threads the last to end lifts the limit.
+    starts for each cost a multiple of the work itself, and more on a busy machine.
     """
     if n_rows >= MANY_ROWS:
-        yield
-        return
-    with _Limited.lock:
-        if not _Limited.users:
-            _Limited.limit = _libraries().limit(limits=1, user_api="blas")
-        _Limited.users += 1
-    try:
-        yield
-    finally:
-        with _Limited.lock:
-            _Limited.users -= 1
-            if not _Limited.users:
-                _Limited.limit.restore_original_limits()
+        return nullcontext()
+    return _libraries().limit(limits=1, user_api="blas")
 
 
 def blas_threads() -> int:

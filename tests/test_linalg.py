@@ -1,13 +1,10 @@
 """Linear algebra that every room shares, against its definition row by row."""
 
-from contextlib import ExitStack
-from threading import Thread
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from probmetric.linalg import blas_threads, one_blas_thread, row_signs
+from probmetric.linalg import row_signs
 
 ROWS = np.array([[1.0, -3.0, 2.0], [0.5, 0.1, -0.4], [0.0, 0.0, 0.0], [-2.0, 2.0, 1.0]])
 
@@ -23,20 +20,3 @@ def test_signs_are_the_same_in_numpy_and_in_compiled_code():
     compiled = jax.jit(row_signs)(jnp.asarray(ROWS, jnp.float32))
     np.testing.assert_array_equal(compiled, row_signs(ROWS))
     assert compiled.dtype == row_signs(ROWS.astype(np.float32)).dtype == jnp.float32
-
-
-def test_blocks_of_two_threads_that_overlap_leave_blas_as_it_was():
-    before = blas_threads()
-    first, second = ExitStack(), ExitStack()
-
-    def overlap():
-        first.enter_context(one_blas_thread())
-        second.enter_context(one_blas_thread())
-        first.close()
-
-    thread = Thread(target=overlap)
-    thread.start()
-    thread.join()
-    assert blas_threads() == 1
-    second.close()
-    assert blas_threads() == before
