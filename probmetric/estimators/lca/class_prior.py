@@ -225,7 +225,8 @@ def _along(delta: Any, same: Any, other: Any, priors: LCAPrior) -> tuple[Any, An
 
 @jax.jit
 def _fits(delta: Any, same: Any, other: Any, priors: LCAPrior) -> tuple[Any, Any]:
-    T = (delta * same[:, None]).T @ delta
+    T_same = (delta * same[:, None]).T @ delta
+    T = T_same + (delta * other[:, None]).T @ delta
     stats = Statistics(
         X=delta,
         i=None,
@@ -234,7 +235,7 @@ def _fits(delta: Any, same: Any, other: Any, priors: LCAPrior) -> tuple[Any, Any
         w=other,
         anchor=None,
         n_same=jnp.sum(same),
-        T_same=T,
+        T_same=T_same,
         n=jnp.sum(same + other),
         T=T,
         S=T,
