@@ -13,7 +13,8 @@ Asked: memory of the two sizes within 10 % and at most 600 MB.
 ``--passes`` measures one pass instead: CPU nanoseconds a row, all threads, that a fit
 of so many steps more takes more, a million rows. Each kind runs in a process of its
 own, three times in turn. Other work on the machine raises them, mostly alike: quote
-ratios. Asked: .npy at most 1.15 times memory, Parquet 1.5 times.
+ratios. With several cores threads that wait for one another use CPU too, by chance:
+run it on one (``taskset -c 0``). Asked: .npy at most 1.15 times memory, Parquet 1.5.
 """
 
 import argparse
@@ -34,13 +35,13 @@ PART, D = 1_000_000, 16
 RESULTS = Path(__file__).parent / "results"
 
 
-def write(folder, rows):
+def write(folder, rows, spread=2.0):
     """Write rows in files of a million, as .npy and as Parquet; return the folder."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rng = np.random.default_rng(0)
-    centres = 2 * rng.normal(size=(8, D))
+    centres = spread * rng.normal(size=(8, D))
     for k, first in enumerate(range(0, rows, PART)):
         n = min(PART, rows - first)
         X = centres[rng.integers(0, 8, n)] + rng.normal(size=(n, D))
@@ -110,7 +111,7 @@ def compare(count, folder):
     """Measure a pass of every kind, in turn; write the table after each."""
     load, found = os.getloadavg()[0], {}
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        rows = write(Path(name), PART)
+        rows = write(Path(name), PART, 0.5)  # Near ones: EM goes on.
         for kind in 3 * PASSES:
             ns = asked(kind, rows, count, "--one-pass")
             found.setdefault(kind, []).append(ns)

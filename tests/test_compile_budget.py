@@ -44,8 +44,20 @@ STORIES = {"nuts": 4, "svi": 5, "laplace": 5}
 OTHERS = {"DCAGM": 4, "TwoStageMixture": 4, "LDA": 4, "RCA": 4, "GaussianClasses": 4}
 """Most programs of ``sample`` of other learners, by Laplace or exactly."""
 
+SOURCES = {
+    "LDA(prior_strength=1)": 2,
+    "PairLDA(prior_strength=1)": 2,
+    "GaussianClasses()": 4,
+    "GLML(gamma=1, n_draws=0)": 4,
+    "LCA(n_anchors=60)": 5,
+    "TwoStageMixture(2)": 10,
+}
+"""The same of a ``fit`` to rows of a source, those of the two-stage mixture as points."""
+
 COUNT = f"""
-import json, warnings
+import json, tempfile, warnings
+from pathlib import Path
+import numpy as np
 import jax
 import numpyro
 import numpyro.distributions as dist
@@ -96,6 +108,17 @@ for name in {list(OTHERS)}:
     jax.clear_caches()
     how = "laplace" if name in ("DCAGM", "TwoStageMixture") else "exact"
     count(name + " sampled", lambda: learner.sample(how, **few))
+
+folder = Path(tempfile.mkdtemp())
+np.save(folder / "x.npy", np.ascontiguousarray(X))
+np.save(folder / "y.npy", y)
+for name in {list(SOURCES)}:
+    labels = None if "Two" in name else folder / "y.npy"
+    rows = pm.open(folder / "x.npy", label=labels)
+    jax.clear_caches()
+    learner = eval("pm." + name)
+    count(name + " of a source", lambda: learner.fit(rows))
+    count(name + " of a source again", lambda: learner.fit(rows))
 
 def model(data):
     mean = numpyro.sample("mean", dist.Normal(0, 10))
@@ -183,3 +206,9 @@ def test_a_model_is_sampled_by_few_programs_and_again_by_the_same(programs, name
 def test_another_learner_is_sampled_by_few_programs(programs, name):
     found = programs[f"{name} sampled"]
     assert 0 < len(found) <= OTHERS[name], found
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_fit_to_a_source_compiles_few_programs_and_again_none(programs, name):
+    assert 0 < len(programs[f"{name} of a source"]) <= SOURCES[name], programs
+    assert not programs[f"{name} of a source again"]

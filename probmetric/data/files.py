@@ -373,7 +373,6 @@ class Parquet:
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
         """Yield the rows of a row group."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         self._files[part.file].check()
@@ -396,7 +395,6 @@ class Parquet:
                 yield self._block(batch, part, first, features)
                 first += batch.num_rows
             del batches
-        pa.default_memory_pool().release_unused()  # A row group's worth, else kept.
         if first != part.first + part.rows:
             raise ValueError(
                 f"data: expected {part.rows} rows in {part.where}, got "

@@ -9,6 +9,7 @@ on no part, process or order; all rows, where they are no more than ``SAMPLE``.
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from probmetric.data.scaling import Scaler
@@ -21,6 +22,7 @@ from probmetric.inference.reduce import Reduction, total
 from probmetric.inference.solvers.em import run_em_passes
 from probmetric.inference.solvers.result import Fit
 from probmetric.models.two_stage import TwoStagePrior
+from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Scalar
 
 
@@ -35,6 +37,8 @@ def _step(given: Given, X: Array, y: Array, w: Array) -> MixtureStats:
     return e_step(given.params, MixtureData(X, w))
 
 
+@numpy_in_numpy_out
+@jax.jit
 def _finish(given: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
     """Return the next parameters, and the log joint density of the given ones."""
     params, prior = given

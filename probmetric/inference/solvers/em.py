@@ -24,10 +24,11 @@ convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008).
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from probmetric.arguments import check_counts
@@ -197,11 +198,17 @@ def _start(flat: jax.Array, max_steps: int) -> _State:
     )
 
 
+@partial(jax.jit, static_argnames="max_steps")
+def _begin(params: Any, *, max_steps: int) -> _State:
+    return _start(ravel_pytree(params)[0], max_steps)
+
+
 @jax.jit
 def _after_pass(
-    state: _State, new: jax.Array, objective: jax.Array, limit: Array, eps: Array
+    state: _State, new: Any, objective: Array, limit: Array | float, eps: Array | float
 ) -> _State:
-    outcome = _em_cycle(lambda _: (new, objective), state)
+    given = ravel_pytree(new)[0], jnp.asarray(objective, state.theta.dtype)
+    outcome = _em_cycle(lambda _: given, state)
     return _judged(state, outcome, limit, 1, accelerate=False, eps=eps)
 
 
@@ -235,32 +242,20 @@ def run_em_passes[P](
         As of ``run_em``; one step more than ``n_steps`` is taken, for the objective.
     """
     check_counts(max_steps=max_steps)
+    own = float(np.finfo(float).eps)
+    limit = own**0.5 if tol is None else float(tol)
+    if eps is not None:
+        limit = max(limit, 16 * eps)
     with jax.enable_x64(True):
-        flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
-        own = float(jnp.finfo(flat.dtype).eps)
-        limit = jnp.asarray(own**0.5 if tol is None else tol, flat.dtype)
-        if eps is not None:
-            limit = jnp.maximum(limit, 16 * eps)
-        rounding = jnp.asarray(own if eps is None else eps, flat.dtype)
-
-        def advance(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
-            new, objective = step(to_numpy(unravel(theta)))
-            flat_new = ravel_pytree(jax.tree.map(jnp.asarray, new))[0]
-            return flat_new, jnp.asarray(objective, flat.dtype)
-
-        state = _start(flat, max_steps)
+        state = _begin(params, max_steps=max_steps)
         while int(state.result) == Result.MAX_STEPS and int(state.n_steps) < max_steps:
-            state = _after_pass(state, *advance(state.theta), limit, rounding)
-        _, objective = advance(state.theta)
-        found = Fit(
-            unravel(state.theta),
-            objective,
-            state.result,
-            state.n_steps,
-            state.n_evaluations + 1,
-            state.trace,
-        )
-        return to_numpy(found)
+            params, objective = to_numpy(step(params))
+            state = _after_pass(state, params, objective, limit, eps or own)
+        _, objective = to_numpy(step(params))
+    end = to_numpy(state)
+    return Fit(
+        params, objective, end.result, end.n_steps, end.n_evaluations + 1, end.trace
+    )
 
 
 def _em_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:
