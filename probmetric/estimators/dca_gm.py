@@ -85,8 +85,9 @@ class DCAGM(
         of the mixtures counts as 22 points ("lbfgs"; the hybrids have that of their
         EM). ∞ is not to learn a metric, or there the start that variances alone whiten;
         0 is no such prior, the default before 0.2. "cv" chooses among 1, 4, 16, 64, 256
-        and ∞ by soft votes of neighbours under the start in folds
-        (``inference.dca_gm.choice``), which compiles and fits nothing.
+        and ∞ by soft votes of neighbours under the start in folds, at the bandwidth
+        that each fold's points choose (``inference.dca_gm.choice``), which compiles and
+        fits nothing.
     regularization : float > 0, default=1.0
         λ: the prior standard deviation of an entry of A is c/√(10 λ(1 + s/n)) around
         the LDA/RCA start, c the root mean square of its entries, s of
@@ -136,11 +137,11 @@ class DCAGM(
     are not affected by it.
 
     With 20 to 160 labels votes of its metric have a lower log loss than those of the
-    Euclidean distance (-.065 ± .024, eleven sets, splits that chose nothing), and so
-    have its own probabilities (-.056 ± .026; Ledoit-Wolf's LDA +.386 ± .200 without the
-    4 of 84 fits that it refused). With 20 labels alone neither has (+.062 ± .042, +.036
-    ± .058; that LDA +.50 ± .29), and on iris and twonorm that LDA is ahead (by .15 and
-    .06).
+    Euclidean distance (-.080 ± .020, eleven sets, splits that chose nothing), and so
+    have its own probabilities (-.071 ± .019; Ledoit-Wolf's LDA +.338 ± .144 without the
+    4 of 84 fits that it refused). With 20 labels alone the votes have -.017 ± .007 and
+    -.013 ± .015 (splits 8 and 9, 10 to 13), the own probabilities -.007 ± .030 and
+    +.038 ± .042.
 
     References
     ----------

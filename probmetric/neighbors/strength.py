@@ -5,7 +5,8 @@ learned, the Euclidean distance of scaled features; s = ∞ is that metric itsel
 each s of ``STRENGTHS`` the learner learns from all folds but one, and the points of
 that one are predicted by the soft votes, Eq. (1) of ``neighbors.votes``, of the others.
 A point's loss is minus the log of the share of its own class, with .02 of the training
-shares mixed in (Eq. 3 there), and of the bandwidths b there each s has its best.
+shares mixed in (Eq. 3 there), and of the bandwidths b there each s has its best, or
+(``tuned_losses``) the one that the points which vote would choose.
 
 With L_i(s) the loss of point i, averaged over the repeats, and s* the s of the least
 mean, the choice is the largest s for which
@@ -53,7 +54,10 @@ type Learn = Callable[[Int[np.ndarray, "m"]], Sequence[Any]]
 """Rows to learn from: maps (p, d) for the strengths in turn, None where one fails."""
 
 type Losses = Callable[[Any, Any, Any, Any, Any], Float[np.ndarray, "b m"]]
-"""What was learned, voters, their classes, queries, theirs: ``vote_losses`` of them."""
+"""What was learned, voters, their classes, queries, theirs: ``vote_losses`` of them.
+
+b is 1 where the bandwidth is chosen by the voters.
+"""
 
 
 class Chosen(NamedTuple):
@@ -191,17 +195,53 @@ def map_losses(
     X, codes, Q, own
         Voters and their classes, queries and theirs.
     """
+    Z, Q = _mapped(factor, X, Q)
+    return vote_losses(cdist(Q, Z, "sqeuclidean"), reach(Z), codes, own)
+
+
+def tuned_losses(
+    factor: Float[np.ndarray, "p d"],
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+    Q: Float[np.ndarray, "m d"],
+    own: Int[np.ndarray, "m"],
+) -> Float[np.ndarray, "1 m"]:
+    """Return minus log P of each query's own class, at the bandwidth that X chooses.
+
+    It is that of ``KNeighborsClassifier``: under it the points of X are predicted best,
+    each by the others. Where X taught the map, its points lie closer to their own
+    classes than new ones do and choose too small a bandwidth: here that has its price,
+    and in ``map_losses`` it has none.
+
+    Parameters
+    ----------
+    factor, X, codes, Q, own
+        As in ``map_losses``; X of two points at least.
+    """
+    Z, Q = _mapped(factor, X, Q)
+    scale, n = reach(Z), len(Z)
+    others = ~np.eye(n, dtype=bool)
+    D = cdist(Z, Z, "sqeuclidean")[others].reshape(n, n - 1)
+    around = np.broadcast_to(codes, (n, n))[others].reshape(n, n - 1)
+    best = vote_losses(D, scale, around, codes).mean(1).argmin()
+    return vote_losses(cdist(Q, Z, "sqeuclidean"), scale, codes, own)[[best]]
+
+
+def _mapped(
+    factor: Float[np.ndarray, "p d"],
+    X: Float[np.ndarray, "n d"],
+    Q: Float[np.ndarray, "m d"],
+) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "m p"]]:
+    """Return X and Q under a map, of ordinary size: squares are formed of them."""
     Z, Q = X @ factor.T, Q @ factor.T
     size = max(np.abs(Z).max(), np.abs(Q).max())
-    if size > 0:  # Squares are formed of numbers of ordinary size.
-        Z, Q = Z / size, Q / size
-    return vote_losses(cdist(Q, Z, "sqeuclidean"), reach(Z), codes, own)
+    return (Z / size, Q / size) if size > 0 else (Z, Q)
 
 
 def vote_losses(
     D: Float[np.ndarray, "m n"],
     scale: float,
-    codes: Int[np.ndarray, "n"],
+    codes: Int[np.ndarray, "*q n"],
     own: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
     """Return minus log P of each query's own class, for every bandwidth.
@@ -212,8 +252,10 @@ def vote_losses(
         From queries to the points that vote.
     scale : float
         s of Eq. (2) of ``neighbors.votes``, in whose units the bandwidths are.
-    codes, own : arrays of shape (n,), (m,)
-        Classes of the points and of the queries.
+    codes : array of shape (n,) or (m, n)
+        Classes of the points, or of those that vote for each query.
+    own : array of shape (m,)
+        Classes of the queries.
 
     Returns
     -------

@@ -29,6 +29,27 @@ def test_losses_are_those_of_the_classifier(duplicates):
         np.testing.assert_allclose(losses, -np.log(P), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_tuned_losses_are_those_of_the_classifier_that_tunes_itself(rows):
+    L, A, a = rng.standard_normal((rows, 4)), X[::3], y[::3]
+    knn = pm.KNeighborsClassifier(pm.Mahalanobis(L), 5).fit(A, a)
+    P = knn.predict_proba(X[1::2])[np.arange(75), y[1::2]]
+    ours = strength.tuned_losses(L, A, a, X[1::2], y[1::2])
+    np.testing.assert_allclose(ours[0], -np.log(P), rtol=1e-9, atol=1e-12)
+
+
+def test_voters_that_are_surer_than_new_points_choose_a_bandwidth_that_costs_these():
+    """On a line voters lie on their class's side, new points on either."""
+    A, a = np.linspace(0, 1, 20)[:, None], np.repeat([0, 1], 10)
+    Q, own = np.linspace(0, 1, 40)[:, None], np.arange(40) % 2
+    best = strength.map_losses(np.eye(1), A, a, Q, own).mean(1).min()
+    paid = strength.tuned_losses(np.eye(1), A, a, Q, own).mean()
+    assert paid > best + 0.5
+    # The control: new points that lie as the voters do.
+    near = strength.map_losses(np.eye(1), A, a, A + 0.01, a).mean(1).min()
+    assert strength.tuned_losses(np.eye(1), A, a, A + 0.01, a).mean() < near + 0.05
+
+
 def test_a_rescaled_metric_has_the_same_losses_whatever_float64_holds():
     plain, huge = (
         strength.map_losses(c * np.eye(4), X[::2], y[::2], X[1::2], y[1::2])
