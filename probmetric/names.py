@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 STORED = ("breast_cancer", "digits", "iris", "wine")
 GENERATED = ("ringnorm", "twonorm", "waveform")
@@ -28,18 +28,39 @@ CONVERT = (
 )
 """What to do with CSV, whose rows are to be read in parts."""
 
+DTYPES = "float64", "float32"
+"""Of numbers of rows that are read in parts."""
+
 WILD = "*?["
 """Characters of a pattern of files."""
 
 
 class Reading(NamedTuple):
-    """How a table is read; each field is an argument of ``datasets.load``."""
+    """How rows are read: as ``datasets.load`` says, and ``dtype`` as ``pm.open``."""
 
     sep: str | None = None
     decimal: str = "."
     encoding: str = "utf-8"
     drop: Sequence[str] = ()
     features: Sequence[str] = ()
+    dtype: str = "float64"
+
+    def of_load(self, name: str) -> dict[str, Any]:
+        """Return the arguments of ``datasets.load``.
+
+        Raises
+        ------
+        ValueError
+            For rows in float32, as those that are loaded are not.
+        """
+        asked = self._asdict()
+        if (dtype := asked.pop("dtype")) != "float64":
+            raise ValueError(
+                f"--dtype: expected float64 of {name!r}, which is loaded whole (in "
+                "parts are read .npy files, a folder of Parquet files, a quoted glob), "
+                f"got {dtype}"
+            )
+        return asked
 
 
 AS_IS = Reading()

@@ -1,6 +1,7 @@
 """The command line: one file a command, and what the commands share.
 
-``app``        the command ``probmetric``: options, help, exit codes.
+``app``        the command ``probmetric``: every command's options, help, exit codes.
+``options``    options that several commands share.
 ``lookup``     names and files looked up before anything heavy is loaded.
 ``fit``, ``sample``, ``next``, ``neighbors``, ``evaluate``, ``validate``, ``report``
                what each command does: a function of keywords (``explore`` is in

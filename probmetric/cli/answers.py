@@ -69,6 +69,7 @@ def read_table(
         whole or are negative.
     """
     path = existing(name, option)
+    how.of_load(name)  # Refuses what is of rows in parts.
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame: Any = read_content(
         path, how._replace(drop=(), features=()) if text else AS_IS

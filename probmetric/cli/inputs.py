@@ -93,7 +93,7 @@ def labelled(
     how: Reading = AS_IS,
 ) -> datasets.Dataset:
     """Load labelled data that a learner can take."""
-    data = datasets.load(source, label=label, groups=groups, **how._asdict())
+    data = datasets.load(source, label=label, groups=groups, **how.of_load(source))
     check_labelled(data)
     if label is None and groups is None and data.label is not None:
         note(f"label: the last column, {data.label!r}, as no --label was given")

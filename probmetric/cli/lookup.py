@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from probmetric.cli.files import BadInput, bad_input
-from probmetric.names import check_source, looked_up
+from probmetric.names import DTYPES, check_source, looked_up
 from probmetric.registry import MODELS, model_of
 
 UsageError: Any = typer.BadParameter.__base__
@@ -50,13 +50,17 @@ def _quoted(words: Sequence[str]) -> str:
 def first(asked: Mapping[str, Any]) -> Generator[None]:
     """Leave with exit code 2, and a sentence, at a ValueError of the block.
 
-    Before the block the paths among a command's options are looked at.
+    Before the block paths among a command's options are looked at, and ``--dtype``.
     """
     try:
         with bad_input():
             for name, value in asked.items():
                 if isinstance(value, Path):
                     looked_up(value, "DIR" if name == "folder" else f"--{name}")
+            if (dtype := asked.get("dtype", "float64")) not in DTYPES:
+                raise ValueError(
+                    f"--dtype: expected {' or '.join(DTYPES)}, got {dtype!r}"
+                )
             yield
     except BadInput as error:
         typer.echo(f"probmetric: {error}", err=True)

@@ -25,7 +25,7 @@ from probmetric.data.source import (
     labels_of,
     single,
 )
-from probmetric.names import CONVERT, TEXT, files_at
+from probmetric.names import CONVERT, DTYPES, TEXT, files_at
 from probmetric.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -561,7 +561,7 @@ def open(
     >>> source.feature_names
     ('x0', 'x1', 'x2')
     """
-    if dtype not in ("float64", "float32"):
+    if dtype not in DTYPES:
         raise ValueError(f"dtype: expected 'float64' or 'float32', got {dtype!r}")
     source = _opened(data, label, weight, features, drop)
     return source if dtype == "float64" else single(source)

@@ -347,8 +347,9 @@ def load_points(
     ([[5.1, 3.5], [4.9, 3.0]], ('length', 'width'), None)
     """
     name = str(name_or_path)
+    asked = how.of_load(name)
     if _is_named(name) or name.startswith("openml:"):
-        data = load(name, label=label, **how._asdict())
+        data = load(name, label=label, **asked)
         return Unlabelled(data.X, data.feature_names, data.labels, name)
     table = read_points(existing(name), n_features, label, how, bare=bare, names=names)
     labels = table.labels

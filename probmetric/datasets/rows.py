@@ -89,7 +89,9 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
         For options of text files; and as ``pm.open``.
     """
     check_no_text(how, name)
-    return open_files(name, label=label, features=how.features, drop=how.drop)
+    return open_files(
+        name, label=label, features=how.features, drop=how.drop, dtype=how.dtype
+    )
 
 
 def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset:

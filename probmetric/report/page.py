@@ -202,7 +202,7 @@ def _loaded_again(said: Mapping[str, Any]) -> Dataset:
         said["source"],
         label=said["label"],
         groups=said.get("groups"),
-        **said.get("reading", {}),
+        **Reading(**said.get("reading", {})).of_load(said["source"]),
     )
 
 

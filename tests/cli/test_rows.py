@@ -160,6 +160,111 @@ def test_what_is_not_read_in_parts_is_said(words, wanted, work, tmp_path):
     assert wanted in said
 
 
+NPY = ("--data", "x*.npy", "--label", "y*.npy")
+
+
+def placed(work, *words):
+    """Return words in which what stands in the folder has its path."""
+    there = (".npy", ".csv", ".parquet")
+    return [work / w if str(w).endswith(there) else w for w in words]
+
+
+@pytest.mark.parametrize(
+    "words", [NPY, ("--data", "rows/*.parquet", "--label", "kind")]
+)
+def test_a_fit_in_float32_is_that_of_the_library(words, work, tmp_path):
+    words, out = placed(work, *words), tmp_path / "out"
+    done = run(*LDA, *words, "--dtype", "float32", "--out", out)
+    assert done.exit_code == 0, done.output
+    data, label = words[1], words[3]
+    wanted, wide = (
+        pm.LDA(prior_strength=64.0).fit(pm.open(data, label=label, dtype=dtype))
+        for dtype in ("float32", "float64")
+    )
+    found = metric_of(out).factor
+    np.testing.assert_array_equal(found, wanted.get_metric().factor)
+    assert 0 < np.abs(found - wide.get_metric().factor).max() < 1e-5
+    said = json.loads((out / "summary.json").read_text())
+    assert said["data"]["reading"]["dtype"] == "float32"
+    assert run("report", out).exit_code == 0  # Finds the very numbers again.
+    assert "left out" not in (out / "report.html").read_text()
+
+
+def test_neighbors_in_float32_are_those_of_rounded_rows(work, loaded):
+    metric = ("neighbors", "--metric", work / "loaded" / "metric.npz")
+    asked = placed(work, "--data", "x*.npy", "--queries", "x0.npy", "-k", 2)
+    X = np.concatenate([np.load(work / f"x{k}.npy") for k in (0, 1)])
+    found = []
+    for dtype in ("float32", "float64"):
+        done = run(*metric, *asked, "--dtype", dtype)
+        assert done.exit_code == 0, done.output
+        found.append(pd.read_csv(io.StringIO(done.stdout))["dissimilarity"])
+        Y = X.astype(dtype).astype(float)
+        near, _ = pm.nearest(loaded, Y[:50], Y, 2)
+        np.testing.assert_allclose(found[-1], near.ravel(), rtol=1e-12, atol=1e-300)
+    assert not np.array_equal(*found)
+
+
+@pytest.mark.long
+def test_evaluate_in_float32_knows_the_rows_of_a_fit_in_float32(work, tmp_path):
+    parts = ("--data", work / "rows", "--label", "kind")
+    narrow = ("--dtype", "float32")
+    assert run(*LDA, *parts, *narrow, "--out", tmp_path / "fit").exit_code == 0
+    metric = ("evaluate", "--metric", tmp_path / "fit" / "metric.npz", *parts)
+    words = (*metric, "--test", work / "rows")
+    done = run(*words, *narrow, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "learned from these very points" in done.stderr
+    assert "learned from these very points" not in run(*words).stderr
+    about = json.loads((tmp_path / "out" / "summary.json").read_text())["data"]
+    assert about["reading"]["dtype"] == "float32"
+
+
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        ((*LDA, *NPY, "--dtype", "float16"), "float64 or float32, got 'float16'"),
+        ((*LDA, "--data", "all.csv"), "all.csv', which is loaded whole"),
+        ((*LDA, "--data", "all.parquet"), "all.parquet', which is loaded whole"),
+        ((*LDA, "--data", "wine"), "'wine', which is loaded whole"),
+        (
+            ("fit", "triplet_embedding", "--answers", "asked.csv"),
+            "asked.csv', which is loaded whole",
+        ),
+        (
+            ("neighbors", "--metric", "loaded", "--data", "all.csv"),
+            "all.csv', which is loaded whole",
+        ),
+        (
+            ("neighbors", "--metric", "loaded", *NPY[:2], "--queries", "all.csv"),
+            "all.csv', which is loaded whole",
+        ),
+        (
+            ("evaluate", "--metric", "loaded", "--data", "all.csv", "--folds", 2),
+            "all.csv', which is loaded whole",
+        ),
+        (
+            ("evaluate", "--metric", "loaded", *NPY, "--test", "all.csv"),
+            "all.csv', which is loaded whole",
+        ),
+        (
+            ("evaluate", "--metric", "loaded", "--data", "all.csv", "--groups", "kind"),
+            "all.csv', which is loaded whole",
+        ),
+    ],
+)
+def test_float32_is_refused_where_it_cannot_be(words, wanted, work, loaded, tmp_path):
+    asked = pd.DataFrame({"anchor": [0, 1, 2], "near": [1, 2, 0], "far": [2, 0, 1]})
+    asked.to_csv(work / "asked.csv", index=False)
+    words = [work / "loaded" / "metric.npz" if w == "loaded" else w for w in words]
+    dtype = [] if "--dtype" in words else ["--dtype", "float32"]
+    out = ["--out", tmp_path / "out"] if words[0] == "fit" else []
+    said = refused(*placed(work, *words), *dtype, *out)
+    assert said.startswith("probmetric: --dtype: expected float64")
+    assert wanted in said
+    assert not (tmp_path / "out" / "metric.npz").exists()
+
+
 @pytest.mark.parametrize("command", ["sample", "explore"])
 def test_a_command_that_loads_all_rows_refuses_parts(command, work, tmp_path):
     model = ["lda"] if command == "sample" else []

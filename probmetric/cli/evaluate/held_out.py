@@ -159,7 +159,8 @@ def run(
             else:
                 own = label or (None if groups else points.label)
                 with of_option("--test"):
-                    judged = load(str(test), label=own, groups=groups, **how._asdict())
+                    words = how.of_load(str(test))
+                    judged = load(str(test), label=own, groups=groups, **words)
                     names = points.feature_names, judged.feature_names
                     check_features(*names, judged.name, "--data")
                 others = sorted({*judged.target_names} - {*points.target_names})

@@ -58,7 +58,8 @@ def run_sources(
             label, groups, how = asked.label, asked.groups, asked.how
             # Without a label, sources are the classes.
             with of_option("--groups", "label") if label is None else nullcontext():
-                points = load(asked.data, label=label, groups=groups, **how._asdict())
+                words = how.of_load(asked.data)
+                points = load(asked.data, label=label, groups=groups, **words)
             check_finite(points)
             check_features(use.feature_names, points.feature_names, points.name)
             d = points.X.shape[1]
