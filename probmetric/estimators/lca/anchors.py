@@ -14,15 +14,13 @@ from probmetric.data.source import Source, n_features
 from probmetric.estimators._streamed import begin
 from probmetric.estimators.lca.link import FITS
 from probmetric.estimators.lca.settings import recipe_of, refuse_rank
-from probmetric.inference.lca.anchors import (
-    DEFAULT,
-    Anchored,
-    Reader,
-    fit_anchors,
-    of_source,
-)
+from probmetric.inference.lca.anchors.fit import DEFAULT, Anchored, fit_anchors
+from probmetric.inference.lca.anchors.lists import ENOUGH, found_in_lists
+from probmetric.inference.lca.anchors.pairs import found_exactly
+from probmetric.inference.lca.anchors.rows import Reader, of_source
 from probmetric.inference.lca.recipe import WITHIN, Recipe
 from probmetric.metric.link import AnyLink
+from probmetric.provenance import need
 
 MOST_PAIRS = 50_000
 """Pairs that a link is fitted to; of more, so many at random."""
@@ -31,6 +29,8 @@ MOST_PAIRS = 50_000
 def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     """Raise for settings that do not go with anchors, with the reason."""
     e = estimator
+    if e.candidates == "ivf":
+        need("candidates='ivf'", "ann", "faiss")
     if e.pairs != "nearest":
         raise ValueError(
             f"pairs: expected 'nearest' with n_anchors, got {e.pairs!r}, which are "
@@ -69,7 +69,8 @@ def from_anchors(
     if not isinstance(state, int | np.integer):
         state = check_random_state(state).randint(2**31)
     number = estimator.n_anchors or min(int(reader.counts.sum()), DEFAULT)
-    return fit_anchors(reader, recipe, lam, number, int(state))
+    search = found_in_lists if estimator.candidates == "ivf" else found_exactly
+    return fit_anchors(reader, recipe, lam, number, int(state), search)
 
 
 def fit_source(
@@ -84,6 +85,23 @@ def fit_source(
     check_anchors(estimator, lam, None)
     reader, classes, scaler = of_source(source, standardize=estimator.standardize)
     return from_anchors(estimator, reader, recipe, lam), classes, scaler
+
+
+def store(estimator: Any, found: Anchored, scaler: Scaler) -> Any:
+    """Map a fit from anchors back to input units; its link is calibrated."""
+    if found.recall < ENOUGH:
+        warnings.warn(
+            f"LCA: expected {ENOUGH} or more of the partners of anchors, found "
+            f"{found.recall:.3f} by candidates='ivf'; candidates='exact' finds all",
+            stacklevel=4,
+        )
+    e = estimator
+    e._store(found.fitted, scaler)
+    e._link = link_of(e, found) or e._link
+    vars(e).pop("_codes", None)
+    e.n_anchors_, e.recall_ = len(found.anchors.row), found.recall
+    e.matrix_error_ = found.error / np.outer(e._taught, e._taught)
+    return e
 
 
 def link_of(estimator: Any, found: Anchored) -> AnyLink | None:

@@ -32,7 +32,7 @@ from probmetric.estimators._settings import (
     RandomState,
     settings,
 )
-from probmetric.estimators.lca.anchors import fit_source, from_anchors, link_of
+from probmetric.estimators.lca.anchors import fit_source, from_anchors, store
 from probmetric.estimators.lca.link import Asked, asked, calibrate
 from probmetric.estimators.lca.posterior import (
     Options,
@@ -46,7 +46,7 @@ from probmetric.estimators.lca.posterior import (
 from probmetric.estimators.lca.rank import RankChoice, choose_rank
 from probmetric.estimators.lca.settings import PriorMean, recipe_of, refuse_rank
 from probmetric.estimators.lca.tuning import Choice, fit_given_pairs, fit_labels
-from probmetric.inference.lca.anchors import Anchored, in_memory
+from probmetric.inference.lca.anchors.rows import in_memory
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
 from probmetric.inference.lca.fit import Solver
@@ -108,8 +108,10 @@ class LCA(PairsMixin, BaseEstimator):
     n_anchors : int or "auto", optional
         Make nearest pairs of about so many points alone, at least two a class, drawn by
         ``random_state``; their partners are sought among all points. "auto" doubles
-        them from 1000 on until the relative standard error of M is below .05. Default:
-        all points.
+        them from 1000 until the standard error of M is below .05 of it. Default: all.
+    candidates : {"exact", "ivf"}, default="exact"
+        How anchors find partners: among all points, or in lists of like ones (faiss,
+        the extra ``ann``): most of them (``recall_``), sooner from 20,000 anchors on.
     per_anchor : bool, default=False
         A scale κ² for each anchor; P(same) is then not defined.
     standardize : bool, default=True
@@ -158,11 +160,12 @@ class LCA(PairsMixin, BaseEstimator):
         the standard error of its gap to the least. Otherwise empty.
     classes_ : array of shape (c,)
         After ``fit``.
-    n_anchors_, matrix_error_ : int, array of shape (d, d)
-        With ``n_anchors``: how many there were, and the standard error of each entry
-        of M from drawing them (eight groups: quantiles are those of t with 7 degrees
-        of freedom; nominal 90 % held the fit of all rows in .93 of entries at d = 3,
-        .87 at d = 8). It says nothing of how far other data would have led.
+    n_anchors_, recall_, matrix_error_ : int, float, array of shape (d, d)
+        With ``n_anchors``: how many there were, the share of their partners found
+        (below .98 with a warning), and the standard error of each entry of M from
+        drawing them (eight groups: quantiles are those of t with 7 degrees of freedom;
+        nominal 90 % held the fit of all rows in .93 of entries at d = 3, .87 at d = 8).
+        It says nothing of how far other data would have led.
     threshold_, pair_classes_ : float, array of shape (2,)
         Of ``predict`` on pairs, once calibrated or set.
     fitted_ : Fitted
@@ -206,6 +209,7 @@ class LCA(PairsMixin, BaseEstimator):
     prior_mean: PriorMean = "auto"
     n_refresh: Natural = 1
     n_anchors: Count | Literal["auto"] | None = None
+    candidates: Literal["exact", "ivf"] = "exact"
     per_anchor: bool = False
     solver: Solver = "lbfgs"
     standardize: bool = True
@@ -240,7 +244,7 @@ class LCA(PairsMixin, BaseEstimator):
         given: Any = X
         if is_source(given):
             found, self.classes_, scaler = fit_source(self, given, y, sample_weight)
-            return self._store_anchored(found, scaler)
+            return store(self, found, scaler)
         if y is None:
             raise ValueError(
                 "y: this estimator requires y to be passed, but the target y is None"
@@ -253,10 +257,13 @@ class LCA(PairsMixin, BaseEstimator):
         w = None if data.w is None else np.asarray(data.w)
         uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
         recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
-        vars(self).pop("n_anchors_", None)
+        for name in ("n_anchors_", "recall_", "matrix_error_"):
+            vars(self).pop(name, None)
         if self.n_anchors is not None:
             found = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
-            return self._store_anchored(found, scaler)
+            return store(self, found, scaler)
+        if self.candidates != "exact":
+            raise ValueError("candidates: expected n_anchors with 'ivf', got None")
         given = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
         return self._store(given[0], scaler, uncalibrated, given[1], ranks)
 
@@ -337,15 +344,6 @@ class LCA(PairsMixin, BaseEstimator):
         self.n_refresh_, self.n_iter_ = fitted.n_refresh, fitted.n_iter
         self.choices_, self.ranks_ = list(choices), list(ranks)
         self.prior_mean_, self.fitted_ = fitted.prior_mean, fitted
-        return self
-
-    def _store_anchored(self, found: Anchored, scaler: Scaler) -> "LCA":
-        """Map a fit from anchors back to input units; its link is calibrated."""
-        self._store(found.fitted, scaler)
-        self._link = link_of(self, found) or self._link
-        vars(self).pop("_codes", None)
-        self.n_anchors_ = len(found.anchors.row)
-        self.matrix_error_ = found.error / np.outer(self._taught, self._taught)
         return self
 
     @property

@@ -13,7 +13,7 @@ In reading order:
 ``latent``       posterior of (z, z'): means (1), covariances (2)-(3).
 ``em``           E-step (1)-(5), M-steps: full (6)-(7), reduced (8)-(9).
 ``fit``          starts, solvers and the mode.
-``anchors``      the same from a sample of anchors (1), with a standard error (2).
+``anchors``      the same from a sample of anchors, with a standard error: a folder.
 ``recipe``       the default fit from labelled points: pairs, prior, refresh.
 ``curvature``    score (1), Hessian (2), certificate.
 ``laplace``      draws without the rotations (1).

@@ -11,14 +11,16 @@ import pytest
 from benchmarks.anchors import compared, population, standardised
 from probmetric.data.pairs import nearest_pairs
 from probmetric.data.source import row_bits
-from probmetric.inference.lca import anchors as by_anchors
-from probmetric.inference.lca.anchors import (
+from probmetric.inference.lca.anchors import fit as by_anchors
+from probmetric.inference.lca.anchors import lists
+from probmetric.inference.lca.anchors.fit import fit_anchors
+from probmetric.inference.lca.anchors.lists import found_in_lists
+from probmetric.inference.lca.anchors.pairs import found_exactly, paired
+from probmetric.inference.lca.anchors.rows import (
     Design,
     Rows,
     draw_anchors,
-    fit_anchors,
     in_memory,
-    paired,
     sizes_of,
 )
 from probmetric.inference.lca.recipe import Recipe, auto_regularization, fit_labelled
@@ -103,7 +105,10 @@ def test_pairs_are_those_of_the_anchors_among_all_rows(sizes):
     anchors = draw_anchors(reader, 150, 0)
     factor = np.random.default_rng(1).normal(size=(3, 3))
     every = np.arange(len(anchors.row))
-    [found] = paired(reader, anchors, 3, 2, [Design(every, factor)])
+    [found], recall = paired(
+        reader, anchors, 3, 2, [Design(every, factor)], found_exactly
+    )
+    assert recall == 1.0
     whole = nearest_pairs(Z, y, 3, 2, factor)
     used = np.isin(whole.anchor, anchors.row)
     for name in ("i", "j"):
@@ -121,9 +126,8 @@ def test_of_equally_near_rows_the_first_is_a_partner_whatever_its_class(sizes):
     reader = in_blocks(Z, y, sizes)
     anchors = draw_anchors(reader, 150, 0)
     designs = [Design(np.arange(150), np.eye(3)), Design(np.arange(0, 150, 7), Z[:3])]
-    for design, found in zip(
-        designs, paired(reader, anchors, 3, 4, designs), strict=True
-    ):
+    made, _ = paired(reader, anchors, 3, 4, designs, found_exactly)
+    for design, found in zip(designs, made, strict=True):
         whole = nearest_pairs(Z, y, 3, 4, design.factor)
         used = np.isin(whole.anchor, anchors.row[design.which])
         for name in ("i", "j"):
@@ -145,7 +149,7 @@ def test_images_of_a_block_are_made_once_for_each_map(monkeypatch):
     reader = in_blocks(Z, y, (500, 500, 500))
     anchors = draw_anchors(reader, 150, 0)
     designs = [Design(np.arange(a, 150), np.eye(3)) for a in (0, 100)]
-    paired(reader, anchors, 3, 2, designs)
+    paired(reader, anchors, 3, 2, designs, found_exactly)
     # Of the first block no query has k points so far: it is searched, not screened.
     assert made == 2 * [500, 150, 500, 50]
 
@@ -154,15 +158,55 @@ def test_a_class_of_few_gives_the_partners_that_it_has():
     Z, y = data()
     y[:3] = 3
     anchors = draw_anchors(in_memory(Z, y), 100, 0)
-    [pairs] = paired(
-        in_memory(Z, y),
-        anchors,
-        5,
-        2,
-        [Design(np.arange(len(anchors.row)), np.eye(3))],
-    )
+    every = [Design(np.arange(len(anchors.row)), np.eye(3))]
+    [pairs], _ = paired(in_memory(Z, y), anchors, 5, 2, every, found_exactly)
     few = anchors.code[pairs.anchor] == 3
     assert pairs.y[few].sum() == 2 * (anchors.code == 3).sum()
+
+
+@pytest.mark.parametrize("sizes", [(N,), (700, 1, 0, 799)])
+def test_lists_find_most_partners_and_say_how_many(sizes):
+    pytest.importorskip("faiss")
+    Z, y = data()
+    Z = Z + 1e4  # Of float32 nothing is lost far from the origin.
+    reader = in_blocks(Z, y, sizes)
+    anchors = draw_anchors(reader, 400, 0)
+    every, some = np.arange(len(anchors.row)), np.arange(0, len(anchors.row), 3)
+    factors = np.random.default_rng(1).normal(size=(2, 3, 3))
+    designs = [Design(every, factors[0]), Design(some, factors[1])]
+    found, recall = found_in_lists(reader, anchors, 3, 2, designs)
+    exact, _ = found_exactly(reader, anchors, 3, 2, designs)
+    for one, other in zip(found, exact, strict=True):
+        for s in (0, 3):
+            same = one[s + 1] == other[s + 1]
+            assert same[:, 0].mean() > 0.95
+            np.testing.assert_allclose(one[s][same], other[s][same], rtol=1e-12)
+            np.testing.assert_array_equal(one[s + 2][same], other[s + 2][same])
+            there = ~np.isnan(one[s])
+            assert (one[s][there] >= (1 - 1e-12) * other[s][there]).all()
+            np.testing.assert_array_equal(one[s + 2][there], Z[one[s + 1][there]])
+    assert not (found[0][1] == anchors.row[:, None]).any()
+    assert recall >= 0.95
+    hit = (exact[0][1][:, :, None] == found[0][1][:, None, :]).any(2)
+    assert abs(hit.mean() - 1) < 0.03
+
+
+def test_where_few_lists_are_looked_into_the_recall_says_so(monkeypatch):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(lists, "FIRST", 1)
+    monkeypatch.setattr(lists, "ENOUGH", 0.0)
+    Z, y = data(6000, 8)
+    reader = in_memory(Z, y)
+    anchors = draw_anchors(reader, 900, 0)
+    every = [Design(np.arange(len(anchors.row)), np.eye(8))]
+    found, recall = found_in_lists(reader, anchors, 3, 3, every)
+    exact, _ = found_exactly(reader, anchors, 3, 3, every)
+    true = min(
+        (exact[0][s][:, :, None] == found[0][s][:, None, :]).any(2).mean()
+        for s in (1, 4)
+    )
+    assert recall < 0.8
+    assert abs(recall - true) < 4 * np.sqrt(true * (1 - true) / 450)
 
 
 @pytest.mark.long
