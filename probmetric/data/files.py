@@ -20,6 +20,7 @@ from probmetric.data.source import (
     Labels,
     Part,
     Source,
+    aligned,
     cut,
     described,
     labels_of,
@@ -170,7 +171,7 @@ def _header(path: Path, axes: int) -> _Header:
 def _values(header: _Header, first: int, rows: int) -> np.ndarray:
     """Read rows of an ``.npy`` file into a new array; no page of it is mapped."""
     path, shape = str(header.file.path), (rows, *header.shape[1:])
-    values = np.empty(shape, header.dtype)
+    values = aligned(shape, header.dtype)
     view, got = values.reshape(-1).view(np.uint8).data, 0
     with _readable(f"rows {first} to {first + rows} of {path!r}"):
         with open_file(path) as file:
@@ -422,7 +423,7 @@ class Parquet:
                 )
             values = _numbers(column.flatten())
             return Block(values.reshape(m, d), y, w, first)
-        X = np.empty((m, d))
+        X = aligned((m, d), np.dtype(float))
         for j, name in enumerate(self._features):
             X[:, j] = _numbers(batch.column(name))
         return Block(X, y, w, first)

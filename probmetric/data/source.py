@@ -19,6 +19,7 @@ Blocks are float64, or float32 where a source says so (``dtype``): ``inference.r
 then computes in float32, ``CHUNK`` rows at a time, and adds in float64.
 """
 
+import math
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -32,8 +33,8 @@ from jaxtyping import Float, Int
 BINS = 64
 """Bins of a source, whatever the number of processes."""
 
-BLOCK_ENTRIES = 1 << 19
-"""Numbers of a block, at most: 4 MB in float64 (but ``CHUNK`` rows at least)."""
+BLOCK_ENTRIES = 1 << 18
+"""Numbers of a block, at most: 2 MB in float64 (but ``CHUNK`` rows at least)."""
 
 MOST_ROWS = 1 << 16
 """Rows of a block, at most."""
@@ -43,6 +44,9 @@ SAMPLE = 50_000
 
 CHUNK = 2048
 """Rows of a block are a multiple of this, which steps work through at a time."""
+
+ALIGNED = 64
+"""Bytes at whose multiples arrays begin that XLA takes as they are."""
 
 HELD = (32 << 20) - (1 << 16)
 """Bytes that are asked for and given back, untouched, before a pass.
@@ -348,6 +352,14 @@ class Filled(NamedTuple):
     rows: int
 
 
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an array, not set, that begins where XLA takes it without a copy."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + ALIGNED, np.uint8)
+    at = -raw.ctypes.data % ALIGNED
+    return raw[at : at + size].view(dtype).reshape(shape)
+
+
 def filled(
     source: Source,
     parts: Sequence[Part],
@@ -374,7 +386,7 @@ def filled(
         the row and, of a value, the column. And as ``source.read``.
     """
     shape, dtype = (rows, n_features(source)), dtype_of(source)
-    X, y, w = np.empty(shape, dtype), np.zeros(rows, np.int32), np.empty(rows)
+    X, y, w = aligned(shape, dtype), np.zeros(rows, np.int32), np.empty(rows)
     n, first = 0, parts[0].first if parts else 0
     for part in parts:
         for block in source.read(part, rows):
@@ -393,7 +405,7 @@ def filled(
                 n, at = n + take, at + take
                 if n == rows:
                     yield Filled(X, y, w, first, n)
-                    X, y, w = np.empty_like(X), np.zeros_like(y), np.empty_like(w)
+                    X, y, w = aligned(shape, dtype), np.zeros_like(y), np.empty_like(w)
                     n, first = 0, first + rows
     if n:
         X[n:], y[n:], w[n:] = 0.0, 0, 0.0

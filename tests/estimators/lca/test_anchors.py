@@ -147,7 +147,7 @@ def test_a_fit_of_partners_found_in_lists_is_near_that_of_all(data, fitted):
 def test_a_low_recall_is_a_warning(data, monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.setattr(lists, "FIRST", 1)
-    monkeypatch.setattr(lists, "ENOUGH", 0.0)
+    monkeypatch.setattr(lists, "SOUGHT", 0.0)
     few = pm.LCA(**QUICK, candidates="ivf")
     with pytest.warns(UserWarning, match=r"of the partners of anchors, found 0\.\d"):
         few.fit(*data)

@@ -194,7 +194,7 @@ def test_lists_find_most_partners_and_say_how_many(sizes):
 def test_where_few_lists_are_looked_into_the_recall_says_so(monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.setattr(lists, "FIRST", 1)
-    monkeypatch.setattr(lists, "ENOUGH", 0.0)
+    monkeypatch.setattr(lists, "SOUGHT", 0.0)
     Z, y = data(6000, 8)
     reader = in_memory(Z, y)
     anchors = draw_anchors(reader, 900, 0)

@@ -7,7 +7,7 @@ what is found are computed again from the rows themselves: only *which* rows are
 is approximate.
 
 Of ``SAMPLE`` anchors the partners are found exactly, too. The lists looked into are
-doubled until ``ENOUGH`` of the partners of every second one of these are found, or a
+doubled until ``SOUGHT`` of the partners of every second one of these are found, or a
 quarter of the lists is looked into; the recall is that of the others.
 
 Each process has lists of its own rows. Memory in bytes a row of it: 4 d + 8 for the
@@ -27,8 +27,11 @@ from probmetric.neighbors.block import Candidates
 from probmetric.neighbors.linear import squared
 from probmetric.neighbors.stream import over_processes
 
+SOUGHT = 0.985
+"""Recall that is sought: a standard error or so of a measured one above ``ENOUGH``."""
+
 ENOUGH = 0.98
-"""Recall that is sought."""
+"""Recall below which the estimator warns."""
 
 SAMPLE = 1000
 """Anchors of which the recall is measured."""
@@ -197,7 +200,7 @@ def _probe(
         [(value, index, _)] = over_processes([best])
         index = np.where(np.isnan(value), -1, index)
         hit = (wanted[:, :, None] == index[:, None, :]).any(2) & there
-        if hit[::2].sum() >= ENOUGH * there[::2].sum() or probe == most:
+        if hit[::2].sum() >= SOUGHT * there[::2].sum() or probe == most:
             return probe, float(hit[1::2].sum() / there[1::2].sum())
         probe = min(2 * probe, most)
 
