@@ -1,11 +1,12 @@
 """A session of many fits of distinct shapes: memory maps, memory and seconds a fit.
 
 Every shape compiles; JAX keeps each program, with some memory maps of the 65530 that
-Linux allows a process. Beyond 10,000 of them ``compilation.bound_programs`` lets all
-programs go, and gives their memory back, so that the second column should stay near
-that. Before memory was given back, 1000 fits had at most 11,437 maps, and 560 MB
-resident at most after 10 fits, 730 after 30, 783 after 100, 825 after 300, 943 at the
-end, in 33 minutes of CPU. The default is 1000 fits.
+Linux allows a process. Beyond 8,000 of them ``compilation.bound_programs`` lets all
+programs go, and gives their memory back. Measured, on one core beside other work: 1000
+fits had at most 8,888 maps, and at most 582 MB resident after 10 fits, 704 after 30,
+727 after 100, 744 after 300, 823 at the end (697 then); each time programs were let go
+it fell to 466 MB at first and 560 at last. With 10,000 maps and no memory given back
+it was 943 MB at the end. The default is 1000 fits.
 
     python benchmarks/long_session.py [fits]
 """

@@ -56,9 +56,9 @@ class Reading(NamedTuple):
         asked = self._asdict()
         if (dtype := asked.pop("dtype")) != "float64":
             raise ValueError(
-                f"--dtype: expected float64 of {name!r}, which is loaded whole (in "
-                "parts are read .npy files, a folder of Parquet files, a quoted glob), "
-                f"got {dtype}"
+                f"--dtype: expected float64 where all rows are loaded, as of {name!r}, "
+                f"got {dtype}; in parts are read .npy files, a quoted glob, and "
+                "Parquet files: a folder of them, or a large one"
             )
         return asked
 

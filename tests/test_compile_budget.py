@@ -52,7 +52,7 @@ SOURCES = {
     "LCA(n_anchors=60)": 5,
     "TwoStageMixture(2)": 10,
 }
-"""The same of a ``fit`` to rows of a source, those of the two-stage mixture as points."""
+"""The same of a ``fit`` to rows of a source; without labels of the mixture."""
 
 COUNT = f"""
 import json, tempfile, warnings

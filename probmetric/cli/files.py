@@ -46,10 +46,13 @@ def sentence(error: BaseException) -> str:
 
 @contextmanager
 def bad_input() -> Generator[None]:
-    """Take a ValueError of a block that looks at the user's input as just that."""
+    """Take a ValueError of a block that looks at the user's input as just that.
+
+    So is a module that an argument needs and that is not installed.
+    """
     try:
         yield
-    except ValueError as error:
+    except (ValueError, ModuleNotFoundError) as error:
         raise BadInput(sentence(error)) from error
 
 

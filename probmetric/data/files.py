@@ -563,7 +563,7 @@ def open(
     ('x0', 'x1', 'x2')
     """
     if dtype not in DTYPES:
-        raise ValueError(f"dtype: expected 'float64' or 'float32', got {dtype!r}")
+        raise ValueError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
     source = _opened(data, label, weight, features, drop)
     return source if dtype == "float64" else single(source)
 

@@ -537,12 +537,7 @@ def sample_rows(
     share_kept, size = most / n_rows(source), block_rows(source)
     X: list[np.ndarray] = [np.zeros((0, n_features(source)))]
     y, w = [np.zeros(0, np.int32)], [np.zeros(0)]
-    blocks = (
-        block
-        for parts in share(source.parts).values()
-        for block in filled(source, parts, size, classes=classes)
-    )
-    for block in ahead(blocks):
+    for block in blocks_of(source, size, classes=classes):
         kept = block.w[: block.rows] > 0
         if share_kept < 1:
             number = block.first + np.arange(block.rows)
@@ -557,13 +552,15 @@ def sample_rows(
 def reader() -> Generator[ThreadPoolExecutor]:
     """Give one thread that reads, of a pass: each keeps memory of its own.
 
-    What pyarrow keeps of row groups read is given back at the end.
+    What pyarrow keeps of row groups is given back at the end.
     """
     np.empty(HELD, np.uint8)
-    with ThreadPoolExecutor(1, "probmetric-read") as thread:
-        yield thread
-    if "pyarrow" in sys.modules:
-        sys.modules["pyarrow"].default_memory_pool().release_unused()
+    try:
+        with ThreadPoolExecutor(1, "probmetric-read") as thread:
+            yield thread
+    finally:
+        if "pyarrow" in sys.modules:
+            sys.modules["pyarrow"].default_memory_pool().release_unused()
 
 
 def ahead[T](items: Iterator[T], pool: ThreadPoolExecutor | None = None) -> Iterator[T]:
@@ -580,3 +577,16 @@ def ahead[T](items: Iterator[T], pool: ThreadPoolExecutor | None = None) -> Iter
                 yield item  # pyright: ignore[reportReturnType]
         finally:
             wait([coming])
+
+
+def blocks_of(
+    source: Source,
+    rows: int,
+    rank: int = 0,
+    size: int = 1,
+    *,
+    classes: np.ndarray | None = None,
+) -> Iterator[Filled]:
+    """Yield the blocks of all bins of one process, as ``filled``: a pass."""
+    bins = share(source.parts, rank, size).values()
+    return ahead(b for own in bins for b in filled(source, own, rows, classes=classes))

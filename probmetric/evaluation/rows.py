@@ -17,13 +17,11 @@ from probmetric.data.choose import check_labels, labels_at, picked
 from probmetric.data.source import (
     MOST_ROWS,
     Source,
-    ahead,
     block_rows,
+    blocks_of,
     class_counts,
-    filled,
     n_rows,
     row_bits,
-    share,
 )
 from probmetric.evaluation.ranking import (
     chosen_pairs,
@@ -59,20 +57,19 @@ def predicted(source: Source, classifier: Any, how: Limits) -> dict[str, float]:
     size, tiny = block_rows(source), np.finfo(float).eps
     total, sums = 0.0, np.zeros(3)
     bins = np.zeros((2, how.n_bins))
-    for parts in share(source.parts).values():
-        for block in ahead(filled(source, parts, size, classes=classes)):
-            m = block.rows
-            codes, w = block.y[:m], block.w[:m]
-            P = classifier.predict_proba(as_fitted(classifier, block.X[:m], source))
-            truth = P[np.arange(m), codes]
-            right = P.argmax(1) == codes
-            loss = -np.log(np.clip(truth, tiny, 1 - tiny)) if len(classes) > 1 else 0.0
-            square = np.sum(P**2, 1) - 2 * truth + 1
-            total += w.sum()
-            sums += [(w * right).sum(), (w * loss).sum(), (w * square).sum()]
-            top = P.max(1)
-            where = np.minimum((top * how.n_bins).astype(int), how.n_bins - 1)
-            bins += [np.bincount(where, w * a, how.n_bins) for a in (right, top)]
+    for block in blocks_of(source, size, classes=classes):
+        m = block.rows
+        codes, w = block.y[:m], block.w[:m]
+        P = classifier.predict_proba(as_fitted(classifier, block.X[:m], source))
+        truth = P[np.arange(m), codes]
+        right = P.argmax(1) == codes
+        loss = -np.log(np.clip(truth, tiny, 1 - tiny)) if len(classes) > 1 else 0.0
+        square = np.sum(P**2, 1) - 2 * truth + 1
+        total += w.sum()
+        sums += [(w * right).sum(), (w * loss).sum(), (w * square).sum()]
+        top = P.max(1)
+        where = np.minimum((top * how.n_bins).astype(int), how.n_bins - 1)
+        bins += [np.bincount(where, w * a, how.n_bins) for a in (right, top)]
     accuracy, log_loss, brier = (sums / total).tolist()
     ece = float(np.abs(bins[0] - bins[1]).sum() / total)
     return dict(accuracy=accuracy, log_loss=log_loss, brier=brier, ece=ece)

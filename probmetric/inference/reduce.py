@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from probmetric.compilation import give_back
 from probmetric.data.padding import chunks
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import (
@@ -225,8 +226,12 @@ def total[P, S, R](
 
     name = getattr(reduction.step, "__qualname__", type(reduction.step).__name__)
     which = Pass(name, hash_of(source), (params, scaler))
+    known = _compiled.cache_info().misses
     with jax.enable_x64(True):
-        return kept(which, lambda: to_numpy(of([])), compute)
+        found = kept(which, lambda: to_numpy(of([])), compute)
+    if _compiled.cache_info().misses > known:
+        give_back()  # What compiling took: tens of MB. Each pass would be dear.
+    return found
 
 
 def classes_of(source: Source) -> tuple[np.ndarray, np.ndarray]:

@@ -26,11 +26,9 @@ from jaxtyping import Float, Int
 
 from probmetric.data.source import (
     Source,
-    ahead,
     block_rows,
-    filled,
+    blocks_of,
     n_rows,
-    share,
 )
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
@@ -93,10 +91,8 @@ def nearest_streamed(
     """Find neighbours among the points of a source; arguments as `found_but_own`."""
 
     def read() -> Iterator[tuple[np.ndarray, int]]:
-        rows = block_rows(source)
-        for parts in share(source.parts, *together()).values():
-            for block in ahead(filled(source, parts, rows)):
-                yield np.asarray(block.X, np.float64)[: block.rows], block.first
+        for block in blocks_of(source, block_rows(source), *together()):
+            yield np.asarray(block.X, np.float64)[: block.rows], block.first
 
     if isinstance(metric, Mahalanobis):
         return streamed_linear(metric, Q, read, k, own, tile)

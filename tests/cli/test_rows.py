@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
+from probmetric import provenance
 from probmetric.cli import fit as cli_fit
 from probmetric.cli.inputs import describe_rows
 from probmetric.data.choose import sampled_rows
@@ -224,32 +225,32 @@ def test_evaluate_in_float32_knows_the_rows_of_a_fit_in_float32(work, tmp_path):
     "words, wanted",
     [
         ((*LDA, *NPY, "--dtype", "float16"), "float64 or float32, got 'float16'"),
-        ((*LDA, "--data", "all.csv"), "all.csv', which is loaded whole"),
-        ((*LDA, "--data", "all.parquet"), "all.parquet', which is loaded whole"),
-        ((*LDA, "--data", "wine"), "'wine', which is loaded whole"),
+        ((*LDA, "--data", "all.csv"), "all.csv', got float32"),
+        ((*LDA, "--data", "all.parquet"), "all.parquet', got float32"),
+        ((*LDA, "--data", "wine"), "'wine', got float32"),
         (
             ("fit", "triplet_embedding", "--answers", "asked.csv"),
-            "asked.csv', which is loaded whole",
+            "asked.csv', got float32",
         ),
         (
             ("neighbors", "--metric", "loaded", "--data", "all.csv"),
-            "all.csv', which is loaded whole",
+            "all.csv', got float32",
         ),
         (
             ("neighbors", "--metric", "loaded", *NPY[:2], "--queries", "all.csv"),
-            "all.csv', which is loaded whole",
+            "all.csv', got float32",
         ),
         (
             ("evaluate", "--metric", "loaded", "--data", "all.csv", "--folds", 2),
-            "all.csv', which is loaded whole",
+            "all.csv', got float32",
         ),
         (
             ("evaluate", "--metric", "loaded", *NPY, "--test", "all.csv"),
-            "all.csv', which is loaded whole",
+            "all.csv', got float32",
         ),
         (
             ("evaluate", "--metric", "loaded", "--data", "all.csv", "--groups", "kind"),
-            "all.csv', which is loaded whole",
+            "all.csv', got float32",
         ),
     ],
 )
@@ -470,3 +471,13 @@ def test_a_pattern_may_be_longer_than_a_path():
     assert about["source"] == os.path.expanduser(pattern)
     inside = describe_rows(rows, "rows/*.parquet", "kind", AS_IS, 20)[1]
     assert inside["source"] == os.path.abspath("rows/*.parquet")
+
+
+def test_lists_without_faiss_are_refused_with_the_extra(work, tmp_path, monkeypatch):
+    there = provenance.find_spec
+    monkeypatch.setattr(
+        provenance, "find_spec", lambda name: None if name == "faiss" else there(name)
+    )
+    words = "--label", "kind", "--set", "candidates=ivf", "--out", str(tmp_path / "out")
+    said = refused("fit", "lca", "--data", str(work / "rows" / "*.parquet"), *words)
+    assert "install the extra 'ann'" in said

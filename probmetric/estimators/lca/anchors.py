@@ -93,7 +93,7 @@ def store(estimator: Any, found: Anchored, scaler: Scaler) -> Any:
         warnings.warn(
             f"LCA: expected {ENOUGH} or more of the partners of anchors, found "
             f"{found.recall:.3f} by candidates='ivf'; candidates='exact' finds all",
-            stacklevel=4,
+            stacklevel=3,
         )
     e = estimator
     e._store(found.fitted, scaler)

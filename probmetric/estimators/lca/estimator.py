@@ -251,19 +251,17 @@ class LCA(PairsMixin, BaseEstimator):
             )
         if holds_pairs(self, given):
             return self.fit_pairs(given, y, sample_weight=sample_weight)
+        if self.n_anchors is None and self.candidates != "exact":
+            raise ValueError("candidates: expected n_anchors beside 'ivf', got none")
         data, self.classes_, scaler = labelled_data(self, given, y, sample_weight)
         Z, self._codes = np.asarray(data.X), np.asarray(data.y)
         recipe, lam = recipe_of(self, Z.shape[1])
         w = None if data.w is None else np.asarray(data.w)
         uncalibrated = asked(self, recipe, labelled=True, weighted=w is not None)
         recipe, ranks = choose_rank(self, recipe, lam, Z, self._codes, w)
-        for name in ("n_anchors_", "recall_", "matrix_error_"):
-            vars(self).pop(name, None)
         if self.n_anchors is not None:
             found = from_anchors(self, in_memory(Z, self._codes), recipe, lam, w)
             return store(self, found, scaler)
-        if self.candidates != "exact":
-            raise ValueError("candidates: expected n_anchors with 'ivf', got None")
         given = fit_labels(Z, self._codes, recipe, lam, self.random_state, w)
         return self._store(given[0], scaler, uncalibrated, given[1], ranks)
 
@@ -331,7 +329,8 @@ class LCA(PairsMixin, BaseEstimator):
         self._uncalibrated, self._link = uncalibrated, metric.link
         self._set_map(metric.factor, scaler, fitted.pairs.X)
         self.sigma2_ = float(np.exp(params.log_sigma2))
-        for name in ("intercept_", "kappa2_"):
+        of_anchors = "n_anchors_", "recall_", "matrix_error_"
+        for name in ("intercept_", "kappa2_", *of_anchors):
             self.__dict__.pop(name, None)
         if isinstance(metric.link, Link):
             self.intercept_ = float(metric.link.b)

@@ -42,12 +42,10 @@ from probmetric.data.source import (
     BINS,
     SAMPLE,
     Source,
-    ahead,
     block_rows,
-    filled,
+    blocks_of,
     n_features,
     row_bits,
-    share,
 )
 from probmetric.inference.mixture.start import best_of, start_mixture
 from probmetric.inference.mixture.statistics import GroupStats
@@ -176,13 +174,7 @@ def _rows(
     source: Source, classes: np.ndarray, scaler: Scaler, low: int, high: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield groups, from 0, and standardised rows of the groups from low to high."""
-    size = block_rows(source)
-    blocks = (
-        block
-        for parts in share(source.parts).values()
-        for block in filled(source, parts, size, classes=classes)
-    )
-    for block in ahead(blocks):
+    for block in blocks_of(source, block_rows(source), classes=classes):
         X, y, w = (a[: block.rows] for a in (block.X, block.y, block.w))
         odd = np.flatnonzero((w != 0) & (w != 1))
         if odd.size:

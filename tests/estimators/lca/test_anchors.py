@@ -109,6 +109,12 @@ def test_a_later_fit_of_all_points_forgets_the_anchors(data):
     lca.set_params(n_anchors=None).fit(data[0][:90], data[1][:90])
     assert not hasattr(lca, "n_anchors_")
     assert not hasattr(lca, "recall_")
+    lca.set_params(n_anchors=200).fit(*data)
+    X = data[0]
+    pairs = np.stack([X[:60], X[60:120]], 1)
+    lca.fit_pairs(pairs, (data[1][:60] == data[1][60:120]).astype(int))
+    assert not hasattr(lca, "n_anchors_")
+    assert not hasattr(lca, "matrix_error_")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,10 @@ def test_a_later_fit_of_all_points_forgets_the_anchors(data):
         ({"n_anchors": 0}, "n_anchors"),
         ({"n_anchors": "some"}, "n_anchors"),
         ({"candidates": "hnsw"}, "candidates"),
-        ({"candidates": "ivf", "n_anchors": None}, "candidates: expected n_anchors"),
+        (
+            {"candidates": "ivf", "n_anchors": None},
+            "candidates: expected n_anchors beside",
+        ),
     ],
 )
 def test_settings_that_do_not_go_with_anchors_are_refused(data, settings, message):

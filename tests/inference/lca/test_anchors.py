@@ -209,6 +209,19 @@ def test_where_few_lists_are_looked_into_the_recall_says_so(monkeypatch):
     assert abs(recall - true) < 4 * np.sqrt(true * (1 - true) / 450)
 
 
+def test_of_equally_near_rows_any_counts_as_found():
+    pytest.importorskip("faiss")
+    Z, y = data(4000, 5)
+    reader = in_memory(np.round(Z), y)
+    anchors = draw_anchors(reader, 500, 0)
+    every = [Design(np.arange(len(anchors.row)), np.eye(5))]
+    found, recall = found_in_lists(reader, anchors, 3, 3, every)
+    [exact], _ = found_exactly(reader, anchors, 3, 3, every)
+    assert recall >= 0.98
+    assert (found[0][1] == exact[1]).mean() < 0.9  # Other rows, as near.
+    assert (found[0][0] <= exact[0] + 1e-9).mean() >= 0.98
+
+
 @pytest.mark.long
 def test_with_all_rows_as_anchors_it_is_the_full_fit():
     Z, y = data()

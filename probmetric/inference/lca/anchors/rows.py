@@ -20,13 +20,11 @@ from jaxtyping import Float, Int
 from probmetric.data.scaling import Scaler, constant_columns
 from probmetric.data.source import (
     Source,
-    ahead,
     block_rows,
+    blocks_of,
     class_counts,
-    filled,
     n_features,
     row_bits,
-    share,
 )
 from probmetric.inference.moments import class_moments, standardised, total_scatter
 from probmetric.processes.checkpoint import Pass, hash_of, kept
@@ -131,11 +129,8 @@ def of_source(
     size = block_rows(source)
 
     def rows() -> Iterator[Rows]:
-        for parts in share(source.parts, *together()).values():
-            for X, y, _, first, n in ahead(
-                filled(source, parts, size, classes=classes)
-            ):
-                yield Rows((X[:n] - scaler.mean) / scaler.scale, y[:n], first)
+        for X, y, _, first, n in blocks_of(source, size, *together(), classes=classes):
+            yield Rows((X[:n] - scaler.mean) / scaler.scale, y[:n], first)
 
     scatter = total_scatter(standardised(found, origin, scaler))
     return Reader(rows, counts, d, hash_of(source), scatter), classes, scaler
