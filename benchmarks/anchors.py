@@ -23,6 +23,7 @@ import numpy as np
 from scipy.stats import t
 
 import probmetric as pm
+from probmetric.inference.lca.anchors.lists import SOUGHT
 
 RESULTS = Path(__file__).parent / "results" / "anchors.json"
 TABLE = RESULTS.with_suffix(".md")
@@ -142,7 +143,7 @@ def fitted_by(candidates, size, n, d=16, c=8):
 
 
 def ivf(n=1_000_000, sizes=(20_000, 100_000)):
-    found = {"n": n, "d": 16, "classes": 8, "rows": []}
+    found = {"n": n, "d": 16, "classes": 8, "sought": SOUGHT, "rows": []}
     for size in sizes:
         both = {}
         for how in ("ivf", "exact"):
@@ -233,7 +234,8 @@ def ivf_table(found):
         f"{found['d']}, {found['classes']} normal classes, read in parts from memory; "
         "one thread, on two cores that other work kept busy, seconds of processor. "
         "*Bytes a row* are the difference of the peaks of whole fits (with more "
-        "anchors the solver's is the peak). *Recall* is what the fit states, "
+        "anchors the solver's is the peak). *Recall* is what the fit states (sought: "
+        f"{found['sought']}), "
         "*distance* ‖M - M₀‖ / ‖M₀‖, M₀ being that of `'exact'`, *standard error* that "
         "of M₀ from drawing its anchors, over ‖M₀‖.",
         "",

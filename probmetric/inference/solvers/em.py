@@ -243,7 +243,7 @@ def run_em_passes[P](
     """
     check_counts(max_steps=max_steps)
     own = float(np.finfo(float).eps)
-    limit = own**0.5 if tol is None else float(tol)
+    limit = own**0.5 if tol is None else float(np.asarray(tol))
     if eps is not None:
         limit = max(limit, 16 * eps)
     with jax.enable_x64(True):

@@ -168,7 +168,7 @@ def found_in_lists(
     numbers: list[np.ndarray] = []
     for place, design in enumerate(designs):
         if place:
-            lists = None  # Of one map at a time.
+            del lists  # Those of one map at a time.
             lists = Lists(held, design.factor)
         numbers += [near(lists, design.which, s, chosen[s][0])[1] for s in (0, 1)]
     del held, lists
