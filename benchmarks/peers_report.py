@@ -140,7 +140,12 @@ def draws_of(table):
         if name in set(table["method"]):
             made = gaps_of(less(table, plain), [(name, "soft votes")])
             lines += made[2:] if lines else made
-    return ["## Log loss of averaged draws less the plug-in's, by size", "", *lines, ""]
+    said = [
+        "They are of the splits named above: compare them with their plug-ins on the",
+        "same training sets here, not with other rows or in the figure.",
+    ]
+    title = "## Log loss of averaged draws less the plug-in's, by size"
+    return [title, "", *said, "", *lines, ""]
 
 
 def with_all_few(table):
