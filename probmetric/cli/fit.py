@@ -202,10 +202,12 @@ def _in_parts(estimator: Any, rows: Source) -> str:
     """Say what was learned from, where rows were read in parts."""
     names = ", ".join(rows.feature_names[:8]) + (", ..." * (n_features(rows) > 8))
     anchors = getattr(estimator, "n_anchors_", None)
+    pairs = "" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)"
+    if getattr(estimator, "candidates", "") == "ivf":
+        pairs += f", {estimator.recall_:.1%} of their partners found (recall_)"
     return (
-        f"rows were read in parts: {n_rows(rows):,} of columns {names}"
-        + ("" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)")
-        + "; what is no sum over rows (starts, a prior by votes) is from a sample"
+        f"rows were read in parts: {n_rows(rows):,} of columns {names}{pairs}"
+        "; what is no sum over rows (starts, a prior by votes) is from a sample"
     )
 
 

@@ -150,8 +150,9 @@ def _header(path: Path, axes: int) -> _Header:
         offset = file.tell()
     whole = all(type(size) is int and size >= 0 for size in shape)
     if len(shape) != axes or not whole or 0 in shape[1:] or (by_column and axes > 1):
-        order = " by column" if by_column and axes > 1 else ""
-        wanted = "(n, d) row by row" if axes == 2 else "(n,)"
+        wanted, order = "(n, d) row by row" if axes == 2 else "(n,)", ""
+        if by_column and axes > 1:
+            order = " by column; save np.ascontiguousarray(X)"
         raise ValueError(
             f"data: expected an array of shape {wanted} in {str(path)!r}, got "
             f"{shape}{order}"

@@ -473,6 +473,16 @@ def test_a_pattern_may_be_longer_than_a_path():
     assert inside["source"] == os.path.abspath("rows/*.parquet")
 
 
+@pytest.mark.long
+def test_partners_found_in_lists_are_told(work, tmp_path):
+    words = "--label", "kind", "--set", "n_anchors=60", "--set", "candidates=ivf"
+    done = run("fit", "lca", "--data", work / "rows", *words, "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.output
+    notes = json.loads((tmp_path / "o" / "summary.json").read_text())["notes"]
+    told = re.search(r"60 anchors \(n_anchors\), ([\d.]+)% of", " ".join(notes))
+    assert 98 <= float(told[1]) <= 100
+
+
 def test_lists_without_faiss_are_refused_with_the_extra(work, tmp_path, monkeypatch):
     there = provenance.find_spec
     monkeypatch.setattr(

@@ -387,7 +387,7 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     )
     for arguments, said in [
         (((tmp_path / "absent.npy"),), "expected files, got none at"),
-        (((tmp_path / "*.npy"),), "expected an array of shape .*, got .* by column"),
+        (((tmp_path / "*.npy"),), "shape .*, got .* by column; save np.asc"),
         (((tmp_path / "[Xw]*.npy"),), "expected 3 columns, as in"),
         (((tmp_path / "cut.npy"),), "it was cut short"),
         (((tmp_path / "no.parquet"),), "expected to read .*no.parquet"),

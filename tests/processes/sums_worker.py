@@ -55,6 +55,11 @@ def results(checkpoint=None, *, resume=False):
         people = opened(X[few], np.random.default_rng(1).integers(0, 500, 3000))
         grouped = pm.TwoStageMixture(2, tol=1e-3).fit(people, groups="label")
         lca = pm.LCA(n_anchors=300).fit(pm.open(X, label=y))
+        lists = pm.LCA(n_anchors=300, candidates="ivf").fit(source)
+    # Lists are of a process's own rows: what they miss depends on their number.
+    off = np.abs(lists.get_mahalanobis_matrix() - lca.get_mahalanobis_matrix())
+    assert lists.recall_ >= 0.98
+    assert (off < lca.matrix_error_).all()
     few = np.concatenate([np.flatnonzero(y == c)[:4] for c in range(3)])
     found |= refits(pm.open(X[few], label=y[few]))
     found |= {"classes": classes.covariances_, "pairs": pairs.components_}
