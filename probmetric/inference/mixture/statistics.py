@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
 from probmetric.typing import Array
@@ -86,5 +85,7 @@ def responsibilities(
     log_p: Float[Array, "*n k"], w: Float[Array, "*n"]
 ) -> tuple[Float[Array, ""], Float[Array, "*n k"]]:
     """Return Σ w log p(x), and w P(k | x), from log c_k p(x | k)."""
-    log_x = logsumexp(log_p, -1)
-    return jnp.sum(w * log_x), w[..., None] * jnp.exp(log_p - log_x[..., None])
+    top = jnp.max(log_p, -1)
+    p = jnp.exp(log_p - top[..., None])  # The one exponential: most of what this costs.
+    sums = jnp.sum(p, -1)
+    return jnp.sum(w * (top + jnp.log(sums))), (w / sums)[..., None] * p
