@@ -234,7 +234,7 @@ def test_strict_without_data_to_hold_against_is_refused(words):
 @pytest.mark.long
 @pytest.mark.parametrize("words", [(), ("--break",), ("--data", "iris")])
 def test_the_page_of_a_validation_is_made_again_from_its_folder(
-    quick_checks, tmp_path, words
+    quick_checks, tmp_path, words, rendered
 ):
     run("validate", "lca", "--out", tmp_path, *words)
     page = (tmp_path / "report.html").read_text()

@@ -18,7 +18,15 @@ from probmetric.cli import fit as cli_fit
 from probmetric.datasets import loading as datasets
 from probmetric.registry import MODELS, estimators, fit_named, make
 from probmetric.storage.metric_file import read_metric
-from tests.cli.runs import NAMES, no_debris, refused, run, table, write_data
+from tests.cli.runs import (
+    NAMES,
+    draw_only,
+    no_debris,
+    refused,
+    run,
+    table,
+    write_data,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +38,8 @@ QUICK = {
     "glml": {"n_draws": 0, "gamma": 1.0},
     "dca_gm": {"n_gaussians": 1, "n_components": 1},
 }
+RENDERED = ("lda", "glml", "two_stage", "dca_gm", "gdm")
+"""Learners whose pages have pictures of one kind each; all others' are as LDA's."""
 
 
 def fit(data, out, *more, model="lda"):
@@ -43,7 +53,11 @@ def test_every_registered_model_can_be_fitted_by_name():
 
 @pytest.mark.long
 @pytest.mark.parametrize("model", sorted(estimators().keys() - {"triplet_embedding"}))
-def test_the_file_holds_the_metric_of_the_estimator(model, data, tmp_path):
+def test_the_file_holds_the_metric_of_the_estimator(
+    model, data, tmp_path, monkeypatch, rendered
+):
+    if model not in RENDERED:
+        draw_only(monkeypatch)
     settings = QUICK.get(model, {})
     words = [w for k, v in settings.items() for w in ("--set", f"{k}={v}")]
     done = fit(data["csv"], tmp_path / "run", *words, model=model)

@@ -1,5 +1,6 @@
 """A SIGINT is never lost: whatever drops it, the run ends as interrupted."""
 
+import json
 import os
 import subprocess
 import sys
@@ -41,24 +42,35 @@ def in_a_thread():
     thread.start()
     thread.join()
 """
-COMMAND = """
+COMMANDS_IN_TURN = """
+import contextlib, io, json
 from probmetric.cli import fit as cli_fit
 from probmetric.cli.app import main
-fit_named = cli_fit.fit_named
-def interrupted(*arguments):
-    {how}()
-    return fit_named(*arguments)
-cli_fit.fit_named = interrupted
-main()
+fit_named, words = cli_fit.fit_named, sys.argv[1:]
+for how in (swallowed, translated, dropped, deleted, in_a_thread):
+    def interrupted(*arguments):
+        how()
+        return fit_named(*arguments)
+    cli_fit.fit_named, said = interrupted, io.StringIO()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv[1:] = [*words, "--out", how.__name__]
+    with contextlib.redirect_stderr(said):
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+    print(json.dumps([how.__name__, code, said.getvalue(), os.listdir(how.__name__)]))
+sys.exit(code)
 """
 WAYS = ["swallowed", "translated", "dropped", "deleted", "in_a_thread"]
 
 
-def python(code, *words):
+def python(code, *words, cwd=None):
     """Run code in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", HEAD + code, *map(str, words)],
         capture_output=True,
+        cwd=cwd,
         text=True,
         timeout=300,
     )
@@ -69,16 +81,25 @@ def data(tmp_path_factory):
     return write_data(tmp_path_factory.mktemp("data"))["csv"]
 
 
+@pytest.fixture(scope="module")
+def interrupted(data, tmp_path_factory):
+    """Return the process of five commands, and what came of each interrupt."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    done = python(COMMANDS_IN_TURN, "fit", "lda", "--data", data, cwd=folder)
+    told = [json.loads(line) for line in done.stdout.splitlines() if line[0] == "["]
+    return done, {how: came for how, *came in told}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("how", WAYS)
-def test_a_command_ends_with_130_whatever_becomes_of_the_exception(how, data, tmp_path):
-    out = tmp_path / "run"
-    words = ("fit", "lda", "--data", data, "--out", out)
-    done = python(COMMAND.format(how=how), *words)
+def test_a_command_ends_with_130_whatever_becomes_of_the_exception(how, interrupted):
+    done, told = interrupted
     assert done.returncode == 130, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("probmetric: interrupted")
-    assert "Traceback" not in done.stderr
-    assert not list(out.iterdir())
+    code, said, left_behind = told[how]
+    assert code == 130, said
+    assert said.splitlines()[-1].startswith("probmetric: interrupted")
+    assert "Traceback" not in said + done.stderr
+    assert left_behind == []
 
 
 @pytest.mark.long
@@ -220,28 +241,33 @@ BLOCKS = """
 import numpy as np
 from pathlib import Path
 from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
-def advance(state, n, index):
-    print(index)
-    if index == 1:
-        {how}()
-        time.sleep(1.0 if {how} is dropped else 0.0)
-    return state, {{"x": np.zeros((1, n))}}, {{}}
-try:
-    run_blocks(advance, np.zeros(1), plan_blocks(0, 4, 1), label="",
-               folder=Path(sys.argv[1]), run="{{}}")
-except KeyboardInterrupt:
-    print("interrupted")
+for how in (swallowed, dropped, translated):
+    def advance(state, n, index):
+        print(index, end=" ")
+        if index == 1:
+            how()
+            time.sleep(1.0 if how is dropped else 0.0)
+        return state, {"x": np.zeros((1, n))}, {}
+    print(how.__name__, end=": ")
+    try:
+        run_blocks(advance, np.zeros(1), plan_blocks(0, 4, 1), label="",
+                   folder=Path(sys.argv[1]) / how.__name__, run="{}")
+    except KeyboardInterrupt:
+        print("interrupted")
 """
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["swallowed", "dropped", "translated"])
-def test_sampling_from_python_ends_at_the_latest_after_its_block(how, tmp_path):
-    done = python(BLOCKS.format(how=how), tmp_path)
-    assert done.stdout == "0\n1\ninterrupted\n", done.stderr
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names[0] == "block_00000.npz"
-    assert not [name for name in names if name.startswith(".")]
+def test_sampling_from_python_ends_at_the_latest_after_its_block(tmp_path):
+    done = python(BLOCKS, tmp_path)
+    ways = ["swallowed", "dropped", "translated"]
+    assert done.stdout.splitlines() == [f"{how}: 0 1 interrupted" for how in ways], (
+        done.stderr
+    )
+    for how in ways:
+        names = sorted(path.name for path in (tmp_path / how).iterdir())
+        assert names[0] == "block_00000.npz"
+        assert not [name for name in names if name.startswith(".")]
 
 
 def test_sampling_passes_a_keyboard_interrupt_on(tmp_path):

@@ -88,39 +88,63 @@ TYPOS = {
 }
 
 
-def loaded_by(words, folder):
-    """Run a command in a fresh process; return its exit code, error and modules."""
+def loaded_by(commands, folder):
+    """Run commands in one fresh process, each in a folder of its own, made before.
+
+    Returns the exit code, what was said on standard error and the heavy modules loaded
+    so far, of each.
+    """
     code = (
-        "import json, sys\n"
+        "import contextlib, io, json, os, sys\n"
         "from probmetric.cli.app import app\n"
-        "code = 0\n"
-        f"try: app({list(words)!r}, prog_name='probmetric')\n"
-        "except SystemExit as left: code = left.code\n"
-        f"print(json.dumps([code, [m for m in {HEAVY!r} if m in sys.modules]]))"
+        "for folder, words in json.loads(sys.stdin.read()):\n"
+        "    os.chdir(folder)\n"
+        "    code, said = 0, io.StringIO()\n"
+        "    with contextlib.redirect_stderr(said):\n"
+        "        try: app(words, prog_name='probmetric')\n"
+        "        except SystemExit as left: code = left.code\n"
+        f"    heavy = [m for m in {HEAVY!r} if m in sys.modules]\n"
+        "    print(json.dumps([code, said.getvalue(), heavy]))"
     )
+    asked = [(str(folder / at), words) for at, words in commands]
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder
+        [sys.executable, "-c", code],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
     )
-    exit_code, modules = json.loads(done.stdout.splitlines()[-1])
-    return exit_code, done.stderr, modules
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()[-len(asked) :]]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("typo", TYPOS)
-def test_a_typo_is_told_before_anything_heavy_is_loaded(typo, tmp_path):
-    wanted, *words = TYPOS[typo]
-    (tmp_path / "full").mkdir()
-    for name in {name for files in FILES.values() for name in files}:
-        (tmp_path / "full" / name).write_text("mine")
-    (tmp_path / "full.csv").write_text("mine")
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What each typo led to: its folder, exit code, error, and modules so far."""
+    folder, commands = tmp_path_factory.mktemp("typos"), []
     places = {"OUT": ["out"], "FULL": ["--out", "full"], "FULL.csv": ["full.csv"]}
-    words = [part for word in words for part in places.get(word, [word])]
-    code, said, modules = loaded_by(words, tmp_path)
+    for number, (_, *words) in enumerate(TYPOS.values()):
+        full = folder / str(number) / "full"
+        full.mkdir(parents=True)
+        for name in {name for files in FILES.values() for name in files}:
+            (full / name).write_text("mine")
+        (folder / str(number) / "full.csv").write_text("mine")
+        words = [part for word in words for part in places.get(word, [word])]
+        commands.append((str(number), words))
+    found = loaded_by(commands, folder)
+    return {
+        typo: (folder / at, *one)
+        for typo, (at, _), one in zip(TYPOS, commands, found, strict=True)
+    }
+
+
+@pytest.mark.parametrize("typo", TYPOS)
+def test_a_typo_is_told_before_anything_heavy_is_loaded(typo, told):
+    folder, code, said, modules = told[typo]
     assert code == 2
-    assert wanted in said
+    assert TYPOS[typo][0] in said
     assert len(said.splitlines()) == 1
-    assert modules == []
-    assert not (tmp_path / "out").exists()
+    assert modules == []  # Else by this command, or by one before it.
+    assert not (folder / "out").exists()
 
 
 LONG = "a" * 5000
@@ -199,10 +223,13 @@ def test_a_null_character_is_named():
 
 @pytest.mark.long
 def test_a_command_that_works_would_be_seen_to_load_them(tmp_path):
+    """Nor is it the exit code: a setting out of its range is found after loading."""
     data = write_data(tmp_path)["csv"]
-    words = ("fit", "lda", "--data", str(data), "--out", "out")
-    code, _, modules = loaded_by(words, tmp_path)
-    assert code == 0
+    words = ["fit", "lda", "--data", str(data), "--out", "out"]
+    words += ["--set", "n_components=99"]
+    ((code, said, modules),) = loaded_by([(".", words)], tmp_path)
+    assert code == 2
+    assert "n_components: expected" in said
     assert {"jax", "pandas", "sklearn"} <= set(modules)
 
 

@@ -201,7 +201,9 @@ def test_a_table_that_exists_is_kept_also_when_the_disk_is_full(
     assert out.read_text().startswith("query,rank")
 
 
-def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(work, tmp_path):
+def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(
+    work, tmp_path, rendered
+):
     held = tmp_path / "held.csv"
     table(40, seed=3).drop(columns="item").to_csv(held, index=False)
     done = run(
@@ -334,7 +336,7 @@ def voices(tmp_path_factory):
     return folder
 
 
-def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path):
+def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path, rendered):
     words = ("--data", voices / "new.csv", "--groups", "who")
     words = (*words, "--metric", voices / "m.npz", "--out", tmp_path / "run")
     done = run("evaluate", *words)
@@ -420,15 +422,12 @@ def test_pairs_of_sources_say_what_was_wanted(voices, data, words, expected):
 
 
 @pytest.mark.long
-def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path):
+def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path, rendered):
     out = tmp_path / "run"
     done = run("fit", "lda", "--data", work / "data.csv", "--out", out)
     assert done.exit_code == 0
     page = (out / "report.html").read_text()
     (out / "report.html").write_text("old")
-    assert run("report", out).exit_code == 0
-    assert (out / "report.html").read_text() == page
-    (out / "report.html").unlink()
     assert run("report", out).exit_code == 0
     assert (out / "report.html").read_text() == page
     (out / "report.html").unlink()
