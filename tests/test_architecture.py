@@ -63,7 +63,6 @@ def test_imports_go_one_way():
     assert not backward(graph())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "inside",
     ["", *(".".join(p.parent.relative_to(PACKAGE).parts) for p in FOLDERS)],
@@ -79,7 +78,6 @@ def test_a_backward_import_and_a_circle_would_be_seen():
         floors({"models": {"inference"}, "inference": {"models"}})
 
 
-@pytest.mark.long
 def test_rooms_and_floors_are_few():
     rooms = graph()
     assert len(rooms) <= 30
@@ -222,7 +220,6 @@ def test_a_stale_equation_would_be_seen():
     assert not unresolved(head + "# Eq. (2) of ``other.room``\n")
 
 
-@pytest.mark.long
 def test_no_module_imports_the_command_line():
     rooms = graph()
     assert [room for room, uses in rooms.items() if "cli" in uses] in ([], ["__main__"])

@@ -70,10 +70,3 @@ def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
         if name not in ("fit", "neighbors", "evaluate"):  # Read no rows in parts.
             taken -= {"dtype"}
     assert taken == asked
-
-
-@pytest.mark.long
-def test_a_module_checks_what_validate_checks(tmp_path):
-    done = run_module("probmetric.cli", "validate", "mds", "--quick")
-    assert done.returncode == 0, done.stderr
-    assert "exact claims agree" in done.stdout

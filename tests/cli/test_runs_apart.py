@@ -18,7 +18,6 @@ from probmetric.files import LOCK, locked
 from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 from tests.cli.runs import no_debris, refused, run, write_data
 
-COMMAND = (sys.executable, "-c", "from probmetric.cli.app import main; main()")
 HOLD = """
 import sys
 from pathlib import Path
@@ -56,35 +55,55 @@ def hold():
         process.communicate()
 
 
-def beside(monkeypatch, module, second):
-    """Run a second command while the first has claimed its folders and is fitting."""
+SEVERAL = """
+import json, sys
+from probmetric.cli.app import app
+for words in json.loads(sys.stdin.read()):
+    try:
+        app(words, prog_name="probmetric")
+    except SystemExit as left:
+        print(left.code)
+"""
+
+
+def while_it_fits(monkeypatch, module, command):
+    """Have ``command`` called once a command has claimed its folders, before it fits.
+
+    Returns a list, which then holds what was returned.
+    """
     done, learn = [], module.learn
 
-    def learn_after_second(*arguments):
-        words = [*COMMAND, *map(str, second)]
-        done.append(subprocess.run(words, capture_output=True, text=True))
+    def learn_after(*arguments):
+        done.append(command())
         return learn(*arguments)
 
-    monkeypatch.setattr(module, "learn", learn_after_second)
+    monkeypatch.setattr(module, "learn", learn_after)
     return done
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("force", [(), ("--force",)])
 def test_of_two_fits_at_once_one_wins_and_the_other_exits_with_2(
-    force, data, tmp_path, monkeypatch
+    data, tmp_path, monkeypatch
 ):
-    words = (
-        *("fit", "lda", "--data", data, "--label", "kind"),
-        *("--out", tmp_path / "tw", *force),
-    )
-    done = beside(monkeypatch, cli_fit, (*words, "--seed", 2))
+    words = ("fit", "lda", "--data", data, "--label", "kind", "--out", tmp_path / "tw")
+
+    def others():
+        forced = [(*words, *force, "--seed", 2) for force in ((), ("--force",))]
+        return subprocess.run(
+            [sys.executable, "-c", SEVERAL],
+            input=json.dumps([[str(word) for word in words] for words in forced]),
+            capture_output=True,
+            text=True,
+        )
+
+    done = while_it_fits(monkeypatch, cli_fit, others)
     first = run(*words, "--seed", 1)
-    (second,) = done
     assert first.exit_code == 0, first.output
-    assert second.returncode == 2
-    (line,) = second.stderr.strip().splitlines()
-    assert "--out: expected a folder that no other run is writing to" in line
+    assert done[0].stdout.split() == ["2", "2"], done[0].stderr
+    lines = done[0].stderr.strip().splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert "--out: expected a folder that no other run is writing to" in line
     said = json.loads((tmp_path / "tw" / "summary.json").read_text())
     assert said["seed"] == 1
     names = {path.name for path in (tmp_path / "tw").iterdir()}
@@ -92,25 +111,43 @@ def test_of_two_fits_at_once_one_wins_and_the_other_exits_with_2(
 
 
 @pytest.mark.long
-def test_of_two_samplers_at_one_checkpoint_the_second_exits_with_2(
+def test_a_sampler_holds_its_checkpoint_from_before_the_fit(
     data, tmp_path, monkeypatch
 ):
+    """Of two samplers at one checkpoint the second exits with 2: see the next tests."""
     words = (
         *("sample", "lca", "--data", data, "--label", "kind"),
         *("--method", "bootstrap", "--draws", 4),
         *("--set", "n_components=1", "--checkpoint", tmp_path / "ck"),
     )
-    second = (*words, "--out", tmp_path / "b", "--seed", 2)
-    done = beside(monkeypatch, cli_sample, second)
+
+    def other():
+        return subprocess.run(
+            [sys.executable, "-c", HOLD, str(tmp_path / "ck")],
+            input="",
+            capture_output=True,
+            text=True,
+        )
+
+    done = while_it_fits(monkeypatch, cli_sample, other)
     first = run(*words, "--out", tmp_path / "a", "--seed", 1)
     assert first.exit_code == 0, first.output
-    assert done[0].returncode == 2, done[0].stderr
-    (line,) = done[0].stderr.strip().splitlines()
-    assert "--checkpoint: expected a folder that no other run is writing to" in line
+    assert done[0].returncode == 1
+    line = done[0].stderr.strip().splitlines()[-1]
+    assert "expected a folder that no other run is writing to" in line
     with np.load(next((tmp_path / "ck").glob("block_*.npz"))) as block:
         assert json.loads(str(block["run"]))["seed"] == 1
-    assert not list((tmp_path / "b").iterdir())
     assert not (tmp_path / "ck" / LOCK).exists()
+
+
+def test_a_sampler_refuses_a_checkpoint_that_another_holds(hold, data, tmp_path):
+    for name in ("ck", "out"):
+        (tmp_path / name).mkdir()
+    hold(tmp_path / "ck")
+    words = ("--checkpoint", tmp_path / "ck", "--method", "bootstrap")
+    line = refused("sample", "lca", "--data", data, *words, "--out", tmp_path / "out")
+    assert "--checkpoint: expected a folder that no other run is writing to" in line
+    assert not list((tmp_path / "out").iterdir())
 
 
 def blocks(advance, folder, *, resume=False):
