@@ -214,7 +214,7 @@ import json
 import jax, jax.numpy as jnp, numpy as np
 from probmetric import compilation
 from probmetric.precision import numpy_in_numpy_out
-count = lambda: compilation.MAPS.read_bytes().count(b"\n")
+count = lambda: compilation.MAPS.read_bytes().count(b"\\n")
 def grown(bound):
     total = numpy_in_numpy_out(lambda x: jnp.sum(jnp.sin(x) * x + 1))
     total(np.ones(2))

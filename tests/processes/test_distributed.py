@@ -1,6 +1,7 @@
 """Several processes give the bits of one, and none outlives the fault of another."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +31,7 @@ from tests.processes.several import (
     started,
     survivors,
 )
-from tests.processes.sums_worker import chains, data, results
+from tests.processes.sums_worker import chains, data
 
 pytestmark = pytest.mark.xdist_group("processes")  # One at a time, on any number.
 VARIABLES = (COORDINATOR, "SLURM_STEP_NODELIST", *SIZES, *RANKS)
@@ -151,11 +152,9 @@ def test_the_code_of_the_whole_is_that_of_the_cause(codes, code):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", [2, 4])
-def test_several_processes_with_random_delays_give_the_bits_of_one(
-    size, tmp_path, alone
-):
-    assert run(tmp_path, size) == (0, "")
+def test_several_processes_with_random_delays_give_the_bits_of_one(tmp_path, alone):
+    """Two processes do below, of which one is killed."""
+    assert run(tmp_path, size=4) == (0, "")
     same_bits(tmp_path, alone)
 
 
@@ -312,20 +311,30 @@ def stored(path):
         return dict(arrays)
 
 
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """Return the results of one process, and the folder of its passes."""
+    folder = tmp_path_factory.mktemp("one")
+    launched(1, "results", folder / "one.npz", folder / "ck")
+    return stored(folder / "one.npz"), folder / "ck"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.study)])
-def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, tmp_path):
-    launched(1, "results", tmp_path / "one.npz", tmp_path / "ck")
+def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, one, tmp_path):
+    alone, passes = one
     launched(size, "results", tmp_path / "several.npz")
-    one, several = (stored(tmp_path / f"{name}.npz") for name in ("one", "several"))
-    for name in one:
+    several = stored(tmp_path / "several.npz")
+    assert several.keys() == alone.keys()
+    for name in alone:
         if name in ("map", "error"):  # The solver rounds by its threads.
-            np.testing.assert_allclose(several[name], one[name], rtol=1e-9)
+            np.testing.assert_allclose(several[name], alone[name], rtol=1e-9)
         else:
-            assert several[name].tobytes() == one[name].tobytes(), name
+            assert several[name].tobytes() == alone[name].tobytes(), name
+    shutil.copytree(passes, tmp_path / "ck")
     launched(size, "results", tmp_path / "resumed.npz", tmp_path / "ck", "--resume")
     resumed = stored(tmp_path / "resumed.npz")
-    np.testing.assert_allclose(resumed["map"], one["map"], rtol=1e-9)
+    np.testing.assert_allclose(resumed["map"], alone["map"], rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -345,8 +354,8 @@ def test_chains_of_several_processes_are_those_of_one(tmp_path):
 
 
 @pytest.mark.long
-def test_sums_over_bins_are_those_of_all_rows():
+def test_sums_over_bins_are_those_of_all_rows(one):
     X, _ = data()
-    found = results()
+    found, _ = one
     np.testing.assert_allclose(found["many_sum"], np.sin(X + 0.5).sum(0), rtol=1e-12)
     assert found["many_n"] == len(X)
