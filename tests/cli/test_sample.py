@@ -76,10 +76,37 @@ def test_draws_stand_for_the_metrics_of_the_estimator(data, laplace):
     assert posterior_of(tree, max_draws=7).n_draws == 7
 
 
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture(scope="module")
+def unwritten(data, tmp_path_factory):
+    """Return NUTS whose draws could not be written, its folder, blocks and options."""
+    folder = tmp_path_factory.mktemp("unwritten")
+    words = ("--chains", 2, "--checkpoint", folder / "blocks")
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("always")
+        patch.setattr(cli_sample, "save_draws", full)
+        done = sample(data, folder / "run", *words, method="nuts", draws=25)
+    return done, folder
+
+
 @pytest.mark.long
-def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(data, tmp_path):
+def test_a_full_disk_keeps_the_blocks_and_says_how_to_go_on(unwritten):
+    done, folder = unwritten
+    assert done.exit_code == 2
+    assert "No space left on device" in done.stderr
+    assert "--resume goes on from them" in done.stderr
+    assert list((folder / "blocks").glob("block_*.npz"))
+    assert not list((folder / "run").iterdir())
+
+
+@pytest.mark.long
+def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_path):
+    shutil.copytree(unwritten[1] / "blocks", tmp_path / "blocks")
     words = ("--chains", 2, "--checkpoint", tmp_path / "blocks")
-    first = sample(data, tmp_path / "a", *words, method="nuts", draws=25)
+    first = sample(data, tmp_path / "a", *words, "--resume", method="nuts", draws=25)
     assert first.exit_code in (0, 1), first.output
     blocks = sorted((tmp_path / "blocks").glob("block_*.npz"))
     blocks[-1].unlink()
@@ -135,23 +162,6 @@ def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
     assert not (tmp_path / "out" / "draws.nc").exists()
 
 
-@pytest.mark.long
-def test_a_full_disk_keeps_the_blocks_and_says_how_to_go_on(
-    data, tmp_path, monkeypatch
-):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(cli_sample, "save_draws", full)
-    words = ("--checkpoint", tmp_path / "blocks", "--chains", 1)
-    done = sample(data, tmp_path / "run", *words, method="nuts", draws=5)
-    assert done.exit_code == 2
-    assert "No space left on device" in done.stderr
-    assert "--resume goes on from them" in done.stderr
-    assert list((tmp_path / "blocks").glob("block_*.npz"))
-    assert not list((tmp_path / "run").iterdir())
-
-
 def test_a_write_that_fails_half_way_leaves_the_old_draws(
     laplace, tmp_path, monkeypatch
 ):
@@ -159,10 +169,6 @@ def test_a_write_that_fails_half_way_leaves_the_old_draws(
     tree = load_draws(laplace / "draws.nc")
     save_draws(tree, path)
     before = path.read_bytes()
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
         save_draws(tree, path)
