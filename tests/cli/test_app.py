@@ -1,5 +1,6 @@
 """The command line: exit codes, sentences instead of tracebacks, whole files."""
 
+import json
 import subprocess
 import sys
 import warnings
@@ -137,24 +138,40 @@ def test_help_names_the_exit_codes():
     assert "fewer draws and splits" in said
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "command",
-    ["", "validate", "fit", "sample", "next", "neighbors", "explore", "evaluate"]
-    + ["report"],
-)
-def test_help_is_shown_without_loading_anything_heavy(command):
-    code = (
-        "import sys, probmetric.cli.app\n"
-        f"try: probmetric.cli.app.app({[*command.split(), '--help']})\n"
-        "except SystemExit: pass\n"
-        "heavy = {'jax', 'numpy', 'pandas', 'sklearn', 'matplotlib', 'rich'}\n"
-        "sys.exit(len(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0
-    assert command in done.stdout
-    assert "Exit code" in done.stdout or not command
+COMMANDS = ("validate", "fit", "sample", "next", "neighbors", "explore", "evaluate")
+COMMANDS += ("report", "")
+HELP = """
+import contextlib, io, json, sys
+import probmetric.cli.app
+for command in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        try:
+            probmetric.cli.app.app([*command.split(), "--help"])
+        except SystemExit as left:
+            code = left.code
+    heavy = {"jax", "numpy", "pandas", "sklearn", "matplotlib", "rich"}
+    print(json.dumps([code, said.getvalue(), sorted(heavy & set(sys.modules))]))
+"""
+
+
+@pytest.fixture(scope="module")
+def helped():
+    """Return what came of asking each command for help, in one process."""
+    words = [sys.executable, "-c", HELP, json.dumps(COMMANDS)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = map(json.loads, done.stdout.splitlines())
+    return dict(zip(COMMANDS, told, strict=True))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_shown_without_loading_anything_heavy(command, helped):
+    code, said, heavy = helped[command]
+    assert code == 0
+    assert heavy == []  # Else of this command, or of one before it.
+    assert command in said
+    assert "Exit code" in said or not command
 
 
 def test_all_agreeing_exits_with_0_and_names_both_counts(quick_checks):

@@ -524,7 +524,8 @@ def test_a_table_of_a_spreadsheet_serves_every_command(tmp_path):
     test = run("evaluate", *metric, "--data", data, "--test", data, *TEXT)
     assert test.exit_code == 0, test.output
     drawn = run(
-        *("sample", "lca", "--method", "laplace", "--draws", "2"),
+        *("sample", "lca", "--method", "laplace", "--draws", "20"),
+        *("--set", "n_components=2"),
         *("--data", data, "--out", tmp_path / "draws", *TEXT),
     )
     assert drawn.exit_code == 0, drawn.output
