@@ -49,7 +49,7 @@ def python(folder, X, rows, n, *rule, max_draws=200, **more):
 
 
 @pytest.mark.parametrize(
-    ("criterion", "n", "seed"), [("information", 9, 0), ("disagreement", 14, 1)]
+    ("criterion", "n", "seed"), [("information", 14, 1), ("disagreement", 9, 0)]
 )
 def test_the_questions_are_those_of_python(world, tmp_path, criterion, n, seed):
     folder, X, pairs = world
