@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ from probmetric.models.triplet_comparisons import Answer
 
 KEY = jax.random.key(0)
 N_DRAWS = 40_000
+DRAWS = (2, N_DRAWS // 2)
+STEP = 1e-5
+"""Of a difference: truncation h² and rounding eps/h are both below 1e-9."""
 Z = 5.0
 """A draw's mean is off by Z standard errors with probability 6e-7: over the 60 numbers
 below a false alarm has probability below 4e-5."""
@@ -120,14 +123,59 @@ def made(name):
     return make(jnp.asarray(at))
 
 
-@jax.jit
-def log_prob(d, x):
-    return d.log_prob(x)
+def values(make, d, at, direction):
+    """Return all that a distribution says, for one program to compute.
+
+    d is an argument, so it goes through its pytree. Of many, ``lax.map`` asks for one
+    at a time, where ``log_prob`` gets all at once.
+    """
+    many, wide = d.sample(KEY, DRAWS), d.expand((5, *d.batch_shape))
+    x = many[:, :5]
+    mask = jnp.arange(d.batch_shape[-1]) < 2 if d.batch_shape else True
+    several = at + jnp.array([0.0, -0.1, -0.2]).reshape(-1, *[1] * jnp.ndim(at))
+    ends = jnp.stack([at + STEP * direction, at - STEP * direction])
+
+    def at_one(a):
+        return make(a).log_prob(x[0, 0])
+
+    @partial(jax.value_and_grad, has_aux=True)
+    def total(a):
+        return jnp.sum(at_one(a)), at_one(a)
+
+    loop = jax.lax.map(total, jnp.concatenate([several, ends]))
+    say = {
+        "many": many,
+        "x": x,
+        "mean": d.mean,
+        "variance": d.variance,
+        "wide mean": wide.mean,
+        "wide variance": wide.variance,
+        "in support": jnp.all(d.support(many)),
+        "log_prob": d.log_prob(x),
+        "row by row": jax.lax.map(d.log_prob, x.reshape(10, *x.shape[2:])),
+        "wide log_prob": wide.log_prob(x),
+        "masked event": d.mask(mask).to_event(len(d.batch_shape)).log_prob(x),
+        "vmap": jax.vmap(at_one)(several),
+        "loop": loop,
+    }
+    if d.has_enumerate_support:
+        # Untempered: a power of a law has no sum of one.
+        plain = type(d)(getattr(d, type(d).pytree_data_fields[0]))
+        say["values"] = d.enumerate_support()
+        say["p"] = jnp.exp(plain.log_prob(say["values"]))
+    return say
 
 
-@partial(jax.jit, static_argnames="shape")
-def sample(d, shape=()):
-    return d.sample(KEY, shape)
+@cache
+def said(name):
+    make, at = NAMED[name]
+    at = jnp.asarray(at, float)
+    say = jax.jit(partial(values, make))(made(name), at, direction(name))
+    return jax.tree.map(np.asarray, say)
+
+
+def direction(name):
+    return np.random.default_rng(0).normal(size=NAMED[name][1].shape)
 
 
 def each(names=tuple(NAMED)):
@@ -149,98 +197,77 @@ def test_every_distribution_of_the_package_is_tested_here():
 
 @pytest.mark.long
 @each()
-@pytest.mark.parametrize("sample_shape", [(), (2,), (3, 2)])
-def test_samples_and_their_log_probs_have_the_shapes_that_are_said(name, sample_shape):
-    d = made(name)
-    x = sample(d, sample_shape)
-    assert x.shape == d.shape(sample_shape)
-    assert log_prob(d, x).shape == sample_shape + d.batch_shape
-    assert np.all(np.isfinite(log_prob(d, x)))
+def test_samples_and_their_log_probs_have_the_shapes_that_are_said(name):
+    d, say = made(name), said(name)
+    one = jax.eval_shape(lambda: d.sample(KEY))
+    assert one.shape == d.shape(())
+    assert jax.eval_shape(d.log_prob, one).shape == d.batch_shape
+    assert say["many"].shape == d.shape(DRAWS)
+    assert say["log_prob"].shape == (2, 5, *d.batch_shape)
+    assert np.all(np.isfinite(say["log_prob"]))
 
 
 @pytest.mark.long
 @each()
 def test_the_log_prob_of_many_is_that_of_each(name):
-    d = made(name)
-    x = sample(d, (3,))
-    one_by_one = np.stack([log_prob(d, row) for row in x])
-    np.testing.assert_allclose(log_prob(d, x), one_by_one, rtol=1e-12, atol=1e-14)
+    say = said(name)
+    rows = say["log_prob"].reshape(say["row by row"].shape)
+    np.testing.assert_allclose(rows, say["row by row"], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.long
 @each()
 def test_an_expanded_one_repeats_it(name):
-    d = made(name)
+    d, say = made(name), said(name)
     wide = d.expand((5, *d.batch_shape))
-    x = sample(wide, (2,))
+    x = jax.eval_shape(lambda: wide.sample(KEY, (2,)))
     assert x.shape == (2, 5, *d.batch_shape, *d.event_shape)
-    np.testing.assert_allclose(log_prob(wide, x), log_prob(d, x), rtol=1e-12)
-    one = log_prob(wide, sample(d))
-    np.testing.assert_allclose(one[3], log_prob(d, sample(d)), rtol=1e-12)
-    np.testing.assert_array_equal(wide.mean[2], d.mean)
-    np.testing.assert_array_equal(wide.variance[2], d.variance)
+    np.testing.assert_allclose(say["wide log_prob"], say["log_prob"], rtol=1e-12)
+    np.testing.assert_array_equal(say["wide mean"][2], say["mean"])
+    np.testing.assert_array_equal(say["wide variance"][2], say["variance"])
 
 
 @pytest.mark.long
 @each([name for name in NAMED if "scalar" not in name])
 def test_events_of_a_batch_add_and_a_mask_leaves_out(name):
-    d = made(name)
-    x, last = sample(d, (2,)), len(d.batch_shape)
-    whole = log_prob(d.to_event(last), x)
-    parts = log_prob(d, x).reshape(2, -1).sum(1)
-    np.testing.assert_allclose(whole, parts, rtol=1e-12)
-    mask = jnp.arange(d.batch_shape[-1]) < 2
-    np.testing.assert_array_equal(
-        log_prob(d.mask(mask), x), jnp.where(mask, log_prob(d, x), 0.0)
-    )
+    say = said(name)
+    mask = np.arange(say["log_prob"].shape[-1]) < 2
+    parts = np.where(mask, say["log_prob"], 0.0).reshape(2, 5, -1)
+    np.testing.assert_allclose(say["masked event"], parts.sum(-1), rtol=1e-12)
 
 
 @pytest.mark.long
-@each()
+@each([f"{c.__name__}-{next(iter(cases))}" for c, cases in CASES.items()])
 def test_it_is_a_pytree_and_compiles(name):
-    d = made(name)
-    x = d.sample(KEY, (2,))
-    again = jax.tree.unflatten(*reversed(jax.tree.flatten(d)))
-    assert again.batch_shape == d.batch_shape
-    np.testing.assert_array_equal(again.log_prob(x), d.log_prob(x))
-    compiled = jax.jit(lambda d, x: d.log_prob(x))(d, x)
-    np.testing.assert_allclose(compiled, d.log_prob(x), rtol=1e-12, atol=1e-14)
+    # One of each class: another case gives other arrays to the same code.
+    again = jax.tree.unflatten(*reversed(jax.tree.flatten(made(name))))
+    assert again.batch_shape == made(name).batch_shape
+    say = said(name)
+    found = again.log_prob(jnp.asarray(say["x"]))
+    np.testing.assert_allclose(found, say["log_prob"], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.long
 @each()
 def test_vmap_over_a_parameter_is_a_loop(name):
-    make, at = NAMED[name]
-    x = sample(made(name))
-    several = jnp.asarray(at) + jnp.array([0.0, -0.1, -0.2]).reshape(-1, *[1] * at.ndim)
-    one = jax.jit(lambda a: make(a).log_prob(x))
-    found = jax.jit(jax.vmap(one))(several)
-    loop = np.stack([one(a) for a in several])
-    np.testing.assert_allclose(found, loop, rtol=1e-12, atol=1e-14)
+    say = said(name)
+    (_, loop), _ = say["loop"]
+    np.testing.assert_allclose(say["vmap"], loop[:3], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.long
 @each()
 def test_gradients_are_finite_differences(name):
-    make, at = NAMED[name]
-    x = sample(made(name))
-
-    @jax.jit
-    def total(a):
-        return jnp.sum(make(a).log_prob(x))
-
-    direction = np.random.default_rng(0).normal(size=at.shape)
-    slope = np.sum(np.asarray(jax.grad(total)(jnp.asarray(at))) * direction)
-    h = 1e-5  # Truncation h² and rounding eps/h are both below 1e-9.
-    ends = [total(jnp.asarray(at + s * h * direction)) for s in (1, -1)]
-    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), atol=1e-7)
+    (total, _), gradient = said(name)["loop"]
+    slope = np.sum(gradient[0] * direction(name))
+    np.testing.assert_allclose(slope, (total[3] - total[4]) / (2 * STEP), atol=1e-7)
 
 
 @pytest.mark.long
 @each()
 def test_samples_are_in_the_support(name):
     d = made(name)
-    assert np.all(d.support(sample(d, (50,))))
+    assert said(name)["in support"]
     assert d.support.event_dim == d.event_dim
 
 
@@ -262,9 +289,9 @@ def test_invalid_arguments_are_refused(make):
 @pytest.mark.long
 @each()
 def test_moments_are_those_of_the_samples(name):
-    d = made(name)
-    x = np.asarray(sample(d, (N_DRAWS,)), float)
-    mean, variance = np.asarray(d.mean), np.asarray(d.variance)
+    d, say = made(name), said(name)
+    x = say["many"].astype(float).reshape(N_DRAWS, *d.batch_shape, *d.event_shape)
+    mean, variance = say["mean"], say["variance"]
     assert mean.shape == variance.shape == d.batch_shape + d.event_shape
     square = (x - mean) ** 2
     assert np.all(np.abs(x.mean(0) - mean) < Z * x.std(0) / N_DRAWS**0.5)
@@ -274,19 +301,17 @@ def test_moments_are_those_of_the_samples(name):
 @pytest.mark.long
 @each(DISCRETE)
 def test_sums_over_the_support_are_one_and_the_moments(name):
-    d = made(name)
-    values = d.enumerate_support()
+    d, say = made(name), said(name)
+    values, p = say["values"], say["p"]
     assert values.shape[1:] == d.batch_shape
-    assert d.enumerate_support(expand=False).ndim == values.ndim
-    # Untempered: a power of a law has no sum of one.
-    plain = type(d)(getattr(d, type(d).pytree_data_fields[0]))
-    p = np.exp(plain.log_prob(d.enumerate_support()))
+    narrow = jax.eval_shape(lambda: d.enumerate_support(expand=False))
+    assert narrow.ndim == values.ndim
     np.testing.assert_allclose(p.sum(0), 1.0, rtol=1e-12)
     mean = (p * values).sum(0)
-    np.testing.assert_allclose(d.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(say["mean"], mean, rtol=1e-12)
     variance = (p * (values - mean) ** 2).sum(0)
-    np.testing.assert_allclose(d.variance, variance, rtol=1e-12)
-    wide = d.expand((2, *d.batch_shape)).enumerate_support()
+    np.testing.assert_allclose(say["variance"], variance, rtol=1e-12)
+    wide = jax.eval_shape(d.expand((2, *d.batch_shape)).enumerate_support)
     assert wide.shape == (len(values), 2, *d.batch_shape)
 
 
@@ -351,18 +376,20 @@ def test_a_weight_of_zero_removes_an_observation_whatever_it_is(name):
 def test_judgments_are_binomial_and_the_labels_that_they_count():
     k = np.arange(8)
     log_p = np.log([1e-12, 0.3, 1 - 1e-9])[:, None]
-    found = Judgments(log_p, 7).log_prob(k)
+    of = jax.jit(lambda n, k: Judgments(log_p, n).log_prob(k))
+    found = of(7, k)
     np.testing.assert_allclose(found, binom(7, np.exp(log_p)).logpmf(k), rtol=1e-7)
     np.testing.assert_allclose(np.exp(found).sum(1), 1.0, rtol=1e-12)
-    labels = Coincidence(log_p)
-    each = k * labels.log_prob(1) + (7 - k) * labels.log_prob(0)
+    distinct, alike = jax.jit(Coincidence(log_p).log_prob)(np.arange(2)).T[..., None]
+    each = k * alike + (7 - k) * distinct
     ways = binom(7, 0.5).logpmf(k) + 7 * np.log(2)
     np.testing.assert_allclose(found, each + ways, rtol=1e-10)
-    certain = Judgments(0.0, 7)
-    np.testing.assert_array_equal(certain.log_prob(k)[:7], -np.inf)
-    assert certain.log_prob(7) == 0.0
-    one = Judgments(log_p, 1).log_prob(k[:2])
-    np.testing.assert_allclose(one, labels.log_prob(k[:2]), rtol=1e-12, atol=1e-14)
+    certain = jax.jit(Judgments(0.0, 7).log_prob)(k)
+    np.testing.assert_array_equal(certain[:7], -np.inf)
+    assert certain[7] == 0.0
+    one = of(1, np.arange(8) % 2)[:, :2]
+    labels = np.concatenate([distinct, alike], 1)
+    np.testing.assert_allclose(one, labels, rtol=1e-12, atol=1e-14)
 
 
 def test_a_weight_that_is_not_zero_keeps_what_is_impossible():
