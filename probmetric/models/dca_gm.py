@@ -146,6 +146,7 @@ def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     """Map the real sites to parameters.
 

@@ -71,6 +71,7 @@ class EMData(NamedTuple):
 
 
 @numpy_in_numpy_out
+@jax.jit
 def own_shares(
     params: DCAGMParams, Y: Float[Array, "n p"], y: Int[Array, "n"]
 ) -> tuple[Float[Array, "n k"], Float[Array, "n"]]:

@@ -76,6 +76,7 @@ class Conditioned(NamedTuple):
 
 
 @numpy_in_numpy_out
+@jax.jit
 def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
     """Return the log prior density of the sites, constants included.
 
@@ -120,6 +121,7 @@ def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def log_joint(sites: DCAGMSites, given: Conditioned) -> Float[Array, ""]:
     """Return Eq. (1), the log density of the NumPyro model, constants included.
 

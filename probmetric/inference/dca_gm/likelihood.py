@@ -48,6 +48,7 @@ from probmetric.typing import Array
 
 
 @numpy_in_numpy_out
+@jax.jit
 def class_log_probability(
     params: DCAGMParams, X: Float[Array, "n d"]
 ) -> Float[Array, "n c"]:

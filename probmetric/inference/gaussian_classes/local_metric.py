@@ -317,6 +317,7 @@ def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def error_expansion(
     classes: ClassDensities, x: Float[Array, "d"], A: Float[Array, "d d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -31,6 +31,7 @@ Dempster, Laird and Rubin (1977), J. Royal Statistical Society B 39, 1-38.
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -95,6 +96,7 @@ def covariances_of(params: GaussianClassesParams) -> Float[Array, "c d d"]:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def expected_statistics(
     params: GaussianClassesParams, data: Labelled
 ) -> ClassStatistics:
@@ -108,6 +110,7 @@ def expected_statistics(
 
 
 @numpy_in_numpy_out
+@partial(jax.jit, static_argnames="covariance")
 def log_joint(
     params: GaussianClassesParams,
     data: Labelled,

@@ -123,7 +123,7 @@ def mode_at(
     at: dict[str, Any] = jax.tree.map(np.asarray, found.params)
     factors, gap, best = None, np.inf, at
     for _ in range(N_NEWTON):
-        params = jax.tree.map(np.asarray, to_params({**at, "spread": omega}, prior))
+        params = jax.tree.map(np.asarray, _params({**at, "spread": omega}, prior))
         try:
             here = arrow(params, stats, prior, learning_rate)
         except ValueError:  # Not a mode: the solver stopped on its way.
@@ -137,7 +137,7 @@ def mode_at(
         if gap < CLOSE:
             break
         at = _moved(at, R @ slope)
-    params = jax.tree.map(np.asarray, to_params({**best, "spread": omega}, prior))
+    params = jax.tree.map(np.asarray, _params({**best, "spread": omega}, prior))
     if factors is None:
         return Mode(best, params, -np.inf, None, gap, found)
     value = log_evidence(float(_value(best, data)), factors)
@@ -146,6 +146,7 @@ def mode_at(
 
 
 _value = jax.jit(objective)
+_params = jax.jit(to_params)
 
 
 def _moved(at: dict[str, Any], step: Float[Array, "k"]) -> dict[str, Any]:

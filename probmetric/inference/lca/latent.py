@@ -18,6 +18,7 @@ Stability: t ≥ b ≥ p s bounds νs by 1/p, so that nothing blows up where ν 
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
@@ -58,6 +59,7 @@ def odds(
 
 
 @numpy_in_numpy_out
+@jax.jit
 def pair_posterior(
     x: Float[Array, "N d"],
     x_prime: Float[Array, "N d"],

@@ -87,6 +87,7 @@ type _Block = tuple[Array, Array, Array | None]
 
 
 @numpy_in_numpy_out
+@jax.jit
 def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
     """Return the expected statistics (2) about ``params.means``, chunk by chunk.
 
@@ -199,6 +200,7 @@ def m_step(
 
 
 @numpy_in_numpy_out
+@jax.jit
 def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Scalar]:
     """Return the next parameters, and the log joint density of the given ones.
 
@@ -218,6 +220,7 @@ def em_step(params: MixtureParams, data: MixtureData) -> tuple[MixtureParams, Sc
 
 
 @numpy_in_numpy_out
+@jax.jit
 def em_step_missing(
     params: MixtureParams, data: MixtureData
 ) -> tuple[MixtureParams, Scalar]:

@@ -33,6 +33,7 @@ CHUNK = 128
 
 
 @numpy_in_numpy_out
+@jax.jit
 def e_step_missing(
     params: MixtureParams,
     X: Float[Array, "n d"],

@@ -34,6 +34,7 @@ def log_inverse_wishart(
 
 
 @numpy_in_numpy_out
+@jax.jit
 def log_prior(
     weights: Float[Array, "k"],
     means: Float[Array, "k d"],

@@ -79,6 +79,7 @@ class Representative(NamedTuple):
 
 
 @numpy_in_numpy_out
+@jax.jit
 def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representative:
     """Return the posterior of the representative behind the rows of X, Eq. (2).
 

@@ -113,6 +113,7 @@ def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
 
 
 @numpy_in_numpy_out
+@jax.jit
 def log_units(params: TwoStageParams, groups: Pooled | GroupRows) -> Float[Array, "G"]:
     """Return log p(X_i) of every group.
 
