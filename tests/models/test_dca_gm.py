@@ -25,6 +25,7 @@ from probmetric.models.distributions import ClassLabel
 
 EPS = np.finfo(float).eps
 N, D, P, C, K = 12, 4, 2, 3, 2
+GRADIENT = jax.jit(jax.grad(log_joint))
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_the_log_joint_has_the_gradient_of_the_model(x64):
         return log_density(dca_gm, (data, prior), {}, values)[0]
 
     expected = jax.jit(jax.grad(density))(as_dict(sites))
-    found = jax.jit(jax.grad(log_joint))(sites, Conditioned(data, prior))
+    found = GRADIENT(sites, Conditioned(data, prior))
     for name, value in expected.items():
         np.testing.assert_allclose(getattr(found, name), value, atol=1e3 * EPS)
 
@@ -112,14 +113,19 @@ def test_sites_and_parameters_are_inverse_up_to_the_logits_shift(x64):
 @pytest.mark.long
 def test_a_minibatch_density_is_that_of_the_chosen_points_scaled_up(x64):
     sites, data, prior = random_case()
-    model = numpyro.handlers.seed(dca_gm, jax.random.key(5))
-    substituted = numpyro.handlers.substitute(model, as_dict(sites))
-    trace = numpyro.handlers.trace(substituted).get_trace(data, prior, batch=4)
-    chosen = np.asarray(trace["point"]["value"])
+
+    @jax.jit
+    def density(key):
+        model = numpyro.handlers.seed(dca_gm, key)
+        substituted = numpyro.handlers.substitute(model, as_dict(sites))
+        trace = numpyro.handlers.trace(substituted).get_trace(data, prior, batch=4)
+        assert "J" not in trace
+        observed = trace["y"]
+        log_p = observed["fn"].log_prob(observed["value"])
+        return trace["point"]["value"], observed["scale"] * jnp.sum(log_p)
+
+    chosen, found = map(np.asarray, density(jax.random.key(5)))
     assert len(np.unique(chosen)) == 4
-    assert "J" not in trace
-    observed = trace["y"]
-    found = observed["scale"] * jnp.sum(observed["fn"].log_prob(observed["value"]))
     part = Labelled(data.X[chosen], data.y[chosen], data.w[chosen])
     flat = prior._replace(c=1.0, lam=1.0)
     one = log_joint(sites, Conditioned(part, flat))
@@ -131,14 +137,12 @@ def test_a_minibatch_density_is_that_of_the_chosen_points_scaled_up(x64):
 def test_the_mean_of_all_minibatch_gradients_is_the_full_gradient(x64):
     sites, data, prior = random_case()
 
-    gradient = jax.jit(jax.grad(log_joint))
-
     def part_gradient(rows):
         part = Labelled(data.X[rows], data.y[rows], N / len(rows) * data.w[rows])
-        return gradient(sites, Conditioned(part, prior)).A
+        return GRADIENT(sites, Conditioned(part, prior)).A
 
     parts = [part_gradient(jnp.arange(i, i + 4)) for i in (0, 4, 8)]
-    full = gradient(sites, Conditioned(data, prior)).A
+    full = GRADIENT(sites, Conditioned(data, prior)).A
     np.testing.assert_allclose(sum(parts) / 3, full, atol=1e3 * EPS)
     assert not np.allclose(parts[0], full)
 
@@ -156,10 +160,16 @@ def test_simulated_classes_have_the_models_frequencies(x64, params, points):
 @pytest.mark.long
 def test_a_model_without_labels_simulates_them(x64):
     _, data, prior = random_case()
-    model = numpyro.handlers.seed(dca_gm, jax.random.key(1))
-    trace = numpyro.handlers.trace(model).get_trace(data._replace(y=None), prior)
-    assert trace["y"]["value"].shape == (N,)
-    assert set(np.unique(trace["y"]["value"])) <= {0, 1, 2}
+
+    @jax.jit
+    def drawn(key):
+        model = numpyro.handlers.seed(dca_gm, key)
+        trace = numpyro.handlers.trace(model).get_trace(data._replace(y=None), prior)
+        return trace["y"]["value"]
+
+    y = drawn(jax.random.key(1))
+    assert y.shape == (N,)
+    assert set(np.unique(y)) <= {0, 1, 2}
 
 
 def test_a_label_beyond_the_last_class_has_no_density():
