@@ -98,24 +98,27 @@ def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
     assert _advance._cache_size() == 1
 
 
-@pytest.mark.parametrize("n_particles", [1, 3])
-@pytest.mark.parametrize("batch", [None, 5])
+@pytest.mark.parametrize("n_particles, batch", [(1, None), (3, 5)])
 def test_the_bound_is_that_of_numpyro_from_the_same_key(x64, n_particles, batch):
     """With its gradient, and with the weights of a subsample."""
     guide = infer.autoguide.AutoNormal(normal_model)
     given = jax.tree.map(jnp.asarray, (points(), PRIOR))
     engine = infer.SVI(normal_model, guide, numpyro.optim.Adam(0.1), Bound(n_particles))
-    state = engine.init(jax.random.key(0), *given, batch=batch)
 
-    def of(bound):
-        def value(params):
-            key = jax.random.key(1)
-            return bound.loss(key, params, normal_model, guide, *given, batch=batch)
+    @jax.jit
+    def both(key):
+        state = engine.init(key, *given, batch=batch)
 
-        return jax.jit(jax.value_and_grad(value))(engine.get_params(state))
+        def of(bound):
+            def value(params):
+                key = jax.random.key(1)
+                return bound.loss(key, params, normal_model, guide, *given, batch=batch)
 
-    ours, slope = of(engine.loss)
-    theirs, other = of(infer.Trace_ELBO(n_particles))
+            return jax.value_and_grad(value)(engine.get_params(state))
+
+        return of(engine.loss), of(infer.Trace_ELBO(n_particles))
+
+    (ours, slope), (theirs, other) = both(jax.random.key(0))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     for name, g in other.items():
         np.testing.assert_allclose(slope[name], g, rtol=1e-10, atol=1e-12)

@@ -118,12 +118,8 @@ def test_what_the_data_leave_undetermined_is_the_advice():
 def test_few_sources_need_a_prior_and_not_more_draws():
     X = RNG.normal(size=(30, 3))
     few = pm.TwoStageMixture(1).fit(X, groups=np.arange(30) % 3)
-    run = {"n_chains": 1, "n_draws": 5, "progress": False}
-    told = few.sample("laplace", **run)
+    told = few.sample("laplace", n_chains=1, n_draws=5, progress=False)
     assert "3 sources leave a covariance" in told.attrs[UNDETERMINED]
-    model = pm.TwoStageMixture(1).fit(X, groups=np.arange(30) % 15)
-    many = model.sample("laplace", **run)
-    assert UNDETERMINED not in many.attrs
     json.dumps(dict(told.attrs))
 
 

@@ -43,23 +43,14 @@ def stands_apart(tree, message):
         pm.loo(tree)
 
 
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
-def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered():
-    rng = np.random.default_rng(5)
-    A = rng.normal(size=(60, 2, 2))
-    y = (rng.uniform(size=60) < 0.5).astype(int)
-    model = pm.LCA(1, learning_rate=1).fit_pairs(A, y)
-    tree = model.sample(n_chains=2, n_draws=500, log_likelihood=True)
-    assert "pseudo_log_likelihood" not in tree.children
-    ours, theirs = pm.loo(tree), az.loo(tree, pointwise=True)
-    assert ours.elpd == theirs.elpd
-    np.testing.assert_array_equal(ours.elpd_i, theirs.elpd_i)
+@pytest.fixture(scope="module")
+def tempered():
+    return drawn(disjoint(), learning_rate=0.5)
 
 
 @pytest.mark.long
-def test_a_tempered_likelihood_is_no_log_likelihood():
-    tree = drawn(disjoint(), learning_rate=0.5)
+def test_a_tempered_likelihood_is_no_log_likelihood(tempered):
+    tree = tempered
     stands_apart(tree, "learning_rate: expected 1, got 0.5")
     M, b = (tree["posterior"][name].to_numpy() for name in ("M", "b"))
     terms, power = (tree["log_likelihood"][name] for name in ("y", "power"))
@@ -120,8 +111,10 @@ def test_a_learning_rate_a_unit_is_one_where_all_are(rates):
 
 
 @pytest.mark.long
-def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(tmp_path):
-    tree = drawn(disjoint(), learning_rate=0.5)
+def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(
+    tmp_path, tempered
+):
+    tree = tempered
     terms = 0.5 * tree["log_likelihood"].to_dataset()[["y"]]
     old = tree.assign({"log_likelihood": xr.DataTree(terms)})
     save_draws(old, tmp_path / "old.nc")
@@ -138,7 +131,11 @@ def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(tmp_pa
 @pytest.mark.long
 def test_a_total_is_no_unit():
     tree = pm.sample(
-        lca, disjoint(), prior=LCAPrior(np.ones((1, 1)), lam=4.0), method="laplace"
+        lca,
+        disjoint(),
+        prior=LCAPrior(np.ones((1, 1)), lam=4.0),
+        method="laplace",
+        n_draws=100,
     )
     assert set(tree["log_likelihood"].data_vars) == {"total", "power"}
     with pytest.raises(TypeError, match="several log likelihood arrays"):
