@@ -405,7 +405,7 @@ def of_rows(learner):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n", [60, 400])
+@pytest.mark.parametrize("n", [50, 400])  # 50 groups of both.
 def test_intervals_of_a_source_are_those_of_the_same_groups_in_memory(n):
     rng = np.random.default_rng(8)
     y = rng.integers(0, 3, n)
