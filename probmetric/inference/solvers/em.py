@@ -39,6 +39,9 @@ from probmetric.typing import Array, ArrayLike, Scalar
 ROUNDING = 1e3
 """A fall of the objective by fewer than ROUNDING · eps · |objective| is rounding."""
 
+ROOM = 1000
+"""Fits of as many steps at most keep a trace of one length within the program."""
+
 
 class _State(NamedTuple):
     theta: jax.Array
@@ -103,22 +106,32 @@ def run_em[P, D](
     [-1.0, -0.25, -0.0625]
     """
     check_counts(max_steps=max_steps)
-    return _run(step, params, data, tol, max_steps=max_steps, accelerate=accelerate)
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+    limit = float(jnp.finfo(dtype).eps) ** 0.5 if tol is None else tol
+    # One program, whatever the limits are and whether numbers are of Python or NumPy.
+    data = jax.tree.map(
+        lambda leaf: np.asarray(leaf, dtype) if isinstance(leaf, float) else leaf, data
+    )
+    room = max(max_steps, ROOM)
+    found = _run(
+        step, params, data, jnp.asarray(limit, dtype), np.int32(max_steps),
+        room=room, accelerate=accelerate,
+    )  # fmt: skip
+    return found if max_steps == room else found._replace(trace=found.trace[:max_steps])
 
 
-@partial(jax.jit, static_argnames=("step", "max_steps", "accelerate"))
+@partial(jax.jit, static_argnames=("step", "room", "accelerate"))
 def _run[P, D](
     step: Callable[[P, D], tuple[P, Scalar]],
     params: P,
     data: D,
-    tol: Array | None,
+    limit: Array,
+    max_steps: Array,
     *,
-    max_steps: int,
+    room: int,
     accelerate: bool,
 ) -> Fit:
     flat, unravel = ravel_pytree(params)
-    eps = jnp.finfo(flat.dtype).eps
-    limit = float(eps) ** 0.5 if tol is None else tol
 
     def advance(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
         new, objective = step(unravel(theta), data)
@@ -135,7 +148,7 @@ def _run[P, D](
     def going(state: _State) -> Array:
         return (state.result == Result.MAX_STEPS) & (state.n_steps < max_steps)
 
-    end = jax.lax.while_loop(going, body, _start(flat, max_steps))
+    end = jax.lax.while_loop(going, body, _start(flat, room))
     _, objective = advance(end.theta)
     return Fit(
         unravel(end.theta),

@@ -88,6 +88,21 @@ def _padded(points: MixtureData) -> MixtureData:
     return MixtureData(X, w, known, points.prior)
 
 
+def _padded_groups(groups: GroupData) -> GroupData:
+    """Add groups of weight zero, and residuals of zero, up to few sizes, likewise."""
+    n, m = bucket(len(groups.size)), bucket(len(groups.residual))
+    known = groups.known
+    return GroupData(
+        pad_rows(groups.mean, n),
+        pad_rows(groups.size, n, 1),
+        pad_rows(groups.w, n),
+        pad_rows(groups.residual, m),
+        pad_rows(groups.owner, m),
+        None if known is None else pad_rows(known, n, -1),
+        groups.prior,
+    )
+
+
 @numpy_in_numpy_out
 def fit(
     data: Points | Pairs | Groups,
@@ -169,7 +184,11 @@ def fit(
             return end._replace(params=proportional(c, mu, S, alpha))
     else:
         whole = group_data(filled(data) if missing else data, known=known, prior=prior)
-        groups = group_rows(data, known=known, prior=prior) if missing else whole
+        groups = (
+            group_rows(data, known=known, prior=prior)
+            if missing
+            else _padded_groups(whole)
+        )
 
         def solve(seed: int) -> Fit:
             first = start or start_groups(whole, n_components, alpha=alpha, seed=seed)

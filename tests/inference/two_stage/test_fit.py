@@ -9,6 +9,7 @@ import pytest
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.mixture.start import start_mixture
+from probmetric.inference.solvers.em import _run
 from probmetric.inference.solvers.result import Result
 from probmetric.inference.two_stage.draws import relabel
 from probmetric.inference.two_stage.fit import fit
@@ -38,6 +39,15 @@ def test_grouped_em_never_falls(covariance):
     assert np.all(np.diff(trace) > -1e-12 * abs(trace[-1]))
 
 
+@pytest.mark.long
+def test_fits_of_other_sizes_and_limits_compile_nothing_anew():
+    fit(small(3), n_components=2)
+    programs = _run._cache_size()
+    end = fit(small(4, groups=20, size=4), n_components=2, tol=0.1, max_steps=7)
+    assert end.trace.shape == (7,)
+    assert _run._cache_size() == programs
+
+
 def test_balanced_groups_of_one_component_reach_the_closed_form(x64):
     """K = 1, balanced: W = ΣS_i/(G(n - 1)), B = Cov(x̄) - W/n (maths 1.9)."""
     groups = small(5, k=1, groups=200, size=4)
@@ -59,7 +69,7 @@ def test_pairs_are_groups_of_two_or_twice_one():
     pairs = Pairs(X, np.array([0, 3, 6]), np.array([1, 4, 9]), np.array([1, 1, 0]))
     rows = X[[0, 1, 3, 4, 6, 9]]
     groups = Groups(rows, np.array([0, 0, 1, 1, 2, 3]))
-    ends = [fit(data, max_steps=5) for data in (pairs, groups)]
+    ends = [fit(data, n_components=2, max_steps=5) for data in (pairs, groups)]
     np.testing.assert_array_equal(ends[0].params.within, ends[1].params.within)
 
 
@@ -71,10 +81,14 @@ def test_singletons_leave_alpha_at_its_prior_mode(x64):
     start = ProportionalParams(
         np.ones(1), np.zeros((1, 2)), np.eye(2)[None], np.array(0.6)
     )
-    step, packed = jax.jit(em_step_proportional), group_data(data, prior=prior)
-    for _ in range(3000):
-        start, _ = step(start, packed)
-    assert float(start.alpha) == pytest.approx(2 / 6, abs=1e-3)
+    packed = group_data(data, prior=prior)
+
+    @jax.jit
+    def steps(start):
+        step = lambda _, params: em_step_proportional(params, packed)[0]  # noqa: E731
+        return jax.lax.fori_loop(0, 3000, step, start)
+
+    assert float(steps(start).alpha) == pytest.approx(2 / 6, abs=1e-3)
 
 
 def test_zero_weight_removes_a_point_and_two_doubles_it():
@@ -115,7 +129,7 @@ def test_one_component_reports_convergence():
 
 @pytest.mark.long
 def test_start_is_finite_with_fewer_points_than_features():
-    X = np.random.default_rng(0).normal(size=(6, 10))
+    X = np.random.default_rng(0).normal(size=(6, 9))
     start = start_mixture(X, np.ones(6), 2)
     end = fit(Points(X), n_components=2)
     assert np.all(np.linalg.eigvalsh(start.covariances) > 0)
