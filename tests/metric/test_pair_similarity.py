@@ -59,14 +59,13 @@ def test_all_pairs_equal_the_difference_form(toy, score):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("tile", [16, 13])
-def test_tiles_of_any_size_give_the_same(toy, tile):
+def test_tiles_of_any_size_give_the_same(toy):
     """Also where the last tile of a strip reaches back over the one before it."""
     metric, X = toy
     args = metric._model, "log_ratio", ()
     with jax.enable_x64(True):
         whole = pairwise(*args, jnp.asarray(X), jnp.asarray(X[:30]))
-        tiles = pairwise(*args, jnp.asarray(X), jnp.asarray(X[:30]), tile=tile)
+        tiles = pairwise(*args, jnp.asarray(X), jnp.asarray(X[:30]), tile=13)
     np.testing.assert_allclose(tiles, whole, rtol=1e-12, atol=1e-12)
 
 
@@ -183,10 +182,10 @@ def test_missing_entries_are_integrated_out(toy):
 @pytest.mark.parametrize("score", ["log_ratio"])
 def test_all_pairs_with_missing_entries_equal_the_rows(toy, score):
     metric, X = toy
-    Q, P = X[:5].copy(), X[5:12].copy()
-    Q[0, 1] = Q[3, 0] = P[2, 2] = P[4, 0] = np.nan
+    Q, P = X[:6].copy(), X[6:12].copy()
+    Q[[0, 3], 1] = Q[[1, 4], 0] = P[[2, 5], 2] = P[[0, 4], 0] = np.nan
     metric = dataclasses.replace(metric, score=score)
-    exact = metric.refine(Q, P, np.tile(np.arange(7), (5, 1)))
+    exact = metric.refine(Q, P, np.tile(np.arange(6), (6, 1)))
     np.testing.assert_allclose(metric.pairwise(Q, P), exact, rtol=1e-11, atol=1e-11)
 
 

@@ -209,7 +209,7 @@ def test_a_source_gives_the_fit_of_the_same_rows_in_memory(data, fitted):
 @pytest.mark.long
 def test_a_source_in_several_cuts_gives_nearly_the_same_bits(data):
     X, y = data
-    cuts = ((900,), (300, 600), tuple([9] * 100))
+    cuts = ((900,), (300, 600), (90,) * 10)
     maps = [pm.LCA(**QUICK).fit(Labelled(X, y, cut)).components_ for cut in cuts]
     for other in maps[1:]:
         np.testing.assert_allclose(other, maps[0], rtol=1e-9, atol=1e-12)

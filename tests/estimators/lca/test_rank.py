@@ -30,7 +30,7 @@ def test_classes_apart_in_one_direction_need_one_row_and_in_three_more(how):
     model = pm.LCA(how).fit(X, y)
     assert len(model.components_) == 1
     assert [choice.n_components for choice in model.ranks_] == [1, 2, 3, 4]
-    X, y = classes_in(3, 60, 0)
+    X, y = classes_in(3, 60, 0, noise=1)
     model = pm.LCA(how).fit(X, y)
     assert len(model.components_) > 1
     least = min(choice.loss for choice in model.ranks_)
@@ -116,7 +116,7 @@ def test_the_fewest_rows_within_a_standard_error_are_taken(by_folds):
 
 @pytest.mark.long
 def test_what_follows_a_fit_has_the_rows_chosen():
-    X, y = classes_in(1, 24, 0, noise=2)
+    X, y = classes_in(1, 24, 0, noise=1)
     model = pm.LCA("cv", regularization="cv").fit(X, y)
     assert model.choices_
     p = len(model.components_)

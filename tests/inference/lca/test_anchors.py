@@ -224,18 +224,18 @@ def test_of_equally_near_rows_any_counts_as_found():
 
 @pytest.mark.long
 def test_with_all_rows_as_anchors_it_is_the_full_fit():
-    Z, y = data()
-    full = fit_labelled(Z, y, Recipe(3), auto_regularization(N))
-    found = fit_anchors(in_memory(Z, y), Recipe(3), "auto", N, 0)
+    Z, y = data(500)
+    full = fit_labelled(Z, y, Recipe(3), auto_regularization(500))
+    found = fit_anchors(in_memory(Z, y), Recipe(3), "auto", 500, 0)
     np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-9)
     assert found.relative == 0
 
 
 @pytest.mark.long
 def test_principal_axes_are_those_of_all_rows():
-    Z, y = data(d=4)
-    full = fit_labelled(Z, y, Recipe(2), auto_regularization(N))
-    found = fit_anchors(in_memory(Z, y), Recipe(2), "auto", N, 0)
+    Z, y = data(500, 4)
+    full = fit_labelled(Z, y, Recipe(2), auto_regularization(500))
+    found = fit_anchors(in_memory(Z, y), Recipe(2), "auto", 500, 0)
     np.testing.assert_allclose(matrix(found.fitted), matrix(full), rtol=1e-6)
 
 

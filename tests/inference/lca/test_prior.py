@@ -70,7 +70,7 @@ def test_log_b_and_log_sigma2_are_inverse_without_overflow(p):
 @pytest.mark.long
 @pytest.mark.parametrize("p", [1, 5, 60])
 def test_the_m_step_of_b_is_the_minimum_of_its_equation(p):
-    rng = np.random.default_rng(p)
+    rng, log_b = np.random.default_rng(p), jax.jit(_log_b, static_argnums=2)
     for _ in range(20):
         A, ratio = rng.gamma(2.0) * 50, np.exp(rng.normal(-3, 3))
         shape, rate = rng.gamma(1.0) * 3, rng.gamma(1.0) * 3
@@ -79,7 +79,7 @@ def test_the_m_step_of_b_is_the_minimum_of_its_equation(p):
             rho = np.log(np.expm1(2 * np.exp(x) / p) / 2)
             return A * rho + B * np.exp(-rho) - a * x + r * np.exp(x)
 
-        got = float(_log_b(A, A * ratio, p, shape, rate))
+        got = float(log_b(A, A * ratio, p, shape, rate))
         near = minimize_scalar(f, bracket=(got - 0.5, got + 0.5), tol=1e-12)
         assert got == pytest.approx(near.x, abs=1e-5)
 
@@ -106,11 +106,10 @@ def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
     pairs, prior = hidden()
     mode = fit(pairs, prior).params
     found = []
-    for at in (mode, None):
+    for at, n_draws in ((mode, 1000), (None, 200)):
         data = target_data(pairs, prior, 1.0, at)
-        draws = NUTS().draw(
-            Posterior(TARGET, data, position(mode)), seed=0, progress=False
-        )
+        posterior = Posterior(TARGET, data, position(mode))
+        draws = NUTS().draw(posterior, n_draws=n_draws, seed=0, progress=False)
         r, n = worst(draws.values["M"])
         found.append((r, 1e3 * n / draws.statistics["n_steps"].sum()))
     (good, speed), (control, slow) = found
@@ -160,19 +159,23 @@ def test_plain_numpyro_agrees_between_chains_under_the_mirrored_prior():
     assert control > 1.05
 
 
+def of_the_model(pairs, prior):
+    """Return NumPyro's log density at rate 0.7, as a function of W and log b."""
+    return jax.jit(
+        lambda W, log_b: log_density(
+            lca, (pairs, prior), {"learning_rate": 0.7}, {"W": W, "log_b": log_b}
+        )[0]
+    )
+
+
 @pytest.mark.long
 def test_the_mirrored_prior_is_the_mean_of_the_priors_over_a_reflection():
     pairs, prior = hidden()
     mode = fit(pairs, prior).params
     data = target_data(pairs, prior, 0.7, mode)
     W, log_b = prior.mean + 0.3, np.log(0.2)
-    got, _ = log_density(
-        lca,
-        (pairs, mirrored(prior, mode.W)),
-        {"learning_rate": 0.7},
-        {"W": jnp.asarray(W), "log_b": jnp.asarray(log_b)},
-    )
-    want = TARGET.log_density({"W": W, "log_b": log_b}, data)
+    got = of_the_model(pairs, mirrored(prior, mode.W))(W, log_b)
+    want = jax.jit(TARGET.log_density)({"W": W, "log_b": log_b}, data)
     assert float(got) == pytest.approx(float(want), rel=1e-12)
 
 
@@ -183,19 +186,12 @@ def test_the_mirrored_density_is_the_mean_of_the_models_over_a_reflection():
     u, rng = data[3], np.random.default_rng(1)
     assert np.linalg.norm(u) == pytest.approx(1)
     reflect = np.eye(2) - 2 * np.outer(u, u)
+    ours, theirs = jax.jit(TARGET.log_density), of_the_model(pairs, prior)
     for _ in range(3):
         W, log_b = prior.mean + 0.3 * rng.normal(size=(2, 5)), rng.normal() - 2
-        own = [
-            log_density(
-                lca,
-                (pairs, prior),
-                {"learning_rate": 0.7},
-                {"W": jnp.asarray(V), "log_b": jnp.asarray(log_b)},
-            )[0]
-            for V in (W, reflect @ W)
-        ]
+        own = [theirs(V, log_b) for V in (W, reflect @ W)]
         for V in (W, reflect @ W):
-            got = TARGET.log_density({"W": V, "log_b": log_b}, data)
+            got = ours({"W": V, "log_b": log_b}, data)
             want = np.logaddexp(*map(float, own)) - np.log(2)
             assert float(got) == pytest.approx(want, rel=1e-12)
 
@@ -218,7 +214,7 @@ def test_a_flat_prior_of_b_adds_no_curvature_whatever_its_rate():
     def of_log_b(log_b):
         return log_prior(params._replace(log_sigma2=log_sigma2_of(log_b, 2)), proper)
 
-    curved = jax.hessian(of_log_b)(jnp.asarray(log_b_of(-1.0, 2)))
+    curved = jax.jit(jax.hessian(of_log_b))(jnp.asarray(log_b_of(-1.0, 2)))
     np.testing.assert_allclose(prior_precision(params, proper)[-1], -curved, rtol=1e-8)
 
 
@@ -320,7 +316,7 @@ def test_a_fit_around_the_covariance_within_is_the_models_mode():
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:LCA. P.same. stays")
-@pytest.mark.parametrize("p", [3, 4, 6, 8])
+@pytest.mark.parametrize("p", [3, 6, 8])
 def test_the_order_of_few_points_does_not_matter(p):
     rng = np.random.default_rng(1)
     X, y, new = rng.normal(size=(4, 8)), np.array([0, 0, 1, 1]), rng.normal(size=(2, 8))
