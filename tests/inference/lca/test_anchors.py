@@ -263,7 +263,7 @@ def test_error_falls_with_anchors_and_thinned_rows_are_another_design():
 
 @pytest.mark.long
 def test_auto_doubles_until_the_error_is_small(monkeypatch):
-    Z, y = data(4000)
+    Z, y = data(2000)
     monkeypatch.setattr(by_anchors, "FIRST", 200)
     monkeypatch.setattr(by_anchors, "AGREE", 0.3)
     found = fit_anchors(in_memory(Z, y), Recipe(3), "auto", "auto", 0)
