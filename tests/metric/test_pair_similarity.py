@@ -65,7 +65,7 @@ def test_tiles_of_any_size_give_the_same(toy):
     args = metric._model, "log_ratio", ()
     with jax.enable_x64(True):
         whole = pairwise(*args, jnp.asarray(X), jnp.asarray(X[:30]))
-        tiles = pairwise(*args, jnp.asarray(X), jnp.asarray(X[:30]), tile=13)
+        tiles = pairwise(*args, jnp.asarray(X), jnp.asarray(X[:30]), tile=16)
     np.testing.assert_allclose(tiles, whole, rtol=1e-12, atol=1e-12)
 
 
