@@ -42,10 +42,15 @@ STORE_ALL = {
 ROOM = 2**24
 """Bytes that a disk must have left for what was written to count as whole."""
 
-COMPILED_SOON = {"xla_backend_optimization_level": 1}
+_LEAST = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "").lower()
+
+COMPILED_SOON = {
+    "xla_backend_optimization_level": int(_LEAST not in ("1", "on", "true", "yes"))
+}
 """Options of a long program whose work is LAPACK's: compiled in four fifths of the
 time, it runs as fast (local matrices of 512 queries, d = 48). By rounding alone do its
-numbers change. A program with options is never called by another.
+numbers change. A program with options is never called by another. Where JAX was told
+not to optimise, it does not here either: options would go before what it was told.
 """
 
 COMPILED_SOONEST = {"xla_backend_optimization_level": 0}
