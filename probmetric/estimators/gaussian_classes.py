@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Labelled
-from probmetric.data.padding import pad_labelled
+from probmetric.data.padding import bucket, pad_rows
 from probmetric.data.scaling import Scaler, constant_columns, standardise
 from probmetric.data.source import Source, sample_rows
 from probmetric.data.truth import TellsClasses
@@ -56,7 +56,7 @@ from probmetric.inference.gaussian_classes.posterior import (
     posterior_mean,
 )
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
-from probmetric.inference.gaussian_classes.prior import learn, learn_statistics
+from probmetric.inference.gaussian_classes.prior import learn_statistics
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.feature_names import with_names
@@ -117,8 +117,9 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
             prior, strengths, _ = choose_prior(
                 data, len(classes), alpha=alpha, **options
             )
+        stats = statistics_of(Z, codes, len(classes))
         stats, prior, post, evidence = to_numpy(
-            learn(pad_labelled(data), len(classes), prior, alpha=alpha, **options)
+            learn_statistics(stats, prior, alpha=alpha, **options)
         )
     _check_varied(prior, len(points))
     if post is None:
@@ -216,21 +217,15 @@ def fit_rows(
 ) -> ClassFit | None:
     """Fit some rows, with the strengths of the prior that all chose.
 
-    None where their prior cannot be had. No program is compiled for it: the others
-    stay, with weight zero.
+    None where their prior cannot be had. No program is compiled for it: statistics are
+    computed on the host, and their shapes are those of all rows.
     """
-    w = np.zeros(len(found.codes))
-    w[rows] = 1.0
-    c, options = len(found.classes), {"covariance": estimator.covariance}
-    alpha, prior = float(estimator.alpha), None
+    options: Any = {"covariance": estimator.covariance, "alpha": float(estimator.alpha)}
+    X, prior = np.asarray(found.data.X)[rows], None
+    stats = statistics_of(X, found.codes[rows], len(found.classes))
     if found.strengths is not None:
-        X = np.asarray(found.data.X)[rows]
-        some = statistics_of(X, found.codes[rows], c)
-        prior = prior_of(some, found.strengths, alpha=alpha, **options)
-    data = pad_labelled(found.data._replace(w=w))
-    stats, prior, post, evidence = to_numpy(
-        learn(data, c, prior, alpha=alpha, **options)
-    )
+        prior = prior_of(stats, found.strengths, **options)
+    stats, prior, post, evidence = to_numpy(learn_statistics(stats, prior, **options))
     if np.isnan(prior.kappa):
         return None
     return found._replace(
@@ -505,9 +500,11 @@ class GaussianClasses(TellsClasses, BaseEstimator):
         if self.standardize:  # What did not vary says nothing of the class.
             Z[:, self._found.constant] *= 0.0
         partly = integrate and bool(np.isnan(Z).any())
+        n = len(Z)  # Few sizes, so that another number of points compiles nothing.
+        Z = pad_rows(Z, 1 << (n - 1).bit_length() if n <= 512 else bucket(n))
         with jax.enable_x64(True):
             found = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))
-        return no_nan(found, "X", points)
+        return no_nan(found[:n], "X", points)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return P(class | x)."""
