@@ -109,12 +109,16 @@ def test_folds_of_digits_do_not_fail_because_a_pixel_is_constant(name):
 MAPS = [name for name in STANDARDISING if hasattr(getattr(pm, name), "transform")]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", MAPS)
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, int])
-def test_images_have_the_float_type_of_the_points(name, dtype):
+@pytest.fixture(scope="module", params=MAPS)
+def mapping(request):
     X, y, _ = data(0.0)
-    model = getattr(pm, name)(**ESTIMATORS[name]).fit(X, y)
+    return getattr(pm, request.param)(**ESTIMATORS[request.param]).fit(X, y)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, int])
+def test_images_have_the_float_type_of_the_points(mapping, dtype):
+    X, model = data(0.0)[0], mapping
     points = np.round(X).astype(dtype)
     images = model.transform(points)
     wanted = np.dtype(float if dtype is int else dtype)

@@ -131,7 +131,7 @@ def test_weights_are_those_of_repeated_rows() -> None:
     [
         pm.GLML(gamma=1.0, prior="evidence", n_draws=3, random_state=0),
         pm.GLML(gamma=0.3, n_draws=0, covariance="tied", random_state=0),
-        pm.GLML(gamma=np.inf, prior="evidence", n_draws=2, random_state=0),
+        pm.GLML(gamma=np.inf, prior="evidence", n_draws=3, random_state=0),
         pm.GLML(gamma=0.1, densities="mle", n_draws=0),
         pm.GLML(gamma=1.0, rule="expected_bias", n_draws=4, random_state=0),
     ],
@@ -149,7 +149,7 @@ def test_the_local_metric_of_a_source_is_that_of_arrays(model: Any) -> None:
         close([one.matrix_at(some)], [other.matrix_at(some)], 1e-8)
     assert (found.gamma_, found.frame_) == (whole.gamma_, whole.frame_)
     distances = [
-        pm.nearest(m.get_metric(), some, X, 3, shortlist=100)[0] for m in (found, whole)
+        pm.nearest(m.get_metric(), X, X, 3, shortlist=100)[0] for m in (found, whole)
     ]
     np.testing.assert_allclose(*distances, rtol=1e-7, atol=1e-9)
     with pytest.raises(ValueError, match=r"predict: expected a fit to arrays"):
@@ -247,7 +247,7 @@ def test_what_cannot_stream_says_what_to_give() -> None:
     with pytest.raises(ValueError, match="sample: expected a fit to arrays"):
         pm.GaussianClasses().fit(source).sample()
     with pytest.raises(ValueError, match="sample: expected a fit to arrays"):
-        pm.GLML(gamma=1, random_state=0).fit(source).sample()
+        pm.GLML(gamma=1, n_draws=0).fit(source).sample()
 
 
 @pytest.mark.parametrize("labelled", [True, False])
