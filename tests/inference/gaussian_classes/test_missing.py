@@ -207,7 +207,7 @@ def test_predictive_is_the_mean_over_completions(some_completions):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n_draws", [1, 4, 12])
+@pytest.mark.parametrize("n_draws", [4, 12])
 def test_draws_take_the_completions_in_turn(some_completions, n_draws):
     _, posts = some_completions
     sure = posts._replace(kappa=posts.kappa * 1e16)
