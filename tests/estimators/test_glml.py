@@ -324,7 +324,10 @@ def test_draws_stand_for_the_metrics_that_the_fit_averages(fitted, tmp_path):
     save_draws(drawn, tmp_path / "draws.nc")
     posterior = posterior_of(load_draws(tmp_path / "draws.nc"))
     assert posterior.source == "exact"
-    for ours, own in zip(posterior.draws, fitted.draws_, strict=True):
+    again = fitted.posterior_metric("intervals", n_draws=4, seed=seed)
+    for ours, own in zip(
+        [*posterior.draws, *again.draws], 2 * fitted.draws_, strict=True
+    ):
         np.testing.assert_allclose(
             ours.matrix_at(X_new), own.matrix_at(X_new), rtol=1e-7
         )
