@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
-from probmetric.data.padding import pad_labelled
+from probmetric.data.padding import bucket, pad_labelled, pad_rows
 from probmetric.data.scaling import constant_columns
 from probmetric.data.truth import TellsClasses
 from probmetric.estimators._labelled import checked_rows, labelled_data, report
@@ -238,8 +238,10 @@ class DCAGM(
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log p(c|x), columns in the order of ``classes_``."""
         points = self._standardized(X)
-        found = np.asarray(class_log_probability(self.params_, points))
-        return no_nan(found, "X", points)
+        # In few sizes, so that other numbers of points compile nothing.
+        rows = pad_rows(points, bucket(len(points)))
+        found = np.asarray(class_log_probability(self.params_, rows))
+        return no_nan(found[: len(points)], "X", points)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return p(c|x), columns in the order of ``classes_``."""

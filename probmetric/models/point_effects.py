@@ -106,6 +106,7 @@ _LOG_WEIGHTS = -0.5 * NODES**2 - 0.5 * np.log(2 * np.pi) + np.log(NODES[1] - NOD
 
 
 @numpy_in_numpy_out
+@jax.jit
 def intercept_of_new(
     b: Float[Array, "*s"] | float, spread: Float[Array, "*s"] | float
 ) -> Float[Array, "*s"]:

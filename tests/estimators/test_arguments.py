@@ -120,7 +120,7 @@ def test_labels_that_are_no_classes_are_called_what_they_are(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_an_index_among_the_features_is_warned_of_in_fit(name):
-    frame = pd.DataFrame({"Unnamed: 0": np.arange(len(X)), "a": X[:, 0], "b": X[:, 1]})
+    frame = pd.DataFrame({"Unnamed: 0": np.arange(len(X)), "a": X[:, 0]})
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=ConvergenceWarning)

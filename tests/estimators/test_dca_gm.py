@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import probmetric as pm
 from probmetric import DCAGM
 from probmetric.data.containers import Labelled
+from probmetric.data.padding import bucket, pad_labelled, pad_rows
 from probmetric.inference.dca_gm import (
     class_log_probability,
     default_prior,
@@ -42,9 +43,15 @@ def fitted(iris):
 def mixed(iris):
     """Return a fit whose metric is mixed with the Euclidean one, and its points."""
     X, y = iris
-    X = np.insert(X[::3] * [1.0, 9.0, 1.0, 1.0], 2, 7.0, axis=1)  # A constant column.
+    X = X[::3] * [1.0, 9.0, 1.0, 1.0]
+    X[:, 2] = 7.0
     with pytest.warns(UserWarning, match="constant"):
-        return DCAGM(prior_strength=20, n_gaussians=1).fit(X, y[::3]), X
+        return DCAGM(prior_strength=20).fit(X, y[::3]), X
+
+
+@pytest.fixture(scope="module")
+def drawn(iris, fitted):
+    return fitted.sample("laplace", queries=iris[0][::50], n_chains=1, n_draws=200)
 
 
 @pytest.mark.long
@@ -128,10 +135,10 @@ def test_the_metric_is_the_average_fisher_matrix_mixed_with_euclid(mixed):
     scale = np.where(np.ptp(X, 0) > 0, X.std(0), 0.0)
     M = learned.get_mahalanobis_matrix()
     np.testing.assert_allclose(M, mixture(J, scale, 20 / 70), rtol=1e-8, atol=1e-12)
-    assert np.linalg.matrix_rank(M) == 4
+    assert np.linalg.matrix_rank(M) == 3  # Of A it is 2.
     assert not np.allclose(M, mixture(J, scale, 0.1), rtol=1e-2)
-    assert learned.transform(X).shape == (50, 5)
-    assert learned.get_metric(kind="subspace").factor.shape == (2, 5)
+    assert learned.transform(X).shape == (50, 4)
+    assert learned.get_metric(kind="subspace").factor.shape == (2, 4)
     old = pickle.loads(pickle.dumps(learned))
     del old._euclid, old._live  # As a pickle of 0.1.
     np.testing.assert_allclose(old.get_metric().matrix, J, rtol=1e-8, atol=1e-12)
@@ -140,7 +147,8 @@ def test_the_metric_is_the_average_fisher_matrix_mixed_with_euclid(mixed):
 @pytest.mark.long
 def test_draws_of_the_metric_are_mixed_as_the_fit_is(mixed, tmp_path):
     learned, X = mixed
-    draws = learned.sample("laplace", n_chains=1, n_draws=3, progress=False)
+    how = {"n_chains": 1, "n_draws": 200, "queries": X[:3], "progress": False}
+    draws = learned.sample("laplace", **how)
     scale = np.where(np.ptp(X, 0) > 0, X.std(0), 0.0)
     made = learned.posterior_metric("prediction", draws=draws).metrics()
     for metric, J in zip(made, draws["posterior"]["J"][0].to_numpy(), strict=True):
@@ -157,8 +165,8 @@ def test_where_nothing_is_learned_the_metric_is_euclidean(iris):
     learned = DCAGM(prior_strength=np.inf, n_gaussians=1).fit(X[::3], y[::3])
     M = learned.get_mahalanobis_matrix() * np.outer(X[::3].std(0), X[::3].std(0))
     np.testing.assert_allclose(M, M[0, 0] * np.eye(4), atol=1e-12 * M[0, 0])
-    subspace = DCAGM(1, prior_strength=np.inf, n_gaussians=1).fit(X[::3], y[::3])
-    assert subspace.transform(X).shape == (150, 1)
+    subspace = DCAGM(2, prior_strength=np.inf, n_gaussians=1).fit(X[::3], y[::3])
+    assert subspace.transform(X).shape == (150, 2)
 
 
 def test_the_strength_stands_in_the_prior_of_the_projection(iris):
@@ -205,11 +213,12 @@ def test_its_own_probabilities_are_not_surer_than_held_out_points_allow():
     X, y = X[:120], y[:120]
     learned = DCAGM(prior_strength=16).fit(X, y)
     Z = (X - learned.mean_) / learned.scale_
-    data, Q = Labelled(Z, y.astype(int)), (new - learned.mean_) / learned.scale_
+    data = pad_labelled(Labelled(Z, y.astype(int)))  # As in the learner.
+    Q = pad_rows((new - learned.mean_) / learned.scale_, bucket(1000))
     begin = start(data, 2, strength=16)
     # The same start and strength under the wide prior of ``default_prior``.
     wide = default_prior(begin, data, lam=1 + 16 / 120)
-    P = class_log_probability(fit(data, wide, init=begin).params, Q)
+    P = class_log_probability(fit(data, wide, init=begin).params, Q)[:1000]
     coin = np.log(2)
     assert log_loss(truth, learned.predict_proba(new)) < coin + 0.1
     assert log_loss(truth, np.exp(np.asarray(P, float))) > coin + 0.3
@@ -230,15 +239,14 @@ def test_with_more_features_than_points_it_is_not_sure_of_everything():
 
 
 @pytest.mark.long
-def test_laplace_draws_become_a_posterior_over_metrics(iris, fitted):
+def test_laplace_draws_become_a_posterior_over_metrics(iris, fitted, drawn):
     X, _ = iris
-    draws = fitted.sample("laplace", queries=X[::50], n_chains=1, n_draws=200)
-    posterior = draws["posterior"]
+    posterior = drawn["posterior"]
     assert posterior["J"].shape == (1, 200, 4, 4)
     np.testing.assert_allclose(
         posterior["class_probability"].to_numpy().sum(-1), 1, rtol=1e-10
     )
-    metric = fitted.posterior_metric("intervals", draws=draws, n_draws=50)
+    metric = fitted.posterior_metric("intervals", draws=drawn, n_draws=50)
     found = metric.interval(X[0], X[60], prob=0.9)
     assert 0 < found.lower < found.upper
 
@@ -247,7 +255,7 @@ def test_laplace_draws_become_a_posterior_over_metrics(iris, fitted):
 @pytest.mark.parametrize("solver", ["hybrid", "hybrid_tied"])
 def test_the_papers_hybrid_is_an_option(iris, solver):
     X, y = iris
-    assert DCAGM(solver=solver, n_gaussians=[1, 2, 2]).fit(X, y).score(X, y) > 0.95
+    assert DCAGM(solver=solver, n_gaussians=[1, 2, 3]).fit(X, y).score(X, y) > 0.95
 
 
 def test_a_class_no_larger_than_its_mixture_is_fitted(iris):
@@ -264,7 +272,7 @@ def test_a_fit_that_stops_early_says_so(iris):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("classes", "d", "rows"), [(2, 1, 1), (5, 6, 4), (5, 3, 3)])
+@pytest.mark.parametrize(("classes", "d", "rows"), [(2, 1, 1), (5, 6, 4)])
 def test_the_projection_tells_as_many_classes_apart_as_there_are(classes, d, rows):
     """Five classes at the corners of a simplex are not told apart in a plane."""
     rng, y = np.random.default_rng(0), np.repeat(np.arange(classes), 12)
@@ -307,6 +315,5 @@ def test_bad_data_are_refused_by_name(iris, fitted):
 
 
 @pytest.mark.long
-def test_draws_say_what_they_are_of(fitted):
-    tree = fitted.sample("laplace", n_draws=5, n_chains=1)
-    assert (tree.attrs["model"], tree.attrs["sum_of_weights"]) == ("dca_gm", 150.0)
+def test_draws_say_what_they_are_of(drawn):
+    assert (drawn.attrs["model"], drawn.attrs["sum_of_weights"]) == ("dca_gm", 150.0)

@@ -1,5 +1,7 @@
 """``PointEffectsLCA``: scikit-learn's contract, points, units, draws, bad input."""
 
+import copy
+
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
@@ -131,8 +133,6 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
         ),
     ],
 )
-def test_bad_input_is_refused(call, said):
-    X, rows, y = judged(n=12)
-    model = PointEffectsLCA(preprocessor=X).fit_pairs(rows, y)
+def test_bad_input_is_refused(fitted, call, said):
     with pytest.raises(ValueError, match=said):
-        call(model)
+        call(copy.copy(fitted))

@@ -125,7 +125,7 @@ def test_scaling_refuses_such_dissimilarities(scale):
 @pytest.mark.long
 @pytest.mark.parametrize("scale", [2.0**-490, 2.0**490])
 @pytest.mark.parametrize("name", MAKE)
-def test_near_the_limits_all_that_is_learned_is_finite(name, scale):
+def test_near_the_limits_all_that_is_learned_is_finite(fitted, name, scale):
     if name == "ClassicalMDS":
         scale = np.sqrt(scale) / 1e3 ** np.sign(np.log(scale))  # Fourth powers.
     learner = MAKE[name]().fit(X * scale, Y)
@@ -134,9 +134,7 @@ def test_near_the_limits_all_that_is_learned_is_finite(name, scale):
     assert arrays or name == "GLML"
     assert all(np.isfinite(a).all() for a in arrays if a is not None)
     if hasattr(learner, "get_mahalanobis_matrix"):
-        M, at_one = (
-            e.get_mahalanobis_matrix() for e in (learner, MAKE[name]().fit(X, Y))
-        )
+        M, at_one = (e.get_mahalanobis_matrix() for e in (learner, fitted(name)))
         # 1e-6 relative: iterative learners stop elsewhere after rounding.
         units = 1.0 if name == "ClassicalMDS" else scale**2  # It maps into input units.
         np.testing.assert_allclose(M * units, at_one, rtol=1e-6, atol=1e-9)

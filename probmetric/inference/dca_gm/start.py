@@ -19,6 +19,7 @@ Mixture: k-means inside each class, then a few EM steps.
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
@@ -225,7 +226,9 @@ def start(
     theta = (A, np.log(total / total.sum()), log_beta, mu, chol)
     params = DCAGMParams(*(a.astype(dtype) for a in theta))
     em = EMData(Y.astype(dtype), y, w.astype(dtype), prior)
-    return em_steps(params, em, n_em)
+    # EM reads no column of A: without them its program serves every number of features.
+    found = em_steps(params._replace(A=params.A[:, :0]), em, n_em)
+    return found._replace(A=jnp.asarray(params.A))
 
 
 def _host_weights(data: Labelled) -> Float[np.ndarray, "n"]:

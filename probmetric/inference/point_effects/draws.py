@@ -57,9 +57,7 @@ def _at_mode(
     V = off_rotations(W, noise[:, :m].reshape(n, *W.shape))
     L = (W + V) / np.exp(np.exp(log_b) / len(W))[:, None, None]
     b_point = np.exp(log_b[:, None] + spread[:, None] * z)
-    found = {"M": np.swapaxes(L, 1, 2) @ L, "b": np.exp(log_b), "b_point": b_point}
-    new = np.asarray(intercept_of_new(found["b"], spread))
-    return {**found, "b_new": new}
+    return {"M": np.swapaxes(L, 1, 2) @ L, "b": np.exp(log_b), "b_point": b_point}
 
 
 def laplace_draws(found: SpreadPosterior, n: int, *, seed: int) -> dict[str, Any]:
@@ -89,9 +87,12 @@ def laplace_draws(found: SpreadPosterior, n: int, *, seed: int) -> dict[str, Any
     >>> b.shape, int(b.argmax())  # No pair of point 2 was called the same.
     ((4,), 2)
     """
-    return drawn_on_grid(
+    values = drawn_on_grid(
         *found, lambda mode, _, own, rng: _at_mode(mode, own, rng), n, seed
     )
+    # Of all draws at once: each place of the grid has another number of them.
+    new = np.asarray(intercept_of_new(values["b"], values["spread"]))
+    return {**values, "b_new": new}
 
 
 def grid(fitted: Fitted) -> SpreadPosterior:
