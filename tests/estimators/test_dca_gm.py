@@ -225,10 +225,10 @@ def test_its_own_probabilities_are_not_surer_than_held_out_points_allow():
 
 
 def test_with_more_features_than_points_it_is_not_sure_of_everything():
-    """Two points a class in eight dimensions; classes differ by noise alone."""
+    """Two points a class in five dimensions; classes differ by noise alone."""
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((4, 8)), np.array([0, 0, 1, 1])
-    new, truth = rng.standard_normal((200, 8)), rng.integers(0, 2, 200)
+    X, y = rng.standard_normal((4, 5)), np.array([0, 0, 1, 1])
+    new, truth = rng.standard_normal((200, 5)), rng.integers(0, 2, 200)
 
     def loss(**how):
         P = DCAGM(n_gaussians=1, **how).fit(X, y).predict_log_proba(new)

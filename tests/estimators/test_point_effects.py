@@ -86,7 +86,8 @@ def test_known_points_have_their_own_probability(fitted):
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
-    draws = fitted.sample(n_draws=50, n_chains=2, log_likelihood=True)
+    quick = pm.NUTS(n_warmup=100, target_accept=0.95)
+    draws = fitted.sample(quick, n_draws=50, n_chains=2, log_likelihood=True)
     assert draws["posterior"]["b_point"].dims == ("chain", "draw", "point")
     found = pm.loo(draws)
     assert found.n_data_points == 25

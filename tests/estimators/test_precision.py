@@ -12,7 +12,7 @@ import probmetric
 SHIFT = 1e6
 ESTIMATORS = {
     "ClassicalMDS": {},
-    "DCAGM": {"n_components": 1, "n_gaussians": 1, "max_iter": 50},
+    "DCAGM": {"n_components": 2, "n_gaussians": 1, "max_iter": 50},
     "EigDML": {},
     "GDM": {},
     "GLML": {"gamma": 1.0, "n_draws": 2, "random_state": 0},

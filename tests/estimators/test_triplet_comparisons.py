@@ -138,7 +138,7 @@ def test_pairs_are_not_classified_and_the_way_there_is_one_that_exists(fitted):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 def test_draws_become_metrics_and_are_stored(fitted, tmp_path):
-    draws = fitted.sample(n_draws=250, n_chains=2)
+    draws = fitted.sample(pm.NUTS(n_warmup=200), n_draws=250, n_chains=2)
     M = draws["posterior"]["M"].to_numpy().reshape(-1, 2, 2)
     near = fitted.posterior_metric("intervals", draws=draws)
     assert len(near.draws) == 500

@@ -82,7 +82,7 @@ def test_gradient_is_that_of_autodiff_away_from_the_mode(problem):
     with jax.enable_x64(True):
         at = position(problem.params, prior)
         at = {k: v + 0.1 for k, v in at.items()}
-        slope = jax.grad(objective)(at, (stats, prior, rate, np.asarray(0.7)))
+        slope = jax.jit(jax.grad(objective))(at, (stats, prior, rate, np.asarray(0.7)))
         params = to_params({**at, "spread": np.asarray(0.7)}, prior)
     wanted = np.concatenate([np.ravel(slope[k]) for k in ("W", "log_b", "E")])
     found = gradient(params, at["E"], stats, prior, rate)
@@ -100,7 +100,8 @@ def test_root_is_that_of_the_inverse_of_autodiffs_hessian(problem):
         mode = mode_at(0.5, position(problem.params, prior), stats, prior, rate)
         flat, unravel = ravel_pytree(mode.at)
         data = (stats, prior, rate, np.asarray(0.5))
-        H = np.asarray(jax.hessian(lambda x: -objective(unravel(x), data))(flat))
+        hessian = jax.jit(jax.hessian(lambda x: -objective(unravel(x), data)))
+        H = np.asarray(hessian(flat))
     m, q = mode.params.W.size, mode.params.W.size + 1
     n = len(H)
     # ravel_pytree sorts by name: E, W, log b.
