@@ -27,6 +27,7 @@ from probmetric.inference.dca_gm import (
     start,
 )
 from probmetric.models.dca_gm import dca_gm, unconstrain
+from tests.estimators.data_checks import OF_CLASSIFIERS
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +56,18 @@ def drawn(iris, fitted):
 
 
 @pytest.mark.long
-@parametrize_with_checks([DCAGM(n_gaussians=1)])
+@parametrize_with_checks([DCAGM(n_gaussians=1, prior_strength=4)])
 def test_it_keeps_scikit_learns_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("check", OF_CLASSIFIERS)
+def test_the_choice_of_a_prior_keeps_it_for_all_kinds_of_data(check):
+    check("DCAGM", DCAGM(n_gaussians=1))
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from probmetric.estimators.lda import LDA, RCA
 from probmetric.inference import lda
+from tests.estimators.data_checks import OF_TRANSFORMERS
 
 X, y = load_wine(return_X_y=True)
 
@@ -23,13 +24,20 @@ MAY_SKIP = {"check_array_api_input"}  # needs SciPy's environment variable
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [LDA, RCA])
 def test_check_estimator_is_complete(kind):
-    records = check_estimator(kind(), on_skip=None, on_fail=None)
+    records = check_estimator(kind(prior_strength=9), on_skip=None, on_fail=None)
     failed = {
         r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
     }
     assert not failed
     assert {r["check_name"] for r in records if r["status"] == "skipped"} <= MAY_SKIP
     assert len(records) > 40
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("check", OF_TRANSFORMERS)
+@pytest.mark.parametrize("kind", [LDA, RCA])
+def test_the_choice_of_a_prior_takes_all_kinds_of_data(kind, check):
+    check(kind.__name__, kind())
 
 
 def test_distances_agree_with_scikit_learn_without_a_prior():

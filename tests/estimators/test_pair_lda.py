@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from probmetric.data.pairs import all_pairs, nearest_pairs
 from probmetric.estimators.pair_lda import PairLDA
+from tests.estimators.data_checks import OF_TRANSFORMERS
 
 X, y = load_wine(return_X_y=True)
 
@@ -22,9 +23,9 @@ def side_by_side(pairs):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("method", "strength"), [("generalized", "cv"), ("kissme", 9)])
-def test_check_estimator_is_complete(method, strength):
-    estimator = PairLDA(method=method, prior_strength=strength)
+@pytest.mark.parametrize("method", ["generalized", "kissme"])
+def test_check_estimator_is_complete(method):
+    estimator = PairLDA(method=method, prior_strength=9)
     records = check_estimator(estimator, on_skip=None, on_fail=None)
     failed = {
         r["check_name"]: r["exception"] for r in records if r["status"] == "failed"
@@ -32,6 +33,12 @@ def test_check_estimator_is_complete(method, strength):
     assert not failed
     assert {r["check_name"] for r in records if r["status"] == "skipped"} <= MAY_SKIP
     assert len(records) > 40
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("check", OF_TRANSFORMERS)
+def test_the_choice_of_a_prior_takes_all_kinds_of_data(check):
+    check("PairLDA", PairLDA())
 
 
 @pytest.mark.parametrize("method", ["generalized", "kissme", "rca"])
