@@ -83,6 +83,16 @@ def test_known_points_have_their_own_probability(fitted):
 
 
 @pytest.mark.long
+def test_laplace_draws_have_the_intercept_of_new_points_of_their_own_spread(fitted):
+    drawn = fitted.sample("laplace", n_draws=50, n_chains=1)["posterior"]
+    b, omega, new = (drawn[k].to_numpy()[0] for k in ("b", "spread", "b_new"))
+    z = np.linspace(-12, 12, 4001)  # 8 times finer than the function's own nodes.
+    w = np.exp(-(z**2) / 2)
+    effect = np.exp(-b[:, None] / 2 * np.exp(omega[:, None] * z)) @ w / w.sum()
+    np.testing.assert_allclose(new, -2 * np.log(effect), rtol=1e-9)
+
+
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
