@@ -86,7 +86,7 @@ def test_known_points_have_their_own_probability(fitted):
 def test_laplace_draws_have_the_intercept_of_new_points_of_their_own_spread(fitted):
     drawn = fitted.sample("laplace", n_draws=50, n_chains=1)["posterior"]
     b, omega, new = (drawn[k].to_numpy()[0] for k in ("b", "spread", "b_new"))
-    z = np.linspace(-12, 12, 4001)  # 8 times finer than the function's own nodes.
+    z = np.linspace(-12, 12, 4001)  # Finer than the function's own nodes.
     w = np.exp(-(z**2) / 2)
     effect = np.exp(-b[:, None] / 2 * np.exp(omega[:, None] * z)) @ w / w.sum()
     np.testing.assert_allclose(new, -2 * np.log(effect), rtol=1e-9)
