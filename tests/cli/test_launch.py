@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from tests.cli.runs import NAMES, no_debris, refused, table
+from tests.cli.runs import NAMES, no_debris, refused, run, table
 from tests.processes.several import LIMIT
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -84,14 +84,15 @@ def test_two_processes_search_as_one(command, tmp_path):
 
 @pytest.mark.slow
 def test_passes_of_another_run_end_all_with_one_sentence(data, tmp_path):
-    assert fit(data, tmp_path / "a", "--checkpoint", tmp_path / "ck").returncode == 0
-    words = ("--checkpoint", tmp_path / "ck", "--processes", "2")
-    other = fit(data, tmp_path / "b", *words, "--resume", "--seed", "1")
+    words = ("--data", data, "--set", "n_anchors=80", "--checkpoint", tmp_path / "ck")
+    done = run("fit", "lca", "--out", tmp_path / "a", *words)
+    assert done.exit_code == 0, done.output
+    words = ("--checkpoint", tmp_path / "ck", "--processes", "2", "--resume")
+    other = fit(data, tmp_path / "b", *words, "--seed", "1")
     assert other.returncode == 2
     assert other.stderr.count("those of another: pass 0 has other parameters") == 1
-    old = fit(data, tmp_path / "b", *words)
-    assert old.returncode == 2
-    assert "expected an empty folder, or to resume" in old.stderr
+    said = refused("fit", "lca", "--out", tmp_path / "b", "--data", data, *words[:2])
+    assert "expected an empty folder, or to resume" in said
 
 
 def test_to_resume_needs_a_checkpoint(data, tmp_path):
