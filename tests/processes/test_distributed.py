@@ -46,11 +46,25 @@ def bare(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """Return the result of one process, from which nothing was taken."""
+def whole(tmp_path_factory):
+    """Return the folder of a run of one process, from which nothing was taken."""
     folder = tmp_path_factory.mktemp("alone")
     assert run(folder, 1) == (0, "")
-    return np.load(folder / "out.npy")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(whole):
+    """Return the result of that run."""
+    return np.load(whole / "out.npy")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """Return the folder of a run of two processes, killed in its sixth pass."""
+    folder = tmp_path_factory.mktemp("killed")
+    assert run(folder, fault="kill:1:5", restarts=0)[0] == RESTART
+    return folder
 
 
 def same_bits(folder, alone):
@@ -201,8 +215,10 @@ def test_processes_that_do_not_agree_end(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 4])
-def test_a_killed_run_goes_on_with_another_number_of_processes(size, tmp_path, alone):
-    assert run(tmp_path, fault="kill:1:5", restarts=0)[0] == RESTART
+def test_a_killed_run_goes_on_with_another_number_of_processes(
+    size, tmp_path, killed, alone
+):
+    shutil.copytree(killed / "ck", tmp_path / "ck")
     stands = sorted((tmp_path / "ck").glob("pass_*.npz"))
     assert len(stands) == 5
     written = [path.stat().st_mtime_ns for path in stands]
@@ -247,8 +263,8 @@ def test_a_full_disk_at_a_checkpoint_is_said_and_loses_nothing(tmp_path, alone):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_cut_short_is_one_clear_error(tmp_path, alone):
-    assert run(tmp_path)[0] == 0
+def test_a_checkpoint_cut_short_is_one_clear_error(tmp_path, whole, alone):
+    shutil.copytree(whole / "ck", tmp_path / "ck")
     last = tmp_path / "ck" / f"pass_{PASSES - 1:05d}.npz"
     last.write_bytes(last.read_bytes()[:-100])
     code, said = run(tmp_path, words=["--resume"])
