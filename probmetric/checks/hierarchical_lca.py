@@ -271,11 +271,13 @@ def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
     return _summaries(problem, draws.values)
 
 
-def target_estimate(problem: Problem[Pairs], lam: float = 1.0) -> xr.Dataset:
+def target_estimate(
+    problem: Problem[Pairs], lam: float = 1.0, n_draws: int = 8000
+) -> xr.Dataset:
     """Sample the stacked target from Laplace's start."""
     with jax.enable_x64(True):
         posterior, _ = _posterior(problem, lam)
-        draws = NUTS().draw(posterior, seed=4, n_draws=8000, progress=False)
+        draws = NUTS().draw(posterior, seed=4, n_draws=n_draws, progress=False)
     return _summaries(problem, draws.values)
 
 
@@ -386,7 +388,11 @@ CHECKS = (
         "draws of the stacked target are those of the NumPyro model",
         reference=nuts_reference,
         estimate=target_estimate,
-        controls={"common prior a third as wide": partial(target_estimate, lam=9.0)},
+        controls={
+            "common prior a third as wide": partial(
+                target_estimate, lam=9.0, n_draws=2000
+            )
+        },
         tol=0.25,  # ω mixes least: some 2,000 effective draws of 32,000.
         slow=True,  # Beside the other models' tests in one command it decides nothing.
     ),

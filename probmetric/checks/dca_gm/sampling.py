@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from probmetric.checks.check import Problem, near_sampling
-from probmetric.checks.sides import as_dataset
+from probmetric.checks.sides import as_dataset, stretched
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.draws import TARGET_A, prepare
 from probmetric.inference.dca_gm.fit import Conditioned
@@ -57,12 +57,11 @@ def _laplace(problem: Problem[Labelled], narrow: float = 1.0) -> xr.Dataset:
         return _summaries(Laplace().draw(found._replace(start=start), seed=2))
 
 
-def _svi(problem: Problem[Labelled], wide: float = 1.0) -> xr.Dataset:
-    """Draw from a full-rank guide of the same; too wide about their mean, if asked."""
+@stretched
+def _svi(problem: Problem[Labelled]) -> xr.Dataset:
+    """Draw from a full-rank guide of the same."""
     with jax.enable_x64(True):
-        found = _summaries(SVI().draw(_posterior(problem), seed=3, progress=False))
-    middle = found.mean(("chain", "draw"))
-    return (middle + wide * (found - middle)).assign_attrs(found.attrs)
+        return _summaries(SVI().draw(_posterior(problem), seed=3, progress=False))
 
 
 CHECKS = (

@@ -28,7 +28,7 @@ from probmetric.checks.check import (
 from probmetric.checks.gaussian_classes.density import places, some_posterior
 from probmetric.checks.gaussian_classes.problems import on_overlapping
 from probmetric.checks.sbc import sample_sites
-from probmetric.checks.sides import as_dataset, sampled
+from probmetric.checks.sides import as_dataset, sampled, stretched
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labelled
 from probmetric.data.scaling import Scaler
@@ -225,17 +225,16 @@ def exact_draws(problem: Problem[Labelled]) -> xr.Dataset:
     return _summaries(*(a.reshape(4, -1, *a.shape[1:]) for a in parts))
 
 
-def svi_draws(problem: Problem[Labelled], wide: float = 1.0) -> xr.Dataset:
-    """Draw from a full-rank guide of NumPyro's model; too wide, if asked."""
+@stretched
+def svi_draws(problem: Problem[Labelled]) -> xr.Dataset:
+    """Draw from a full-rank guide of NumPyro's model."""
     args, options = (problem.data, problem.prior), dict(problem.options)
     with jax.enable_x64(True):
         draws = SVI(n_steps=10_000).draw_model(
             gaussian_classes, args, options, seed=9, n_draws=8000, progress=False
         )
     parts = (np.asarray(draws.values[k]) for k in ("weights", "mean", "chol"))
-    found = _summaries(*parts, **draws.attributes)
-    middle = found.mean(("chain", "draw"))
-    return (middle + wide * (found - middle)).assign_attrs(found.attrs)
+    return _summaries(*parts, **draws.attributes)
 
 
 def scaled_by_hand(problem: Problem[Labelled]) -> Values:
