@@ -24,7 +24,11 @@ from probmetric.inference.sampling.target import (
     Kwargs,
     Model,
     Posterior,
+    Static,
+    Tree,
+    fill_arguments,
     model_target,
+    split_arguments,
 )
 from probmetric.inference.solvers.em import run_em
 from probmetric.metric import Mahalanobis
@@ -38,12 +42,27 @@ SIZES |= {" at 1e-200": 1e-200, " at 1e250": 1e250, " at 1e-250": 1e-250}
 def density_of(
     model: Model, args: Args, options: Kwargs
 ) -> Callable[[Mapping[str, Array]], tuple[Array, Arrays]]:
-    """Return NumPyro's log density and its gradient, as a function of the sites."""
+    """Return NumPyro's log density and its gradient, as a function of the sites.
 
-    def density(sites: Mapping[str, Array]) -> Scalar:
-        return log_density(model, args, dict(options), dict(sites))[0]
+    Claims about one model share what is compiled: its data are arguments, no constants.
+    """
+    tree, static, arrays = split_arguments(args, dict(options))
 
-    return jax.jit(jax.value_and_grad(density))
+    def density(sites: Mapping[str, Array]) -> tuple[Array, Arrays]:
+        return _value_and_gradient(dict(sites), arrays, model, tree, static)
+
+    return density
+
+
+@partial(jax.jit, static_argnames=("model", "tree", "static"))
+def _value_and_gradient(
+    sites: Arrays, arrays: list[Array], model: Model, tree: Tree, static: Static
+) -> tuple[Array, Arrays]:
+    def density(sites: Arrays) -> Scalar:
+        args, kwargs = fill_arguments(tree, static, arrays)
+        return log_density(model, args, kwargs, sites)[0]
+
+    return jax.value_and_grad(density)(sites)
 
 
 def sampled(
