@@ -114,7 +114,7 @@ def bias_by_autodiff(problem: Problem[Labelled]) -> Values:
         others = jnp.sum(p**2) - p**2 - p * (jnp.sum(p) - p)
         return jnp.einsum("c,cij->ij", others, H)
 
-    return {"B": _signless(np.asarray(jax.vmap(at)(places(problem))))}
+    return {"B": _signless(np.asarray(jax.jit(jax.vmap(at))(places(problem))))}
 
 
 @on_overlapping
@@ -127,7 +127,7 @@ def bias_estimate(problem: Problem[Labelled], normal: bool = False) -> Values:
     def at(x: Float[Array, "d"]) -> Float[Array, "d d"]:
         return bias_matrix(log_posterior(classes, x), class_hessians(classes, x))[0]
 
-    return {"B": _signless(np.asarray(jax.vmap(at)(places(problem))))}
+    return {"B": _signless(np.asarray(jax.jit(jax.vmap(at))(places(problem))))}
 
 
 @on_overlapping
@@ -155,9 +155,10 @@ def error_by_sphere(problem: Problem[Labelled]) -> Values:
         return limit, (4 * slopes[1] - slopes[0]) / 3
 
     found: dict[str, np.ndarray] = {}
+    both = jax.jit(jax.vmap(at, (0, None)))
     for name, A in _shapes(problem).items():
         unit = A / np.exp(np.linalg.slogdet(A)[1] / len(A))
-        limit, slope = jax.vmap(at, (0, None))(places(problem), jnp.asarray(unit))
+        limit, slope = both(places(problem), jnp.asarray(unit))
         found[f"error at r = 0{name}"] = np.asarray(limit)
         found[f"slope in r²{name}"] = np.asarray(slope)
     return found
@@ -174,8 +175,9 @@ def error_estimate(problem: Problem[Labelled], factor: float = 1.0) -> Values:
     """Return limit and slope (1 - s, tr A⁻¹B/(2D)) under the same metrics."""
     classes, X = to_densities(problem.params), places(problem)
     found: dict[str, np.ndarray] = {}
+    expansion = jax.jit(partial(error_expansion, classes))
     for name, A in _shapes(problem).items():
-        each = [error_expansion(classes, x, jnp.asarray(A)) for x in X]
+        each = [expansion(x, jnp.asarray(A)) for x in X]
         found[f"error at r = 0{name}"] = np.array([float(limit) for limit, _ in each])
         found[f"slope in r²{name}"] = np.array([factor * float(s) for _, s in each])
     return found

@@ -66,11 +66,13 @@ def pooled_values(
     stats, rate = prepare(problem.data), problem.options["learning_rate"]
     stats = stats._replace(n_same=n_same * stats.n_same, ways=ways * stats.ways)
     prior = problem.prior._replace(lam=lam * problem.prior.lam)
+    return _at_three_points(problem, lambda at: _pooled_density(at, stats, prior, rate))
 
-    def value(sites: Sites) -> Any:
-        return log_joint(to_params(sites), stats, prior, rate)
 
-    return _at_three_points(problem, jax.jit(jax.value_and_grad(value)))
+@jax.jit
+@jax.value_and_grad
+def _pooled_density(sites: Sites, stats: Any, prior: Any, rate: Any) -> Any:
+    return log_joint(to_params(sites), stats, prior, rate)
 
 
 def _slope_at(problem: Problem[Pairs], sites: Sites) -> Values:

@@ -129,8 +129,9 @@ def autodelta_mode(problem: Problem[Pairs]) -> Values:
         optimizer, elbo = numpyro.optim.Minimize(), Trace_ELBO()
         run = numpyro.infer.SVI(lca, guide, optimizer, elbo, **problem.options)
         state = run.init(jax.random.key(0), pairs, prior)
+        update = jax.jit(lambda state: run.update(state, pairs, prior)[0])
         for _ in range(10):  # a restart renews BFGS's memory where it stopped early
-            state, _ = run.update(state, pairs, prior)
+            state = update(state)
         found = run.get_params(state)
         W, log_b = found["W_auto_loc"], found["log_b_auto_loc"]
         return identified(to_params({"W": W, "log_b": log_b}))

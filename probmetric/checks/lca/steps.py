@@ -111,12 +111,15 @@ def step_slopes(problem: Problem[Pairs], spread: float = 1.0) -> Values:
         value -= prior.lam / unit2 * jnp.sum((W - prior.mean) ** 2) / 2
         if scaled:
             value -= p * d / 2 * jnp.log(s2)
-        if log_b is not None and prior.b_shape:
+        if log_b is not None:
             value += prior.b_shape * log_b - prior.b_rate * jnp.exp(log_b)
         return value
 
     total = rate * w.sum()
-    in_W, in_b = jax.grad(expected, 0), jax.grad(expected, 1)
+    in_W, in_b = (
+        jax.jit(jax.grad(expected, k), static_argnames=("full", "scaled"))
+        for k in (0, 1)
+    )
     for full, scaled in ((False, False), (True, False), (False, True), (True, True)):
         decomposed = spectrum(stats.S if full else stats.T)
         for name, prior in _priors(problem.prior).items():
@@ -246,16 +249,20 @@ def target(problem: Problem[Pairs], u: float = 1.0) -> Values:
     """Return the same of the target; with no mirror image, if asked."""
     at, _, data = _reflected(problem)
     data = (*data[:3], u * data[3])
+    found: Any = _of_target(at, data)
+    return {**found, "mirrored prior": _of_mirrored(problem, at["W"])}
+
+
+@jax.jit
+def _of_target(at: dict[str, Array], data: Any) -> dict[str, Any]:
     assert TARGET.parts is not None
     parts, likelihood = TARGET.parts(at, data)
     sites, some = MODEL_TARGET.functionals(at, data), TARGET.functionals(at, data)
-    two = mirrored(problem.prior, problem.params.W)
     return {
         "log density": TARGET.log_density(at, data),
         "log prior of W": parts["W"],
         "log prior of log b": parts["log_b"],
         "log likelihood": likelihood,
-        "mirrored prior": two.log_prob(at["W"]),
         "W": sites["W"],
         "b": sites["b"],
         "M": sites["M"],
@@ -263,6 +270,12 @@ def target(problem: Problem[Pairs], u: float = 1.0) -> Values:
         "M, no sites": some["M"],
         "log σ²": some["log_sigma2"],
     }
+
+
+def _of_mirrored(problem: Problem[Pairs], W: Array) -> Array:
+    """Return the log density of W under the prior that knows both images."""
+    two = mirrored(problem.prior, problem.params.W)
+    return jax.jit(two.log_prob)(W)
 
 
 def _labelled(problem: Problem[Pairs]) -> tuple[np.ndarray, np.ndarray]:

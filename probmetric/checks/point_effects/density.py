@@ -83,37 +83,45 @@ def density_estimate(
     prior, rate = problem.prior, problem.options["learning_rate"]
     prior = prior._replace(common=prior.common._replace(lam=lam * prior.common.lam))
     rows = rows_of(problem.data, rate)
+    return _tabulated(problem, lambda at: _closed_form(at, rows, prior, normal))
 
-    def value(sites: Sites) -> Any:
-        extra = 0.5 * (1 - normal) * jnp.sum(sites["z"] ** 2)
-        on_spread = log_prior_of_spread(sites["spread"], prior)
-        return log_joint(sites, rows, prior) + on_spread + extra
 
-    return _tabulated(problem, jax.jit(jax.value_and_grad(value)))
+@jax.jit
+@jax.value_and_grad
+def _closed_form(sites: Sites, rows: Any, prior: Any, normal: Any) -> Any:
+    extra = 0.5 * (1 - normal) * jnp.sum(sites["z"] ** 2)
+    on_spread = log_prior_of_spread(sites["spread"], prior)
+    return log_joint(sites, rows, prior) + on_spread + extra
 
 
 NAMES = ("W", "log_b", "z")
 
 
-def _flat(problem: Problem[Pairs], at: Sites) -> tuple[Any, Any]:
-    """Return NumPyro's density as a function of (W, log b, z), and where it is."""
-    flat, unravel = ravel_pytree({k: at[k] for k in NAMES})
+def _expanded(problem: Problem[Pairs]) -> Any:
+    """Return NumPyro's density, and its derivatives in (W, log b, z), of the sites."""
     density = _numpyro(problem)
+    unravel = ravel_pytree({k: _sites(problem)[k] for k in NAMES})[1]
 
-    def value(x: Any) -> Any:
-        return density({**unravel(x), "spread": at["spread"]})[0]
+    def value(x: Any, spread: Any) -> Any:
+        return density({**unravel(x), "spread": spread})[0]
 
-    return value, flat
+    @jax.jit
+    def expanded(at: Sites) -> tuple[Any, Any, Any]:
+        x, spread = ravel_pytree({k: at[k] for k in NAMES})[0], at["spread"]
+        slope, H = jax.grad(value)(x, spread), jax.hessian(value)(x, spread)
+        return value(x, spread), slope, H
+
+    return expanded
 
 
 def hessian_reference(problem: Problem[Pairs]) -> Values:
     """Differentiate NumPyro's density twice at three positions."""
-    gradients, hessians = [], []
-    for at in _points(problem):
-        value, flat = _flat(problem, at)
-        gradients.append(jax.grad(value)(flat))
-        hessians.append(-np.asarray(jax.hessian(value)(flat)))
-    return {"gradient": gradients, "minus Hessian": hessians}
+    expanded = _expanded(problem)
+    found = [expanded(at) for at in _points(problem)]
+    return {
+        "gradient": [slope for _, slope, _ in found],
+        "minus Hessian": [-np.asarray(H) for _, _, H in found],
+    }
 
 
 def hessian_estimate(
@@ -156,13 +164,13 @@ def _mode(problem: Problem[Pairs], spread: float) -> Any:
 
 def dense_evidence(problem: Problem[Pairs]) -> Values:
     """Apply Laplace's method to NumPyro's density, by its Hessian."""
-    found: list[float] = []
+    expanded, found = _expanded(problem), list[float]()
     for spread in SPREADS:
         at = jax.tree.map(jnp.asarray, _mode(problem, spread).at)
-        value, flat = _flat(problem, {**at, "spread": jnp.asarray(spread)})
-        H = -np.asarray(jax.hessian(value)(flat))
-        constant = 0.5 * len(flat) * np.log(2 * np.pi)
-        found.append(float(value(flat)) + constant - np.linalg.slogdet(H)[1] / 2)
+        value, slope, H = expanded({**at, "spread": jnp.asarray(spread)})
+        constant = 0.5 * len(slope) * np.log(2 * np.pi)
+        determinant = np.linalg.slogdet(-np.asarray(H))[1]
+        found.append(float(value) + constant - determinant / 2)
     return {"log density of ω": found}
 
 
