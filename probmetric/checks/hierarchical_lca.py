@@ -159,12 +159,17 @@ def density_estimate(
     stats = stacked(pairs, options["n_groups"])
     stats = stats._replace(n_same=same * stats.n_same)
     prior = prior._replace(common=prior.common._replace(lam=lam * prior.common.lam))
+    rate = options["learning_rate"]
+    return _at_three_points(
+        problem, lambda at: _stacked_density(at, stats, prior, rate)
+    )
 
-    def value(sites: Sites) -> Any:
-        on_spread = log_prior_of_spread(sites["spread"], prior)
-        return log_joint(sites, stats, prior, options["learning_rate"]) + on_spread
 
-    return _at_three_points(problem, jax.jit(jax.value_and_grad(value)))
+@jax.jit
+@jax.value_and_grad
+def _stacked_density(sites: Sites, stats: Any, prior: Any, rate: Any) -> Any:
+    on_spread = log_prior_of_spread(sites["spread"], prior)
+    return log_joint(sites, stats, prior, rate) + on_spread
 
 
 def mode_slope(
@@ -197,18 +202,19 @@ def _mode(problem: Problem[Pairs], spread: float) -> Any:
 
 def dense_evidence(problem: Problem[Pairs]) -> Values:
     """Apply Laplace's method to NumPyro's density, by its dense Hessian."""
-    density = _numpyro(problem)
-    found: list[float] = []
+    density, found = _numpyro(problem), list[float]()
+    unravel = ravel_pytree(position(problem.params, problem.prior))[1]
+
+    def value(x: Any, spread: Any) -> Any:
+        return density({**unravel(x), "spread": spread})[0]
+
+    both = jax.jit(lambda *at: (value(*at), jax.hessian(value)(*at)))
     for spread in SPREADS:
-        at = _mode(problem, spread).at
-        flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, at))
-
-        def value(x: Any, unravel: Any = unravel, spread: float = spread) -> Any:
-            return density({**unravel(x), "spread": jnp.asarray(spread)})[0]
-
-        H = -np.asarray(jax.hessian(value)(flat))
+        flat, _ = ravel_pytree(_mode(problem, spread).at)
+        reached, H = both(flat, jnp.asarray(spread))
         constant = 0.5 * len(flat) * np.log(2 * np.pi)
-        found.append(float(value(flat)) + constant - np.linalg.slogdet(H)[1] / 2)
+        determinant = np.linalg.slogdet(-np.asarray(H))[1]
+        found.append(float(reached) + constant - determinant / 2)
     return {"log density of ω": found}
 
 
@@ -264,10 +270,18 @@ def _posterior(problem: Problem[Pairs], lam: float = 1.0) -> tuple[Posterior, An
     return Posterior(TARGET, (stats, prior, np.asarray(rate)), start(found)), found
 
 
-def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
+def nuts_reference(
+    problem: Problem[Pairs], n_draws: int = 4000, n_warmup: int = 1000
+) -> xr.Dataset:
     """Sample the NumPyro model, told nothing of where its posterior lies."""
-    args = (problem.data, problem.prior)
-    draws = sampled(hierarchical_lca, args, dict(problem.options), seed=3, n_draws=4000)
+    draws = sampled(
+        hierarchical_lca,
+        (problem.data, problem.prior),
+        dict(problem.options),
+        seed=3,
+        n_draws=n_draws,
+        sampler=NUTS(n_warmup=n_warmup),
+    )
     return _summaries(problem, draws.values)
 
 
@@ -398,7 +412,8 @@ CHECKS = (
     ),
     near_sampling(
         "Laplace's distances, b and spread are near NUTS's",
-        reference=nuts_reference,
+        # Some 1,400 effective draws of ω, of 400 that a distance needs.
+        reference=partial(nuts_reference, n_draws=2000, n_warmup=500),
         estimate=laplace_estimate,
         controls={"four times too wide": partial(laplace_estimate, spread=4.0)},
         bound=1.0,
