@@ -62,7 +62,7 @@ studies: $(STAMP) ## run what takes minutes each, before a release
 	$(PY) $(PYTEST) -m study $(ARGS)
 
 doctest: $(STAMP) ## run the examples of docstrings
-	$(PY) $(PYTEST) --doctest-modules $$(grep -rl --include='*.py' '>>> ' probmetric)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) $(PYTEST) --doctest-modules $$(grep -rl --include='*.py' '>>> ' probmetric)
 
 # As `probmetric validate --all --quick`, and then with --break, but by two workers:
 # right claims must pass, and wrong ones in their place must be rejected.
