@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.util import log_density
 from scipy import stats as scipy_stats
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
@@ -202,26 +201,23 @@ def mode_slope(problem: Problem[Labelled], mean: bool = False) -> Values:
     def slopes(at: Any, given: Labelled, kind: str, **more: Any) -> list[Array]:
         model = gaussian_mixture_classes if at.mix is not None else gaussian_classes
         options = {"n_classes": c, "covariance": kind, **more}
-
-        def value(mean: Array, chol: Array, pi: Array, mix: Array | None) -> Array:
-            own = at._replace(mean=mean, chol=chol, weights=pi)
-            sites = _sites(own, kind)
-            if mix is not None:
-                sites["mix"] = mix
-            total = log_density(model, (given, prior), options, sites)[0]
-            if kind == "diagonal":
-                return jnp.asarray(total)
+        sites = _sites(at, kind)
+        if at.mix is not None:
+            sites["mix"] = jnp.asarray(at.mix)
+        value, slope = density_of(model, (given, prior), options)(sites)
+        total, by = float(value), {k: np.asarray(g) for k, g in slope.items()}
+        diagonal = np.diagonal(at.chol, axis1=-2, axis2=-1)
+        if kind == "diagonal":  # Of σ² = L².
+            by_chol = 2 * (diagonal * by["variance"])[..., None] * np.eye(d)
+        else:
             # The mode is that of Σ's density, not that of its factor's.
-            logs = jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1))
-            return jnp.asarray(total) - jnp.sum(logs @ (d - jnp.arange(d)))
-
-        place = jax.tree.map(jnp.asarray, (at.mean, at.chol, at.weights, at.mix))
-        both = jax.jit(jax.value_and_grad(value, (0, 1, 2, 3)))
-        total, (by_mean, by_chol, *shares) = both(*place)
-        inside = jnp.eye(d) if kind == "diagonal" else jnp.tril(jnp.ones((d, d)))
+            powers = d - np.arange(d)
+            total -= np.sum(np.log(diagonal) @ powers)
+            by_chol = np.tril(by["chol"] - (powers / diagonal)[..., None] * np.eye(d))
         # Weights stay on their simplices.
-        along = [(g - g.mean(-1, keepdims=True)) / n for g in shares if g is not None]
-        return [by_mean / n, by_chol * inside / n, *along, total]
+        shares = [by[k] for k in ("weights", "mix") if k in by]
+        along = [(g - g.mean(-1, keepdims=True)) / n for g in shares]
+        return [by["mean"] / n, by_chol / n, *along, np.asarray(total)]
 
     for kind in KINDS:
         options: Any = {"covariance": kind}
