@@ -17,6 +17,8 @@ PYTEST := -m pytest -q -n $(WORKERS) --dist loadfile --durations=10
 # compiled in one folder, which a second run finds. Users' processes are left alone.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/out/compiled
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+# Each worker has a core. Threads of BLAS would wait for one another on it, and use it up.
+test long check slow studies doctest gates notebooks: export OMP_NUM_THREADS ?= 1
 # Without bytecode on disk each process that tests checks all annotations anew.
 unexport PYTHONDONTWRITEBYTECODE
 
