@@ -295,7 +295,6 @@ GAUSSIAN = {
         g.gauss.prior, 2
     ),
     "inference.gaussian_classes.prior.evidence_prior": lambda f, g: f(g.gauss.stats),
-    "inference.gaussian_classes.prior.learn": lambda f, g: f(g.labelled, 2),
     "inference.gaussian_classes.prior.learn_statistics": lambda f, g: f(g.gauss.stats),
     "inference.gaussian_classes.predict.fit": lambda f, g: f(
         g.labelled, g.gauss.prior, n_classes=2

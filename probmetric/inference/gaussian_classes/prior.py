@@ -18,13 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     ClassStatistics,
     log_evidence,
     posterior,
-    statistics,
 )
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
@@ -112,10 +110,9 @@ class Learned(NamedTuple):
 
 
 @numpy_in_numpy_out
-@partial(jax.jit, static_argnames=("n_classes", "covariance"))
-def learn(
-    data: Labelled,
-    n_classes: int,
+@partial(jax.jit, static_argnames="covariance")
+def learn_statistics(
+    stats: ClassStatistics,
     prior: NIWPrior | None = None,
     *,
     covariance: Covariance = "full",
@@ -125,39 +122,11 @@ def learn(
 
     Parameters
     ----------
-    data : Labelled
-        Whole rows, best padded (``data.padding.pad_labelled``), so that data sets share
-        the program.
-    n_classes : int
+    stats : ClassStatistics
     prior : NIWPrior, optional
         Such as ``choice.choose_prior`` returns. Default: ``evidence_prior``.
     covariance, alpha
         As ``evidence_prior``; a prior that is given has its own α.
-
-    Returns
-    -------
-    Learned
-    """
-    stats = statistics(data, n_classes)
-    return learn_statistics(stats, prior, covariance=covariance, alpha=alpha)
-
-
-@numpy_in_numpy_out
-@partial(jax.jit, static_argnames="covariance")
-def learn_statistics(
-    stats: ClassStatistics,
-    prior: NIWPrior | None = None,
-    *,
-    covariance: Covariance = "full",
-    alpha: Float[Array, ""] | float | int = 1.0,
-) -> Learned:
-    """Return ``learn`` of points of which the statistics are known.
-
-    Parameters
-    ----------
-    stats : ClassStatistics
-    prior, covariance, alpha
-        As ``learn``.
 
     Returns
     -------

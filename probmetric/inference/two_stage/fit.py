@@ -79,18 +79,25 @@ def tied(start: TwoStageParams) -> ProportionalParams:
     return ProportionalParams(start.weights, start.means, total, a)
 
 
+def _room(n: int) -> int:
+    """Return one of few sizes, so that folds share compilations.
+
+    Beyond 2048 it is whole chunks of the E-step, little more than n.
+    """
+    return bucket(n) if n <= 2048 else n + -n % 2048
+
+
 def _padded(points: MixtureData) -> MixtureData:
-    """Add rows of weight zero up to few sizes, so that folds share compilations."""
-    n = len(points.X)
-    size = bucket(n) if n <= 2048 else n + -n % 2048  # whole chunks of the E-step
+    """Add rows of weight zero up to few sizes."""
+    size = _room(len(points.X))
     X, w = pad_rows(points.X, size), pad_rows(points.w, size)
     known = None if points.known is None else pad_rows(points.known, size, -1)
     return MixtureData(X, w, known, points.prior)
 
 
 def _padded_groups(groups: GroupData) -> GroupData:
-    """Add groups of weight zero, and residuals of zero, up to few sizes, likewise."""
-    n, m = bucket(len(groups.size)), bucket(len(groups.residual))
+    """Add groups of weight zero, and residuals of zero, up to few sizes."""
+    n, m = _room(len(groups.size)), _room(len(groups.residual))
     known = groups.known
     return GroupData(
         pad_rows(groups.mean, n),
