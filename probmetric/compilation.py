@@ -45,12 +45,14 @@ ROOM = 2**24
 _LEAST = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "").lower()
 
 COMPILED_SOON = {
-    "xla_backend_optimization_level": int(_LEAST not in ("1", "on", "true", "yes"))
+    "xla_backend_optimization_level": int(
+        _LEAST not in ("1", "on", "t", "true", "y", "yes")
+    )
 }
 """Options of a long program whose work is LAPACK's: compiled in four fifths of the
 time, it runs as fast (local matrices of 512 queries, d = 48). By rounding alone do its
-numbers change. A program with options is never called by another. Where JAX was told
-not to optimise, it does not here either: options would go before what it was told.
+numbers change. A program with options is never called by another. Where the variable
+tells JAX not to optimise, it does not here either: options go before the variable.
 """
 
 COMPILED_SOONEST = {"xla_backend_optimization_level": 0}

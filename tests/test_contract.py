@@ -26,6 +26,8 @@ all others, of `make slow` and `make studies`, together."""
 LONG_CHAINS = {"Laplace's distances, b and spread are near NUTS's"}
 """Claims whose programs run for longer than they compile."""
 
+assert LONG_CHAINS <= {c.name for m in MODELS.values() for c in m.checks}
+
 
 @contextmanager
 def optimised(check):

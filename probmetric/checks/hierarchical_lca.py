@@ -412,7 +412,8 @@ CHECKS = (
     ),
     near_sampling(
         "Laplace's distances, b and spread are near NUTS's",
-        # ω had 1,053 and 1,332 effective draws of 4 × 1500, where 400 are needed.
+        # 400 effective draws are needed; of 4 × 1500, ω had 1,053 and 1,332. A whole
+        # validation draws this reference and that of the exact claim.
         reference=partial(nuts_reference, n_draws=2000, n_warmup=500),
         estimate=laplace_estimate,
         controls={"four times too wide": partial(laplace_estimate, spread=4.0)},

@@ -5,7 +5,7 @@ also where squares of differences are no numbers of float64, at 1e±250.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -98,11 +98,12 @@ def stretched[D](
 ) -> Callable[..., xr.Dataset]:
     """Return a function of a problem and ``wide``: draws, stretched about their mean.
 
-    The draws of the last problem are kept, as a wrong claim asks for those of the right
-    one again, and a guide's are dear.
+    The draws of the last problem stay in memory, as a wrong claim asks for those of the
+    right one again, and a guide's are dear.
     """
     last: list[tuple[Problem[D], xr.Dataset]] = []
 
+    @wraps(draws)
     def widened(problem: Problem[D], wide: float = 1.0) -> xr.Dataset:
         if not last or last[0][0] is not problem:
             last[:] = [(problem, draws(problem))]

@@ -238,7 +238,7 @@ class DCAGM(
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Return log p(c|x), columns in the order of ``classes_``."""
         points = self._standardized(X)
-        # In few sizes, so that other numbers of points compile nothing.
+        # In few sizes: most other numbers of points compile nothing.
         rows = pad_rows(points, bucket(len(points)))
         found = np.asarray(class_log_probability(self.params_, rows))
         return no_nan(found[: len(points)], "X", points)

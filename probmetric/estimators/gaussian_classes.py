@@ -500,8 +500,8 @@ class GaussianClasses(TellsClasses, BaseEstimator):
         if self.standardize:  # What did not vary says nothing of the class.
             Z[:, self._found.constant] *= 0.0
         partly = integrate and bool(np.isnan(Z).any())
-        n = len(Z)  # Few sizes, so that another number of points compiles nothing.
-        Z = pad_rows(Z, 1 << (n - 1).bit_length() if n <= 512 else bucket(n))
+        n = len(Z)  # In few sizes: most other numbers of points compile nothing.
+        Z = pad_rows(Z, bucket(n))
         with jax.enable_x64(True):
             found = np.asarray(predict_log_proba(self.posterior_, Z, missing=partly))
         return no_nan(found[:n], "X", points)

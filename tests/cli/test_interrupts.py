@@ -42,12 +42,12 @@ def in_a_thread():
     thread.start()
     thread.join()
 """
-COMMANDS_IN_TURN = """
+IN_TURN = """
 import contextlib, io, json
 from probmetric.cli import fit as cli_fit
 from probmetric.cli.app import main
 fit_named, words = cli_fit.fit_named, sys.argv[1:]
-for how in (swallowed, translated, dropped, deleted, in_a_thread):
+for how in map(globals().get, {ways}):
     def interrupted(*arguments):
         how()
         return fit_named(*arguments)
@@ -85,8 +85,11 @@ def data(tmp_path_factory):
 def interrupted(data, tmp_path_factory):
     """Return the process of five commands, and what came of each interrupt."""
     folder = tmp_path_factory.mktemp("interrupted")
-    done = python(COMMANDS_IN_TURN, "fit", "lda", "--data", data, cwd=folder)
-    told = [json.loads(line) for line in done.stdout.splitlines() if line[0] == "["]
+    code = IN_TURN.format(ways=WAYS)
+    done = python(code, "fit", "lda", "--data", data, cwd=folder)
+    told = [
+        json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")
+    ]
     return done, {how: came for how, *came in told}
 
 
@@ -100,6 +103,13 @@ def test_a_command_ends_with_130_whatever_becomes_of_the_exception(how, interrup
     assert said.splitlines()[-1].startswith("probmetric: interrupted")
     assert "Traceback" not in said + done.stderr
     assert left_behind == []
+
+
+@pytest.mark.long
+def test_a_process_ends_with_130_though_the_exception_was_swallowed(data, tmp_path):
+    code = IN_TURN.format(ways=["swallowed"])
+    done = python(code, "fit", "lda", "--data", data, cwd=tmp_path)
+    assert done.returncode == 130, done.stderr
 
 
 @pytest.mark.long

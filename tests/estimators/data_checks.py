@@ -1,7 +1,8 @@
 """Those of scikit-learn's checks that depend on the kind and the shape of the data.
 
 A learner that chooses its prior by folds spends most of its time there: all checks are
-run with a given prior, and these with the choice as well.
+run with a given prior, and these with the choice as well. ``benchmarks/
+check_estimators.py`` runs all on every learner's defaults.
 """
 
 from sklearn.utils.estimator_checks import (

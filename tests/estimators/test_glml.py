@@ -187,8 +187,8 @@ def test_every_rule_serves_in_a_pipeline(options):
 
 
 @pytest.mark.long
-def test_classes_of_one_and_two_points_of_four_features():
-    X, y = np.random.default_rng(1).normal(size=(4, 4)), np.array([0, 0, 1, 2])
+def test_fewer_points_than_features_and_classes_of_one():
+    X, y = np.random.default_rng(1).normal(size=(4, 5)), np.array([0, 0, 1, 2])
     model = GLML(n_neighbors=3, n_draws=0, gamma=0.1).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
     assert np.isfinite(model.local_metric(X[:3])).all()

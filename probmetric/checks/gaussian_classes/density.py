@@ -175,9 +175,8 @@ def error_estimate(problem: Problem[Labelled], factor: float = 1.0) -> Values:
     """Return limit and slope (1 - s, tr A⁻¹B/(2D)) under the same metrics."""
     classes, X = to_densities(problem.params), places(problem)
     found: dict[str, np.ndarray] = {}
-    expansion = jax.jit(partial(error_expansion, classes))
     for name, A in _shapes(problem).items():
-        each = [expansion(x, jnp.asarray(A)) for x in X]
+        each = [error_expansion(classes, x, jnp.asarray(A)) for x in X]
         found[f"error at r = 0{name}"] = np.array([float(limit) for limit, _ in each])
         found[f"slope in r²{name}"] = np.array([factor * float(s) for _, s in each])
     return found

@@ -19,7 +19,7 @@ Mixture: k-means inside each class, then a few EM steps.
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
@@ -228,7 +228,7 @@ def start(
     em = EMData(Y.astype(dtype), y, w.astype(dtype), prior)
     # EM reads no column of A: without them its program serves every number of features.
     found = em_steps(params._replace(A=params.A[:, :0]), em, n_em)
-    return found._replace(A=jnp.asarray(params.A))
+    return found._replace(A=jax.device_put(params.A))
 
 
 def _host_weights(data: Labelled) -> Float[np.ndarray, "n"]:

@@ -86,6 +86,7 @@ def responsibilities(
 ) -> tuple[Float[Array, ""], Float[Array, "*n k"]]:
     """Return Σ w log p(x), and w P(k | x), from log c_k p(x | k)."""
     top = jnp.max(log_p, -1)
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
     p = jnp.exp(log_p - top[..., None])  # The one exponential: most of what this costs.
     sums = jnp.sum(p, -1)
     return jnp.sum(w * (top + jnp.log(sums))), (w / sums)[..., None] * p

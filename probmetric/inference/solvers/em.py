@@ -108,13 +108,13 @@ def run_em[P, D](
     check_counts(max_steps=max_steps)
     dtype = jnp.result_type(*jax.tree.leaves(params))
     limit = float(jnp.finfo(dtype).eps) ** 0.5 if tol is None else tol
-    # One program, whatever the limits are and whether numbers are of Python or NumPy.
+    # One program, whatever the limits are and whether floats are Python's or NumPy's.
     data = jax.tree.map(
         lambda leaf: np.asarray(leaf, dtype) if isinstance(leaf, float) else leaf, data
     )
     room = max(max_steps, ROOM)
     found = _run(
-        step, params, data, jnp.asarray(limit, dtype), np.int32(max_steps),
+        step, params, data, np.asarray(limit, dtype), np.int32(max_steps),
         room=room, accelerate=accelerate,
     )  # fmt: skip
     return found if max_steps == room else found._replace(trace=found.trace[:max_steps])

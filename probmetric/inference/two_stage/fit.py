@@ -82,7 +82,7 @@ def tied(start: TwoStageParams) -> ProportionalParams:
 def _room(n: int) -> int:
     """Return one of few sizes, so that folds share compilations.
 
-    Beyond 2048 it is whole chunks of the E-step, little more than n.
+    Beyond 2048 it is little more than n; of points, whole chunks of the E-step.
     """
     return bucket(n) if n <= 2048 else n + -n % 2048
 
