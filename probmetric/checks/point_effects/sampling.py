@@ -65,7 +65,7 @@ def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
 
 
 def target_estimate(
-    problem: Problem[Pairs], lam: float = 1.0, n_draws: int = 4000
+    problem: Problem[Pairs], lam: float = 1.0, n_draws: int = 2000
 ) -> xr.Dataset:
     """Sample the closed form from Laplace's start; wrong in λ."""
     with jax.enable_x64(True):

@@ -359,8 +359,10 @@ def split_arguments(args: Args, kwargs: Kwargs) -> tuple[Tree, Static, list[Arra
     """Split (args, kwargs) into their tree, their static values, and their arrays."""
     leaves, tree = jax.tree.flatten((args, kwargs))
     static = tuple(_static(leaf) for leaf in leaves)
-    pairs = zip(leaves, static, strict=True)
-    return tree, static, [leaf for leaf, fixed in pairs if fixed is None]
+    arrays = [a for a, fixed in zip(leaves, static, strict=True) if fixed is None]
+    # A number of NumPy, such as np.float64(1.0), is an array without axes.
+    arrays = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
+    return tree, static, arrays
 
 
 def fill_arguments(
