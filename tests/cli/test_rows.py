@@ -476,6 +476,7 @@ def test_a_pattern_may_be_longer_than_a_path():
 
 @pytest.mark.long
 def test_partners_found_in_lists_are_told(work, tmp_path):
+    pytest.importorskip("faiss")
     words = "--label", "kind", "--set", "n_anchors=60", "--set", "candidates=ivf"
     done = run("fit", "lca", "--data", work / "rows", *words, "--out", tmp_path / "o")
     assert done.exit_code == 0, done.output

@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from importlib.util import find_spec
 
 import jax.numpy as jnp
 import numpy as np
@@ -59,11 +60,12 @@ def results(checkpoint=None, *, resume=False):
         few = slice(0, 3000)
         people = opened(X[few], np.random.default_rng(1).integers(0, 500, 3000))
         grouped = pm.TwoStageMixture(2, tol=1e-3).fit(people, groups="label")
-        lists = pm.LCA(n_anchors=300, candidates="ivf").fit(source)
-    # Lists are of a process's own rows: what they miss depends on their number.
-    off = np.abs(lists.get_mahalanobis_matrix() - lca.get_mahalanobis_matrix())
-    assert lists.recall_ >= 0.98
-    assert (off < lca.matrix_error_).all()
+        if find_spec("faiss"):
+            # Lists are of a process's own rows: what they miss depends on their number.
+            lists = pm.LCA(n_anchors=300, candidates="ivf").fit(source)
+            off = np.abs(lists.get_mahalanobis_matrix() - lca.get_mahalanobis_matrix())
+            assert lists.recall_ >= 0.98
+            assert (off < lca.matrix_error_).all()
     found |= {"classes": classes.covariances_, "pairs": pairs.components_}
     found |= {"within": grouped.within_, "between": grouped.between_}
     few = np.concatenate([np.flatnonzero(y == c)[:4] for c in range(3)])
