@@ -5,24 +5,15 @@ run with a given prior, and these with the choice as well. ``benchmarks/
 check_estimators.py`` runs all on every learner's defaults.
 """
 
-from sklearn.utils.estimator_checks import (
-    check_classifiers_classes,
-    check_estimators_dtypes,
-    check_f_contiguous_array_estimator,
-    check_fit2d_1feature,
-    check_fit2d_1sample,
-    check_fit_idempotent,
-    check_readonly_memmap_input,
-    check_transformer_data_not_an_array,
-)
+from sklearn.utils import estimator_checks as checks
 
 OF_TRANSFORMERS = (
-    check_estimators_dtypes,
-    check_f_contiguous_array_estimator,
-    check_fit2d_1feature,
-    check_fit2d_1sample,
-    check_fit_idempotent,
-    check_readonly_memmap_input,
-    check_transformer_data_not_an_array,
+    checks.check_estimators_dtypes,
+    checks.check_f_contiguous_array_estimator,
+    checks.check_fit2d_1feature,
+    checks.check_fit2d_1sample,
+    checks.check_fit_idempotent,
+    checks.check_readonly_memmap_input,
+    checks.check_transformer_data_not_an_array,
 )
-OF_CLASSIFIERS = (*OF_TRANSFORMERS, check_classifiers_classes)
+OF_CLASSIFIERS = (*OF_TRANSFORMERS, checks.check_classifiers_classes)
