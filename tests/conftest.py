@@ -7,9 +7,10 @@ from pathlib import Path
 
 import jax
 import pytest
+from beartype import beartype
 from jaxtyping import install_import_hook
 
-install_import_hook("probmetric", "beartype.beartype")
+install_import_hook("probmetric", "tests.conftest.checked")
 
 # Commands of the tests leave the cache of who runs them alone, and that of JAX, which
 # the Makefile sets up, as it is.
@@ -17,6 +18,16 @@ os.environ["PROBMETRIC_CACHE"] = "off"
 
 # Collecting thousands of tests makes objects that all stay: there is nothing to free.
 gc.disable()
+
+
+def checked(function):
+    """Check annotations, but for functions within functions.
+
+    Those are made, and their checks written, anew at each call of what holds them:
+    where that is called in a loop this took more time than the loop.
+    """
+    return function if "<locals>" in function.__qualname__ else beartype(function)
+
 
 GOLDEN = Path(__file__).parent / "golden"
 MAPS = Path("/proc/self/maps")

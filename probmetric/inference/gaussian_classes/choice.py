@@ -60,6 +60,9 @@ N_FITS = 15
 
 MOST_FOLDS = 5
 
+TOGETHER = 2**18
+"""Numbers, about, that are computed at once: many small arrays cost more than large."""
+
 
 class Strengths(NamedTuple):
     """The three numbers of Eq. (1): s, ν₀ - D - 1 and κ₀."""
@@ -127,8 +130,8 @@ def choose_prior(
         scored += len(asked)
         places = np.arange(len(asked)), codes[asked]
         for at, found in _log_joints(stats, X[asked], covariance, float(alpha)):
-            total = np.logaddexp.reduce(found, 2)
-            losses[at] += np.sum(total - found[:, *places], 1)
+            total = np.logaddexp.reduce(found, -1)
+            losses[at] += np.sum(total - found[..., *places], -1)
     losses = np.where(np.isfinite(losses), losses, np.inf) / max(scored, 1)
     s, e, k = np.unravel_index(np.argmin(losses), losses.shape)
     best = Strengths(STRENGTHS[s], EXCESS[e], KAPPA[k])
@@ -198,7 +201,7 @@ def _log_joints(
     Q: Float[np.ndarray, "m d"],
     covariance: Covariance,
     alpha: float,
-) -> Iterator[tuple[tuple[int, int], Float[np.ndarray, "k m c"]]]:
+) -> Iterator[tuple[tuple[int, slice], Float[np.ndarray, "e k m c"]]]:
     """Yield places in the grids of s and ν₀, and log P(class, query) for every κ₀.
 
     Up to a constant. Eq. (2) of ``posterior`` from the squares (x - m)ᵀΨ⁻¹(x - m), one
@@ -210,15 +213,19 @@ def _log_joints(
     delta, gap = Q[None] - middle[:, None], middle - grand
     log_weights = np.log(alpha + n)
     at_kappa = kappa / (kappa + n), kappa * n / (kappa + n)  # t and r
+    reach = (kappa + n + 1) / (kappa + n)  # of the scale matrix, times 1/df
     order = 1 if covariance == "diagonal" else d
+    members = np.full(len(n), np.sum(n)) if covariance == "tied" else n
+    together = max(1, TOGETHER // (len(KAPPA) * max(delta.size, 1)))
     for i, s in enumerate(STRENGTHS):
-        for j, excess in enumerate(EXCESS):
-            numbers = Strengths(s, excess, 1.0)
-            prior = prior_of(stats, numbers, covariance=covariance)
-            log_det, squares = FORMS[covariance](prior, stats, delta, gap, at_kappa)
-            members = np.full(len(n), np.sum(n)) if covariance == "tied" else n
-            df = prior.nu + members - order + 1
-            reach = (kappa + n + 1) / (kappa + n)  # of the scale matrix, times 1/df
+        one = prior_of(stats, Strengths(s, 1.0, 1.0), covariance=covariance)
+        for first in range(0, len(EXCESS), together):
+            at = slice(first, first + together)
+            excess = np.array(EXCESS[at])[:, None, None]
+            log_det, squares = FORMS[covariance](
+                excess * one.Psi, stats, delta, gap, at_kappa
+            )
+            df = one.nu - 1 + excess + members - order + 1
             each = gammaln((df + order) / 2) - gammaln(df / 2)
             each = each - 0.5 * order * np.log(reach)
             if covariance == "diagonal":
@@ -226,62 +233,64 @@ def _log_joints(
             else:
                 tails = np.log1p(squares / reach[..., None])
             density = (each * (d // order) - 0.5 * log_det)[..., None]
-            density = density - ((df + order) / 2)[:, None] * tails
-            yield (i, j), log_weights + np.swapaxes(density, 1, 2)
+            density = density - ((df + order) / 2)[..., None] * tails
+            yield (i, at), log_weights + np.swapaxes(density, 2, 3)
 
 
 type _AtKappa = tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]
-type _Forms = tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c m *d"]]
+type _Forms = tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m *d"]]
 """log|Ψ|, and squares of each query."""
 
 
 def _full(
-    prior: NIWPrior,
+    Psi: Float[np.ndarray, "e d d"],
     stats: ClassStatistics,
     delta: Float[np.ndarray, "c m d"],
     gap: Float[np.ndarray, "c d"],
     at_kappa: _AtKappa,
 ) -> _Forms:
     t, r = (v[..., None] for v in at_kappa)
-    L = np.linalg.cholesky(prior.Psi + stats.scatter)
+    L = np.linalg.cholesky(Psi[:, None] + stats.scatter)
     both = np.concatenate([delta, gap[:, None]], 1)
     white = np.linalg.solve(L, np.swapaxes(both, 1, 2))
     W, G = white[..., :-1], white[..., -1]
-    WG, GG = np.einsum("cdm,cd->cm", W, G), np.sum(G**2, 1)[:, None]
-    uG, u2 = WG + t * GG, np.sum(W**2, 1) + 2 * t * WG + t**2 * GG
+    WG = np.einsum("ecdm,ecd->ecm", W, G)[:, None]
+    GG = np.sum(G**2, 2)[:, None, :, None]
+    uG, u2 = WG + t * GG, np.sum(W**2, 2)[:, None] + 2 * t * WG + t**2 * GG
     squares = np.maximum(u2 - r / (1 + r * GG) * uG**2, 0.0)  # Eq. (2)
-    log_det = 2 * np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), 1)
-    return log_det + np.log1p(r * GG)[..., 0], squares
+    log_det = 2 * np.sum(np.log(np.diagonal(L, axis1=2, axis2=3)), 2)
+    return log_det[:, None] + np.log1p(r * GG)[..., 0], squares
 
 
 def _tied(
-    prior: NIWPrior,
+    Psi: Float[np.ndarray, "e d d"],
     stats: ClassStatistics,
     delta: Float[np.ndarray, "c m d"],
     gap: Float[np.ndarray, "c d"],
     at_kappa: _AtKappa,
 ) -> _Forms:
     t, r = at_kappa
-    Psi = prior.Psi + np.sum(stats.scatter, 0)
+    Psi = Psi[:, None] + np.sum(stats.scatter, 0)
     L = np.linalg.cholesky(Psi + np.einsum("kc,ci,cj->kij", r, gap, gap))
     u = delta + t[..., None, None] * gap[:, None]
     white = np.linalg.solve(L, np.swapaxes(u.reshape(len(t), -1, u.shape[-1]), 1, 2))
-    log_det = 2 * np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), 1)
-    return np.tile(log_det[:, None], len(gap)), np.sum(white**2, 1).reshape(u.shape[:3])
+    log_det = 2 * np.sum(np.log(np.diagonal(L, axis1=2, axis2=3)), 2)
+    squares = np.sum(white**2, 2).reshape(len(Psi), *u.shape[:3])
+    return np.repeat(log_det[..., None], len(gap), 2), squares
 
 
 def _diagonal(
-    prior: NIWPrior,
+    Psi: Float[np.ndarray, "e d d"],
     stats: ClassStatistics,
     delta: Float[np.ndarray, "c m d"],
     gap: Float[np.ndarray, "c d"],
     at_kappa: _AtKappa,
 ) -> _Forms:
     t, r = (v[..., None] for v in at_kappa)
-    own = np.diagonal(prior.Psi + stats.scatter, axis1=1, axis2=2)
-    Psi = own + r * gap**2
+    own = np.diagonal(Psi[:, None] + stats.scatter, axis1=2, axis2=3)
+    scale = own[:, None] + r * gap**2
     u = delta + (t * gap)[:, :, None]
-    return np.sum(np.log(Psi), -1), u**2 / Psi[:, :, None]
+    return np.sum(np.log(scale), -1), u**2 / scale[:, :, :, None]
 
 
 FORMS = {"full": _full, "tied": _tied, "diagonal": _diagonal}
