@@ -19,6 +19,8 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/out/compiled
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 # Each worker has a core. Threads of BLAS would wait for one another on it, and use it up.
 test long check slow studies doctest gates notebooks: export OMP_NUM_THREADS ?= 1
+# Annotations are checked at run time by `make check`.
+slow studies gates: export JAXTYPING_DISABLE ?= 1
 # Without bytecode on disk each process that tests checks all annotations anew.
 unexport PYTHONDONTWRITEBYTECODE
 

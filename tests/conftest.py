@@ -1,4 +1,7 @@
-"""Shared fixtures. Annotations are checked at run time here, at no cost to users."""
+"""Shared fixtures. Annotations are checked at run time here, at no cost to users.
+
+Slow tests and gates call what faster tests have checked: the Makefile spares them.
+"""
 
 import gc
 import json
@@ -7,10 +10,16 @@ from pathlib import Path
 
 import jax
 import pytest
-from beartype import beartype
 from jaxtyping import install_import_hook
 
-install_import_hook("probmetric", "tests.conftest.checked")
+from tests.annotations import checked
+
+if os.environ.get("JAXTYPING_DISABLE") != "1":
+    install_import_hook("probmetric", f"{checked.__module__}.{checked.__name__}")
+from probmetric import compilation
+
+# Programs that the library lets go of are most often asked for again by another test.
+compilation.MOST_MAPS = 40_000
 
 # Commands of the tests leave the cache of who runs them alone, and that of JAX, which
 # the Makefile sets up, as it is.
@@ -19,18 +28,7 @@ os.environ["PROBMETRIC_CACHE"] = "off"
 # Collecting thousands of tests makes objects that all stay: there is nothing to free.
 gc.disable()
 
-
-def checked(function):
-    """Check annotations, but for functions within functions.
-
-    Those are made, and their checks written, anew at each call of what holds them:
-    where that is called in a loop this took more time than the loop.
-    """
-    return function if "<locals>" in function.__qualname__ else beartype(function)
-
-
 GOLDEN = Path(__file__).parent / "golden"
-MAPS = Path("/proc/self/maps")
 
 
 def pytest_collection_finish(session):
@@ -47,13 +45,15 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(autouse=True, scope="module")
 def few_memory_maps():
-    """Let go of compiled programs long before there are too many.
+    """Let go of compiled programs before there are too many.
 
     XLA maps memory for each, Linux allows a process 65530 maps, and beyond them the
-    compiler dies of a segmentation fault in whatever test comes next.
+    compiler dies of a segmentation fault in whatever test comes next. Public functions
+    look at them, but tests call others too.
     """
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 25_000:
+    maps = compilation.MAPS
+    if maps.exists() and maps.read_bytes().count(b"\n") > compilation.MOST_MAPS:
         jax.clear_caches()
         gc.collect()
 
