@@ -48,34 +48,30 @@ def mixture(seen=None):
     return dist.MixtureSameFamily(mixing, normal(jnp.asarray(LOC), cov, seen))
 
 
-# Of each class: name, how it is made of one real array, that array.
+# Of each class: name, how it is made of one real array, that array. Many of weight 1
+# are "weighted" with other numbers; that 1 is the default, "scalar" says.
 CASES = {
     Coincidence: {
-        "plain": (Coincidence, LOG_P[:, 0]),
         "weighted": (lambda lp: Coincidence(lp, W, 0.5), LOG_P[:, 0]),
         "one p, many weights": (lambda lp: Coincidence(lp, W), LOG_P[0, 0]),
         "scalar": (Coincidence, LOG_P[0, 0]),
     },
     Judgments: {
-        "plain": (lambda lp: Judgments(lp, M), LOG_P[:, 0]),
         "weighted": (lambda lp: Judgments(lp, M, W, 0.5), LOG_P[:, 0]),
         "one p, many trials": (lambda lp: Judgments(lp, M), LOG_P[0, 0]),
         "scalar": (lambda lp: Judgments(lp, np.asarray(3)), LOG_P[0, 0]),
     },
     Answer: {
-        "plain": (Answer, LOG_P[:, 1] + 1.0),
         "weighted": (lambda a: Answer(a, W, 0.5), LOG_P[:, 1] + 1.0),
         "one p, many weights": (lambda a: Answer(a, W), LOG_P[0, 1]),
         "scalar": (Answer, LOG_P[0, 1]),
     },
     ClassLabel: {
-        "plain": (ClassLabel, LOG_P),
         "weighted": (lambda lp: ClassLabel(lp, W, 0.5), LOG_P),
         "one p, many weights": (lambda lp: ClassLabel(lp, W), LOG_P[0]),
         "scalar": (ClassLabel, LOG_P[0]),
     },
     ClassNormal: {
-        "plain": (lambda loc: ClassNormal(loc, CHOL, Y), LOC),
         "tied": (lambda loc: ClassNormal(loc, CHOL[:1], Y), LOC),
         "weighted": (lambda loc: ClassNormal(loc, CHOL, Y, W, 0.5), LOC),
         "missing": (lambda loc: ClassNormal(loc, CHOL, Y, missing=True), LOC),
@@ -118,9 +114,10 @@ def double():
         yield
 
 
+@cache
 def made(name):
     make, at = NAMED[name]
-    return make(jnp.asarray(at))
+    return jax.jit(make)(jnp.asarray(at))
 
 
 def values(make, d, at, direction):
@@ -140,7 +137,8 @@ def values(make, d, at, direction):
 
     @partial(jax.value_and_grad, has_aux=True)
     def total(a):
-        return jnp.sum(at_one(a)), at_one(a)
+        each = at_one(a)
+        return jnp.sum(each), each
 
     loop = jax.lax.map(total, jnp.concatenate([several, ends]))
     say = {
