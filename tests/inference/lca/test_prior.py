@@ -106,10 +106,11 @@ def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
     pairs, prior = hidden()
     mode = fit(pairs, prior).params
     found = []
-    for at, n_draws in ((mode, 1000), (None, 200)):
+    for at, n_draws in ((mode, 500), (None, 200)):
         data = target_data(pairs, prior, 1.0, at)
         posterior = Posterior(TARGET, data, position(mode))
-        draws = NUTS().draw(posterior, n_draws=n_draws, seed=0, progress=False)
+        sampler = NUTS(n_warmup=500)
+        draws = sampler.draw(posterior, n_draws=n_draws, seed=0, progress=False)
         r, n = worst(draws.values["M"])
         found.append((r, 1e3 * n / draws.statistics["n_steps"].sum()))
     (good, speed), (control, slow) = found
@@ -122,7 +123,8 @@ def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
 @pytest.mark.long
 def test_the_generic_door_starts_at_the_mode_of_the_pooled_density():
     pairs, prior = hidden()
-    tree = pm.sample(lca, pairs, prior=prior, log_likelihood=True, progress=False)
+    options = {"n_draws": 500, "log_likelihood": True, "progress": False}
+    tree = pm.sample(lca, pairs, prior=prior, **options)
     drawn, steps = tree["posterior"], tree["sample_stats"]["n_steps"].to_numpy()
     assert {"W", "log_b", "sigma2", "M", "b"} == set(drawn.data_vars)
     r, n = worst(drawn["M"].to_numpy())
