@@ -28,14 +28,16 @@ def simulated():
     return pairs, prior, truth
 
 
+@jax.jit
+@jax.value_and_grad
+def density(sites, pairs, prior, kwargs):
+    return log_density(lca, (pairs, prior), kwargs, sites)[0]
+
+
 def model_value_and_grad(pairs, prior, learning_rate, params, **kwargs):
     """Value and gradient of the NumPyro model's own log density."""
     kwargs = {"learning_rate": learning_rate, **kwargs}
-
-    def density(sites):
-        return log_density(lca, (pairs, prior), kwargs, sites)[0]
-
     sites = {"W": jnp.asarray(params.W)}
     if jnp.ndim(params.kappa2) == 0:
         sites["log_b"] = log_b_of(params.log_sigma2, len(params.W))
-    return jax.jit(jax.value_and_grad(density))(sites)
+    return density(sites, pairs, prior, kwargs)

@@ -33,9 +33,8 @@ def problem():
 
 @pytest.mark.long
 @pytest.mark.parametrize("solver", ["lbfgs", "squarem", "em", "full_em"])
-@pytest.mark.parametrize("learning_rate", [1.0, 0.3])
-def test_fixed_points_are_modes_of_the_numpyro_density(problem, solver, learning_rate):
-    pairs, prior, _ = problem
+def test_fixed_points_are_modes_of_the_numpyro_density(problem, solver):
+    (pairs, prior, _), learning_rate = problem, 0.3
     found = inference.fit(
         pairs,
         prior,
