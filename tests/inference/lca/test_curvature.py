@@ -181,12 +181,12 @@ def test_laplace_refuses_a_point_that_is_no_mode(problem):
 def test_bootstrap_with_unit_weights_returns_the_fit(problem):
     pairs, prior, _, found = problem
     out = bootstrap(
-        pairs, prior, found.params, np.ones((3, 60)), learning_rate=0.5, tol=1e-12,
+        pairs, prior, found.params, np.ones((4, 60)), learning_rate=0.5, tol=1e-12,
         batch=2,
     )  # fmt: skip
     W = np.asarray(out.params.W)
     want = identified(found.params)["M"]
-    for s in range(3):
+    for s in range(4):
         got = identified(LCAParams(W[s], np.asarray(out.params.log_sigma2[s])))["M"]
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
@@ -194,7 +194,7 @@ def test_bootstrap_with_unit_weights_returns_the_fit(problem):
 @pytest.mark.long
 def test_bootstrap_draw_equals_a_fit_under_product_weights(problem):
     pairs, prior, _, found = problem
-    keys = jax.random.split(jax.random.key(2), 3)
+    keys = jax.random.split(jax.random.key(2), 4)
     u = np.stack([dirichlet_weights(key, 60, 60) for key in keys])
     np.testing.assert_allclose(u.mean(1), 1, rtol=1e-12)
     out = bootstrap(
