@@ -129,10 +129,9 @@ def test_rows_of_weight_0_are_not_there() -> None:
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("covariance", ["free", "proportional"])
-@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize(("k", "covariance"), [(1, "proportional"), (2, "free")])
 def test_a_fit_to_groups_of_a_source_is_that_to_arrays(
-    covariance: Literal["free", "proportional"], k: int
+    k: int, covariance: Literal["free", "proportional"]
 ) -> None:
     X, group = rows()
     X[:, 2] = 7  # A column that is constant.
