@@ -28,6 +28,7 @@ from probmetric.inference.gaussian_classes.local_metric import (
 )
 from probmetric.inference.gaussian_classes.posterior import posterior, statistics
 from probmetric.inference.gaussian_classes.predict import predict_log_proba
+from probmetric.precision import to_numpy
 
 X, y = pm.datasets.load("wine")
 Z = (X - X.mean(0)) / X.std(0)
@@ -143,11 +144,16 @@ def test_with_few_points_it_predicts_better_than_the_prior_of_highest_evidence()
 USUAL = Strengths(16, 10, 0.3)
 
 
+@jax.jit
+def learned(stats, prior):
+    return student_metric(posterior(stats, prior))
+
+
 def student(rows, points, codes, strengths=USUAL):
     """Learn a local metric of some rows."""
     some = statistics_of(points[rows], codes[rows], int(codes.max()) + 1)
     with jax.enable_x64(True):
-        return student_metric(posterior(some, prior_of(some, strengths)))
+        return to_numpy(learned(some, prior_of(some, strengths)))
 
 
 @pytest.mark.long

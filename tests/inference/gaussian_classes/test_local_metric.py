@@ -142,7 +142,7 @@ def test_expected_bias_metric_of_sure_draws_is_regularised_alone():
         Psi=post.Psi * 1e12 / post.nu[0],
     )
     base = local.student_metric(sure)
-    draws = gc.draw(jax.random.key(2), sure, 3)
+    draws = gc.draw(jax.random.key(2), sure, 8)
     x = np.ones((1, 3))
     found = local.expected_bias_metric(draws, base).frame_matrix_at(x)
     one = replace(local.drawn_metrics(draws, base)[0], rule="regularised")
@@ -206,7 +206,8 @@ def test_model_without_labels_simulates_points_and_classes(prior, covariance):
     data, options = Labelled(np.zeros((5, 2)), None), {"covariance": covariance}
     simulated = partial(sites_of, gaussian_classes, data, prior, n_classes=3, **options)
     # Shapes need no numbers.
-    sites = simulated() if covariance == "diagonal" else jax.eval_shape(simulated)
+    run = jax.jit if covariance == "diagonal" else partial(partial, jax.eval_shape)
+    sites = run(simulated)()
     assert sites["x"].shape == (5, 2)
     assert sites["y"].shape == (5,)
     q = 1 if covariance == "tied" else 3
