@@ -292,11 +292,13 @@ def test_a_model_without_a_plate_is_replicated_in_the_shape_of_its_data():
         numpyro.sample("k", dist.Poisson(rate), obs=data)
 
     data = np.array([1, 2, 3, 5])
-    few = {"n_chains": 2, "n_draws": 200, "seed": 0, "progress": False}
+    few = {"n_chains": 1, "n_draws": 400, "seed": 0, "progress": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
-        tree = pm.sample(model, data, predictive=True, prior_draws=300, **few)
+        tree = pm.sample(
+            model, data, method="laplace", predictive=True, prior_draws=300, **few
+        )
     new = tree["posterior_predictive"]["k"].to_numpy()
-    assert new.shape == (2, 200, 4)
+    assert new.shape == (1, 400, 4)
     assert np.ptp(new, axis=2).max() > 0  # Four observations, not one four times.
     assert tree["prior_predictive"]["k"].shape == (1, 300, 4)

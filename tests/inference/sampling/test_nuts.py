@@ -97,7 +97,8 @@ def test_the_result_is_float64_and_no_global_flag_is_touched(tree):
 
 @pytest.mark.long
 def test_float32_is_computed_when_asked_for():
-    single = sample(normal_model, points(), prior=PRIOR, seed=0, dtype="float32")
+    run = {"prior": PRIOR, "seed": 0, "n_draws": 1000, "method": SHORT}
+    single = sample(normal_model, points(), dtype="float32", **run)
     assert single["posterior"]["mu"].dtype == np.float32
     mean, _ = normal_posterior(points(), 2.0)
     assert compare({"mu": mean}, single).attrs["verdict"] == "agree"
