@@ -211,7 +211,7 @@ def test_working_set_covers_every_far_pair(wine_pairs):
 @pytest.mark.long
 def test_lanczos_reaches_the_same_certificate(monkeypatch):
     rng = np.random.default_rng(0)
-    pairs = as_pairs(rng.standard_normal((40, 12)), 2 * rng.standard_normal((60, 12)))
+    pairs = as_pairs(rng.standard_normal((30, 8)), 2 * rng.standard_normal((40, 8)))
     exact = eig_dml.fit(pairs, solver="pdhg").params
     monkeypatch.setattr("probmetric.inference.eig_dml.frank_wolfe.DENSE_LIMIT", 5)
     params = eig_dml.fit(pairs, solver="frank_wolfe", tol=0.03).params
