@@ -241,9 +241,9 @@ GAUSSIAN = {
         g.partly,
         g.gauss.prior,
         g.gauss.params,
-        n_completions=2,
-        warm_up=2,
-        thin=1,
+        n_completions=6,
+        warm_up=5,
+        thin=2,
     ),
     "inference.gaussian_classes.completions.evidence_prior_missing": lambda f, g: f(
         g.partly, 2

@@ -32,6 +32,7 @@ SHIFT = 1e7
 given = cache(Given)
 
 
+@cache
 def result_of(name, shift=0.0):
     return CALLS[name](FUNCTIONS[name], given(shift))
 
