@@ -1,6 +1,7 @@
 """``--processes``: the same files, in one folder, from any number of processes."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -21,34 +22,48 @@ def data(tmp_path_factory):
     return path
 
 
-def fit(data, out, *words):
-    command = [sys.executable, "-m", "probmetric", "fit", "lca", "--data", str(data)]
-    command += ["--out", str(out), "--set", "n_anchors=80", *map(str, words)]
+def several(*words):
+    """Run the command line in processes of its own."""
+    command = [sys.executable, "-m", "probmetric", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=3 * LIMIT)
+
+
+def fit(data, out, *words):
+    words = ("--data", data, "--out", out, "--set", "n_anchors=80", *words)
+    return several("fit", "lca", *words)
 
 
 def factor(out):
     return np.asarray(pm.load_metric(out / "metric.npz").factor)
 
 
+@pytest.fixture(scope="module")
+def one(data, tmp_path_factory):
+    """Return the folder of a fit of this process, and its passes."""
+    folder = tmp_path_factory.mktemp("one")
+    words = ("--set", "n_anchors=80", "--checkpoint", folder / "ck")
+    done = run("fit", "lca", "--data", data, "--out", folder / "run", *words)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
 @pytest.mark.long
-def test_two_processes_learn_the_metric_of_one(data, tmp_path):
-    one = fit(data, tmp_path / "one", "--checkpoint", tmp_path / "ck")
-    assert one.returncode == 0, one.stderr
-    two = fit(data, tmp_path / "two", "--processes", "2")
+def test_two_processes_learn_the_metric_of_one(one, data, tmp_path):
+    """They go on from the first passes of one, and make the last themselves."""
+    shutil.copytree(one / "ck", tmp_path / "ck")
+    *before, last = sorted((tmp_path / "ck").glob("pass_*.npz"))
+    wanted, read = last.read_bytes(), [path.stat().st_mtime_ns for path in before]
+    last.unlink()
+    words = ("--processes", "2", "--checkpoint", tmp_path / "ck", "--resume")
+    two = fit(data, tmp_path / "two", *words)
     assert two.returncode == 0, two.stderr
     assert "[Gloo]" not in two.stdout
     assert two.stdout.count("Wrote") == 1
-    assert factor(tmp_path / "two").tobytes() == factor(tmp_path / "one").tobytes()
+    assert factor(tmp_path / "two").tobytes() == factor(one / "run").tobytes()
+    assert [path.stat().st_mtime_ns for path in before] == read
+    assert last.read_bytes() == wanted
     assert no_debris(tmp_path)
     assert json.loads((tmp_path / "two" / "summary.json").read_text())["model"] == "lca"
-    # The passes of one process serve two.
-    again = fit(
-        data, tmp_path / "again", "--processes", "2", "--checkpoint", tmp_path / "ck",
-        "--resume",
-    )  # fmt: skip
-    assert again.returncode == 0, again.stderr
-    assert factor(tmp_path / "again").tobytes() == factor(tmp_path / "one").tobytes()
 
 
 @pytest.mark.long
@@ -63,35 +78,31 @@ def test_two_processes_search_as_one(command, tmp_path):
     ask, ending = {"evaluate": ("--test", ""), "neighbors": ("--queries", ".csv")}[
         command
     ]
-    said = []
-    for size in (1, 2):
-        out = tmp_path / f"out{size}{ending}"
-        done = subprocess.run(
-            [sys.executable, "-m", "probmetric", command,
-             "--metric", tmp_path / "metric.npz", "--data", tmp_path / "rows",
-             ask, tmp_path / "held", "--label", "kind", "--out", out,
-             "--processes", str(size)],
-            capture_output=True, text=True, timeout=3 * LIMIT,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("Wrote") == 1
-        tables = [out] if ending else sorted(out.glob("*.csv"))
-        said.append([path.read_text() for path in tables])
+    words = [command, "--metric", tmp_path / "metric.npz", "--data", tmp_path / "rows"]
+    words += [ask, tmp_path / "held", "--label", "kind", "--out"]
+    outs = [tmp_path / f"out{size}{ending}" for size in (1, 2)]
+    alone = run(*words, outs[0])
+    assert alone.exit_code == 0, alone.output
+    two = several(*words, outs[1], "--processes", 2)
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.count("Wrote") == alone.stdout.count("Wrote") == 1
+    said = [
+        [path.read_text() for path in ([out] if ending else sorted(out.glob("*.csv")))]
+        for out in outs
+    ]
     assert said[0] == said[1]
     assert all(said[0])
     assert no_debris(tmp_path)
 
 
 @pytest.mark.slow
-def test_passes_of_another_run_end_all_with_one_sentence(data, tmp_path):
-    words = ("--data", data, "--set", "n_anchors=80", "--checkpoint", tmp_path / "ck")
-    done = run("fit", "lca", "--out", tmp_path / "a", *words)
-    assert done.exit_code == 0, done.output
-    words = ("--checkpoint", tmp_path / "ck", "--processes", "2", "--resume")
+def test_passes_of_another_run_end_all_with_one_sentence(one, data, tmp_path):
+    words = ("--checkpoint", one / "ck", "--processes", "2", "--resume")
     other = fit(data, tmp_path / "b", *words, "--seed", "1")
     assert other.returncode == 2
     assert other.stderr.count("those of another: pass 0 has other parameters") == 1
-    said = refused("fit", "lca", "--out", tmp_path / "b", "--data", data, *words[:2])
+    words = ("--data", data, "--checkpoint", one / "ck")
+    said = refused("fit", "lca", "--out", tmp_path / "b", *words)
     assert "expected an empty folder, or to resume" in said
 
 

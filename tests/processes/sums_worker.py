@@ -25,13 +25,13 @@ def step(params, X, y, w):
     return {"n": jnp.sum(w), "sum": Z.sum(0), "scatter": Z.T @ Z}
 
 
-def data(n=12_000):
+def data(n=4000):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, n)
     return rng.normal(size=(n, 4)) + y[:, None], y
 
 
-def opened(X, y=None, rows=160):
+def opened(X, y=None, rows=53):
     """Return arrays as a source of many parts."""
     source = pm.open(X, label=y)
     source.parts = [
@@ -52,17 +52,17 @@ def results(checkpoint=None, *, resume=False):
         for name, rows in (("many", X), ("few", X[:10])):
             sums = total(Reduction(step, finish=lambda p, s: s), 0.5, opened(rows))
             found |= {f"{name}_{key}": value for key, value in sums.items()}
-        lca = pm.LCA(n_anchors=300).fit(pm.open(X, label=y))
+        lca = pm.LCA(n_anchors=150).fit(pm.open(X, label=y))
         found |= {"map": lca.components_, "error": lca.matrix_error_}
         source = opened(X, y)
         classes = pm.GaussianClasses().fit(source)
         pairs = pm.PairLDA(prior_strength=1).fit(source)
-        few = slice(0, 3000)
-        people = opened(X[few], np.random.default_rng(1).integers(0, 500, 3000))
+        few = slice(0, 2000)
+        people = opened(X[few], np.random.default_rng(1).integers(0, 400, 2000))
         grouped = pm.TwoStageMixture(2, tol=1e-3).fit(people, groups="label")
         if find_spec("faiss"):
             # Lists are of a process's own rows: what they miss depends on their number.
-            lists = pm.LCA(n_anchors=300, candidates="ivf").fit(source)
+            lists = pm.LCA(n_anchors=150, candidates="ivf").fit(source)
             off = np.abs(lists.get_mahalanobis_matrix() - lca.get_mahalanobis_matrix())
             assert lists.recall_ >= 0.98
             assert (off < lca.matrix_error_).all()

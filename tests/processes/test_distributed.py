@@ -31,7 +31,7 @@ from tests.processes.several import (
     started,
     survivors,
 )
-from tests.processes.sums_worker import chains, data
+from tests.processes.sums_worker import chains, data, results
 
 pytestmark = pytest.mark.xdist_group("processes")  # One at a time, on any number.
 VARIABLES = (COORDINATOR, "SLURM_STEP_NODELIST", *SIZES, *RANKS)
@@ -329,29 +329,27 @@ def stored(path):
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """Return the results of one process, and the folder of its passes."""
-    folder = tmp_path_factory.mktemp("one")
-    launched(1, "results", folder / "one.npz", folder / "ck")
-    return stored(folder / "one.npz"), folder / "ck"
+    """Return the results of one process."""
+    path = tmp_path_factory.mktemp("one") / "one.npz"
+    launched(1, "results", path)
+    return stored(path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.study)])
 def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, one, tmp_path):
-    alone, passes = one
-    launched(size, "results", tmp_path / "several.npz")
+    launched(size, "results", tmp_path / "several.npz", tmp_path / "ck")
     several = stored(tmp_path / "several.npz")
-    assert several.keys() == alone.keys()
-    for name in alone:
+    assert several.keys() == one.keys()
+    for name in one:
         if name in ("map", "error"):  # The solver rounds by its threads.
-            np.testing.assert_allclose(several[name], alone[name], rtol=1e-9)
+            np.testing.assert_allclose(several[name], one[name], rtol=1e-9)
         else:
-            assert several[name].tobytes() == alone[name].tobytes(), name
-    shutil.copytree(passes, tmp_path / "ck")
-    launched(size, "results", tmp_path / "resumed.npz", tmp_path / "ck", "--resume")
-    resumed = stored(tmp_path / "resumed.npz")
+            assert several[name].tobytes() == one[name].tobytes(), name
+    # Their passes serve one process: this one, which has other threads.
+    resumed = results(tmp_path / "ck", resume=True)
     for name, value in resumed.items():  # Refits have no passes of their own.
-        np.testing.assert_allclose(value, alone[name], rtol=1e-9)
+        np.testing.assert_allclose(value, one[name], rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -373,6 +371,5 @@ def test_chains_of_several_processes_are_those_of_one(tmp_path):
 @pytest.mark.long
 def test_sums_over_bins_are_those_of_all_rows(one):
     X, _ = data()
-    found, _ = one
-    np.testing.assert_allclose(found["many_sum"], np.sin(X + 0.5).sum(0), rtol=1e-12)
-    assert found["many_n"] == len(X)
+    np.testing.assert_allclose(one["many_sum"], np.sin(X + 0.5).sum(0), rtol=1e-12)
+    assert one["many_n"] == len(X)
