@@ -27,43 +27,48 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not HEAVY & set(loaded)
 
 
-@pytest.mark.long
-def test_data_and_a_learner_load_nothing_that_only_results_need():
-    loaded = run_python(
-        "import json, sys, probmetric as pm\n"
-        "pm.datasets.load('wine'), pm.LCA\n"
-        "print(json.dumps(list(sys.modules)))"
-    )
-    late = {"arviz", "arviz_stats", "matplotlib", "sklearn.neighbors", "typer"}
-    assert not late & set(loaded)
+@pytest.fixture(scope="module")
+def imported():
+    """Return what one process told of itself while it imported all there is.
 
-
-@pytest.mark.long
-def test_importing_every_module_changes_no_configuration_of_jax():
-    seen = run_python(
-        "import json, os, jax, numpy, numpyro\n"
+    The modules loaded once data and a learner were, JAX's configuration before and
+    after, and whether a device was started.
+    """
+    return run_python(
+        "import json, os, sys, jax, numpy, numpyro\n"
         "def state():\n"
         "    values = {k: repr(v) for k, v in jax.config.values.items()}\n"
         "    ours = {k: v for k, v in os.environ.items() if k[:3] in ('JAX', 'XLA')}\n"
         "    return [values, repr(numpy.geterr()), ours]\n"
         "before = state()\n"
-        "import probmetric\n"
-        "[getattr(probmetric, name) for name in probmetric.__all__]\n"
+        "import probmetric as pm\n"
+        "pm.datasets.load('wine'), pm.LCA\n"
+        "modules = list(sys.modules)\n"
+        "[getattr(pm, name) for name in pm.__all__]\n"
         "import probmetric.cli.app\n"
-        "print(json.dumps([before, state()]))"
+        "from jax._src import xla_bridge\n"
+        "live = xla_bridge.backends_are_initialized()\n"
+        "print(json.dumps({'modules': modules, 'states': [before, state()],"
+        " 'live': live}))"
     )
-    assert seen[0] == seen[1]
 
 
 @pytest.mark.long
-def test_importing_every_module_starts_no_device():
-    live = run_python(
-        "import json, probmetric, jax\n"
-        "[getattr(probmetric, name) for name in probmetric.__all__]\n"
-        "from jax._src import xla_bridge\n"
-        "print(json.dumps(xla_bridge.backends_are_initialized()))"
-    )
-    assert live is False
+def test_data_and_a_learner_load_nothing_that_only_results_need(imported):
+    late = {"arviz", "arviz_stats", "matplotlib", "sklearn.neighbors", "typer"}
+    assert "probmetric.estimators.lca.estimator" in imported["modules"]
+    assert not late & set(imported["modules"])
+
+
+@pytest.mark.long
+def test_importing_every_module_changes_no_configuration_of_jax(imported):
+    before, after = imported["states"]
+    assert before == after
+
+
+@pytest.mark.long
+def test_importing_every_module_starts_no_device(imported):
+    assert imported["live"] is False
 
 
 def test_an_unknown_name_is_an_attribute_error():
