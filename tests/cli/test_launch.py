@@ -63,7 +63,11 @@ def test_two_processes_learn_the_metric_of_one(one, data, tmp_path):
     assert [path.stat().st_mtime_ns for path in before] == read
     assert last.read_bytes() == wanted
     assert no_debris(tmp_path)
-    assert json.loads((tmp_path / "two" / "summary.json").read_text())["model"] == "lca"
+    said = json.loads((tmp_path / "two" / "summary.json").read_text())
+    assert said["model"] == "lca"
+    asked = f"probmetric fit lca --data {data} --out {tmp_path / 'two'} --set n_anch"
+    assert said["asked"].startswith(asked)
+    assert said["asked"] in (tmp_path / "two" / "report.html").read_text()
 
 
 @pytest.mark.long

@@ -1,7 +1,6 @@
 """``python -m probmetric`` and ``python -m probmetric.cli`` are the command."""
 
 import inspect
-import json
 import subprocess
 import sys
 from importlib import import_module
@@ -11,7 +10,6 @@ import pytest
 from probmetric import __version__
 from probmetric.cli import app
 from probmetric.names import Reading
-from tests.cli.runs import write_data
 
 MODULES = ["probmetric", "probmetric.cli", "probmetric.cli.app"]
 
@@ -36,18 +34,6 @@ def test_a_module_validates_the_model_that_is_named(module):
     done = run_module(module, "validate", "no_such")
     assert done.returncode == 2
     assert "got 'no_such'" in done.stderr
-
-
-@pytest.mark.long
-def test_a_module_does_the_work(tmp_path):
-    data = write_data(tmp_path)["csv"]
-    out = tmp_path / "run"
-    done = run_module("probmetric", "fit", "lda", "--data", data, "--out", out)
-    assert done.returncode == 0, done.stderr
-    said = json.loads((out / "summary.json").read_text())
-    assert said["model"] == "lda"
-    assert said["asked"] == f"probmetric fit lda --data {data} --out {out}"
-    assert said["asked"] in (out / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
