@@ -1,5 +1,6 @@
 """What the tests of commands share: small data on disk, and how to run a command."""
 
+import jax
 import numpy as np
 import pandas as pd
 from typer.testing import CliRunner
@@ -49,6 +50,13 @@ def write_data(folder):
         target_names=np.array(["a", "b"]),
     )
     return paths
+
+
+def assert_same_metric(found, wanted):
+    """Compare two metrics, bit for bit."""
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def draw_only(monkeypatch):

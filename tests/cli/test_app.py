@@ -24,6 +24,7 @@ from probmetric.inference.sampling.warnings import SamplingWarning
 from probmetric.registry import MODELS
 from probmetric.report.page import Section, Table
 from probmetric.report.study import Study
+from tests.cli.runs import write_data
 
 
 def run(*arguments):
@@ -272,9 +273,7 @@ def test_the_page_of_a_learners_own_checks_is_made_again(tmp_path):
 
 @pytest.mark.long
 def test_a_page_made_again_says_when_the_data_are_gone(quick_checks, tmp_path):
-    data = tmp_path / "points.csv"
-    rows = [f"{k},{k % 3},{k % 2}" for k in range(20)]
-    data.write_text("\n".join(["a,b,y", *rows]))
+    data = write_data(tmp_path)["csv"]
     run("validate", "lca", "--data", data, "--out", tmp_path / "run")
     data.unlink()
     assert run("report", tmp_path / "run", "--force").exit_code == 0

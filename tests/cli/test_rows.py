@@ -24,15 +24,17 @@ from tests.cli.runs import NAMES, refused, run, table
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """A folder of Parquet files, one of ``.npy`` files, and the same rows as CSV."""
+    """A folder of Parquet files, one of ``.npy`` files, and the same rows as CSV.
+
+    Blocks of each are of the size between 33 and 64 that one program serves.
+    """
     folder = tmp_path_factory.mktemp("rows")
     (folder / "rows").mkdir()
     frame = table(120).drop(columns="item")
     frame.to_csv(folder / "all.csv", index=False)
     frame.to_parquet(folder / "all.parquet", row_group_size=50)
-    for k, first in enumerate((0, 50)):
-        some = frame[first : first + (50 if k == 0 else 70)]
-        some.to_parquet(folder / "rows" / f"{k}.parquet", row_group_size=30)
+    for k, some in enumerate((frame[:57], frame[57:])):
+        some.to_parquet(folder / "rows" / f"{k}.parquet", row_group_size=40)
         np.save(folder / f"x{k}.npy", np.ascontiguousarray(some[NAMES]))
         np.save(folder / f"y{k}.npy", some["kind"].to_numpy(str))
     frame[NAMES].to_parquet(folder / "points.parquet")
@@ -202,7 +204,7 @@ def test_neighbors_in_float32_are_those_of_rounded_rows(work, loaded):
         assert done.exit_code == 0, done.output
         found.append(pd.read_csv(io.StringIO(done.stdout))["dissimilarity"])
         Y = X.astype(dtype).astype(float)
-        near, _ = pm.nearest(loaded, Y[:50], Y, 2)
+        near, _ = pm.nearest(loaded, Y[:57], Y, 2)
         np.testing.assert_allclose(found[-1], near.ravel(), rtol=1e-12, atol=1e-300)
     assert not np.array_equal(*found)
 
@@ -444,7 +446,7 @@ def test_what_was_learned_stands_where_figures_cannot_be_made(tmp_path, monkeypa
     rare = np.setdiff1d(np.arange(200), sampled_rows(200, 30))[:3]
     frame["kind"] = np.where(np.isin(np.arange(200), rare), "b", "a")
     (tmp_path / "rows").mkdir()
-    frame.to_parquet(tmp_path / "rows" / "0.parquet")
+    frame.to_parquet(tmp_path / "rows" / "0.parquet", row_group_size=50)
     out = tmp_path / "out"
     done = run(*LDA, "--data", tmp_path / "rows", "--label", "kind", "--out", out)
     assert done.exit_code == 0, done.output

@@ -251,7 +251,7 @@ def test_warnings_of_the_sampler_are_notes_and_exit_code_1(data, tmp_path, monke
 @pytest.mark.long
 def test_draws_of_a_mixture_stand_for_the_estimators_similarities(data, tmp_path):
     settings = ("--set", "database_noise=0.5", "--set", "similarity=kernel")
-    words = ("--method", "laplace", "--draws", 100, *settings)
+    words = ("--method", "laplace", "--draws", 40, *settings)
     done = run("sample", "two_stage", "--data", data, "--out", tmp_path, *words)
     # Two sources say little of W and B: k-hat is near its limit, and the exit code says
     # on which side.
@@ -260,7 +260,7 @@ def test_draws_of_a_mixture_stand_for_the_estimators_similarities(data, tmp_path
     fitted = TwoStageMixture(database_noise=0.5, similarity="kernel")
     fitted.fit(loaded.frame, groups=loaded.y)
     tree = load_draws(tmp_path / "draws.nc")
-    wanted = fitted.posterior_metric("prediction", draws=tree, n_draws=100)
+    wanted = fitted.posterior_metric("prediction", draws=tree, n_draws=40)
     found = posterior_of(tree)
     assert found.draws[0].score == "kernel"
     np.testing.assert_allclose(
