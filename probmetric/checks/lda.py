@@ -154,15 +154,16 @@ def _few(problem: Problem[Labelled]) -> tuple[Labelled, NIWPrior]:
     return data._replace(X=np.asarray(data.X)[:, :3]), few
 
 
-def _functionals(draws: xr.Dataset, n_classes: int) -> xr.Dataset:
-    """Return the metrics of LDA and RCA at draws of the classes."""
-    shape = draws.sizes["chain"], draws.sizes["draw"]
-    parts = [draws[name].to_numpy() for name in ("weights", "mean", "covariance")]
-    flat = [part.reshape(-1, *part.shape[2:]) for part in parts]
-    k = min(n_classes - 1, 3)
-    maps = [discriminants(a, b, c, k)[1] for a, b, c in zip(*flat, strict=True)]
-    lda = np.stack([U.T @ U for U in maps]).reshape(*shape, 3, 3)
-    rca = inverse(flat[2]).reshape(lda.shape)
+def _functionals(draws: dict[str, np.ndarray], n_classes: int) -> xr.Dataset:
+    """Return the metrics of LDA and RCA at draws, by Σ_B u = λ Σ_W u as it stands."""
+    weights, mean, within = (draws[k] for k in ("weights", "mean", "covariance"))
+    off = mean - np.einsum("skc,skci->ski", weights, mean)[:, :, None]
+    between = np.einsum("skc,skci,skcj->skij", weights, off, off)
+    values, vectors = np.linalg.eig(np.linalg.solve(within, between))
+    order = np.argsort(-values.real)[..., None, : min(n_classes - 1, 3)]
+    U = np.take_along_axis(vectors.real, order, -1)
+    size = np.einsum("skia,skij,skja->ska", U, within, U)
+    lda, rca = np.einsum("skia,ska,skja->skij", U, 1 / size, U), inverse(within)
     i, j = np.tril_indices(3)
     return as_dataset({"LDA's M": lda[..., i, j], "RCA's M": rca[..., i, j]})
 
@@ -173,7 +174,7 @@ def _nuts(problem: Problem[Labelled]) -> xr.Dataset:
     drawn = sampled(model, args, {"n_classes": c}, seed=1, n_draws=1500).values
     chol = np.asarray(drawn["chol"])[:, :, 0]
     covariance = chol @ np.swapaxes(chol, -1, -2)
-    return _functionals(as_dataset({**drawn, "covariance": covariance}), c)
+    return _functionals({**drawn, "covariance": covariance}, c)
 
 
 def _exact(problem: Problem[Labelled], nu: float = 0.0) -> xr.Dataset:

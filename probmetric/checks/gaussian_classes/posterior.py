@@ -19,7 +19,7 @@ from scipy.stats import multivariate_t
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero
 from probmetric.checks.sides import density_of
 from probmetric.data.containers import Labelled
-from probmetric.inference.gaussian_classes.missing import fit_missing, log_joint
+from probmetric.inference.gaussian_classes.missing import fit_missing
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import (
     log_evidence,
@@ -235,7 +235,7 @@ def mode_slope(problem: Problem[Labelled], mean: bool = False) -> Values:
             found[f"slope in π, {kind}, {name}"] = parts[2]
         options = {"n_classes": c, "covariance": kind, "missing": True}
         density = density_of(gaussian_classes, (holes, prior), options)
-        reported = log_joint(some.params, holes, prior, kind)
+        reported = some.objective
         jacobian = 0.0
         if kind != "diagonal":
             logs = np.log(np.diagonal(some.params.chol, axis1=-2, axis2=-1))

@@ -128,7 +128,7 @@ def autodelta_mode(problem: Problem[Pairs]) -> Values:
         guide = AutoDelta(lca, init_loc_fn=init_to_value(values=begin))
         optimizer, elbo = numpyro.optim.Minimize(), Trace_ELBO()
         run = numpyro.infer.SVI(lca, guide, optimizer, elbo, **problem.options)
-        state = run.init(jax.random.key(0), pairs, prior)
+        state = jax.jit(run.init)(jax.random.key(0), pairs, prior)
         update = jax.jit(lambda state: run.update(state, pairs, prior)[0])
         for _ in range(10):  # a restart renews BFGS's memory where it stopped early
             state = update(state)
@@ -176,10 +176,15 @@ def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset
         around = start(problem.params, posterior.data, quotient=True)
         found = lca_laplace(problem.params, *posterior.data[:3])
         found = found._replace(root=spread * found.root)
-        values = jax.vmap(identified)(laplace_draws(found, jax.random.key(5), 4000))
+        values = _laplace_values(found, jax.random.key(5))
         plain = Laplace().draw(posterior._replace(start=around), seed=6)
     values = {k: np.asarray(v)[None] for k, v in values.items()}
     return _metric_summaries(problem, plain._replace(values=values))
+
+
+@jax.jit
+def _laplace_values(found: Any, key: jax.Array) -> Any:
+    return jax.vmap(identified)(laplace_draws(found, key, 4000))
 
 
 def svi_estimate(problem: Problem[Pairs]) -> xr.Dataset:
