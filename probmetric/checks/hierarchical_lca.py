@@ -271,7 +271,7 @@ def _posterior(problem: Problem[Pairs], lam: float = 1.0) -> tuple[Posterior, An
 
 
 def nuts_reference(
-    problem: Problem[Pairs], n_draws: int = 4000, n_warmup: int = 1000
+    problem: Problem[Pairs], n_draws: int = 3000, n_warmup: int = 1000
 ) -> xr.Dataset:
     """Sample the NumPyro model, told nothing of where its posterior lies."""
     draws = sampled(
@@ -286,7 +286,7 @@ def nuts_reference(
 
 
 def target_estimate(
-    problem: Problem[Pairs], lam: float = 1.0, n_draws: int = 8000
+    problem: Problem[Pairs], lam: float = 1.0, n_draws: int = 6000
 ) -> xr.Dataset:
     """Sample the stacked target from Laplace's start."""
     with jax.enable_x64(True):
@@ -404,10 +404,13 @@ CHECKS = (
         estimate=target_estimate,
         controls={
             "common prior a third as wide": partial(
-                target_estimate, lam=9.0, n_draws=2000
+                target_estimate,
+                lam=9.0,
+                n_draws=750,  # 11 Monte Carlo errors off.
             )
         },
-        tol=0.25,  # ω mixes least: some 2,000 effective draws of 32,000.
+        # ω mixes least: 1,596 effective draws of 24,000, and 2,049 of NUTS's 12,000.
+        tol=0.25,
         slow=True,  # Beside the other models' tests in one command it decides nothing.
     ),
     near_sampling(

@@ -127,7 +127,7 @@ CHECKS: tuple[Check, ...] = (
         reference=nuts_reference,
         estimate=target_estimate,
         controls={
-            "prior a third as wide": partial(target_estimate, lam=9.0, n_draws=1500)
+            "prior a third as wide": partial(target_estimate, lam=9.0, n_draws=500)
         },
         tol=0.25,  # ω mixes least.
         slow=True,
