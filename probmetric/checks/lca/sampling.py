@@ -176,15 +176,11 @@ def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset
         around = start(problem.params, posterior.data, quotient=True)
         found = lca_laplace(problem.params, *posterior.data[:3])
         found = found._replace(root=spread * found.root)
-        values = _laplace_values(found, jax.random.key(5))
+        drawn = laplace_draws(found, jax.random.key(5), 4000)
+        values = jax.jit(jax.vmap(identified))(drawn)
         plain = Laplace().draw(posterior._replace(start=around), seed=6)
     values = {k: np.asarray(v)[None] for k, v in values.items()}
     return _metric_summaries(problem, plain._replace(values=values))
-
-
-@jax.jit
-def _laplace_values(found: Any, key: jax.Array) -> Any:
-    return jax.vmap(identified)(laplace_draws(found, key, 4000))
 
 
 def svi_estimate(problem: Problem[Pairs]) -> xr.Dataset:

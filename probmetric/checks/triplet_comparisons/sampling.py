@@ -75,12 +75,12 @@ def _drawn(problem: Problem[Triplets], sampler: Any, **options: Any) -> xr.Datas
     given = problem.params, problem.data, problem.prior
     with jax.enable_x64(True):
         around = posterior(*given, **problem.options, **options)
-        drawn = sampler.draw(around, seed=5, progress=False)
+        drawn = sampler.draw(around, seed=5, n_draws=500, progress=False)
     return _log_distances(problem, drawn)
 
 
 def nuts_distances(problem: Problem[Triplets]) -> xr.Dataset:
-    """Sample the closed form by NUTS."""
+    """Sample the closed form by NUTS: of 400 effective draws, 1049 at least."""
     return _drawn(problem, CAREFUL)
 
 
