@@ -160,8 +160,8 @@ def _functionals(draws: dict[str, np.ndarray], n_classes: int) -> xr.Dataset:
     off = mean - np.einsum("skc,skci->ski", weights, mean)[:, :, None]
     between = np.einsum("skc,skci,skcj->skij", weights, off, off)
     values, vectors = np.linalg.eig(np.linalg.solve(within, between))
-    order = np.argsort(-values.real)[..., None, : min(n_classes - 1, 3)]
-    U = np.take_along_axis(vectors.real, order, -1)
+    order = np.argsort(-np.real(values))[..., None, : min(n_classes - 1, 3)]
+    U = np.take_along_axis(np.real(vectors), order, -1)
     size = np.einsum("skia,skij,skja->ska", U, within, U)
     lda, rca = np.einsum("skia,ska,skja->skij", U, 1 / size, U), inverse(within)
     i, j = np.tril_indices(3)
