@@ -11,7 +11,12 @@ import sys
 from pathlib import Path
 
 import latex2mathml.converter
+import numpydoc.docscrape_sphinx
+import pydata_sphinx_theme.toctree
+from bs4 import BeautifulSoup, Tag
 from docutils import nodes
+from jinja2 import FileSystemLoader
+from jinja2.sandbox import SandboxedEnvironment
 from sphinx.ext import autosummary
 from sphinx.util.math import get_node_equation_number
 
@@ -97,6 +102,44 @@ html_theme_options = {
 html_sidebars = {"docs/index": [], "docs/gallery": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+# numpydoc asks for an environment, and so compiles its template, once a docstring.
+numpydoc_templates = SandboxedEnvironment(
+    loader=FileSystemLoader(Path(numpydoc.__file__).parent / "templates")
+)
+numpydoc.docscrape_sphinx.SandboxedEnvironment = lambda loader: numpydoc_templates
+
+
+class Menu(BeautifulSoup):
+    """A menu, whose entries are written once where they bear no mark of the page.
+
+    The theme has one menu for all pages of the API, and moves the marks of the page
+    that is shown from entry to entry.
+    """
+
+    def __init__(self, *args, **options) -> None:
+        self.written = {}
+        super().__init__(*args, **options)
+
+    def __str__(self) -> str:
+        """Return the menu as HTML."""
+        return "".join(map(self.write, self.contents))
+
+    def write(self, part) -> str:
+        """Return a part of the menu as HTML."""
+        if not isinstance(part, Tag):
+            return part.output_ready()
+        if part.name == "li" and "current" not in part.get("class", []):
+            if id(part) not in self.written:
+                self.written[id(part)] = part.decode()
+            return self.written[id(part)]
+        if part.name not in {"ul", "li", "details"}:
+            return part.decode()
+        begin, end = Tag(name=part.name, attrs=part.attrs).decode().split("><")
+        return f"{begin}>{''.join(map(self.write, part.contents))}<{end}"
+
+
+pydata_sphinx_theme.toctree.BeautifulSoup = Menu
 
 
 def as_mathml(text: str, display: str) -> str:

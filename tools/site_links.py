@@ -56,6 +56,13 @@ class Page(HTMLParser):
 read = cache(Page)
 
 
+@cache
+def leads_to(folder: Path, link: str) -> Path | None:
+    """Return the file that a link of a page in a folder names, or None."""
+    place = (folder / link).resolve()
+    return place if place.is_file() else None
+
+
 def faults(path: Path) -> list[str]:
     """Return what is wrong with a page, a line each."""
     page = read(path)
@@ -69,8 +76,8 @@ def faults(path: Path) -> list[str]:
             continue
         if parts.scheme:
             continue
-        place = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-        if not place.exists() or place.is_dir():
+        place = leads_to(path.parent, unquote(parts.path)) if parts.path else path
+        if place is None:
             found.append(f"broken: {target}")
         elif parts.fragment and place.suffix == ".html":
             if unquote(parts.fragment) not in read(place).anchors:
