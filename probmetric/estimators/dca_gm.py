@@ -152,11 +152,9 @@ class DCAGM(
     --------
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
-    >>> DCAGM(2).fit(X, y).transform(X).shape
-    (178, 2)
-    >>> learned = DCAGM().fit(X, y)
+    >>> learned = DCAGM(2).fit(X, y)
     >>> learned.transform(X).shape, bool(learned.prior_strength_ > 0)
-    ((178, 13), True)
+    ((178, 2), True)
     """
 
     n_components: int | None = field(default=None, kw_only=False)

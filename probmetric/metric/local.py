@@ -135,7 +135,7 @@ class LocalMahalanobis:
     --------
     >>> import probmetric as pm
     >>> X, y = pm.datasets.load("iris")
-    >>> metric = pm.GLML(prior="evidence", gamma=1.0).fit(X, y).get_metric()
+    >>> metric = pm.GLML(gamma=1.0, n_draws=0).fit(X, y).get_metric()
     >>> isinstance(metric, LocalMahalanobis), metric.matrix_at(X[:3]).shape
     (True, (3, 4, 4))
     """

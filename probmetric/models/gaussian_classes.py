@@ -61,12 +61,13 @@ class NIWPrior(NamedTuple):
 
     Examples
     --------
-    >>> import jax.numpy as jnp
+    >>> import jax, jax.numpy as jnp, numpy as np
     >>> from numpyro.handlers import seed
     >>> from probmetric.models.gaussian_classes import NIWPrior, sample_covariances
     >>> prior = NIWPrior(jnp.zeros(2), jnp.diag(jnp.array([9.0, 18.0])), 1.0, nu=12.0)
-    >>> draw = seed(sample_covariances, 0)
-    >>> _, chol = draw(prior, shape=(5000,), covariance="full")
+    >>> many = {"shape": (5000,), "covariance": "full"}
+    >>> draw = jax.jit(lambda key: seed(sample_covariances, key)(prior, **many))
+    >>> chol = np.asarray(draw(jax.random.key(0))[1])
     >>> (chol @ chol.mT).mean(0).round(1).diagonal().tolist()  # Ψ/(ν - d - 1)
     [1.0, 2.0]
     """
@@ -96,14 +97,15 @@ class LKJPrior(NamedTuple):
 
     Examples
     --------
-    >>> import jax.numpy as jnp
+    >>> import jax, jax.numpy as jnp, numpy as np
     >>> from numpyro.handlers import seed
     >>> from probmetric.models.gaussian_classes import LKJPrior, sample_covariances
     >>> prior = LKJPrior(jnp.zeros(2), jnp.ones(2), scale=jnp.array([1.0, 3.0]))
-    >>> draw = seed(sample_covariances, 0)
-    >>> _, chol = draw(prior, shape=(5000,), covariance="full")
-    >>> tau = jnp.sqrt((chol**2).sum(-1))  # Standard deviations of the features
-    >>> jnp.median(tau, 0).round(1).tolist()
+    >>> many = {"shape": (5000,), "covariance": "full"}
+    >>> draw = jax.jit(lambda key: seed(sample_covariances, key)(prior, **many))
+    >>> chol = np.asarray(draw(jax.random.key(0))[1])
+    >>> tau = np.sqrt((chol**2).sum(-1))  # Standard deviations of the features
+    >>> np.median(tau, 0).round(1).tolist()
     [1.0, 3.0]
     """
 

@@ -227,11 +227,11 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import jax, numpy as np
     >>> W0 = np.eye(2, 3)
-    >>> two = mirrored(LCAPrior(W0), W0)
+    >>> log_p = jax.jit(lambda W: mirrored(LCAPrior(W0), W0).log_prob(W))
     >>> flipped = W0 * np.array([[-1], [1]])
-    >>> bool(np.isclose(two.log_prob(W0), two.log_prob(flipped)))
+    >>> bool(np.isclose(log_p(W0), log_p(flipped)))
     True
     """
     mean = jnp.asarray(prior.mean)
