@@ -326,8 +326,12 @@ def model_story[D](
         args = (cast(data, dtype), *(() if prior is None else (cast(prior, dtype),)))
         kwargs = cast(dict(options or {}), dtype)
         tree, static, arrays = split_arguments(args, kwargs)
-        key = jax.random.key(0)
-        sites = sample_sites(model, key, args, kwargs)
+
+        @jax.jit
+        def drawn(key: jax.Array, arrays: list[Array]) -> Arrays:
+            return sample_sites(model, key, *fill_arguments(tree, static, arrays))
+
+        sites = drawn(jax.random.key(0), arrays)
         example = (observe(args[0], sites), *args[1:])
         target, _, prototype = model_target(model, example, kwargs)
         full_tree, full_static, _ = split_arguments(example, kwargs)

@@ -301,20 +301,36 @@ def _ranking(
         tree, static, arrays = split_arguments(called, named)
         key = jax.random.key(0)
         shapes = model_target(model, called, named)[2]
-        sites = traced(_free(model), key, called, named)
-        for name, site in sites.items():
-            if isinstance(site["fn"], Unit):
+        kinds: dict[str, type] = {}
+
+        def drawn(key: jax.Array, arrays: list[Array]) -> Arrays:
+            sites = traced(_free(model), key, *fill_arguments(tree, static, arrays))
+            kinds.update({name: type(site["fn"]) for name, site in sites.items()})
+            return {name: site["value"] for name, site in sites.items()}
+
+        # Shapes are enough: operation by operation each would be a program.
+        sites = jax.eval_shape(drawn, key, arrays)
+        for name, kind in kinds.items():
+            if issubclass(kind, Unit):
                 raise ValueError(
                     "model: expected observations that can be drawn, got "
                     f"numpyro.factor({name!r}, ...), a density of nothing; write it as "
                     "a Distribution with numpyro.sample(..., obs=...)"
                 )
         known = tuple(sorted(shapes))
-        observed = {k: s["value"] for k, s in sites.items() if k not in shapes}
+        observed = {
+            name: np.zeros(site.shape, site.dtype)
+            for name, site in sites.items()
+            if name not in shapes
+        }
         one = np.asarray(1.0)
         world = cast(World(arrays, observed, one, np.asarray(False)), dtype)
         every, story = _cached(model, tree, static, known, None)
-        values = jax.eval_shape(every.functionals, story.simulate(key, world)[0], world)
+        values = jax.eval_shape(
+            lambda key, world: every.functionals(story.simulate(key, world)[0], world),
+            key,
+            world,
+        )
         unknown = [name for name in identified or () if name not in values]
         if unknown:
             raise ValueError(
@@ -327,13 +343,16 @@ def _ranking(
 
 def _rows_matter(story: Story, world: World) -> bool:
     """Say whether the log likelihood changes when observations are shuffled."""
-    for seed in range(3):
+
+    @jax.jit
+    def likelihood(seed: Array, world: World) -> Scalar:
         key, elsewhere = jax.random.split(jax.random.key(seed))
         at = story.simulate(elsewhere, world)[0]
-        both = [
-            float(story.log_likelihood(at, story.simulate(key, given)[1]))
-            for given in (world, world._replace(shuffled=np.asarray(True)))
-        ]
+        return story.log_likelihood(at, story.simulate(key, world)[1])
+
+    shuffled = world._replace(shuffled=np.asarray(True))
+    for seed in range(3):
+        both = [float(likelihood(np.asarray(seed), w)) for w in (world, shuffled)]
         if not np.isclose(*both, rtol=1e-5, atol=0):
             return True
     return False
