@@ -166,6 +166,7 @@ def test_the_gallery_has_a_card_for_each_stored_figure():
     ("page", "fault"),
     [
         ('<p id="a"></p><a href="#a">here</a>', None),
+        ('<a href="page.html#a" id="a">here</a>', None),
         ('<a href="other.html">there</a>', "broken: other.html"),
         ('<a href="#b">nowhere</a>', "no such anchor: #b"),
         ('<script src="https://example.org/x.js"></script>', "from the network"),
