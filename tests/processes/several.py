@@ -1,7 +1,7 @@
 """A small fit of ten passes in several processes, with faults to order; and its guard.
 
-Run as a script it is one copy of the fit: its words are OUT, CHECKPOINT and, to order a
-fault, FAULT:RANK:PASS; ``--resume`` is a run after the fault.
+Run as a script it is one copy of the fit: its words are OUT, CHECKPOINT and, to order
+faults, FAULT:RANK:PASS,...; ``--resume`` is a run after a fault.
 """
 
 import os
@@ -20,7 +20,7 @@ LIMIT = 60
 """Seconds until a test takes a run to hang: a guard, and no measurement."""
 
 
-def fit(out, checkpoint, fault, resume):
+def fit(out, checkpoint, faults, resume):
     from probmetric.processes.bins import over_processes
     from probmetric.processes.checkpoint import Pass, checkpointed, kept
     from probmetric.processes.distributed import together
@@ -31,11 +31,12 @@ def fit(out, checkpoint, fault, resume):
     slow = np.random.default_rng()
 
     def one_pass(index, x):
-        suffer(fault, rank, index, Path(checkpoint))
+        for fault in faults:
+            suffer(fault, rank, index, Path(checkpoint))
         time.sleep(slow.uniform(0, 0.05))
         # Bins 20 to 40 have no rows: of four processes one has few.
         mine = np.flatnonzero((owner == rank) & (abs(np.arange(BINS) - 30) > 10))
-        agree = x if fault[0] != "disagree" else x + rank
+        agree = x if faults[0][0] != "disagree" else x + rank
         sums = ((int(b), np.sin(bins[b] + x)) for b in mine)
         return over_processes(np.add, sums, lambda: np.zeros(5), agree)
 
@@ -52,7 +53,7 @@ def fit(out, checkpoint, fault, resume):
 def suffer(fault, rank, index, checkpoint):
     """Do what was ordered, once in the life of a checkpoint."""
     name, *at = fault
-    done = checkpoint.parent / "suffered"
+    done = checkpoint.parent / "-".join(["suffered", *fault])
     if [rank, index] != [int(n) for n in at] or done.exists():
         return
     done.touch()
@@ -75,15 +76,16 @@ def copy(words):
     from probmetric.cli.files import bad_input, exit_code
     from probmetric.cli.launch import work_together
 
-    out, checkpoint, fault = Path(words[0]), words[1], words[2].split(":")
+    out, checkpoint = Path(words[0]), words[1]
+    faults = [fault.split(":") for fault in words[2].split(",")]
     (out.parent / f"pid-{os.getpid()}").touch()
 
     def run():
         with bad_input():
-            return fit(out, checkpoint, fault, "--resume" in words)
+            return fit(out, checkpoint, faults, "--resume" in words)
 
     # Of a run that is held nobody is to notice that it is stuck.
-    patience = 10.0 * LIMIT if fault[0] == "held" else 5.0
+    patience = 10.0 * LIMIT if faults[0][0] == "held" else 5.0
     return work_together(exit_code, run, patience=patience)
 
 
@@ -94,6 +96,11 @@ def alive(pid):
     except OSError:
         return False
     return state not in "ZX"
+
+
+def suffered(folder):
+    """Return the faults that happened to a run in a folder."""
+    return sorted(path.name.split("-", 1)[1] for path in folder.glob("suffered-*"))
 
 
 def survivors(folder):
@@ -140,7 +147,7 @@ def run(folder, size=2, fault="none", *, restarts=1, words=()):
     with no_process_left(folder):
         launcher = started(folder, size, fault, restarts=restarts, words=words)
         try:
-            said = launcher.communicate(timeout=LIMIT)[1]
+            said = launcher.communicate(timeout=LIMIT * max(1, restarts))[1]
         except subprocess.TimeoutExpired:
             launcher.kill()
             said = launcher.communicate()[1]

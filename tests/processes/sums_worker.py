@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from importlib.util import find_spec
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -101,12 +102,25 @@ def chains(checkpoint=None, *, resume=False):
     return {"mean": draws["posterior"]["mean"].to_numpy()}
 
 
+def chains_resumed(checkpoint, rank):
+    """Return the draws of the chains, and of their run resumed without its last block.
+
+    Processes of their own would begin again by compiling what these have compiled.
+    """
+    found = chains(checkpoint)
+    (Path(checkpoint) / f"process_{rank}" / "block_00004.npz").unlink()
+    return found | {"resumed": chains(checkpoint, resume=True)["mean"]}
+
+
 if __name__ == "__main__":
     make, out, *words = sys.argv[1:]
     if hasattr(os, "sched_setaffinity"):  # A product rounds by its threads.
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with pm.distributed() as together:
-        work = {"results": results, "chains": chains}[make]
-        found = work(words[0] if words else None, resume="--resume" in words)
+        checkpoint = words[0] if words else None
+        if make == "chains":
+            found = chains_resumed(checkpoint, together.rank)
+        else:
+            found = results(checkpoint, resume="--resume" in words)
         if together.rank == 0:
             np.savez(out, **found)
