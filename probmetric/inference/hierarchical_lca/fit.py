@@ -32,7 +32,7 @@ from probmetric.inference.hierarchical_lca.likelihood import (
 )
 from probmetric.inference.lca.fit import check_prior
 from probmetric.inference.lca.statistics import Statistics
-from probmetric.inference.solvers.lbfgs import lbfgs
+from probmetric.inference.solvers.lbfgs import lbfgs, value_at
 from probmetric.inference.solvers.profile import Profile, check_mode, climb, on_grid
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.hierarchical_lca import (
@@ -140,12 +140,11 @@ def mode_at(
     params = jax.tree.map(np.asarray, _params({**best, "spread": omega}, prior))
     if factors is None:
         return Mode(best, params, -np.inf, None, gap, found)
-    value = log_evidence(float(_value(best, data)), factors)
+    value = log_evidence(value_at(objective, best, data), factors)
     value += float(log_prior_of_spread(float(spread), prior))
     return Mode(best, params, value, factors, gap, found)
 
 
-_value = jax.jit(objective)
 _params = jax.jit(to_params)
 
 

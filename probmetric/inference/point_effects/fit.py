@@ -29,7 +29,7 @@ from probmetric.inference.point_effects.likelihood import (
     rows_of,
     to_params,
 )
-from probmetric.inference.solvers.lbfgs import lbfgs
+from probmetric.inference.solvers.lbfgs import lbfgs, value_at
 from probmetric.inference.solvers.profile import Profile, check_mode, climb, on_grid
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.point_effects import PointEffectsParams, PointEffectsPrior
@@ -89,9 +89,6 @@ class SpreadPosterior(NamedTuple):
     modes: tuple[Mode, ...]
 
 
-_value = jax.jit(objective)
-
-
 def mode_at(
     spread: float,
     begin: dict[str, Any],
@@ -124,7 +121,7 @@ def mode_at(
     params = jax.tree.map(np.asarray, to_params({**best, "spread": omega}))
     if factor is None:
         return Mode(best, params, -np.inf, None, gap, found)
-    value = float(_value(best, (rows, prior, omega)))
+    value = value_at(objective, best, (rows, prior, omega))
     value += 0.5 * len(factor) * np.log(2 * np.pi)  # Eq. (1)
     value -= float(np.log(np.diag(factor)).sum())
     value += float(log_prior_of_spread(float(spread), prior))

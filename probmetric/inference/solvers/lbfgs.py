@@ -23,6 +23,19 @@ def _value_and_gradient[P, D](
     return jax.value_and_grad(lambda x: objective(unravel(x), data))(flat)
 
 
+def value_at[P, D](objective: Callable[[P, D], Scalar], params: P, data: D) -> float:
+    """Return the objective by the program that ``lbfgs`` compiled, not one of its own.
+
+    Parameters
+    ----------
+    objective, params, data
+        As of ``lbfgs``, of the same shapes and kinds of numbers.
+    """
+    params, data = jax.device_put((params, data))
+    flat = np.concatenate([np.ravel(a) for a in jax.tree.leaves(params)])
+    return float(_value_and_gradient(objective, flat, params, data)[0])
+
+
 @numpy_in_numpy_out
 def lbfgs[P, D](
     objective: Callable[[P, D], Scalar],
