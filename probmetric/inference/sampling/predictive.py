@@ -14,6 +14,7 @@ from numpyro.handlers import seed as seeded
 from numpyro.handlers import substitute, trace, uncondition
 from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
 
+from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.target import (
     Args,
     Arrays,
@@ -109,7 +110,11 @@ def _values(
     return {name: s["value"] for name, s in sites.items() if s["type"] in kinds}
 
 
-@partial(jax.jit, static_argnames=("model", "tree", "static", "n"))
+@partial(
+    jax.jit,
+    static_argnames=("model", "tree", "static", "n"),
+    compiler_options=COMPILED_SOONEST,
+)
 def _prior(
     model: Model, tree: Tree, static: Static, n: int, seed: Seed, data: list[Array]
 ) -> Arrays:
