@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from probmetric.arguments import check_number
+from probmetric.compilation import COMPILED_SOONEST
 from probmetric.data.containers import Labelled
 from probmetric.data.scaling import Scaler
 from probmetric.inference.gaussian_classes.local_metric import drawn_metrics
@@ -54,6 +55,9 @@ else:
 
 BASE = "local_metric"
 """Attribute of draws that holds what the metrics of all draws share."""
+
+
+_draw = jax.jit(draw, static_argnames="n_draws", compiler_options=COMPILED_SOONEST)
 
 
 def sample(
@@ -104,7 +108,7 @@ def sample(
     """
     total = np.prod(counts(n_draws, n_chains))
     with jax.enable_x64(True):
-        params = to_numpy(draw(jax.random.key(seed), posterior, int(total)))
+        params = to_numpy(_draw(jax.random.key(seed), posterior, n_draws=int(total)))
     values = _in_input_units(params, scaler)
     tied = params.chol.shape[1] != params.mean.shape[1]
     owner = "all_classes" if tied else "class"
