@@ -69,6 +69,23 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
+def one_program[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Compute a function of arrays, or of trees of them, as one compiled program.
+
+    Operations outside a compiled function are a program each, for every shape. Traced
+    values pass through: the caller's program is not divided.
+    """
+    program: Callable[P, R] = jax.jit(function)
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        leaves = jax.tree.leaves((args, kwargs))
+        traced = any(isinstance(leaf, Tracer) for leaf in leaves)
+        return (function if traced else program)(*args, **kwargs)
+
+    return wrapper
+
+
 def finite(result: np.ndarray, name: str, *given: Any) -> np.ndarray:
     """Return a result, or refuse what holds NaN or infinity, naming what was asked.
 

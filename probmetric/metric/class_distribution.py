@@ -24,6 +24,7 @@ from jaxtyping import Float
 
 from probmetric.densities.gaussian import log_peak
 from probmetric.metric.protocol import log_measured, measured, said, two_points
+from probmetric.precision import one_program
 from probmetric.typing import Array
 
 
@@ -183,6 +184,7 @@ class ClassDistribution:
         return self.A.shape[-1]
 
     @log_measured
+    @one_program
     def log_probability(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
         """Return log p(c|x_i), natural log."""
         Y = jnp.asarray(X) @ self.A.T
@@ -190,6 +192,7 @@ class ClassDistribution:
         return jax.nn.log_softmax(joint, axis=-1)
 
     @measured
+    @one_program
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
@@ -197,6 +200,7 @@ class ClassDistribution:
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
+    @one_program
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -209,6 +213,7 @@ class ClassDistribution:
         )
 
     @measured
+    @one_program
     def distance(
         self, A: Float[Array, "n d"], B: Float[Array, "n d"]
     ) -> Float[Array, "n"]:

@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
 from probmetric.metric.protocol import measured, said, two_points
+from probmetric.precision import one_program
 from probmetric.typing import Array
 
 
@@ -101,12 +102,14 @@ class LocalFisher:
         return fisher_factor(*scores(Y, self.log_weight, self.mu, self.chol))
 
     @measured
+    @one_program
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return J(x_i) of Eq. (3), shape (n, d, d)."""
         rows = self._factor(jnp.asarray(X)) @ self.A
         return jnp.swapaxes(rows, 1, 2) @ rows
 
     @measured
+    @one_program
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
@@ -114,6 +117,7 @@ class LocalFisher:
         return self.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     @measured
+    @one_program
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:

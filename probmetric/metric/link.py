@@ -27,7 +27,7 @@ from jax.scipy.special import logit, xlogy
 from jaxtyping import Float
 
 from probmetric.arguments import check_number
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, ArrayLike, Scalar
 
 AT_RANDOM = "all"
@@ -76,8 +76,12 @@ def _at_odds(
     self: Any, squared: ArrayLike, prior_odds: Scalar | None = None
 ) -> Float[Array, "*n"]:
     """Return P(same) at squared distances, at other odds if asked."""
-    shift = _log_prior_odds(self, prior_odds)
-    return jax.nn.sigmoid(self.log_odds(squared) + shift)
+    return _shifted(self, squared, _log_prior_odds(self, prior_odds))
+
+
+@one_program
+def _shifted(link: Any, squared: Any, shift: Any) -> Any:
+    return jax.nn.sigmoid(link.log_odds(squared) + shift)
 
 
 @jax.tree_util.register_dataclass
@@ -111,6 +115,7 @@ class Link:
     __repr__ = _said
 
     @numpy_in_numpy_out
+    @one_program
     def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return -(self.b + self.scale * jnp.asarray(squared))
@@ -121,6 +126,10 @@ class Link:
     ) -> Float[Array, "*n"]:
         """Return P(same) at squared distances; prior odds are refused."""
         _log_prior_odds(self, prior_odds)
+        return self._probability(squared)
+
+    @one_program
+    def _probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         return jnp.exp(self.log_probability(squared))
 
 
@@ -157,6 +166,7 @@ class LogLogisticLink:
     __repr__ = _said
 
     @numpy_in_numpy_out
+    @one_program
     def log_odds(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
         # γ = 0 is constant also at D = infinity, where 0 · log D is no number.
@@ -164,6 +174,7 @@ class LogLogisticLink:
         return self.intercept - xlogy(self.slope, raised)
 
     @numpy_in_numpy_out
+    @one_program
     def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return jax.nn.log_sigmoid(self.log_odds(squared))
@@ -202,11 +213,13 @@ class IsotonicLink:
     __repr__ = _said
 
     @numpy_in_numpy_out
+    @one_program
     def log_odds(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
         return logit(jnp.interp(jnp.asarray(squared), self.squared, self.same))
 
     @numpy_in_numpy_out
+    @one_program
     def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return jnp.log(jnp.interp(jnp.asarray(squared), self.squared, self.same))

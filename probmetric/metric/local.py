@@ -42,6 +42,7 @@ from probmetric.densities.classes import (
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
 from probmetric.metric.protocol import measured, said, two_points
+from probmetric.precision import one_program
 from probmetric.typing import Array
 
 TILE = 1024
@@ -188,17 +189,14 @@ class LocalMahalanobis:
     @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
         """Return the matrix of each row in input units, FᵀA(z)F; shape (n, d, d)."""
-        A = self.frame_matrix_at(X)
-        return jnp.einsum("ai,nab,bj->nij", self.frame, A, self.frame)
+        return _in_input_units(self.frame, self.frame_matrix_at(X))
 
     @measured
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
         """Return squared distances of one query to the rows of Y (Eq. 1)."""
-        A = self.frame_matrix_at(q[None])[0]
-        delta = (jnp.asarray(Y) - q) @ self.frame.T
-        return jnp.maximum(jnp.einsum("ni,ij,nj->n", delta, A, delta), 0.0)
+        return _from_one(self.frame, self.frame_matrix_at(q[None])[0], q, Y)
 
     @measured
     def pairwise(
@@ -209,7 +207,7 @@ class LocalMahalanobis:
         They are never negative: where rounding would make them so they are zero. For
         several sets of points take ``prepare(Q)`` once, and ``from_prepared``.
         """
-        return self.from_prepared(self.prepare(Q), jnp.asarray(P))
+        return _from_all(self, self.frame_matrix_at(Q), Q, P)
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the squared distance of v from the query u (Eq. 1)."""
@@ -241,9 +239,31 @@ class LocalMahalanobis:
     ) -> Float[Array, "m k"]:
         """Return squared distances to the points P[idx] by differences (Eq. 1)."""
         A = self.frame_matrix_at(Q) if prepared is None else prepared.matrices
-        Q, P = jnp.asarray(Q), jnp.asarray(P)
-        delta = (P[idx] - Q[:, None]) @ self.frame.T
-        return jnp.maximum(jnp.einsum("mki,mij,mkj->mk", delta, A, delta), 0.0)
+        return _from_each(self.frame, A, Q, P, idx)
+
+
+@one_program
+def _in_input_units(frame: Any, A: Any) -> Any:
+    return jnp.einsum("ai,nab,bj->nij", frame, A, frame)
+
+
+@one_program
+def _from_one(frame: Any, A: Any, q: Any, Y: Any) -> Any:
+    delta = (jnp.asarray(Y) - q) @ frame.T
+    return jnp.maximum(jnp.einsum("ni,ij,nj->n", delta, A, delta), 0.0)
+
+
+@one_program
+def _from_all(metric: LocalMahalanobis, A: Any, Q: Any, P: Any) -> Any:
+    forms = query_forms(A, (jnp.asarray(Q) - metric.centre) @ metric.frame.T)
+    return metric.from_prepared(forms, jnp.asarray(P))
+
+
+@one_program
+def _from_each(frame: Any, A: Any, Q: Any, P: Any, idx: Any) -> Any:
+    Q, P = jnp.asarray(Q), jnp.asarray(P)
+    delta = (P[idx] - Q[:, None]) @ frame.T
+    return jnp.maximum(jnp.einsum("mki,mij,mkj->mk", delta, A, delta), 0.0)
 
 
 def _spectrum(metric: LocalMahalanobis, z: Float[Array, "d"]) -> glml.Spectrum:

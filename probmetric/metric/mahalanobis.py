@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from probmetric.metric.link import AnyLink, Scalar
 from probmetric.metric.protocol import measured, said, two_points
+from probmetric.precision import one_program
 from probmetric.provenance import need
 from probmetric.typing import Array
 
@@ -42,6 +43,12 @@ def _image_of_difference(factor: Any, A: Any, B: Any) -> Any:
     """Return L(a - b) of rows; in floats, as differences of uint8 are modulo 256."""
     dtype = jnp.result_type(check_factor(factor), A, B)
     return (jnp.asarray(A, dtype) - jnp.asarray(B, dtype)) @ factor.T
+
+
+@one_program
+def _squared(factor: Any, A: Any, B: Any) -> Any:
+    """Return squared distances of matching rows."""
+    return jnp.sum(((jnp.asarray(A) - B) @ check_factor(factor).T) ** 2, -1)
 
 
 @jax.tree_util.register_dataclass
@@ -91,11 +98,13 @@ class Mahalanobis:
         return check_factor(self.factor).T @ self.factor
 
     @measured
+    @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
         """Map points: the Euclidean distance of images is this distance of points."""
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
+    @one_program
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
@@ -104,6 +113,7 @@ class Mahalanobis:
         return jnp.sum(_image_of_difference(self.factor, Y, q) ** 2, -1)
 
     @measured
+    @one_program
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -133,6 +143,7 @@ class Mahalanobis:
         return [self.factor]
 
     @measured
+    @one_program
     def distance(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
@@ -182,8 +193,7 @@ class Mahalanobis:
             raise ValueError(
                 "link: expected a metric whose model defines P(same), got link=None"
             )
-        squared = jnp.sum(((jnp.asarray(A) - B) @ check_factor(self.factor).T) ** 2, -1)
-        return self.link.probability(squared, prior_odds)
+        return self.link.probability(_squared(self.factor, A, B), prior_odds)
 
     def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:
         """Return a faiss index that searches under this metric, exactly.

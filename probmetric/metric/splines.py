@@ -32,6 +32,7 @@ from jaxtyping import Float
 
 from probmetric.metric.link import AnyLink, Scalar
 from probmetric.metric.protocol import measured, said, two_points
+from probmetric.precision import one_program
 from probmetric.typing import Array
 
 
@@ -119,6 +120,7 @@ class SplineCityBlock:
         return self.knots.shape[0]
 
     @measured
+    @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
         """Return s_f(x_f) (Eq. 2): the city-block distance of images is this one."""
         return self._images(X)
@@ -129,6 +131,7 @@ class SplineCityBlock:
         return jnp.sum(splines * jnp.asarray(self.heights, dtype), -1)
 
     @measured
+    @one_program
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
@@ -136,6 +139,7 @@ class SplineCityBlock:
         return jnp.sum(jnp.abs(self._images(Y) - self._images(q)), -1)
 
     @measured
+    @one_program
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
@@ -158,6 +162,10 @@ class SplineCityBlock:
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
         """Return the distances between matching rows of A and B."""
+        return self._apart(A, B)
+
+    @one_program
+    def _apart(self, A: Any, B: Any) -> Any:
         return jnp.sum(jnp.abs(self._images(A) - self._images(B)), -1)
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
@@ -190,5 +198,4 @@ class SplineCityBlock:
             raise ValueError(
                 "link: expected a metric whose model defines P(same), got link=None"
             )
-        apart = jnp.sum(jnp.abs(self._images(A) - self._images(B)), -1)
-        return self.link.probability(apart, prior_odds)
+        return self.link.probability(self._apart(A, B), prior_odds)
