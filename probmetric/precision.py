@@ -28,6 +28,11 @@ def to_numpy(tree: Any) -> Any:
     )
 
 
+def traced(*trees: Any) -> bool:
+    """Say whether a caller's ``jit``, ``grad`` or ``vmap`` traces an array of trees."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
+
+
 def _is_key(leaf: jax.Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
@@ -79,9 +84,7 @@ def one_program[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        leaves = jax.tree.leaves((args, kwargs))
-        traced = any(isinstance(leaf, Tracer) for leaf in leaves)
-        return (function if traced else program)(*args, **kwargs)
+        return (function if traced(args, kwargs) else program)(*args, **kwargs)
 
     return wrapper
 

@@ -32,6 +32,7 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
+from probmetric.compilation import COMPILED_SOON
 from probmetric.densities.classes import (
     ClassDensities,
     class_scores,
@@ -42,7 +43,7 @@ from probmetric.densities.classes import (
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
 from probmetric.metric.protocol import measured, said, two_points
-from probmetric.precision import one_program
+from probmetric.precision import one_program, traced
 from probmetric.typing import Array
 
 TILE = 1024
@@ -101,6 +102,9 @@ FAR = 2.0**250
 
 CHUNK = 128
 """Queries whose matrices are computed at a time: c · CHUNK · D² numbers are live."""
+
+SIDES = (1, 32, CHUNK)
+"""Numbers of queries for which there is a program outside a caller's own."""
 
 
 @jax.tree_util.register_dataclass
@@ -184,7 +188,9 @@ class LocalMahalanobis:
         """Return A(z) of each row (determinant 1), in frame coordinates, (n, d, d)."""
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
-        return _frame_matrices(self, jnp.asarray(X))
+        if traced(self, X):
+            return _matrices(self, X)
+        return jnp.asarray(_by_chunks(self, np.asarray(X)))
 
     @measured
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
@@ -221,6 +227,15 @@ class LocalMahalanobis:
     def prepare(self, Q: Float[Array, "m d"]) -> QueryForms:
         """Return what the distances from the rows of Q to any points share."""
         return query_forms(self.frame_matrix_at(Q), (Q - self.centre) @ self.frame.T)
+
+    def prepare_alone(self, Q: Float[np.ndarray, "m d"]) -> QueryForms:
+        """Return ``prepare(Q)`` as NumPy arrays, whose size compiles nothing."""
+        A = _by_chunks(self, Q)
+        Z = (Q - self.centre) @ np.asarray(self.frame).T
+        i, j = np.triu_indices(Z.shape[1])
+        Ax = np.einsum("mij,mj->mi", A, Z)
+        psi = np.concatenate([A[:, i, j] * np.where(i == j, 1.0, 2.0), -2 * Ax], 1)
+        return QueryForms(A, psi, np.sum(Ax * Z, 1))
 
     def from_prepared(
         self, prepared: QueryForms, P: Float[Array, "n d"]
@@ -288,8 +303,7 @@ def _spectrum(metric: LocalMahalanobis, z: Float[Array, "d"]) -> glml.Spectrum:
     return glml.min_norm(B, size=size)
 
 
-@jax.jit
-def _frame_matrices(
+def _matrices(
     metric: LocalMahalanobis, X: Float[Array, "n d"]
 ) -> Float[Array, "n d d"]:
     def one(z: Any) -> Any:
@@ -302,6 +316,21 @@ def _frame_matrices(
     # Whole chunks: lax.map's own remainder would compile the body a second time.
     chunks = jnp.pad(Z, ((0, -n % CHUNK), (0, 0)), mode="edge").reshape(-1, CHUNK, d)
     return jax.lax.map(jax.vmap(one), chunks).reshape(-1, d, d)[:n]
+
+
+_frame_matrices = jax.jit(_matrices, compiler_options=COMPILED_SOON)
+
+
+def _by_chunks(
+    metric: LocalMahalanobis, X: Float[np.ndarray, "n d"]
+) -> Float[np.ndarray, "n d d"]:
+    """Return A(z) of each row, by programs of three sizes whatever n."""
+    (n, d), side = X.shape, next((s for s in SIDES if len(X) <= s), CHUNK)
+    if n == 0:
+        return np.zeros((0, d, d), X.dtype)
+    chunks = np.pad(X, ((0, -n % side), (0, 0)), mode="edge").reshape(-1, side, d)
+    found = [np.asarray(_frame_matrices(metric, chunk)) for chunk in chunks]
+    return np.concatenate(found)[:n]
 
 
 def _bias(
