@@ -134,14 +134,14 @@ def test_pairs_are_not_classified_and_the_way_there_is_one_that_exists(fitted):
     assert "fit_pairs" not in said
 
 
-# Some hundred draws are enough for this, and not for R-hat.
+# Two hundred draws are enough for this, and not for R-hat.
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
 def test_draws_become_metrics_and_are_stored(fitted, tmp_path):
-    draws = fitted.sample(pm.NUTS(n_warmup=200), n_draws=250, n_chains=2)
+    draws = fitted.sample(pm.NUTS(n_warmup=150), n_draws=100, n_chains=2)
     M = draws["posterior"]["M"].to_numpy().reshape(-1, 2, 2)
     near = fitted.posterior_metric("intervals", draws=draws)
-    assert len(near.draws) == 500
+    assert len(near.draws) == 200
     np.testing.assert_allclose(near.draws[3].matrix, M[3], atol=1e-9)
     low, high = np.quantile(M[:, 0, 0], [0.005, 0.995])
     assert low < fitted.get_mahalanobis_matrix()[0, 0] < high

@@ -78,11 +78,11 @@ def test_an_object_that_nothing_was_asked_of_stays_at_the_prior(fitted):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Of short chains.
-@pytest.mark.parametrize("method", ["laplace", pm.NUTS(n_warmup=150)])
+@pytest.mark.parametrize("method", ["laplace", pm.NUTS(n_warmup=100)])
 def test_draws_are_of_centred_gram_matrices_and_give_intervals(
     fitted, method, tmp_path
 ):
-    size = {"n_draws": 200, "n_chains": 2, "progress": False}
+    size = {"n_draws": 100, "n_chains": 2, "progress": False}
     drawn = fitted.sample(method, **size)
     M = drawn["posterior"]["M"].to_numpy()
     assert M.shape[-2:] == (12, 12)
