@@ -578,7 +578,6 @@ def identified(params: LCAParams) -> dict[str, Any]:
 
 
 @numpy_in_numpy_out
-@jax.jit
 def to_metric(params: LCAParams) -> Mahalanobis:
     """Return the learned metric, in units of the link: factor W/√(κ² + 2σ²).
 
@@ -592,9 +591,10 @@ def to_metric(params: LCAParams) -> Mahalanobis:
     >>> L.round(4).tolist()
     [[1.0]]
     """
-    if jnp.ndim(params.kappa2):
-        return Mahalanobis(params.W)
-    sigma2 = jnp.exp(params.log_sigma2)
-    factor = params.W / jnp.sqrt(params.kappa2 + 2 * sigma2)
-    intercept = identified(params)["b"]
-    return Mahalanobis(factor, Link(intercept, jnp.full_like(sigma2, 0.5)))
+    W, log_sigma2, kappa2 = params
+    if jnp.ndim(kappa2):
+        return Mahalanobis(W)
+    xp = _namespace(*params)
+    sigma2 = xp.exp(log_sigma2)
+    b = xp.asarray(0.5 * W.shape[0] * xp.log1p(2 * sigma2 / kappa2))
+    return Mahalanobis(W / xp.sqrt(kappa2 + 2 * sigma2), Link(b, xp.full_like(b, 0.5)))

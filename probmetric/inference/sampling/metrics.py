@@ -4,15 +4,12 @@ A learner's room has ``metrics(draws)``, made of these, and ``registry.MODELS`` 
 it: files of draws, the command line and the estimators all ask that one function.
 """
 
-from functools import partial
-
-import jax
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
 from probmetric.inference.sampling.target import Draws
-from probmetric.linalg import psd_factor
+from probmetric.linalg import row_signs
 from probmetric.metric import Link, Mahalanobis
 
 SAMPLE_DIMS = ("chain", "draw")
@@ -43,8 +40,17 @@ def joined(
     return {name: v.reshape(-1, *v.shape[2:]) for name, v in values.items()}
 
 
-# M = WᵀW has rounding-level negative eigenvalues when p < d.
-_factors = jax.jit(jax.vmap(partial(psd_factor, tol=1e-10)))
+def _factors(M: Float[np.ndarray, "s d d"]) -> Float[np.ndarray, "s d d"]:
+    """Return what ``psd_factor`` does, of every draw: their number compiles nothing.
+
+    M = WᵀW has rounding-level negative eigenvalues when p < d.
+    """
+    known = np.isfinite(M).all((1, 2), keepdims=True)
+    values, vectors = np.linalg.eigh(np.where(known, (M + M.mT) / 2, 0.0))
+    valid = values[:, :1] >= -1e-10 * np.abs(values).max(1, keepdims=True)
+    rows = (np.sqrt(np.maximum(values, 0))[:, None] * vectors).mT[:, ::-1]
+    rows = rows * row_signs(rows.reshape(-1, M.shape[-1])).reshape(*M.shape[:2], 1)
+    return np.where(known & valid[..., None], rows, np.nan)
 
 
 def mahalanobis(
@@ -63,8 +69,7 @@ def mahalanobis(
     rank : int, optional
         Of M: rows of the factors beyond it are rounding and left out.
     """
-    with jax.enable_x64(True):
-        factors = np.asarray(_factors(M))[:, :rank]
+    factors = _factors(M)[:, :rank]
     half = np.asarray(0.5)
     links = [None] * len(M) if b is None else [Link(np.asarray(v), half) for v in b]
     return [Mahalanobis(L, link) for L, link in zip(factors, links, strict=True)]
