@@ -17,7 +17,7 @@ TEXT = {
     "array": X.astype(str),
     "objects": X.astype(str).astype(object),
     "list": X.astype(str).tolist(),
-    "frame": pd.DataFrame(X, columns=["a", "b"]).astype({"b": str}),
+    "frame": pd.DataFrame(X, columns=["a", "b", "c"]).astype({"b": str}),
     "dates": X.astype("datetime64[D]"),
 }
 MIXED = ["a" if k % 2 else 1 for k in range(len(X))]
@@ -103,8 +103,8 @@ def test_labels_of_two_kinds_are_refused(name, kind):
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*SUPERVISED} - {"KNeighborsRegressor"}))
 def test_what_is_right_passes(name):
-    frame = pd.DataFrame(X, columns=["a", "b"]).astype(object)
-    assert fit(name, frame, [str(v) for v in Y]).n_features_in_ == 2
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).astype(object)
+    assert fit(name, frame, [str(v) for v in Y]).n_features_in_ == 3
 
 
 @pytest.mark.parametrize("name", ["DCAGM", "EigDML", "LCA", "LCAClassifier", "PairLDA"])
@@ -120,7 +120,8 @@ def test_labels_that_are_no_classes_are_called_what_they_are(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_an_index_among_the_features_is_warned_of_in_fit(name):
-    frame = pd.DataFrame({"Unnamed: 0": np.arange(len(X)), "a": X[:, 0]})
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    frame.insert(0, "Unnamed: 0", np.arange(len(X)))
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", category=ConvergenceWarning)

@@ -12,6 +12,8 @@ from sklearn.pipeline import make_pipeline
 import probmetric as pm
 from tests.estimators.test_precision import ESTIMATORS, data
 
+WHOLE = data(0.0)[0]
+X, y = WHOLE[:, :2], data(0.0)[1]  # A third column is added that does not vary.
 STANDARDISING = [
     name for name in ESTIMATORS if hasattr(getattr(pm, name)(), "standardize")
 ]
@@ -20,7 +22,6 @@ STANDARDISING = [
 @pytest.mark.long
 @pytest.mark.parametrize("name", STANDARDISING)
 def test_a_constant_column_is_kept_and_named(name):
-    X, y, _ = data(0.0)
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(same=7.3)
     model = getattr(pm, name)(**ESTIMATORS[name])
     with pytest.warns(UserWarning, match=r"constant columns \['same'\] are kept"):
@@ -36,7 +37,6 @@ def test_a_constant_column_is_kept_and_named(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["GaussianClasses", "GLML"])
 def test_what_never_varied_moves_no_probability(name):
-    X, y, _ = data(0.0)
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(same=0.0)
     with pytest.warns(UserWarning, match="constant columns"):
         model = getattr(pm, name)(**ESTIMATORS[name]).fit(frame, y)
@@ -51,44 +51,41 @@ LINEAR = ["DCAGM", "EigDML", "LCA", "LCAClassifier", "LDA", "PairLDA", "RCA"]
 @pytest.mark.parametrize("standardize", [True, False])
 @pytest.mark.parametrize("name", LINEAR)
 def test_what_never_varied_has_no_weight_in_any_unit(name, standardize):
-    X, y, _ = data(0.0)
-    X = np.column_stack([X, np.full(len(X), 7.0)])
+    constant = np.column_stack([X, np.full(len(X), 7.0)])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X: constant columns")
         options = {**ESTIMATORS[name], "standardize": standardize}
-        model = getattr(pm, name)(**options).fit(X, y)
-    moved = X + [0.0, 0.0, 1e6]
+        model = getattr(pm, name)(**options).fit(constant, y)
+    moved = constant + [0.0, 0.0, 1e6]
     methods = "transform", "predict_proba", "class_log_probability"
     for method in (m for m in methods if hasattr(model, m)):
-        expected = getattr(model, method)(X)
+        expected = getattr(model, method)(constant)
         np.testing.assert_allclose(getattr(model, method)(moved), expected, rtol=1e-9)
     if hasattr(model, "pair_distance"):
-        assert np.all(model.pair_distance(np.stack([X, moved], 1)) <= 1e-9)
+        assert np.all(model.pair_distance(np.stack([constant, moved], 1)) <= 1e-9)
 
 
 @pytest.mark.long
 def test_draws_give_no_weight_to_what_never_varied_either():
-    X, y, _ = data(0.0)
-    X = np.column_stack([X, np.full(len(X), 7.0)])
+    constant = np.column_stack([X, np.full(len(X), 7.0)])
     with pytest.warns(UserWarning, match="constant columns"):
-        model = pm.LCA(link="model").fit(X, y)
+        model = pm.LCA(link="model").fit(constant, y)
     tree = model.sample("laplace", n_draws=20, n_chains=1, prior_draws=5)
     for M in (tree[group]["M"].to_numpy() for group in ("posterior", "prior")):
         assert np.all(M[..., 2, :] == 0)
         assert np.all(M[..., 0, 0] > 0)
     own = model.posterior_metric("prediction", n_draws=20, regularization=10.0)
     for draws in own, model.posterior_metric("prediction", draws=tree):
-        moved = X + [0.0, 0.0, 1e6]
-        assert np.all(draws.mean_metric().pairwise(X, moved).diagonal() <= 1e-9)
+        moved = constant + [0.0, 0.0, 1e6]
+        assert np.all(draws.mean_metric().pairwise(constant, moved).diagonal() <= 1e-9)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["LDA", "RCA"])
 def test_exact_draws_give_no_weight_to_what_never_varied(name):
-    X, y, _ = data(0.0)
-    X = np.column_stack([X, np.full(len(X), 7.0)])
+    constant = np.column_stack([X, np.full(len(X), 7.0)])
     with pytest.warns(UserWarning, match="constant columns"):
-        model = getattr(pm, name)().fit(X, y)
+        model = getattr(pm, name)().fit(constant, y)
     M = model.sample(n_draws=5)["posterior"]["M"].to_numpy()
     assert np.all(M[..., 2, :] == 0)
     assert np.all(M[..., 0, 0] > 0)
@@ -97,12 +94,11 @@ def test_exact_draws_give_no_weight_to_what_never_varied(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["LDA", "RCA", "LCA"])
 def test_folds_of_digits_do_not_fail_because_a_pixel_is_constant(name):
-    X, y = load_digits(return_X_y=True)
-    X, y = X[:300], y[:300]
+    digits = [a[:300] for a in load_digits(return_X_y=True)]
     model = make_pipeline(getattr(pm, name)(), pm.KNeighborsClassifier())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X: constant columns")
-        scores = cross_val_score(model, X, y, cv=3, error_score="raise")
+        scores = cross_val_score(model, *digits, cv=3, error_score="raise")
     assert (scores > 0.8).all()
 
 
@@ -111,24 +107,21 @@ MAPS = [name for name in STANDARDISING if hasattr(getattr(pm, name), "transform"
 
 @pytest.fixture(scope="module", params=MAPS)
 def mapping(request):
-    X, y, _ = data(0.0)
-    return getattr(pm, request.param)(**ESTIMATORS[request.param]).fit(X, y)
+    return getattr(pm, request.param)(**ESTIMATORS[request.param]).fit(WHOLE, y)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, int])
 def test_images_have_the_float_type_of_the_points(mapping, dtype):
-    X, model = data(0.0)[0], mapping
-    points = np.round(X).astype(dtype)
-    images = model.transform(points)
+    points = np.round(WHOLE).astype(dtype)
+    images = mapping.transform(points)
     wanted = np.dtype(float if dtype is int else dtype)
     assert images.dtype == wanted
-    exact = points.astype(float) @ model.components_.T
+    exact = points.astype(float) @ mapping.components_.T
     np.testing.assert_array_equal(images, exact.astype(wanted))
 
 
 def test_images_that_the_type_of_the_points_does_not_hold_are_refused():
-    X, y, _ = data(0.0)
     model = pm.LDA().fit(X * 1e-3, y)
     with pytest.raises(ValueError, match="whose images float32 holds, got infinite"):
         model.transform(np.full((1, 2), 3e38, np.float32))

@@ -181,24 +181,24 @@ def test_draws_scatter_about_the_fit_in_input_units(kind):
 @pytest.mark.long
 def test_each_draw_has_the_metric_of_its_own_classes():
     # Of two classes more than there are directions; one is kept.
-    drawn = LDA(1).fit(X, y).sample(n_draws=3, n_chains=2)["posterior"]
+    drawn = LDA(1).fit(X, y).sample(n_draws=50, n_chains=2)["posterior"]
     own = [drawn[name].to_numpy()[0] for name in ("weights", "mean", "covariance")]
     for k, (weights, mean, covariance) in enumerate(zip(*own, strict=True)):
         U = lda.discriminants(weights, mean, covariance[0], 1)[1]
         M = drawn["M"].to_numpy()[0, k]
         np.testing.assert_allclose(M, U.T @ U, rtol=1e-8, atol=1e-9 * M.max())
-    drawn = RCA().fit(X, y).sample(n_draws=3, n_chains=2)["posterior"]
+    drawn = RCA().fit(X, y).sample(n_draws=50, n_chains=2)["posterior"]
     product = drawn["M"].to_numpy()[0] @ drawn["covariance"].to_numpy()[0, :, 0]
-    np.testing.assert_allclose(product, np.tile(np.eye(13), (6, 1, 1)), atol=1e-7)
+    np.testing.assert_allclose(product, np.tile(np.eye(13), (100, 1, 1)), atol=1e-7)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [LDA, RCA])
 def test_the_posterior_metric_is_of_its_draws(kind):
     model = kind().fit(X, y)
-    near = model.posterior_metric("prediction", n_draws=6, seed=3)
-    assert (len(near.draws), near.source) == (6, "exact")
-    drawn = model.sample(n_draws=6, n_chains=1, seed=3)
+    near = model.posterior_metric("prediction", seed=3)
+    assert (len(near.draws), near.source) == (100, "exact")
+    drawn = model.sample(n_draws=100, n_chains=1, seed=3)
     M = drawn["posterior"]["M"].to_numpy()[0]
     for metric, own in zip(near.draws, M, strict=True):
         assert len(metric.factor) == len(model.components_)
@@ -229,14 +229,14 @@ def test_an_infinite_strength_is_the_euclidean_distance_of_scaled_features(kind)
     expected = np.diag(1 / X.var(0))
     M = model.get_mahalanobis_matrix()
     np.testing.assert_allclose(M * X.std(0) * X.std(0)[:, None], np.eye(13), atol=1e-12)
-    drawn = model.sample(n_draws=6, n_chains=1)["posterior"]
+    drawn = model.sample(n_draws=100, n_chains=1)["posterior"]
     # A draw of Σ scatters by √(2/s) = 1.4e-9, and so does that of M.
     np.testing.assert_allclose(
         drawn["M"].to_numpy()[0] / np.sqrt(np.outer(*2 * [expected.diagonal()])),
-        np.tile(np.eye(13), (6, 1, 1)),
+        np.tile(np.eye(13), (100, 1, 1)),
         atol=1e-8,
     )
-    metric = model.posterior_metric("prediction", n_draws=6)
+    metric = model.posterior_metric("prediction")
     assert {metric.draws[0].factor.shape} == {(13, 13)}
 
 
@@ -249,7 +249,7 @@ def test_without_learning_the_directions_that_tell_classes_apart_come_first():
     np.testing.assert_allclose(model.explained_variance_ratio_.sum(), 1)
     held = LDA(2, prior_strength=np.inf).fit(X, y)
     np.testing.assert_allclose(held.components_, model.components_[:2], rtol=1e-9)
-    drawn = held.posterior_metric("prediction", n_draws=6).draws
+    drawn = held.posterior_metric("prediction").draws
     assert {metric.factor.shape for metric in drawn} == {(2, 13)}
 
 

@@ -50,7 +50,7 @@ METHODS = {
     "score_samples": POINTS,
     "kneighbors": POINTS,
     "transform": POINTS,
-    "triplet_probability": lambda m, X, P: (X.reshape(12, 3, 2),),
+    "triplet_probability": lambda m, X, P: (X.reshape(12, 3, 3),),
 }
 SAME_UP_TO_A_SHIFT = {"transform"}
 
@@ -89,12 +89,16 @@ def is_estimator(value):
 
 
 def data(shift):
-    """Three classes on a grid of 2^-10, and pairs of them, moved by a whole number."""
+    """Three classes on a grid of 2^-10, and pairs of them, moved by a whole number.
+
+    Of three features, as in ``test_as_they_come`` and ``test_range``: what one compiles
+    serves the others.
+    """
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], 12)
-    X = rng.normal(size=(36, 2)) + 2.0 * np.array([[0, 0], [1, 0], [0, 1]])[y]
+    X = rng.normal(size=(36, 3)) + 2.0 * np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]])[y]
     X = np.round(X * 1024) / 1024 + shift
-    return X, y, X.reshape(18, 2, 2)
+    return X, y, X.reshape(18, 2, 3)
 
 
 def answers(name, shift):
