@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -77,21 +78,31 @@ class MeanDissimilarity:
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
         """Return the mean dissimilarities, shape (m, n), one draw at a time."""
-        Q, P = jnp.asarray(Q), jnp.asarray(P)
-        structure = jax.tree.structure(self.draws[0])
         every = [jax.tree.leaves(draw) for draw in self.draws]
         leaves = tuple(jnp.stack(leaf) for leaf in zip(*every, strict=True))
-
-        def add(total: Any, draw: Any) -> Any:
-            return total + jax.tree.unflatten(structure, draw).pairwise(Q, P), None
-
-        zero = jnp.zeros((len(Q), len(P)), jnp.result_type(Q, P, *leaves))
-        return jax.lax.scan(add, zero, leaves)[0] / len(self.draws)
+        structure = jax.tree.structure(self.draws[0])
+        return _mean(structure, leaves, jnp.asarray(Q), jnp.asarray(P))
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the mean dissimilarity of v from the query u."""
         u, v = two_points(self, u, v)
         return float(self.dissimilarity(u, v[None])[0])
+
+
+@partial(jax.jit, static_argnames="structure")
+def _mean(
+    structure: Any,
+    leaves: tuple[Any, ...],
+    Q: Float[Array, "m d"],
+    P: Float[Array, "n d"],
+) -> Float[Array, "m n"]:
+    """Add up draw by draw; outside of ``jit`` the loop would compile at every call."""
+
+    def add(total: Any, draw: Any) -> Any:
+        return total + jax.tree.unflatten(structure, draw).pairwise(Q, P), None
+
+    zero = jnp.zeros((len(Q), len(P)), jnp.result_type(Q, P, *leaves))
+    return jax.lax.scan(add, zero, leaves)[0] / len(leaves[0])
 
 
 def mean_metric(metrics: Sequence[Dissimilarity]) -> Metric:
