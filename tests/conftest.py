@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 from tests.annotations import checked
 
@@ -63,6 +63,14 @@ def x64():
     """Compute a test in float64, without touching the global flag."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def unchecked():
+    """Leave annotations alone, as where the library is used."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

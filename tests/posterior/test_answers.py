@@ -52,8 +52,8 @@ def distances(X):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_answers_draw_by_draw(name, X):
     draws = draws_of(name, 3)
-    found = PosteriorMetric(draws, "intervals").pairwise(X[:2], X)
-    expected = [metric.pairwise(X[:2], X) for metric in draws]
+    found = PosteriorMetric(draws, "intervals").pairwise(X[:4], X[4:10])
+    expected = [metric.pairwise(X[:4], X[4:10]) for metric in draws]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -61,8 +61,8 @@ def test_every_kind_answers_draw_by_draw(name, X):
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_matched_for_every_kind(name, X):
     draws = draws_of(name, 3)
-    found = PosteriorMetric(draws, "intervals").pair_draws(X[:2], X[2:4])
-    diagonal = [metric.pairwise(X[:2], X)[[0, 1], [2, 3]] for metric in draws]
+    found = PosteriorMetric(draws, "intervals").pair_draws(X[:4], X[4:8])
+    diagonal = [np.diagonal(metric.pairwise(X[:4], X[4:10])) for metric in draws]
     expected = as_distances(draws[0], diagonal)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -249,11 +249,11 @@ def test_a_rank_interval_holds_ranks_from_one(posterior, X):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["Mahalanobis", "LocalFisher", "PairSimilarity"])
 def test_the_mean_metric_gives_the_mean_dissimilarity(name, X):
-    posterior = PosteriorMetric(draws_of(name, 3), "prediction")
-    mean = posterior.mean_metric()
-    expected = posterior.pairwise(X[:2], X).mean(0)
-    np.testing.assert_allclose(mean.pairwise(X[:2], X), expected, rtol=1e-9, atol=1e-9)
-    index = nearest(mean, X[:2], X, 4)[1]
+    draws, Q, P = draws_of(name, 2), X[:4], X[4:10]
+    mean = PosteriorMetric(draws, "prediction").mean_metric()
+    expected = np.mean([metric.pairwise(Q, P) for metric in draws], 0)
+    np.testing.assert_allclose(mean.pairwise(Q, P), expected, rtol=1e-9, atol=1e-9)
+    index = nearest(mean, Q, P, 4)[1]
     np.testing.assert_array_equal(index, np.argsort(expected, 1)[:, :4])
 
 
@@ -268,7 +268,7 @@ def test_the_mean_of_mahalanobis_metrics_is_one_without_a_link(posterior):
 def test_draws_of_a_similarity_answer_at_prior_odds(X):
     draws = draws_of("PairSimilarity", 5)
     found = PosteriorMetric(draws, "intervals", pairs_independent=True)
-    A, B = X[:3], X[3:6]
+    A, B = X[:4], X[4:8]
     each = np.stack(
         [m.same_probability(A, B, prior_odds=np.asarray(0.02)) for m in draws]
     )
