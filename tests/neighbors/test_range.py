@@ -160,8 +160,12 @@ def order_or_refusal(metric, scale):
     """Return the neighbours of points times a scale, or None if it is refused."""
     try:
         D, index, _ = found_but_own(metric, X[:4] * scale, X * scale, 3, None)
-    except ValueError as error:  # With the scale.
-        assert re.search(r"largest entry (of )?\d\S*e[-+]\d", str(error))
+    except ValueError as error:
+        said = str(error)
+    else:
+        said = None
+    if said is not None:
+        assert re.search(r"largest entry (of )?\d\S*e[-+]\d", said)  # The scale.
         return None
     assert np.isfinite(D).all()
     return index
