@@ -13,7 +13,9 @@ if __name__ == "__main__":
     X, rows = data()
     with pm.distributed() as together:
         for name in NAMES:
-            source = Parts(X, SIZES)
+            source = Parts(
+                X, SIZES, block=333
+            )  # As in one process: programs are shared.
             D, index = pm.nearest(build(name), X[rows], source, 5, exclude_self=rows)
             if together.rank == 0:
                 np.savez(Path(sys.argv[1]) / f"{name}.npz", D=D, index=index)
