@@ -98,12 +98,12 @@ def test_all_points_as_queries_do_not_find_themselves():
 def test_more_neighbours_than_a_part_has_points():
     X, rows = data()
     X, rows = X[:40], rows[:9]
-    for metric in (build_euclid(3), build("PairSimilarity")):
-        for own in (False, rows):
-            same(
-                pm.nearest(metric, X[rows], Parts(X, (3, 30, 7)), 39, exclude_self=own),
-                pm.nearest(metric, X[rows], X, 39, exclude_self=own),
-            )
+    euclid, similarity = build_euclid(3), build("PairSimilarity")
+    for metric, own in ((euclid, False), (euclid, rows), (similarity, rows)):
+        same(
+            pm.nearest(metric, X[rows], Parts(X, (3, 30, 7)), 39, exclude_self=own),
+            pm.nearest(metric, X[rows], X, 39, exclude_self=own),
+        )
 
 
 def test_integer_points_tie_across_parts_by_row():
