@@ -106,9 +106,17 @@ def test_a_learner_learns_in_each_fold_from_classes_of_about_equal_size():
 
 @pytest.mark.long
 def test_draws_of_a_learner_are_averaged():
-    model = pm.KNeighborsRegressor(pm.LCA(), draws="prediction").fit(X, Y)
+    draws = [build("Mahalanobis", seed) for seed in range(3)]
+
+    class Drawn(pm.PairLDA):
+        def posterior_metric(self, purpose):
+            return PosteriorMetric(draws, purpose)
+
+    model = pm.KNeighborsRegressor(Drawn(), draws="prediction", bandwidth=0.5)
+    model.fit(X[:60], Y[:60])
     assert isinstance(model.metric_, PosteriorMetric)
-    assert np.isfinite(model.predict(X[:3])).all()
+    expected = brute_force(draws, 0.5, X[60:], X[:60], Y[:60])
+    np.testing.assert_allclose(model.predict(X[60:]), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,6 @@ def test_the_bar_says_what_is_chosen_and_counts_folds(
     monkeypatch.setattr(strength, "progress_bar", bar)
     n = strength.ONCE if repeats == 1 else 60
     rows = np.arange(n) * 7 % len(X)
-    learner.fit(X[rows] + 0.01 * rng.standard_normal((n, 4)), y[rows])
+    learner.fit(X[rows, :2] + 0.01 * rng.standard_normal((n, 2)), y[rows])
     folds = repeats * strength.N_FOLDS
     assert seen == [(f"choose {name}", folds, None, "fold")]

@@ -74,6 +74,11 @@ def pairs():
 def texts(figure):
     """Every text of a figure that would be drawn."""
     figure.canvas.draw()
+    return texts_drawn(figure)
+
+
+def texts_drawn(figure):
+    """Every text of a figure that was drawn."""
     return [
         t.get_text() for t in figure.findobj(match=lambda a: hasattr(a, "get_text"))
     ]
@@ -86,9 +91,10 @@ def assert_drawn(figure, *wanted):
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[..., :3]
     assert (pixels < 250).any(axis=-1).mean() > 0.005
-    found = "\n".join(texts(figure))
+    found = texts_drawn(figure)
     for text in wanted:
-        assert text in found
+        assert text in "\n".join(found)
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -174,9 +180,9 @@ def test_predictive_bands_hold_the_shares_of_simulated_labels(draws, pairs):
 @pytest.mark.parametrize("plot", [plots.rank, plots.trace])
 def test_chains_are_shown_on_identified_quantities_only(plot, draws):
     figure = plot(draws)
-    assert_drawn(figure, "eigenvalue 1", "b")
-    assert any("R-hat" in text for text in texts(figure)) == (plot is plots.trace)
-    assert "W" not in texts(figure)
+    found = assert_drawn(figure, "eigenvalue 1", "b")
+    assert any("R-hat" in text for text in found) == (plot is plots.trace)
+    assert "W" not in found
 
 
 def test_embedding_counts_classes_and_links():

@@ -14,6 +14,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.report.explore import MOST_POINTS, Page, explore
+from tests.metric_kinds import build
 
 BROWSERS = "chromium", "chromium-browser", "google-chrome", "chrome"
 FLAGS = (
@@ -85,9 +86,8 @@ def test_intervals_have_limits_and_one_metric_has_none():
 
 @pytest.mark.long
 def test_a_local_metric_says_that_the_plane_does_not_show_it():
-    X, y = data(40)
-    fit = pm.GLML(n_draws=0).fit(X, y)
-    said = told(explore(fit, X, y, k=3))
+    X, y = data(30)
+    said = told(explore(build("LocalMahalanobis"), X, y, k=3))
     assert said["matrix"] is None
     assert "does not show this metric" in said["words"]
 
