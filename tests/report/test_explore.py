@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -87,7 +88,8 @@ def test_intervals_have_limits_and_one_metric_has_none():
 @pytest.mark.long
 def test_a_local_metric_says_that_the_plane_does_not_show_it():
     X, y = data(30)
-    said = told(explore(build("LocalMahalanobis"), X, y, k=3))
+    fit = SimpleNamespace(get_metric=lambda: build("LocalMahalanobis"))
+    said = told(explore(fit, X, y, k=3))
     assert said["matrix"] is None
     assert "does not show this metric" in said["words"]
 
