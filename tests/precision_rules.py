@@ -85,6 +85,7 @@ WHOLE = "takes no floating array, or gives back none"
 TRACED = "called in compiled code or in its caller's scope only"
 
 REASONS = {
+    "inference.solvers.lbfgs.value_at": "inside the scope of a fit",
     "data.inputs.not_finite": "counts, and gives back words",
     "data.inputs.refuse_source": WHOLE,
     "inference.lda.host_statistics": "NumPy only, in fit, which is called here",

@@ -150,6 +150,7 @@ class SplineCityBlock:
         """Return the images of the rows of Q."""
         return self._images(Q)
 
+    @one_program
     def from_prepared(
         self, prepared: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:

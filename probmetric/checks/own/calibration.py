@@ -318,7 +318,7 @@ def _ranking(
                     "a Distribution with numpyro.sample(..., obs=...)"
                 )
         known = tuple(sorted(shapes))
-        observed = {
+        observed: Arrays = {
             name: np.zeros(site.shape, site.dtype)
             for name, site in sites.items()
             if name not in shapes
