@@ -1,6 +1,7 @@
 """Shared fixtures. Annotations are checked at run time here, at no cost to users.
 
-Slow tests and gates call what faster tests have checked: the Makefile spares them.
+Slow tests and gates are spared them by the Makefile: they call what faster tests have
+checked, but for parts of ``checks``.
 """
 
 import gc
@@ -18,8 +19,9 @@ if os.environ.get("JAXTYPING_DISABLE") != "1":
     install_import_hook("probmetric", f"{checked.__module__}.{checked.__name__}")
 from probmetric import compilation
 
-# Programs that the library lets go of are most often asked for again by another test.
-compilation.MOST_MAPS = 40_000
+# In users' processes 8,000 and 20. Programs that are let go of are most often asked for
+# again by another test; that they are let go of, test_compilation asks.
+compilation.MOST_MAPS, compilation.LOOK_EVERY = 40_000, 200
 
 # Commands of the tests leave the cache of who runs them alone, and that of JAX, which
 # the Makefile sets up, as it is.
@@ -49,13 +51,10 @@ def few_memory_maps():
 
     XLA maps memory for each, Linux allows a process 65530 maps, and beyond them the
     compiler dies of a segmentation fault in whatever test comes next. Public functions
-    look at them, but tests call others too.
+    do so too, but not all that tests call.
     """
     yield
-    maps = compilation.MAPS
-    if maps.exists() and maps.read_bytes().count(b"\n") > compilation.MOST_MAPS:
-        jax.clear_caches()
-        gc.collect()
+    compilation.bound_programs()
 
 
 @pytest.fixture
@@ -68,9 +67,10 @@ def x64():
 @pytest.fixture
 def unchecked():
     """Leave annotations alone, as where the library is used."""
+    before = config.jaxtyping_disable
     config.update("jaxtyping_disable", True)
     yield
-    config.update("jaxtyping_disable", False)
+    config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ distance, and the model's b carries its prior: there prior odds are refused.
 """
 
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, ClassVar
 
 import jax
@@ -55,10 +56,10 @@ def check_odds(prior_odds: Any) -> None:
     check_number("prior_odds", given, 0, open_low=True)
 
 
-def _log_prior_odds(link: Any, prior_odds: Any) -> Any:
-    """Return what prior odds add to the log odds, or say why they add nothing."""
+def _refuse_odds(link: Any, prior_odds: Any) -> None:
+    """Raise where prior odds are given that a link has no use for."""
     if prior_odds is None:
-        return 0.0
+        return
     check_odds(prior_odds)
     if link.kind != "calibrated" or link.pairs != AT_RANDOM:
         raise ValueError(
@@ -68,7 +69,21 @@ def _log_prior_odds(link: Any, prior_odds: Any) -> Any:
             "LCA(link_pairs='all').fit(X, y) calibrates one, and of pairs of your own "
             "multiply the odds by yours over those of the pairs"
         )
-    return jnp.log(prior_odds) - jnp.log(link.odds)
+
+
+def _of_squares(function: Any) -> Any:
+    """Compile a link's function of squared distances, whatever array-like holds them.
+
+    As lists they would be an argument each, and a program for every length.
+    """
+    program = one_program(function)
+
+    @numpy_in_numpy_out
+    @wraps(function)
+    def of_squares(self: Any, squared: ArrayLike) -> Float[Array, "*n"]:
+        return program(self, jnp.asarray(squared))
+
+    return of_squares
 
 
 @numpy_in_numpy_out
@@ -76,12 +91,21 @@ def _at_odds(
     self: Any, squared: ArrayLike, prior_odds: Scalar | None = None
 ) -> Float[Array, "*n"]:
     """Return P(same) at squared distances, at other odds if asked."""
-    return _shifted(self, squared, _log_prior_odds(self, prior_odds))
+    _refuse_odds(self, prior_odds)
+    return _odds_to_probability(self, jnp.asarray(squared), prior_odds)
 
 
 @one_program
-def _shifted(link: Any, squared: Any, shift: Any) -> Any:
-    return jax.nn.sigmoid(link.log_odds(squared) + shift)
+def _odds_to_probability(link: Any, squared: Any, prior_odds: Any) -> Any:
+    log_odds = link.log_odds(squared)
+    if prior_odds is not None:
+        log_odds = log_odds + jnp.log(prior_odds) - jnp.log(link.odds)
+    return jax.nn.sigmoid(log_odds)
+
+
+@one_program
+def _exp_of_log(link: Any, squared: Any) -> Any:
+    return jnp.exp(link.log_probability(squared))
 
 
 @jax.tree_util.register_dataclass
@@ -114,23 +138,18 @@ class Link:
     kind: ClassVar[str] = "model"
     __repr__ = _said
 
-    @numpy_in_numpy_out
-    @one_program
+    @_of_squares
     def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
-        return -(self.b + self.scale * jnp.asarray(squared))
+        return -(self.b + self.scale * squared)
 
     @numpy_in_numpy_out
     def probability(
         self, squared: ArrayLike, prior_odds: Scalar | None = None
     ) -> Float[Array, "*n"]:
         """Return P(same) at squared distances; prior odds are refused."""
-        _log_prior_odds(self, prior_odds)
-        return self._probability(squared)
-
-    @one_program
-    def _probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
-        return jnp.exp(self.log_probability(squared))
+        _refuse_odds(self, prior_odds)
+        return _exp_of_log(self, jnp.asarray(squared))
 
 
 @jax.tree_util.register_dataclass
@@ -165,16 +184,14 @@ class LogLogisticLink:
     kind: ClassVar[str] = "calibrated"
     __repr__ = _said
 
-    @numpy_in_numpy_out
-    @one_program
+    @_of_squares
     def log_odds(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
         # γ = 0 is constant also at D = infinity, where 0 · log D is no number.
-        raised = jnp.maximum(jnp.asarray(squared), self.floor)
+        raised = jnp.maximum(squared, self.floor)
         return self.intercept - xlogy(self.slope, raised)
 
-    @numpy_in_numpy_out
-    @one_program
+    @_of_squares
     def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return jax.nn.log_sigmoid(self.log_odds(squared))
@@ -212,17 +229,15 @@ class IsotonicLink:
     kind: ClassVar[str] = "calibrated"
     __repr__ = _said
 
-    @numpy_in_numpy_out
-    @one_program
+    @_of_squares
     def log_odds(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
-        return logit(jnp.interp(jnp.asarray(squared), self.squared, self.same))
+        return logit(jnp.interp(squared, self.squared, self.same))
 
-    @numpy_in_numpy_out
-    @one_program
+    @_of_squares
     def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
-        return jnp.log(jnp.interp(jnp.asarray(squared), self.squared, self.same))
+        return jnp.log(jnp.interp(squared, self.squared, self.same))
 
     probability = _at_odds
 

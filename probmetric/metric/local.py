@@ -58,14 +58,18 @@ class QueryForms(NamedTuple):
     constant: Float[Array, "m"]
 
 
+def _forms(xp: Any, A: Any, Q: Any) -> QueryForms:
+    """Return ``query_forms`` by NumPy or by JAX."""
+    i, j = np.triu_indices(Q.shape[1])
+    Ax = xp.einsum("mij,mj->mi", A, Q)
+    psi = xp.concatenate([A[:, i, j] * (2 - (i == j)).astype(A.dtype), -2 * Ax], 1)
+    return QueryForms(A, psi, xp.sum(Ax * Q, 1))
+
+
 @jax.jit
 def query_forms(A: Float[Array, "m d d"], Q: Float[Array, "m d"]) -> QueryForms:
     """Return the side of Eq. (2) that depends on the queries alone."""
-    i, j = np.triu_indices(Q.shape[1])
-    Ax = jnp.einsum("mij,mj->mi", A, Q)
-    twice = jnp.where(i == j, 1.0, 2.0).astype(A.dtype)
-    psi = jnp.concatenate([A[:, i, j] * twice, -2 * Ax], 1)
-    return QueryForms(A, psi, jnp.sum(Ax * Q, 1))
+    return _forms(jnp, A, Q)
 
 
 @jax.jit
@@ -104,7 +108,11 @@ CHUNK = 128
 """Queries whose matrices are computed at a time: c · CHUNK · D² numbers are live."""
 
 SIDES = (1, 32, CHUNK)
-"""Numbers of queries for which there is a program outside a caller's own."""
+"""Numbers of queries for which there is a program outside a caller's own.
+
+Of 2 queries 32 matrices are computed, of 33 queries 128: milliseconds, where one more
+program takes a second to compile.
+"""
 
 
 @jax.tree_util.register_dataclass
@@ -188,7 +196,8 @@ class LocalMahalanobis:
         """Return A(z) of each row (determinant 1), in frame coordinates, (n, d, d)."""
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
-        if traced(self, X):
+        X = jnp.asarray(X)
+        if traced(self, X):  # Constants of a caller's own program are so by now.
             return _matrices(self, X)
         return jnp.asarray(_by_chunks(self, np.asarray(X)))
 
@@ -213,7 +222,7 @@ class LocalMahalanobis:
         They are never negative: where rounding would make them so they are zero. For
         several sets of points take ``prepare(Q)`` once, and ``from_prepared``.
         """
-        return _from_all(self, self.frame_matrix_at(Q), Q, P)
+        return _from_all(self.frame, self.centre, self.frame_matrix_at(Q), Q, P)
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
         """Return the squared distance of v from the query u (Eq. 1)."""
@@ -230,12 +239,8 @@ class LocalMahalanobis:
 
     def prepare_alone(self, Q: Float[np.ndarray, "m d"]) -> QueryForms:
         """Return ``prepare(Q)`` as NumPy arrays, whose size compiles nothing."""
-        A = _by_chunks(self, Q)
-        Z = (Q - self.centre) @ np.asarray(self.frame).T
-        i, j = np.triu_indices(Z.shape[1])
-        Ax = np.einsum("mij,mj->mi", A, Z)
-        psi = np.concatenate([A[:, i, j] * np.where(i == j, 1.0, 2.0), -2 * Ax], 1)
-        return QueryForms(A, psi, np.sum(Ax * Z, 1))
+        Z = (Q - np.asarray(self.centre)) @ np.asarray(self.frame).T
+        return _forms(np, _by_chunks(self, Q), Z)
 
     def from_prepared(
         self, prepared: QueryForms, P: Float[Array, "n d"]
@@ -269,9 +274,9 @@ def _from_one(frame: Any, A: Any, q: Any, Y: Any) -> Any:
 
 
 @one_program
-def _from_all(metric: LocalMahalanobis, A: Any, Q: Any, P: Any) -> Any:
-    forms = query_forms(A, (jnp.asarray(Q) - metric.centre) @ metric.frame.T)
-    return metric.from_prepared(forms, jnp.asarray(P))
+def _from_all(frame: Any, centre: Any, A: Any, Q: Any, P: Any) -> Any:
+    Q, P = (jnp.asarray(X) - centre for X in (Q, P))
+    return local_pairwise(A, Q @ frame.T, P @ frame.T)
 
 
 @one_program
@@ -329,8 +334,9 @@ def _by_chunks(
     if n == 0:
         return np.zeros((0, d, d), X.dtype)
     chunks = np.pad(X, ((0, -n % side), (0, 0)), mode="edge").reshape(-1, side, d)
-    found = [np.asarray(_frame_matrices(metric, chunk)) for chunk in chunks]
-    return np.concatenate(found)[:n]
+    metric = jax.device_put(metric)
+    found = [_frame_matrices(metric, chunk) for chunk in chunks]
+    return np.concatenate([np.asarray(A) for A in found])[:n]
 
 
 def _bias(

@@ -117,7 +117,8 @@ class Prepared(Protocol):
     """A metric whose queries share what need not be computed again for every point.
 
     Where it has ``refine(Q, P, idx, prepared=None)`` too, that is given what is shared;
-    JAX traces it as the rest.
+    JAX traces it as the rest. Where it has ``prepare_alone(Q)``, which returns the same
+    of NumPy arrays, a search calls that and does not trace it.
 
     Examples
     --------

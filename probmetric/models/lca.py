@@ -570,10 +570,12 @@ def identified(params: LCAParams) -> dict[str, Any]:
     >>> round(float(identified(LCAParams(np.eye(1), np.log(1.5)))["b"]), 4)  # ½ log 4
     0.6931
     """
-    W, sigma2 = params.W, jnp.exp(params.log_sigma2)
+    W, xp = params.W, _namespace(*params)
+    with np.errstate(over="ignore"):
+        sigma2 = xp.exp(params.log_sigma2)
     return {
         "M": W.T @ W / (params.kappa2 + 2 * sigma2),
-        "b": 0.5 * W.shape[0] * jnp.log1p(2 * sigma2 / params.kappa2),
+        "b": 0.5 * W.shape[0] * xp.log1p(2 * sigma2 / params.kappa2),
     }
 
 
@@ -595,6 +597,7 @@ def to_metric(params: LCAParams) -> Mahalanobis:
     if jnp.ndim(kappa2):
         return Mahalanobis(W)
     xp = _namespace(*params)
-    sigma2 = xp.exp(log_sigma2)
-    b = xp.asarray(0.5 * W.shape[0] * xp.log1p(2 * sigma2 / kappa2))
+    with np.errstate(over="ignore"):
+        sigma2 = xp.exp(log_sigma2)
+    b = xp.asarray(identified(params)["b"])
     return Mahalanobis(W / xp.sqrt(kappa2 + 2 * sigma2), Link(b, xp.full_like(b, 0.5)))

@@ -37,7 +37,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from probmetric.compilation import COMPILED_SOON
 from probmetric.data.padding import pad_rows
 from probmetric.linalg import one_blas_thread
-from probmetric.metric import Dissimilarity, LocalMahalanobis
+from probmetric.metric import Dissimilarity
 from probmetric.metric.protocol import Prepared
 from probmetric.typing import Array
 
@@ -149,7 +149,7 @@ def ready_alone(metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
     2 to 100 times longer. XLA's own products do not use that library.
     """
     with jax.enable_x64(True), one_blas_thread():
-        if isinstance(metric, LocalMahalanobis):
+        if hasattr(metric, "prepare_alone"):
             return metric.prepare_alone(Q)
         return jax.block_until_ready(_ready(metric, Q))
 

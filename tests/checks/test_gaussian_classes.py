@@ -23,8 +23,10 @@ PRIOR = NIWPrior(np.array([0.3, -0.2]), np.eye(2) + 0.2, 0.8, 5.0, 1.5)
 SMALL = Problem(
     "six points", None, Labelled(np.zeros((6, 2)), None), PRIOR, {"n_classes": 2}
 )
-"""So few points that one degree of freedom moves log |Σ| by a third of a posterior sd:
-z is about 12 in 1000 worlds, of which a thousand take a second after compilation."""
+"""So few points that one degree of freedom moves log |Σ| by a third of a posterior sd.
+
+In 1000 worlds, which take a second once they are compiled, z is about 12.
+"""
 
 N_WORLDS = 2000
 

@@ -62,7 +62,7 @@ for how in map(globals().get, {ways}):
     print(json.dumps([how.__name__, code, said.getvalue(), os.listdir(how.__name__)]))
 sys.exit(code)
 """
-# The process ends after the last.
+# The process ends after the last, whose own exit code is asked for: "swallowed" stays.
 WAYS = ["translated", "dropped", "deleted", "in_a_thread", "swallowed"]
 
 

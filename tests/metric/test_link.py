@@ -53,6 +53,14 @@ def test_a_link_decreases_and_its_logarithm_is_that_of_the_probability(link):
         np.testing.assert_allclose(got, np.log(P), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+def test_lists_and_columns_of_tables_are_taken_as_arrays(link):
+    pd = pytest.importorskip("pandas")
+    for asked in (link.probability, link.log_probability):
+        for given in (D.tolist(), pd.Series(D)):
+            np.testing.assert_array_equal(asked(given), asked(D))
+
+
 @pytest.mark.parametrize("link", [CALIBRATED, ISOTONIC])
 @pytest.mark.parametrize("odds", [1 / 9, 0.5, 3.0])
 def test_prior_odds_are_bayes_rule(link, odds):

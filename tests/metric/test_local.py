@@ -121,6 +121,25 @@ def test_matrices_are_symmetric_positive_with_the_determinant_of_the_frame(rule)
 
 
 @pytest.mark.long
+def test_a_callers_own_program_has_the_same_matrices_and_distances():
+    """There all queries are one call; outside there are programs of three sizes."""
+    metric, X = metric_of(), points(CHUNK + 5)
+    with jax.enable_x64(True):
+        A = metric.matrix_at(X)
+        for found in (
+            np.concatenate([metric.matrix_at(X[:60]), metric.matrix_at(X[60:])]),
+            jax.jit(lambda metric, X: metric.matrix_at(X))(metric, X),
+            jax.jit(lambda: metric.matrix_at(X))(),
+        ):
+            np.testing.assert_allclose(found, A, rtol=1e-10, atol=1e-12)
+        # Constants of the program: the queries, and the metric too.
+        found = jax.jit(lambda P: metric.pairwise(X[:3], P))(X)
+        np.testing.assert_allclose(found, metric.pairwise(X[:3], X), atol=1e-12)
+        found = jax.jit(lambda P: metric.dissimilarity(X[0], P))(X)
+        np.testing.assert_allclose(found, metric.dissimilarity(X[0], X), atol=1e-12)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["min_norm", "zero_bias"])
 def test_rules_in_the_whitened_frame_follow_any_linear_change_of_inputs(rule):
     """A(x) of mapped densities is A carried along: T⁻ᵀ A T⁻¹."""

@@ -43,7 +43,7 @@ def kind(name):
 def answer(metric, asked, X):
     """Return what a metric, or a search under it, says of points."""
     Q, P = X[:4], X[4:]
-    # What is chosen by votes is compiled anew for each kind: by one of them.
+    # A bandwidth that votes choose compiles anew for each kind: one asks for it.
     wide = "loo" if isinstance(metric, pm.Mahalanobis) else 1.0
     knn = pm.KNeighborsClassifier(metric, n_neighbors=2, bandwidth=wide)
     calls = {
@@ -77,6 +77,7 @@ def test_whole_numbers_are_answered_as_the_same_floats(unchecked, name, asked):
     for dtype in DTYPES:
         X = points(dtype)
         whole, floats = (answer(kind(name), asked, A) for A in (X, X * 1.0))
+        assert np.isfinite(floats).all()
         assert np.ptp(floats) > 0 or asked == "call"
         np.testing.assert_array_equal(whole, floats, dtype)
 

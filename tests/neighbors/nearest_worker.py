@@ -13,9 +13,8 @@ if __name__ == "__main__":
     X, rows = data()
     with pm.distributed() as together:
         for name in NAMES:
-            source = Parts(
-                X, SIZES, block=333
-            )  # As in one process: programs are shared.
+            # The block of one process: programs are shared.
+            source = Parts(X, SIZES, block=333)
             D, index = pm.nearest(build(name), X[rows], source, 5, exclude_self=rows)
             if together.rank == 0:
                 np.savez(Path(sys.argv[1]) / f"{name}.npz", D=D, index=index)

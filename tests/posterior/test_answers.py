@@ -249,7 +249,7 @@ def test_a_rank_interval_holds_ranks_from_one(posterior, X):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["Mahalanobis", "LocalFisher", "PairSimilarity"])
 def test_the_mean_metric_gives_the_mean_dissimilarity(name, X):
-    draws, Q, P = draws_of(name, 2), X[:4], X[4:10]
+    draws, Q, P = draws_of(name, 3), X[:4], X[4:10]
     mean = PosteriorMetric(draws, "prediction").mean_metric()
     expected = np.mean([metric.pairwise(Q, P) for metric in draws], 0)
     np.testing.assert_allclose(mean.pairwise(Q, P), expected, rtol=1e-9, atol=1e-9)

@@ -345,9 +345,13 @@ def test_sums_and_a_fit_of_a_source_have_the_bits_of_one_process(size, one, tmp_
         else:
             assert several[name].tobytes() == one[name].tobytes(), name
     # Their passes serve one process: this one, which has other threads.
+    passes = sorted((tmp_path / "ck").rglob("*.npz"))
+    written = [path.stat().st_mtime_ns for path in passes]
     resumed = results(tmp_path / "ck", resume=True)
     for name, value in resumed.items():  # Refits have no passes of their own.
         np.testing.assert_allclose(value, one[name], rtol=1e-9)
+    assert passes
+    assert [path.stat().st_mtime_ns for path in passes] == written
 
 
 @pytest.mark.slow

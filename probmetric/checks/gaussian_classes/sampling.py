@@ -123,8 +123,10 @@ def _densities(classes: ClassDensities, X: Array) -> Array:
 
 
 N_WORLDS, N_POINTS, N_DRAWS, BLOCK = 1000, 20, 99, 200
-"""Finds a common shift of 0.16 posterior sd among seven quantities, in worlds so small
-that z of ν one too small is 11, as in 2000 of 50 points. A compiled call is a block."""
+"""Find a common shift of 0.16 posterior sd among seven quantities.
+
+Small worlds show a wrong ν best: one too small has z = 11. A block is a compiled call.
+"""
 
 
 def ranks_of_draws(

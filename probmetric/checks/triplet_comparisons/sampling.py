@@ -80,7 +80,7 @@ def _drawn(problem: Problem[Triplets], sampler: Any, **options: Any) -> xr.Datas
 
 
 def nuts_distances(problem: Problem[Triplets]) -> xr.Dataset:
-    """Sample the closed form by NUTS: of 400 effective draws, 1049 at least."""
+    """Sample the closed form by NUTS: at least 1049 effective draws, 400 are asked."""
     return _drawn(problem, CAREFUL)
 
 

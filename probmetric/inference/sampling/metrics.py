@@ -9,7 +9,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from probmetric.inference.sampling.target import Draws
-from probmetric.linalg import row_signs
+from probmetric.linalg import one_blas_thread, row_signs
 from probmetric.metric import Link, Mahalanobis
 
 SAMPLE_DIMS = ("chain", "draw")
@@ -46,7 +46,8 @@ def _factors(M: Float[np.ndarray, "s d d"]) -> Float[np.ndarray, "s d d"]:
     M = WᵀW has rounding-level negative eigenvalues when p < d.
     """
     known = np.isfinite(M).all((1, 2), keepdims=True)
-    values, vectors = np.linalg.eigh(np.where(known, (M + M.mT) / 2, 0.0))
+    with one_blas_thread(M.shape[-1]):
+        values, vectors = np.linalg.eigh(np.where(known, M / 2 + M.mT / 2, 0.0))
     valid = values[:, :1] >= -1e-10 * np.abs(values).max(1, keepdims=True)
     rows = (np.sqrt(np.maximum(values, 0))[:, None] * vectors).mT[:, ::-1]
     rows = rows * row_signs(rows.reshape(-1, M.shape[-1])).reshape(*M.shape[:2], 1)

@@ -205,9 +205,10 @@ NIW = NIWPrior(np.zeros(2), np.eye(2), 1.0, 4.0)
 def test_model_without_labels_simulates_points_and_classes(prior, covariance):
     data, options = Labelled(np.zeros((5, 2)), None), {"covariance": covariance}
     simulated = partial(sites_of, gaussian_classes, data, prior, n_classes=3, **options)
-    # Shapes need no numbers.
-    run = jax.jit if covariance == "diagonal" else partial(partial, jax.eval_shape)
-    sites = run(simulated)()
+    if covariance == "diagonal":
+        sites = jax.jit(simulated)()
+    else:  # Shapes need no numbers.
+        sites = jax.eval_shape(simulated)
     assert sites["x"].shape == (5, 2)
     assert sites["y"].shape == (5,)
     q = 1 if covariance == "tied" else 3

@@ -270,8 +270,9 @@ def test_auto_doubles_until_the_error_is_small(monkeypatch):
     found = fit_anchors(in_memory(Z, y), Recipe(3), "auto", "auto", 0)
     assert found.relative <= 0.45
     number = len(found.anchors.row)
+    assert 100 < number < 500  # Doubled, and not to all the rows.
     before = fit_anchors(in_memory(Z, y), Recipe(3), "auto", number // 2, 0)
-    assert number == 100 or before.relative > 0.45
+    assert before.relative > 0.45
     monkeypatch.setattr(by_anchors, "AGREE", 0.0)
     found = fit_anchors(in_memory(Z[:200], y[:200]), Recipe(3), "auto", "auto", 0)
     assert len(found.anchors.row) == 200
