@@ -570,9 +570,8 @@ def identified(params: LCAParams) -> dict[str, Any]:
     >>> round(float(identified(LCAParams(np.eye(1), np.log(1.5)))["b"]), 4)  # ½ log 4
     0.6931
     """
-    W, xp = params.W, _namespace(*params)
-    with np.errstate(over="ignore"):
-        sigma2 = xp.exp(params.log_sigma2)
+    xp = _namespace(*params)
+    W, sigma2 = params.W, xp.exp(params.log_sigma2)
     return {
         "M": W.T @ W / (params.kappa2 + 2 * sigma2),
         "b": 0.5 * W.shape[0] * xp.log1p(2 * sigma2 / params.kappa2),
@@ -593,11 +592,9 @@ def to_metric(params: LCAParams) -> Mahalanobis:
     >>> L.round(4).tolist()
     [[1.0]]
     """
-    W, log_sigma2, kappa2 = params
+    (W, log_sigma2, kappa2), xp = params, _namespace(*params)
     if jnp.ndim(kappa2):
         return Mahalanobis(W)
-    xp = _namespace(*params)
     with np.errstate(over="ignore"):
-        sigma2 = xp.exp(log_sigma2)
-    b = xp.asarray(identified(params)["b"])
+        sigma2, b = xp.exp(log_sigma2), xp.asarray(identified(params)["b"])
     return Mahalanobis(W / xp.sqrt(kappa2 + 2 * sigma2), Link(b, xp.full_like(b, 0.5)))
