@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.scipy.special import logit, xlogy
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from probmetric.arguments import check_number
 from probmetric.precision import numpy_in_numpy_out, one_program
@@ -139,7 +139,7 @@ class Link:
     __repr__ = _said
 
     @_of_squares
-    def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
+    def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return -(self.b + self.scale * squared)
 
@@ -185,14 +185,14 @@ class LogLogisticLink:
     __repr__ = _said
 
     @_of_squares
-    def log_odds(self, squared: ArrayLike) -> Float[Array, "*n"]:
+    def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
         # γ = 0 is constant also at D = infinity, where 0 · log D is no number.
         raised = jnp.maximum(squared, self.floor)
         return self.intercept - xlogy(self.slope, raised)
 
     @_of_squares
-    def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
+    def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return jax.nn.log_sigmoid(self.log_odds(squared))
 
@@ -230,12 +230,12 @@ class IsotonicLink:
     __repr__ = _said
 
     @_of_squares
-    def log_odds(self, squared: ArrayLike) -> Float[Array, "*n"]:
+    def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
         """Return the logarithm of P/(1 - P) at squared distances."""
         return logit(jnp.interp(squared, self.squared, self.same))
 
     @_of_squares
-    def log_probability(self, squared: ArrayLike) -> Float[Array, "*n"]:
+    def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
         """Return log P(same) at squared distances."""
         return jnp.log(jnp.interp(squared, self.squared, self.same))
 
