@@ -33,6 +33,17 @@ def traced(*trees: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
 
 
+def _in_a_program() -> bool:
+    """Say whether a caller's ``jit`` or loop is traced, whatever the arguments are.
+
+    Constants of it are no traced values, but all that is computed of them is.
+    """
+    return isinstance(jax.device_put(_ZERO), Tracer)
+
+
+_ZERO = np.zeros((), np.float32)
+
+
 def _is_key(leaf: jax.Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
@@ -59,15 +70,12 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         leaves = jax.tree.leaves((args, kwargs))
         if any(_is_complex(leaf) for leaf in leaves):
             _refuse_complex(function, args, kwargs)
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        if any(isinstance(leaf, Tracer) for leaf in leaves) or _in_a_program():
             return function(*args, **kwargs)
         bound_programs()
         double = any(getattr(leaf, "dtype", None) == np.float64 for leaf in leaves)
         with jax.enable_x64(True) if double else nullcontext():
             result = function(*args, **kwargs)
-        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(result)):
-            # Constants of a user's own jit: its dtype rules.
-            return function(*args, **kwargs) if double else result
         keep = any(isinstance(leaf, jax.Array) and not _is_key(leaf) for leaf in leaves)
         return result if keep else to_numpy(result)
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import probmetric as pm
 from probmetric.linalg import logdet_chol
 from probmetric.precision import numpy_in_numpy_out
 from tests.precision_given import Given
@@ -127,6 +128,12 @@ def test_jax_arrays_and_traced_values_keep_their_type():
 
 def test_constants_of_a_users_own_jit_are_taken_as_they_are():
     """Their results are traced there, and cannot come back as NumPy."""
+    metric, x = pm.metric.Mahalanobis(np.diag([1.0, 2.0])), np.ones((1, 2))
+    for asked in (metric.transform, lambda x: metric.distance(x, 0 * x)):
+        # In float32, as the program that they are constants of.
+        found = jax.jit(lambda at=asked: at(x))()
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, asked(x), rtol=1e-6)
     L = np.tril(np.ones((2, 2))) + np.eye(2)
     with jax.enable_x64(True):
         found = jax.jit(lambda z: z + logdet_chol(L))(np.float64(1.0))

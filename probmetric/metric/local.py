@@ -196,7 +196,12 @@ class LocalMahalanobis:
         """Return A(z) of each row (determinant 1), in frame coordinates, (n, d, d)."""
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
-        X = jnp.asarray(X)
+        given, X = X, jnp.asarray(X)
+        if traced(X) and not traced(given) and given.dtype != X.dtype:
+            raise ValueError(
+                f"X: expected queries that are arguments of the traced program, or "
+                f"jax.enable_x64, got a constant of it of {given.dtype}"
+            )
         if traced(self, X):  # Constants of a caller's own program are so by now.
             return _matrices(self, X)
         return jnp.asarray(_by_chunks(self, np.asarray(X)))

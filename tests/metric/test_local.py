@@ -140,6 +140,17 @@ def test_a_callers_own_program_has_the_same_matrices_and_distances():
 
 
 @pytest.mark.long
+def test_constant_queries_of_a_program_of_float32_are_refused():
+    metric, X = metric_of(), points(5)
+    wanted = metric.dissimilarity(X[0], X)
+    with pytest.raises(ValueError, match="X: expected queries that are arguments"):
+        jax.jit(lambda P: metric.dissimilarity(X[0], P))(X)
+    found = jax.jit(lambda q: metric.dissimilarity(q, X))(X[0])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(metric.dissimilarity(X[0], X), wanted, rtol=1e-12)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("rule", ["min_norm", "zero_bias"])
 def test_rules_in_the_whitened_frame_follow_any_linear_change_of_inputs(rule):
     """A(x) of mapped densities is A carried along: T⁻ᵀ A T⁻¹."""
