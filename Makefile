@@ -37,8 +37,8 @@ $(STAMP): requirements.lock pyproject.toml tools/find_python.sh
 	{ [ -x $(PY) ] && $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 12))' \
 	  2>/dev/null || "$$python" -m venv --clear $(VENV); }
 	@echo "Installing into $(VENV) (a minute or two the first time) ..."
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
-	  -r requirements.lock
+	@sed '/^#/d' requirements.lock | xargs -P $(WORKERS) -n 20 \
+	  $(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps \
 	  --no-build-isolation --editable .
 	@$(PY) -m pip check --disable-pip-version-check
