@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool, Int, PyTree
 from numpyro.distributions import biject_to
 from numpyro.infer.hmc import HMCState
@@ -134,18 +135,20 @@ def _ranks(
         truth, simulated = story.simulate(key_world, data)
         # Any start will do; another draw of the prior has the right scale.
         start, _ = story.simulate(key_start, data)
-        init, step = kernel(target, settings)
-        state = init(key_fit, start, None, simulated)
+        flat, unravel = ravel_pytree(start)
+        init, step = kernel(target, settings, unravel)
+        state = init(key_fit, flat, None, simulated)
 
         def advance(_: jax.Array, state: HMCState) -> HMCState:
             return step(state, (simulated,))
 
-        def draw(state: HMCState, _: None) -> tuple[HMCState, dict[str, Scalar]]:
-            state = jax.lax.fori_loop(0, settings.thin, advance, state)
-            return state, _quantities(target, story, state.z, simulated)
+        def draw(state: HMCState, n: jax.Array) -> tuple[HMCState, dict[str, Scalar]]:
+            state = jax.lax.fori_loop(0, n, advance, state)
+            return state, _quantities(target, story, unravel(state.z), simulated)
 
-        state = jax.lax.fori_loop(0, settings.n_warmup, advance, state)
-        draws = jax.lax.scan(draw, state, None, length=n_draws)[1]
+        # Warm-up comes before the first draw: a loop of its own is compiled as well.
+        n = jnp.full(n_draws, settings.thin).at[0].add(settings.n_warmup)
+        draws = jax.lax.scan(draw, state, n)[1]
         values = _quantities(target, story, truth, simulated)
         split = jax.random.uniform(jax.random.fold_in(key, 3))
         return jax.tree.map(partial(_rank, split), values, draws)

@@ -8,6 +8,10 @@ the same kernel. The data are arguments: a refit with equal shapes compiles noth
 
 NumPyro's ``sample_kernel`` reads settings that its ``init_kernel`` leaves in their
 common closure; ``jax.eval_shape`` runs the latter for that effect alone, at no cost.
+
+A program is compiled the longer, the more it holds. So NumPyro is given positions as
+one vector, whatever the number of parameters, and the density and its gradient where
+they are known.
 """
 
 from collections.abc import Callable
@@ -19,7 +23,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
 from numpyro.infer.hmc import HMCState, hmc
+from numpyro.infer.util import ParamInfo
 
+from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.target import (
     Arrays,
     Gaussian,
@@ -59,21 +65,26 @@ class Settings(NamedTuple):
 
 
 def kernel(
-    target: Target, settings: Settings
+    target: Target, settings: Settings, unravel: Callable[[Array], PyTree]
 ) -> tuple[Callable[..., HMCState], Callable[..., HMCState]]:
     """Return NumPyro's (init, sample), as functions of arrays only.
 
+    Positions are vectors, of which ``unravel`` makes those of the target.
     ``init(key, position, inverse_mass, data) -> state`` must have been traced before
-    ``sample(state, (data,)) -> state`` is, in the same program.
+    ``sample(state, (data,)) -> state`` is, in the same program. A ``ParamInfo`` in
+    place of the position says its potential energy and gradient, too.
     """
 
-    def potential(data: PyTree) -> Callable[[PyTree], Scalar]:
-        return lambda position: -target.log_density(position, data)
+    def potential(data: PyTree) -> Callable[[Array], Scalar]:
+        return lambda position: -target.log_density(unravel(position), data)
 
     init_kernel, sample_kernel = hmc(potential_fn_gen=potential, algo="NUTS")
 
     def init_one(
-        key: jax.Array, position: PyTree, inverse_mass: Array | None, data: PyTree
+        key: jax.Array,
+        position: Array | ParamInfo,
+        inverse_mass: Array | None,
+        data: PyTree,
     ) -> HMCState:
         return init_kernel(
             position,
@@ -90,17 +101,30 @@ def kernel(
     return init_one, sample_kernel
 
 
-def _uniform_or_gaussian(start: Start, settings: Settings, key: jax.Array) -> PyTree:
+def _map_positions(change: Callable[[PyTree], PyTree], state: HMCState) -> HMCState:
+    """Make a vector of a state's position and of the gradient, or the reverse."""
+    return state._replace(z=change(state.z), z_grad=change(state.z_grad))
+
+
+def _ravel(position: PyTree) -> Array:
+    return ravel_pytree(position)[0]
+
+
+def _uniform_or_gaussian(start: Start, settings: Settings, key: jax.Array) -> Array:
     """Draw a starting point: inflated Laplace, or uniform(-2, 2) on the real line."""
-    mean = start.mean if isinstance(start, Gaussian) else start
-    flat, unravel = ravel_pytree(mean)
     if isinstance(start, Gaussian):
-        noise = jax.random.normal(key, flat.shape, flat.dtype)
-        return gaussian_draw(start, settings.inflate * noise)
-    return unravel(jax.random.uniform(key, flat.shape, flat.dtype, -2, 2))
+        mean = _ravel(start.mean)
+        noise = jax.random.normal(key, mean.shape, mean.dtype)
+        return _ravel(gaussian_draw(start, settings.inflate * noise))
+    flat = _ravel(start)
+    return jax.random.uniform(key, flat.shape, flat.dtype, -2, 2)
 
 
-@partial(jax.jit, static_argnames=("target", "settings", "n_chains"))
+@partial(
+    jax.jit,
+    static_argnames=("target", "settings", "n_chains"),
+    compiler_options=COMPILED_SOONEST,
+)
 def init(
     target: Target,
     settings: Settings,
@@ -135,20 +159,20 @@ def init(
     inverse_mass = None
     if isinstance(start, Gaussian):
         inverse_mass = start.factor @ start.factor.T
+    _, unravel = ravel_pytree(start.mean if isinstance(start, Gaussian) else start)
+    init_one, _ = kernel(target, settings, unravel)
 
     def one(key: jax.Array) -> HMCState:
-        key, *tries = jax.random.split(key, N_CANDIDATES + 1)
-        points = jax.vmap(partial(_uniform_or_gaussian, start, settings))(
-            jnp.stack(tries)
-        )
+        keys = jax.random.split(key, N_CANDIDATES + 1)
+        points = jax.vmap(partial(_uniform_or_gaussian, start, settings))(keys[1:])
         value, gradient = jax.lax.map(
-            jax.value_and_grad(lambda p: target.log_density(p, data)), points
+            jax.value_and_grad(lambda p: target.log_density(unravel(p), data)), points
         )
-        flat = jax.vmap(lambda g: ravel_pytree(g)[0])(gradient)
-        good = jnp.isfinite(value) & jnp.all(jnp.isfinite(flat), -1)
-        position = jax.tree.map(lambda p: p[jnp.argmax(good)], points)
-        init_one, _ = kernel(target, settings)
-        return init_one(key, position, inverse_mass, data)
+        good = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient), -1)
+        first = jnp.argmax(good)
+        known = ParamInfo(points[first], -value[first], -gradient[first])
+        state = init_one(keys[0], known, inverse_mass, data)
+        return _map_positions(unravel, state)
 
     return jax.lax.map(one, jax.random.split(jax.random.key(seed), n_chains))
 
@@ -192,22 +216,22 @@ def block(
         acceptance_rate, energy, lp (the log density of the unconstrained position),
         step_size, diverging.
     """
-    init_one, sample_kernel = kernel(target, settings)
+    shape = jax.tree.map(lambda leaf: leaf[0], state.z)
+    _, unravel = ravel_pytree(shape)
+    init_one, sample_kernel = kernel(target, settings, unravel)
 
-    def iterate(state: HMCState) -> _Moved:
-        def again(_: jax.Array, carry: _Summed) -> _Summed:
-            state, steps, most, diverging = carry
-            state = sample_kernel(state, (data,))
-            most = jnp.maximum(most, state.num_steps)
-            return state, steps + state.num_steps, most, diverging | state.diverging
+    def again(_: jax.Array, carry: _Summed) -> _Summed:
+        state, steps, most, diverging = carry
+        state = sample_kernel(state, (data,))
+        most = jnp.maximum(most, state.num_steps)
+        return state, steps + state.num_steps, most, diverging | state.diverging
 
+    def begun(state: HMCState) -> _Summed:
         zero = jnp.zeros_like(state.num_steps)
-        state, steps, most, diverging = jax.lax.fori_loop(
-            0,
-            settings.thin,
-            again,
-            (state, zero, zero, jnp.zeros_like(state.diverging)),
-        )
+        return state, zero, zero, jnp.zeros_like(state.diverging)
+
+    def row(moved: _Summed) -> tuple[Arrays, Arrays]:
+        state, steps, most, diverging = moved
         # A tree of depth m has 2^m - 1 steps; what broke off in a doubling is no depth.
         depth = 31 - jax.lax.clz(most.astype(jnp.int32) + 1)
         statistics = {
@@ -220,19 +244,23 @@ def block(
             "step_size": state.adapt_state.step_size,
             "diverging": diverging,
         }
-        return state, (report(target, state.z, data), statistics)
+        return report(target, unravel(state.z), data), statistics
 
     def one(state: HMCState) -> _Moved:
-        jax.eval_shape(init_one, state.rng_key, state.z, None, data)
-        shapes = jax.eval_shape(iterate, state)[1]
+        state = _map_positions(_ravel, state)
+        known = ParamInfo(state.z, state.potential_energy, state.z_grad)
+        jax.eval_shape(init_one, state.rng_key, known, None, data)
+        shapes = jax.eval_shape(lambda state: row(begun(state)), state)
         room = jax.tree.map(lambda s: jnp.zeros((size, *s.shape), s.dtype), shapes)
 
         def write(i: jax.Array, carry: _Moved) -> _Moved:
             state, room = carry
-            state, row = iterate(state)
-            return state, jax.tree.map(lambda r, v: r.at[i].set(v), room, row)
+            moved = jax.lax.fori_loop(0, settings.thin, again, begun(state))
+            written = jax.tree.map(lambda r, v: r.at[i].set(v), room, row(moved))
+            return moved[0], written
 
-        return jax.lax.fori_loop(0, n_draws, write, (state, room))
+        state, room = jax.lax.fori_loop(0, n_draws, write, (state, room))
+        return _map_positions(unravel, state), room
 
     state, (draws, statistics) = (
         jax.vmap(one)(state) if vectorized else jax.lax.map(one, state)
