@@ -12,6 +12,7 @@ import probmetric as pm
 from probmetric import TwoStageMixture
 from probmetric.data.containers import Groups
 from probmetric.inference.mixture.prior import default_prior
+from probmetric.inference.sampling.diagnostics import UNDETERMINED
 from probmetric.inference.two_stage.groups import group_data, log_groups
 from probmetric.models.two_stage import TwoStageParams, invariant, two_stage
 
@@ -74,6 +75,17 @@ def test_pointwise_likelihood_is_in_input_units(sources, draws):
     got = draws["log_likelihood"]["x"]
     assert got.dims == ("chain", "draw", "source")
     np.testing.assert_allclose(got.to_numpy()[0, [0, 7]], wanted, rtol=1e-9)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
+def test_leave_one_out_takes_sources(draws):
+    assert UNDETERMINED not in draws.attrs  # More sources than features: diagnostics.
+    tree = draws.copy()
+    tree.attrs = {**draws.attrs, "method": "nuts"}  # Of an approximation it is refused.
+    found = pm.loo(tree)
+    assert found.n_data_points == 60
+    assert found.elpd == az.loo(tree).elpd
 
 
 @pytest.mark.long
