@@ -48,34 +48,33 @@ def mixture(seen=None):
     return dist.MixtureSameFamily(mixing, normal(jnp.asarray(LOC), cov, seen))
 
 
-# Of each class: name, how it is made of one real array, that array. Many of weight 1
-# are "weighted" with other numbers; that 1 is the default, "scalar" says.
+# Of each class: name, how it is made of one real array, that array. "weighted": two
+# parameters for four weights each, so that all has the shape of neither. Many of weight
+# 1 are these with other numbers; that 1 is the default, "scalar" says.
 CASES = {
     Coincidence: {
-        "weighted": (lambda lp: Coincidence(lp, W, 0.5), LOG_P[:, 0]),
-        "one p, many weights": (lambda lp: Coincidence(lp, W), LOG_P[0, 0]),
+        "weighted": (lambda lp: Coincidence(lp, W, 0.5), LOG_P[:2, :1]),
         "scalar": (Coincidence, LOG_P[0, 0]),
     },
     Judgments: {
-        "weighted": (lambda lp: Judgments(lp, M, W, 0.5), LOG_P[:, 0]),
-        "one p, many trials": (lambda lp: Judgments(lp, M), LOG_P[0, 0]),
+        "weighted": (lambda lp: Judgments(lp, M, W, 0.5), LOG_P[:2, :1]),
         "scalar": (lambda lp: Judgments(lp, np.asarray(3)), LOG_P[0, 0]),
     },
     Answer: {
-        "weighted": (lambda a: Answer(a, W, 0.5), LOG_P[:, 1] + 1.0),
-        "one p, many weights": (lambda a: Answer(a, W), LOG_P[0, 1]),
+        "weighted": (lambda a: Answer(a, W, 0.5), LOG_P[:2, 1:2] + 1.0),
         "scalar": (Answer, LOG_P[0, 1]),
     },
     ClassLabel: {
-        "weighted": (lambda lp: ClassLabel(lp, W, 0.5), LOG_P),
-        "one p, many weights": (lambda lp: ClassLabel(lp, W), LOG_P[0]),
+        "weighted": (lambda lp: ClassLabel(lp, W, 0.5), LOG_P[:2, None]),
         "scalar": (ClassLabel, LOG_P[0]),
     },
     ClassNormal: {
         "tied": (lambda loc: ClassNormal(loc, CHOL[:1], Y), LOC),
-        "weighted": (lambda loc: ClassNormal(loc, CHOL, Y, W, 0.5), LOC),
+        "weighted, two axes": (
+            lambda loc: ClassNormal(loc, CHOL, Y.reshape(2, 2), W.reshape(2, 2), 0.5),
+            LOC,
+        ),
         "missing": (lambda loc: ClassNormal(loc, CHOL, Y, missing=True), LOC),
-        "two axes": (lambda loc: ClassNormal(loc, CHOL, Y.reshape(2, 2)), LOC),
         "scalar": (lambda loc: ClassNormal(loc, CHOL, np.asarray(1)), LOC),
     },
     Observed: {
@@ -86,7 +85,6 @@ CASES = {
         "mixture": (lambda shift: Observed(moved(shift, SEEN), SEEN), np.zeros(2)),
     },
     Weighted: {
-        "normal": (lambda loc: Weighted(dist.Normal(loc[Y], 1.0).to_event(1), W), LOC),
         "mixture": (lambda shift: Weighted(moved(shift), W), np.zeros(2)),
         "scalar": (lambda loc: Weighted(dist.Normal(loc, 2.0), 0.5), np.asarray(0.3)),
     },
@@ -132,15 +130,16 @@ def values(make, d, at, direction):
     several = at + jnp.array([0.0, -0.1, -0.2]).reshape(-1, *[1] * jnp.ndim(at))
     ends = jnp.stack([at + STEP * direction, at - STEP * direction])
 
-    def at_one(a):
-        return make(a).log_prob(x[0, 0])
-
     @partial(jax.value_and_grad, has_aux=True)
-    def total(a):
-        each = at_one(a)
+    def total(a, x):
+        each = make(a).log_prob(x)
         return jnp.sum(each), each
 
-    loop = jax.lax.map(total, jnp.concatenate([several, ends]))
+    # Row by row at one parameter, then one row at several.
+    rows = x.reshape(10, *x.shape[2:])
+    places = jnp.concatenate([jnp.stack([at] * 10), several, ends])
+    given = jnp.concatenate([rows, jnp.stack([rows[0]] * 5)])
+    loop = jax.lax.map(lambda args: total(*args), (places, given))
     say = {
         "many": many,
         "x": x,
@@ -150,11 +149,11 @@ def values(make, d, at, direction):
         "wide variance": wide.variance,
         "in support": jnp.all(d.support(many)),
         "log_prob": d.log_prob(x),
-        "row by row": jax.lax.map(d.log_prob, x.reshape(10, *x.shape[2:])),
+        "row by row": loop[0][1][:10],
         "wide log_prob": wide.log_prob(x),
         "masked event": d.mask(mask).to_event(len(d.batch_shape)).log_prob(x),
-        "vmap": jax.vmap(at_one)(several),
-        "loop": loop,
+        "vmap": jax.vmap(lambda a: make(a).log_prob(rows[0]))(several),
+        "loop": jax.tree.map(lambda v: v[10:], loop),
     }
     if d.has_enumerate_support:
         # Untempered: a power of a law has no sum of one.
@@ -241,7 +240,7 @@ def test_it_is_a_pytree_and_compiles(name):
     again = jax.tree.unflatten(*reversed(jax.tree.flatten(made(name))))
     assert again.batch_shape == made(name).batch_shape
     say = said(name)
-    found = again.log_prob(jnp.asarray(say["x"]))
+    found = jax.jit(lambda d, x: d.log_prob(x))(again, say["x"])
     np.testing.assert_allclose(found, say["log_prob"], rtol=1e-12, atol=1e-14)
 
 
