@@ -39,7 +39,7 @@ from probmetric.densities.gaussian import LOG_2PI, log_normal, log_peak
 from probmetric.inference.mixture.statistics import MixtureParams
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Fit
-from probmetric.inference.two_stage.groups import group_data, log_groups
+from probmetric.inference.two_stage.groups import GroupData, group_data, log_groups
 from probmetric.inference.two_stage.proportional import best_root
 from probmetric.linalg import logdet_chol, solve_spd
 from probmetric.models.two_stage import TwoStageParams, to_metric
@@ -48,9 +48,10 @@ from probmetric.typing import Array, Scalar
 
 
 @numpy_in_numpy_out
+@jax.jit
 def log_joint_small_alpha(
     mixture: MixtureParams,
-    alpha: float,
+    alpha: Float[Array, ""] | float | int,
     Q: Float[Array, "N d"],
     Y: Float[Array, "N d"],
 ) -> Float[Array, "N"]:
@@ -129,6 +130,7 @@ class AlphaData(NamedTuple):
     w: Float[Array, "N"]
 
 
+@jax.jit
 def _alpha_data(mixture: MixtureParams, Q: Array, Y: Array, w: Array) -> AlphaData:
     def whiten(mean: Array, S: Array) -> tuple[Array, Array, Array]:
         L = jnp.linalg.cholesky(S)
@@ -257,8 +259,13 @@ def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
     ([[4.0], [-4.0]], [2.0, 1.0])
     """
     data = jax.device_put(group_data(groups))
+    return Enrolled(_log_components(params, data), data.mean, data.size)
+
+
+@jax.jit
+def _log_components(params: TwoStageParams, data: GroupData) -> Array:
     log_p = log_groups(params, data)
-    return Enrolled(log_p - logsumexp(log_p, -1)[:, None], data.mean, data.size)
+    return log_p - logsumexp(log_p, -1)[:, None]
 
 
 @numpy_in_numpy_out
@@ -286,11 +293,14 @@ def score_enrolled(
     """
     Q = jnp.asarray(Q)
     sizes = np.asarray(enrolled.size)
-    out = jnp.zeros((len(Q), len(sizes)), Q.dtype)
-    for n in np.unique(sizes):
-        columns = np.flatnonzero(sizes == n)
-        chosen = enrolled.log_component[columns], enrolled.mean[columns]
-        out = out.at[:, columns].set(_conditional(params, Q, *chosen, float(n)))
+    alike = [np.flatnonzero(sizes == n) for n in np.unique(sizes)]
+    each = []
+    for own in alike:
+        chosen = enrolled.log_component[own], enrolled.mean[own]
+        each.append(_conditional(params, Q, *chosen, float(sizes[own[0]])))
+    out = each[0]
+    if len(each) > 1:
+        out = jnp.concatenate(each, 1)[:, np.argsort(np.concatenate(alike))]
     if score == "conditional":
         return out
     return out - to_metric(params).log_marginal(Q)[:, None]

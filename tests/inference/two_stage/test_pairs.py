@@ -173,6 +173,16 @@ def test_alpha_likelihood_on_a_grid_equals_the_density_by_scipy(golden, x64):
         np.testing.assert_allclose(value, logsumexp(parts, 0).sum(), rtol=1e-12)
 
 
+@jax.jit
+def _best(n, A, C):
+    return best_root(
+        jnp.array([n, -C, A - n, -C]),
+        -1.0,
+        1.0,
+        lambda t: -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2)),
+    )
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_best_root_beats_a_search_by_scipy(seed, x64):
     """The objective whose stationary points are the cubic's roots (maths 1.10)."""
@@ -183,15 +193,7 @@ def test_best_root_beats_a_search_by_scipy(seed, x64):
     def objective(t):
         return -0.5 * n * np.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2))
 
-    cubic = jnp.array([n, -C, A - n, -C])
-    rho = float(
-        best_root(
-            cubic,
-            -1.0,
-            1.0,
-            lambda t: -0.5 * n * jnp.log(1 - t**2) - (A - 2 * t * C) / (2 * (1 - t**2)),
-        )
-    )
+    rho = float(_best(n, A, C))
     grid = np.linspace(-0.999, 0.999, 4001)
     near = grid[np.argmax(objective(grid))]
     best = minimize_scalar(
@@ -289,5 +291,5 @@ def test_flat_prior_on_the_split_has_mean_one_half():
 @pytest.mark.parametrize("wanted", [-0.7, 0.1, 0.8])
 def test_best_root_finds_each_of_three(wanted, x64):
     cubic = jnp.asarray(np.poly([-0.7, 0.1, 0.8]))
-    found = best_root(cubic, -1.0, 1.0, lambda t: -((t - wanted) ** 2))
-    assert abs(float(found) - wanted) < 1e-12
+    found = jax.jit(lambda c, at: best_root(c, -1.0, 1.0, lambda t: -((t - at) ** 2)))
+    assert abs(float(found(cubic, wanted)) - wanted) < 1e-12
