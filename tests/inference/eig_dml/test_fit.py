@@ -1,5 +1,7 @@
 """Eig-DML against golden optima, its own certificate and the notes' wrong forms."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -41,23 +43,38 @@ def wine_pairs():
     return nearest_pairs((X - X.mean(0)) / X.std(0), y)
 
 
+@pytest.fixture(scope="module")
+def wine(wine_pairs):
+    """Fits of Wine by either solver."""
+    return cache(lambda solver: eig_dml.fit(wine_pairs, solver=solver))
+
+
+@pytest.fixture(scope="module")
+def solved(golden):
+    """Fits of the golden problems by either solver, as it is by default."""
+
+    def of(solver, name):
+        close, far, _ = case(golden, name)
+        return eig_dml.fit(as_pairs(close, far), solver=solver)
+
+    return cache(of)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
 @pytest.mark.parametrize(
     ("name", "key"),
     [("p_eigdml_2d", "optimum_min_sqdist"), ("p_eigdml_4d", "optimum")],
 )
-def test_bounds_enclose_the_golden_optimum(golden, solver, name, key):
-    close, far, out = case(golden, name)
-    params = eig_dml.fit(as_pairs(close, far), solver=solver).params
+def test_bounds_enclose_the_golden_optimum(golden, solved, solver, name, key):
+    out, params = case(golden, name)[2], solved(solver, name).params
     rounding = 1e-12 * out[key]
     assert params.primal <= out[key] + rounding
     assert params.dual >= out[key] - rounding
 
 
-def test_frank_wolfe_certifies_one_per_cent_on_golden(golden):
-    close, far, _ = case(golden, "p_eigdml_4d")
-    fitted = eig_dml.fit(as_pairs(close, far), solver="frank_wolfe")
+def test_frank_wolfe_certifies_one_per_cent_on_golden(solved):
+    fitted = solved("frank_wolfe", "p_eigdml_4d")
     assert int(fitted.result) == Result.CONVERGED
     assert fitted.params.gap <= 0.01 * fitted.params.primal
 
@@ -89,16 +106,16 @@ def test_symmetric_root_gives_the_golden_game(golden):
 
 
 @pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
-def test_constraint_is_tight(golden, solver):
-    close, far, _ = case(golden, "p_eigdml_4d")
-    L = eig_dml.fit(as_pairs(close, far), solver=solver).params.factor
+def test_constraint_is_tight(golden, solved, solver):
+    close, _, _ = case(golden, "p_eigdml_4d")
+    L = solved(solver, "p_eigdml_4d").params.factor
     np.testing.assert_allclose(np.sum((close @ L.T) ** 2), close.shape[1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
-def test_primal_is_the_smallest_far_distance(golden, solver):
-    close, far, _ = case(golden, "p_eigdml_4d")
-    params = eig_dml.fit(as_pairs(close, far), solver=solver).params
+def test_primal_is_the_smallest_far_distance(golden, solved, solver):
+    _, far, _ = case(golden, "p_eigdml_4d")
+    params = solved(solver, "p_eigdml_4d").params
     nearest = np.min(np.sum((far @ params.factor.T) ** 2, 1))
     np.testing.assert_allclose(nearest, params.primal, rtol=1e-10)
 
@@ -114,9 +131,9 @@ def test_dual_is_what_u_certifies(golden):
     np.testing.assert_allclose(params.dual, close.shape[1] * top, rtol=1e-10)
 
 
-def test_no_feasible_metric_exceeds_the_dual(golden):
+def test_no_feasible_metric_exceeds_the_dual(golden, solved):
     close, far, _ = case(golden, "p_eigdml_4d")
-    params = eig_dml.fit(as_pairs(close, far), solver="pdhg").params
+    params = solved("pdhg", "p_eigdml_4d").params
     H, rng = close.T @ close, np.random.default_rng(0)
     for _ in range(200):
         B = rng.standard_normal((4, 4))
@@ -125,13 +142,13 @@ def test_no_feasible_metric_exceeds_the_dual(golden):
         assert np.min(np.sum(far @ M * far, 1)) <= params.dual
 
 
-def test_missing_back_transform_is_rejected(golden):
+def test_missing_back_transform_is_rejected(golden, solved):
     """Erratum P13: S used as M neither keeps the constraint nor the optimum."""
     close, far, out = case(golden, "p_eigdml_4d")
     H = close.T @ close
     values, vectors = np.linalg.eigh(H)
     root = (vectors * np.sqrt(values)) @ vectors.T
-    L = eig_dml.fit(as_pairs(close, far), solver="pdhg").params.factor
+    L = solved("pdhg", "p_eigdml_4d").params.factor
     S = root @ L.T @ L @ root
     assert np.min(np.sum(far @ S * far, 1)) < 0.6 * out["optimum"]
     assert np.sum(H * S) > 1.5 * close.shape[1]
@@ -191,16 +208,16 @@ def test_softmin_is_the_gradient_of_the_smoothed_minimum():
 
 @pytest.mark.long
 @pytest.mark.parametrize("solver", ["frank_wolfe", "pdhg"])
-def test_wine_pairs_are_certified(wine_pairs, solver):
-    fitted = eig_dml.fit(wine_pairs, solver=solver)
+def test_wine_pairs_are_certified(wine, solver):
+    fitted = wine(solver)
     assert int(fitted.result) == Result.CONVERGED
     bound = {"frank_wolfe": 1e-2, "pdhg": 1e-6}[solver]
     assert 0 <= fitted.params.gap <= bound * fitted.params.primal
 
 
-def test_working_set_covers_every_far_pair(wine_pairs):
+def test_working_set_covers_every_far_pair(wine, wine_pairs):
     """The primal bound holds over all far pairs, not over the working set only."""
-    params = eig_dml.fit(wine_pairs, solver="pdhg").params
+    params = wine("pdhg").params
     delta = wine_pairs.X[wine_pairs.i] - wine_pairs.X[wine_pairs.j]
     far = delta[wine_pairs.y == 0]
     assert len(far) > 130  # larger than the first working set, 10 d
