@@ -1,5 +1,6 @@
 """The compiled kernel: starts, mass matrices, blocks and chains."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -66,6 +67,19 @@ def test_thinned_draws_are_every_second_draw_of_the_same_run(x64):
         np.testing.assert_array_equal(second.values[name], every.values[name][:, 1::2])
     steps = every.statistics["n_steps"].reshape(2, 10, 2).sum(-1)
     np.testing.assert_array_equal(second.statistics["n_steps"], steps)
+
+
+def test_chains_begin_with_the_energy_and_the_gradient_of_their_positions(x64):
+    data = gaussian_data()
+    state = init(GAUSSIAN, Settings(10), 400, 0, POSITION, data)
+
+    def potential(z):
+        return -GAUSSIAN.log_density(z, data)
+
+    value, gradient = jax.jit(jax.vmap(jax.value_and_grad(potential)))(state.z)
+    np.testing.assert_allclose(state.potential_energy, value, rtol=1e-12)
+    for name, found in state.z_grad.items():
+        np.testing.assert_allclose(found, gradient[name], rtol=1e-12, atol=1e-12)
 
 
 def test_without_a_gaussian_chains_begin_between_minus_two_and_two(x64):
