@@ -28,6 +28,11 @@ def to_numpy(tree: Any) -> Any:
     )
 
 
+def on_host(tree: Any) -> Any:
+    """Copy arrays to NumPy, but for those that a caller's program traces."""
+    return tree if traced(tree) else to_numpy(tree)
+
+
 def traced(*trees: Any) -> bool:
     """Say whether a caller's ``jit``, ``grad`` or ``vmap`` traces an array of trees."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))

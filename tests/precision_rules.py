@@ -177,6 +177,7 @@ REASONS = {
     "models.two_stage.two_stage": STORY,
     "models.distributions.PARTLY_REAL": "a constraint",
     "models.lda.model": STORY,
+    "models.distributions.drawn": STORY,
     "models.distributions.normal": STORY,
     "linalg.blas_threads": WHOLE,
     "linalg.one_blas_thread": WHOLE,

@@ -45,7 +45,7 @@ from probmetric.metric.class_distribution import (
 )
 from probmetric.metric.fisher import LocalFisher, mean_fisher
 from probmetric.models.distributions import ClassLabel
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array
 
 type MetricKind = Literal[
@@ -174,6 +174,7 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
 
 
 @numpy_in_numpy_out
+@one_program
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
     """Map parameters to sites; logits are centred, their prior's best shift.
 
@@ -291,9 +292,14 @@ def simulate(key: Any, params: DCAGMParams, data: Labelled) -> Labelled:
     >>> simulate(jax.random.key(0), params, data).y.tolist()  # log odds are 2x: ±60
     [0, 1]
     """
+    return data._replace(y=_drawn(key, params, data.X))
+
+
+@one_program
+def _drawn(key: Any, params: DCAGMParams, X: Float[Array, "n d"]) -> Any:
     theta = (log_weight(params), params.mu, params.chol)
-    joint = class_log_joint(data.X @ params.A.T, *theta)
-    return data._replace(y=jax.random.categorical(key, joint))
+    joint = class_log_joint(jnp.asarray(X) @ params.A.T, *theta)
+    return jax.random.categorical(key, joint)
 
 
 @numpy_in_numpy_out

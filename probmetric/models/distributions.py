@@ -32,6 +32,24 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 
+def drawn(distribution: dist.Distribution, key: Any) -> Any:
+    """Return a draw of the distribution, by one program for all of its kind and shape.
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> from probmetric.models.distributions import ClassLabel, drawn
+    >>> int(drawn(ClassLabel(np.log([1e-30, 1.0])), jax.random.key(0)))
+    1
+    """
+    return _drawn(distribution, key)
+
+
+@jax.jit
+def _drawn(distribution: Any, key: Any) -> Any:
+    return distribution.sample(key)
+
+
 class ClassLabel(dist.Distribution):
     """The class of a point, given log p(c), a data weight and a learning rate.
 

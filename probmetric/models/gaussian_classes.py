@@ -24,6 +24,7 @@ Noh, Zhang and Lee, "Generative Local Metric Learning for Nearest Neighbor
 Classification", NIPS 2010. Their Σ̂ + αI is replaced by the prior (1), which has units.
 """
 
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -337,8 +338,14 @@ def simulate(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelle
     >>> bool(((drawn.X[:, 0] > 0) == (drawn.y == 1)).all())
     True
     """
+    X, y = _instances(key, params, len(data.X))
+    return data._replace(X=X, y=y)
+
+
+@partial(jax.jit, static_argnames="n")
+def _instances(key: Any, params: GaussianClassesParams, n: int) -> tuple[Array, Array]:
+    """Draw n points and their classes."""
     key_y, key_m, key_x = jax.random.split(key, 3)
-    n = len(data.X)
     y = jax.random.categorical(key_y, jnp.log(params.weights), shape=(n,))
     chol = params.chol
     if params.mix is None:
@@ -349,7 +356,7 @@ def simulate(key: Any, params: GaussianClassesParams, data: Labelled) -> Labelle
         mean = params.mean[y, m]
         chol = jnp.broadcast_to(chol, (*params.mean.shape, chol.shape[-1]))[y, m]
     noise = jax.random.normal(key_x, mean.shape, mean.dtype)
-    return data._replace(X=mean + jnp.einsum("nij,nj->ni", chol, noise), y=y)
+    return mean + jnp.einsum("nij,nj->ni", chol, noise), y
 
 
 @numpy_in_numpy_out

@@ -43,8 +43,9 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs
 from probmetric.metric import Link, SplineCityBlock
 from probmetric.metric.splines import i_splines
+from probmetric.models.distributions import drawn
 from probmetric.models.lca import observation
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array
 
 
@@ -171,8 +172,14 @@ def simulate(key: Any, params: GDMParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), params, pairs).y.tolist()
     [9, 0]
     """
-    t = _exponent(params.b, jnp.asarray(params.theta), params.knots, pairs)
-    return pairs._replace(y=observation(-t, pairs).sample(key))
+    log_p = on_host(_log_probability(params, pairs._replace(y=None)))
+    return pairs._replace(y=drawn(observation(log_p, pairs), key))
+
+
+@one_program
+def _log_probability(params: GDMParams, pairs: Pairs) -> Array:
+    """Return log P(shared) of each pair."""
+    return -_exponent(params.b, jnp.asarray(params.theta), params.knots, pairs)
 
 
 def to_metric(params: GDMParams) -> SplineCityBlock:

@@ -29,6 +29,7 @@ from numpyro.distributions.transforms import ExpTransform
 
 from probmetric.data.containers import Pairs, refuse_trials, weights
 from probmetric.metric import Mahalanobis
+from probmetric.models.distributions import drawn
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
@@ -38,7 +39,7 @@ from probmetric.models.lca import (
 )
 from probmetric.models.lca import identified as identified_of
 from probmetric.models.lca import to_metric as metric_of
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array
 
 
@@ -163,11 +164,17 @@ def simulate(key: Any, params: HierarchicalLCAParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), params, pairs).y.tolist()  # P: 1 and e^{-40.5}
     [1, 0]
     """
+    log_p = on_host(_log_probability(params, pairs._replace(y=None)))
+    return pairs._replace(y=drawn(Coincidence(log_p), key))
+
+
+@one_program
+def _log_probability(params: HierarchicalLCAParams, pairs: Pairs) -> Array:
+    """Return log P(y = 1) of each pair."""
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
     g = jnp.einsum("npd,nd->np", jnp.asarray(params.W_groups)[pairs.anchor], delta)
     sigma2, p = jnp.exp(params.log_sigma2), params.W.shape[0]
-    t = coincidence_exponent(jnp.sum(g**2, -1), sigma2, 1.0, p)
-    return pairs._replace(y=Coincidence(-t).sample(key))
+    return -coincidence_exponent(jnp.sum(g**2, -1), sigma2, 1.0, p)
 
 
 @numpy_in_numpy_out

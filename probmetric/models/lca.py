@@ -44,7 +44,8 @@ from numpyro.distributions.util import validate_sample
 
 from probmetric.data.containers import Pairs, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.models.distributions import drawn
+from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array
 
 
@@ -112,6 +113,7 @@ class LCAPrior(NamedTuple):
 
 
 @numpy_in_numpy_out
+@one_program
 def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
     """Return log(1 - e^{-t}) for t > 0, with finite gradients on both branches.
 
@@ -237,8 +239,7 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
     mean = jnp.asarray(prior.mean)
     u = jnp.asarray(weakest_axis(jnp.asarray(W), mean))
     means = jnp.stack([mean, mean - 2 * jnp.outer(u, u @ mean)])
-    sd = prior.width / jnp.sqrt(jnp.asarray(prior.lam))
-    each = dist.Normal(means, sd).to_event(2)
+    each = dist.Normal(means, prior.width / jnp.sqrt(prior.lam)).to_event(2)
     return dist.MixtureSameFamily(dist.Categorical(jnp.full(2, 0.5)), each)
 
 
@@ -372,9 +373,8 @@ class Judgments(dist.Distribution):
     def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Any:
         """Draw y in 0..m."""
         shape = sample_shape + self.batch_shape
-        trials = jnp.broadcast_to(self.trials, shape)
-        P = jnp.broadcast_to(jnp.exp(self.log_p), shape)
-        return dist.Binomial(trials, P).sample(key).astype(jnp.int32)
+        trials, log_p = (jnp.broadcast_to(a, shape) for a in (self.trials, self.log_p))
+        return dist.Binomial(trials, jnp.exp(log_p)).sample(key).astype(jnp.int32)
 
     @validate_sample
     def log_prob(self, value: Any, intermediates: Any = None) -> Any:
@@ -511,11 +511,9 @@ def lca(
     numpyro.deterministic("sigma2", sigma2)
     with numpyro.plate("pair", len(pairs.i), subsample_size=batch) as chosen:
         a, b = pairs.X[pairs.i[chosen]], pairs.X[pairs.j[chosen]]
-        k2 = (
-            kappa2
-            if pairs.anchor is None or not per_anchor
-            else jnp.asarray(kappa2)[pairs.anchor[chosen]]
-        )
+        k2 = kappa2
+        if per_anchor and pairs.anchor is not None:
+            k2 = jnp.asarray(kappa2)[pairs.anchor[chosen]]
         if latent:
             sd = jnp.sqrt(sigma2)
             z = numpyro.sample("z", dist.Normal(a @ W.T, sd).to_event(1))
@@ -548,16 +546,18 @@ def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), near_one, Pairs(X, i, j, None)).y.tolist()
     [1, 0]
     """
+    log_p = on_host(_log_probability(params, pairs._replace(y=None)))
+    return pairs._replace(y=drawn(observation(log_p, pairs), key))
+
+
+@one_program
+def _log_probability(params: LCAParams, pairs: Pairs) -> Array:
+    """Return log P(y = 1) of each pair."""
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
     kappa2 = jnp.asarray(params.kappa2)
     k2 = kappa2[pairs.anchor] if kappa2.ndim else kappa2
-    t = coincidence_exponent(
-        jnp.sum((delta @ params.W.T) ** 2, -1),
-        jnp.exp(params.log_sigma2),
-        k2,
-        params.W.shape[0],
-    )
-    return pairs._replace(y=observation(-t, pairs).sample(key))
+    squared, sigma2 = jnp.sum((delta @ params.W.T) ** 2, -1), jnp.exp(params.log_sigma2)
+    return -coincidence_exponent(squared, sigma2, k2, params.W.shape[0])
 
 
 @numpy_in_numpy_out

@@ -44,6 +44,7 @@ from numpyro.distributions.transforms import ExpTransform
 
 from probmetric.data.containers import Pairs, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
+from probmetric.models.distributions import drawn
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
@@ -53,7 +54,7 @@ from probmetric.models.lca import (
 )
 from probmetric.models.lca import identified as identified_of
 from probmetric.models.lca import to_metric as metric_of
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array
 
 
@@ -212,9 +213,15 @@ def simulate(key: Any, params: PointEffectsParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), params, pairs).y.tolist()
     [1, 0]
     """
+    log_p = on_host(_log_probability(params, pairs._replace(y=None)))
+    return pairs._replace(y=drawn(Coincidence(log_p), key))
+
+
+@one_program
+def _log_probability(params: PointEffectsParams, pairs: Pairs) -> Array:
+    """Return log P(y = 1) of each pair."""
     log_b, b_point = _b_of(params)
-    t = _exponent(jnp.asarray(params.W), log_b, b_point, pairs)
-    return pairs._replace(y=Coincidence(-t).sample(key))
+    return -_exponent(jnp.asarray(params.W), log_b, b_point, pairs)
 
 
 @numpy_in_numpy_out

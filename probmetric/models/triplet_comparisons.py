@@ -33,7 +33,8 @@ from numpyro.distributions.util import validate_sample
 
 from probmetric.data.containers import Triplets, weights
 from probmetric.metric import Mahalanobis
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.models.distributions import drawn
+from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array
 
 
@@ -224,8 +225,11 @@ def simulate(key: Any, params: TripletParams, triplets: Triplets) -> Triplets:
     >>> simulate(jax.random.key(0), TripletParams(np.eye(1)), triplets).y.tolist()
     [1, 0]
     """
-    odds = _log_odds(jnp.asarray(params.W), triplets)
-    return triplets._replace(y=Answer(odds).sample(key))
+    odds = on_host(_log_odds_at(params.W, triplets._replace(y=None)))
+    return triplets._replace(y=drawn(Answer(odds), key))
+
+
+_log_odds_at = one_program(_log_odds)
 
 
 def to_metric(params: TripletParams) -> Mahalanobis:

@@ -24,6 +24,7 @@ References
 Yianilos, "Metric learning via normal mixtures", NEC Research Institute, 1995.
 """
 
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -31,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpyro.distributions import constraints
 
 from probmetric.data.containers import Groups, Pairs, Points
@@ -290,21 +291,32 @@ def simulate(
     """
     groups = as_groups(data)
     codes = np.unique(np.asarray(groups.group), return_inverse=True)[1]
-    G, n, d = int(codes.max()) + 1, *groups.X.shape
-    key_k, key_x, key_i = jax.random.split(key, 3)
-    k = jax.random.categorical(key_k, jnp.log(params.weights), shape=(G,))
-    roots = [jax.vmap(psd_factor)(A) for A in (params.between, params.within)]
-    dtype = groups.X.dtype
-    noise = (
-        jax.random.normal(key_x, (G, d), dtype),
-        jax.random.normal(key_i, (n, d), dtype),
-    )
-    x = params.means[k] + jnp.einsum("gi,gij->gj", noise[0], roots[0][k])
-    X = x[codes] + jnp.einsum("ni,nij->nj", noise[1], roots[1][k[codes]])
+    X = _instances(key, params, codes, groups.X, int(codes.max()) + 1)
     if isinstance(data, Pairs):
         rows = np.arange(len(X)).reshape(-1, 2)
         return data._replace(X=X, i=rows[:, 0], j=rows[:, 1])
     return data._replace(X=X)
+
+
+@partial(jax.jit, static_argnames="G")
+def _instances(
+    key: Any,
+    params: TwoStageParams,
+    codes: Int[Array, "n"],
+    X: Float[Array, "n d"],
+    G: int,
+) -> Float[Array, "n d"]:
+    """Draw instances of G sources, as many as X has rows and in its precision."""
+    n, d = X.shape
+    key_k, key_x, key_i = jax.random.split(key, 3)
+    k = jax.random.categorical(key_k, jnp.log(params.weights), shape=(G,))
+    roots = [jax.vmap(psd_factor)(A) for A in (params.between, params.within)]
+    noise = (
+        jax.random.normal(key_x, (G, d), X.dtype),
+        jax.random.normal(key_i, (n, d), X.dtype),
+    )
+    x = params.means[k] + jnp.einsum("gi,gij->gj", noise[0], roots[0][k])
+    return x[codes] + jnp.einsum("ni,nij->nj", noise[1], roots[1][k[codes]])
 
 
 def to_metric(params: TwoStageParams, *, score: Any = "log_ratio") -> PairSimilarity:
