@@ -13,7 +13,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Bool, Float
 from threadpoolctl import ThreadpoolController
 
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array
 
 
@@ -89,6 +89,7 @@ def log1p_squares(
 
 
 @numpy_in_numpy_out
+@one_program
 def psd_factor(
     M: Float[Array, "d d"], *, tol: float | None = None
 ) -> Float[Array, "d d"]:

@@ -159,27 +159,37 @@ def _length(name: str, accelerate: bool) -> int:
     return len(_loop_by_hand(step, start, data, most, accelerate)["trace"])
 
 
-def _bowls() -> dict[str, tuple[Callable[[Any], Any], np.ndarray, int]]:
-    """Return functions to minimise, starts and most steps by name."""
+def _bowl() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return A and b of a quadratic, and a start."""
     rng = np.random.default_rng(2)
     d = MEMORY + 5
     U = np.linalg.qr(rng.normal(size=(d, d)))[0]
     A = (U * np.geomspace(0.3, 40.0, d)) @ U.T
-    b = rng.normal(size=d)
+    return A, rng.normal(size=d), 2.0 * rng.normal(size=d)
 
-    def smooth(x: Any) -> Any:
-        return x @ A @ x / 2 - b @ x
 
-    def bent(x: Any) -> Any:
-        valley = (x[1:] - x[:-1] ** 2) ** 2
-        return jnp.sum(5 * valley) + jnp.sum((1 - x) ** 2)
+def _smooth(x: Any) -> tuple[Any, Any]:
+    """Return a quadratic and its gradient, of NumPy's arrays and of JAX's."""
+    A, b, _ = _bowl()
+    return x @ A @ x / 2 - b @ x, A @ x - b
 
-    start = 2.0 * rng.normal(size=d)
-    few = np.array([-1.2, 1.0, 0.4])
+
+def _bent(x: Any) -> tuple[Any, Any]:
+    """Return a bent valley and its gradient."""
+    xp = np if isinstance(x, np.ndarray) else jnp
+    valley, off, nothing = x[1:] - x[:-1] ** 2, 1 - x, xp.zeros(1)
+    up, down = 10 * valley, 20 * valley * x[:-1]
+    slope = xp.append(nothing, up) - xp.append(down, nothing) - 2 * off
+    return xp.sum(5 * valley**2) + xp.sum(off**2), slope
+
+
+def _bowls() -> dict[str, tuple[Callable[[Any], Any], np.ndarray, int]]:
+    """Return functions to minimise with their gradients, starts and most steps."""
+    start, few = _bowl()[2], np.array([-1.2, 1.0, 0.4])
     return {
-        "quadratic": (smooth, start, 100),
-        "valley": (bent, few, 100),
-        "valley, cut short": (bent, few, 7),
+        "quadratic": (_smooth, start, 100),
+        "valley": (_bent, few, 100),
+        "valley, cut short": (_bent, few, 7),
     }
 
 
@@ -230,8 +240,7 @@ def descents_by_hand(problem: Problem[Any]) -> Values:
     del problem
     found: dict[str, Any] = {}
     for name, (function, start, most) in _bowls().items():
-        both = jax.jit(jax.value_and_grad(function))
-        run = _descent_by_hand(both, start, most)
+        run = _descent_by_hand(function, start, most)
         found |= {f"{key}, {name}": value for key, value in run.items()}
     return found
 
@@ -241,8 +250,7 @@ def descents(problem: Problem[Any], most: int | None = None) -> Values:
     found: dict[str, Any] = {}
     known = descents_by_hand(problem)
     for name, (function, start, steps) in _bowls().items():
-        options: Any = {"max_steps": most or steps, "tol": GAP}
-        run = minimise(jax.value_and_grad(function), start, **options)
+        run = _descended(function, start, most or steps)
         n = int(run.n_steps)
         length = len(np.ravel(known[f"trace, {name}"]))
         trace = np.resize(np.asarray(run.trace)[:n], length)
@@ -256,6 +264,11 @@ def descents(problem: Problem[Any], most: int | None = None) -> Values:
         }
         found |= {f"{key}, {name}": value for key, value in values.items()}
     return found
+
+
+@partial(jax.jit, static_argnames=("function", "most"))
+def _descended(function: Callable[[Any], Any], start: Array, most: int) -> Any:
+    return minimise(function, start, max_steps=most, tol=GAP)
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:

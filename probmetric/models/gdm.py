@@ -137,6 +137,7 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Any = 1.0) -> None:
 
 
 @numpy_in_numpy_out
+@one_program
 def height(
     theta: Float[Array, "*s d k"], knots: Float[Array, "d k"]
 ) -> Float[Array, "*s d"]:

@@ -208,7 +208,7 @@ def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
     >>> log_odds(TripletParams(np.eye(1)), triplets).tolist()  # 2² - 1²
     [3.0]
     """
-    return _log_odds(jnp.asarray(params.W), triplets)
+    return _log_odds_at(params.W, triplets._replace(y=None))
 
 
 @numpy_in_numpy_out

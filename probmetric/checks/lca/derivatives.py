@@ -55,7 +55,7 @@ def beside_the_mode(problem: Problem[Pairs]) -> Array:
     W = np.asarray(at["W"])
     noise = np.random.default_rng(3).normal(size=W.shape)
     W = W + 0.1 * np.sqrt(np.mean(W**2)) * noise
-    return jnp.append(jnp.asarray(W).ravel(), at["log_b"])
+    return np.append(W.ravel(), at["log_b"])
 
 
 def params_at(theta: Array, shape: tuple[int, ...]) -> LCAParams:
@@ -90,7 +90,7 @@ def by_autodiff(problem: Problem[Pairs]) -> Values:
     H = -np.asarray(jax.jit(jax.hessian(lambda at: value(at, w, rate)))(theta))
     # At the mode: rotations of W change nothing, and draws leave them out.
     at = position(problem.params)
-    mode = jnp.append(jnp.asarray(at["W"]).ravel(), at["log_b"])
+    mode = np.append(np.ravel(at["W"]), at["log_b"])
     at_mode = -np.asarray(jax.jit(jax.hessian(lambda at: value(at, w, rate)))(mode))
     W = np.asarray(at["W"])
     p = len(W)
@@ -127,16 +127,20 @@ def derivatives(problem: Problem[Pairs], wide: float = 1.0) -> Values:
 
 def _score_of_pairs(problem: Problem[Pairs], theta: Array) -> Any:
     """Return log P(y) (N, 2) of either label, and their gradients (N, 2, q)."""
-    pairs, shape = problem.data, np.shape(problem.params.W)
-    delta = jnp.asarray(pairs.X[pairs.i] - pairs.X[pairs.j])
+    pairs = problem.data
+    delta = np.asarray(pairs.X[pairs.i] - pairs.X[pairs.j])
+    return _scores(theta, delta, np.shape(problem.params.W))
 
+
+@partial(jax.jit, static_argnames="shape")
+def _scores(theta: Array, delta: Array, shape: tuple[int, ...]) -> Any:
     def both(at: Array, delta: Array) -> Array:
         W, b = at[:-1].reshape(shape), jnp.exp(at[-1])
         t = b + 0.5 * jnp.sum((W @ delta) ** 2) * jnp.exp(-2 * b / shape[0])
         return jnp.stack([jnp.log(-jnp.expm1(-t)), -t])
 
     def by_pair(function: Any) -> Array:
-        return jax.jit(jax.vmap(function, (None, 0)))(theta, delta)
+        return jax.vmap(function, (None, 0))(theta, delta)
 
     return by_pair(both), by_pair(jax.jacrev(both))
 
@@ -174,8 +178,7 @@ def information_by_pair(problem: Problem[Pairs]) -> Values:
         t = b + 0.5 * jnp.sum((delta @ M) * delta, -1)
         return w @ jnp.where(y == 1, -t, jnp.log(-jnp.expm1(-t)))
 
-    M = jnp.asarray(params.W.T @ params.W / tau2)
-    Gamma = np.asarray(jax.grad(likelihood)(M))
+    Gamma = np.asarray(jax.jit(jax.grad(likelihood))(params.W.T @ params.W / tau2))
     whole = np.linalg.norm((delta * w[:, None]).T @ delta, 2) / 2
     return {
         "η_G": np.trace(np.linalg.solve(H, information))

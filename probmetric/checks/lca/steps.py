@@ -86,20 +86,55 @@ def step_slopes(problem: Problem[Pairs], spread: float = 1.0) -> Values:
     both at once. ``spread`` times the right latent variance is a wrong E-step.
     """
     few, params = _few(problem)
-    rate, p = rate_of(problem), len(params.W)
-    d, stats = few.X.shape[1], prepare(few)
+    rate, d, stats = rate_of(problem), few.X.shape[1], prepare(few)
     z, z_prime, own, of_u = _moments_by_pair(few, params)
     x, x_prime, w = few.X[few.i], few.X[few.j], np.asarray(few.w)
     right = moments(params, stats)
     given = right._replace(eps2=spread * right.eps2, cov_u=spread * right.cov_u)
-    sigma2 = jnp.exp(jnp.asarray(params.log_sigma2))
+    rows = (x, x_prime, w, z, z_prime, own, of_u)
+    sigma2 = np.exp(params.log_sigma2)
     found: dict[str, Array] = {}
+    total = rate * w.sum()
+    for full, scaled in ((False, False), (True, False), (False, True), (True, True)):
+        decomposed = spectrum(stats.S if full else stats.T)
+        for name, prior in _priors(problem.prior).items():
+            if name and np.linalg.matrix_rank(stats.T) < d:
+                continue  # Without a prior the map is not unique.
+            if name and scaled:
+                continue
+            options: Any = {"full": full, "scaled": scaled}
+            W, log_b = _m_step(params, given, stats, prior, rate, decomposed, **options)
+            in_W, in_b = _slopes(W, log_b, sigma2, prior, rate, rows, **options)
+            said = f"{'full' if full else 'reduced'}{', scaled' * scaled}{name}"
+            found[f"in W, {said}"] = np.asarray(in_W) / total
+            found[f"in log b, {said}"] = np.asarray(in_b) / total
+    return found
 
-    def expected(
-        W: Array, log_b: Array | None, prior: LCAPrior, full: bool, scaled: bool
-    ) -> Array:
-        """Return the expected log density, at the old σ² where log b is None."""
-        s2 = sigma2 if log_b is None else jnp.expm1(2 * jnp.exp(log_b) / p) / 2
+
+_m_step = jax.jit(m_step, static_argnames=("full", "scaled"))
+
+
+@partial(jax.jit, static_argnames=("full", "scaled"))
+def _slopes(
+    W: Array,
+    log_b: Array,
+    old: Array,
+    prior: LCAPrior,
+    rate: Array,
+    rows: Any,
+    *,
+    full: bool,
+    scaled: bool,
+) -> tuple[Array, Array]:
+    """Differentiate the expected log density in W, then in log b.
+
+    In W it is that at the old σ², unless the prior is in units of σ.
+    """
+    x, x_prime, w, z, z_prime, own, of_u = rows
+    p, d = W.shape
+
+    def expected(W: Array, log_b: Array | None) -> Array:
+        s2 = old if log_b is None else jnp.expm1(2 * jnp.exp(log_b) / p) / 2
         if full:
             squares = jnp.sum((z - x @ W.T) ** 2 + (z_prime - x_prime @ W.T) ** 2, 1)
             squares = (squares + 2 * own) / (2 * s2) + p * jnp.log(s2)
@@ -115,26 +150,8 @@ def step_slopes(problem: Problem[Pairs], spread: float = 1.0) -> Values:
             value += prior.b_shape * log_b - prior.b_rate * jnp.exp(log_b)
         return value
 
-    total = rate * w.sum()
-    in_W, in_b = (
-        jax.jit(jax.grad(expected, k), static_argnames=("full", "scaled"))
-        for k in (0, 1)
-    )
-    for full, scaled in ((False, False), (True, False), (False, True), (True, True)):
-        decomposed = spectrum(stats.S if full else stats.T)
-        for name, prior in _priors(problem.prior).items():
-            if name and np.linalg.matrix_rank(stats.T) < d:
-                continue  # Without a prior the map is not unique.
-            if name and scaled:
-                continue
-            options: Any = {"full": full, "scaled": scaled}
-            W, log_b = m_step(params, given, stats, prior, rate, decomposed, **options)
-            W, log_b = jnp.asarray(W), jnp.asarray(log_b)
-            said = f"{'full' if full else 'reduced'}{', scaled' * scaled}{name}"
-            at = None if not scaled else log_b
-            found[f"in W, {said}"] = in_W(W, at, prior, **options) / total
-            found[f"in log b, {said}"] = in_b(W, log_b, prior, **options) / total
-    return found
+    in_W = jax.grad(expected)(W, log_b if scaled else None)
+    return in_W, jax.grad(expected, 1)(W, log_b)
 
 
 def sums_by_pair(problem: Problem[Pairs]) -> Values:

@@ -43,7 +43,7 @@ from probmetric.metric.class_distribution import (
 )
 from probmetric.metric.fisher import mean_fisher
 from probmetric.models.dca_gm import DCAGMParams, log_weight
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array
 
 
@@ -79,6 +79,7 @@ def class_log_probability(
 
 
 @numpy_in_numpy_out
+@one_program
 def conditional_log_likelihood(params: DCAGMParams, data: Labelled) -> Float[Array, ""]:
     """Return L = Σ w_i log p(c_i|x_i), at most 0; the penalty is the prior's.
 

@@ -77,11 +77,12 @@ from probmetric.neighbors.scan import bucket, in_tiles, ready_alone, tile_of
 from probmetric.neighbors.search import TILE
 from probmetric.neighbors.strength import reach, strongest, vote_losses
 from probmetric.neighbors.votes import BANDWIDTHS
-from probmetric.precision import finite, numpy_in_numpy_out, to_numpy
+from probmetric.precision import finite, numpy_in_numpy_out, one_program, to_numpy
 from probmetric.typing import Array
 
 
 @numpy_in_numpy_out
+@partial(jax.jit, static_argnames="rule")
 def student_metric(
     post: ClassPosterior, *, rule: Rule = "min_norm", gamma: float | int = 0.0
 ) -> LocalMahalanobis:
@@ -277,6 +278,7 @@ class LogEuclidean(NamedTuple):
 
 
 @numpy_in_numpy_out
+@one_program
 def log_euclidean(A: Float[Array, "s n d d"]) -> LogEuclidean:
     """Return log-Euclidean mean and spread of matrices; the mean keeps ``|A|`` = 1.
 

@@ -57,7 +57,7 @@ from probmetric.models.lca import (
     log1mexp,
     log_b_of,
 )
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array
 
 
@@ -72,6 +72,7 @@ class Moments(NamedTuple):
 
 
 @numpy_in_numpy_out
+@one_program
 def moments(params: LCAParams, stats: Statistics) -> Moments:
     """Return the E-step's sums at the given parameters (Eqs. 1-5)."""
     W, p = params.W, params.W.shape[0]

@@ -12,6 +12,7 @@ Cost, with q = pd + 1: the Hessian of N rows 2 N q² flops, its factor and inver
 memory five matrices of q² numbers, an error beyond ``MAX_PARAMETERS``.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -102,9 +103,13 @@ def laplace_draws(approximation: Laplace, key: Any, n_draws: int) -> LCAParams:
     LCAParams
         W (s, p, d), log σ² (s,), κ² (s,) all one.
     """
-    root = jnp.asarray(approximation.root)
-    noise = jax.random.normal(key, (n_draws, root.shape[1]), root.dtype)
-    theta = approximation.mode + noise @ root.T
-    W = theta[:, :-1].reshape(n_draws, *approximation.shape)
-    log_sigma2 = log_sigma2_of(theta[:, -1], approximation.shape[0])
-    return LCAParams(W, log_sigma2, jnp.ones(n_draws, root.dtype))
+    mode, root, shape = approximation
+    return _drawn(mode, root, key, n_draws, tuple(shape))
+
+
+@partial(jax.jit, static_argnames=("n", "shape"))
+def _drawn(mode: Array, root: Array, key: Any, n: int, shape: Any) -> LCAParams:
+    theta = mode + jax.random.normal(key, (n, root.shape[1]), root.dtype) @ root.T
+    log_sigma2 = log_sigma2_of(theta[:, -1], shape[0])
+    W = theta[:, :-1].reshape(n, *shape)
+    return LCAParams(W, log_sigma2, jnp.ones(n, root.dtype))

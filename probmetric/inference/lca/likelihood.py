@@ -40,11 +40,12 @@ from probmetric.models.lca import (
     log_b_of,
     log_sigma2_of,
 )
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array
 
 
 @numpy_in_numpy_out
+@one_program
 def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     """Return the log likelihood of pair labels (Eq. 2), natural log.
 

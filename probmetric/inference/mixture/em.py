@@ -44,7 +44,7 @@ from probmetric.inference.mixture.statistics import (
     zero_stats,
 )
 from probmetric.models.two_stage import TwoStagePrior
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Scalar
 
 CHUNK = 2048
@@ -165,6 +165,7 @@ def symmetric(A: Float[Array, "k d d"]) -> Float[Array, "k d d"]:
 
 
 @numpy_in_numpy_out
+@one_program
 def recentre(
     stats: MixtureStats, old: Float[Array, "k d"], new: Float[Array, "k d"]
 ) -> MixtureStats:

@@ -291,7 +291,7 @@ def _squarem_cycle(
 ) -> tuple[jax.Array, ...]:
     """Take three steps, or one where only its objective is asked for."""
 
-    def stretched(first: Array, second: Array) -> tuple[Array, ...]:
+    def stretched(first: jax.Array, second: jax.Array) -> tuple[jax.Array, ...]:
         r = first - state.theta
         v = second - first - r
         before, after = jnp.linalg.norm(r), jnp.linalg.norm(second - first)
@@ -299,7 +299,7 @@ def _squarem_cycle(
         trial = state.theta + 2 * stretch * r + stretch**2 * v
         return trial, stretch, before, after
 
-    def take(k: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def take(k: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         at, points, values = carry
         new, objective = advance(at)
         points, values = points.at[k].set(new), values.at[k].set(objective)

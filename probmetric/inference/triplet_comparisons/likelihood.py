@@ -19,7 +19,7 @@ import numpy as np
 
 from probmetric.inference.triplet_comparisons.statistics import Differences
 from probmetric.models.triplet_comparisons import TripletPrior
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 
 
 def _margin(W: Any, data: Differences) -> Any:
@@ -51,6 +51,7 @@ def parts(W: Any, data: Differences, prior: TripletPrior) -> tuple[Any, Any]:
 
 
 @numpy_in_numpy_out
+@one_program
 def log_joint(W: Any, data: Differences, prior: TripletPrior) -> Any:
     """Return the log joint density (Eq. 1), constants included.
 
@@ -71,6 +72,7 @@ def log_joint(W: Any, data: Differences, prior: TripletPrior) -> Any:
 
 
 @numpy_in_numpy_out
+@one_program
 def value_and_gradient(
     W: Any, data: Differences, prior: TripletPrior
 ) -> tuple[Any, Any]:

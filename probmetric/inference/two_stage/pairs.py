@@ -43,12 +43,12 @@ from probmetric.inference.two_stage.groups import GroupData, group_data, log_gro
 from probmetric.inference.two_stage.proportional import best_root
 from probmetric.linalg import logdet_chol, solve_spd
 from probmetric.models.two_stage import TwoStageParams, to_metric
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Scalar
 
 
 @numpy_in_numpy_out
-@jax.jit
+@one_program
 def log_joint_small_alpha(
     mixture: MixtureParams,
     alpha: Float[Array, ""] | float | int,
