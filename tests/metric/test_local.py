@@ -127,7 +127,7 @@ def test_matrices_are_symmetric_positive_with_the_determinant_of_the_frame(rule)
 
 @pytest.mark.long
 def test_a_callers_own_program_has_the_same_matrices_and_distances():
-    """There all queries are one call; outside there are programs of three sizes."""
+    """There all queries are one call; outside there are programs of two sizes."""
     metric, X = metric_of(), points(CHUNK + 5)
     with jax.enable_x64(True):
         A = metric.matrix_at(X)

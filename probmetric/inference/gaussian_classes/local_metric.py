@@ -244,7 +244,6 @@ def posterior_metrics(
         Of ``LocalMahalanobis``.
     """
     expected = rule == "expected_bias"
-    expected = rule == "expected_bias"
     with jax.enable_x64(True):
         base, drawn = to_numpy(_posterior_metrics(post, seed, n_draws, rule))
     if drawn is None:
