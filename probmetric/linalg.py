@@ -6,6 +6,7 @@ the caller turns into a result code or an error; a ridge is a prior, with a name
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -109,12 +110,16 @@ def psd_factor(
         L with LᵀL = M. Row signs are fixed so that each row's largest entry is
         positive. NaN throughout when M has a negative eigenvalue beyond ``tol``.
     """
-    M = jnp.asarray(M)
-    eigenvalues, vectors = jnp.linalg.eigh((M + M.T) / 2)
+    return root_of(jnp, jnp.asarray(M), tol)
+
+
+def root_of(xp: Any, M: Any, tol: float | None = None) -> Any:
+    """Return ``psd_factor`` by NumPy or by JAX."""
+    eigenvalues, vectors = xp.linalg.eigh((M + M.T) / 2)
     tol = M.shape[0] * float(jnp.finfo(M.dtype).eps) if tol is None else tol
-    valid = eigenvalues[0] >= -tol * jnp.max(jnp.abs(eigenvalues))
-    rows = (jnp.sqrt(jnp.maximum(eigenvalues, 0)) * vectors).T[::-1]
-    return jnp.where(valid, row_signs(rows) * rows, jnp.nan)
+    valid = eigenvalues[0] >= -tol * xp.max(xp.abs(eigenvalues))
+    rows = (xp.sqrt(xp.maximum(eigenvalues, 0)) * vectors).T[::-1]
+    return xp.where(valid, row_signs(rows) * rows, xp.nan)
 
 
 def mixed_with_identity(

@@ -9,7 +9,7 @@ rules.
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
@@ -98,6 +98,39 @@ def one_program[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         return (function if traced(args, kwargs) else program)(*args, **kwargs)
+
+    return wrapper
+
+
+def host_or_program[R](
+    function: Callable[..., R], static: tuple[str, ...] = ()
+) -> Callable[..., R]:
+    """Compute little algebra by NumPy where all arrays are its own: nothing compiles.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(xp, *args, **kwargs)``, with xp NumPy or ``jax.numpy``.
+    static : tuple of str
+        Arguments that are no arrays.
+
+    Returns
+    -------
+    callable
+        The same without xp; of JAX's arrays, and for NaN where NumPy finds no factor,
+        one compiled program.
+    """
+    program: Callable[..., R] = jax.jit(partial(function, jnp), static_argnames=static)
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> R:
+        leaves = jax.tree.leaves((args, kwargs))
+        if not any(isinstance(leaf, jax.Array) for leaf in leaves):
+            try:
+                return function(np, *args, **kwargs)
+            except np.linalg.LinAlgError:
+                pass
+        return program(*args, **kwargs)
 
     return wrapper
 

@@ -207,7 +207,7 @@ REASONS = {
 INNER = {
     "data.padding": "chunks",
     "inference.dca_gm.em": "em_step em_steps source_centres",
-    "inference.dca_gm.fit": "from_white log_prior_parts to_white white_joint",
+    "inference.dca_gm.fit": "from_white log_prior_parts opening to_white white_joint",
     "inference.dca_gm.likelihood": "gradient_A gradient_A_tied tilt with_fisher",
     "inference.gaussian_classes.missing": "covariances_of",
     "inference.lca.bootstrap": "gather refit fit_near",
@@ -223,7 +223,8 @@ INNER = {
     "inference.two_stage.pairs": "alpha_step",
     "inference.two_stage.proportional": "best_root "
     "em_step_proportional improved_proportional proportional_m_step",
-    "linalg": "log1p_squares mahalanobis_sq solve_spd",
+    "linalg": "log1p_squares mahalanobis_sq root_of solve_spd",
+    "models.dca_gm": "params_of sites_of",
     "neighbors.scan": "distances ready",
 }
 """Called in compiled code or in their caller's scope only: modules and names."""

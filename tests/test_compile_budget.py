@@ -20,7 +20,7 @@ FITS = {
     "TwoStageMixture": 4,
     "GaussianClasses": 2,
     "GLML": 6,
-    "DCAGM": 6,
+    "DCAGM": 3,
     "LDA": 0,
     "RCA": 0,
     "PairLDA": 0,
@@ -41,7 +41,7 @@ USES = {
 STORIES = {"nuts": 4, "svi": 5, "laplace": 5}
 """The same of ``pm.sample`` of a NumPyro model, with its log likelihood."""
 
-OTHERS = {"DCAGM": 4, "TwoStageMixture": 4, "LDA": 4, "RCA": 4, "GaussianClasses": 4}
+OTHERS = {"DCAGM": 3, "TwoStageMixture": 4, "LDA": 4, "RCA": 4, "GaussianClasses": 4}
 """Most programs of ``sample`` of other learners, by Laplace or exactly."""
 
 SOURCES = {

@@ -14,7 +14,7 @@ of ``metric.fisher``: one geometry, far and near.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -98,8 +98,13 @@ def pooled_covariance(
     log_weight: Float[Array, "c k"], chol: Float[Array, "c _k p p"]
 ) -> Float[Array, "p p"]:
     """Return the covariance within components, pooled by their weights."""
-    factors = jnp.broadcast_to(chol, (*log_weight.shape, *chol.shape[2:]))
-    half = jnp.exp(log_weight / 2)[..., None, None] * jnp.swapaxes(factors, -1, -2)
+    return pooled(jnp, log_weight, chol)
+
+
+def pooled(xp: Any, log_weight: Any, chol: Any) -> Any:
+    """Return ``pooled_covariance`` by NumPy or by JAX."""
+    factors = xp.broadcast_to(chol, (*log_weight.shape, *chol.shape[2:]))
+    half = xp.exp(log_weight / 2)[..., None, None] * xp.swapaxes(factors, -1, -2)
     rows = half.reshape(-1, half.shape[-1])
     return rows.T @ rows
 

@@ -30,22 +30,23 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.linalg import solve_triangular
+import scipy.special
 from jaxtyping import Bool, Float
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.linalg import psd_factor
+from probmetric.linalg import root_of
 from probmetric.metric import Mahalanobis
 from probmetric.metric.class_distribution import (
     ClassDistribution,
     class_log_joint,
-    pooled_covariance,
+    pooled,
 )
 from probmetric.metric.fisher import LocalFisher, mean_fisher
 from probmetric.models.distributions import ClassLabel
-from probmetric.precision import numpy_in_numpy_out, one_program
+from probmetric.precision import host_or_program, numpy_in_numpy_out, one_program
 from probmetric.typing import Array
 
 type MetricKind = Literal[
@@ -161,15 +162,22 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     >>> np.exp(params.log_alpha).round(4).tolist()
     [0.25, 0.75]
     """
+    return params_of(jnp, sites, present)
+
+
+def params_of(xp: Any, sites: DCAGMSites, present: Any) -> DCAGMParams:
+    """Return ``constrain`` by NumPy or by JAX."""
     p = sites.mu.shape[-1]
-    i, j = jnp.tril_indices(p, -1)
-    diagonal = jnp.exp(sites.log_diag)[..., None] * jnp.eye(p, dtype=sites.A.dtype)
+    below = np.zeros((p * (p - 1) // 2, p, p), sites.A.dtype)
+    below[np.arange(len(below)), *np.tril_indices(p, -1)] = 1
+    diagonal = xp.exp(sites.log_diag)[..., None] * xp.eye(p, dtype=sites.A.dtype)
+    log_softmax = jax.nn.log_softmax if xp is jnp else scipy.special.log_softmax
     return DCAGMParams(
         A=sites.A,
-        log_alpha=jax.nn.log_softmax(sites.alpha_logit),
-        log_beta=jax.nn.log_softmax(jnp.where(present, sites.beta_logit, -jnp.inf)),
+        log_alpha=log_softmax(sites.alpha_logit, axis=-1),
+        log_beta=log_softmax(xp.where(present, sites.beta_logit, -xp.inf), axis=-1),
         mu=sites.mu,
-        chol=diagonal.at[..., i, j].set(sites.off_diag),
+        chol=diagonal + xp.tensordot(sites.off_diag, below, 1),
     )
 
 
@@ -190,16 +198,21 @@ def unconstrain(params: DCAGMParams) -> DCAGMSites:
     >>> constrain(sites, np.ones((2, 1), bool)).chol.ravel().round(4).tolist()
     [2.0, 2.0]
     """
-    i, j = jnp.tril_indices(params.mu.shape[-1], -1)
-    present = jnp.isfinite(params.log_beta)
-    logit = jnp.where(present, params.log_beta, 0)
-    mean = jnp.sum(logit, 1, keepdims=True) / jnp.sum(present, 1, keepdims=True)
+    return sites_of(jnp, params)
+
+
+def sites_of(xp: Any, params: DCAGMParams) -> DCAGMSites:
+    """Return ``unconstrain`` by NumPy or by JAX."""
+    i, j = np.tril_indices(params.mu.shape[-1], -1)
+    present = xp.isfinite(params.log_beta)
+    logit = xp.where(present, params.log_beta, 0)
+    mean = xp.sum(logit, 1, keepdims=True) / xp.sum(present, 1, keepdims=True)
     return DCAGMSites(
         A=params.A,
-        alpha_logit=params.log_alpha - jnp.mean(params.log_alpha),
-        beta_logit=jnp.where(present, logit - mean, 0),
+        alpha_logit=params.log_alpha - xp.mean(params.log_alpha),
+        beta_logit=xp.where(present, logit - mean, 0),
         mu=params.mu,
-        log_diag=jnp.log(jnp.diagonal(params.chol, axis1=-2, axis2=-1)),
+        log_diag=xp.log(xp.diagonal(params.chol, axis1=-2, axis2=-1)),
         off_diag=params.chol[..., i, j],
     )
 
@@ -303,7 +316,6 @@ def _drawn(key: Any, params: DCAGMParams, X: Float[Array, "n d"]) -> Any:
 
 
 @numpy_in_numpy_out
-@jax.jit(static_argnames="kind")
 def to_metric(
     params: DCAGMParams,
     X: Float[Array, "n d"] | None = None,
@@ -340,23 +352,37 @@ def to_metric(
     >>> J.diagonal().round(4).tolist()  # p(1 - p) (d log odds/dx)² = ¼ · 2², and 0
     [1.0, 0.0]
     """
+    if X is not None and kind == "average_fisher":
+        params = params._replace(fisher=_mean_fisher(params, X))
+    return _metric(params, kind=kind)
+
+
+@jax.jit
+def _mean_fisher(params: DCAGMParams, X: Any) -> Any:
     theta = (log_weight(params), params.mu, params.chol)
+    return mean_fisher(X @ params.A.T, *theta)
+
+
+def _metric_of(xp: Any, params: DCAGMParams, *, kind: MetricKind) -> Any:
+    weight = params.log_alpha[:, None] + params.log_beta
+    theta = (weight, params.mu, params.chol)
     if kind == "local_fisher":
         return LocalFisher(params.A, *theta)
     if kind in ("hellinger", "jensen_shannon"):
         return ClassDistribution(params.A, *theta, kind)
-    half = jnp.linalg.cholesky(pooled_covariance(*theta[::2]))
-    whitened = solve_triangular(half, params.A, lower=True)
+    half = xp.linalg.cholesky(pooled(xp, *theta[::2]))
+    whitened = xp.linalg.solve(half, params.A)
     if kind == "subspace":
         return Mahalanobis(whitened)
     if kind != "average_fisher":
         raise ValueError(
             f"kind: expected one of {get_args(MetricKind.__value__)}, got {kind!r}"
         )
-    Y = None if X is None else jnp.asarray(X) @ params.A.T
-    J_y = params.fisher if Y is None else mean_fisher(Y, *theta)
-    if J_y is None:
+    if params.fisher is None:
         raise ValueError("X: expected points to average over, got None and no fitted J̄")
-    in_whitened = half.T @ J_y @ half
-    factor = psd_factor(in_whitened) @ whitened
-    return Mahalanobis(jnp.where(jnp.trace(in_whitened) > 1e-8, factor, whitened))
+    in_whitened = half.T @ params.fisher @ half
+    factor = root_of(xp, in_whitened) @ whitened
+    return Mahalanobis(xp.where(xp.trace(in_whitened) > 1e-8, factor, whitened))
+
+
+_metric = host_or_program(_metric_of, static=("kind",))

@@ -30,8 +30,8 @@ from probmetric.inference.dca_gm.fit import (
     White,
     from_white,
     log_prior_parts,
+    opening,
     to_white,
-    white_coordinates,
     white_joint,
 )
 from probmetric.inference.dca_gm.likelihood import (
@@ -49,7 +49,6 @@ from probmetric.models.dca_gm import (
     constrain,
     dca_gm,
     log_weight,
-    unconstrain,
 )
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -119,13 +118,6 @@ TARGET_A = Target(_log_density_A, _functionals_A, _parts_A)
 """Positions are whitened A, an array (p, d); data are ``Asked``."""
 
 
-@jax.jit
-def _begin(params: DCAGMParams, given: Conditioned) -> tuple[DCAGMSites, White]:
-    """Return the whitened sites of parameters, and the whitening."""
-    white = white_coordinates(given)
-    return to_white(unconstrain(params), white), white
-
-
 @numpy_in_numpy_out
 def prepare(
     params: DCAGMParams,
@@ -150,7 +142,7 @@ def prepare(
         Default: ones.
     """
     X = np.asarray(given.data.X)
-    position, white = _begin(params._replace(fisher=None), given)
+    position, white = opening(params._replace(fisher=None), given)
     asked = Asked(
         white,
         X if queries is None else queries,

@@ -14,7 +14,7 @@ ascends no single objective (``dca_gm.hybrid``). Either finds a local optimum.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,9 +42,10 @@ from probmetric.models.dca_gm import (
     DCAGMPrior,
     DCAGMSites,
     constrain,
-    unconstrain,
+    params_of,
+    sites_of,
 )
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array
 
 
@@ -186,11 +187,15 @@ def white_coordinates(given: Conditioned) -> White:
     >>> dca_gm.white_coordinates(dca_gm.Conditioned(data, prior)).half.tolist()
     [[2.0]]
     """
-    X, prior = given.data.X, given.prior
-    w = weights(given.data)
+    return White(given, _half(jnp, given))
+
+
+def _half(xp: Any, given: Conditioned) -> Any:
+    """Return L by NumPy or by JAX."""
+    X, w, prior = given.data.X, weights(given.data), given.prior
     precision = prior.lam / prior.c**2
-    gram = (w[:, None] * X).T @ X + precision * jnp.eye(X.shape[1], dtype=X.dtype)
-    return White(given, jnp.linalg.cholesky(gram / jnp.sum(w)))
+    gram = (w[:, None] * X).T @ X + precision * xp.eye(X.shape[1], dtype=X.dtype)
+    return xp.linalg.cholesky(gram / xp.sum(w))
 
 
 def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
@@ -206,9 +211,13 @@ def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
 
 def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     """Undo ``to_white``."""
-    prior = white.given.prior
+    A = solve_triangular(white.half, sites.A.T, lower=True, trans=1).T
+    return _in_units(sites, A, white.given.prior)
+
+
+def _in_units(sites: DCAGMSites, A: Any, prior: DCAGMPrior) -> DCAGMSites:
     return sites._replace(
-        A=solve_triangular(white.half, sites.A.T, lower=True, trans=1).T,
+        A=A,
         mu=sites.mu * prior.mu_scale,
         log_diag=sites.log_diag * prior.chol_scale,
         off_diag=sites.off_diag * prior.chol_scale,
@@ -221,21 +230,28 @@ def white_joint(sites: DCAGMSites, white: White) -> Float[Array, ""]:
 
 
 def _mode(begin: DCAGMParams, given: Conditioned, *, max_steps: int, tol: float) -> Fit:
-    z, white = _opening(begin, given)
+    z, white = opening(begin, given)
     found = lbfgs(white_joint, z, white, max_steps=max_steps, tol=tol)
-    return found._replace(params=_closing(found.params, white))
+    params = with_fisher(_closing(found.params, white), given.data)
+    return found._replace(params=params)
 
 
-@jax.jit
-def _opening(begin: DCAGMParams, given: Conditioned) -> tuple[DCAGMSites, White]:
-    white = white_coordinates(given)
-    return to_white(unconstrain(begin), white), white
+def _opened(
+    xp: Any, begin: DCAGMParams, given: Conditioned
+) -> tuple[DCAGMSites, White]:
+    white = White(given, _half(xp, given))
+    return to_white(sites_of(xp, begin), white), white
 
 
-@jax.jit
-def _closing(sites: DCAGMSites, white: White) -> DCAGMParams:
-    params = constrain(from_white(sites, white), white.given.prior.present)
-    return with_fisher(params, white.given.data)
+opening = host_or_program(_opened)
+
+
+def _closed(xp: Any, sites: DCAGMSites, white: White) -> DCAGMParams:
+    A, prior = xp.linalg.solve(white.half.T, sites.A.T).T, white.given.prior
+    return params_of(xp, _in_units(sites, A, prior), prior.present)
+
+
+_closing = host_or_program(_closed)
 
 
 def default_prior(
@@ -377,7 +393,6 @@ def fit(
     else:
         check_labelled(data, init.A.shape[0])
         begin = init._replace(fisher=None)
-    begin, data = jax.device_put((begin, data))
     if prior is None:
         prior = default_prior(begin, data, lam=lam)
     if max_steps is None:
@@ -385,6 +400,7 @@ def fit(
     if solver == "lbfgs":
         given = Conditioned(data, prior, learning_rate)
         return _mode(begin, given, max_steps=max_steps, tol=tol)
+    begin, data = jax.device_put((begin, data))
     found = fit_hybrid(
         begin,
         data,

@@ -38,12 +38,12 @@ from probmetric.linalg import logdet_chol, row_signs
 from probmetric.metric.class_distribution import (
     class_log_joint,
     component_log_joint,
-    pooled_covariance,
+    pooled,
     scores,
 )
 from probmetric.metric.fisher import mean_fisher
 from probmetric.models.dca_gm import DCAGMParams, log_weight
-from probmetric.precision import numpy_in_numpy_out, one_program
+from probmetric.precision import host_or_program, numpy_in_numpy_out, one_program
 from probmetric.typing import Array
 
 
@@ -173,17 +173,24 @@ def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     >>> np.exp(log_p).round(3).tolist()
     [[0.25, 0.75]]
     """
+    return _in_gauge(params, B)
+
+
+def _other_gauge(xp: Any, params: DCAGMParams, B: Any) -> DCAGMParams:
     moved = B @ params.chol
     fisher = params.fisher
     if fisher is not None:
-        inner = jnp.linalg.solve(B.T, fisher)
-        fisher = jnp.linalg.solve(B.T, inner.T)
+        inner = xp.linalg.solve(B.T, fisher)
+        fisher = xp.linalg.solve(B.T, inner.T)
     return params._replace(
         A=B @ params.A,
         mu=params.mu @ B.T,
-        chol=jnp.linalg.cholesky(moved @ jnp.swapaxes(moved, -1, -2)),
+        chol=xp.linalg.cholesky(moved @ xp.swapaxes(moved, -1, -2)),
         fisher=fisher,
     )
+
+
+_in_gauge = host_or_program(_other_gauge)
 
 
 def tilt(
@@ -224,7 +231,6 @@ def with_fisher(params: DCAGMParams, data: Labelled) -> DCAGMParams:
 
 
 @numpy_in_numpy_out
-@jax.jit
 def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     """Choose the gauge: pooled Σ = I, then axes by falling share of E[J_y].
 
@@ -250,10 +256,17 @@ def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     >>> fixed.A.tolist(), fixed.mu.ravel().tolist(), fixed.chol.ravel().tolist()
     ([[0.5]], [0.5, -0.5], [1.0, 1.0])
     """
-    pooled = pooled_covariance(log_weight(params), params.chol)
-    half = jnp.linalg.cholesky(pooled)
-    eye = jnp.eye(half.shape[0], dtype=half.dtype)
-    whitened = apply_gauge(params, solve_triangular(half, eye, lower=True))
+    return _in_fixed_gauge(params)
+
+
+def _fixed_gauge(xp: Any, params: DCAGMParams) -> DCAGMParams:
+    weight = params.log_alpha[:, None] + params.log_beta
+    half = xp.linalg.cholesky(pooled(xp, weight, params.chol))
+    eye = xp.eye(half.shape[0], dtype=half.dtype)
+    whitened = _other_gauge(xp, params, xp.linalg.solve(half, eye))
     spread = whitened.A @ whitened.A.T if params.fisher is None else whitened.fisher
-    axes: Any = jnp.linalg.eigh(spread)[1][:, ::-1].T
-    return apply_gauge(whitened, row_signs(axes @ whitened.A) * axes)
+    axes: Any = xp.linalg.eigh(spread)[1][:, ::-1].T
+    return _other_gauge(xp, whitened, row_signs(axes @ whitened.A) * axes)
+
+
+_in_fixed_gauge = host_or_program(_fixed_gauge)
