@@ -197,8 +197,8 @@ def test_its_local_metrics_are_those_of_glml_without_a_share_of_the_pooled_one()
     X, y = load_iris(return_X_y=True)
     ours = GaussianClasses().fit(X, y)
     seed = int(np.random.RandomState(0).randint(2**31))
-    metric = ours.posterior_metric("prediction", n_draws=3, seed=seed)
-    other = GLML(gamma=0.0, n_draws=3, random_state=0).fit(X, y)
+    metric = ours.posterior_metric("prediction", n_draws=4, seed=seed)
+    other = GLML(gamma=0.0, n_draws=4, random_state=0).fit(X, y)
     for a, b in zip(metric.draws, other.draws_, strict=True):
         np.testing.assert_allclose(a.matrix_at(X[:5]), b.matrix_at(X[:5]), rtol=1e-7)
     with pytest.raises(ValueError, match="purpose: expected"):
@@ -323,6 +323,6 @@ def test_intervals_are_refused_where_the_covariance_was_taken_for_known():
     assert fitted.prior_.nu > 1e6
     with pytest.raises(ValueError, match="purpose: expected 'prediction' where held"):
         fitted.posterior_metric("intervals")
-    assert len(fitted.posterior_metric("prediction", n_draws=3).draws) == 3
+    assert len(fitted.posterior_metric("prediction", n_draws=4).draws) == 4
     free = GaussianClasses(prior="evidence").fit(X, y)
-    assert len(free.posterior_metric("intervals", n_draws=3).draws) == 3
+    assert len(free.posterior_metric("intervals", n_draws=4).draws) == 4

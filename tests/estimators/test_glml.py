@@ -171,7 +171,7 @@ def test_infinite_gamma_is_the_pooled_mahalanobis_metric(fitted):
 @pytest.mark.parametrize(
     "options",
     [
-        {"rule": "expected_bias", "n_draws": 3},
+        {"rule": "expected_bias", "n_draws": 4},
         {"rule": "zero_bias", "densities": "mle", "n_draws": 0, "gamma": 1.0},
         {"rule": "fisher", "n_draws": 0, "covariance": "tied"},
         {"rule": "regularised", "n_draws": 0, "covariance": "diagonal"},
@@ -188,7 +188,7 @@ def test_every_rule_serves_in_a_pipeline(options):
 
 @pytest.mark.long
 def test_fewer_points_than_features_and_classes_of_one():
-    X, y = np.random.default_rng(1).normal(size=(4, 5)), np.array([0, 0, 1, 2])
+    X, y = np.random.default_rng(1).normal(size=(5, 10)), np.array([0, 0, 1, 2, 3])
     model = GLML(n_neighbors=3, n_draws=0, gamma=0.1).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
     assert np.isfinite(model.local_metric(X[:3])).all()
@@ -341,7 +341,7 @@ def test_draws_stand_for_the_metrics_that_the_fit_averages(fitted, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "settings", [{"densities": "mle"}, {"rule": "expected_bias", "n_draws": 3}]
+    "settings", [{"densities": "mle"}, {"rule": "expected_bias", "n_draws": 4}]
 )
 def test_a_number_of_draws_is_refused_where_the_metric_has_none(settings):
     X, y, _, _ = halves()

@@ -129,9 +129,9 @@ def test_weights_are_those_of_repeated_rows() -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        pm.GLML(gamma=1.0, prior="evidence", n_draws=3, random_state=0),
+        pm.GLML(gamma=1.0, prior="evidence", n_draws=4, random_state=0),
         pm.GLML(gamma=0.3, n_draws=0, covariance="tied", random_state=0),
-        pm.GLML(gamma=np.inf, prior="evidence", n_draws=3, random_state=0),
+        pm.GLML(gamma=np.inf, prior="evidence", n_draws=4, random_state=0),
         pm.GLML(gamma=0.1, densities="mle", n_draws=0),
         pm.GLML(gamma=1.0, rule="expected_bias", n_draws=4, random_state=0),
     ],
