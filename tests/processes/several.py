@@ -112,7 +112,9 @@ def survivors(folder):
 LAUNCH = "\n".join(
     [
         "import sys",
+        "from probmetric.cli import launch as launcher",
         "from probmetric.cli.launch import launch",
+        "launcher.GRACE = 1.0",  # Of processes that are stuck none says why it ends.
         "size, restarts, *words = sys.argv[1:]",
         "words = [sys.executable, *words]",
         "sys.exit(launch(words, int(size), int(restarts), resume=True))",
