@@ -65,7 +65,7 @@ class Settings(NamedTuple):
 
 
 def kernel(
-    target: Target, settings: Settings, unravel: Callable[[Array], PyTree]
+    target: Target, settings: Settings, unravel: Callable[[jax.Array], PyTree]
 ) -> tuple[Callable[..., HMCState], Callable[..., HMCState]]:
     """Return NumPyro's (init, sample), as functions of arrays only.
 
@@ -75,7 +75,7 @@ def kernel(
     place of the position says its potential energy and gradient, too.
     """
 
-    def potential(data: PyTree) -> Callable[[Array], Scalar]:
+    def potential(data: PyTree) -> Callable[[jax.Array], Scalar]:
         return lambda position: -target.log_density(unravel(position), data)
 
     init_kernel, sample_kernel = hmc(potential_fn_gen=potential, algo="NUTS")

@@ -15,7 +15,7 @@ from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
 
 def drawn(n_draws, n_chains=4, **settings):
     posterior = Posterior(GAUSSIAN, gaussian_data(), POSITION)
-    sampler = NUTS(n_warmup=60, **settings)
+    sampler = NUTS(**{"n_warmup": 60, **settings})
     return sampler.draw(posterior, seed=3, n_draws=n_draws, n_chains=n_chains)
 
 
@@ -34,12 +34,10 @@ def test_a_target_is_sampled_from_its_laplace_approximation_with_a_short_warm_up
 
 @pytest.mark.slow
 def test_chains_side_by_side_are_the_same_chains(x64):
-    one = drawn(n_draws=25)
-    side = drawn(n_draws=25, vectorized=True)
     # Equal up to rounding, which chaotic trajectories enlarge: the first draws.
-    np.testing.assert_allclose(
-        one.values["a"][:, :3], side.values["a"][:, :3], rtol=1e-5
-    )
+    one = drawn(n_draws=3, n_warmup=20)
+    side = drawn(n_draws=3, n_warmup=20, vectorized=True)
+    np.testing.assert_allclose(one.values["a"], side.values["a"], rtol=1e-5)
 
 
 @pytest.mark.long
