@@ -38,6 +38,7 @@ def draws(pairs):
         lca,
         pairs,
         prior=LCAPrior(np.ones((1, 1)), lam=4.0),
+        method=pm.NUTS(n_warmup=200),
         seed=0,
         n_chains=2,
         n_draws=1000,
