@@ -167,8 +167,12 @@ def bootstrap(
     (1.02, [1.02, 0.97])
     """
     shared = gather(pairs, prior, learning_rate, start)
-    u = jnp.asarray(u, shared.learning_rate.dtype)
-    found = _refit_all(shared, u, tol, batch=batch, max_steps=max_steps)
+    u = np.asarray(u, shared.learning_rate.dtype)
+    # Whole batches: lax.map's own remainder would compile the refit a second time.
+    whole = np.pad(u, ((0, -len(u) % batch), (0, 0)), mode="edge")
+    found = _refit_all(shared, whole, tol, batch=batch, max_steps=max_steps)
+    if len(whole) > len(u):
+        found = jax.tree.map(lambda a: a[: len(u)], jax.device_get(found))
     params = to_params(jax.device_get(found.params))
     ones = np.ones(len(u), u.dtype)
     return found._replace(params=params._replace(kappa2=ones))

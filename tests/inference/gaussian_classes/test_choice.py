@@ -178,7 +178,7 @@ def test_with_euclid_chosen_the_metric_is_that_of_the_axes():
 
 @pytest.mark.long
 def test_noise_is_left_to_euclid_and_its_own_rows_are_never_learned_from():
-    A, a = rng.standard_normal((60, 6)), np.arange(60) % 2
+    A, a = rng.standard_normal((60, 4)), np.arange(60) % 2
     seen = []
 
     def learn(rows):
