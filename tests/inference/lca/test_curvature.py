@@ -196,15 +196,15 @@ def test_bootstrap_draw_equals_a_fit_under_product_weights(problem):
     out = bootstrap(
         pairs, prior, found.params, u, learning_rate=0.5, tol=1e-12, batch=2
     )
-    last = u[2]  # The rest of a batch.
-    w = pairs.w * last[pairs.i] * last[pairs.j]
-    direct = inference.fit(
-        pairs._replace(w=w), prior, init=found.params, learning_rate=0.5, tol=1e-10
-    )
-    np.testing.assert_allclose(out.objective[2], direct.objective, rtol=1e-9)
     assert out.objective.shape == (3,)
+    start = {"init": found.params, "learning_rate": 0.5}
+    for s in (0, 2):  # The last is the rest of a batch.
+        w = pairs.w * u[s][pairs.i] * u[s][pairs.j]
+        direct = inference.fit(pairs._replace(w=w), prior, **start, tol=1e-10)
+        np.testing.assert_allclose(out.objective[s], direct.objective, rtol=1e-9)
+    last = u[2]
     mean = pairs._replace(w=pairs.w * 0.5 * (last[pairs.i] + last[pairs.j]))
-    wrong = inference.fit(mean, prior, init=found.params, learning_rate=0.5)
+    wrong = inference.fit(mean, prior, **start)
     assert abs(wrong.objective - out.objective[2]) > 1e-3  # negative control
 
 
