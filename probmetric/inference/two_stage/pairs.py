@@ -294,7 +294,7 @@ def score_enrolled(
     Q = jnp.asarray(Q)
     sizes = np.asarray(enrolled.size)
     alike = [np.flatnonzero(sizes == n) for n in np.unique(sizes)]
-    each = []
+    each: list[Array] = []
     for own in alike:
         chosen = enrolled.log_component[own], enrolled.mean[own]
         each.append(_conditional(params, Q, *chosen, float(sizes[own[0]])))
