@@ -22,6 +22,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float, PyTree
 
 from probmetric.arguments import check_number
+from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.target import (
     Arrays,
     Draws,
@@ -45,7 +46,8 @@ WHOLE, BLOCK = 256, 64
 """Rows of a Hessian that are computed at once; where there are more, so many."""
 
 
-@partial(jax.jit, static_argnames="target")
+# It runs once, for 22 ms either way: compiled in 2.9 s in place of 3.7 (two stages).
+@partial(jax.jit, static_argnames="target", compiler_options=COMPILED_SOONEST)
 def _curvature(
     target: Target, mode: PyTree, data: PyTree
 ) -> tuple[Float[Array, "k"], Float[Array, "k k"]]:
