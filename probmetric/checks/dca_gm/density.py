@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.stats import multivariate_normal
 from jaxtyping import Float
 from numpyro.infer.util import log_density
+from scipy.stats import multivariate_normal as normal
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient
 from probmetric.checks.dca_gm.problems import split
@@ -100,19 +100,24 @@ def _autodiff(problem: Problem[Labelled]) -> Values:
 
 def _gradients(problem: Problem[Labelled]) -> Values:
     params, data, _ = split(problem)
-    tied = gradient_A_tied(params, _mu_prime(params), data)
-    return {"free centres": gradient_A(params, data), "tied centres": tied}
+    tied = _gradient_A_tied(params, _mu_prime(params), data)
+    return {"free centres": _gradient_A(params, data), "tied centres": tied}
+
+
+_gradient_A, _gradient_A_tied = jax.jit(gradient_A), jax.jit(gradient_A_tied)
+_scores, _log_joint = jax.jit(scores), jax.jit(class_log_joint)
 
 
 def _held_fixed(problem: Problem[Labelled]) -> Values:
     params, data, _ = split(problem)
     tied = params._replace(mu=_mu_prime(params) @ params.A.T)
-    return {**_gradients(problem), "tied centres": gradient_A(tied, data)}
+    return {**_gradients(problem), "tied centres": _gradient_A(tied, data)}
 
 
 def _without_own_class(problem: Problem[Labelled]) -> Values:
     params, data, _ = split(problem)
-    log_p, m = scores(data.X @ params.A.T, log_weight(params), params.mu, params.chol)
+    theta = log_weight(params), params.mu, params.chol
+    log_p, m = _scores(data.X @ params.A.T, *theta)
     V = jnp.einsum("nc,ncp->np", jnp.exp(log_p), m)
     return {**_gradients(problem), "free centres": (data.w[:, None] * V).T @ data.X}
 
@@ -137,11 +142,12 @@ def _hessian_of_kl(problem: Problem[Labelled]) -> Values:
 def _uncentred(problem: Problem[Labelled]) -> Values:
     params, data, _ = split(problem)
     Y = data.X[:20] @ params.A.T
-    log_p, m = scores(Y, log_weight(params), params.mu, params.chol)
+    log_p, m = _scores(Y, log_weight(params), params.mu, params.chol)
     rows = jnp.exp(log_p / 2)[..., None] * m @ params.A
     return {"J(x)": jnp.swapaxes(rows, 1, 2) @ rows}
 
 
+@jax.jit
 def _moved(params: DCAGMParams) -> DCAGMParams:
     """Return parameters in another gauge, and tilted."""
     p = params.A.shape[0]
@@ -173,7 +179,7 @@ def _tilt_by_hand(problem: Problem[Labelled]) -> Values:
     """Multiply p(y, c) by exp(hᵀy - yᵀQy/2), and norm it again over y and c."""
     params, data, _ = split(problem)
     Y, (Q, h) = data.X @ params.A.T, _tilting(params)
-    logs = class_log_joint(Y, log_weight(params), params.mu, params.chol)
+    logs = _log_joint(Y, log_weight(params), params.mu, params.chol)
     tilted = logs + (Y @ h - jnp.sum((Y @ Q) * Y, 1) / 2)[:, None]
     return {"log p(y, c)": tilted - tilted[:1, :1]}
 
@@ -186,9 +192,9 @@ def _tilting(params: DCAGMParams) -> tuple[Array, Array]:
 def _tilted(problem: Problem[Labelled], sign: float = 1.0) -> Values:
     params, data, _ = split(problem)
     Q, h = _tilting(params)
-    new = tilt(params, Q, sign * h)
+    new = jax.jit(tilt)(params, Q, sign * h)
     Y = data.X @ params.A.T
-    logs = class_log_joint(Y, log_weight(new), new.mu, new.chol)
+    logs = _log_joint(Y, log_weight(new), new.mu, new.chol)
     return {"log p(y, c)": logs - logs[:1, :1]}
 
 
@@ -201,18 +207,19 @@ def em_by_hand(params: DCAGMParams, data: Labelled, prior: EMPrior) -> Values:
     With the log joint density of the parameters given.
     """
     Y = np.asarray(data.X @ params.A.T)
+    params = jax.tree.map(np.asarray, params)
     (c, k, p), q = params.mu.shape, params.chol.shape[1]
-    S = np.asarray(params.chol @ jnp.swapaxes(params.chol, -1, -2))
+    S = np.asarray(params.chol @ np.swapaxes(params.chol, -1, -2))
     y, w = np.asarray(data.y), np.asarray(data.w)
     mu, beta, covariance = np.zeros((c, k, p)), np.zeros((c, k)), np.zeros((c, q, p, p))
     total = 0.0
     for one in range(c):
         mine, weight = Y[y == one], w[y == one]
         densities = [
-            multivariate_normal.pdf(mine, params.mu[one, m], S[one, min(m, q - 1)])
+            np.exp(normal.logpdf(mine, params.mu[one, m], S[one, min(m, q - 1)]))
             for m in range(k)
         ]
-        density = np.exp(params.log_beta[one]) * np.stack(densities, 1)
+        density = np.exp(np.asarray(params.log_beta[one])) * np.stack(densities, 1)
         share = weight[:, None] * density / density.sum(1, keepdims=True)
         size = share.sum(0)
         present = np.isfinite(np.asarray(params.log_beta[one]))

@@ -114,14 +114,14 @@ def divergences(problem: Problem[Labelled], weighted: bool = True) -> Values:
     given = Conditioned(data._replace(w=w), prior, RATE)
     scale = 1.0 + np.arange(X.shape[1])
     position, asked = prepare(params, given, queries=rows[0], scale=scale)
-    told = TARGET.functionals(position, asked)
+    told = jax.jit(TARGET.functionals)(position, asked)
     return {
         "log p(c|x)": metric.log_probability(X),
         "1 - Σ√(pq)": metric.pairwise(*rows),
         "Jensen-Shannon": other.pairwise(*rows),
         "distance": other.distance(*rows),
         "under J(x)": LocalFisher(*theta).pairwise(*rows),
-        "source centres": source_centres(params, X, data.y, w),
+        "source centres": jax.jit(source_centres)(params, X, data.y, w),
         "log likelihood": told["log_likelihood"],
         "p(c|x) at queries": told["class_probability"],
         "mean J": told["J"],
@@ -156,8 +156,8 @@ def target(problem: Problem[Labelled], rate: float = RATE) -> Values:
     density = jax.jit(jax.value_and_grad(TARGET.log_density))
     value, gradient = density(position, asked)
     assert TARGET.parts is not None
-    parts, likelihood = TARGET.parts(position, asked)
-    back = from_white(position, asked.white)
+    parts, likelihood = jax.jit(TARGET.parts)(position, asked)
+    back = jax.jit(from_white)(position, asked.white)
     _, log_p = _joint_by_scipy(problem)
     return {
         "log density": value,
@@ -284,9 +284,10 @@ def hybrid_by_hand(problem: Problem[Labelled]) -> Values:
     theta, data, prior = split(problem)
     options = {"covariance": "class" if theta.chol.shape[1] == 1 else "component"}
 
-    @jax.jit
-    def likelihood(params: DCAGMParams) -> Array:
-        sites = unconstrain(params)
+    @partial(jax.jit, static_argnames="tied")
+    @jax.value_and_grad
+    def likelihood(A: Array, theta: DCAGMParams, mu: Array, tied: bool) -> Array:
+        sites = unconstrain(_projected(A, theta, mu, tied))
         named = {k: v for k, v in sites._asdict().items() if v.size}
         full, none = (
             log_density(dca_gm, (data._replace(w=w), prior), options, named)[0]
@@ -299,6 +300,11 @@ def hybrid_by_hand(problem: Problem[Labelled]) -> Values:
         run = _hybrid_run(theta, data, likelihood, tied)
         found |= {f"{key}, {name}": value for key, value in run.items()}
     return found
+
+
+def _projected(A: Array, theta: DCAGMParams, mu: Any, tied: bool) -> DCAGMParams:
+    """Return θ with another projection; its centres Aμ' where they are tied to it."""
+    return theta._replace(A=A, mu=mu @ A.T if tied else theta.mu)
 
 
 def _hybrid_run(
@@ -330,13 +336,13 @@ def _hybrid_run(
         last_g, last_r = np.linalg.solve(B.T, last_g), B @ last_r
         mu_prime = _centres(theta, data)
 
-        def at(A: Array, theta: DCAGMParams = theta, mu: Any = mu_prime) -> DCAGMParams:
-            return theta._replace(A=A, mu=mu @ A.T if tied else theta.mu)
+        def value(A: Any, theta: Any = theta, mu: Any = mu_prime) -> tuple[float, Any]:
+            reached, slope = likelihood(A, theta, mu, tied=tied)
+            off = np.asarray(A) - centre
+            reached = float(reached) - PULL / 2 * np.sum(off**2)
+            return float(reached), np.asarray(slope) - PULL * off
 
-        def value(A: Array, at: Any = at) -> Array:
-            return likelihood(at(A)) - PULL / 2 * jnp.sum((A - centre) ** 2)
-
-        before, g = (np.asarray(a) for a in jax.value_and_grad(value)(theta.A))
+        before, g = value(theta.A)
         size = np.sum(last_g**2)
         beta = max(0.0, np.sum(g * (g - last_g)) / size) if size else 0.0
         r = g + beta * last_r
@@ -344,11 +350,12 @@ def _hybrid_run(
         step = 0.5 * np.linalg.norm(theta.A) / np.linalg.norm(r)
         evaluations += 2
         while True:
-            reached = float(value(theta.A + step * r))
+            reached, _ = value(theta.A + step * r)
             if reached >= before + 1e-4 * step * np.sum(g * r):
                 break
             step, evaluations = step / 2, evaluations + 1
-        theta, last_g, last_r = at(theta.A + step * r), g, r
+        theta = _projected(theta.A + step * r, theta, mu_prime, tied)
+        last_g, last_r = g, r
         trace.append(reached)
         ends.append(theta)
     best = ends[int(np.argmax(trace))]

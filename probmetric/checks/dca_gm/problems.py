@@ -49,20 +49,21 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
 def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:
     """Return parameters with every component in two, weighted data, and a prior."""
     params, data, prior = jax.tree.map(
-        jnp.asarray, (problem.params, problem.data, problem.prior)
+        np.asarray, (problem.params, problem.data, problem.prior)
     )
-    shift = 0.6 * jnp.asarray([1.0, -0.5])[: params.A.shape[0]]
-    mu = jnp.concatenate([params.mu + shift, params.mu - 0.4 * shift], 1)
-    both = [params.log_beta + jnp.log(0.3), params.log_beta + jnp.log(0.7)]
+    shift = 0.6 * np.array([1.0, -0.5])[: params.A.shape[0]]
+    mu = np.concatenate([params.mu + shift, params.mu - 0.4 * shift], 1)
+    both = [params.log_beta + np.log(0.3), params.log_beta + np.log(0.7)]
     chol = params.chol
     if chol.shape[1] > 1:
-        chol = jnp.concatenate([chol, chol], 1)
-    w = 0.5 + jnp.arange(len(data.X)) % 3
+        chol = np.concatenate([chol, chol], 1)
     split = params._replace(
-        mu=mu, log_beta=jnp.concatenate(both, 1), chol=chol, fisher=None
+        mu=mu, log_beta=np.concatenate(both, 1), chol=chol, fisher=None
     )
-    present = jnp.concatenate([prior.present] * 2, 1)
-    return split, data._replace(w=w), prior._replace(present=present)
+    present = np.concatenate([prior.present] * 2, 1)
+    moved = split, data._replace(w=0.5 + np.arange(len(data.X)) % 3)
+    # To the device once: their sums and products are then the package's.
+    return jax.device_put((*moved, prior._replace(present=present)))
 
 
 def fit_problem(problem: Problem[Labelled]) -> Fit:

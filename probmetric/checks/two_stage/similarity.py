@@ -9,6 +9,7 @@ component, rows and columns of what is missing left out. Components are moved to
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -282,20 +283,8 @@ def alpha_slope(problem: Problem[Groups], weighted: bool = True) -> Values:
     """
     mixture, Q, Y = _pairs(problem)
     w = 0.5 + np.arange(len(Q)) % 3
-    both = jnp.concatenate([jnp.asarray(Q), jnp.asarray(Y)], 1)
-
-    def log_p(alpha: Array) -> Array:
-        a = jnp.broadcast_to(alpha, mixture.weights.shape)
-        terms = [
-            jnp.log(c)
-            + multivariate_normal.logpdf(
-                both, jnp.tile(mu, 2), jnp.block([[S, (1 - t) * S], [(1 - t) * S, S]])
-            )
-            for c, mu, S, t in zip(*mixture, a, strict=True)
-        ]
-        return w @ jax.scipy.special.logsumexp(jnp.stack(terms), 0)
-
-    result: dict[str, Array] = {}
+    both = np.concatenate([Q, Y], 1)
+    result: dict[str, Any] = {}
     for name, each in (("common α", False), ("α of each component", True)):
         found = fit_alpha(
             mixture,
@@ -306,12 +295,26 @@ def alpha_slope(problem: Problem[Groups], weighted: bool = True) -> Values:
             tol=1e-14,
             max_steps=3000,
         )
-        value, slope = jax.value_and_grad(log_p)(jnp.asarray(found.params))
+        alpha = np.asarray(found.params)
+        value, slope = (np.asarray(v) for v in _stacked(alpha, mixture, both, w))
         # At the end α = 1 the density may still rise.
-        inside = jnp.asarray(found.params) < 1
-        result[f"slope in {name}"] = jnp.where(inside, slope, jnp.maximum(-slope, 0))
-        result[f"log likelihood, {name}"] = value - found.objective
+        result[f"slope in {name}"] = np.where(alpha < 1, slope, np.maximum(-slope, 0))
+        result[f"log likelihood, {name}"] = value - np.asarray(found.objective)
     return result
+
+
+@jax.jit
+@jax.value_and_grad
+def _stacked(alpha: Array, mixture: MixtureParams, both: Array, w: Array) -> Array:
+    a = jnp.broadcast_to(alpha, mixture.weights.shape)
+    terms = [
+        jnp.log(c)
+        + multivariate_normal.logpdf(
+            both, jnp.tile(mu, 2), jnp.block([[S, (1 - t) * S], [(1 - t) * S, S]])
+        )
+        for c, mu, S, t in zip(*mixture, a, strict=True)
+    ]
+    return w @ jax.scipy.special.logsumexp(jnp.stack(terms), 0)
 
 
 def named_by_hand(problem: Problem[Groups]) -> Values:

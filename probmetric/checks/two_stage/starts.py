@@ -458,8 +458,13 @@ def target_by_numpyro(problem: Problem[Groups]) -> Values:
 
 
 @jax.jit
-def _at(at: Arrays, data: Data) -> tuple[Array, Arrays]:
-    return jnp.asarray(TARGET.log_density(at, data)), TARGET.functionals(at, data)
+def _at(at: Arrays, data: Data) -> tuple[Array, Array, Arrays]:
+    """Return the target, the same without its Jacobian, and what it tells."""
+    assert TARGET.parts is not None
+    parts, likelihood = TARGET.parts(at, data)
+    density = jnp.asarray(TARGET.log_density(at, data))
+    without = jnp.asarray(likelihood + sum(parts.values()))
+    return density, without, TARGET.functionals(at, data)
 
 
 def target(problem: Problem[Groups], jacobian: bool = True) -> Values:
@@ -468,13 +473,9 @@ def target(problem: Problem[Groups], jacobian: bool = True) -> Values:
     for name, fitted in _fitted(problem).items():
         data = jax.device_put(pack(fitted))
         at = jax.tree.map(jnp.asarray, position(fitted))
-        value, told = _at(at, data)
-        if not jacobian:
-            assert TARGET.parts is not None
-            parts, likelihood = TARGET.parts(at, data)
-            value = likelihood + sum(parts.values())
+        whole, without, told = _at(at, data)
         found |= {
-            f"log density, {name}": value,
+            f"log density, {name}": whole if jacobian else without,
             f"W, {name}": told["within"],
             f"B, {name}": told["between"],
             f"mean, {name}": told["mean"],
