@@ -92,7 +92,7 @@ def log1p_squares(
 @numpy_in_numpy_out
 @one_program
 def psd_factor(
-    M: Float[Array, "d d"], *, tol: float | None = None
+    M: Float[Array, "d d"], *, tol: Float[Array, ""] | float | None = None
 ) -> Float[Array, "d d"]:
     """Factor a positive semi-definite M as LᵀL, rows ordered by falling eigenvalue.
 
