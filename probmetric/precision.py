@@ -127,7 +127,8 @@ def host_or_program[R](
         leaves = jax.tree.leaves((args, kwargs))
         if not any(isinstance(leaf, jax.Array) for leaf in leaves):
             try:
-                return function(np, *args, **kwargs)
+                with np.errstate(all="ignore"):  # NaN and infinity as JAX has them.
+                    return function(np, *args, **kwargs)
             except np.linalg.LinAlgError:
                 pass
         return program(*args, **kwargs)

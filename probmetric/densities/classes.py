@@ -23,7 +23,7 @@ Classification", NIPS 2010: Eq. (14) of the paper is (3) for the normal; (3) for
 df < ∞ is ours.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -233,7 +233,12 @@ def through_map(
     The Cholesky factor of F S Fᵀ comes from a QR decomposition of (F L)ᵀ; log
     densities change by the constant log |det F|.
     """
-    upper = jnp.linalg.qr(jnp.swapaxes(frame @ classes.factor, -1, -2), mode="r")
-    sign = jnp.sign(jnp.diagonal(upper, axis1=-2, axis2=-1))
-    lower = jnp.swapaxes(upper * sign[..., None], -1, -2)
+    return mapped(jnp, classes, frame, centre)
+
+
+def mapped(xp: Any, classes: ClassDensities, frame: Any, centre: Any) -> ClassDensities:
+    """Return ``through_map`` by NumPy or by JAX."""
+    upper = xp.linalg.qr(xp.swapaxes(frame @ classes.factor, -1, -2), mode="r")
+    sign = xp.sign(xp.diagonal(upper, axis1=-2, axis2=-1))
+    lower = xp.swapaxes(upper * sign[..., None], -1, -2)
     return classes._replace(loc=(classes.loc - centre) @ frame.T, factor=lower)

@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
@@ -37,8 +38,8 @@ from probmetric.densities.classes import (
     ClassDensities,
     class_scores,
     log_posterior,
+    mapped,
     posterior_and_hessians,
-    through_map,
 )
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
@@ -381,20 +382,34 @@ def local_metric(
     >>> round(long / short, 4), round(long * short, 4)
     (5.0, 1.0)
     """
-    share = jnp.exp(classes.log_prior[:, None] + classes.log_mix)
-    share = share / jnp.sum(share)
-    centre = jnp.einsum("ck,ckd->d", share, classes.loc)
+    return local_of(jnp, classes, rule, gamma, epsilon, frame)
+
+
+def local_of(
+    xp: Any,
+    classes: ClassDensities,
+    rule: Rule,
+    gamma: Any,
+    epsilon: Any = 0.05,
+    frame: Literal["pooled", "identity"] = "pooled",
+) -> LocalMahalanobis:
+    """Return ``local_metric`` by NumPy or by JAX."""
+    share = xp.exp(classes.log_prior[:, None] + classes.log_mix)
+    share = share / xp.sum(share)
+    centre = xp.einsum("ck,ckd->d", share, classes.loc)
     d = len(centre)
-    F = jnp.eye(d, dtype=centre.dtype)
+    F = xp.eye(d, dtype=centre.dtype)
     if frame == "pooled":
-        halves = jnp.sqrt(share)[..., None, None] * classes.factor
-        S = jnp.einsum("ckij,cklj->il", halves, halves)
-        F = solve_triangular(jnp.linalg.cholesky(S), F, lower=True)
+        halves = xp.sqrt(share)[..., None, None] * classes.factor
+        half = xp.linalg.cholesky(xp.einsum("ckij,cklj->il", halves, halves))
+        # A triangle exactly, which a solver of any matrix would not give.
+        solve = solve_triangular if xp is jnp else scipy.linalg.solve_triangular
+        F = solve(half, F, lower=True, check_finite=False)
     return LocalMahalanobis(
-        through_map(classes, F, centre),
+        mapped(xp, classes, F, centre),
         F,
         centre,
-        jnp.asarray(gamma, centre.dtype),
-        jnp.asarray(epsilon, centre.dtype),
+        xp.asarray(gamma, centre.dtype),
+        xp.asarray(epsilon, centre.dtype),
         rule,
     )

@@ -374,19 +374,24 @@ def to_densities(params: GaussianClassesParams) -> ClassDensities:
     >>> np.exp(found.log_prior).round(4).tolist(), found.loc.ravel().tolist()
     ([0.5, 0.5], [-9.0, 9.0])
     """
-    mean, chol, mix = jnp.asarray(params.mean), jnp.asarray(params.chol), params.mix
+    return densities_of(jnp, params)
+
+
+def densities_of(xp: Any, params: GaussianClassesParams) -> ClassDensities:
+    """Return ``to_densities`` by NumPy or by JAX."""
+    mean, chol, mix = xp.asarray(params.mean), xp.asarray(params.chol), params.mix
     if mix is None:
         mean, chol, mix = (
             mean[:, None],
             chol[:, None],
-            jnp.ones((len(mean), 1), mean.dtype),
+            xp.ones((len(mean), 1), mean.dtype),
         )
     return ClassDensities(
-        log_prior=jnp.log(params.weights),
-        log_mix=jnp.log(mix),
+        log_prior=xp.log(params.weights),
+        log_mix=xp.log(mix),
         loc=mean,
-        factor=jnp.broadcast_to(chol, (*mean.shape, mean.shape[-1])),
-        inv_df=jnp.zeros(mean.shape[:2], mean.dtype),
+        factor=xp.broadcast_to(chol, (*mean.shape, mean.shape[-1])),
+        inv_df=xp.zeros(mean.shape[:2], mean.dtype),
     )
 
 

@@ -67,17 +67,27 @@ from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     draw,
     is_diagonal,
-    posterior_mean,
+    mean_of,
 )
-from probmetric.inference.gaussian_classes.predict import predictive
+from probmetric.inference.gaussian_classes.predict import predictive_of
 from probmetric.metric import LocalMahalanobis
-from probmetric.metric.local import Rule, local_metric
-from probmetric.models.gaussian_classes import GaussianClassesParams, to_densities
+from probmetric.metric.local import Rule, local_metric, local_of
+from probmetric.models.gaussian_classes import (
+    GaussianClassesParams,
+    densities_of,
+    to_densities,
+)
 from probmetric.neighbors.scan import bucket, in_tiles, ready_alone, tile_of
 from probmetric.neighbors.search import TILE
 from probmetric.neighbors.strength import reach, strongest, vote_losses
 from probmetric.neighbors.votes import BANDWIDTHS
-from probmetric.precision import finite, numpy_in_numpy_out, one_program, to_numpy
+from probmetric.precision import (
+    finite,
+    host_or_program,
+    numpy_in_numpy_out,
+    one_program,
+    to_numpy,
+)
 from probmetric.typing import Array
 
 
@@ -117,9 +127,18 @@ def student_metric(
     >>> A[0].round(3).tolist(), np.prod(np.linalg.eigvalsh(A), 1).round(3).tolist()
     ([[1.0, 0.0], [0.0, 1.0]], [1.0, 1.0])
     """
+    return _student(post, gamma, rule=rule)
+
+
+def _student_of(
+    xp: Any, post: ClassPosterior, gamma: Any, *, rule: Rule
+) -> LocalMahalanobis:
     if is_diagonal(post):
-        return local_metric(to_densities(posterior_mean(post)), rule=rule, gamma=gamma)
-    return local_metric(predictive(post), rule=rule, gamma=gamma)
+        return local_of(xp, densities_of(xp, mean_of(xp, post)), rule, gamma)
+    return local_of(xp, predictive_of(xp, post), rule, gamma)
+
+
+_student = host_or_program(_student_of, static=("rule",))
 
 
 @jax.jit
@@ -232,8 +251,8 @@ def posterior_metrics(
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
     """Return the metric (1) and one of each of ``n_draws`` exact posterior draws (2).
 
-    One compiled program. With the rule "expected_bias" all draws make one metric (3)
-    in the frame of (1), and the list is empty.
+    One compiled program, and without draws none. With the rule "expected_bias" all
+    draws make one metric (3) in the frame of (1), and the list is empty.
 
     Parameters
     ----------
@@ -248,9 +267,9 @@ def posterior_metrics(
     """
     expected = rule == "expected_bias"
     with jax.enable_x64(True):
+        if not n_draws:
+            return student_metric(post, rule="min_norm" if expected else rule), []
         base, drawn = to_numpy(_posterior_metrics(post, seed, n_draws, rule))
-    if drawn is None:
-        return base, []
     if expected:
         return replace(base, classes=drawn, rule=rule), []
     return base, _each(drawn, base)
@@ -264,8 +283,6 @@ def _posterior_metrics(
 ) -> tuple[LocalMahalanobis, Any]:
     expected = rule == "expected_bias"
     base = student_metric(post, rule="min_norm" if expected else rule)
-    if not n_draws:
-        return base, None
     params = draw(jax.random.key(seed), post, n_draws)
     if expected:
         return base, _mapped(params, base.frame, base.centre)

@@ -30,18 +30,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import scipy.special
 from jax.scipy.linalg import solve_triangular
-from jax.scipy.special import gammaln, multigammaln
+from jax.scipy.special import gammaln
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.linalg import logdet_chol
 from probmetric.models.gaussian_classes import (
     Covariance,
     GaussianClassesParams,
     NIWPrior,
 )
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array
 
 
@@ -196,7 +197,6 @@ def _tiles(
 
 
 @numpy_in_numpy_out
-@jax.jit(static_argnames="covariance")
 def posterior(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> ClassPosterior:
@@ -212,30 +212,34 @@ def posterior(
     -------
     ClassPosterior
     """
+    return _posterior(stats, prior, covariance=covariance)
+
+
+def posterior_of(
+    xp: Any, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
+) -> ClassPosterior:
+    """Return ``posterior`` by NumPy or by JAX."""
     kappa = prior.kappa + stats.n
     gap = stats.mean - prior.mean
     mean = prior.mean + (stats.n / kappa)[:, None] * gap
     shrink = prior.kappa * stats.n / kappa
     if covariance == "diagonal":
-        own = jnp.diagonal(stats.scatter, axis1=1, axis2=2) + shrink[:, None] * gap**2
-        Psi, nu = jnp.diagonal(prior.Psi) + own, prior.nu + stats.n
+        own = xp.diagonal(stats.scatter, axis1=1, axis2=2) + shrink[:, None] * gap**2
+        Psi, nu = xp.diagonal(prior.Psi) + own, prior.nu + stats.n
     else:
-        own = stats.scatter + jnp.einsum("c,ci,cj->cij", shrink, gap, gap)
+        own = stats.scatter + xp.einsum("c,ci,cj->cij", shrink, gap, gap)
         if covariance == "tied":
-            own, n = jnp.sum(own, 0, keepdims=True), jnp.sum(stats.n, keepdims=True)
+            own, n = xp.sum(own, 0, keepdims=True), xp.sum(stats.n, keepdims=True)
         else:
             n = stats.n
         Psi, nu = prior.Psi + own, prior.nu + n
     return ClassPosterior(prior.alpha + stats.n, mean, kappa, nu, Psi)
 
 
-def _log_normaliser(nu: Array, log_det: Array, d: int) -> Array:
-    """Return log Γ_D(ν/2) - (ν/2) log|Ψ|."""
-    return multigammaln(nu / 2, d) - nu / 2 * log_det
+_posterior = host_or_program(posterior_of, static=("covariance",))
 
 
 @numpy_in_numpy_out
-@jax.jit(static_argnames="covariance")
 def log_evidence(
     stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance = "full"
 ) -> Float[Array, ""]:
@@ -263,22 +267,44 @@ def log_evidence(
     >>> round(float(evidence), 4), round(0.5 / (np.pi * 2**0.5), 4)
     (0.1125, 0.1125)
     """
-    post = posterior(stats, prior, covariance=covariance)
+    return _evidence(stats, prior, covariance=covariance)
+
+
+def evidence_of(
+    xp: Any, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
+) -> Any:
+    """Return ``log_evidence`` by NumPy or by JAX."""
+    post = posterior_of(xp, stats, prior, covariance=covariance)
     c, d = stats.mean.shape
-    nu0 = jnp.asarray(prior.nu, stats.mean.dtype)
+    log_gamma = gammaln if xp is jnp else scipy.special.gammaln
+    nu0 = xp.asarray(prior.nu, stats.mean.dtype)
+
+    def log_det(S: Any) -> Any:
+        half = xp.linalg.cholesky(S)
+        return 2 * xp.sum(xp.log(xp.diagonal(half, axis1=-2, axis2=-1)), -1)
+
+    def log_normaliser(nu: Any, log_det: Any, d: int) -> Any:
+        """Return log Γ_D(ν/2) - (ν/2) log|Ψ|."""
+        parts = log_gamma(nu[..., None] / 2 - np.arange(d) / 2)
+        constant = d * (d - 1) / 4 * np.log(np.pi)
+        return xp.sum(parts, -1) + constant - nu / 2 * log_det
+
     if covariance == "diagonal":
-        before = _log_normaliser(nu0, jnp.log(jnp.diagonal(prior.Psi)), 1)
-        after = _log_normaliser(post.nu[:, None], jnp.log(post.Psi), 1)
-        total = jnp.sum(after - before)
+        before = log_normaliser(nu0, xp.log(xp.diagonal(prior.Psi)), 1)
+        after = log_normaliser(post.nu[:, None], xp.log(post.Psi), 1)
     else:
-        before = _log_normaliser(nu0, logdet_chol(jnp.linalg.cholesky(prior.Psi)), d)
-        after = _log_normaliser(post.nu, logdet_chol(jnp.linalg.cholesky(post.Psi)), d)
-        total = jnp.sum(after - before)
-    total = total + 0.5 * d * jnp.sum(jnp.log(prior.kappa / post.kappa))
-    total = total - 0.5 * d * jnp.log(jnp.pi) * jnp.sum(stats.n)
-    alpha = jnp.full(c, prior.alpha, stats.mean.dtype)
-    labels = gammaln(jnp.sum(alpha)) - gammaln(jnp.sum(post.alpha))
-    return total + labels + jnp.sum(gammaln(post.alpha) - gammaln(alpha))
+        before = log_normaliser(nu0, log_det(prior.Psi), d)
+        after = log_normaliser(post.nu, log_det(post.Psi), d)
+    total = xp.sum(after - before)
+    total = total + 0.5 * d * xp.sum(xp.log(prior.kappa / post.kappa))
+    total = total - 0.5 * d * np.log(np.pi) * xp.sum(stats.n)
+    alpha = xp.full(c, prior.alpha, stats.mean.dtype)
+    labels = log_gamma(xp.sum(alpha)) - log_gamma(xp.sum(post.alpha))
+    labels = labels + xp.sum(log_gamma(post.alpha) - log_gamma(alpha))
+    return xp.asarray(total + labels)
+
+
+_evidence = host_or_program(evidence_of, static=("covariance",))
 
 
 @numpy_in_numpy_out
@@ -340,16 +366,15 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     return GaussianClassesParams(pi, mean, chol)
 
 
-def _with_covariance(post: ClassPosterior, divisor: Float[Array, "q"]) -> Array:
+def _with_covariance(xp: Any, post: ClassPosterior, divisor: Any) -> Any:
     """Return chol of Ψ / divisor, divisor (q,)."""
     if is_diagonal(post):
-        scale = jnp.sqrt(post.Psi / divisor[:, None])
-        return scale[..., None] * jnp.eye(post.mean.shape[1], dtype=scale.dtype)
-    return jnp.linalg.cholesky(post.Psi) / jnp.sqrt(divisor)[:, None, None]
+        scale = xp.sqrt(post.Psi / divisor[..., None])
+        return scale[..., None] * xp.eye(post.mean.shape[-1], dtype=scale.dtype)
+    return xp.linalg.cholesky(post.Psi) / xp.sqrt(divisor)[..., None, None]
 
 
 @numpy_in_numpy_out
-@jax.jit
 def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
     """Return the posterior means of weights, μ and Σ = Ψ/(ν - D - 1), for ν > D + 1.
 
@@ -370,14 +395,22 @@ def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
     >>> found.weights.tolist(), found.chol.ravel().tolist()
     ([0.5, 0.5], [2.0, 2.0])
     """
-    if is_mean(post):
-        each = jax.vmap(posterior_mean)(post)
-        Sigma = jnp.mean(each.chol @ jnp.swapaxes(each.chol, -1, -2), 0)
-        mean = jax.tree.map(lambda a: jnp.mean(a, 0), each)
-        return mean._replace(chol=jnp.linalg.cholesky(Sigma))
-    d = 1 if is_diagonal(post) else post.mean.shape[1]
-    pi = post.alpha / jnp.sum(post.alpha)
-    return GaussianClassesParams(pi, post.mean, _with_covariance(post, post.nu - d - 1))
+    return _mean(post)
+
+
+def mean_of(xp: Any, post: ClassPosterior) -> GaussianClassesParams:
+    """Return ``posterior_mean`` by NumPy or by JAX."""
+    d = 1 if is_diagonal(post) else post.mean.shape[-1]
+    pi = post.alpha / xp.sum(post.alpha, -1, keepdims=True)
+    chol = _with_covariance(xp, post, post.nu - d - 1)
+    if not is_mean(post):
+        return GaussianClassesParams(pi, post.mean, chol)
+    Sigma = xp.mean(chol @ xp.swapaxes(chol, -1, -2), 0)
+    pi, mean = xp.mean(pi, 0), xp.mean(post.mean, 0)
+    return GaussianClassesParams(pi, mean, xp.linalg.cholesky(Sigma))
+
+
+_mean = host_or_program(mean_of)
 
 
 @numpy_in_numpy_out
@@ -409,7 +442,7 @@ def mode(post: ClassPosterior) -> GaussianClassesParams:
     sharing = c if len(post.nu) == 1 else 1
     divisor = post.nu + d + 1 + sharing
     pi = (post.alpha - 1) / jnp.sum(post.alpha - 1)
-    return GaussianClassesParams(pi, post.mean, _with_covariance(post, divisor))
+    return GaussianClassesParams(pi, post.mean, _with_covariance(jnp, post, divisor))
 
 
 @numpy_in_numpy_out

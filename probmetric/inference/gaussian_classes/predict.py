@@ -6,6 +6,8 @@ a row with missing entries is the density of the entries that are there, x_o:
     x ~ t_df(m, S)   implies   x_o ~ t_df(m_o, S_oo).                             (1)
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,23 +69,24 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     >>> df.ravel().round(3).tolist(), scale2.ravel().round(3).tolist()
     ([6.0, 6.0], [3.333, 3.333])
     """
+    return predictive_of(jnp, post)
+
+
+def predictive_of(xp: Any, post: ClassPosterior) -> ClassDensities:
+    """Return ``predictive`` by NumPy or by JAX."""
     if is_diagonal(post):
         raise ValueError("covariance: expected 'full' or 'tied', got 'diagonal'")
-    if is_mean(post):
-        each = jax.vmap(predictive)(post)
-        swapped = [jnp.swapaxes(a[:, :, 0], 0, 1) for a in each[1:]]
-        log_mix = swapped[0] - jnp.log(len(post.mean))
-        return ClassDensities(each.log_prior[0], log_mix, *swapped[1:])
-    d = post.mean.shape[1]
-    df = jnp.broadcast_to(post.nu - d + 1, post.kappa.shape)
-    scale = jnp.sqrt((post.kappa + 1) / (post.kappa * df))
-    factor = jnp.linalg.cholesky(post.Psi) * scale[:, None, None]
+    each = post if is_mean(post) else jax.tree.map(lambda a: a[None], post)
+    s, c, d = each.mean.shape
+    df = xp.broadcast_to(each.nu - d + 1, each.kappa.shape)
+    scale = xp.sqrt((each.kappa + 1) / (each.kappa * df))
+    factor = xp.linalg.cholesky(each.Psi) * scale[..., None, None]
     return ClassDensities(
-        log_prior=jnp.log(post.alpha) - jnp.log(jnp.sum(post.alpha)),
-        log_mix=jnp.zeros((len(df), 1), factor.dtype),
-        loc=post.mean[:, None],
-        factor=factor[:, None],
-        inv_df=1 / df[:, None],
+        log_prior=xp.log(each.alpha[0]) - xp.log(xp.sum(each.alpha[0])),
+        log_mix=xp.full((c, s), -np.log(s), factor.dtype),
+        loc=xp.swapaxes(each.mean, 0, 1),
+        factor=xp.swapaxes(factor, 0, 1),
+        inv_df=1 / df.T,
     )
 
 

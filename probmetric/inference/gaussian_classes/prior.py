@@ -11,7 +11,7 @@ Empirical Bayes: the data are used twice, for three numbers and a pooled matrix.
 
 from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,12 @@ from jaxtyping import Float
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
     ClassStatistics,
+    evidence_of,
     log_evidence,
-    posterior,
+    posterior_of,
 )
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array
 
 EXCESS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -110,7 +111,6 @@ class Learned(NamedTuple):
 
 
 @numpy_in_numpy_out
-@partial(jax.jit, static_argnames="covariance")
 def learn_statistics(
     stats: ClassStatistics,
     prior: NIWPrior | None = None,
@@ -118,7 +118,7 @@ def learn_statistics(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> Learned:
-    """Choose the prior (1) if none is given, and take the posterior: one program.
+    """Choose the prior (1) if none is given, one program, and take the posterior.
 
     Parameters
     ----------
@@ -132,9 +132,25 @@ def learn_statistics(
     -------
     Learned
     """
-    given = prior
-    if given is None:
-        given = evidence_prior(stats, covariance=covariance, alpha=alpha)
-    post = posterior(stats, given, covariance=covariance)
-    evidence = log_evidence(stats, given, covariance=covariance)
-    return Learned(stats, given, post, evidence)
+    if prior is None:
+        return _learn_all(stats, alpha, covariance=covariance)
+    return _learn(stats, prior, covariance=covariance)
+
+
+def _learned(
+    xp: Any, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
+) -> Learned:
+    post = posterior_of(xp, stats, prior, covariance=covariance)
+    evidence = evidence_of(xp, stats, prior, covariance=covariance)
+    return Learned(stats, prior, post, evidence)
+
+
+_learn = host_or_program(_learned, static=("covariance",))
+
+
+@partial(jax.jit, static_argnames="covariance")
+def _learn_all(
+    stats: ClassStatistics, alpha: Any, *, covariance: Covariance
+) -> Learned:
+    prior = evidence_prior(stats, covariance=covariance, alpha=alpha)
+    return _learned(jnp, stats, prior, covariance=covariance)
