@@ -212,7 +212,6 @@ INNER = {
     "inference.gaussian_classes.missing": "covariances_of",
     "inference.gaussian_classes.posterior": "evidence_of mean_of posterior_of",
     "inference.gaussian_classes.predict": "predictive_of",
-    "models.gaussian_classes": "densities_of",
     "inference.lca.bootstrap": "gather refit fit_near",
     "inference.lca.em": "best_log_kappa2 full_step kappa_step m_step",
     "inference.lca.latent": "odds",
@@ -227,7 +226,6 @@ INNER = {
     "inference.two_stage.proportional": "best_root "
     "em_step_proportional improved_proportional proportional_m_step",
     "linalg": "log1p_squares mahalanobis_sq root_of solve_spd",
-    "models.dca_gm": "params_of sites_of",
     "neighbors.scan": "distances ready",
 }
 """Called in compiled code or in their caller's scope only: modules and names."""

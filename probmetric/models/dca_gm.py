@@ -147,7 +147,6 @@ def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
 
 
 @numpy_in_numpy_out
-@jax.jit
 def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     """Map the real sites to parameters.
 
@@ -162,11 +161,10 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
     >>> np.exp(params.log_alpha).round(4).tolist()
     [0.25, 0.75]
     """
-    return params_of(jnp, sites, present)
+    return _constrained(sites, present)
 
 
-def params_of(xp: Any, sites: DCAGMSites, present: Any) -> DCAGMParams:
-    """Return ``constrain`` by NumPy or by JAX."""
+def _params_of(xp: Any, sites: DCAGMSites, present: Any) -> DCAGMParams:
     p = sites.mu.shape[-1]
     below = np.zeros((p * (p - 1) // 2, p, p), sites.A.dtype)
     below[np.arange(len(below)), *np.tril_indices(p, -1)] = 1
@@ -179,6 +177,9 @@ def params_of(xp: Any, sites: DCAGMSites, present: Any) -> DCAGMParams:
         mu=sites.mu,
         chol=diagonal + xp.tensordot(sites.off_diag, below, 1),
     )
+
+
+_constrained = host_or_program(_params_of)
 
 
 @numpy_in_numpy_out
@@ -198,11 +199,10 @@ def unconstrain(params: DCAGMParams) -> DCAGMSites:
     >>> constrain(sites, np.ones((2, 1), bool)).chol.ravel().round(4).tolist()
     [2.0, 2.0]
     """
-    return sites_of(jnp, params)
+    return _unconstrained(params)
 
 
-def sites_of(xp: Any, params: DCAGMParams) -> DCAGMSites:
-    """Return ``unconstrain`` by NumPy or by JAX."""
+def _sites_of(xp: Any, params: DCAGMParams) -> DCAGMSites:
     i, j = np.tril_indices(params.mu.shape[-1], -1)
     present = xp.isfinite(params.log_beta)
     logit = xp.where(present, params.log_beta, 0)
@@ -215,6 +215,9 @@ def sites_of(xp: Any, params: DCAGMParams) -> DCAGMSites:
         log_diag=xp.log(xp.diagonal(params.chol, axis1=-2, axis2=-1)),
         off_diag=params.chol[..., i, j],
     )
+
+
+_unconstrained = host_or_program(_sites_of)
 
 
 def dca_gm(

@@ -38,7 +38,7 @@ from probmetric.densities.classes import ClassDensities
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric
 from probmetric.models.distributions import ClassLabel, ClassNormal
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array
 
 type Covariance = Literal["full", "tied", "diagonal"]
@@ -374,11 +374,10 @@ def to_densities(params: GaussianClassesParams) -> ClassDensities:
     >>> np.exp(found.log_prior).round(4).tolist(), found.loc.ravel().tolist()
     ([0.5, 0.5], [-9.0, 9.0])
     """
-    return densities_of(jnp, params)
+    return _densities(params)
 
 
-def densities_of(xp: Any, params: GaussianClassesParams) -> ClassDensities:
-    """Return ``to_densities`` by NumPy or by JAX."""
+def _densities_of(xp: Any, params: GaussianClassesParams) -> ClassDensities:
     mean, chol, mix = xp.asarray(params.mean), xp.asarray(params.chol), params.mix
     if mix is None:
         mean, chol, mix = (
@@ -393,6 +392,9 @@ def densities_of(xp: Any, params: GaussianClassesParams) -> ClassDensities:
         factor=xp.broadcast_to(chol, (*mean.shape, mean.shape[-1])),
         inv_df=xp.zeros(mean.shape[:2], mean.dtype),
     )
+
+
+_densities = host_or_program(_densities_of)
 
 
 @numpy_in_numpy_out

@@ -42,8 +42,7 @@ from probmetric.models.dca_gm import (
     DCAGMPrior,
     DCAGMSites,
     constrain,
-    params_of,
-    sites_of,
+    unconstrain,
 )
 from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array
@@ -240,7 +239,7 @@ def _opened(
     xp: Any, begin: DCAGMParams, given: Conditioned
 ) -> tuple[DCAGMSites, White]:
     white = White(given, _half(xp, given))
-    return to_white(sites_of(xp, begin), white), white
+    return to_white(unconstrain(begin), white), white
 
 
 opening = host_or_program(_opened)
@@ -248,7 +247,7 @@ opening = host_or_program(_opened)
 
 def _closed(xp: Any, sites: DCAGMSites, white: White) -> DCAGMParams:
     A, prior = xp.linalg.solve(white.half.T, sites.A.T).T, white.given.prior
-    return params_of(xp, _in_units(sites, A, prior), prior.present)
+    return constrain(_in_units(sites, A, prior), prior.present)
 
 
 _closing = host_or_program(_closed)

@@ -74,7 +74,6 @@ from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric, local_of
 from probmetric.models.gaussian_classes import (
     GaussianClassesParams,
-    densities_of,
     to_densities,
 )
 from probmetric.neighbors.scan import bucket, in_tiles, ready_alone, tile_of
@@ -134,7 +133,7 @@ def _student_of(
     xp: Any, post: ClassPosterior, gamma: Any, *, rule: Rule
 ) -> LocalMahalanobis:
     if is_diagonal(post):
-        return local_of(xp, densities_of(xp, mean_of(xp, post)), rule, gamma)
+        return local_of(xp, to_densities(mean_of(xp, post)), rule, gamma)
     return local_of(xp, predictive_of(xp, post), rule, gamma)
 
 
