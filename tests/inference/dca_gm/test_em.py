@@ -28,6 +28,7 @@ from probmetric.inference.dca_gm.likelihood import (
 from probmetric.inference.dca_gm.start import em_prior, start
 from probmetric.metric.class_distribution import pooled_covariance
 from probmetric.models.dca_gm import DCAGMParams, log_weight
+from probmetric.precision import to_numpy
 
 EPS = np.finfo(float).eps
 step = jax.jit(em_step)
@@ -160,6 +161,9 @@ def test_the_fixed_gauge_has_unit_pooled_covariance_and_ordered_axes(params, dat
     np.testing.assert_allclose(again.fisher, fixed.fisher, atol=1e-13)
     twice = fix_gauge(apply_gauge(before, jnp.array([[1.3, -0.4], [0.2, 0.7]])))
     np.testing.assert_allclose(twice.A, fixed.A, atol=1e-12)
+    on_host = to_numpy(before)  # NumPy computes what JAX does, NaN included.
+    np.testing.assert_allclose(fix_gauge(on_host).A, fixed.A, atol=1e-13)
+    assert np.isnan(fix_gauge(on_host._replace(chol=0 * on_host.chol)).A).all()
 
 
 @pytest.mark.long
