@@ -183,7 +183,6 @@ _constrained = host_or_program(_params_of)
 
 
 @numpy_in_numpy_out
-@one_program
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
     """Map parameters to sites; logits are centred, their prior's best shift.
 
