@@ -113,7 +113,7 @@ def psd_factor(
     return root_of(jnp, jnp.asarray(M), tol)
 
 
-def root_of(xp: Any, M: Any, tol: float | None = None) -> Any:
+def root_of(xp: Any, M: Any, tol: Any = None) -> Any:
     """Return ``psd_factor`` by NumPy or by JAX."""
     eigenvalues, vectors = xp.linalg.eigh((M + M.T) / 2)
     tol = M.shape[0] * float(jnp.finfo(M.dtype).eps) if tol is None else tol

@@ -283,6 +283,7 @@ class DCAGM(
         strength = self._strength_of_euclid()
         if kind != "average_fisher" or strength == 0:
             return metric
+        assert isinstance(metric, Mahalanobis)
         n = float(np.asarray(self._data.w).sum())
         factor = np.asarray(metric.factor) * self.scale_
         factor = mixed_with_identity(factor, strength, n, self._live)

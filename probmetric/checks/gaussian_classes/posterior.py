@@ -281,8 +281,8 @@ def proba_by_scipy(problem: Problem[Labelled]) -> Values:
                 scale = np.sqrt(np.asarray(post.Psi[k])[seen] * size / nu)
                 value += scipy_stats.t.logpdf(X[n][seen], nu, loc, scale).sum()
             elif seen.any():
-                df = nu - d + 1
-                S = np.asarray(post.Psi[q])[np.ix_(seen, seen)] * size / df
+                df: Any = nu - d + 1
+                S: Any = np.asarray(post.Psi[q])[np.ix_(seen, seen)] * size / df
                 value += multivariate_t.logpdf(X[n][seen], loc, S, df=df)
             table[n, k] = value
         found[f"log P(c | x), {kind}"] = table - logsumexp(table, 1, keepdims=True)
