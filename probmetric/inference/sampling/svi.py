@@ -24,6 +24,7 @@ from numpyro.infer.svi import SVIState
 from numpyro.infer.util import compute_log_probs
 
 from probmetric.arguments import check_choice, check_number
+from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.laplace import pareto_khat
 from probmetric.inference.sampling.target import (
     Args,
@@ -153,7 +154,7 @@ def _engine(by: _Problem, seed: Seed, data: list[Array]) -> _Engine:
     return _Engine(engine, state, keys[1:], args, kwargs)
 
 
-@partial(jax.jit, static_argnames="by")
+@partial(jax.jit, static_argnames="by", compiler_options=COMPILED_SOONEST)
 def _begin(by: _Problem, seed: Seed, data: list[Array]) -> SVIState:
     """Return the state before the first step."""
     return _engine(by, seed, data).state
