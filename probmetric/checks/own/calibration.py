@@ -35,6 +35,7 @@ from probmetric.checks.check import Check, Problem, by_sbc
 from probmetric.checks.sbc import Story, traced
 from probmetric.checks.sbc import sbc as ranks_of
 from probmetric.checks.uniformity import Ranks, uniformity
+from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.predictive import Free
 from probmetric.inference.sampling.target import (
     Arrays,
@@ -85,7 +86,8 @@ class Calibration:
     controls : mapping of str to Dataset
         The same of each wrong posterior.
     left_out : tuple of str
-        Wrong posteriors that are right here: exchangeable rows may be shuffled.
+        Wrong posteriors that were asked for and are right here: exchangeable rows may
+        be shuffled.
     """
 
     model: str
@@ -231,7 +233,7 @@ def sbc(
         "progress": progress,
     }
     ranking = _ranking(model, data, args, kwargs or {}, identified, dtype)
-    left_out = () if ranking.rows_matter else (SHUFFLED,)
+    left_out = () if not n_control or ranking.rows_matter() else (SHUFFLED,)
     chosen = [k for k in CONTROLS if n_control and k not in left_out]
     ranks = ranking(seed=seed, n_simulations=n_simulations, **settings)
     tables = {
@@ -274,7 +276,6 @@ class _Ranking(NamedTuple):
     target: Target
     story: Story
     world: World
-    rows_matter: bool
     dtype: str
 
     def __call__(self, wrong: str = "", **settings: Any) -> Ranks:
@@ -284,6 +285,25 @@ class _Ranking(NamedTuple):
             power=np.asarray(power), shuffled=np.asarray(shuffled)
         )
         return ranks_of(self.target, self.story, world, dtype=self.dtype, **settings)
+
+    def rows_matter(self) -> bool:
+        """Say whether the log likelihood changes when observations are shuffled."""
+        story, world = self.story, self.world
+
+        @partial(jax.jit, compiler_options=COMPILED_SOONEST)
+        def likelihood(seed: Array, world: World) -> Scalar:
+            key, elsewhere = jax.random.split(jax.random.key(seed))
+            at = story.simulate(elsewhere, world)[0]
+            return story.log_likelihood(at, story.simulate(key, world)[1])
+
+        shuffled = world._replace(shuffled=np.asarray(True))
+        with jax.enable_x64(is_double(self.dtype)):
+            for seed in range(3):
+                at = np.asarray(seed)
+                both = [float(likelihood(at, w)) for w in (world, shuffled)]
+                if not np.isclose(*both, rtol=1e-5, atol=0):
+                    return True
+        return False
 
 
 def _ranking(
@@ -338,24 +358,7 @@ def _ranking(
             )
         keep = None if identified is None else tuple(identified)
         target = _cached(model, tree, static, known, keep)[0]
-        return _Ranking(target, story, world, _rows_matter(story, world), dtype)
-
-
-def _rows_matter(story: Story, world: World) -> bool:
-    """Say whether the log likelihood changes when observations are shuffled."""
-
-    @jax.jit
-    def likelihood(seed: Array, world: World) -> Scalar:
-        key, elsewhere = jax.random.split(jax.random.key(seed))
-        at = story.simulate(elsewhere, world)[0]
-        return story.log_likelihood(at, story.simulate(key, world)[1])
-
-    shuffled = world._replace(shuffled=np.asarray(True))
-    for seed in range(3):
-        both = [float(likelihood(np.asarray(seed), w)) for w in (world, shuffled)]
-        if not np.isclose(*both, rtol=1e-5, atol=0):
-            return True
-    return False
+        return _Ranking(target, story, world, dtype)
 
 
 class _Powered(Messenger):

@@ -61,23 +61,29 @@ def test_only_named_quantities_are_ranked():
         pm.sbc(lapse, data, args=(2.0,), identified=["W"], **few)
 
 
-def another_scale(x):
-    """Say a density that is not the one that draws: the observations' scale is 1."""
+def centred(x, drawn):
+    """Observe eight numbers about a mean, of scale 1; ``drawn`` is that of draws."""
     mu = numpyro.sample("mu", dist.Normal(0, 1))
     with numpyro.plate("n", 8):
-        numpyro.sample("x", Mismatched(mu, 1.0), obs=x)
+        numpyro.sample("x", Mismatched(mu, drawn), obs=x)
 
 
 class Mismatched(dist.Normal):
-    """A normal that draws with three times the scale of its density."""
+    """A normal of scale 1 that draws with another one."""
+
+    def __init__(self, loc, drawn):
+        super().__init__(loc, 1.0)
+        self.drawn = drawn
 
     def sample(self, key, sample_shape=()):
-        return dist.Normal(self.loc, 3 * self.scale).sample(key, sample_shape)
+        return dist.Normal(self.loc, self.drawn).sample(key, sample_shape)
 
 
 @pytest.mark.slow
 def test_a_density_that_is_not_what_draws_disagrees():
-    found = pm.sbc(another_scale, np.zeros(8), **FAST, n_control=0)
+    # In the sizes of ``validate``, whose program it is.
+    sizes = {"n_simulations": 100, "n_draws": 39, "n_control": 0}
+    found = pm.sbc(centred, np.zeros(8), args=(np.array(3.0),), **sizes)
     assert found.verdict == "disagree"
     assert "mu is not uniform" in str(found)
 
@@ -107,8 +113,8 @@ def test_what_cannot_be_simulated_or_called_is_refused(model, data, error, words
 
 @pytest.mark.slow
 def test_a_model_is_validated_by_its_ranks_and_wrong_posteriors_fail():
-    problem = pm.Problem("twenty points", None, (X, np.zeros(20, int)), prior=2.0)
-    claims = pm.validate(lapse, problem, progress=False)
-    assert (claims.name, claims.verdict) == ("lapse", "agree")
-    broken = pm.validate(lapse, problem, break_=True, progress=False)
+    problem = pm.Problem("eight numbers", None, np.zeros(8), prior=np.array(1.0))
+    claims = pm.validate(centred, problem, progress=False)
+    assert (claims.name, claims.verdict) == ("centred", "agree")
+    broken = pm.validate(centred, problem, break_=True, progress=False)
     assert broken.counts.rejected == 2
