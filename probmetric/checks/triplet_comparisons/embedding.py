@@ -39,6 +39,7 @@ from probmetric.checks.triplet_comparisons.density import (
     tabulated,
 )
 from probmetric.checks.triplet_comparisons.problems import flipped, triples
+from probmetric.checks.triplet_comparisons.sampling import CAREFUL
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Triplets, weights
 from probmetric.inference.sampling.nuts import NUTS
@@ -206,21 +207,21 @@ def _other_rows(problem: Problem[Triplets], longer: float = 1.0) -> Values:
 
 
 def places_reference(problem: Problem[Triplets]) -> xr.Dataset:
-    """Sample the places of 6 objects by NUTS, told nothing of where they lie."""
+    """Sample the places of 4 objects by NUTS, told nothing of where they lie."""
     del problem
-    args = (_asked(8, 6, 80)[0], embedding_prior(6, 2))
-    drawn = sampled(places, args, seed=3, n_draws=3000)
+    args = (_asked(8, 4, 80)[0], embedding_prior(4, 2))
+    drawn = sampled(places, args, seed=3, n_draws=1000, sampler=NUTS(n_warmup=500))
     return as_dataset({"log distance": 0.5 * np.log(drawn.values["squared"])})
 
 
 def embedding_estimate(problem: Problem[Triplets], lam: float = 1.0) -> xr.Dataset:
     """Sample the map of the objects' rows, around its mode; wrong in λ."""
     del problem
-    data, prior = _asked(8, 6, 80)[0], embedding_prior(6, 2, lam)
+    data, prior = _asked(8, 4, 80)[0], embedding_prior(4, 2, lam)
     with jax.enable_x64(True):
         params = fit(data, prior, start=embedding_start(data, 2)).params
         around = posterior(params, data, prior)
-        drawn = NUTS().draw(around, seed=4, n_draws=3000, progress=False)
+        drawn = CAREFUL.draw(around, seed=4, n_draws=1000, progress=False)
     G = of_objects(drawn).values["M"]
     own = np.einsum("csii->csi", G)
     next_one = np.einsum("csii->csi", G[..., :-1, 1:])

@@ -1,6 +1,7 @@
 """Draws of the closed form against NUTS on the NumPyro model, and calibration."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,14 +41,15 @@ def nuts_reference(problem: Problem[Triplets]) -> xr.Dataset:
     """Sample the NumPyro model, told nothing of where its posterior lies."""
     args = (problem.data, problem.prior)
     options = dict(problem.options)
+    sampler = replace(CAREFUL, n_warmup=500)
     drawn = sampled(
-        triplet_comparisons, args, options, seed=3, n_draws=1500, sampler=CAREFUL
+        triplet_comparisons, args, options, seed=3, n_draws=1000, sampler=sampler
     )
     return _entries(drawn.values)
 
 
 def target_estimate(
-    problem: Problem[Triplets], lam: float = 1.0, n_draws: int = 1500
+    problem: Problem[Triplets], lam: float = 1.0, n_draws: int = 1000
 ) -> xr.Dataset:
     """Sample the closed form from Laplace's start; wrong in λ."""
     data, rate = problem.data, problem.options["learning_rate"]
