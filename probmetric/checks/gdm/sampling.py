@@ -1,6 +1,7 @@
 """Draws of the closed form against NUTS on the NumPyro model, and calibration."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,12 +30,13 @@ def _quantities(values: Any) -> xr.Dataset:
 def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
     """Sample the NumPyro model, told nothing of where its posterior lies."""
     args, options = (problem.data, problem.prior), dict(problem.options)
-    drawn = sampled(gdm, args, options, seed=3, n_draws=3000, sampler=SAMPLER)
+    sampler = replace(SAMPLER, n_warmup=500)
+    drawn = sampled(gdm, args, options, seed=3, n_draws=2000, sampler=sampler)
     return _quantities(drawn.values)
 
 
 def target_estimate(
-    problem: Problem[Pairs], scale: float = 1.0, n_draws: int = 3000
+    problem: Problem[Pairs], scale: float = 1.0, n_draws: int = 2000
 ) -> xr.Dataset:
     """Sample the closed form from Laplace's start; wrong in the prior."""
     data, options = problem.data, problem.options

@@ -59,8 +59,9 @@ def _posterior(problem: Problem[Pairs], lam: float = 1.0) -> tuple[Posterior, An
 
 def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
     """Sample the NumPyro model, told nothing of where its posterior lies."""
-    args = (problem.data, problem.prior)
-    draws = sampled(point_effects, args, dict(problem.options), seed=3, n_draws=3000)
+    args, options = (problem.data, problem.prior), dict(problem.options)
+    sampler, size = NUTS(n_warmup=500), {"seed": 3, "n_draws": 2000}
+    draws = sampled(point_effects, args, options, sampler=sampler, **size)
     return _summaries(problem, draws.values)
 
 
