@@ -153,7 +153,8 @@ def _invariants(draws: Draws) -> xr.Dataset:
 def invariants_by_nuts(problem: Problem[Groups]) -> xr.Dataset:
     """Sample the invariants of free W and B from Laplace's start."""
     with jax.enable_x64(True):
-        found = NUTS().draw(_posterior(problem), seed=4, progress=False)
+        start = _posterior(problem)
+        found = NUTS().draw(start, seed=4, n_draws=500, progress=False)
     return _invariants(found)
 
 
