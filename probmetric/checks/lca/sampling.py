@@ -247,12 +247,10 @@ def sample_tiny(
     """Sample M, b and P(same) of four pairs of the tiny problem."""
     del problem
     pairs, prior = tiny()
-    sampler, size = NUTS(target_accept=0.9), {"seed": 2, "n_draws": n_draws}
-    if latent:
-        draws = sampled(latent_form, (pairs, prior), sampler=sampler, **size)
-    else:
-        args = pairs, prior, np.asarray(lacking)
-        draws = sampled(marginal_form, args, sampler=sampler, **size)
+    model: Any = latent_form if latent else marginal_form
+    args = (pairs, prior) if latent else (pairs, prior, np.asarray(lacking))
+    sampler = NUTS(target_accept=0.9)
+    draws = sampled(model, args, seed=2, n_draws=n_draws, sampler=sampler)
     M, b = draws.values["M"], draws.values["b"]
     delta = pairs.X[pairs.i[:4]] - pairs.X[pairs.j[:4]]
     same = np.exp(-(b[..., None] + 0.5 * np.einsum("pk,cskl,pl->csp", delta, M, delta)))

@@ -60,8 +60,8 @@ def _posterior(problem: Problem[Pairs], lam: float = 1.0) -> tuple[Posterior, An
 def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
     """Sample the NumPyro model, told nothing of where its posterior lies."""
     args, options = (problem.data, problem.prior), dict(problem.options)
-    sampler, size = NUTS(n_warmup=500), {"seed": 3, "n_draws": 2000}
-    draws = sampled(point_effects, args, options, sampler=sampler, **size)
+    sampler = NUTS(n_warmup=500)
+    draws = sampled(point_effects, args, options, seed=3, n_draws=2000, sampler=sampler)
     return _summaries(problem, draws.values)
 
 
