@@ -91,12 +91,8 @@ from probmetric.typing import Array
 
 
 @numpy_in_numpy_out
-@partial(jax.jit, static_argnames="rule")
 def student_metric(
-    post: ClassPosterior,
-    *,
-    rule: Rule = "min_norm",
-    gamma: Int[Array, ""] | Float[Array, ""] | float | int = 0.0,
+    post: ClassPosterior, *, rule: Rule = "min_norm", gamma: float | int = 0.0
 ) -> LocalMahalanobis:
     """Return the local metric of the predictive densities (Eq. 1), whitened frame.
 

@@ -138,27 +138,21 @@ def _run[P, D](
         return ravel_pytree(new)[0], jnp.asarray(objective)
 
     cycle = _squarem_cycle if accelerate else _em_cycle
+    n_evaluations = 3 if accelerate else 1
 
-    # The pass after the last cycle says the objective at its end: so the program holds
-    # the step once.
-    def body(carry: tuple[_State, Array]) -> tuple[_State, Array]:
-        state, _ = carry
-        ended = (state.result != Result.MAX_STEPS) | (state.n_steps >= max_steps)
-        outcome = cycle(advance, state, ended)
-        n = 3 if accelerate else 1
-        moved = _judged(state, outcome, limit, n, accelerate=accelerate)
-        known = jnp.where(ended, jnp.nan, outcome[1])
-        trace = state.trace.at[state.n_steps].set(known)
-        stayed = state._replace(objective=outcome[1], trace=trace)
-        moved = moved._replace(trace=trace)
-        state = jax.tree.map(lambda a, b: jnp.where(ended, a, b), stayed, moved)
-        return state, ended
+    def body(state: _State) -> _State:
+        return _judged(
+            state, cycle(advance, state), limit, n_evaluations, accelerate=accelerate
+        )
 
-    begin = _start(flat, room), jnp.asarray(False)
-    end, _ = jax.lax.while_loop(lambda carry: ~carry[1], body, begin)
+    def going(state: _State) -> Array:
+        return (state.result == Result.MAX_STEPS) & (state.n_steps < max_steps)
+
+    end = jax.lax.while_loop(going, body, _start(flat, room))
+    _, objective = advance(end.theta)
     return Fit(
         unravel(end.theta),
-        end.objective,
+        objective,
         end.result,
         end.n_steps,
         end.n_evaluations + 1,
@@ -227,7 +221,7 @@ def _after_pass(
     state: _State, new: Any, objective: Array, limit: Array | float, eps: Array | float
 ) -> _State:
     given = ravel_pytree(new)[0], jnp.asarray(objective, state.theta.dtype)
-    outcome = _em_cycle(lambda _: given, state, jnp.asarray(False))
+    outcome = _em_cycle(lambda _: given, state)
     return _judged(state, outcome, limit, 1, accelerate=False, eps=eps)
 
 
@@ -277,7 +271,7 @@ def run_em_passes[P](
     )
 
 
-def _em_cycle(advance: _Advance, state: _State, _: Array) -> tuple[jax.Array, ...]:
+def _em_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:
     new, objective = advance(state.theta)
     norm = jnp.linalg.norm(new - state.theta)
     # The objective of ``new`` is known only at the next step, so the gain is that of
@@ -286,32 +280,15 @@ def _em_cycle(advance: _Advance, state: _State, _: Array) -> tuple[jax.Array, ..
     return new, objective, gain, state.step_norm, norm, state.reach
 
 
-def _squarem_cycle(
-    advance: _Advance, state: _State, ended: Array
-) -> tuple[jax.Array, ...]:
-    """Take three steps, or one where only its objective is asked for."""
-
-    def stretched(first: jax.Array, second: jax.Array) -> tuple[jax.Array, ...]:
-        r = first - state.theta
-        v = second - first - r
-        before, after = jnp.linalg.norm(r), jnp.linalg.norm(second - first)
-        stretch = jnp.clip(before / jnp.linalg.norm(v), 1.0, state.reach)
-        trial = state.theta + 2 * stretch * r + stretch**2 * v
-        return trial, stretch, before, after
-
-    def take(k: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        at, points, values = carry
-        new, objective = advance(at)
-        points, values = points.at[k].set(new), values.at[k].set(objective)
-        at = jnp.where(k == 1, stretched(points[0], new)[0], new)
-        return at, points, values
-
-    room = jnp.zeros((3, *state.theta.shape), state.theta.dtype)
-    begin = state.theta, room, room[:, 0]
-    _, points, values = jax.lax.fori_loop(0, jnp.where(ended, 1, 3), take, begin)
-    first, second, beyond = points
-    objective, objective_first, objective_trial = values
-    _, stretch, before, after = stretched(first, second)
+def _squarem_cycle(advance: _Advance, state: _State) -> tuple[jax.Array, ...]:
+    first, objective = advance(state.theta)
+    second, objective_first = advance(first)
+    r = first - state.theta
+    v = second - first - r
+    before, after = jnp.linalg.norm(r), jnp.linalg.norm(second - first)
+    stretch = jnp.clip(before / jnp.linalg.norm(v), 1.0, state.reach)
+    trial = state.theta + 2 * stretch * r + stretch**2 * v
+    beyond, objective_trial = advance(trial)
     accept = objective_trial >= objective_first  # False for NaN
     theta = jnp.where(accept, beyond, second)
     reach = jnp.where(

@@ -123,20 +123,21 @@ def minimise(
     >>> found.x.round(6).tolist(), round(float(found.value), 6)
     ([3.0, 3.0], 0.0)
     """
+    value, gradient = value_and_gradient(start)
     eps = jnp.finfo(start.dtype).eps
     empty = jnp.zeros((MEMORY, len(start)), start.dtype)
-    nothing = jnp.zeros((), start.dtype)
+    sound = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
     unfinished = jnp.asarray(int(Result.MAX_STEPS))
     state = _State(
         Minimum(
             start,
-            nothing,
-            unfinished,
+            value,
+            jnp.where(sound, unfinished, int(Result.NONFINITE)),
             jnp.asarray(0),
-            jnp.asarray(0),
+            jnp.asarray(1),
             jnp.full(max_steps, jnp.nan, start.dtype),
         ),
-        jnp.zeros_like(start),
+        gradient,
         empty,
         empty,
         jnp.zeros(MEMORY, start.dtype),
@@ -145,9 +146,6 @@ def minimise(
     def body(carry: tuple[_State, Array]) -> tuple[_State, Array]:
         state, _ = carry
         at, f, g = state.found.x, state.found.value, state.gradient
-        # The first pass looks at the start alone, along a gradient of zero: so the
-        # program holds the function once.
-        fresh = state.found.n_evaluations == 0
         direction = _direction(state)
         slope = g @ direction
         downhill = slope < 0
@@ -159,20 +157,20 @@ def minimise(
         def refused(trial: tuple[Array, ...]) -> Array:
             t, value, _, n = trial
             fell = value <= f + SUFFICIENT * t * slope + 8 * eps * size
-            # NaN has not fallen; of the start there is nothing to fall below.
-            return (n == 0) | ~fresh & ~fell & (n < HALVINGS)
+            return ~fell & (n < HALVINGS)  # NaN has not fallen
 
         def halve(trial: tuple[Array, ...]) -> tuple[Array, ...]:
             t, _, _, n = trial
-            t = jnp.where(n == 0, first, 0.5 * t)
-            return (t, *value_and_gradient(at + t * direction), n + 1)
+            return (0.5 * t, *value_and_gradient(at + 0.5 * t * direction), n + 1)
 
         # Nothing is known of the scale before the first step.
         first = jnp.where(
             state.found.n_steps == 0, 1 / jnp.maximum(1.0, jnp.linalg.norm(g)), 1.0
         )
         t, value, gradient, n = jax.lax.while_loop(
-            refused, halve, (nothing, nothing, jnp.zeros_like(g), jnp.asarray(0))
+            refused,
+            halve,
+            (first, *value_and_gradient(at + first * direction), jnp.asarray(1)),
         )
         stuck = ~(value <= f + 8 * eps * size)
         keep = met | stuck
@@ -194,26 +192,16 @@ def minimise(
             changes=state.changes.at[k].set(y),
             curvature=state.curvature.at[k].set(jnp.where(useful, sy, 0.0)),
         )
-        sound = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
-        how = jnp.where(
-            fresh,
-            jnp.where(sound, unfinished, int(Result.NONFINITE)),
-            jnp.where(met, int(Result.CONVERGED), unfinished),
-        )
         stayed = state._replace(
             found=state.found._replace(
-                value=jnp.where(fresh, value, f),
-                result=how,
-                n_evaluations=jnp.where(fresh, n, state.found.n_evaluations),
-            ),
-            gradient=jnp.where(fresh, gradient, g),
+                result=jnp.where(met, int(Result.CONVERGED), unfinished)
+            )
         )
-        state = jax.tree.map(lambda a, b: jnp.where(fresh | keep, a, b), stayed, moved)
-        return state, jnp.where(fresh, ~sound, keep)
+        state = jax.tree.map(lambda a, b: jnp.where(keep, a, b), stayed, moved)
+        return state, keep
 
     def going(carry: tuple[_State, Array]) -> Array:
         state, ended = carry
-        begun = state.found.n_evaluations > 0
-        return ~ended & (~begun | (state.found.n_steps < max_steps))
+        return ~ended & sound & (state.found.n_steps < max_steps)
 
-    return jax.lax.while_loop(going, body, (state, jnp.asarray(False)))[0].found
+    return jax.lax.while_loop(going, body, (state, ~sound))[0].found
