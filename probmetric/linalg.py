@@ -10,6 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Bool, Float
 from threadpoolctl import ThreadpoolController
@@ -111,6 +112,27 @@ def psd_factor(
         positive. NaN throughout when M has a negative eigenvalue beyond ``tol``.
     """
     return root_of(jnp, jnp.asarray(M), tol)
+
+
+def cholesky_of(xp: Any, S: Any) -> Any:
+    """Return the lower Cholesky factor of a symmetric S by NumPy or by JAX.
+
+    NumPy's reads one triangle of S, and gives some factor of what holds NaN: here it
+    takes the mean of both, as JAX does, and raises LinAlgError (JAX: NaN throughout).
+    """
+    if xp is np:
+        if not np.isfinite(S).all():
+            raise np.linalg.LinAlgError("matrix holds NaN or infinity")
+        S = (S + np.swapaxes(S, -1, -2)) / 2
+    return xp.linalg.cholesky(S)
+
+
+def solve_lower(xp: Any, L: Any, B: Any, *, transposed: bool = False) -> Any:
+    """Return L⁻¹B, or L⁻ᵀB, of a lower triangular L by SciPy or by JAX."""
+    if xp is np:
+        options = {"lower": True, "trans": int(transposed), "check_finite": False}
+        return scipy.linalg.solve_triangular(L, B, **options)
+    return solve_triangular(L, B, lower=True, trans=int(transposed))
 
 
 def root_of(xp: Any, M: Any, tol: Any = None) -> Any:

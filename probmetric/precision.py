@@ -8,7 +8,7 @@ rules.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from inspect import signature
 from typing import Any
@@ -105,7 +105,7 @@ def one_program[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 def host_or_program[R](
     function: Callable[..., R], static: tuple[str, ...] = ()
 ) -> Callable[..., R]:
-    """Compute little algebra by NumPy where all arrays are its own: nothing compiles.
+    """Compute little algebra by NumPy where no argument is JAX's: nothing compiles.
 
     Parameters
     ----------
@@ -117,8 +117,9 @@ def host_or_program[R](
     Returns
     -------
     callable
-        The same without xp; of JAX's arrays, and for NaN where NumPy finds no factor,
-        one compiled program.
+        The same without xp; of JAX's arrays, in a caller's program, and for NaN where
+        NumPy finds no factor, one compiled program. Results of NumPy's share no memory
+        with the arguments.
     """
     program: Callable[..., R] = jax.jit(partial(function, jnp), static_argnames=static)
 
@@ -126,14 +127,17 @@ def host_or_program[R](
     def wrapper(*args: Any, **kwargs: Any) -> R:
         leaves = jax.tree.leaves((args, kwargs))
         if not any(isinstance(leaf, jax.Array) for leaf in leaves):
-            try:
-                with np.errstate(all="ignore"):  # NaN and infinity as JAX has them.
-                    return function(np, *args, **kwargs)
-            except np.linalg.LinAlgError:
-                pass
+            # NaN and infinity are said by results alone, as JAX has them.
+            with suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
+                if not _in_a_program():
+                    return jax.tree.map(_copied, function(np, *args, **kwargs))
         return program(*args, **kwargs)
 
     return wrapper
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
 def finite(result: np.ndarray, name: str, *given: Any) -> np.ndarray:

@@ -29,8 +29,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float, Int
 
 from probmetric.compilation import COMPILED_SOON
@@ -41,6 +39,7 @@ from probmetric.densities.classes import (
     mapped,
     posterior_and_hessians,
 )
+from probmetric.linalg import cholesky_of, solve_lower
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
 from probmetric.metric.protocol import measured, said, two_points
@@ -401,10 +400,8 @@ def local_of(
     F = xp.eye(d, dtype=centre.dtype)
     if frame == "pooled":
         halves = xp.sqrt(share)[..., None, None] * classes.factor
-        half = xp.linalg.cholesky(xp.einsum("ckij,cklj->il", halves, halves))
-        # A triangle exactly, which a solver of any matrix would not give.
-        solve = solve_triangular if xp is jnp else scipy.linalg.solve_triangular
-        F = solve(half, F, lower=True, check_finite=False)
+        half = cholesky_of(xp, xp.einsum("ckij,cklj->il", halves, halves))
+        F = solve_lower(xp, half, F)
     return LocalMahalanobis(
         mapped(xp, classes, F, centre),
         F,

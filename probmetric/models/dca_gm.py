@@ -37,7 +37,7 @@ import scipy.special
 from jaxtyping import Bool, Float
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.linalg import root_of
+from probmetric.linalg import cholesky_of, root_of, solve_lower
 from probmetric.metric import Mahalanobis
 from probmetric.metric.class_distribution import (
     ClassDistribution,
@@ -166,8 +166,9 @@ def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
 
 def _params_of(xp: Any, sites: DCAGMSites, present: Any) -> DCAGMParams:
     p = sites.mu.shape[-1]
-    below = np.zeros((p * (p - 1) // 2, p, p), sites.A.dtype)
-    below[np.arange(len(below)), *np.tril_indices(p, -1)] = 1
+    at = np.zeros((p, p), int)  # Zero, or which of the entries below the diagonal.
+    at[np.tril_indices(p, -1)] = 1 + np.arange(p * (p - 1) // 2)
+    below = xp.pad(sites.off_diag, [(0, 0), (0, 0), (1, 0)])[..., at]
     diagonal = xp.exp(sites.log_diag)[..., None] * xp.eye(p, dtype=sites.A.dtype)
     log_softmax = jax.nn.log_softmax if xp is jnp else scipy.special.log_softmax
     return DCAGMParams(
@@ -175,7 +176,7 @@ def _params_of(xp: Any, sites: DCAGMSites, present: Any) -> DCAGMParams:
         log_alpha=log_softmax(sites.alpha_logit, axis=-1),
         log_beta=log_softmax(xp.where(present, sites.beta_logit, -xp.inf), axis=-1),
         mu=sites.mu,
-        chol=diagonal + xp.tensordot(sites.off_diag, below, 1),
+        chol=diagonal + below,
     )
 
 
@@ -205,7 +206,8 @@ def _sites_of(xp: Any, params: DCAGMParams) -> DCAGMSites:
     i, j = np.tril_indices(params.mu.shape[-1], -1)
     present = xp.isfinite(params.log_beta)
     logit = xp.where(present, params.log_beta, 0)
-    mean = xp.sum(logit, 1, keepdims=True) / xp.sum(present, 1, keepdims=True)
+    n_present = xp.sum(present, 1, keepdims=True, dtype=logit.dtype)
+    mean = xp.sum(logit, 1, keepdims=True) / n_present
     return DCAGMSites(
         A=params.A,
         alpha_logit=params.log_alpha - xp.mean(params.log_alpha),
@@ -355,14 +357,15 @@ def to_metric(
     [1.0, 0.0]
     """
     if X is not None and kind == "average_fisher":
-        params = params._replace(fisher=_mean_fisher(params, X))
+        return _metric_over(params, X)
     return _metric(params, kind=kind)
 
 
 @jax.jit
-def _mean_fisher(params: DCAGMParams, X: Any) -> Any:
+def _metric_over(params: DCAGMParams, X: Any) -> Any:
     theta = (log_weight(params), params.mu, params.chol)
-    return mean_fisher(X @ params.A.T, *theta)
+    fisher = mean_fisher(X @ params.A.T, *theta)
+    return _metric_of(jnp, params._replace(fisher=fisher), kind="average_fisher")
 
 
 def _metric_of(xp: Any, params: DCAGMParams, *, kind: MetricKind) -> Any:
@@ -372,8 +375,8 @@ def _metric_of(xp: Any, params: DCAGMParams, *, kind: MetricKind) -> Any:
         return LocalFisher(params.A, *theta)
     if kind in ("hellinger", "jensen_shannon"):
         return ClassDistribution(params.A, *theta, kind)
-    half = xp.linalg.cholesky(pooled(xp, *theta[::2]))
-    whitened = xp.linalg.solve(half, params.A)
+    half = cholesky_of(xp, pooled(xp, *theta[::2]))
+    whitened = solve_lower(xp, half, params.A)
     if kind == "subspace":
         return Mahalanobis(whitened)
     if kind != "average_fisher":

@@ -164,15 +164,18 @@ def simulate(key: Any, params: HierarchicalLCAParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), params, pairs).y.tolist()  # P: 1 and e^{-40.5}
     [1, 0]
     """
-    log_p = on_host(_log_probability(params, pairs._replace(y=None)))
+    rows = pairs.X[pairs.i], pairs.X[pairs.j]  # NumPy refuses those that do not exist.
+    log_p = on_host(_log_probability(params, *rows, pairs.anchor))
     return pairs._replace(y=drawn(Coincidence(log_p), key))
 
 
 @one_program
-def _log_probability(params: HierarchicalLCAParams, pairs: Pairs) -> Array:
+def _log_probability(
+    params: HierarchicalLCAParams, A: Array, B: Array, group: Any
+) -> Array:
     """Return log P(y = 1) of each pair."""
-    delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
-    g = jnp.einsum("npd,nd->np", jnp.asarray(params.W_groups)[pairs.anchor], delta)
+    W = jnp.asarray(params.W_groups)[group]
+    g = jnp.einsum("npd,nd->np", W, jnp.subtract(A, B))
     sigma2, p = jnp.exp(params.log_sigma2), params.W.shape[0]
     return -coincidence_exponent(jnp.sum(g**2, -1), sigma2, 1.0, p)
 

@@ -546,17 +546,16 @@ def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), near_one, Pairs(X, i, j, None)).y.tolist()
     [1, 0]
     """
-    log_p = on_host(_log_probability(params, pairs._replace(y=None)))
+    rows = pairs.X[pairs.i], pairs.X[pairs.j]  # NumPy refuses those that do not exist.
+    log_p = on_host(_log_probability(params, *rows, pairs.anchor))
     return pairs._replace(y=drawn(observation(log_p, pairs), key))
 
 
 @one_program
-def _log_probability(params: LCAParams, pairs: Pairs) -> Array:
-    """Return log P(y = 1) of each pair."""
-    delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
-    kappa2 = jnp.asarray(params.kappa2)
-    k2 = kappa2[pairs.anchor] if kappa2.ndim else kappa2
-    squared, sigma2 = jnp.sum((delta @ params.W.T) ** 2, -1), jnp.exp(params.log_sigma2)
+def _log_probability(params: LCAParams, A: Array, B: Array, anchor: Any) -> Array:
+    kappa2, images = jnp.asarray(params.kappa2), jnp.subtract(A, B) @ params.W.T
+    k2 = kappa2[anchor] if kappa2.ndim else kappa2
+    squared, sigma2 = jnp.sum(images**2, -1), jnp.exp(params.log_sigma2)
     return -coincidence_exponent(squared, sigma2, k2, params.W.shape[0])
 
 

@@ -179,18 +179,18 @@ def point_effects(
     numpyro.deterministic("b_point", b_point)
     numpyro.deterministic("b_new", intercept_of_new(jnp.exp(log_b), spread))
     with numpyro.plate("pair", len(pairs.i)):
-        t = _exponent(W, log_b, b_point, pairs)
+        delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
+        t = _exponent(W, log_b, b_point[pairs.i] + b_point[pairs.j], delta)
         y = Coincidence(-t, weights(pairs), learning_rate)
         numpyro.sample("y", y, obs=pairs.y)
 
 
-def _exponent(W: Any, log_b: Any, b_point: Any, pairs: Pairs) -> Any:
+def _exponent(W: Any, log_b: Any, b_both: Any, delta: Any) -> Any:
     """Return t of Eq. (2): that of LCA, its b replaced by the mean of two."""
-    delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
     squared = jnp.sum((delta @ W.T) ** 2, -1)
     sigma2 = jnp.exp(log_sigma2_of(log_b, W.shape[0]))
     half = squared / (2 * (1 + 2 * sigma2))
-    return 0.5 * (b_point[pairs.i] + b_point[pairs.j]) + half
+    return 0.5 * b_both + half
 
 
 def _b_of(params: PointEffectsParams) -> tuple[Any, Any]:
@@ -213,15 +213,19 @@ def simulate(key: Any, params: PointEffectsParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), params, pairs).y.tolist()
     [1, 0]
     """
-    log_p = on_host(_log_probability(params, pairs._replace(y=None)))
+    rows = pairs.X[pairs.i], pairs.X[pairs.j]  # NumPy refuses those that do not exist.
+    log_p = on_host(_log_probability(params, *rows, pairs.i, pairs.j))
     return pairs._replace(y=drawn(Coincidence(log_p), key))
 
 
 @one_program
-def _log_probability(params: PointEffectsParams, pairs: Pairs) -> Array:
+def _log_probability(
+    params: PointEffectsParams, A: Array, B: Array, i: Array, j: Array
+) -> Array:
     """Return log P(y = 1) of each pair."""
     log_b, b_point = _b_of(params)
-    return -_exponent(jnp.asarray(params.W), log_b, b_point, pairs)
+    W, b_both = jnp.asarray(params.W), b_point[i] + b_point[j]
+    return -_exponent(W, log_b, b_both, jnp.subtract(A, B))
 
 
 @numpy_in_numpy_out

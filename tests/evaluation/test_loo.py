@@ -52,7 +52,8 @@ def sampled(pairs):
     """Sample the estimator of those pairs, which share no point, given as points."""
     A = np.stack([pairs.X[pairs.i], pairs.X[pairs.j]], 1)
     model = pm.LCA(1, learning_rate=1).fit_pairs(A, pairs.y)
-    with warnings.catch_warnings(action="ignore"):  # Their k-hat is high.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "k-hat")
         tree = model.sample("laplace", n_chains=1, n_draws=500, log_likelihood=True)
     tree.attrs["method"] = "nuts"  # LOO of an approximation is refused.
     return tree

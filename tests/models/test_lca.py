@@ -13,6 +13,8 @@ from numpyro.optim import Adam
 
 from probmetric.data.containers import Pairs
 from probmetric.metric import Mahalanobis
+from probmetric.models import hierarchical_lca, point_effects
+from probmetric.models import lca as lca_story
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
@@ -76,6 +78,19 @@ def test_simulate_draws_from_the_models_own_label_distribution(pairs):
     )
     z = (np.asarray(y).mean(0) - want) / np.sqrt(want * (1 - want) / 20_000)
     assert np.abs(z).max() < 4  # 30 z's, Bonferroni at 1 %
+
+
+def test_no_labels_are_drawn_for_rows_that_do_not_exist():
+    X, i, j = np.zeros((3, 1)), np.array([0, 1]), np.array([1, 7])
+    pairs, W = Pairs(X, i, j, None, anchor=np.array([0, 1])), np.eye(1)
+    groups, effects = np.stack([W, W]), np.zeros(3)
+    for model, params in (
+        (lca_story, LCAParams(W, np.array(0.5))),
+        (hierarchical_lca, hierarchical_lca.HierarchicalLCAParams(W, groups, 0.5, 1.0)),
+        (point_effects, point_effects.PointEffectsParams(W, 0.5, 1.0, effects)),
+    ):
+        with pytest.raises(IndexError, match="7"):
+            model.simulate(jax.random.key(0), params, pairs)
 
 
 @pytest.mark.long

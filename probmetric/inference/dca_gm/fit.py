@@ -37,6 +37,7 @@ from probmetric.inference.dca_gm.start import (
 )
 from probmetric.inference.solvers.lbfgs import lbfgs
 from probmetric.inference.solvers.result import Fit
+from probmetric.linalg import cholesky_of, solve_lower
 from probmetric.models.dca_gm import (
     DCAGMParams,
     DCAGMPrior,
@@ -194,7 +195,7 @@ def _half(xp: Any, given: Conditioned) -> Any:
     X, w, prior = given.data.X, weights(given.data), given.prior
     precision = prior.lam / prior.c**2
     gram = (w[:, None] * X).T @ X + precision * xp.eye(X.shape[1], dtype=X.dtype)
-    return xp.linalg.cholesky(gram / xp.sum(w))
+    return cholesky_of(xp, gram / xp.sum(w))
 
 
 def to_white(sites: DCAGMSites, white: White) -> DCAGMSites:
@@ -246,7 +247,8 @@ opening = host_or_program(_opened)
 
 
 def _closed(xp: Any, sites: DCAGMSites, white: White) -> DCAGMParams:
-    A, prior = xp.linalg.solve(white.half.T, sites.A.T).T, white.given.prior
+    A = solve_lower(xp, white.half, sites.A.T, transposed=True).T
+    prior = white.given.prior
     return constrain(_in_units(sites, A, prior), prior.present)
 
 

@@ -34,7 +34,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 
 from probmetric.data.containers import Labelled, weights
-from probmetric.linalg import logdet_chol, row_signs
+from probmetric.linalg import cholesky_of, logdet_chol, row_signs, solve_lower
 from probmetric.metric.class_distribution import (
     class_log_joint,
     component_log_joint,
@@ -185,7 +185,7 @@ def _other_gauge(xp: Any, params: DCAGMParams, B: Any) -> DCAGMParams:
     return params._replace(
         A=B @ params.A,
         mu=params.mu @ B.T,
-        chol=xp.linalg.cholesky(moved @ xp.swapaxes(moved, -1, -2)),
+        chol=cholesky_of(xp, moved @ xp.swapaxes(moved, -1, -2)),
         fisher=fisher,
     )
 
@@ -261,9 +261,9 @@ def fix_gauge(params: DCAGMParams) -> DCAGMParams:
 
 def _fixed_gauge(xp: Any, params: DCAGMParams) -> DCAGMParams:
     weight = params.log_alpha[:, None] + params.log_beta
-    half = xp.linalg.cholesky(pooled(xp, weight, params.chol))
+    half = cholesky_of(xp, pooled(xp, weight, params.chol))
     eye = xp.eye(half.shape[0], dtype=half.dtype)
-    whitened = _other_gauge(xp, params, xp.linalg.solve(half, eye))
+    whitened = _other_gauge(xp, params, solve_lower(xp, half, eye))
     spread = whitened.A @ whitened.A.T if params.fisher is None else whitened.fisher
     axes: Any = xp.linalg.eigh(spread)[1][:, ::-1].T
     return _other_gauge(xp, whitened, row_signs(axes @ whitened.A) * axes)

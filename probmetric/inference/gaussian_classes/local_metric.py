@@ -263,7 +263,8 @@ def posterior_metrics(
     expected = rule == "expected_bias"
     with jax.enable_x64(True):
         if not n_draws:
-            return student_metric(post, rule="min_norm" if expected else rule), []
+            found = student_metric(post, rule="min_norm" if expected else rule)
+            return to_numpy(found), []
         base, drawn = to_numpy(_posterior_metrics(post, seed, n_draws, rule))
     if expected:
         return replace(base, classes=drawn, rule=rule), []

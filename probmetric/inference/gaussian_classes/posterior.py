@@ -26,6 +26,7 @@ References
 maths 2.7; Gelman et al., "Bayesian Data Analysis", 3rd ed., §3.6.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -37,6 +38,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Labelled, weights
+from probmetric.linalg import cholesky_of
 from probmetric.models.gaussian_classes import (
     Covariance,
     GaussianClassesParams,
@@ -277,16 +279,17 @@ def evidence_of(
     post = posterior_of(xp, stats, prior, covariance=covariance)
     c, d = stats.mean.shape
     log_gamma = gammaln if xp is jnp else scipy.special.gammaln
+    log_pi = math.log(math.pi)  # A number of NumPy's would make float64 of float32.
     nu0 = xp.asarray(prior.nu, stats.mean.dtype)
 
     def log_det(S: Any) -> Any:
-        half = xp.linalg.cholesky(S)
+        half = cholesky_of(xp, S)
         return 2 * xp.sum(xp.log(xp.diagonal(half, axis1=-2, axis2=-1)), -1)
 
     def log_normaliser(nu: Any, log_det: Any, d: int) -> Any:
         """Return log Γ_D(ν/2) - (ν/2) log|Ψ|."""
-        parts = log_gamma(nu[..., None] / 2 - np.arange(d) / 2)
-        constant = d * (d - 1) / 4 * np.log(np.pi)
+        parts = log_gamma((nu[..., None] - np.arange(d, dtype=nu.dtype)) / 2)
+        constant = d * (d - 1) / 4 * log_pi
         return xp.sum(parts, -1) + constant - nu / 2 * log_det
 
     if covariance == "diagonal":
@@ -297,7 +300,7 @@ def evidence_of(
         after = log_normaliser(post.nu, log_det(post.Psi), d)
     total = xp.sum(after - before)
     total = total + 0.5 * d * xp.sum(xp.log(prior.kappa / post.kappa))
-    total = total - 0.5 * d * np.log(np.pi) * xp.sum(stats.n)
+    total = total - 0.5 * d * log_pi * xp.sum(stats.n)
     alpha = xp.full(c, prior.alpha, stats.mean.dtype)
     labels = log_gamma(xp.sum(alpha)) - log_gamma(xp.sum(post.alpha))
     labels = labels + xp.sum(log_gamma(post.alpha) - log_gamma(alpha))
@@ -371,7 +374,7 @@ def _with_covariance(xp: Any, post: ClassPosterior, divisor: Any) -> Any:
     if is_diagonal(post):
         scale = xp.sqrt(post.Psi / divisor[..., None])
         return scale[..., None] * xp.eye(post.mean.shape[-1], dtype=scale.dtype)
-    return xp.linalg.cholesky(post.Psi) / xp.sqrt(divisor)[..., None, None]
+    return cholesky_of(xp, post.Psi) / xp.sqrt(divisor)[..., None, None]
 
 
 @numpy_in_numpy_out
@@ -407,7 +410,7 @@ def mean_of(xp: Any, post: ClassPosterior) -> GaussianClassesParams:
         return GaussianClassesParams(pi, post.mean, chol)
     Sigma = xp.mean(chol @ xp.swapaxes(chol, -1, -2), 0)
     pi, mean = xp.mean(pi, 0), xp.mean(post.mean, 0)
-    return GaussianClassesParams(pi, mean, xp.linalg.cholesky(Sigma))
+    return GaussianClassesParams(pi, mean, cholesky_of(xp, Sigma))
 
 
 _mean = host_or_program(mean_of)

@@ -33,7 +33,7 @@ from probmetric.inference.gaussian_classes.posterior import (
     statistics,
 )
 from probmetric.inference.solvers.result import Fit
-from probmetric.linalg import logdet_chol
+from probmetric.linalg import cholesky_of, logdet_chol
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
@@ -80,7 +80,7 @@ def predictive_of(xp: Any, post: ClassPosterior) -> ClassDensities:
     s, c, d = each.mean.shape
     df = xp.broadcast_to(each.nu - d + 1, each.kappa.shape)
     scale = xp.sqrt((each.kappa + 1) / (each.kappa * df))
-    factor = xp.linalg.cholesky(each.Psi) * scale[..., None, None]
+    factor = cholesky_of(xp, each.Psi) * scale[..., None, None]
     return ClassDensities(
         log_prior=xp.log(each.alpha[0]) - xp.log(xp.sum(each.alpha[0])),
         log_mix=xp.full((c, s), -np.log(s), factor.dtype),

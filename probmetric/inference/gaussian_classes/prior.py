@@ -118,7 +118,9 @@ def learn_statistics(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> Learned:
-    """Choose the prior (1) if none is given, one program, and take the posterior.
+    """Return the posterior, under the prior (1) where none is given.
+
+    Choosing that is one program; else nothing compiles.
 
     Parameters
     ----------

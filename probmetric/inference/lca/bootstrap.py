@@ -169,11 +169,11 @@ def bootstrap(
     shared = gather(pairs, prior, learning_rate, start)
     u = np.asarray(u, shared.learning_rate.dtype)
     # Whole batches: lax.map's own remainder would compile the refit a second time.
+    batch = min(batch, len(u))
     whole = np.pad(u, ((0, -len(u) % batch), (0, 0)), mode="edge")
     found = _refit_all(shared, whole, tol, batch=batch, max_steps=max_steps)
-    if len(whole) > len(u):
-        found = jax.tree.map(lambda a: a[: len(u)], jax.device_get(found))
-    params = to_params(jax.device_get(found.params))
+    found = jax.tree.map(lambda a: a[: len(u)], jax.device_get(found))
+    params = to_params(found.params)
     ones = np.ones(len(u), u.dtype)
     return found._replace(params=params._replace(kappa2=ones))
 

@@ -298,7 +298,7 @@ def score_enrolled(
     for own in alike:
         chosen = enrolled.log_component[own], enrolled.mean[own]
         each.append(_conditional(params, Q, *chosen, float(sizes[own[0]])))
-    out = each[0]
+    out = each[0] if each else jnp.zeros((len(Q), 0), Q.dtype)
     if len(each) > 1:
         out = jnp.concatenate(each, 1)[:, np.argsort(np.concatenate(alike))]
     if score == "conditional":

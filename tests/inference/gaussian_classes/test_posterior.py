@@ -76,6 +76,14 @@ def test_posterior_evidence_and_predictive_equal_golden(golden):
     np.testing.assert_allclose(value, out["log_predictive"], rtol=1e-12)
 
 
+def test_statistics_of_points_without_weights_are_those_of_numpy(golden):
+    case = golden("mix_glml_dml")["g_niw"]
+    X = np.array(case["in"]["X"])
+    found = gc.statistics(Labelled(X, np.zeros(len(X), int)), 1)
+    for value, wanted in zip(found, golden_niw(case)[0], strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-13)
+
+
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_evidence_in_one_dimension_is_that_of_quadrature(golden, covariance):
     case = golden("mix_glml_dml")["g_niw_1d"]

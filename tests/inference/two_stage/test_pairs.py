@@ -21,6 +21,7 @@ from probmetric.inference.two_stage.choice import (
 )
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import (
+    Enrolled,
     _alpha_data,
     alpha_step,
     enrol,
@@ -225,6 +226,22 @@ def test_enrolment_with_one_instance_is_the_pair_score(golden):
     enrolled = enrol(params, Groups(Y, np.arange(len(Y))))
     wanted = -to_metric(params).pairwise(Q, Y)
     np.testing.assert_allclose(score_enrolled(params, Q, enrolled), wanted, rtol=1e-10)
+
+
+@pytest.mark.long
+def test_scores_stand_in_the_order_of_the_sources_whatever_their_sizes(golden):
+    case = golden("mix_glml_dml")["y_twocov_mixture_pair"]
+    params = TwoStageParams(*arrays(case, "c", "mu", "W", "B"))
+    rng = np.random.default_rng(0)
+    Q, Y = (rng.normal(size=(n, params.means.shape[1])) for n in (2, 5))
+    source = np.array([0, 0, 1, 2, 2])
+    found = score_enrolled(params, Q, enrol(params, Groups(Y, source)))
+    for k in range(3):
+        own = Groups(Y[source == k], np.zeros(np.sum(source == k), int))
+        alone = score_enrolled(params, Q, enrol(params, own))
+        np.testing.assert_allclose(found[:, [k]], alone, rtol=1e-9)
+    none = Enrolled(*(leaf[:0] for leaf in enrol(params, Groups(Y, source))))
+    assert score_enrolled(params, Q, none).shape == (2, 0)
 
 
 def test_flattening_keeps_variances_and_equals_golden(golden):
