@@ -225,7 +225,7 @@ INNER = {
     "inference.two_stage.pairs": "alpha_step",
     "inference.two_stage.proportional": "best_root "
     "em_step_proportional improved_proportional proportional_m_step",
-    "linalg": "log1p_squares mahalanobis_sq root_of solve_spd",
+    "linalg": "cholesky_of log1p_squares mahalanobis_sq root_of solve_lower solve_spd",
     "neighbors.scan": "distances ready",
 }
 """Called in compiled code or in their caller's scope only: modules and names."""
