@@ -129,10 +129,9 @@ def cholesky_of(xp: Any, S: Any) -> Any:
 
 def solve_lower(xp: Any, L: Any, B: Any, *, transposed: bool = False) -> Any:
     """Return L⁻¹B, or L⁻ᵀB, of a lower triangular L by SciPy or by JAX."""
-    if xp is np:
-        options = {"lower": True, "trans": int(transposed), "check_finite": False}
-        return scipy.linalg.solve_triangular(L, B, **options)
-    return solve_triangular(L, B, lower=True, trans=int(transposed))
+    # check_finite: of NaN NaN, as by JAX, which does not look at it.
+    solve = scipy.linalg.solve_triangular if xp is np else solve_triangular
+    return solve(L, B, lower=True, trans=int(transposed), check_finite=False)
 
 
 def root_of(xp: Any, M: Any, tol: Any = None) -> Any:
