@@ -8,7 +8,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 OUT ?= out/wine
-# Cores that a target may use; `.ci/run` gives each step one, and runs three at once.
+# Cores that a target may use; `.ci/run` gives each step one, and runs two at once.
 WORKERS ?= 2
 # Tests of one file share what they compile, so that a file stays with one worker.
 PYTEST := -m pytest -q -n $(WORKERS) --dist loadfile --durations=10
