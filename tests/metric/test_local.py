@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probmetric.densities.classes import ClassDensities
-from probmetric.metric import Metric
+from probmetric.metric import Metric, local
 from probmetric.metric.local import CHUNK, TILE, local_metric, local_pairwise
 from probmetric.neighbors import nearest
 from probmetric.neighbors import scan as neighbors_scan
@@ -149,6 +149,29 @@ def test_a_callers_own_program_has_the_same_matrices_and_distances():
         np.testing.assert_allclose(matrices, A[:3], rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(of_all, metric.pairwise(X[:3], X), atol=1e-12)
         np.testing.assert_allclose(of_one, metric.dissimilarity(X[0], X), atol=1e-12)
+
+
+def test_copies_of_the_last_row_that_fill_a_tile_are_computed_once(monkeypatch, x64):
+    calls, program = [], local._frame_matrices
+    monkeypatch.setattr(
+        local, "_frame_matrices", lambda m, X: (calls.append(len(X)), program(m, X))[1]
+    )
+    metric, X = metric_of(), points(CHUNK + 5)
+    X[3] = X[-1]  # A copy that others follow ends nothing.
+    alone = metric.prepare_alone(X).matrices
+    tile = np.concatenate([X, np.repeat(X[-1:], 4 * CHUNK, 0)])
+    filled = metric.prepare_alone(tile).matrices
+    assert calls == [CHUNK] * 4
+    np.testing.assert_array_equal(filled[: len(X)], alone)
+    np.testing.assert_array_equal(filled[len(X) :], np.repeat(alone[-1:], 4 * CHUNK, 0))
+    one = metric.prepare_alone(np.repeat(X[3:4], CHUNK, 0)).matrices
+    np.testing.assert_array_equal(one, np.repeat(alone[3:4], CHUNK, 0))
+    X[-1] = np.nan  # Equal to no row, itself included.
+    assert np.isnan(metric.prepare_alone(X).matrices[-1]).all()
+    np.testing.assert_array_equal(metric.prepare_alone(X).matrices[:-1], alone[:-1])
+    X[-1] = X[3]
+    expected = [jax.jit(local._matrices)(metric, x[None])[0] for x in X[[0, 3, -1]]]
+    np.testing.assert_allclose(alone[[0, 3, -1]], expected, rtol=1e-9)
 
 
 @pytest.mark.long
