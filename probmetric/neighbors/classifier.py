@@ -202,21 +202,20 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self.metric_, self.fit_X_, self.codes_ = metric, X, codes
         self.class_prior_ = np.bincount(codes, minlength=c) / n
         k = min(self.n_neighbors, max(1, n - 1))
-        if soft:
-            self._near = neighborhood(metrics, X, k)
-            self.scale_ = self._near.scales
         grids = (
             grid(self.bandwidth, BANDWIDTHS if soft else (1.0,)),
             grid(self.prior_weight, PRIOR_WEIGHTS[self.votes]),
         )
-        if n == 1 or max(map(len, grids)) == 1:
-            tuned = untuned(*grids)
-        else:
-            own = np.arange(n)
-            if soft:
-                votes = self._near.votes(grids[0], X, codes, c, own)
-            else:
-                votes = count_votes(metrics, X, X, codes, k, c, own)[None]
+        tune = n > 1 and max(map(len, grids)) > 1
+        votes = np.empty((0, n, c))
+        if soft:
+            tried = grids[0] if tune else ()
+            self._near, votes = neighborhood(metrics, X, k, tried, codes, c)
+            self.scale_ = self._near.scales
+        elif tune:
+            votes = count_votes(metrics, X, X, codes, k, c, np.arange(n))[None]
+        tuned = untuned(*grids)
+        if tune:
             tuned = leave_one_out(votes, codes, *grids, None if soft else k)
         self.bandwidth_, self.prior_weight_, self.loo_scores_ = tuned
         return self

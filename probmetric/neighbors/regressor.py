@@ -117,11 +117,12 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         tried = grid(self.bandwidth, BANDWIDTHS)
         self.loo_scores_ = np.full(len(tried), np.nan)
         if self.votes == "soft":
-            self._near = neighborhood(metrics, X, min(k, max(1, n - 1)))
+            b = tried if n > 1 and len(tried) > 1 else ()
+            k = min(k, max(1, n - 1))
+            self._near, votes = neighborhood(metrics, X, k, b, self._ballots(), 2)
             self.scale_ = self._near.scales
-            if n > 1 and len(tried) > 1:
-                error = self._soft(tried, X, np.arange(n)) - y
-                self.loo_scores_ = -np.mean(error**2, 1)
+            if b:
+                self.loo_scores_ = -np.mean((self._in_units(votes) - y) ** 2, 1)
         best = len(tried) // 2
         if np.isfinite(self.loo_scores_).any():
             best = int(np.argmax(self.loo_scores_))
@@ -132,7 +133,8 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         """Return the predicted mean of y at each row of X, shape (m,)."""
         Q = self._queries(X)
         if self.votes == "soft":
-            return self._soft([self.bandwidth_], Q)[0]
+            votes = self._near.votes([self.bandwidth_], Q, self._ballots(), 2)
+            return self._in_units(votes)[0]
         k, found = self.n_neighbors, draws_of(self.metric_)
         near = [found_but_own(m, Q, self.fit_X_, k, None)[1] for m in found]
         return np.mean([self.fit_y_[index].mean(1) for index in near], 0)
@@ -156,12 +158,14 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         w = check_weights(sample_weight, len(found))
         return float(r2_score(values.ravel(), found, sample_weight=w))
 
-    def _soft(self, bandwidths: Any, Q: Any, own: Any = None) -> np.ndarray:
-        """Return predictions (g, m) by soft votes, in units of y."""
-        low, span = self.fit_y_.min(), np.ptp(self.fit_y_)
-        u = (self.fit_y_ - low) / (span or 1.0)
-        ballots = np.stack([1 - u, u], 1)
-        return low + span * self._near.votes(bandwidths, Q, ballots, 2, own)[..., 1]
+    def _ballots(self) -> np.ndarray:
+        """Return each point's vote, shared out between the least and largest y."""
+        u = (self.fit_y_ - self.fit_y_.min()) / (np.ptp(self.fit_y_) or 1.0)
+        return np.stack([1 - u, u], 1)
+
+    def _in_units(self, votes: np.ndarray) -> np.ndarray:
+        """Return predictions (g, m) in units of y from votes for ``_ballots``."""
+        return self.fit_y_.min() + np.ptp(self.fit_y_) * votes[..., 1]
 
     def _queries(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

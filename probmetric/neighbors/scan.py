@@ -27,6 +27,7 @@ Shapes are padded to few sizes (``bucket``), so that other numbers of points sel
 compile again.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -154,6 +155,23 @@ def ready_alone(metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
         return jax.block_until_ready(_ready(metric, Q))
 
 
+class Latest:
+    """``ready_alone`` that keeps its latest answer, for a tile that is met again."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[Any, np.ndarray] | None = None
+        self._answer: Any = None
+
+    def __call__(self, metric: Any, Q: Float[np.ndarray, "q d"]) -> Any:
+        """Return ``ready_alone(metric, Q)``, computed unless it was the last asked."""
+        last = self._asked
+        if last is None or last[0] is not metric or not np.array_equal(last[1], Q):
+            self._asked = self._answer = None  # Two are never held.
+            self._answer = ready_alone(metric, Q)
+            self._asked = metric, Q
+        return self._answer
+
+
 def nearest_scanned(
     metric: Dissimilarity,
     Q: Float[np.ndarray, "m d"],
@@ -161,6 +179,7 @@ def nearest_scanned(
     k: int,
     own: Int[np.ndarray, "m"] | None,
     tile: int,
+    prepare: Callable[[Any, np.ndarray], Any] = ready_alone,
 ) -> Nearest:
     """Find neighbours by tiles; arguments as `found_but_own`, checked there."""
     limit = len(P) - (own is not None)
@@ -170,7 +189,7 @@ def nearest_scanned(
     for start in range(0, len(Q), step):
         rows = slice(start, min(start + step, len(Q)))
         mine = in_tiles(Q[rows], bucket(rows.stop - start, step))[0]
-        shared = ready_alone(metric, mine)
+        shared = prepare(metric, mine)
         refines = hasattr(metric, "refine")
         shortlist = min(limit, 2 * k + 8) if refines else k
         while True:

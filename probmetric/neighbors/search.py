@@ -10,6 +10,7 @@ their memory as a formula. Together they hold the data, (m + n) d numbers, and t
 answer, 2 m k, and beside these nothing that grows with m or with m · n.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from probmetric.metric.mahalanobis import check_factor
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
 from probmetric.neighbors.linear import nearest_linear
 from probmetric.neighbors.range import refuse_far, refuse_lost
-from probmetric.neighbors.scan import nearest_scanned
+from probmetric.neighbors.scan import nearest_scanned, ready_alone
 from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.neighbors.stream import nearest_streamed
 from probmetric.typing import ArrayLike
@@ -164,11 +165,13 @@ def found_but_own(
     *,
     shortlist: int | None = None,
     tile: int = TILE,
+    prepare: Callable[[Any, np.ndarray], Any] = ready_alone,
 ) -> Found:
     """Find neighbours where query i must not find point ``own[i]``; see `nearest`.
 
     Dissimilarities are D · 2**exponents: orders and distances are right also where
-    float64 does not hold the squares.
+    float64 does not hold the squares. ``prepare`` is asked for what a tile of queries
+    shares, where points are scanned.
     """
     _check(metric, Q, P.shape, k, own, tile)
     if isinstance(metric, Mahalanobis) and shortlist is None:
@@ -177,7 +180,7 @@ def found_but_own(
     if shortlist is not None:
         D, index = nearest_shortlisted(metric, Q, P, k, own, tile, shortlist)
     else:
-        D, index = nearest_scanned(metric, Q, P, k, own, tile)
+        D, index = nearest_scanned(metric, Q, P, k, own, tile, prepare)
     refuse_lost(metric, Q, P, D, index)
     return D, index, np.zeros(D.shape, int)
 

@@ -42,7 +42,7 @@ Memory in numbers of 8 bytes: (g + 4) t² for tiles of t = 512 points and g band
 g · m · c. Time: draws · m · n.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -51,10 +51,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import Prepared, maps_of
 from probmetric.neighbors.range import at_ordinary_scale, refuse_far
 from probmetric.neighbors.scan import (
+    Latest,
     bucket,
     distances,
     in_tiles,
@@ -62,20 +64,28 @@ from probmetric.neighbors.scan import (
     ready_alone,
     refuse_nan,
 )
-from probmetric.neighbors.search import found_but_own, nearest
+from probmetric.neighbors.search import found_but_own
 from probmetric.typing import Array
 
 VOTE_TILE = 512
 """Side of a tile: (6 + 4) · 512² numbers are 21 MB."""
 
 
+type Prepare = Callable[[Any, np.ndarray], Any]
+
+
 def neighborhood_scale(
-    metric: Dissimilarity, X: Float[np.ndarray, "n d"], k: int
+    metric: Dissimilarity,
+    X: Float[np.ndarray, "n d"],
+    k: int,
+    prepare: Prepare = ready_alone,
 ) -> Float[np.ndarray, ""] | float:
     """Return s of Eq. (2), positive, from each point's k nearest others."""
-    if len(X) == 1:
+    n = len(X)
+    if n == 1:
         return 1.0
-    D, _ = nearest(metric, X, X, min(k, len(X) - 1), exclude_self=True)
+    near = found_but_own(metric, X, X, min(k, n - 1), np.arange(n), prepare=prepare)
+    D = represented(near[0], near[2], "points", "dissimilarities")
     reach = D[:, -1]
     squared = metric.is_distance or maps_of(metric)
     if not (squared or _zero_is_nearest(metric, X, D)):
@@ -130,12 +140,15 @@ def soft_votes(
     codes: Int[np.ndarray, "n"] | Float[np.ndarray, "n c"],
     n_classes: int,
     own: Int[np.ndarray, "m"] | None = None,
+    prepare: Prepare = ready_alone,
 ) -> Float[np.ndarray, "g m c"]:
     """Return the normalised weights, Eq. (1), of the classes, averaged over metrics.
 
     ``codes`` are the points' classes, or ballots, rows summing to one. A query from
     which every point is infinitely far (all D = ∞) has equal weights.
-    ``metrics`` share one structure; ``own[i]`` is the point that query i does not see.
+    ``metrics`` share one structure; ``own[i]`` is the point that query i does not see;
+    ``prepare`` is asked for what a tile of queries shares under a draw, where a draw
+    is computed by itself.
 
     Examples
     --------
@@ -151,11 +164,10 @@ def soft_votes(
     >>> round(float(np.log(share[0] / share[1])), 6)
     1.5
     """
-    size, apart = len(metrics), isinstance(metrics[0], Prepared)
+    apart = _apart(metrics[0])
+    size = 1 if apart else len(metrics)
     if isinstance(metrics[0], Mahalanobis):
-        (Q, X, metrics), apart = _padded(Q, X, metrics), False
-    if apart:  # What a draw prepares is large, and compiled once for all uses.
-        size = 1
+        Q, X, metrics = _padded(Q, X, metrics)
     starts = range(0, len(metrics), size)
     groups = [(*stack(metrics[i : i + size]), scales[i : i + size]) for i in starts]
     shape, tiles = bucket(len(Q), VOTE_TILE), bucket(len(X), VOTE_TILE)
@@ -172,7 +184,7 @@ def soft_votes(
         for q, mine in zip(in_tiles(Q, shape), in_tiles(own, shape), strict=True):
             votes = 0.0
             for i, (leaves, structure, s) in zip(starts, groups, strict=True):
-                shared = ready_alone(metrics[i], q) if apart else None
+                shared = prepare(metrics[i], q) if apart else None
                 queries = q, mine, shared
                 draws = leaves, s
                 of = _soft(draws, bandwidths, queries, points, structure, padded)
@@ -181,6 +193,11 @@ def soft_votes(
     votes = np.concatenate(parts, 1)[:, : len(Q), :n_classes]
     refuse_nan(np.isnan(votes).any(), Q, X)
     return votes
+
+
+def _apart(metric: Dissimilarity) -> bool:
+    """Whether what a draw prepares is large, and compiled once for all uses."""
+    return isinstance(metric, Prepared) and not isinstance(metric, Mahalanobis)
 
 
 class Neighborhood(NamedTuple):
@@ -197,7 +214,6 @@ class Neighborhood(NamedTuple):
         Q: Float[np.ndarray, "m d"],
         codes: Int[np.ndarray, "n"] | Float[np.ndarray, "n c"],
         n_classes: int,
-        own: Int[np.ndarray, "m"] | None = None,
     ) -> Float[np.ndarray, "g m c"]:
         """Return ``soft_votes`` for queries in the units of the points given."""
         with np.errstate(over="ignore"):  # Refused by its name in the next line.
@@ -205,21 +221,41 @@ class Neighborhood(NamedTuple):
         for metric in self.metrics:
             refuse_far(metric, Q, "X")
         tried = np.array(bandwidths)
-        return soft_votes(
-            self.metrics, self.scales, tried, Q, self.X, codes, n_classes, own
-        )
+        return soft_votes(self.metrics, self.scales, tried, Q, self.X, codes, n_classes)
 
 
 def neighborhood(
-    metrics: list[Dissimilarity], X: Float[np.ndarray, "n d"], k: int
-) -> Neighborhood:
-    """Bring points to where float64 holds their squares, and take the scales there."""
+    metrics: list[Dissimilarity],
+    X: Float[np.ndarray, "n d"],
+    k: int,
+    bandwidths: Sequence[float],
+    codes: Int[np.ndarray, "n"] | Float[np.ndarray, "n c"],
+    n_classes: int,
+) -> tuple[Neighborhood, Float[np.ndarray, "g n c"]]:
+    """Bring points to where float64 holds their squares; take scales and votes there.
+
+    Returns
+    -------
+    near : Neighborhood
+    votes : NumPy array of shape (g, n, c)
+        ``near.votes`` of the points themselves, where none sees its own. What a draw
+        prepares serves its scale and its votes, where one tile holds all points.
+    """
     metrics, e = at_ordinary_scale(metrics, X)
     X = np.ldexp(X, -e)
     for metric in metrics:
         refuse_far(metric, X, "X")
-    scales = np.array([neighborhood_scale(m, X, k) for m in metrics])
-    return Neighborhood(metrics, X, e, scales)
+    size = 1 if _apart(metrics[0]) else len(metrics)
+    groups = [metrics[i : i + size] for i in range(0, len(metrics), size)]
+    prepare, tried, own = Latest(), np.array(bandwidths), np.arange(len(X))
+    scales, votes = [], np.zeros((len(tried), len(X), n_classes))
+    for group in groups:
+        s = np.array([neighborhood_scale(m, X, k, prepare) for m in group])
+        scales.append(s)
+        if len(tried):
+            found = soft_votes(group, s, tried, X, X, codes, n_classes, own, prepare)
+            votes = votes + found / len(groups)
+    return Neighborhood(metrics, X, e, np.concatenate(scales)), votes
 
 
 def _padded(

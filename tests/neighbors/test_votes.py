@@ -1,13 +1,21 @@
 """Votes are what their formula says; leave-one-out is what refits say."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier as Reference
 
 from probmetric.metric import Mahalanobis
-from probmetric.neighbors import KNeighborsClassifier
-from probmetric.neighbors.votes import BANDWIDTHS, VOTE_TILE, _soft, soft_votes
+from probmetric.neighbors import KNeighborsClassifier, scan
+from probmetric.neighbors.votes import (
+    BANDWIDTHS,
+    VOTE_TILE,
+    _soft,
+    neighborhood,
+    soft_votes,
+)
 from probmetric.posterior.metric import PosteriorMetric
 from tests.metric_kinds import Wrapped, build, build_euclid, largest_intermediate
 from tests.oracles import loo_log_score, soft_vote_shares, sorted_neighbors
@@ -37,6 +45,25 @@ def test_soft_votes_over_several_tiles_are_their_formula():
     found = soft_votes([build_euclid()], np.ones(1), np.array([0.05]), Q, X, y, 2)[0]
     expected = soft_vote_shares(build_euclid().pairwise(Q, X), y, 2, 0.05)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n", [60, VOTE_TILE + 90])
+def test_a_neighbourhood_prepares_a_tile_once_and_votes_as_by_itself(monkeypatch, n):
+    rng = np.random.default_rng(5)
+    X, y, asked = rng.normal(size=(n, 3)), rng.integers(0, 2, n), []
+    real = scan.ready_alone
+    monkeypatch.setattr(scan, "ready_alone", lambda *a: asked.append(1) or real(*a))
+    local = build("LocalMahalanobis")
+    metrics = [local, replace(local, gamma=local.gamma + 3.0)]
+    near, found = neighborhood(metrics, X, 4, [0.5, 2.0], y, 2)
+    # One tile serves both; of more the search's and the votes' have other sizes.
+    assert len(asked) == (2 if n == 60 else 2 * 3)
+    expected = soft_votes(
+        metrics, near.scales, np.array([0.5, 2.0]), X, X, y, 2, np.arange(n)
+    )
+    np.testing.assert_array_equal(found, expected)
+    assert near.scales[0] != near.scales[1]
+    assert neighborhood(metrics, X, 4, [], y, 2)[1].shape == (0, n, 2)
 
 
 def test_a_far_query_gets_the_class_of_its_nearest_point_not_nan(blobs):
