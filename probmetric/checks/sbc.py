@@ -137,7 +137,7 @@ def _ranks(
         start, _ = story.simulate(key_start, data)
         flat, unravel = ravel_pytree(start)
         init, step = kernel(target, settings, unravel)
-        state = init(key_fit, flat, None, simulated)
+        state = init(key_fit, flat, simulated)
 
         def advance(_: jax.Array, state: HMCState) -> HMCState:
             return step(state, (simulated,))

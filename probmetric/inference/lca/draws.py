@@ -45,8 +45,8 @@ else:
 def posterior(fitted: Fitted, sampler: Any) -> Posterior:
     """Return the posterior around a fit, as a sampler takes it; on padded shapes.
 
-    NUTS starts at the mode, over-dispersed, with the inverse mass matrix of the
-    Laplace approximation. ``Laplace`` leaves out the rotation of W. ``Bootstrap``
+    NUTS starts at the mode, over-dispersed, in the coordinates of the Laplace
+    approximation. ``Laplace`` leaves out the rotation of W. ``Bootstrap``
     takes the pairs.
     """
     pairs, prior, rate = fitted.pairs, fitted.prior, fitted.learning_rate

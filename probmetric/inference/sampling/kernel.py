@@ -32,7 +32,6 @@ from probmetric.inference.sampling.target import (
     Seed,
     Start,
     Target,
-    gaussian_draw,
     report,
 )
 from probmetric.typing import Array, Scalar
@@ -70,7 +69,7 @@ def kernel(
     """Return NumPyro's (init, sample), as functions of arrays only.
 
     Positions are vectors, of which ``unravel`` makes those of the target.
-    ``init(key, position, inverse_mass, data) -> state`` must have been traced before
+    ``init(key, position, data) -> state`` must have been traced before
     ``sample(state, (data,)) -> state`` is, in the same program. A ``ParamInfo`` in
     place of the position says its potential energy and gradient, too.
     """
@@ -83,13 +82,11 @@ def kernel(
     def init_one(
         key: jax.Array,
         position: Array | ParamInfo,
-        inverse_mass: Array | None,
         data: PyTree,
     ) -> HMCState:
         return init_kernel(
             position,
             settings.n_warmup,
-            inverse_mass_matrix=inverse_mass,
             adapt_mass_matrix=settings.adapt_mass,
             dense_mass=settings.dense,
             target_accept_prob=settings.target_accept,
@@ -110,12 +107,11 @@ def _ravel(position: PyTree) -> Array:
     return ravel_pytree(position)[0]
 
 
-def _uniform_or_gaussian(start: Start, settings: Settings, key: jax.Array) -> Array:
-    """Draw a starting point: inflated Laplace, or uniform(-2, 2) on the real line."""
+def _first(start: Start, settings: Settings, key: jax.Array) -> Array:
+    """Draw a starting point: inflated noise, or uniform(-2, 2) on the real line."""
     if isinstance(start, Gaussian):
-        mean = _ravel(start.mean)
-        noise = jax.random.normal(key, mean.shape, mean.dtype)
-        return _ravel(gaussian_draw(start, settings.inflate * noise))
+        shape, dtype = start.factor.shape[1:], start.factor.dtype
+        return settings.inflate * jax.random.normal(key, shape, dtype)
     flat = _ravel(start)
     return jax.random.uniform(key, flat.shape, flat.dtype, -2, 2)
 
@@ -144,8 +140,8 @@ def init(
     seed : int
         An argument; every chain has a key of its own.
     start : Gaussian, or pytree of arrays
-        A closed form's Laplace approximation, from which starting points are drawn
-        over-dispersed and whose covariance is the first inverse mass matrix; or a
+        A closed form's Laplace approximation, in whose noise the target is written
+        (``whitened``): starting points are over-dispersed draws of it, as vectors. Or a
         position that gives shapes alone.
     data : pytree of arrays
         Passed to the target.
@@ -156,22 +152,20 @@ def init(
         With a leading chain axis. Its potential energy is not finite in a chain for
         which no starting point of finite density and gradient was found.
     """
-    inverse_mass = None
-    if isinstance(start, Gaussian):
-        inverse_mass = start.factor @ start.factor.T
-    _, unravel = ravel_pytree(start.mean if isinstance(start, Gaussian) else start)
+    noise = isinstance(start, Gaussian)
+    _, unravel = ravel_pytree(jnp.diagonal(start.factor) if noise else start)
     init_one, _ = kernel(target, settings, unravel)
 
     def one(key: jax.Array) -> HMCState:
         keys = jax.random.split(key, N_CANDIDATES + 1)
-        points = jax.vmap(partial(_uniform_or_gaussian, start, settings))(keys[1:])
+        points = jax.vmap(partial(_first, start, settings))(keys[1:])
         value, gradient = jax.lax.map(
             jax.value_and_grad(lambda p: target.log_density(unravel(p), data)), points
         )
         good = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient), -1)
         first = jnp.argmax(good)
         known = ParamInfo(points[first], -value[first], -gradient[first])
-        state = init_one(keys[0], known, inverse_mass, data)
+        state = init_one(keys[0], known, data)
         return _map_positions(unravel, state)
 
     return jax.lax.map(one, jax.random.split(jax.random.key(seed), n_chains))
@@ -249,7 +243,7 @@ def block(
     def one(state: HMCState) -> _Moved:
         state = _map_positions(_ravel, state)
         known = ParamInfo(state.z, state.potential_energy, state.z_grad)
-        jax.eval_shape(init_one, state.rng_key, known, None, data)
+        jax.eval_shape(init_one, state.rng_key, known, data)
         shapes = jax.eval_shape(lambda state: row(begun(state)), state)
         room = jax.tree.map(lambda s: jnp.zeros((size, *s.shape), s.dtype), shapes)
 

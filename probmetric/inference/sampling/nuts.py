@@ -27,6 +27,7 @@ from probmetric.inference.sampling.target import (
     cast,
     counts,
     is_double,
+    whitened,
 )
 from probmetric.processes.distributed import gather, together
 from probmetric.typing import no_type_check
@@ -40,15 +41,17 @@ class NUTS:
     Parameters
     ----------
     n_warmup : int, optional
-        Iterations thrown away. Default 300 with a Gaussian start, whose mass matrix
-        is kept so that only the step size has to be learned; 1000 otherwise.
+        Iterations thrown away. Default 300 with a Gaussian start, in whose coordinates
+        the posterior is nearly round; 1000 otherwise.
     target_accept : float in (0, 1), default=0.8
         Mean acceptance that the step size is adapted to.
     max_tree_depth : int, default=10
         At most 2^depth - 1 gradients an iteration.
-    dense_mass, adapt_mass : bool, optional
-        Full mass matrix (default: with a Gaussian start); adapt it in warm-up
-        (default: without one).
+    dense_mass : bool, optional
+        Adapt a full mass matrix. Default: with a Gaussian start, in its coordinates,
+        where the warm-up has ten iterations a parameter; otherwise a diagonal.
+    adapt_mass : bool, default=True
+        Adapt the mass matrix in warm-up; the first is the Gaussian's, or the identity.
     thin : int, default=1
         Iterations per draw.
     block_size : int, default=100
@@ -83,7 +86,7 @@ class NUTS:
     target_accept: float = 0.8
     max_tree_depth: int = 10
     dense_mass: bool | None = None
-    adapt_mass: bool | None = None
+    adapt_mass: bool = True
     thin: int = 1
     block_size: int = 100
     vectorized: bool = False
@@ -96,10 +99,9 @@ class NUTS:
         for name in ("max_tree_depth", "thin", "block_size"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_within_0_1(target_accept=self.target_accept)
-        for name in ("dense_mass", "adapt_mass"):
-            if getattr(self, name) is not None:
-                check_bool(name, getattr(self, name))
-        for name in ("vectorized", "resume"):
+        if self.dense_mass is not None:
+            check_bool("dense_mass", self.dense_mass)
+        for name in ("adapt_mass", "vectorized", "resume"):
             check_bool(name, getattr(self, name))
 
     def draw(
@@ -119,8 +121,8 @@ class NUTS:
         posterior : Posterior
             Its target holds module-level functions: the compiled kernel is kept for
             the same target. From a Gaussian start chains begin at draws of it with
-            twice its sd, and its covariance is the inverse mass matrix. A position is
-            read for its shapes alone: chains begin uniform on (-2, 2).
+            twice its sd, and its covariance is the first inverse mass matrix. A
+            position is read for its shapes alone: chains begin uniform on (-2, 2).
         seed : int
             The same seed gives the same draws on the same machine.
         n_draws, n_chains : int, defaults 1000 and 4
@@ -145,12 +147,15 @@ class NUTS:
                 f"of shape {start.factor.shape}"
             )
         n_warmup = self.n_warmup or (300 if gaussian else 1000)
+        dense = self.dense_mass
+        if dense is None:
+            dense = gaussian and n_warmup >= 10 * len(start.factor)
         settings = Settings(
             n_warmup,
             self.target_accept,
             self.max_tree_depth,
-            gaussian if self.dense_mass is None else self.dense_mass,
-            not gaussian if self.adapt_mass is None else self.adapt_mass,
+            dense and self.adapt_mass,
+            self.adapt_mass,
             self.thin,
         )
         size = self.block_size
@@ -158,6 +163,10 @@ class NUTS:
         folder = check_folder(_folder(self.checkpoint), self.resume)
         with jax.enable_x64(is_double(dtype)):
             data, start = cast(data, dtype), cast(start, dtype)
+            name = getattr(target.log_density, "__qualname__", "?")
+            given = {"data": data, "start": start}
+            if gaussian:
+                target, data = whitened(target), (start, data)
             state = init(target, settings, n_chains, np.int64(seed), start, data)
             _check_start(state)
 
@@ -178,8 +187,8 @@ class NUTS:
                 folder=folder,
                 resume=self.resume,
                 run=describe(
-                    {"data": data, "start": start},
-                    model=getattr(target.log_density, "__qualname__", "?"),
+                    given,
+                    model=name,
                     seed=seed,
                     n_chains=n_chains,
                     n_draws=n_draws,

@@ -8,7 +8,6 @@ with the same shapes compiles nothing and a long run can be resumed.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
@@ -250,7 +249,6 @@ def sample(
         else:
             if start is None and isinstance(sampler, NUTS):
                 closed = _closed_form(model, called, full)
-                sampler = _adapting(sampler, closed)
             if start is None:
                 start = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
             posterior = closed or Posterior(target, arrays, start)
@@ -297,18 +295,6 @@ def _closed_form(model: Any, args: Any, kwargs: Any) -> Posterior | None:
     if name is None or len(args) < 2:
         return None
     return resolve_name(name)(*jax.device_get(args), **jax.device_get(kwargs))
-
-
-def _adapting(sampler: NUTS, posterior: Posterior | None) -> NUTS:
-    """Let NUTS adapt a Laplace mass matrix that its warm-up is long enough for.
-
-    Ten iterations a parameter. Where the prior is weak the posterior is no Gaussian,
-    and the frozen matrix cost seven gradients in eight (λ = 1, d = 5, p = 2).
-    """
-    if posterior is None or sampler.adapt_mass is not None:
-        return sampler
-    enough = 10 * len(posterior.start.factor) <= (sampler.n_warmup or 300)
-    return replace(sampler, adapt_mass=enough)
 
 
 def _warn(

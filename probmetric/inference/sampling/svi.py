@@ -42,12 +42,12 @@ from probmetric.inference.sampling.target import (
     cast,
     counts,
     fill_arguments,
-    gaussian_draw,
     is_double,
     named_parts,
     report,
     site_densities,
     split_arguments,
+    whitened,
 )
 from probmetric.progress import progress_bar
 from probmetric.typing import Array, Scalar
@@ -195,23 +195,6 @@ def _finish(
     return {**latent, **rest}, weights
 
 
-@lru_cache(maxsize=64)
-def _whitened(target: Target) -> Target:
-    """Return a target of noise e and (start, data), at the position start(e)."""
-
-    def log_density(noise: Array, data: tuple[Gaussian, PyTree]) -> Scalar:
-        return target.log_density(gaussian_draw(data[0], noise), data[1])
-
-    def functionals(noise: Array, data: tuple[Gaussian, PyTree]) -> Arrays:
-        return target.functionals(gaussian_draw(data[0], noise), data[1])
-
-    def parts(noise: Array, data: tuple[Gaussian, PyTree]) -> tuple[Arrays, Scalar]:
-        assert target.parts is not None
-        return target.parts(gaussian_draw(data[0], noise), data[1])
-
-    return Target(log_density, functionals, target.parts and parts)
-
-
 @dataclass(frozen=True)
 class SVI:
     """Independent draws of a variational guide: an approximation, with its k-hat.
@@ -286,7 +269,7 @@ class SVI:
         with jax.enable_x64(is_double(dtype)):
             start = cast(start, dtype)
             if isinstance(start, Gaussian):
-                target, data = _whitened(target), (start, data)
+                target, data = whitened(target), (start, data)
                 start = np.zeros(start.factor.shape[1], dtype)
             model, total = target_model(target, start), n_draws * n_chains
         return self.draw_model(

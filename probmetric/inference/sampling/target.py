@@ -207,6 +207,26 @@ def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> PyTree:
     return unravel(flat + gaussian.factor @ noise)
 
 
+@lru_cache(maxsize=64)
+def whitened(target: Target) -> Target:
+    """Return the target of noise e and (start, data) at position start(e).
+
+    Under it a posterior that the Gaussian ``start`` approximates is a standard normal.
+    """
+
+    def log_density(noise: Array, data: tuple[Gaussian, PyTree]) -> Scalar:
+        return target.log_density(gaussian_draw(data[0], noise), data[1])
+
+    def functionals(noise: Array, data: tuple[Gaussian, PyTree]) -> Arrays:
+        return target.functionals(gaussian_draw(data[0], noise), data[1])
+
+    def parts(noise: Array, data: tuple[Gaussian, PyTree]) -> tuple[Arrays, Scalar]:
+        assert target.parts is not None
+        return target.parts(gaussian_draw(data[0], noise), data[1])
+
+    return Target(log_density, functionals, target.parts and parts)
+
+
 def cast[T](tree: T, dtype: str | np.dtype) -> T:
     """Put the arrays of a tree on the device, floating ones in the given dtype.
 

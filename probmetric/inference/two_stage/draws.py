@@ -102,8 +102,8 @@ def draw(
     ----------
     fitted : Fitted
     method : sampler, or "nuts", "laplace", "svi"
-        NUTS starts about the Laplace approximation, with its covariance as inverse
-        mass matrix; the variational guide is fitted in coordinates that it whitens.
+        NUTS starts about the Laplace approximation; it, and the variational guide, work
+        in coordinates that the approximation whitens.
     seed : int
     n_draws, n_chains : int, defaults 1000 and 4
         The approximations draw ``n_chains * n_draws`` in one chain.

@@ -9,7 +9,7 @@ from probmetric.inference.sampling.kernel import Settings, init
 from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
-from probmetric.inference.sampling.target import Posterior
+from probmetric.inference.sampling.target import Posterior, gaussian_draw, whitened
 from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
 
 
@@ -50,8 +50,11 @@ def test_the_block_size_does_not_change_the_draws(x64):
 def test_start_positions_are_over_dispersed(x64):
     data = gaussian_data()
     start = laplace_fit(GAUSSIAN, data, POSITION)
-    state = init(GAUSSIAN, Settings(10, dense=True), 400, 0, start, data)
-    sd = np.std(np.asarray(state.z["b"]))
+    state = init(whitened(GAUSSIAN), Settings(10), 400, 0, start, (start, data))
+    at = jax.vmap(lambda e: gaussian_draw(start, e))(state.z)
+    density = jax.vmap(lambda z: GAUSSIAN.log_density(z, data))(at)
+    np.testing.assert_allclose(state.potential_energy, -density, rtol=1e-10)
+    sd = np.std(np.asarray(at["b"]))
     # Twice the posterior's, within five standard errors (5 / √800).
     expected = 2 * np.sqrt(np.linalg.solve(data[1], np.eye(3))[2, 2])
     assert abs(sd / expected - 1) < 5 / np.sqrt(800)
