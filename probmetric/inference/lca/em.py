@@ -49,7 +49,12 @@ from jaxtyping import Float
 
 from probmetric.inference.lca.latent import odds
 from probmetric.inference.lca.likelihood import log_prior, objective, to_params
-from probmetric.inference.lca.statistics import Statistics, project, scatter
+from probmetric.inference.lca.statistics import (
+    Statistics,
+    project,
+    scatter,
+    squared_lengths,
+)
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
@@ -285,7 +290,7 @@ def kappa_step(unconstrained: dict[str, Any], data: Any) -> tuple[Any, Any]:
     value = objective(unconstrained, data)
     found = moments(params, stats)
     W, _ = m_step(params, found, stats, prior, learning_rate, decomposed, full=False)
-    D = jnp.sum(project(W, stats) ** 2, -1)
+    D = squared_lengths(W, stats)
     return {
         "W": W,
         "log_kappa2": best_log_kappa2(

@@ -31,7 +31,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Float
 
-from probmetric.inference.lca.statistics import Statistics, project
+from probmetric.inference.lca.statistics import Statistics, squared_lengths
 from probmetric.models.lca import (
     LCAParams,
     LCAPrior,
@@ -74,7 +74,7 @@ def log_likelihood(params: LCAParams, stats: Statistics) -> Float[Array, ""]:
     W, p = params.W, params.W.shape[0]
     sigma2, kappa2 = jnp.exp(params.log_sigma2), jnp.asarray(params.kappa2)
     rows_kappa2 = kappa2 if stats.anchor is None else kappa2[stats.anchor]
-    D = jnp.sum(project(W, stats) ** 2, -1)
+    D = squared_lengths(W, stats)
     t = coincidence_exponent(D, sigma2, rows_kappa2, p)
     # Double where: the branch not taken must not leak an infinite gradient.
     rows = jnp.where(stats.same, -t, log1mexp(jnp.where(stats.same, 1.0, t)))

@@ -5,13 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from probmetric.data import Pairs
+from probmetric.inference.lca import statistics
 from probmetric.inference.lca.likelihood import (
     log_joint,
     log_likelihood,
     objective,
     to_unconstrained,
 )
-from probmetric.inference.lca.statistics import prepare
+from probmetric.inference.lca.statistics import prepare, squared_lengths
 from probmetric.models.lca import LCAParams
 from tests.inference.lca.problem import model_value_and_grad, simulated
 from tests.oracles import lca_log_likelihood
@@ -35,6 +37,25 @@ def test_pooled_log_joint_equals_the_numpyro_density(problem, by_points):
     np.testing.assert_allclose(got, want, rtol=1e-13)
     np.testing.assert_allclose(grad["W"], want_grad["W"], rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(grad["log_b"], want_grad["log_b"], rtol=1e-11)
+
+
+@pytest.mark.parametrize("packed", [0, 1 << 17])
+def test_squared_lengths_are_those_of_the_images(monkeypatch, packed):
+    monkeypatch.setattr(statistics, "PACKED", packed)
+    rng = np.random.default_rng(1)
+    X, i, j = rng.normal(size=(50, 4)), rng.integers(0, 50, 30), np.arange(30)
+    stats = prepare(Pairs(X, i, j, np.zeros(30, int)))
+    W = rng.normal(size=(4, 4))
+    W[:, 0] = 0.0  # So that (3, 0, 0, 0) has an image of zero length.
+    stats = stats._replace(X=np.concatenate([stats.X, [[3.0, 0, 0, 0], [0.0] * 4]]))
+    delta = np.concatenate([X[i] - X[j], [[3.0, 0, 0, 0], [0.0] * 4]])
+    found = jax.jit(squared_lengths)(W, stats)
+    expected = np.array([((W @ row) ** 2).sum() for row in delta])
+    scale = np.linalg.norm(W, 2) ** 2 * (delta**2).sum(1)
+    assert np.all(np.abs(found - expected) <= 16 * np.finfo(float).eps * scale)
+    assert (np.asarray(found) >= 0).all()
+    slope = jax.grad(lambda W: jnp.sum(squared_lengths(W, stats)))(W)
+    np.testing.assert_allclose(slope, 2 * W @ (delta.T @ delta), rtol=1e-12)
 
 
 def test_points_far_from_the_origin_are_centred(problem):
