@@ -47,11 +47,12 @@ class NUTS:
         Mean acceptance that the step size is adapted to.
     max_tree_depth : int, default=10
         At most 2^depth - 1 gradients an iteration.
+    adapt_mass : bool, optional
+        Adapt the mass matrix in warm-up. A Gaussian start's covariance is the first
+        inverse, and is kept by default where there are fewer than ten iterations a
+        parameter.
     dense_mass : bool, optional
-        Adapt a full mass matrix. Default: with a Gaussian start, in its coordinates,
-        where the warm-up has ten iterations a parameter; otherwise a diagonal.
-    adapt_mass : bool, default=True
-        Adapt the mass matrix in warm-up; the first is the Gaussian's, or the identity.
+        Adapt a full one (default: with a Gaussian start) or a diagonal.
     thin : int, default=1
         Iterations per draw.
     block_size : int, default=100
@@ -86,7 +87,7 @@ class NUTS:
     target_accept: float = 0.8
     max_tree_depth: int = 10
     dense_mass: bool | None = None
-    adapt_mass: bool = True
+    adapt_mass: bool | None = None
     thin: int = 1
     block_size: int = 100
     vectorized: bool = False
@@ -99,9 +100,10 @@ class NUTS:
         for name in ("max_tree_depth", "thin", "block_size"):
             check_number(name, getattr(self, name), 1, whole=True)
         check_within_0_1(target_accept=self.target_accept)
-        if self.dense_mass is not None:
-            check_bool("dense_mass", self.dense_mass)
-        for name in ("adapt_mass", "vectorized", "resume"):
+        for name in ("dense_mass", "adapt_mass"):
+            if getattr(self, name) is not None:
+                check_bool(name, getattr(self, name))
+        for name in ("vectorized", "resume"):
             check_bool(name, getattr(self, name))
 
     def draw(
@@ -147,15 +149,17 @@ class NUTS:
                 f"of shape {start.factor.shape}"
             )
         n_warmup = self.n_warmup or (300 if gaussian else 1000)
-        dense = self.dense_mass
+        dense, adapt = self.dense_mass, self.adapt_mass
+        if adapt is None:
+            adapt = not gaussian or n_warmup >= 10 * len(start.factor)
         if dense is None:
-            dense = gaussian and n_warmup >= 10 * len(start.factor)
+            dense = gaussian
         settings = Settings(
             n_warmup,
             self.target_accept,
             self.max_tree_depth,
-            dense and self.adapt_mass,
-            self.adapt_mass,
+            dense and adapt,
+            adapt,
             self.thin,
         )
         size = self.block_size
