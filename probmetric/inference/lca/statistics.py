@@ -182,9 +182,10 @@ def squared_lengths(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "
     processor's cache: a loop over W makes them once. Absolute error eps ‖M‖ ‖δ‖².
     """
     p, d = W.shape
-    i, j = np.triu_indices(d)
-    if stats.i is not None or len(i) >= p * d or len(i) * len(stats.X) > PACKED:
+    f = d * (d + 1) // 2
+    if stats.i is not None or f >= p * d or f * len(stats.X) > PACKED:
         return jnp.sum(project(W, stats) ** 2, -1)
+    i, j = np.triu_indices(d)
     products = stats.X.T[i] * stats.X.T[j] * (2 - (i == j))[:, None].astype(W.dtype)
     # Rounding can make a square negative; at zero the error is less.
     return jnp.maximum((W.T @ W)[i, j] @ products, 0.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpyro.infer.hmc import HMCState
 
 from probmetric.arguments import check_bool, check_number, check_within_0_1
@@ -143,11 +143,8 @@ class NUTS:
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
         gaussian = isinstance(start, Gaussian)
-        if gaussian and np.ptp(start.factor.shape):
-            raise ValueError(
-                "start: expected a Gaussian that leaves no direction out, got a factor "
-                f"of shape {start.factor.shape}"
-            )
+        if gaussian:
+            _check_factor(np.asarray(start.factor))
         n_warmup = self.n_warmup or (300 if gaussian else 1000)
         dense, adapt = self.dense_mass, self.adapt_mass
         if adapt is None:
@@ -237,6 +234,18 @@ def _gathered(kept: Any, n_chains: int, energy: list[str]) -> Any:
     agree = np.array([float(e) for e in energy])
     every = gather(kept, agree)
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:n_chains], every)
+
+
+def _check_factor(factor: Float[np.ndarray, "k m"]) -> None:
+    size = np.linalg.norm(factor, axis=1, keepdims=True)  # Of any unit is no matter.
+    rank = 0
+    if np.isfinite(factor).all():
+        rank = np.linalg.matrix_rank(factor / np.where(size > 0, size, 1.0))
+    if np.ptp(factor.shape) or rank < len(factor):
+        raise ValueError(
+            "start: expected a Gaussian that leaves no direction out, got a factor of "
+            f"shape {factor.shape} and rank {rank}"
+        )
 
 
 def _check_start(state: HMCState) -> None:

@@ -75,6 +75,13 @@ BAD = {
         lambda: NUTS().draw(Posterior(GAUSSIAN, X, FLAT), seed=0),
         r"start: expected a Gaussian that leaves no direction out, got .* \(3, 2\)",
     ),
+    "a Gaussian with a flat direction": (
+        lambda: NUTS().draw(
+            Posterior(GAUSSIAN, X, FLAT._replace(factor=np.diag([1.0, 0.0, 2.0]))),
+            seed=0,
+        ),
+        r"start: expected a Gaussian that leaves no direction out, got .* rank 2",
+    ),
     "dense": (lambda: NUTS(dense_mass="no"), "dense_mass: expected True or False"),
     "resume": (lambda: NUTS(resume="no"), "resume: expected True or False"),
     "likelihood": (
