@@ -209,7 +209,7 @@ def test_draws_have_the_exact_moments(covariance):
 @pytest.mark.long
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_fit_is_the_mode_of_the_posterior_density(covariance):
-    """The gradient of log p(data, θ) - log |dΣ/dL| in (μ, L) vanishes there."""
+    """log p(data, θ) - log |dΣ/dL| has no slope in (μ, L), nor in the weights."""
     data, prior = toy()
     params = gcp.fit(data, prior, n_classes=2, covariance=covariance).params
     given = params.mean, params.chol, params.weights
@@ -219,6 +219,15 @@ def test_fit_is_the_mode_of_the_posterior_density(covariance):
         of_chol -= ((3 - np.arange(3)) / diagonal)[:, :, None] * np.eye(3)
     np.testing.assert_allclose(of_mean, 0, atol=1e-9)
     np.testing.assert_allclose(np.tril(of_chol), 0, atol=1e-8)
+    assert params.weights.sum() == pytest.approx(1.0, rel=1e-14)
+    step = 1e-3 * np.array([1.0, -1.0])  # Along the simplex: the vertex of a parabola.
+    low, middle, high = (
+        joint_density(covariance)(*given[:2], params.weights + h * step)[0]
+        for h in (-1, 0, 1)
+    )
+    assert low < middle > high
+    # A cubic term moves the vertex by 1e-3 of a step.
+    assert abs(high - low) / (2 * (2 * middle - low - high)) < 0.01
 
 
 def test_plug_in_is_maximum_likelihood_with_a_scale_aware_ridge():
