@@ -217,7 +217,7 @@ INNER = {
     "inference.lca.em": "best_log_kappa2 full_step kappa_step m_step",
     "inference.lca.latent": "odds",
     "inference.lca.likelihood": "objective to_params to_unconstrained",
-    "inference.lca.statistics": "project scatter squared_lengths",
+    "inference.lca.statistics": "n_products project scatter squared_lengths",
     "inference.mixture.em": "about new_weights step_of_means symmetric",
     "inference.mixture.statistics": "only_known responsibilities zero_stats",
     "inference.mixture.prior": "log_beta log_inverse_wishart",

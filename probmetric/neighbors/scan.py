@@ -52,6 +52,9 @@ REFINED = 9 << 14
 Just over 8192 points of 16 features: XLA rounds smaller programs otherwise.
 """
 
+type Prepare = Callable[[Any, np.ndarray], Any]
+"""Of a metric and a tile of queries what these share: ``ready_alone``, or alike."""
+
 type Kept = tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]
 
 
@@ -166,7 +169,7 @@ class Latest:
         """Return ``ready_alone(metric, Q)``, computed unless it was the last asked."""
         last = self._asked
         if last is None or last[0] is not metric or not np.array_equal(last[1], Q):
-            self._asked = self._answer = None  # Two are never held.
+            self._asked = self._answer = None  # It keeps one.
             self._answer = ready_alone(metric, Q)
             self._asked = metric, Q
         return self._answer
@@ -179,7 +182,7 @@ def nearest_scanned(
     k: int,
     own: Int[np.ndarray, "m"] | None,
     tile: int,
-    prepare: Callable[[Any, np.ndarray], Any] = ready_alone,
+    prepare: Prepare = ready_alone,
 ) -> Nearest:
     """Find neighbours by tiles; arguments as `found_but_own`, checked there."""
     limit = len(P) - (own is not None)

@@ -10,7 +10,6 @@ their memory as a formula. Together they hold the data, (m + n) d numbers, and t
 answer, 2 m k, and beside these nothing that grows with m or with m · n.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from probmetric.metric.mahalanobis import check_factor
 from probmetric.metric.protocol import MetricDraws, check_features, check_metric
 from probmetric.neighbors.linear import nearest_linear
 from probmetric.neighbors.range import refuse_far, refuse_lost
-from probmetric.neighbors.scan import nearest_scanned, ready_alone
+from probmetric.neighbors.scan import Prepare, nearest_scanned, ready_alone
 from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.neighbors.stream import nearest_streamed
 from probmetric.typing import ArrayLike
@@ -165,7 +164,7 @@ def found_but_own(
     *,
     shortlist: int | None = None,
     tile: int = TILE,
-    prepare: Callable[[Any, np.ndarray], Any] = ready_alone,
+    prepare: Prepare = ready_alone,
 ) -> Found:
     """Find neighbours where query i must not find point ``own[i]``; see `nearest`.
 

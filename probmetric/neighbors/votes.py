@@ -42,7 +42,7 @@ Memory in numbers of 8 bytes: (g + 4) t² for tiles of t = 512 points and g band
 g · m · c. Time: draws · m · n.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -57,6 +57,7 @@ from probmetric.metric.protocol import Prepared, maps_of
 from probmetric.neighbors.range import at_ordinary_scale, refuse_far
 from probmetric.neighbors.scan import (
     Latest,
+    Prepare,
     bucket,
     distances,
     in_tiles,
@@ -69,9 +70,6 @@ from probmetric.typing import Array
 
 VOTE_TILE = 512
 """Side of a tile: (6 + 4) · 512² numbers are 21 MB."""
-
-
-type Prepare = Callable[[Any, np.ndarray], Any]
 
 
 def neighborhood_scale(
@@ -254,7 +252,8 @@ def neighborhood(
         scales.append(s)
         if len(tried):
             found = soft_votes(group, s, tried, X, X, codes, n_classes, own, prepare)
-            votes = votes + found / len(groups)
+            votes += found
+    votes /= len(groups)
     return Neighborhood(metrics, X, e, np.concatenate(scales)), votes
 
 

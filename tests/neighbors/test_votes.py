@@ -54,10 +54,10 @@ def test_a_neighbourhood_prepares_a_tile_once_and_votes_as_by_itself(monkeypatch
     real = scan.ready_alone
     monkeypatch.setattr(scan, "ready_alone", lambda *a: asked.append(1) or real(*a))
     local = build("LocalMahalanobis")
-    metrics = [local, replace(local, gamma=local.gamma + 3.0)]
+    metrics = [replace(local, gamma=local.gamma + by) for by in (0.0, 1.0, 3.0)]
     near, found = neighborhood(metrics, X, 4, [0.5, 2.0], y, 2)
     # One tile serves both; of more the search's and the votes' have other sizes.
-    assert len(asked) == (2 if n == 60 else 2 * 3)
+    assert len(asked) == (3 if n == 60 else 3 * 3)
     expected = soft_votes(
         metrics, near.scales, np.array([0.5, 2.0]), X, X, y, 2, np.arange(n)
     )

@@ -37,7 +37,7 @@ from probmetric.arguments import check_bool, check_number
 from probmetric.data.containers import Pairs, weights
 from probmetric.data.pairs import as_labels
 from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
-from probmetric.inference.lca.statistics import Statistics
+from probmetric.inference.lca.statistics import Statistics, n_products
 from probmetric.inference.lca.target import TARGET
 from probmetric.inference.sampling.checkpoint import (
     check_folder,
@@ -425,7 +425,8 @@ def needed_memory(
 
 def memory_of_a_refit(N: int, n: int, p: int, d: int, max_steps: int) -> int:
     """Return a bound, in bytes, of what one refit of N pairs of n points works in."""
-    return 8 * (N * (2 * p + d + 8) + 4 * n + 64 * d * (p + d) + 4 * max_steps)
+    rows = N * (2 * p + d + 8) + n_products(N, p, d)
+    return 8 * (rows + 4 * n + 64 * d * (p + d) + 4 * max_steps)
 
 
 def check_results(name: str, results: np.ndarray, first: int) -> None:

@@ -7,8 +7,9 @@ the same however many there are. Pairs with y = 0 stay as *rows*. With a κ per 
 nothing pools and all pairs are rows. A pair of which y of m judgments are *same* is
 two of weights w y and w (m - y) (``data.pairs.as_labels``), and a constant.
 
-W reaches the rows in one of two ways. Where pairs are fewer than points, or stand
-alone, the differences δ themselves are rows: 2·m·p·d flops to project. Where P points
+W reaches the rows in one of three ways. Where pairs are fewer than points, or stand
+alone, the differences δ themselves are rows: 2·m·p·d flops to project; squared lengths
+alone of few rows need 2·m·f, f = d(d+1)/2, by M (``squared_lengths``). Where P points
 carry many more pairs, points are projected once and differences taken after it:
 O(P·p·d + m·p). Points are centred first, so that those differences do not cancel.
 """
@@ -179,16 +180,24 @@ def squared_lengths(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "
     """Return D = ‖Wδ‖² of every row.
 
     By δᵀMδ where the products δᵢδⱼ, i ≤ j, are fewer than those of Wδ and all fit a
-    processor's cache: a loop over W makes them once. Absolute error eps ‖M‖ ‖δ‖².
+    processor's cache: a loop over W makes them once. Its absolute error, eps ‖M‖ ‖δ‖²,
+    is that of tr(W T₁ Wᵀ) of the pooled pairs; by Wδ it is eps √D ‖W‖ ‖δ‖.
     """
     p, d = W.shape
-    f = d * (d + 1) // 2
-    if stats.i is not None or f >= p * d or f * len(stats.X) > PACKED:
+    if stats.i is not None or not n_products(len(stats.X), p, d):
         return jnp.sum(project(W, stats) ** 2, -1)
     i, j = np.triu_indices(d)
     products = stats.X.T[i] * stats.X.T[j] * (2 - (i == j))[:, None].astype(W.dtype)
-    # Rounding can make a square negative; at zero the error is less.
-    return jnp.maximum((W.T @ W)[i, j] @ products, 0.0)
+    D = (W.T @ W)[i, j] @ products
+    # Where rounding makes a square negative zero is nearer; ``maximum`` would halve
+    # the slope of a zero.
+    return jnp.where(D < 0, 0.0, D)
+
+
+def n_products(rows: int, p: int, d: int) -> int:
+    """Return how many products ``squared_lengths`` makes of so many differences."""
+    f = d * (d + 1) // 2
+    return rows * f if f < p * d and rows * f <= PACKED else 0
 
 
 def scatter(C: Float[Array, "r p"], stats: Statistics) -> Float[Array, "p d"]:

@@ -48,11 +48,12 @@ class NUTS:
     max_tree_depth : int, default=10
         At most 2^depth - 1 gradients an iteration.
     adapt_mass : bool, optional
-        Adapt the mass matrix in warm-up. A Gaussian start's covariance is the first
-        inverse, and is kept by default where there are fewer than ten iterations a
-        parameter.
+        Adapt the mass matrix in warm-up. Default: yes; but a Gaussian start's
+        covariance, the first inverse, is kept where there are fewer than ten iterations
+        a parameter.
     dense_mass : bool, optional
-        Adapt a full one (default: with a Gaussian start) or a diagonal.
+        Adapt a full one (default: with a Gaussian start) or a diagonal, of the
+        coordinates ``factor`` whitens where the start is Gaussian.
     thin : int, default=1
         Iterations per draw.
     block_size : int, default=100
@@ -190,6 +191,7 @@ class NUTS:
                 run=describe(
                     given,
                     model=name,
+                    **({"coordinates": "whitened"} if gaussian else {}),
                     seed=seed,
                     n_chains=n_chains,
                     n_draws=n_draws,
@@ -237,14 +239,17 @@ def _gathered(kept: Any, n_chains: int, energy: list[str]) -> Any:
 
 
 def _check_factor(factor: Float[np.ndarray, "k m"]) -> None:
-    size = np.linalg.norm(factor, axis=1, keepdims=True)  # Of any unit is no matter.
-    rank = 0
-    if np.isfinite(factor).all():
-        rank = np.linalg.matrix_rank(factor / np.where(size > 0, size, 1.0))
-    if np.ptp(factor.shape) or rank < len(factor):
+    """Refuse what chains could not move along; ``_check_start`` refuses NaN."""
+    k, square = len(factor), factor.ndim == 2 and not np.ptp(factor.shape)
+    flat = False
+    if square and np.isfinite(factor).all():
+        size = np.abs(factor).max(1, keepdims=True)  # Units are no matter.
+        rows = factor / np.where(size > 0, size, 1.0)
+        flat = bool(np.linalg.cond(rows, 1) * k * np.finfo(float).eps > 1)
+    if flat or not square:
         raise ValueError(
-            "start: expected a Gaussian that leaves no direction out, got a factor of "
-            f"shape {factor.shape} and rank {rank}"
+            "start: expected a Gaussian that leaves no direction out, got a "
+            f"{'singular ' if flat else ''}factor of shape {factor.shape}"
         )
 
 

@@ -142,6 +142,15 @@ def test_memory_is_bounded_by_the_batch():
     a_refit = memory_of_a_refit(N, len(PADDED), D, D, 1000)
     assert one <= a_refit
     assert one < four <= 4 * a_refit
+    # Products of features, as many as are made at most, are larger than all else.
+    X = rng.normal(size=(64, 13))
+    pairs = PAIRS._replace(X=X)
+    pairs = jax.tree.map(lambda a: np.resize(a, (1440, *a.shape[1:])), pairs)
+    pairs = pairs._replace(X=X)
+    prior = LCAPrior(np.eye(13), c=0.8, lam=5.0)
+    start = LCAParams(np.eye(13), np.array(-1.0))
+    wide = needed_memory(pairs, prior, start, batch=1, block_size=8)
+    assert wide <= memory_of_a_refit(1440, 64, 13, 13, 1000)
 
 
 @pytest.mark.long

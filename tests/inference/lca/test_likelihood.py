@@ -46,16 +46,26 @@ def test_squared_lengths_are_those_of_the_images(monkeypatch, packed):
     X, i, j = rng.normal(size=(50, 4)), rng.integers(0, 50, 30), np.arange(30)
     stats = prepare(Pairs(X, i, j, np.zeros(30, int)))
     W = rng.normal(size=(4, 4))
-    W[:, 0] = 0.0  # So that (3, 0, 0, 0) has an image of zero length.
-    stats = stats._replace(X=np.concatenate([stats.X, [[3.0, 0, 0, 0], [0.0] * 4]]))
-    delta = np.concatenate([X[i] - X[j], [[3.0, 0, 0, 0], [0.0] * 4]])
-    found = jax.jit(squared_lengths)(W, stats)
+    W[2:] = W[:2]  # So that images of two directions are zero but for rounding.
+    null = rng.normal(size=(40, 2)) @ np.linalg.svd(W)[2][2:]
+    more = np.concatenate([null, np.zeros((1, 4))])
+    M, a, b = W.T @ W, *np.triu_indices(4)
+    assert ((M[a, b] * (2 - (a == b)) * null[:, a] * null[:, b]).sum(1) < 0).any()
+    stats = stats._replace(X=np.concatenate([stats.X, more]))
+    delta = np.concatenate([X[i] - X[j], more])
+    found = jax.jit(lambda W: squared_lengths(W, stats))(W)  # Traced for each way.
     expected = np.array([((W @ row) ** 2).sum() for row in delta])
     scale = np.linalg.norm(W, 2) ** 2 * (delta**2).sum(1)
     assert np.all(np.abs(found - expected) <= 16 * np.finfo(float).eps * scale)
     assert (np.asarray(found) >= 0).all()
     slope = jax.grad(lambda W: jnp.sum(squared_lengths(W, stats)))(W)
     np.testing.assert_allclose(slope, 2 * W @ (delta.T @ delta), rtol=1e-12)
+
+    def of_one(w):
+        return jnp.sum(squared_lengths(jnp.zeros((4, 4)).at[0].set(w), stats))
+
+    curvature = jax.hessian(of_one)(np.zeros(4))
+    np.testing.assert_allclose(curvature, 2 * delta.T @ delta, rtol=1e-12)
 
 
 def test_points_far_from_the_origin_are_centred(problem):

@@ -1,5 +1,7 @@
 """The compiled kernel: starts, mass matrices, blocks and chains."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,12 @@ from probmetric.inference.sampling.kernel import Settings, init
 from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
-from probmetric.inference.sampling.target import Posterior, gaussian_draw, whitened
+from probmetric.inference.sampling.target import (
+    Gaussian,
+    Posterior,
+    gaussian_draw,
+    whitened,
+)
 from tests.inference.sampling.problems import GAUSSIAN, POSITION, gaussian_data
 
 
@@ -38,6 +45,34 @@ def test_chains_side_by_side_are_the_same_chains(x64):
     one = drawn(n_draws=3, n_warmup=20)
     side = drawn(n_draws=3, n_warmup=20, vectorized=True)
     np.testing.assert_allclose(one.values["a"], side.values["a"], rtol=1e-5)
+
+
+ADAPTED = {  # n_warmup and settings: (dense, adapt_mass), of three parameters
+    "enough": ({"n_warmup": 30}, (True, True)),
+    "too short": ({"n_warmup": 29}, (False, False)),
+    "asked for": ({"n_warmup": 29, "adapt_mass": True}, (True, True)),
+    "kept": ({"n_warmup": 30, "adapt_mass": False}, (False, False)),
+    "diagonal": ({"n_warmup": 30, "dense_mass": False}, (False, True)),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_a_full_mass_matrix_is_adapted_where_the_warm_up_is_long(x64, name, tmp_path):
+    settings, expected = ADAPTED[name]
+    start = Gaussian({"a": np.zeros(2), "b": np.zeros(())}, np.eye(3))
+    posterior = Posterior(GAUSSIAN, gaussian_data(), start)
+    draws = NUTS(**settings, checkpoint=tmp_path).draw(posterior, seed=0, n_draws=2)
+    found = draws.attributes["dense"], draws.attributes["adapt_mass"]
+    assert found == expected
+    # Blocks of the time when a state held positions are another run's.
+    with np.load(next(tmp_path.glob("block_*"))) as block:
+        assert json.loads(str(block["run"]))["coordinates"] == "whitened"
+
+
+def test_without_a_start_a_diagonal_is_adapted(x64):
+    draws = drawn(2)
+    assert not draws.attributes["dense"]
+    assert draws.attributes["adapt_mass"]
 
 
 @pytest.mark.long
