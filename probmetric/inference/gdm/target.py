@@ -12,7 +12,7 @@ f of Eq. (1) of ``gdm.likelihood``. With g and H of f there,
 Where F is stationary βg = -1, so that minus its Hessian is diag(β) H diag(β) + I, which
 is positive definite: every stationary point is a maximum, so there is one only, and it
 is inside. ``start`` finds it by Newton steps with that matrix, and gives the Gaussian
-of its inverse: Laplace's approximation, and the mass matrix of NUTS.
+of its inverse: Laplace's approximation, and what whitens for NUTS.
 """
 
 from typing import Any

@@ -5,8 +5,8 @@ the orthogonal complement of the rotation orbit of W, basis Q (``inference.rotat
 
     θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
 
-Report M and b of such draws, never W. The full covariance H⁻¹ serves as the inverse
-mass matrix of NUTS, where the prior makes H positive definite.
+Report M and b of such draws, never W. The full covariance H⁻¹ whitens the coordinates
+of NUTS, where the prior makes H positive definite.
 
 Cost, with q = pd + 1: the Hessian of N rows 2 N q² flops, its factor and inverse q³;
 memory five matrices of q² numbers, an error beyond ``MAX_PARAMETERS``.

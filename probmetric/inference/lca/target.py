@@ -154,8 +154,8 @@ def target_data(
 def start(params: LCAParams, data: Any, *, quotient: bool = False) -> Gaussian:
     """Return the Laplace approximation at the mode, of data from ``target_data``.
 
-    By default the whole covariance, rotations included, for NUTS's start and mass
-    matrix: a prior centred off zero pins them. With ``quotient`` the rotations are
+    By default the whole covariance, rotations included, for NUTS's start and
+    coordinates: a prior centred off zero pins them. With ``quotient`` the rotations are
     left out (``lca.laplace``), for draws.
 
     Parameters

@@ -55,7 +55,7 @@ TARGET = Target(_log_density, _functionals, _parts)
 
 
 def start(found: SpreadPosterior) -> Gaussian:
-    """Return a Gaussian at the mode of the median spread: start and mass matrix.
+    """Return a Gaussian at the mode of the median spread: where NUTS starts.
 
     The spread of log ω is that of its grid; it is taken as independent of the rest.
 

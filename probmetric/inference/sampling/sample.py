@@ -134,8 +134,8 @@ def sample(
         Other names: the first of ``args``, and ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
         The Laplace approximation of a closed form (``Gaussian``, over unconstrained
-        values: for NUTS the start and the mass matrix, for Laplace the answer, for
-        SVI what whitens a target), or an unconstrained position (for Laplace where to
+        values: for NUTS the start, and the coordinates as for SVI; for Laplace the
+        answer), or an unconstrained position (for Laplace where to
         look for the mode; otherwise read for its shapes). Required for a ``Target``.
     n_chains, n_draws : int, defaults 4 and 1000
         The approximations draw ``n_chains * n_draws`` in one chain.

@@ -1,10 +1,10 @@
 """What samplers draw from: the log joint density of W, and Laplace's Gaussian.
 
 The likelihood sees M = WᵀW alone, so that directions along rotations of W are held by
-the prior only. NUTS starts from, and takes for its mass matrix, the whole covariance,
-which they are part of; draws of Laplace's Gaussian leave them out
+the prior only. NUTS starts from, and whitens by, the whole covariance, which they are
+part of; draws of Laplace's Gaussian leave them out
 (``inference.rotations``), as LCA's do. Under a prior centred at 0 rotations are held by
-nothing; NUTS's mass matrix then has the mean precision along them.
+nothing; that covariance then has the mean precision along them.
 """
 
 from typing import Any
