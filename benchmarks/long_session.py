@@ -1,12 +1,13 @@
 """A session of many fits of distinct shapes: memory maps, memory and seconds a fit.
 
 Every shape compiles; JAX keeps each program, with some memory maps of the 65530 that
-Linux allows a process. Beyond 8,000 of them ``compilation.bound_programs`` lets all
-programs go, and gives their memory back. Measured, on one core beside other work: 1000
-fits had at most 8,888 maps, and at most 582 MB resident after 10 fits, 704 after 30,
-727 after 100, 744 after 300, 823 at the end (697 then); each time programs were let go
-it fell to 466 MB at first and 560 at last. With 10,000 maps and no memory given back
-it was 943 MB at the end. The default is 1000 fits.
+Linux allows a process. Beyond 5,000 of them ``compilation.bound_programs`` lets all
+programs go, and gives their memory back. Measured, alone on an idle machine: 1000 fits
+had at most 6,598 maps; 487 MB were resident after the first, 536 after 10, 623 after
+100, 698 after 300, 715 after 1000, at most 771; a fit took .57 s (2 to 10), .69 (31 to
+100, and to 300) and .77 (to 1000), where fits of the last sizes took .78 to .84 s in a
+process of their own. With 8,000 maps the most was 889 MB, 10,000 and no memory given
+back 943. The default is 1000 fits.
 
     python benchmarks/long_session.py [fits]
 """

@@ -259,7 +259,7 @@ def _parts() -> list[Path]:
 
 
 MAPS = Path("/proc/self/maps")
-MOST_MAPS = 8_000
+MOST_MAPS = 5_000
 """Memory maps of the process beyond which programs are let go."""
 
 LOOK_EVERY = 20

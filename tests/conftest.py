@@ -19,7 +19,7 @@ if os.environ.get("JAXTYPING_DISABLE") != "1":
     install_import_hook("probmetric", f"{checked.__module__}.{checked.__name__}")
 from probmetric import compilation
 
-# In users' processes 8,000 and 20. Programs that are let go of are most often asked for
+# In users' processes 5,000 and 20. Programs that are let go of are most often asked for
 # again by another test; that they are let go of, test_compilation asks.
 compilation.MOST_MAPS, compilation.LOOK_EVERY = 40_000, 200
 
