@@ -237,6 +237,32 @@ def test_no_file_imports_through_the_root_links():
     assert not [str(path) for path in WRITTEN if through.search(path.read_text())]
 
 
+def first_of_numpyro(source: str) -> str:
+    """Return the first import of NumPyro or of a part of it; "" without any."""
+    found = re.search(r"^ *(from|import) numpyro\b.*", source, re.MULTILINE)
+    return found[0].strip() if found else ""
+
+
+def loads_numpyro_whole(statement: str) -> bool:
+    """Tell whether an import asks NumPyro itself for something, or for itself."""
+    return bool(re.match(r"from numpyro import |import numpyro($|,)", statement))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_numpyro_is_loaded_before_its_parts(path):
+    # ArviZ leaves a NumPyro in sys.modules that loads once it is used. A part that is
+    # imported before that runs twice; the second package lacks what the first was given
+    # (numpyro.distributions.distribution), and models fail.
+    first = first_of_numpyro(path.read_text())
+    assert not first or loads_numpyro_whole(first)
+
+
+def test_a_part_of_numpyro_before_it_would_be_seen():
+    for part in ("from numpyro.infer import MCMC", "import numpyro.distributions as d"):
+        assert first_of_numpyro(f"import jax\n{part}\nimport numpyro\n") == part
+        assert not loads_numpyro_whole(part)
+
+
 CONFIGURATION = "global configuration, but where a user asks for it"
 CONFIGURES = PACKAGE / "compilation.py"
 BANNED = {

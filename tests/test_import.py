@@ -71,5 +71,22 @@ def test_importing_every_module_starts_no_device(imported):
     assert imported["live"] is False
 
 
+@pytest.mark.long
+def test_numpyro_is_whole_where_arviz_was_imported_before():
+    whole = run_python(
+        "import json, sys, arviz\n"
+        "lazy = type(sys.modules['numpyro']).__name__\n"
+        "import probmetric.inference.sampling.nuts\n"
+        "parts = [m for m in sys.modules if m.startswith('numpyro.')]\n"
+        "split = [m.rpartition('.') for m in parts]\n"
+        "lost = [m for m, (a, _, b) in zip(parts, split)\n"
+        "        if getattr(sys.modules[a], b, None) is not sys.modules[m]]\n"
+        "print(json.dumps({'lazy': lazy, 'parts': len(parts), 'lost': lost}))"
+    )
+    assert whole["lazy"] == "_LazyModule", "ArviZ loads NumPyro at once; drop this test"
+    assert whole["parts"] > 20
+    assert not whole["lost"]
+
+
 def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(pm, "no_such_name")

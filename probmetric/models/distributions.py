@@ -17,8 +17,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jaxtyping import Bool, Float
+from numpyro import distributions as dist
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 

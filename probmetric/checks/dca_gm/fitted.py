@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.util import log_density
+import numpyro
+import numpyro.infer.util
 from scipy.linalg import eigh
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal as normal
@@ -289,9 +290,11 @@ def hybrid_by_hand(problem: Problem[Labelled]) -> Values:
     def likelihood(A: Array, theta: DCAGMParams, mu: Array, tied: bool) -> Array:
         sites = unconstrain(_projected(A, theta, mu, tied))
         named = {k: v for k, v in sites._asdict().items() if v.size}
+        weights = (data.w, 0 * data.w)
+        of_each = [(data._replace(w=w), prior) for w in weights]
         full, none = (
-            log_density(dca_gm, (data._replace(w=w), prior), options, named)[0]
-            for w in (data.w, 0 * data.w)
+            numpyro.infer.util.log_density(dca_gm, args, options, named)[0]
+            for args in of_each
         )
         return jnp.asarray(full - none)
 

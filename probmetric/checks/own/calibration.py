@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import PyTree
-from numpyro.distributions import Unit, biject_to
-from numpyro.handlers import condition
+from numpyro import distributions as dist
+from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy
 from numpyro.primitives import Messenger
 
@@ -331,7 +331,7 @@ def _ranking(
         # Shapes are enough: operation by operation each would be a program.
         sites = jax.eval_shape(drawn, key, arrays)
         for name, kind in kinds.items():
-            if issubclass(kind, Unit):
+            if issubclass(kind, dist.Unit):
                 raise ValueError(
                     "model: expected observations that can be drawn, got "
                     f"numpyro.factor({name!r}, ...), a density of nothing; write it as "
@@ -398,7 +398,8 @@ def _cached(
 
     def called(world: World) -> tuple[Any, Any, dict[str, Any]]:
         args, kwargs = fill_arguments(tree, static, world.arrays)
-        return condition(model, data=dict[str, Any](world.observed)), args, kwargs
+        observed: Any = dict(world.observed)
+        return handlers.condition(model, data=observed), args, kwargs
 
     def log_density(position: Arrays, world: World) -> Scalar:
         given, args, kwargs = called(world)
@@ -415,7 +416,7 @@ def _cached(
         draw, permute = jax.random.split(key)
         sites = traced(_free(model), draw, args, kwargs)
         position = {
-            name: biject_to(sites[name]["fn"].support).inv(sites[name]["value"])
+            name: dist.biject_to(sites[name]["fn"].support).inv(sites[name]["value"])
             for name in latent
         }
         # One key: sites that are observed together keep their rows together.

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
-from numpyro.distributions import Normal
+from numpyro import distributions as dist
 
 from probmetric.data.containers import Labelled, weights
 from probmetric.inference.dca_gm.hybrid import Penalty, fit_hybrid
@@ -110,12 +110,12 @@ def log_prior(sites: DCAGMSites, prior: DCAGMPrior) -> Float[Array, ""]:
 def log_prior_parts(sites: DCAGMSites, prior: DCAGMPrior) -> dict[str, Array]:
     """Return the log prior density of each site, constants included."""
     normal = {
-        "A": Normal(prior.mean, prior.c / jnp.sqrt(prior.lam)),
-        "alpha_logit": Normal(0.0, prior.weight_scale),
-        "beta_logit": Normal(0.0, prior.weight_scale),
-        "mu": Normal(0.0, prior.mu_scale),
-        "log_diag": Normal(0.0, prior.chol_scale),
-        "off_diag": Normal(0.0, prior.chol_scale),
+        "A": dist.Normal(prior.mean, prior.c / jnp.sqrt(prior.lam)),
+        "alpha_logit": dist.Normal(0.0, prior.weight_scale),
+        "beta_logit": dist.Normal(0.0, prior.weight_scale),
+        "mu": dist.Normal(0.0, prior.mu_scale),
+        "log_diag": dist.Normal(0.0, prior.chol_scale),
+        "off_diag": dist.Normal(0.0, prior.chol_scale),
     }
     values = sites._asdict()
     return {k: jnp.sum(site.log_prob(values[k])) for k, site in normal.items()}

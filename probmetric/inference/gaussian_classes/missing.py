@@ -34,8 +34,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.infer.util
 from jaxtyping import Float
-from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labelled, weights
 from probmetric.inference.gaussian_classes.posterior import (
@@ -134,7 +135,8 @@ def log_joint(
         "covariance": covariance,
         "missing": True,
     }
-    value: Any = log_density(gaussian_classes, (data, prior), options, sites)[0]
+    density = numpyro.infer.util.log_density
+    value: Any = density(gaussian_classes, (data, prior), options, sites)[0]
     return value - jnp.sum(volume)
 
 

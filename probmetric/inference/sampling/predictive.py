@@ -10,9 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from numpyro.handlers import seed as seeded
-from numpyro.handlers import substitute, trace, uncondition
-from numpyro.infer.util import log_likelihood as numpyro_log_likelihood
+from numpyro import handlers, infer
 
 from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.target import (
@@ -88,7 +86,7 @@ def log_likelihoods(
     return jax.device_get(_log_likelihood(model, tree, static, data, dict(sites)))
 
 
-class Free(uncondition):
+class Free(handlers.uncondition):
     """Let observations go, which keep the shape that only they gave."""
 
     def process_message(self, msg: Any) -> None:
@@ -104,8 +102,8 @@ def _values(
     model: Model, key: Any, args: Args, kwargs: Kwargs, given: Any = None
 ) -> Arrays:
     """Return all that the model draws, some sites being given."""
-    free: Any = substitute(Free(model), data=given or {})
-    sites = trace(seeded(free, key)).get_trace(*args, **kwargs)
+    free: Any = handlers.substitute(Free(model), data=given or {})
+    sites = handlers.trace(handlers.seed(free, key)).get_trace(*args, **kwargs)
     kinds = ("sample", "deterministic")
     return {name: s["value"] for name, s in sites.items() if s["type"] in kinds}
 
@@ -158,4 +156,4 @@ def _log_likelihood(
     draws: Mapping[str, Array],
 ) -> Arrays:
     args, kwargs = fill_arguments(tree, static, data)
-    return numpyro_log_likelihood(model, draws, *args, batch_ndims=2, **kwargs)
+    return infer.log_likelihood(model, draws, *args, batch_ndims=2, **kwargs)

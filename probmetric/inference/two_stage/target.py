@@ -20,7 +20,8 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
-from numpyro.distributions import biject_to, constraints
+from numpyro import distributions as dist
+from numpyro.distributions import constraints
 
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
@@ -42,13 +43,13 @@ from probmetric.models.two_stage import (
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
-_POSITIVE: Any = biject_to(constraints.positive_definite)
+_POSITIVE: Any = dist.biject_to(constraints.positive_definite)
 _BIJECTIONS: dict[str, Any] = {
-    "weights": biject_to(constraints.simplex),
+    "weights": dist.biject_to(constraints.simplex),
     "between": _POSITIVE,
     "within": _POSITIVE,
     "covariances": _POSITIVE,
-    "alpha": biject_to(constraints.unit_interval),
+    "alpha": dist.biject_to(constraints.unit_interval),
 }
 
 
