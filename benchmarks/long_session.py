@@ -5,9 +5,9 @@ Linux allows a process. Beyond 5,000 of them ``compilation.bound_programs`` lets
 programs go, and gives their memory back. Measured, alone on an idle machine: 1000 fits
 had at most 6,598 maps; 487 MB were resident after the first, 536 after 10, 623 after
 100, 698 after 300, 715 after 1000, at most 771; a fit took .57 s (2 to 10), .69 (31 to
-100, and to 300) and .77 (to 1000), where fits of the last sizes took .78 to .84 s in a
-process of their own. With 8,000 maps the most was 889 MB, 10,000 and no memory given
-back 943. The default is 1000 fits.
+100, and to 300) and .77 (to 1000), where 10 and 43 of these took .78 and .84 s in a
+process of their own. With 8,000 maps the most was 889 MB; with 10,000, and no
+memory given back, it was 943 at the end. The default is 1000 fits.
 
     python benchmarks/long_session.py [fits]
 """

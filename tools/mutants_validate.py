@@ -74,7 +74,7 @@ def forked(work: Callable[[], Any], limit: int = 3600) -> Any:
 
 def preload() -> None:
     """Import what the package imports, but not the package, and begin no device."""
-    for name in ("arviz_stats", "jax", "numpyro.infer", "pandas", "scipy.optimize"):
+    for name in ("jax", "numpyro", "arviz_stats", "pandas", "scipy.optimize"):
         import_module(name)
 
 

@@ -409,14 +409,13 @@ CHECKS = (
             )
         },
         # ω mixes least: 1,000 effective draws are asked; of 4 × 2500 it had 1,438 to
-        # 1,951. The wrong claim is 10 Monte Carlo errors off, and 4 reject it.
+        # 1,951, and 1,672 of the reference's 4 × 3000.
         tol=0.25,
         slow=True,  # Beside the other models' tests in one command it decides nothing.
     ),
     near_sampling(
         "Laplace's distances, b and spread are near NUTS's",
-        # 400 effective draws are needed; of 4 × 1500, ω had 1,053 and 1,332. A whole
-        # validation draws this reference and that of the exact claim.
+        # 400 effective draws are needed; of 4 × 2000, ω had 1,069.
         reference=partial(nuts_reference, n_draws=2000),
         estimate=laplace_estimate,
         controls={"four times too wide": partial(laplace_estimate, spread=4.0)},

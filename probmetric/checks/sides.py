@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro
-import numpyro.infer.util
 import xarray as xr
 from jaxtyping import Float
+from numpyro.infer.util import log_density
 
 from probmetric.checks.check import Check, Problem, Values, by_algebra
 from probmetric.inference.sampling.nuts import NUTS
@@ -61,7 +61,7 @@ def _value_and_gradient(
 ) -> tuple[Array, Arrays]:
     def density(sites: Arrays) -> Scalar:
         args, kwargs = fill_arguments(tree, static, arrays)
-        return numpyro.infer.util.log_density(model, args, kwargs, sites)[0]
+        return log_density(model, args, kwargs, sites)[0]
 
     return jax.value_and_grad(density)(sites)
 

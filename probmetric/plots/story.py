@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro
-import numpyro.infer.inspect
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse, FancyBboxPatch
+from numpyro.infer.inspect import get_model_relations
 from scipy.stats import binom
 
 from probmetric.inference.sampling.target import call_of, cast
@@ -93,7 +93,7 @@ def story(
     given = call_of(model, data, args, kwargs)
     with jax.enable_x64(True):
         given, named = cast(given, "float64"), cast(dict(kwargs or {}), "float64")
-        found = numpyro.infer.inspect.get_model_relations(model, given, named)
+        found = get_model_relations(model, given, named)
     return _drawn(_sites(found), found)
 
 

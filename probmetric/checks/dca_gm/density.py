@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-import numpyro.infer.util
 from jaxtyping import Float
+from numpyro.infer.util import log_density
 from scipy.stats import multivariate_normal as normal
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient
@@ -88,11 +88,9 @@ def _autodiff(problem: Problem[Labelled]) -> Values:
 
     def likelihood(A: Float[Array, "p d"], mu: Float[Array, "c k p"]) -> Array | float:
         values = _named(unconstrain(params._replace(A=A, mu=mu)))
-        weights = (data.w, 0 * data.w)
-        of_each = [(data._replace(w=w), prior) for w in weights]
         full, none = (
-            numpyro.infer.util.log_density(dca_gm, args, options, values)[0]
-            for args in of_each
+            log_density(dca_gm, (data._replace(w=w), prior), options, values)[0]
+            for w in (data.w, 0 * data.w)
         )
         return full - none
 

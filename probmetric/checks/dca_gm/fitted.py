@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-import numpyro.infer.util
+from numpyro.infer.util import log_density
 from scipy.linalg import eigh
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal as normal
@@ -290,11 +290,9 @@ def hybrid_by_hand(problem: Problem[Labelled]) -> Values:
     def likelihood(A: Array, theta: DCAGMParams, mu: Array, tied: bool) -> Array:
         sites = unconstrain(_projected(A, theta, mu, tied))
         named = {k: v for k, v in sites._asdict().items() if v.size}
-        weights = (data.w, 0 * data.w)
-        of_each = [(data._replace(w=w), prior) for w in weights]
         full, none = (
-            numpyro.infer.util.log_density(dca_gm, args, options, named)[0]
-            for args in of_each
+            log_density(dca_gm, (data._replace(w=w), prior), options, named)[0]
+            for w in (data.w, 0 * data.w)
         )
         return jnp.asarray(full - none)
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-import numpyro.infer.util
+from numpyro.infer.util import log_density
 from scipy.linalg import null_space
 from scipy.special import expit
 
@@ -75,8 +75,7 @@ def _density(problem: Problem[Pairs]) -> Callable[[Array, Array, float], Array]:
     def value(theta: Array, w: Array, rate: float) -> Array:
         sites = {"W": theta[:-1].reshape(shape), "log_b": theta[-1]}
         args = pairs._replace(w=w), prior
-        options = {"learning_rate": rate}
-        return jnp.asarray(numpyro.infer.util.log_density(lca, args, options, sites)[0])
+        return jnp.asarray(log_density(lca, args, {"learning_rate": rate}, sites)[0])
 
     return value
 
@@ -273,9 +272,7 @@ def per_anchor_slope(problem: Problem[Pairs], stop: int | None = None) -> Values
     def value(W: Array, log_kappa2: Array) -> Array:
         options = {**problem.options, "kappa2": jnp.exp(log_kappa2)}
         args = pairs, problem.prior
-        return jnp.asarray(
-            numpyro.infer.util.log_density(lca, args, options, {"W": W})[0]
-        )
+        return jnp.asarray(log_density(lca, args, options, {"W": W})[0])
 
     W = jnp.asarray(found.params.W)
     log_kappa2 = jnp.log(jnp.asarray(found.params.kappa2))

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-import numpyro.infer.util
 import xarray as xr
+from numpyro.infer.util import potential_energy
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal as normal
 from sklearn.cluster import KMeans
@@ -439,8 +439,7 @@ def target_by_numpyro(problem: Problem[Groups]) -> Values:
         at = jax.tree.map(jnp.asarray, position(fitted))
 
         def potential(at: Any, args: Any = args, options: Any = options) -> Array:
-            energy = numpyro.infer.util.potential_energy(two_stage, args, options, at)
-            return jnp.asarray(energy)
+            return jnp.asarray(potential_energy(two_stage, args, options, at))
 
         found[f"log density, {name}"] = -jax.jit(potential)(at)
         p = fitted.params

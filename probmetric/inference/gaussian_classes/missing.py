@@ -35,8 +35,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-import numpyro.infer.util
 from jaxtyping import Float
+from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labelled, weights
 from probmetric.inference.gaussian_classes.posterior import (
@@ -135,8 +135,7 @@ def log_joint(
         "covariance": covariance,
         "missing": True,
     }
-    density = numpyro.infer.util.log_density
-    value: Any = density(gaussian_classes, (data, prior), options, sites)[0]
+    value: Any = log_density(gaussian_classes, (data, prior), options, sites)[0]
     return value - jnp.sum(volume)
 
 

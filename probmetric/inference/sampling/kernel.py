@@ -21,10 +21,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpyro
-import numpyro.infer.hmc
 from jax.flatten_util import ravel_pytree
 from jaxtyping import PyTree
-from numpyro.infer.hmc import HMCState
+from numpyro.infer.hmc import HMCState, hmc
 from numpyro.infer.util import ParamInfo
 
 from probmetric.compilation import COMPILED_SOONEST
@@ -79,9 +78,7 @@ def kernel(
     def potential(data: PyTree) -> Callable[[jax.Array], Scalar]:
         return lambda position: -target.log_density(unravel(position), data)
 
-    init_kernel, sample_kernel = numpyro.infer.hmc.hmc(
-        potential_fn_gen=potential, algo="NUTS"
-    )
+    init_kernel, sample_kernel = hmc(potential_fn_gen=potential, algo="NUTS")
 
     def init_one(
         key: jax.Array,

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro
-import numpyro.infer.hmc
 from jaxtyping import Float, Int
+from numpyro.infer.hmc import HMCState
 
 from probmetric.arguments import check_bool, check_number, check_within_0_1
 from probmetric.inference.sampling.checkpoint import (
@@ -174,8 +174,8 @@ class NUTS:
             _check_start(state)
 
             def advance(
-                state: numpyro.infer.hmc.HMCState, n: int, _: int
-            ) -> tuple[numpyro.infer.hmc.HMCState, Arrays, Arrays]:
+                state: HMCState, n: int, _: int
+            ) -> tuple[HMCState, Arrays, Arrays]:
                 return block(target, settings, size, state, n, data, self.vectorized)
 
             # What is done with a model of the same name that was changed in between
@@ -254,7 +254,7 @@ def _check_factor(factor: Float[np.ndarray, "k m"]) -> None:
         )
 
 
-def _check_start(state: numpyro.infer.hmc.HMCState) -> None:
+def _check_start(state: HMCState) -> None:
     good = np.isfinite(np.asarray(state.potential_energy))
     for leaf in jax.tree.leaves(state.z_grad):
         good &= np.isfinite(leaf).reshape(len(good), -1).all(1)
