@@ -108,7 +108,7 @@ def _metric_section(estimator: LCA, draws: xr.DataTree, data: Dataset) -> Sectio
         [
             Picture(
                 plots.metric(draws),
-                "Left: posterior mean of M. Right: its standard deviation over draws. "
+                "Above: posterior mean of M. Below: its standard deviation over draws. "
                 "Features with large diagonal entries separate the classes.",
             ),
             Picture(
