@@ -113,6 +113,22 @@ def test_sites_and_parameters_are_inverse_up_to_the_logits_shift(x64):
 
 
 @pytest.mark.long
+def test_no_shift_of_logits_is_likelier_than_that_of_the_sites(x64):
+    sites, data, prior = random_case("class", P, ragged=True)
+
+    def best_shift(sites):
+        _, slope = BOTH(sites, Conditioned(data, prior))
+        # The density is quadratic along a shift of all logits that stand for one vector.
+        slope = [slope.alpha_logit[None], slope.beta_logit * prior.present]
+        return [np.sum(s, 1) for s in slope]
+
+    found = best_shift(unconstrain(constrain(sites, prior.present)))
+    for at_site, anywhere in zip(found, best_shift(sites), strict=True):
+        np.testing.assert_allclose(at_site, 0, atol=1e3 * EPS)
+        assert (abs(anywhere) > 0.01).all()
+
+
+@pytest.mark.long
 def test_a_minibatch_density_is_that_of_the_chosen_points_scaled_up(x64):
     sites, data, prior = random_case()
 
