@@ -64,6 +64,17 @@ def test_both_tails_of_a_skewed_mean_are_nearly_those_of_a_normal_one(rng):
     assert min(low, high) > 0.003 > right
 
 
+@pytest.mark.long
+def test_a_skewed_mean_is_no_more_on_one_side(rng):
+    # Of means of 100 exponentials, q = .2: z has the mean -q/2, without q/6 in Eq. (2)
+    # t has -q/6. Standard error .005 of each; what q³ leaves is some .005.
+    x = rng.exponential(size=(40_000, 100))
+    z = (x.mean(1) - 1) / x.std(1, ddof=1) * 10
+    found = without_skew(z, np.full(len(z), 0.2))
+    assert z.mean() < -0.08
+    assert abs(found.mean()) < 0.025
+
+
 def test_too_heavy_a_tail_for_the_run_is_inconclusive(rng):
     x = np.exp(2 * rng.normal(size=(4, 2000)))
     assert compare({"x": 100.0}, dataset(x=x)).attrs["verdict"] == "inconclusive"

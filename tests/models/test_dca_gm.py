@@ -118,7 +118,7 @@ def test_no_shift_of_logits_is_likelier_than_that_of_the_sites(x64):
 
     def best_shift(sites):
         _, slope = BOTH(sites, Conditioned(data, prior))
-        # The density is quadratic along a shift of all logits that stand for one vector.
+        # Along a shift of all logits of a vector the density is quadratic.
         slope = [slope.alpha_logit[None], slope.beta_logit * prior.present]
         return [np.sum(s, 1) for s in slope]
 

@@ -356,7 +356,7 @@ ZERO = {
     "beyond a support": (
         lambda a: Weighted(dist.Uniform(a, 1.0, validate_args=True), 0.0)
         .log_prob(jnp.array(0.5)),
-        0.1,
+        0.6,
     ),
 }  # fmt: skip
 

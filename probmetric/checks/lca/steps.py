@@ -220,13 +220,15 @@ def sums(problem: Problem[Pairs], kappa2: float = KAPPA2) -> Values:
 def _reflected(problem: Problem[Pairs]) -> tuple[dict[str, Any], np.ndarray, Any]:
     """Return sites beside the mode, H, and the data of the target."""
     theta, shape = beside_the_mode(problem), np.shape(problem.params.W)
-    # Nearer the mirror, so that both images count.
-    at = {"W": 0.2 * jnp.asarray(theta[:-1]).reshape(shape), "log_b": theta[-1]}
     data = target_data(problem.data, problem.prior, rate_of(problem), problem.params)
     mean = np.asarray(problem.prior.mean)
     C = np.asarray(problem.params.W) @ mean.T
     u = np.linalg.eigh(C + C.T)[1][:, 0]
-    return at, np.eye(shape[0]) - 2 * np.outer(u, u), data
+    H = np.eye(shape[0]) - 2 * np.outer(u, u)
+    # Nearer the mirror, so that both images count, and on the far side of it.
+    W = 0.2 * np.asarray(theta[:-1]).reshape(shape)
+    W = max(W, H @ W, key=lambda image: np.linalg.norm(image - mean))
+    return {"W": jnp.asarray(W), "log_b": theta[-1]}, H, data
 
 
 def target_by_numpyro(problem: Problem[Pairs]) -> Values:
