@@ -157,7 +157,7 @@ def minimise(
         def refused(trial: tuple[Array, ...]) -> Array:
             t, value, _, n = trial
             fell = value <= f + SUFFICIENT * t * slope + 8 * eps * size
-            return ~fell & (n < HALVINGS)  # NaN has not fallen
+            return (n == 0) | ~fell & (n < HALVINGS)  # NaN has not fallen
 
         def halve(trial: tuple[Array, ...]) -> tuple[Array, ...]:
             t, _, _, n = trial
@@ -167,10 +167,9 @@ def minimise(
         first = jnp.where(
             state.found.n_steps == 0, 1 / jnp.maximum(1.0, jnp.linalg.norm(g)), 1.0
         )
+        # Twice that, halved before it is tried: a call before the loop compiles, too.
         t, value, gradient, n = jax.lax.while_loop(
-            refused,
-            halve,
-            (first, *value_and_gradient(at + first * direction), jnp.asarray(1)),
+            refused, halve, (2 * first, f, g, jnp.asarray(0))
         )
         stuck = ~(value <= f + 8 * eps * size)
         keep = met | stuck
