@@ -126,13 +126,16 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parents[1])
-    root = parser.parse_args().root
+    parser.add_argument("--only", default="", help="part of the package, inference/lca")
+    root, only = vars(parser.parse_args()).values()
     code, documentation = Counter[str](), Counter[str]()
     docs: list[str] = []
     texts: list[str] = []
     names: list[str] = []
     untyped = of_learners = 0
     for path in sorted((root / "probmetric").rglob("*.py")):
+        if not path.relative_to(root / "probmetric").as_posix().startswith(only):
+            continue
         text = path.read_text()
         tree = ast.parse(text)
         folder = path.relative_to(root / "probmetric").parts[0].removesuffix(".py")
