@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from probmetric.data.inputs import is_missing
 from probmetric.typing import ArrayLike
@@ -63,9 +63,6 @@ def leave_out(
     """
     if not leaves_out(unlabeled) or labels is None:
         return labels, *beside
-    from sklearn.utils import _safe_indexing
-
-    indexed: Any = _safe_indexing
     kept = has_label(labels, unlabeled)
     if kept.all():
         return labels, *beside
@@ -78,7 +75,16 @@ def leave_out(
                 f"{len(other)} rows."
             )
     (rows,) = np.nonzero(kept)
-    return tuple(v if v is None else indexed(v, rows) for v in (labels, *beside))
+    return tuple(v if v is None else _taken(v, rows) for v in (labels, *beside))
+
+
+def _taken(values: Any, rows: Int[np.ndarray, "m"]) -> Any:
+    """Return rows of a frame, an array or a list, in the same container."""
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    return (
+        [values[k] for k in rows] if isinstance(values, list | tuple) else values[rows]
+    )
 
 
 def refuse_unlabeled(unlabeled: Any) -> None:

@@ -222,8 +222,8 @@ def labelled_data(
     """Check settings, points and labels; return points standardised, and the classes.
 
     Unlabeled points, and those of weight 0, are left out; centre and scale are those of
-    the others, each counted once. Sets what ``check_labelled`` sets, and forgets the threshold of an
-    earlier fit.
+    the others, each counted once. Sets what ``check_labelled`` sets, and forgets the
+    threshold of an earlier fit.
     """
     y, X, w = leave_out(unlabeled_of(estimator), y, X, w)
     rows, classes, codes = check_labelled(estimator, X, y)

@@ -184,10 +184,10 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         counts = inputs.component_counts(self)
         if isinstance(X, Source):
             return fit_source(self, X, counts, groups, components)
-        groups, X, components = leave_out(
+        groups, rows, components = leave_out(
             self.unlabeled, groups, X, components, name="groups"
         )
-        rows = self._standardised(checked_rows(self, X, reset=True), reset=True)
+        rows = self._standardised(checked_rows(self, rows, reset=True), reset=True)
         known = inputs.known_components(components, len(rows), min(counts))
         if known is not None and len(counts) > 1:
             raise ValueError(
