@@ -44,6 +44,7 @@ class Reading(NamedTuple):
     drop: Sequence[str] = ()
     features: Sequence[str] = ()
     dtype: str = "float64"
+    unlabeled: int | float | str | None = "warn"
 
     def of_load(self, name: str) -> dict[str, Any]:
         """Return the arguments of ``datasets.load``.

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from probmetric.data.hash import data_hash
 from probmetric.data.inputs import points
+from probmetric.data.unlabeled import leaves_out
 from probmetric.datasets.loading import load_points
 from probmetric.datasets.tables import read_content
 from probmetric.evaluation.answers import answer_auc, answer_scores
@@ -70,6 +71,11 @@ def read_table(
     """
     path = existing(name, option)
     how.of_load(name)  # Refuses what is of rows in parts.
+    if leaves_out(how.unlabeled):
+        raise ValueError(
+            f"--unlabeled cannot be combined with {option}, got {how.unlabeled!r}. "
+            f"{option} counts all rows of --data."
+        )
     text = ending(path) in (".csv", ".csv.gz", ".tsv", ".tsv.gz")
     frame: Any = read_content(
         path, how._replace(drop=(), features=()) if text else AS_IS

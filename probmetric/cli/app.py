@@ -58,6 +58,7 @@ from probmetric.cli.options import (
     Sep,
     Settings,
     TableOut,
+    Unlabeled,
 )
 from probmetric.interrupts import run_command
 from probmetric.names import Reading
@@ -145,6 +146,7 @@ def fit(
     encoding: Encoding = "utf-8",
     drop: Drop = None,
     features: Features = None,
+    unlabeled: Unlabeled = "warn",
     dtype: Dtype = "float64",
     groups: Groups = None,
     settings: Settings = None,
@@ -260,6 +262,7 @@ def sample(
     encoding: Encoding = "utf-8",
     drop: Drop = None,
     features: Features = None,
+    unlabeled: Unlabeled = "warn",
     groups: Groups = None,
     settings: Settings = None,
     seed: Seed = 0,
@@ -336,6 +339,7 @@ def evaluate(
     encoding: Encoding = "utf-8",
     drop: Drop = None,
     features: Features = None,
+    unlabeled: Unlabeled = "warn",
     dtype: Dtype = "float64",
     groups: Groups = None,
     test: Annotated[

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import typer
 
+from probmetric.cli.files import noted
 from probmetric.data.containers import Labelled
 from probmetric.data.files import Rows
 from probmetric.data.hash import data_hash
@@ -56,6 +57,8 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
         if not equals or not name.strip().isidentifier() or not text.strip():
             raise ValueError(f"--set: expected name=value, got {pair!r}")
         name, text = name.strip(), text.strip()
+        if name == "unlabeled":
+            raise ValueError("--set: unlabeled is an option, use --unlabeled TEXT")
         if name in found:
             raise ValueError(f"--set: expected each name once, got {name!r} twice")
         try:
@@ -93,7 +96,8 @@ def labelled(
     how: Reading = AS_IS,
 ) -> datasets.Dataset:
     """Load labelled data that a learner can take."""
-    data = datasets.load(source, label=label, groups=groups, **how.of_load(source))
+    with noted():
+        data = datasets.load(source, label=label, groups=groups, **how.of_load(source))
     check_labelled(data)
     if label is None and groups is None and data.label is not None:
         note(f"label: the last column, {data.label!r}, as no --label was given")

@@ -75,6 +75,13 @@ Features = Annotated[
         help="Use only this column as a feature; repeat for more.",
     ),
 ]
+Unlabeled = Annotated[
+    str,
+    typer.Option(
+        metavar="TEXT",
+        help="Leave out rows with this label or group, such as -1; nan: no label.",
+    ),
+]
 Dtype = Annotated[
     str,
     typer.Option(

@@ -3,6 +3,7 @@
 ``containers``   ``Labelled``, ``Points``, ``Pairs``, ``Triplets``, ``Groups`` and
                  ``Distances``: the one data argument of every model, fit and sampler.
 ``inputs``       points, labels and pairs from users, checked once.
+``unlabeled``    rows without a label: left out, or warned about.
 ``pairs``        pairs made from class labels: nearest, impostors, all.
 ``sites``        pairs of sites from a table of species.
 ``triplets``     triplets made from class labels.

@@ -53,11 +53,13 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
     if given.ndim != 1 or len(given) == 0:
         raise ValueError(f"{name}: expected shape (n,) with n ≥ 2, got {given.shape}")
     if given.dtype == object:
-        lacking = [row for row, v in enumerate(given) if _is_missing(v)]
+        lacking = [row for row, v in enumerate(given) if is_missing(v)]
         if lacking:
+            learned = name in ("y", "groups")
+            todo = ". A learner leaves such rows out with unlabeled=numpy.nan" * learned
             raise ValueError(
                 f"{name}: expected a label of every row, got none (None, NaN or NA) in "
-                f"row {lacking[0] + 1} of {len(given)}"
+                f"row {lacking[0]} (rows are counted from 0){todo}"
             )
         given = _in_one_type(given, name)
     if given.dtype.kind == "f" and not np.all(np.isfinite(given)):
@@ -103,7 +105,7 @@ def refuse_masked(values: Any, name: str) -> None:
         )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Say whether a label is None, NaN, NaT or pandas' NA, which has no truth."""
     try:
         return value is None or bool(value != value)
@@ -143,11 +145,18 @@ def check_one_kind(y: Any) -> None:
 
 
 def check_numeric(X: Any, name: str = "X") -> None:
-    """Raise for columns of text or dates, and name those that have names."""
+    """Raise for columns of text, dates or categories, and name those with names."""
     refuse_source(X, name)
     refuse_masked(X, name)
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
-        columns = zip(X.columns, X.dtypes, strict=True)
+        columns = list(zip(X.columns, X.dtypes, strict=True))
+        for column, dtype in columns:
+            if str(dtype) == "category":  # NumPy would take categories for numbers.
+                raise ValueError(
+                    f"{name}: expected numeric columns, got {column!r}, which is "
+                    "categorical. Convert it with pandas.get_dummies, or with "
+                    "astype(float) if it is a number."
+                )
         bad = [f"{c!r} ({dtype})" for c, dtype in columns if _is_text(X[c], dtype)]
     else:
         given = _regular(X, name) if isinstance(X, list | tuple) else X

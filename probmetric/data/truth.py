@@ -7,6 +7,7 @@ from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 
 from probmetric.data.inputs import label_codes, real
+from probmetric.data.unlabeled import leave_out
 from probmetric.typing import ArrayLike
 
 
@@ -20,7 +21,8 @@ class TellsClasses(ClassifierMixin):
         ----------
         X : array-like of shape (m, d)
         y : array-like of shape (m,)
-            The true labels; a class that was not in ``fit`` is never right.
+            The true labels; a class that was not in ``fit`` is never right. Rows
+            labeled as the setting ``unlabeled`` are left out.
         sample_weight : array-like of shape (m,), optional
             How much each row counts, ≥ 0.
 
@@ -37,6 +39,8 @@ class TellsClasses(ClassifierMixin):
         if y is None:
             raise ValueError("y: expected the true labels, got None")
         me: Any = self
+        unlabeled = getattr(me, "unlabeled", None)
+        y, X, sample_weight = leave_out(unlabeled, y, X, sample_weight)
         return right_share(me.predict(X), y, sample_weight)
 
 

@@ -17,8 +17,10 @@ import sklearn.datasets
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_counts, check_number
+from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.datasets.generators import GENERATORS
 from probmetric.datasets.tables import (
+    Table,
     check_no_text,
     chosen,
     codes,
@@ -169,8 +171,9 @@ def _generated(name: str, n: int, seed: int) -> Dataset:
 def _from_file(
     path: Path, label: str | None, groups: str | None, how: Reading
 ) -> Dataset:
-    table = read_file(path, label, groups, how)
+    table = _labeled(read_file(path, label, groups, how), how)
     y, found = codes(table.labels, path.name)
+    warn_of_unlabeled(how.unlabeled, found, "label", OPTION)
     given = table.target_names
     if given is not None:
         # target_names[k] names the class y = k, which need not be among the rows.
@@ -188,17 +191,34 @@ def _from_file(
                 f"target_names in {path.name}, got {present[0]}..{present[-1]}"
             )
         found = tuple(given[value] for value in present)
-    members = None if groups is None else codes(table.groups, path.name, "groups")[0]
+    members = None
+    if groups is not None:
+        members, sources = codes(table.groups, path.name, "groups")
+        warn_of_unlabeled(how.unlabeled, sources, "groups", OPTION)
     return Dataset(
         table.X, y, table.feature_names, found, str(path), members, table.label
     )
+
+
+OPTION = " (--unlabeled -1)"
+"""How the command line names the argument."""
+
+
+def _labeled(table: Table, how: Reading) -> Table:
+    """Leave out rows whose label or group is ``how.unlabeled``."""
+    X, labels, groups = table.X, table.labels, table.groups
+    labels, X, groups = leave_out(how.unlabeled, labels, X, groups, name="label")
+    groups, X, labels = leave_out(how.unlabeled, groups, X, labels, name="groups")
+    return table._replace(X=X, labels=labels, groups=groups)
 
 
 def _from_openml(name: str, label: str | None, how: Reading) -> Dataset:
     source = f"openml:{name}"
     check_no_text(how, source)
     table = split_label(fetch(name, label, names()), "label", source, how=how)
+    table = _labeled(table, how)
     y, found = codes(table.labels, name)
+    warn_of_unlabeled(how.unlabeled, found, "label", OPTION)
     return Dataset(table.X, y, table.feature_names, found, source)
 
 
@@ -212,6 +232,7 @@ def load(
     encoding: str = "utf-8",
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
+    unlabeled: int | float | str | None = "warn",
     n: int | None = None,
     seed: int = 0,
 ) -> Dataset:
@@ -240,6 +261,10 @@ def load(
         Columns to leave out.
     features : sequence of str, optional
         Columns to take as features, in this order. Default: all others.
+    unlabeled : label, default="warn"
+        Rows of a file with this label or group are left out, for example -1; NaN stands
+        for missing labels. None and "warn" use every label as a class, and "warn" warns
+        about a -1.
     n : int, optional
         Points to draw from a generator, default 1000. An error elsewhere.
     seed : int, default=0
@@ -275,7 +300,9 @@ def load(
     ((178, 13), (178,))
     """
     name = str(name_or_path)
-    how = Reading(sep, decimal, encoding, _listed(drop), _listed(features))
+    how = Reading(
+        sep, decimal, encoding, _listed(drop), _listed(features), unlabeled=unlabeled
+    )
     if groups is not None and (_is_named(name) or name.startswith("openml:")):
         raise ValueError(f"groups: expected a file with such a column, got {name!r}")
     if name in GENERATORS:

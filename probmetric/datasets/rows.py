@@ -20,6 +20,7 @@ from probmetric.data.source import (
     class_counts,
     n_rows,
 )
+from probmetric.data.unlabeled import refuse_unlabeled
 from probmetric.datasets.loading import Dataset
 from probmetric.datasets.tables import check_no_text, codes
 from probmetric.names import AS_IS, Reading, ending, in_parts, path_of
@@ -89,6 +90,7 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
         For options of text files; and as ``pm.open``.
     """
     check_no_text(how, name)
+    refuse_unlabeled(how.unlabeled)
     return open_files(
         name, label=label, features=how.features, drop=how.drop, dtype=how.dtype
     )

@@ -178,7 +178,7 @@ def codes(
     if lacking.size:
         raise ValueError(
             f"{argument}: expected a value in every row of {source}, got none in row "
-            f"{lacking[0] + 1} of {len(series)} (a truncated file?)"
+            f"{lacking[0]} of {len(series)}, counted from 0 (a truncated file?)"
         )
     kinds = sorted({"text" if isinstance(v, str) else "number" for v in series})
     if len(kinds) > 1:
@@ -258,7 +258,7 @@ def _first_word(column: pd.Series, decimal: str) -> tuple[str, str]:
     wrong = np.flatnonzero(~(plain if commas else pointed))
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
-    where = f"{str(column.iloc[row])[:40]!r}{among} in row {row + 1}"
+    where = f"{str(column.iloc[row])[:40]!r}{among} in row {row}, counted from 0"
     if not commas:
         return where, ""
     faults: Any = texts[~plain]

@@ -186,13 +186,13 @@ def _ragged(path: Path, said: str) -> str:
         columns, line, got = found.groups()  # pandas counts a text of two lines once.
         return (
             f"data: expected {columns} column{'s' * (columns != '1')} in every row of "
-            f"{str(path)!r}, as in its first, got {got} in its row {line}; a text that "
+            f"{str(path)!r}, as in its first, got {got} in line {line}; a text that "
             'holds the separator, if there is one, has to stand in quotes ("a, b")'
         )
     if found := re.search(r"EOF inside string starting at row (\d+)", said):
         return (
             f"data: expected quotes that end in {str(path)!r}, got one without an end "
-            f"in its row {int(found[1]) + 1}"
+            f"in line {int(found[1]) + 1}"
         )
     return ""
 

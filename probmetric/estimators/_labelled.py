@@ -23,8 +23,10 @@ from probmetric.data.inputs import (
     real,
 )
 from probmetric.data.scaling import Scaler, standardise
+from probmetric.data.unlabeled import WARN, leave_out, warn_of_unlabeled
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
+from probmetric.metric.feature_names import check_fitted_columns, remember_columns
 from probmetric.typing import ArrayLike
 
 type Finite = bool | Literal["allow-nan"]
@@ -157,7 +159,15 @@ def check_labelled(
     rows, labels = as_sklearn(
         estimator, X, y, ensure_min_samples=2, ensure_all_finite=finite
     )
-    return rows, *_classes(labels, smallest)
+    remember_columns(estimator, X)
+    classes, codes = _classes(labels, smallest)
+    warn_of_unlabeled(unlabeled_of(estimator), classes, "y")
+    return rows, classes, codes
+
+
+def unlabeled_of(estimator: Any) -> Any:
+    """Return the setting ``unlabeled``, the default for a learner without it."""
+    return getattr(estimator, "unlabeled", WARN)
 
 
 def _classes(
@@ -211,10 +221,11 @@ def labelled_data(
 ) -> tuple[Labelled, np.ndarray, Scaler]:
     """Check settings, points and labels; return points standardised, and the classes.
 
-    Points of weight 0 are left out; centre and scale are those of the others, each
-    counted once. Sets what ``check_labelled`` sets, and forgets the threshold of an
-    earlier fit.
+    Unlabeled points, and those of weight 0, are left out; centre and scale are those of
+    the others, each counted once. Sets what ``check_labelled`` sets, and forgets the
+    threshold of an earlier fit.
     """
+    y, X, w = leave_out(unlabeled_of(estimator), y, X, w)
     rows, classes, codes = check_labelled(estimator, X, y)
     weight, kept = _point_weights(w, len(rows))
     rows = rows[kept]
@@ -248,7 +259,7 @@ def pair_data(
     given = pairs_from_arrays(pairs, y, w, X=source, anchor=anchor, trials=trials)
     X = np.asarray(given.X)
     estimator.n_features_in_ = X.shape[1]
-    for name in ("classes_", "feature_names_in_"):
+    for name in ("classes_", "feature_names_in_", "_columns"):
         vars(estimator).pop(name, None)
     ends = np.concatenate([X[given.i], X[given.j]])
     times = None if given.trials is None else np.tile(np.asarray(given.trials), 2)
@@ -266,10 +277,15 @@ def checked_rows(
     """Return points as float64, with as many features as in ``fit``, or to fit."""
     X = _points_of(estimator, X)
     check_numeric(X)
+    if not reset:
+        check_fitted_columns(estimator, X)
     least = 2 if reset else 1
-    return as_sklearn(
+    rows = as_sklearn(
         estimator, X, reset=reset, ensure_min_samples=least, ensure_all_finite=finite
     )
+    if reset:
+        remember_columns(estimator, X)
+    return rows
 
 
 def report(fit: Fit, name: str) -> None:

@@ -5,6 +5,7 @@ A learner says how it solves pairs (``_solve``) and what it keeps of the result
 """
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -37,6 +38,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
     n_impostors: Count = 3
     standardize: bool = True
     preprocessor: Preprocessor = None
+    unlabeled: Any = "warn"
 
     @abstractmethod
     def _solve(self, data: Pairs) -> Fit:

@@ -7,6 +7,7 @@ and the other types below the range of a number.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from inspect import isfunction, unwrap
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -61,9 +62,19 @@ def settings[C](estimator: type[C]) -> type[C]:
 
     As scikit-learn asks, it does nothing else: values are checked in ``fit``.
     """
+    for base in estimator.__mro__[1:]:
+        if base.__module__.startswith("probmetric."):
+            _without_class(base)
     marked: Any = estimator
     marked.__no_type_check__ = True  # Wrong values are refused in words of our own.
     return dataclass(kw_only=True, eq=False, repr=False)(estimator)
+
+
+def _without_class(base: type) -> None:
+    """Name methods without their class, which users do not know, in Python's errors."""
+    for name, method in vars(base).items():
+        if isfunction(method):
+            unwrap(method).__qualname__ = name
 
 
 def check_settings(estimator: Any) -> None:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 
 from probmetric.data.scaling import Scaler, scaler_of
 from probmetric.data.source import Source
+from probmetric.data.unlabeled import refuse_unlabeled, warn_of_unlabeled
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.inference.moments import (
@@ -69,9 +70,10 @@ def begin(estimator: Any, source: Source, y: object) -> list[str] | None:
             "y: expected None beside a source, whose labels are given as "
             "pm.open(..., label=)"
         )
+    refuse_unlabeled(estimator.unlabeled)
     names = [*source.feature_names]
     estimator.n_features_in_ = len(names)
-    for name in ("threshold_", "pair_classes_", "feature_names_in_"):
+    for name in ("threshold_", "pair_classes_", "feature_names_in_", "_columns"):
         vars(estimator).pop(name, None)
     if names == [f"x{j}" for j in range(len(names))]:
         return None
@@ -126,6 +128,7 @@ def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> S
         raise ValueError(
             f"label: expected {least} rows of each class, got one of {alone}"
         )
+    warn_of_unlabeled(estimator.unlabeled, classes, "label")
     moments, origin = class_moments(source, classes)
     scaler, constant = _scaler(estimator, moments.columns, names)
     inside = still(scaler, constant) if estimator.standardize else scaler

@@ -111,6 +111,9 @@ class DCAGM(
     preprocessor : array-like of shape (n, d) or callable, optional
         X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
         of such entries, numbers or text, that returns the points.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -170,6 +173,7 @@ class DCAGM(
     tol: Ordinary = 1e-5
     random_state: Seed = 0
     preprocessor: Preprocessor = None
+    unlabeled: Any = "warn"
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "DCAGM":
         """Learn the projection and the mixtures.

@@ -21,6 +21,7 @@ from probmetric.data.padding import bucket, pad_rows
 from probmetric.data.scaling import Scaler, constant_columns, standardise
 from probmetric.data.source import Source, sample_rows
 from probmetric.data.truth import TellsClasses
+from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labelled import (
     Finite,
     check_labelled,
@@ -101,6 +102,7 @@ def fit_classes(estimator: Any, X: ArrayLike, y: ArrayLike, seed: int) -> ClassF
     """
     integrate = estimator.missing == "integrate"
     finite: Finite = "allow-nan" if integrate else True
+    y, X = leave_out(estimator.unlabeled, y, X)
     points, classes, codes = check_labelled(estimator, X, y, finite=finite, smallest=1)
     names = getattr(estimator, "feature_names_in_", None)
     Z, scaler = standardise(points, names, standardize=bool(estimator.standardize))
@@ -304,6 +306,9 @@ class GaussianClasses(TellsClasses, BaseEstimator):
         Centre and scale the features inside ``fit``.
     random_state : int, RandomState or None
         For completions; whole rows need no random numbers.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -347,6 +352,7 @@ class GaussianClasses(TellsClasses, BaseEstimator):
     missing: Literal["error", "integrate"] = "error"
     standardize: bool = True
     random_state: RandomState = None
+    unlabeled: Any = "warn"
 
     def __sklearn_tags__(self) -> Tags:
         """Say that NaN is accepted where it is integrated out."""

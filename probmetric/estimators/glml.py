@@ -200,6 +200,9 @@ class GLML(TellsClasses, BaseEstimator):
         and are never returned as neighbours. Queries are always whole rows.
     standardize : bool, default True
     random_state : int, RandomState or None
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -261,6 +264,7 @@ class GLML(TellsClasses, BaseEstimator):
     missing: Literal["error", "integrate"] = "error"
     standardize: bool = True
     random_state: RandomState = None
+    unlabeled: Any = "warn"
 
     def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` accepts NaN where it is integrated out."""

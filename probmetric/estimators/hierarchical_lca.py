@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.inputs import codes_of
 from probmetric.data.scaling import Scaler, taught_scale
+from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.estimators._labelled import (
     holds_pairs,
     labelled_data,
@@ -96,6 +97,10 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
     preprocessor : array-like of shape (n, d) or callable, optional
         X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
         of such entries, numbers or text, that returns the points.
+    unlabeled : label, default="warn"
+        Rows with this label in y or ``groups`` are left out, for example -1; NaN also
+        stands for None. None and "warn" use every label as a class, and "warn"
+        warns about a -1.
 
     Attributes
     ----------
@@ -156,6 +161,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
     standardize: bool = True
     max_iter: Count = 500
     preprocessor: Preprocessor = None
+    unlabeled: Any = "warn"
 
     def fit(
         self,
@@ -178,6 +184,8 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y), groups=groups)
+        y, X, groups = leave_out(self.unlabeled, y, X, groups)
+        groups, X, y = leave_out(self.unlabeled, groups, X, y, name="groups")
         data, self.classes_, scaler = labelled_data(self, X, y)
         codes = self._codes_of(groups, len(data.X))
         recipe = self._recipe(np.asarray(data.X).shape[1])
@@ -207,6 +215,9 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
         """
+        groups, pairs, y, sample_weight = leave_out(
+            self.unlabeled, groups, pairs, y, sample_weight, name="groups"
+        )
         given, scaler = pair_data(self, pairs, y, sample_weight)
         given = given._replace(anchor=self._codes_of(groups, len(given.i)))
         recipe = self._recipe(given.X.shape[1])
@@ -222,6 +233,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
         self.groups_, codes = codes_of(groups, "groups")
         if codes.shape != (n,):
             raise ValueError(f"groups: expected shape ({n},), got {codes.shape}")
+        warn_of_unlabeled(self.unlabeled, self.groups_, "groups")
         return codes
 
     def _recipe(self, d: int) -> Recipe:

@@ -41,6 +41,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
     prior_covariance: ArrayLike | None = None
     standardize: bool = True
     preprocessor: Preprocessor = None
+    unlabeled: Any = "warn"
 
     @abstractmethod
     def _choose(self, data: Labelled, target: np.ndarray) -> Chosen:
@@ -269,6 +270,9 @@ class LDA(_TiedClasses):
     preprocessor : array-like of shape (n, d) or callable, optional
         X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
         of such entries, numbers or text, that returns the points.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -348,6 +352,9 @@ class RCA(_TiedClasses):
     preprocessor : array-like of shape (n, d) or callable, optional
         X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
         of such entries, numbers or text, that returns the points.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------

@@ -35,8 +35,50 @@ def with_names[**P, R](method: Callable[P, R]) -> Callable[P, R]:
 
 def names_of(known: Any) -> tuple[str, ...] | None:
     """Return the features' names of a metric or learner, None where not known."""
-    names = getattr(known, "feature_names_in_", None)
+    names = getattr(known, "feature_names_in_", getattr(known, "_columns", None))
     return None if names is None else tuple(map(str, names))
+
+
+def _columns_of(X: Any) -> list[Any] | None:
+    """Return the names of a frame's columns, None if X is no frame."""
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        return None
+    return columns.tolist() if hasattr(columns, "tolist") else list(columns)
+
+
+def remember_columns(estimator: Any, X: Any) -> None:
+    """Store the columns of a frame in fit if scikit-learn does not: numbers, tuples."""
+    vars(estimator).pop("_columns", None)
+    columns = _columns_of(X)
+    if columns is not None and not hasattr(estimator, "feature_names_in_"):
+        estimator._columns = tuple(columns)
+
+
+def check_fitted_columns(estimator: Any, X: Any) -> None:
+    """Raise for a frame with other columns than in fit, or in another order.
+
+    Missing and extra names that are text are left to scikit-learn, which names them.
+    """
+    wanted, columns = names_of(estimator), _columns_of(X)
+    if wanted is None or columns is None:
+        return
+    found = [str(column) for column in columns]
+    said = difference(wanted, found, "fit")
+    text = hasattr(estimator, "feature_names_in_") and _all_text(columns)
+    if said and not (text and set(wanted) != set(found)):
+        raise ValueError(f"X: expected the {said}{_AS_SKLEARN * text}")
+
+
+_AS_SKLEARN = (
+    ". The feature names should match those that were passed during fit.\n"
+    "Feature names must be in the same order as they were in fit.\n"
+)
+"""Ends as scikit-learn's checks ask."""
+
+
+def _all_text(columns: Iterable[Any]) -> bool:
+    return all(isinstance(column, str) for column in columns)
 
 
 def check_columns(metric: Any, **points: Any) -> None:
@@ -51,13 +93,14 @@ def check_columns(metric: Any, **points: Any) -> None:
     if wanted is None:
         return
     for argument, X in points.items():
-        frame = hasattr(X, "columns")
-        found = X.columns if frame else getattr(X, "feature_names", None)
-        if found is None or not all(isinstance(name, str) for name in found):
+        columns = _columns_of(X)
+        found = getattr(X, "feature_names", None) if columns is None else columns
+        if found is None or (columns is None and not _all_text(found)):
             continue
-        if said := difference(wanted, list(found)):
+        if said := difference(wanted, [*map(str, found)]):
             own = "list(metric.feature_names_in_)"
-            there = frame and set(wanted) <= set(found)
+            text = columns is not None and _all_text(columns)
+            there = text and set(wanted) <= set(found)
             todo = f"; {argument}[{own}] are those" if there else ""
             raise ValueError(f"{argument}: expected the {said}{todo}")
 
@@ -68,12 +111,13 @@ def difference(
     """Say how the features of data differ from those of a metric; "" if they do not.
 
     Names that a file without names is given, x0, x1, ..., are those of any features.
+    So are 0, 1, ..., the columns of a frame without names, next to names as text.
     """
     if list(wanted) == list(found):
         return ""
     lacking = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
-    bare = _unnamed(wanted) or _unnamed(found)
+    bare = _unnamed(wanted, found) or _unnamed(found, wanted)
     if bare and lacking and len(wanted) == len(found):
         return ""
     moved = [f"{b!r} for {a!r}" for a, b in zip(wanted, found, strict=False) if a != b]
@@ -93,6 +137,9 @@ def _few(words: Iterable[str]) -> str:
     return f"{', '.join(found[:5])}{more}"
 
 
-def _unnamed(names: Sequence[str]) -> bool:
-    """Say whether names are x0, x1, ...: those that a file without names is given."""
-    return list(names) == [f"x{k}" for k in range(len(names))]
+def _unnamed(names: Sequence[str], others: Sequence[str]) -> bool:
+    """Return whether names are those of a file or frame that has none."""
+    numbers = [str(k) for k in range(len(names))]
+    if list(names) == numbers:
+        return not any(name.isdecimal() for name in others)
+    return list(names) == [f"x{number}" for number in numbers]

@@ -25,8 +25,10 @@ from probmetric.data.inputs import (
 )
 from probmetric.data.source import Source, is_source, n_features, n_rows
 from probmetric.data.truth import TellsClasses
+from probmetric.data.unlabeled import leave_out, refuse_unlabeled, warn_of_unlabeled
 from probmetric.linalg_scaled import roots
 from probmetric.metric import Mahalanobis
+from probmetric.metric.feature_names import check_fitted_columns, remember_columns
 from probmetric.metric.protocol import MetricDraws
 from probmetric.neighbors.learned import draws_of, metric_for, warn_of_seen
 from probmetric.neighbors.search import check_dimension, found_but_own, nearest
@@ -118,6 +120,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         What ``predict`` returns where it abstains: no class, and of a kind that
         shares an array with the classes. Needed if ``reject_below`` > 0.
         ``score`` counts an abstention as an error.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, also by ``score``, for example -1; NaN also
+        stands for None. None and "warn" use every label as a class, and "warn" warns
+        about a -1.
 
     Attributes
     ----------
@@ -163,6 +169,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     prior_weight: Any = "loo"
     reject_below: Any = 0.0
     reject_label: Any = None
+    unlabeled: Any = "warn"
 
     def fit(self, X: Any, y: Any = None) -> "KNeighborsClassifier":
         """Learn the metric, if asked to; keep the points; choose bandwidth and prior.
@@ -188,11 +195,14 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             raise ValueError(
                 "y: this estimator requires y to be passed, but the target y is None"
             )
+        y, X = leave_out(self.unlabeled, y, X)
         check_numeric(X)
         check_one_kind(y)
         given = X
         X, y = as_sklearn(self, X, y)
+        remember_columns(self, given)
         self.classes_, codes = label_codes(y)
+        warn_of_unlabeled(self.unlabeled, self.classes_, "y")
         check_arguments(self, len(X))
         learn = metric_for(self.metric, self.draws, given, y, X.shape[1])
         metric, self.learner_ = learn
@@ -233,8 +243,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
                 "votes: expected 'count' where points are read from a source, got "
                 f"{self.votes!r}, by which all points vote for every query"
             )
+        refuse_unlabeled(self.unlabeled)
         among = voters(source)
         self.classes_, n = among.classes, n_rows(source)
+        warn_of_unlabeled(self.unlabeled, self.classes_, "label")
         check_arguments(self, n)
         names, d = [*source.feature_names], n_features(source)
         self.metric_, self.learner_ = metric_for(
@@ -243,7 +255,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         metrics = draws_of(self.metric_)
         check_dimension(metrics[0], np.zeros((1, d)), "X")
         self.n_features_in_ = d
-        vars(self).pop("feature_names_in_", None)
+        for name in ("feature_names_in_", "_columns"):
+            vars(self).pop(name, None)
         if names != [f"x{j}" for j in range(d)]:
             self.feature_names_in_ = np.array(names, object)
         self.class_prior_ = among.members / n
@@ -394,6 +407,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def _queries(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         check_numeric(X)
+        check_fitted_columns(self, X)
         return np.asarray(as_sklearn(self, X, reset=False))
 
 

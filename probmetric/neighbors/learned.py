@@ -13,6 +13,7 @@ from jaxtyping import Float
 from sklearn.base import clone
 
 from probmetric.arguments import check_choice
+from probmetric.data.unlabeled import WARN
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
 from probmetric.metric.protocol import MetricDraws
@@ -64,12 +65,12 @@ def metric_for(
                 raise ValueError(
                     f"metric: expected a learner of one metric, got {name}"
                 )
-            learner = fit_labels(clone(metric), X, labels)
+            learner = _fitted(metric, X, labels)
             return learner.get_metric(), learner
         check_choice("draws", draws, ("prediction", "intervals"))
         if not hasattr(metric, "posterior_metric"):
             raise ValueError(f"draws: expected None for {name}, which has none")
-        learner = fit_labels(clone(metric), X, labels)
+        learner = _fitted(metric, X, labels)
         return learner.posterior_metric(draws), learner
     if draws is not None:
         raise ValueError(
@@ -77,6 +78,14 @@ def metric_for(
         )
     check_columns(metric, X=X)
     return (Mahalanobis(np.eye(n_features)) if metric is None else metric), None
+
+
+def _fitted(learner: Any, X: Any, labels: Any) -> Any:
+    """Fit a clone, without a second warning about labels that the caller checked."""
+    fresh: Any = clone(learner)
+    if getattr(fresh, "unlabeled", None) == WARN:
+        fresh.set_params(unlabeled=None)
+    return fit_labels(fresh, X, labels)
 
 
 def _needs_more(method: Any) -> bool:

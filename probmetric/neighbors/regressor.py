@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_count, check_number
 from probmetric.data.inputs import as_sklearn, check_numeric, real
 from probmetric.data.truth import check_weights
+from probmetric.metric.feature_names import check_fitted_columns, remember_columns
 from probmetric.neighbors.classifier import grid
 from probmetric.neighbors.learned import draws_of, metric_for, warn_of_seen
 from probmetric.neighbors.search import check_dimension, found_but_own
@@ -92,6 +93,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
             )
         given = X
         X, y = as_sklearn(self, X, real(y, "y"), y_numeric=True)
+        remember_columns(self, given)
         n = len(X)
         check_choice("votes", self.votes, ("soft", "count"))
         k = check_number("n_neighbors", self.n_neighbors, 1, 10**6, whole=True)
@@ -170,6 +172,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     def _queries(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         check_numeric(X)
+        check_fitted_columns(self, X)
         return np.asarray(as_sklearn(self, X, reset=False))
 
 

@@ -40,7 +40,8 @@ def neighbor_table(
     Returns
     -------
     DataFrame
-        Columns ``query`` and ``neighbor`` (rows counted from 0), ``rank`` from 1,
+        Columns ``query`` and ``neighbor`` (index labels of a DataFrame, otherwise rows
+        counted from 0), ``rank`` from 1,
         ``dissimilarity``, and ``distance`` where the metric is one. Under a posterior
         the dissimilarity is the mean over draws (of E[M] for Mahalanobis kinds), there
         is no ``distance``, and ``probability`` is the share of draws in which the
@@ -89,7 +90,14 @@ def neighbor_table(
         columns["probability"] = _shares(metric, Q, P, index, own).ravel()
     if labels is not None:
         columns["label"] = np.asarray(labels)[index].ravel()
+    columns["query"] = _index_labels(points if own else queries, columns["query"])
+    columns["neighbor"] = _index_labels(points, columns["neighbor"])
     return pd.DataFrame(columns)
+
+
+def _index_labels(X: Any, rows: np.ndarray) -> Any:
+    """Return the index labels of a DataFrame's rows; of an array, their numbers."""
+    return X.index.take(rows) if isinstance(X, pd.DataFrame) else rows
 
 
 def _columns(D: np.ndarray, index: np.ndarray) -> dict[str, Any]:
@@ -127,6 +135,7 @@ def _of_source(
         columns["probability"] = _shares(metric, Q, source, index, False).ravel()
     if found.labels is not None:
         columns["label"] = found.labels[at]
+    columns["query"] = _index_labels(queries, columns["query"])
     return pd.DataFrame(columns)
 
 

@@ -173,6 +173,9 @@ def test_points_or_answers_that_lack_are_named(world, tmp_path):
     grouped = "--data", paths["sites"], "--groups", "rain"
     said = refused("fit", "gdm", *grouped, "--answers", paths["counts"], *out)
     assert "--groups: expected none beside --answers" in said
+    left = "--data", paths["sites"], "--unlabeled", "-1"
+    said = refused("fit", "gdm", *left, "--answers", paths["counts"], *out)
+    assert "--unlabeled cannot be combined with --answers, got '-1'" in said
 
 
 @pytest.fixture(scope="module")

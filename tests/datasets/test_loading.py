@@ -183,9 +183,10 @@ BAD_FILES = {
     "one.csv": (lambda p: p.write_text("a\n1\n"), "at least one feature and a label"),
     "text.csv": (
         lambda p: p.write_text("a,b\nred,1\nblue,2\n"),
-        r"got text or dates in 'a' \('red' in row 1\); drop=\['a'\] \(--drop 'a'\)",
+        r"got text or dates in 'a' \('red' in row 0, counted from 0\); "
+        r"drop=\['a'\] \(--drop 'a'\)",
     ),
-    "cut.csv": (lambda p: p.write_text("a,b,y\n1,2,0\n3,"), "got none in row 2 of 2"),
+    "cut.csv": (lambda p: p.write_text("a,b,y\n1,2,0\n3,"), "got none in row 1 of 2"),
     "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label: expected"),
     "semicolons.csv": (
         lambda p: p.write_text("a;b;y\n1;2;0\n3;4;1\n"),
@@ -201,11 +202,11 @@ BAD_FILES = {
     ),
     "longer.csv": (
         lambda p: p.write_text("a,y\n1,2,0\n3,4,1\n"),
-        "expected 2 columns .* got 3 in its row 2",
+        "expected 2 columns .* got 3 in line 2",
     ),
     "one_word.csv": (
         lambda p: p.write_text("a,b,y\n1,2,0\n3,4,1\n5,n/a?,0\n"),
-        r"dates in 'b' \('n/a\?' among numbers in row 3",
+        r"dates in 'b' \('n/a\?' among numbers in row 2",
     ),
     "twice.parquet": (write_twice, "expected a readable PARQUET file"),
     "binary.csv": (
@@ -221,11 +222,11 @@ BAD_FILES = {
         write_parquet_of_four_bits,
         "expected a readable PARQUET file, .*less than 8 bits",
     ),
-    "mixed.parquet": (write_mixed_parquet, "'x' among numbers in row 2"),
+    "mixed.parquet": (write_mixed_parquet, "'x' among numbers in row 1"),
     "no_feature.csv": (lambda p: p.write_text("y\n0\n1\n"), "at least one feature"),
     "ragged.csv": (
         lambda p: p.write_text("a,y\n1,0\n1,2,3,4\n"),
-        "expected 2 columns .* got 4 in its row 3",
+        "expected 2 columns .* got 4 in line 3",
     ),
     "latin.csv": (lambda p: p.write_bytes(b"a,y\n1,\xff\n"), "expected a readable CSV"),
     "cut.npz": (write_truncated_npz, "expected a readable NPZ file"),

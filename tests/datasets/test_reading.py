@@ -136,12 +136,14 @@ BAD = {
     "a date": (
         "when,a,kind\n2020-01-01,1,x\n2020-01-02,2,y\n",
         {"label": "kind"},
-        r"dates in 'when' \('2020-01-01' in row 1\); drop=\['when'\] \(--drop 'when'",
+        r"dates in 'when' \('2020-01-01' in row 0, counted from 0\); "
+        r"drop=\['when'\] \(--drop 'when'",
     ),
     "decimal commas": (
         "a;y\n1,5;0\n2,5;1\n",
         {"sep": ";"},
-        r"'1,5' in row 1\); decimal=',' \(--decimal ,\) reads decimal commas$",
+        r"'1,5' in row 0, counted from 0\); "
+        r"decimal=',' \(--decimal ,\) reads decimal commas$",
     ),
     "semicolons": ("a b;y\n1;0\n", {}, r"got lines like 'a b;y' .*\(--sep ';'\)"),
     "tabs": ("a\ty\n1\t0\n", {}, r"split by commas, got .*\(--sep tab\)"),
@@ -160,17 +162,17 @@ BAD = {
     "a row too long": (
         "a,b,y\n1,2,0\n\n1,2,3,0\n",
         {},
-        r"^data: expected 3 columns in every row of .*t\.csv', .* got 4 in its row 4; ",
+        r"^data: expected 3 columns in every row of .*t\.csv', .* got 4 in line 4; ",
     ),
     "a row too long, among many": (
         "a,b,y\n" + "1,2,0\n" * 20_000 + "1,2,3,0\n",
         {},
-        "expected 3 columns .* got 4 in its row 20002; ",
+        "expected 3 columns .* got 4 in line 20002; ",
     ),
     "a quote without an end": (
         'a,b,y\n1,2,0\n1,2,"0\n1,2,0\n',
         {},
-        r"^data: expected quotes that end in .*t\.csv', .* in its row 3$",
+        r"^data: expected quotes that end in .*t\.csv', .* in line 3$",
     ),
     "nothing": (
         "",
@@ -258,7 +260,7 @@ def test_labels_are_text_where_numbers_would_merge_some(tmp_path, written, names
     path = tmp_path / "t.csv"
     rows = [f"{k}.5,{k}.25,{label}\n" for k, label in enumerate(written)]
     path.write_text(head + "".join(rows))
-    data = load(path)
+    data = load(path, unlabeled=None)
     assert data.target_names == names
     assert len(data.X) == 4
     if "10" not in names:

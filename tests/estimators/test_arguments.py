@@ -79,6 +79,23 @@ def test_a_column_of_text_is_named():
 
 
 @pytest.mark.long
+def test_a_column_of_categories_is_named_with_the_remedy():
+    """NumPy would take categories that are numbers for the numbers."""
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).round()
+    given = frame.astype({"b": "category"})
+    remedy = r"got 'b', which is categorical\. Convert it with pandas.get_dummies, or "
+    with pytest.raises(ValueError, match=remedy):
+        pm.LDA().fit(given, Y)
+    with pytest.raises(ValueError, match=r"^points: .*" + remedy):
+        pm.nearest(pm.Mahalanobis(np.eye(3)), X, given, 1)
+
+
+@pytest.mark.parametrize("name", ["LDA", "RCA"])
+def test_an_unknown_argument_is_not_blamed_on_an_inner_class(name):
+    with pytest.raises(TypeError, match=r"^fit\(\) got .* 'sample_weight'"):
+        getattr(pm, name)().fit(X, Y, sample_weight=np.ones(len(Y)))
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_text_is_no_point_to_use_either(name, fitted):
     for method in ("transform", "predict_proba", "score_samples"):

@@ -70,7 +70,6 @@ SAME_POINTS = {
     "frame": FRAME,
     "nullable": FRAME.astype("Float64"),
     "arrow": FRAME.astype("double[pyarrow]"),
-    "categories of numbers": FRAME.astype("category"),
     "two levels of names": FRAME.set_axis(
         pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)]), axis=1
     ),
@@ -132,6 +131,7 @@ REFUSED_POINTS = {
     "periods": FRAME.assign(a=pd.period_range("2020", periods=30, freq="D")),
     "intervals": FRAME.assign(a=pd.interval_range(0, 30)),
     "words in a frame": FRAME.astype("string"),
+    "categories of numbers": FRAME.astype({FRAME.columns[1]: "category"}),
     "categories": FRAME.assign(a=pd.Categorical(WORDS)),
 }
 

@@ -1,6 +1,7 @@
 """A metric that knows what its features are called refuses frames of others."""
 
 import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -71,6 +72,60 @@ def test_a_posterior_knows_the_names_too(unchecked, learner):
             np.asarray(ask(FRAME))
             with pytest.raises(ValueError, match=ORDER):
                 ask(TURNED)
+
+
+COLUMNS = {
+    "text": pd.Index(["d", "b", "a", "c"]),
+    "numbers": pd.Index([7, 30, 2, 11]),
+    "numbers from 0": pd.RangeIndex(4),
+    "two levels": pd.MultiIndex.from_product([["a", "b"], [1, 2]]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_names_of_any_type_are_remembered(unchecked, kind):
+    """Learner, metric and classifiers refuse another order, and another name."""
+    frame = FRAME.set_axis(COLUMNS[kind], axis=1)
+    learner = pm.LDA(prior_strength=1.0).fit(frame, y)
+    uses = {
+        "learner": learner.transform,
+        "metric": learner.get_metric().transform,
+        "classifier": pm.KNeighborsClassifier().fit(frame, y).predict,
+        "regressor": pm.KNeighborsRegressor().fit(frame, X[:, 0]).predict,
+    }
+    first, second, *others = frame.columns.tolist()
+    turned = frame[[second, first, *others]]
+    renamed = [first, second, others[0], ("b", 9) if kind == "two levels" else 99]
+    other = FRAME.set_axis(pd.Index(renamed), axis=1)
+    for use in uses.values():
+        np.testing.assert_array_equal(use(frame), use(X))
+        swap = f"in another order: {str(second)!r} for {str(first)!r}, {str(first)!r}"
+        with pytest.raises(ValueError, match=re.escape(swap)):
+            use(turned)
+        changed = f"without {str(others[1])!r}, with {str(renamed[3])!r}"
+        with pytest.raises(ValueError, match=re.escape(changed)):
+            use(other)
+
+
+def test_a_fit_without_names_forgets_those_of_the_last():
+    pairs, same = np.stack([X[::2], X[1::2]], 1), np.arange(75) % 2
+    frame = FRAME.set_axis([3, 1, 2, 0], axis=1)
+    for again in (
+        lambda learner: learner.fit(X, y),
+        lambda learner: learner.fit_pairs(pairs, same),
+    ):
+        learner = pm.PairLDA().fit(frame, y)
+        assert not again(learner).transform(frame[[0, 1, 2, 3]])[0].shape[1:]
+        assert not hasattr(learner.get_metric(), "feature_names_in_")
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_a_frame_without_names_fits_any_text():
+    learner = pm.LDA(prior_strength=1.0).fit(pd.DataFrame(X), y)
+    expected = learner.transform(X)
+    np.testing.assert_array_equal(learner.transform(FRAME), expected)
+    np.testing.assert_array_equal(learner.get_metric().transform(FRAME), expected)
 
 
 def test_files_and_pickles_keep_the_names(metric, tmp_path):

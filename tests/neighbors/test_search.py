@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from probmetric.metric import Mahalanobis
@@ -279,3 +280,25 @@ def test_a_metric_that_gives_nan_is_refused():
 def test_a_table_wants_a_label_a_point(grid):
     with pytest.raises(ValueError, match=r"labels: expected one a point, shape \(\d+,"):
         neighbor_table(Mahalanobis(np.eye(2)), grid[0], 1, labels=[0, 1])
+
+
+def test_a_table_names_rows_of_frames_by_their_index():
+    """Distances and labels are still those of the rows."""
+    points = pd.DataFrame({"a": [0.0, 5.0, 1.0]}, index=["x", "y", "z"])
+    queries = pd.DataFrame({"a": [4.0, 0.4]}, index=[7, 3])
+    euclid = Mahalanobis(np.eye(1))
+    own = neighbor_table(euclid, points, 1, labels=[10, 20, 30])
+    assert own["query"].tolist() == ["x", "y", "z"]
+    assert own["neighbor"].tolist() == ["z", "z", "x"]
+    assert own["label"].tolist() == [30, 30, 10]
+    assert own["distance"].tolist() == [1, 4, 1]
+    asked = neighbor_table(euclid, points, 1, queries=queries)
+    assert asked["query"].tolist() == [7, 3]
+    assert asked["neighbor"].tolist() == ["y", "x"]
+    bare = neighbor_table(euclid, points, 1, queries=queries.to_numpy())
+    assert bare["query"].tolist() == [0, 1]
+    assert neighbor_table(euclid, points.to_numpy(), 1)["neighbor"].tolist() == [
+        2,
+        2,
+        0,
+    ]

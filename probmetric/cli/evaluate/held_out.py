@@ -158,7 +158,7 @@ def run(
                 splits = stratified_folds(points.y, folds, seed, "--folds")
             else:
                 own = label or (None if groups else points.label)
-                with of_option("--test"):
+                with of_option("--test"), noted():
                     words = how.of_load(str(test))
                     judged = load(str(test), label=own, groups=groups, **words)
                     names = points.feature_names, judged.feature_names

@@ -57,7 +57,8 @@ def run_sources(
         with bad_input():
             label, groups, how = asked.label, asked.groups, asked.how
             # Without a label, sources are the classes.
-            with of_option("--groups", "label") if label is None else nullcontext():
+            named = of_option("--groups", "label") if label is None else nullcontext()
+            with named, noted():
                 words = how.of_load(asked.data)
                 points = load(asked.data, label=label, groups=groups, **words)
             check_finite(points)

@@ -88,6 +88,9 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     preprocessor : array-like of shape (n, d) or callable, optional
         X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
         of such entries, numbers or text, that returns the points.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -156,6 +159,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     learning_rate: Positive | Literal["auto"] = "auto"
     max_iter: Count = 100
     preprocessor: Preprocessor = None
+    unlabeled: Any = "warn"
 
     def __sklearn_tags__(self) -> Tags:
         """Say that ``fit`` needs labels and takes pairs (N, 2, d)."""
@@ -255,7 +259,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _forget(self) -> None:
         """Drop what an earlier fit on labels left."""
-        for name in ("classes_", "feature_names_in_"):
+        for name in ("classes_", "feature_names_in_", "_columns"):
             vars(self).pop(name, None)
 
     def _recipe(self, d: int) -> Recipe:

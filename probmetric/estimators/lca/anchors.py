@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source, n_features
+from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.estimators._streamed import begin
 from probmetric.estimators.lca.link import FITS
 from probmetric.estimators.lca.settings import recipe_of, refuse_rank
@@ -84,6 +85,7 @@ def fit_source(
     recipe, lam = recipe_of(estimator, n_features(source))
     check_anchors(estimator, lam, None)
     reader, classes, scaler = of_source(source, standardize=estimator.standardize)
+    warn_of_unlabeled(estimator.unlabeled, classes, "label")
     return from_anchors(estimator, reader, recipe, lam), classes, scaler
 
 

@@ -10,7 +10,7 @@ from every class, so all comparisons are made in log.
 """
 
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -59,6 +59,9 @@ class LCAClassifier(TellsClasses, BaseEstimator):
         Centre and scale the features inside ``fit``. Results are in input units.
     max_iter : int, default=500
     tol : float, optional
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -93,6 +96,7 @@ class LCAClassifier(TellsClasses, BaseEstimator):
     prior_scale: Positive | Literal["cv"] | None = "cv"
     solver: Solver = "lbfgs"
     standardize: bool = True
+    unlabeled: Any = "warn"
     max_iter: Count = 500
     tol: Positive | None = None
 

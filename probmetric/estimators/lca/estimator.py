@@ -137,6 +137,9 @@ class LCA(PairsMixin, BaseEstimator):
     link_pairs : {"fitted", "all"}, default="fitted"
         Which held-out pairs: chosen as the fit chooses its own, ``pairs``; or all of
         them, whose link answers at ``prior_odds`` of your own.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -217,6 +220,7 @@ class LCA(PairsMixin, BaseEstimator):
     tol: Positive | None = None
     preprocessor: Preprocessor = None
     random_state: RandomState = 0
+    unlabeled: Any = "warn"
     link: Literal["auto", "calibrated", "isotonic", "model"] = "auto"
     link_pairs: Literal["fitted", "all"] = "fitted"
 

@@ -84,6 +84,9 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
     preprocessor : array-like of shape (n, d) or callable, optional
         X of shape (n,), and pairs (N, 2), are rows of it by number; or it is a function
         of such entries, numbers or text, that returns the points.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -145,6 +148,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
     standardize: bool = True
     max_iter: Count = 500
     preprocessor: Preprocessor = None
+    unlabeled: Any = "warn"
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from class labels, by pairs made from them; or from pairs.

@@ -75,6 +75,9 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
     preprocessor : array-like of shape (n, d) or callable, optional
         X of shape (n,), triplets (N, 3) and pairs (N, 2) are rows of it by number; or
         it is a function of such entries, numbers or text, that returns the points.
+    unlabeled : label, default="warn"
+        Rows with this label are left out, for example -1; NaN also stands for None.
+        None and "warn" use every label as a class, and "warn" warns about a -1.
 
     Attributes
     ----------
@@ -124,6 +127,7 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
     standardize: bool = True
     max_iter: Count = 500
     preprocessor: Preprocessor = None
+    unlabeled: Any = "warn"
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from class labels, by triplets made from them.
@@ -174,7 +178,8 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
         # Points count as often as triplets use them: all forms give the same fit.
         ends = np.concatenate(given.ends)
         _, first, place = np.unique(ends, return_index=True, return_inverse=True)
-        for name in ("classes_", "feature_names_in_", "threshold_", "pair_classes_"):
+        names = "feature_names_in_", "_columns"
+        for name in (*names, "classes_", "threshold_", "pair_classes_"):
             vars(self).pop(name, None)
         X = np.asarray(given.X)
         self.n_features_in_ = X.shape[1]

@@ -19,6 +19,7 @@ from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.scaling import check_sizes, standardise
 from probmetric.data.source import Source
+from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labelled import checked_rows, report
 from probmetric.estimators._settings import (
     Count,
@@ -98,6 +99,10 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         Centre and scale the features inside ``fit``. Results are in input units.
     n_starts, max_iter, tol, random_state
         Starts of EM (k-means++); limits of each; seed.
+    unlabeled : label, default="warn"
+        Rows with this label in ``groups`` are left out, for example -1; NaN also stands
+        for None. None and "warn" use every label as a group, and
+        "warn" warns about a -1.
 
     Attributes
     ----------
@@ -142,6 +147,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
     max_iter: Count = 1000
     tol: NonNegative | None = None
     random_state: RandomState = 0
+    unlabeled: Any = "warn"
 
     def __sklearn_tags__(self) -> Tags:
         """Say that missing values are handled."""
@@ -178,7 +184,10 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         counts = inputs.component_counts(self)
         if isinstance(X, Source):
             return fit_source(self, X, counts, groups, components)
-        rows = self._standardised(checked_rows(self, X, reset=True), reset=True)
+        groups, rows, components = leave_out(
+            self.unlabeled, groups, X, components, name="groups"
+        )
+        rows = self._standardised(checked_rows(self, rows, reset=True), reset=True)
         known = inputs.known_components(components, len(rows), min(counts))
         if known is not None and len(counts) > 1:
             raise ValueError(
@@ -187,7 +196,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             )
         if groups is None:
             return self._fit(Points(rows), known)
-        codes = inputs.group_codes(groups, len(rows))
+        codes = inputs.group_codes(groups, len(rows), self.unlabeled)
         if np.bincount(codes).max() == 1:
             inputs.warn_alone(self.alpha)
             return self._fit(Points(rows), known)
@@ -217,7 +226,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         given = inputs.pair_array(pairs)
         same = inputs.same_source(y, len(given))
         self.n_features_in_ = given.shape[2]
-        vars(self).pop("feature_names_in_", None)
+        for name in ("feature_names_in_", "_columns"):
+            vars(self).pop(name, None)
         rows = self._standardised(given.reshape(-1, given.shape[2]), reset=True)
         i = np.arange(0, len(rows), 2)
         return self._fit(as_groups(Pairs(rows, i, i + 1, same)), None)

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from probmetric.arguments import check_number
 from probmetric.data.inputs import codes_of, pair_labels, real
 from probmetric.data.scaling import Scaler
+from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.metric import PairSimilarity
 from probmetric.models.two_stage import TwoStageParams
 from probmetric.typing import ArrayLike
@@ -63,16 +64,17 @@ def check_most(n_components: int, most: int, what: str) -> None:
         )
 
 
-def group_codes(groups: ArrayLike, n: int) -> Int[np.ndarray, "n"]:
+def group_codes(groups: ArrayLike, n: int, unlabeled: Any) -> Int[np.ndarray, "n"]:
     """Return each row's group as a code in 0..G-1."""
     if isinstance(groups, str):
         raise ValueError(
             f"groups: expected shape ({n},), got {groups!r}; {LABEL!r} is for a "
             "source, whose labels say the groups (pm.open(..., label=))"
         )
-    codes = codes_of(groups, "groups")[1]
+    labels, codes = codes_of(groups, "groups")
     if codes.shape != (n,):
         raise ValueError(f"groups: expected shape ({n},), got {codes.shape}")
+    warn_of_unlabeled(unlabeled, labels, "groups")
     return codes
 
 

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from probmetric.data.containers import Points
 from probmetric.data.scaling import Scaler
 from probmetric.data.source import Source
+from probmetric.data.unlabeled import warn_of_unlabeled
 from probmetric.estimators._labelled import report
 from probmetric.estimators._streamed import begin, refuse, still, streamed_columns
 from probmetric.estimators.two_stage import inputs
@@ -69,6 +70,7 @@ def fit_source(
     labels = sizes = None
     if groups is not None:
         labels, sizes = classes_of(source)
+        warn_of_unlabeled(self.unlabeled, labels, "label")
         if sizes.max() == 1:
             inputs.warn_alone(self.alpha)
             labels = sizes = None
