@@ -67,7 +67,7 @@ def answer_scores(
     >>> {name: round(value, 4) for name, value in scores.items()}
     {'accuracy': 0.75, 'log_loss': 0.5623, 'brier': 0.1875, 'ece': 0.0, 'roc_auc': 0.5}
     """
-    check_counts(n_bins=n_bins)
+    (n_bins,) = check_counts(n_bins=n_bins)
     stated = _column(P, "P")
     if not np.all((stated >= 0) & (stated <= 1)):
         raise ValueError(

@@ -130,12 +130,13 @@ def evaluate(
     check_columns(metric, X=X)
     if isinstance(metric, MetricDraws):
         metric = metric.mean_metric()
-    check_counts(max_pairs=max_pairs, max_depth=max_depth, n_bins=n_bins)
+    max_pairs, max_depth, n_bins = check_counts(
+        max_pairs=max_pairs, max_depth=max_depth, n_bins=n_bins
+    )
     if is_source(X):
         source: Any = X
-        few = 1000 if max_queries is None else max_queries
-        check_counts(max_queries=few)
-        check_number("seed", seed, 0, 2**32 - 1, whole=True)
+        (few,) = check_counts(max_queries=1000 if max_queries is None else max_queries)
+        seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
         how = Limits(n_bins, max_pairs, few, max_depth, seed)
         return _evaluate_rows(source, y, classifier, metric, how)
     few = 10_000 if max_queries is None else max_queries
@@ -246,7 +247,7 @@ def calibration_error(
     >>> calibration_error(np.array([0, 0, 0, 1]), P)
     0.0
     """
-    check_counts(n_bins=n_bins)
+    (n_bins,) = check_counts(n_bins=n_bins)
     confidence, right = P.max(1), P.argmax(1) == codes
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     gap = np.bincount(bins, right, n_bins) - np.bincount(bins, confidence, n_bins)
