@@ -165,5 +165,8 @@ def _judged(
             "sample_weight: expected weights >= 0, one positive, got "
             f"{weight.min():g}..{weight.max():g}"
         )
-    every = float(weight @ total)
-    return _Judged(weight * count / every, weight * (total - count) / every)
+    # Relative to the largest, as the sum of huge weights or trials overflows.
+    weight, most = weight / weight.max(), total.max()
+    every = float(weight @ (total / most))
+    yes, no = (weight * (part / most) / every for part in (count, total - count))
+    return _Judged(yes, no)
