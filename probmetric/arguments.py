@@ -27,7 +27,10 @@ def check_number(
     open_high: bool = False,
     word: str | None = None,
 ) -> Any:
-    """Return a number in [low, high], without an end that is open, or the ``word``."""
+    """Return a number in [low, high], without an end that is open, or the ``word``.
+
+    Whole numbers become Python's: those of NumPy's small types overflow.
+    """
     if word is not None and isinstance(value, str) and value == word:
         return value
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
@@ -39,7 +42,7 @@ def check_number(
         either = "" if word is None else f"{word!r} or "
         ends = interval(low, high, whole, open_low, open_high)
         raise ValueError(f"{name}: expected {either}{what} in {ends}, got {value!r}")
-    return value
+    return int(number) if whole else value
 
 
 def interval(
@@ -69,18 +72,30 @@ def check_bool(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected True or False, got {value!r}")
 
 
-def check_counts(**sizes: Any) -> None:
-    """Raise for what is no whole number of at least 1, naming it."""
-    for name, size in sizes.items():
-        check_number(name, size, 1, whole=True)
+def check_counts(**sizes: Any) -> tuple[int, ...]:
+    """Return whole numbers of at least 1 as Python's, or raise and name the wrong one.
+
+    Examples
+    --------
+    >>> check_counts(k=np.int8(100), tile=32)
+    (100, 32)
+    """
+    return tuple(check_number(name, n, 1, whole=True) for name, n in sizes.items())
 
 
 def check_count(name: str, value: Any, largest: int, why: str) -> int:
     """Return a whole number from 1 to largest; ``why`` says what sets the limit."""
-    check_counts(**{name: value})
-    if value > largest:
-        raise ValueError(f"{name}: expected at most {largest} ({why}), got {value}")
-    return int(value)
+    count: int = check_number(name, value, 1, whole=True)
+    if count > largest:
+        raise ValueError(f"{name}: expected at most {largest} ({why}), got {count}")
+    return count
+
+
+def store_counts(settings: Any, *names: str, low: int = 1) -> None:
+    """Store counts of a frozen dataclass as Python's whole numbers, or raise."""
+    for name in names:
+        value = check_number(name, getattr(settings, name), low, whole=True)
+        object.__setattr__(settings, name, value)
 
 
 def check_within_0_1(**shares: Any) -> None:

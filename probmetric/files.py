@@ -10,6 +10,7 @@ import io
 import json
 import math
 import os
+import stat
 import struct
 import sys
 import threading
@@ -58,6 +59,7 @@ def replacing(path: Path) -> Generator[Path]:
     check()
     with deferred():
         try:
+            part.unlink(missing_ok=True)  # It might be a link.
             yield part
             with part.open("rb") as file:
                 os.fsync(file.fileno())
@@ -266,10 +268,11 @@ def _form(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Form:
 
 
 LOCK = ".probmetric.lock"
-TEXT = (
-    "Locked while probmetric (process {}) writes here. A file left by a crash locks "
-    "nothing and may be deleted.\n"
+BEGIN = "Locked while probmetric (process "
+TEXT = BEGIN + (
+    "{}) writes here. A file left by a crash locks nothing and may be deleted.\n"
 )
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none.
 _held = threading.local()
 
 if sys.platform == "win32":
@@ -326,8 +329,10 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o666)
         except OSError as error:
+            if path.is_symlink():
+                raise _in_the_way(path, argument) from error
             raise ValueError(
                 f"{argument}: expected a folder to write to, got {str(folder)!r} "
                 f"({reason(error)})"
@@ -336,9 +341,15 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
             _take(file)
             # A run that ended in between has deleted the file that was opened.
             if _stands(file, path):
+                if not _is_lock(file):
+                    raise _in_the_way(path, argument)
+                os.lseek(file, 0, os.SEEK_SET)
                 os.ftruncate(file, 0)
                 os.write(file, TEXT.format(os.getpid()).encode())
                 return file
+        except ValueError:
+            os.close(file)
+            raise
         except (BlockingIOError, PermissionError) as error:
             os.close(file)
             raise ValueError(
@@ -353,6 +364,21 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
                 f"{str(folder)!r} ({reason(error)})"
             ) from error
         os.close(file)
+
+
+def _is_lock(file: int) -> bool:
+    """Whether a file is new and empty, or a lock that a crash left behind."""
+    held = os.fstat(file)
+    if not stat.S_ISREG(held.st_mode):
+        return False
+    return not held.st_size or os.read(file, len(BEGIN)) == BEGIN.encode()
+
+
+def _in_the_way(path: Path, argument: str) -> ValueError:
+    return ValueError(
+        f"{argument}: {str(path)!r} is a link or the file of another program, not a "
+        "lock of probmetric. Delete it, or use another folder."
+    )
 
 
 def _stands(file: int, path: Path) -> bool:

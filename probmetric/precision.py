@@ -28,6 +28,41 @@ def to_numpy(tree: Any) -> Any:
     )
 
 
+def in_native_order(tree: Any) -> Any:
+    """Return a tree with its NumPy arrays in the byte order of this machine.
+
+    JAX refuses any other order, or misreads it if a compiled program takes the array.
+    """
+    if not any(map(_swapped, jax.tree.leaves(tree))):
+        return tree
+    return jax.tree.map(
+        lambda a: a.astype(a.dtype.newbyteorder("=")) if _swapped(a) else a, tree
+    )
+
+
+def _swapped(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and not leaf.dtype.isnative
+
+
+def native_arrays[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Call a function with its arguments ``in_native_order``."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        args, kwargs = in_native_order((args, kwargs))
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def store_native(self: Any) -> None:
+    """Store the parts of a metric ``in_native_order``, as its ``__post_init__``."""
+    for name, part in vars(self).items():
+        native = in_native_order(part)
+        if native is not part:
+            object.__setattr__(self, name, native)
+
+
 def on_host(tree: Any) -> Any:
     """Copy arrays to NumPy, but for those that a caller's program traces."""
     return tree if traced(tree) else to_numpy(tree)
@@ -72,6 +107,7 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        args, kwargs = in_native_order((args, kwargs))
         leaves = jax.tree.leaves((args, kwargs))
         if any(_is_complex(leaf) for leaf in leaves):
             _refuse_complex(function, args, kwargs)

@@ -225,7 +225,7 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     >>> pm.check_model(pm.LCA().fit_pairs(pairs, y)).overall
     'adequate'
     """
-    check_number("seed", seed, 0, 2**32 - 1, whole=True)
+    seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
     if isinstance(fit, xr.DataTree):
         # By name: what it finds are ``Finding``s of this file.
         criticise = resolve_name("probmetric.checks.own.criticism:criticise")

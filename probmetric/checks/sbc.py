@@ -236,8 +236,13 @@ def sbc(
     >>> sorted(ranks.ranks), ranks.ranks["mu"].shape, int(ranks.ranks["mu"].max()) <= 9
     (['log_likelihood', 'mu'], (4,), True)
     """
-    check_counts(n_simulations=n_simulations, n_draws=n_draws, thin=thin)
-    check_counts(n_warmup=n_warmup, chunk=chunk)
+    n_simulations, n_draws, thin, n_warmup, chunk = check_counts(
+        n_simulations=n_simulations,
+        n_draws=n_draws,
+        thin=thin,
+        n_warmup=n_warmup,
+        chunk=chunk,
+    )
     settings = Settings(n_warmup, target_accept, dense=dense_mass, thin=thin)
     chunk = min(chunk, n_simulations)
     n_chunks = -(-n_simulations // chunk)

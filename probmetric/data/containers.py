@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.precision import in_native_order, traced
 from probmetric.typing import Array
 
 
@@ -134,6 +135,38 @@ class Distances(NamedTuple):
 
 
 type Data = Points | Labelled | Pairs | Triplets | Groups | Distances
+
+
+def checked_rows[D](data: D) -> D:
+    """Return pairs or triplets in native byte order; other data as they are.
+
+    Raises
+    ------
+    ValueError
+        For numbers of rows that X does not have: JAX clips them, and -1 is the last.
+        Traced numbers pass.
+
+    Examples
+    --------
+    >>> X, one = np.zeros((2, 1)), np.ones(1, int)
+    >>> checked_rows(Pairs(X, i=0 * one, j=2 * one, y=one))
+    Traceback (most recent call last):
+    ValueError: j must be row numbers of X (0 to 1), got 2 in row 0. Count from 0.
+    """
+    if not isinstance(data, Pairs | Triplets) or traced(data):
+        return data
+    triplet = "anchor", "near", "far", "other"
+    last = len(data.X) - 1
+    for name in ("i", "j") if isinstance(data, Pairs) else triplet:
+        rows = getattr(data, name)
+        rows = np.asarray([] if rows is None else rows)
+        wrong = np.flatnonzero((rows < 0) | (rows > last))
+        if len(wrong):
+            raise ValueError(
+                f"{name} must be row numbers of X (0 to {last}), got {rows[wrong[0]]} "
+                f"in row {wrong[0]}. Count from 0."
+            )
+    return in_native_order(data)
 
 
 def weights(data: Points | Labelled | Pairs | Triplets | Groups) -> Float[Array, "N"]:

@@ -6,7 +6,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Bool, Float
 
-from probmetric.data.containers import Groups, Pairs, Points, refuse_trials
+from probmetric.data.containers import (
+    Groups,
+    Pairs,
+    Points,
+    checked_rows,
+    refuse_trials,
+)
 from probmetric.typing import Array
 
 
@@ -49,6 +55,7 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     if isinstance(data, Points):
         return Groups(data.X, np.arange(len(data.X)), data.w)
     refuse_trials(data, "groups")
+    data = checked_rows(data)
     if data.y is None:
         raise ValueError(
             "y: expected which pairs share a source (1) or not (0), got None"

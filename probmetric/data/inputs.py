@@ -530,4 +530,5 @@ def pairs_from_arrays(
                 f"anchor: expected integers ≥ 0 of shape {i.shape}, got {group.dtype} "
                 f"of shape {group.shape}"
             )
+        group = group.astype(int)
     return Pairs(rows, i, j, same, w, group, m)

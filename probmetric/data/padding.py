@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from probmetric.data.containers import Labelled, Pairs
+from probmetric.data.containers import Labelled, Pairs, checked_rows
 from probmetric.typing import Array
 
 
@@ -58,6 +58,7 @@ def pad_pairs(pairs: Pairs) -> Pairs:
     >>> len(pairs.i), len(padded.i), float(padded.w.sum())
     (3, 1024, 3.0)
     """
+    pairs = checked_rows(pairs)
     w, y = host_weights(pairs), np.asarray(pairs.y)
     trials = np.ones_like(y) if pairs.trials is None else np.asarray(pairs.trials)
     rows = [int(np.sum(kind)) for kind in (y > 0, y < trials)]

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
 from probmetric.arguments import check_count
-from probmetric.data.containers import Pairs, weights
+from probmetric.data.containers import Pairs, checked_rows, weights
 from probmetric.data.inputs import class_codes, points
 from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
 from probmetric.typing import ArrayLike
@@ -159,7 +159,9 @@ def impostor_pairs(
     largest = int(np.bincount(codes).max())
     k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     if max_impostors is not None:
-        check_count("max_impostors", max_impostors, len(rows), "the number of points")
+        max_impostors = check_count(
+            "max_impostors", max_impostors, len(rows), "the number of points"
+        )
     found = _impostors(rows, codes, k, max_impostors)
     if not sum(map(len, found.i)):
         raise ValueError(
@@ -294,6 +296,7 @@ def as_labels(pairs: Pairs) -> Pairs:
     >>> as_labels(counts).y.tolist(), as_labels(counts).w.tolist()
     ([1, 0], [3.0, 2.0])
     """
+    pairs = checked_rows(pairs)
     if pairs.trials is None:
         return pairs
     y, w = np.asarray(pairs.y), np.asarray(weights(pairs))

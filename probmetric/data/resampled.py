@@ -79,9 +79,10 @@ def without_group(
     >>> [block.w.tolist() for part in rows.parts for block in rows.read(part, 6)]
     [[1.0, 1.0, 1.0, 1.0, 0.0, 1.0]]
     """
-    check_number("n_groups", n_groups, 2, whole=True)
-    check_number("group", group, 0, min(n_groups, n_rows(source)) - 1, whole=True)
-    check_number("seed", seed, 0, 2**32 - 1, whole=True)
+    n_groups = check_number("n_groups", n_groups, 2, whole=True)
+    most = min(n_groups, n_rows(source)) - 1
+    group = check_number("group", group, 0, most, whole=True)
+    seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
     alone = n_groups >= n_rows(source)
 
     def weight(row: np.ndarray) -> np.ndarray:
@@ -115,8 +116,8 @@ def bootstrapped(source: Source, replicate: int, *, seed: int = 0) -> View:
     >>> bool(0 < spread < 1)
     True
     """
-    check_number("replicate", replicate, 0, 2**32, whole=True)
-    check_number("seed", seed, 0, 2**32 - 1, whole=True)
+    replicate = check_number("replicate", replicate, 0, 2**32, whole=True)
+    seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
 
     def weight(row: np.ndarray) -> np.ndarray:
         bits = _stream(seed, 1 + replicate, row) >> np.uint64(11)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Triplets
+from probmetric.data.containers import Triplets, checked_rows
 from probmetric.data.inputs import points, real
 from probmetric.data.pairs import nearest_pairs
 from probmetric.typing import ArrayLike
@@ -65,6 +65,7 @@ def nearest_triplets(
 
 def weighing(triplets: Triplets) -> Triplets:
     """Return the triplets of positive weight; the points stay, with their numbers."""
+    triplets = checked_rows(triplets)
     if triplets.w is None:
         return triplets
     keep = np.asarray(triplets.w) > 0

@@ -155,8 +155,8 @@ def _built_in(name: str) -> Dataset:
 
 
 def _generated(name: str, n: int, seed: int) -> Dataset:
-    check_counts(n=n)
-    check_number("seed", seed, 0, whole=True)
+    (n,) = check_counts(n=n)
+    seed = check_number("seed", seed, 0, whole=True)
     X, y = GENERATORS[name](n, seed)
     classes = 3 if name == "waveform" else 2
     return Dataset(

@@ -99,6 +99,7 @@ def _check(name: str, value: object, hint: Any) -> None:
     words = tuple(w for k in kinds if get_origin(k) is Literal for w in get_args(k))
     ranges = [get_args(k)[1] for k in kinds if get_origin(k) is Annotated]
     others = [k for k in kinds if get_origin(k) not in (Literal, Annotated)]
+    others += [np.integer] if int in others else []
     if bool in kinds:
         check_bool(name, value)
     if not (words or ranges):

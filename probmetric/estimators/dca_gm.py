@@ -188,7 +188,7 @@ class DCAGM(
         d = data.X.shape[1]
         p = default_rows(len(self.classes_), d)
         if self.n_components is not None:
-            p = int(check_number("n_components", self.n_components, 1, d, whole=True))
+            p = check_number("n_components", self.n_components, 1, d, whole=True)
         # A constant column teaches nothing, in any unit: taken at 0 it has no weight.
         constant = constant_columns(np.asarray(data.X))
         self.mean_ = scaler.mean + scaler.scale * np.where(constant, data.X[0], 0.0)
@@ -366,7 +366,7 @@ class DCAGM(
                 f" which are of the training points, got {np.shape(queries)}"
             )
         if prior_draws is not None:
-            check_number("prior_draws", prior_draws, 1, whole=True)
+            prior_draws = check_number("prior_draws", prior_draws, 1, whole=True)
             if mixtures == "fixed":
                 raise ValueError(
                     "prior_draws: expected none with mixtures='fixed', which have no "

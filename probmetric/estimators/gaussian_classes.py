@@ -487,7 +487,7 @@ class GaussianClasses(TellsClasses, BaseEstimator):
         check_choice("method", method or "exact", ("exact",))
         check_is_fitted(self)
         refuse_known(self._found, purpose)
-        n = int(check_number("n_draws", n_draws, 1, whole=True))
+        n = check_number("n_draws", n_draws, 1, whole=True)
         drawn = posterior_metrics(self.posterior_, seed, n)[1]
         return PosteriorMetric(
             [in_input_units(self, self._found, metric) for metric in drawn],

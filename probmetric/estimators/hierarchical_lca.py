@@ -499,7 +499,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
         check_is_fitted(self)
         if draws is None:
             kept = 100 if n_draws is None else n_draws
-            check_number("n_draws", kept, 1, whole=True)
+            kept = check_number("n_draws", kept, 1, whole=True)
             method = method or ("laplace" if purpose == "prediction" else "nuts")
             draws = self.sample(
                 method, n_draws=max(kept, 250), seed=seed, progress=progress
@@ -518,8 +518,8 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
                 f"got draws of {'none' if theirs is None else theirs[:10]}"
             )
         if n_draws is not None:
-            check_number("n_draws", n_draws, 1, whole=True)
-            draws = thinned(draws, int(n_draws))
+            n_draws = check_number("n_draws", n_draws, 1, whole=True)
+            draws = thinned(draws, n_draws)
         each = self._metrics(joined(draws), self._place(group), seed=seed)
         return PosteriorMetric(
             each,

@@ -67,7 +67,7 @@ def answer_scores(
     >>> {name: round(value, 4) for name, value in scores.items()}
     {'accuracy': 0.75, 'log_loss': 0.5623, 'brier': 0.1875, 'ece': 0.0, 'roc_auc': 0.5}
     """
-    check_counts(n_bins=n_bins)
+    (n_bins,) = check_counts(n_bins=n_bins)
     stated = _column(P, "P")
     if not np.all((stated >= 0) & (stated <= 1)):
         raise ValueError(
@@ -165,5 +165,8 @@ def _judged(
             "sample_weight: expected weights >= 0, one positive, got "
             f"{weight.min():g}..{weight.max():g}"
         )
-    every = float(weight @ total)
-    return _Judged(weight * count / every, weight * (total - count) / every)
+    # Relative to the largest, as the sum of huge weights or trials overflows.
+    weight, most = weight / weight.max(), total.max()
+    every = float(weight @ (total / most))
+    yes, no = (weight * (part / most) / every for part in (count, total - count))
+    return _Judged(yes, no)

@@ -58,6 +58,8 @@ from probmetric.posterior.intervals import Interval
 from probmetric.typing import Array, ArrayLike
 
 QUERY_TILE = 512
+ROUNDING = 1e-6
+"""By which probabilities in float32 may lie outside [0, 1]."""
 
 
 def evaluate(
@@ -130,12 +132,13 @@ def evaluate(
     check_columns(metric, X=X)
     if isinstance(metric, MetricDraws):
         metric = metric.mean_metric()
-    check_counts(max_pairs=max_pairs, max_depth=max_depth, n_bins=n_bins)
+    max_pairs, max_depth, n_bins = check_counts(
+        max_pairs=max_pairs, max_depth=max_depth, n_bins=n_bins
+    )
     if is_source(X):
         source: Any = X
-        few = 1000 if max_queries is None else max_queries
-        check_counts(max_queries=few)
-        check_number("seed", seed, 0, 2**32 - 1, whole=True)
+        (few,) = check_counts(max_queries=1000 if max_queries is None else max_queries)
+        seed = check_number("seed", seed, 0, 2**32 - 1, whole=True)
         how = Limits(n_bins, max_pairs, few, max_depth, seed)
         return _evaluate_rows(source, y, classifier, metric, how)
     few = 10_000 if max_queries is None else max_queries
@@ -207,20 +210,57 @@ def pair_figures(
     return figures
 
 
-def brier_score(codes: Int[Array, "m"], P: Float[Array, "m c"]) -> float:
+def brier_score(codes: ArrayLike, P: ArrayLike) -> float:
     """Return the mean squared distance of P from the truth, in [0, 2].
+
+    Parameters
+    ----------
+    codes : int array of shape (m,)
+        The true class of each point, 0 to c - 1: the columns of ``P``.
+    P : array of shape (m, c)
+        Probabilities of the classes.
+
+    Raises
+    ------
+    ValueError
+        For other codes, probabilities outside [0, 1], and shapes that do not match.
 
     Examples
     --------
     >>> brier_score(np.array([0, 1]), np.array([[1.0, 0.0], [0.5, 0.5]]))
     0.25
     """
-    return float(np.mean(np.sum((P - np.eye(P.shape[1])[codes]) ** 2, 1)))
+    true, stated = _stated(codes, P)
+    return float(np.mean(np.sum((stated - np.eye(stated.shape[1])[true]) ** 2, 1)))
 
 
-def calibration_error(
-    codes: Int[Array, "m"], P: Float[Array, "m c"], *, n_bins: int = 15
-) -> float:
+def _stated(
+    codes: ArrayLike, P: ArrayLike
+) -> tuple[Int[np.ndarray, "m"], Float[np.ndarray, "m c"]]:
+    """Return checked class codes and their stated probabilities."""
+    stated, true = inputs.real(P, "P"), inputs.real(codes, "codes")
+    if stated.ndim != 2 or 0 in stated.shape:
+        raise ValueError(f"P must have shape (m, c) with m, c ≥ 1, got {stated.shape}.")
+    if not np.all((stated >= -ROUNDING) & (stated <= 1 + ROUNDING)):
+        raise ValueError(
+            f"P must be probabilities in [0, 1], got {stated.min():g} to "
+            f"{stated.max():g}."
+        )
+    m, c = stated.shape
+    if true.shape != (m,):
+        raise ValueError(
+            f"codes must have shape ({m},) as P has rows, got {true.shape}."
+        )
+    wrong = true[~np.isin(true, np.arange(c))]
+    if len(wrong):
+        raise ValueError(
+            f"codes must be columns of P (0 to {c - 1}), got {wrong[0]:g}. For labels "
+            "use np.searchsorted(classes, labels)."
+        )
+    return true.astype(int), stated
+
+
+def calibration_error(codes: ArrayLike, P: ArrayLike, *, n_bins: int = 15) -> float:
     """Return the expected calibration error (1), in [0, 1].
 
     Parameters
@@ -236,7 +276,7 @@ def calibration_error(
     Raises
     ------
     ValueError
-        For a number of bins below 1.
+        For a number of bins below 1, and as ``brier_score``.
 
     Examples
     --------
@@ -246,11 +286,19 @@ def calibration_error(
     >>> calibration_error(np.array([0, 0, 0, 1]), P)
     0.0
     """
-    check_counts(n_bins=n_bins)
-    confidence, right = P.max(1), P.argmax(1) == codes
+    (n_bins,) = check_counts(n_bins=n_bins)
+    true, stated = _stated(codes, P)
+    confidence, right = stated.max(1), stated.argmax(1) == true
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     gap = np.bincount(bins, right, n_bins) - np.bincount(bins, confidence, n_bins)
-    return float(np.abs(gap).sum() / len(codes))
+    return float(np.abs(gap).sum() / len(true))
+
+
+def _check_length(X: np.ndarray, codes: np.ndarray) -> None:
+    if np.shape(codes) != (len(X),):
+        raise ValueError(
+            f"codes must have shape ({len(X)},) as X has rows, got {np.shape(codes)}."
+        )
 
 
 def retrieval(
@@ -279,6 +327,7 @@ def retrieval(
     >>> retrieval(Mahalanobis(np.eye(1)), line, codes)["precision_at_1"]
     0.75
     """
+    _check_length(X, codes)
     R = np.bincount(codes)[codes] - 1
     queries = asked(R, max_queries, seed)
     depths = R[queries] if max_depth is None else np.minimum(R[queries], max_depth)
@@ -334,6 +383,7 @@ def scored_pairs(
     seed: int,
 ) -> tuple[Bool[np.ndarray, "N"], Float[np.ndarray, "N"]]:
     """Return of pairs i < j whether they are of one class, and their dissimilarity."""
+    _check_length(X, codes)
     i, j = chosen_pairs(len(X), max_pairs, seed, symmetric=metric.symmetric)
     return scored(metric, X, codes, i, j)
 

@@ -28,7 +28,7 @@ def asked(R: Int[np.ndarray, "n"], most: int | None, seed: int) -> Int[np.ndarra
         raise ValueError("y: expected a class with two points, got none")
     if most is None:
         return queries
-    check_counts(max_queries=most)
+    (most,) = check_counts(max_queries=most)
     return queries[sampled_rows(len(queries), most, seed=seed)]
 
 
@@ -81,7 +81,7 @@ def chosen_pairs(
     n: int, max_pairs: int, seed: int, *, symmetric: bool
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
     """Return pairs i < j of n points, at most so many; both orders if not symmetric."""
-    check_counts(max_pairs=max_pairs)
+    (max_pairs,) = check_counts(max_pairs=max_pairs)
     total = n * (n - 1) // 2
     if total <= max_pairs:
         flat = np.arange(total)

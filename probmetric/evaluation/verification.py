@@ -201,7 +201,7 @@ def verification_intervals(
     scores, kinds = _checked(log_ratio, same)
     cost = _cost(p_same, cost_miss, cost_false_alarm)
     prob = checked_prob(prob)
-    check_number("seed", seed, 0, whole=True)
+    seed = check_number("seed", seed, 0, whole=True)
     named = np.asarray(sources)
     if named.shape != (len(scores), 2):
         raise ValueError(

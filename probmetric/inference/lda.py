@@ -72,7 +72,7 @@ from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.models.lda import LDAParams
 from probmetric.neighbors.strength import STRENGTHS, Chosen
 from probmetric.neighbors.strength import choose_strength as choose_by_folds
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import native_arrays, numpy_in_numpy_out
 from probmetric.typing import Array
 
 KNOWN = 1e18
@@ -202,6 +202,7 @@ def class_moments(
     return counts / counts.sum(), mean.astype(dtype), (Psi / df).astype(dtype)
 
 
+@native_arrays
 def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
     """Return L with LᵀL = Σ_W⁻¹ (Eq. 5), the inverse Cholesky root.
 
@@ -251,6 +252,7 @@ def _root(within: np.ndarray) -> np.ndarray:
     return root
 
 
+@native_arrays
 def discriminants(
     weights: Float[Array, "c"],
     mean: Float[Array, "c d"],

@@ -24,7 +24,7 @@ from jaxtyping import Float
 
 from probmetric.densities.gaussian import log_peak
 from probmetric.metric.protocol import log_measured, measured, said, two_points
-from probmetric.precision import one_program
+from probmetric.precision import one_program, store_native
 from probmetric.typing import Array
 
 
@@ -181,6 +181,7 @@ class ClassDistribution:
     )
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
+    __post_init__ = store_native
     __repr__ = said
 
     @property

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from probmetric.metric.class_distribution import scores
 from probmetric.metric.protocol import measured, said, two_points
-from probmetric.precision import one_program
+from probmetric.precision import one_program, store_native
 from probmetric.typing import Array
 
 
@@ -86,6 +86,7 @@ class LocalFisher:
     chol: Float[Array, "c _k p p"]
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
+    __post_init__ = store_native
     __repr__ = said
 
     @property

@@ -28,7 +28,7 @@ from jax.scipy.special import logit, xlogy
 from jaxtyping import Float, Shaped
 
 from probmetric.arguments import check_number
-from probmetric.precision import numpy_in_numpy_out, one_program
+from probmetric.precision import numpy_in_numpy_out, one_program, store_native
 from probmetric.typing import Array, ArrayLike, Scalar
 
 AT_RANDOM = "all"
@@ -136,6 +136,7 @@ class Link:
     scale: Scalar
     pairs: str = DESIGN
     kind: ClassVar[str] = "model"
+    __post_init__ = store_native
     __repr__ = _said
 
     @_of_squares
@@ -182,6 +183,7 @@ class LogLogisticLink:
     odds: Scalar
     pairs: str = DESIGN
     kind: ClassVar[str] = "calibrated"
+    __post_init__ = store_native
     __repr__ = _said
 
     @_of_squares
@@ -227,6 +229,7 @@ class IsotonicLink:
     odds: Scalar
     pairs: str = DESIGN
     kind: ClassVar[str] = "calibrated"
+    __post_init__ = store_native
     __repr__ = _said
 
     @_of_squares

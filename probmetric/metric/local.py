@@ -43,7 +43,7 @@ from probmetric.linalg import cholesky_of, solve_lower
 from probmetric.metric import glml
 from probmetric.metric.glml import expected_bias
 from probmetric.metric.protocol import measured, said, two_points
-from probmetric.precision import one_program, traced
+from probmetric.precision import in_native_order, one_program, store_native, traced
 from probmetric.typing import Array
 
 TILE = 1024
@@ -161,6 +161,7 @@ class LocalMahalanobis:
     rule: Rule = field(default="min_norm", metadata={"static": True})
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
+    __post_init__ = store_native
     __repr__ = said
 
     @property
@@ -387,7 +388,7 @@ def local_metric(
     >>> round(long / short, 4), round(long * short, 4)
     (5.0, 1.0)
     """
-    return local_of(jnp, classes, rule, gamma, epsilon, frame)
+    return local_of(jnp, in_native_order(classes), rule, gamma, epsilon, frame)
 
 
 def local_of(

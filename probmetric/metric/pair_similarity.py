@@ -29,6 +29,7 @@ from probmetric.densities import pair as density
 from probmetric.metric import pair_tiles as tiles
 from probmetric.metric.link import check_odds
 from probmetric.metric.protocol import log_measured, measured, said, two_points
+from probmetric.precision import store_native
 from probmetric.typing import Array, Scalar
 
 type Score = Literal["log_ratio", "joint", "conditional", "kernel", "vq"]
@@ -85,6 +86,7 @@ class PairSimilarity:
     blocks: tuple[int, ...] = field(default=(), metadata={"static": True})
     is_distance: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
+    __post_init__ = store_native
     __repr__ = said
 
     @property

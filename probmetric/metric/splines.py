@@ -32,7 +32,7 @@ from jaxtyping import Float
 
 from probmetric.metric.link import AnyLink, Scalar
 from probmetric.metric.protocol import measured, said, two_points
-from probmetric.precision import one_program
+from probmetric.precision import one_program, store_native
 from probmetric.typing import Array
 
 
@@ -112,6 +112,7 @@ class SplineCityBlock:
     link: AnyLink | None = None
     is_distance: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
+    __post_init__ = store_native
     __repr__ = said
 
     @property

@@ -40,7 +40,7 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Float
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, checked_rows
 from probmetric.metric import Link, SplineCityBlock
 from probmetric.metric.splines import i_splines
 from probmetric.models.distributions import drawn
@@ -173,6 +173,7 @@ def simulate(key: Any, params: GDMParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), params, pairs).y.tolist()
     [9, 0]
     """
+    pairs = checked_rows(pairs)
     log_p = on_host(_log_probability(params, pairs._replace(y=None)))
     return pairs._replace(y=drawn(observation(log_p, pairs), key))
 

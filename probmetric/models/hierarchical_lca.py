@@ -27,7 +27,7 @@ import numpyro.distributions as dist
 from jaxtyping import Float
 from numpyro.distributions.transforms import ExpTransform
 
-from probmetric.data.containers import Pairs, refuse_trials, weights
+from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Mahalanobis
 from probmetric.models.distributions import drawn
 from probmetric.models.lca import (
@@ -164,7 +164,8 @@ def simulate(key: Any, params: HierarchicalLCAParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), params, pairs).y.tolist()  # P: 1 and e^{-40.5}
     [1, 0]
     """
-    rows = pairs.X[pairs.i], pairs.X[pairs.j]  # NumPy refuses those that do not exist.
+    pairs = checked_rows(pairs)
+    rows = pairs.X[pairs.i], pairs.X[pairs.j]
     log_p = on_host(_log_probability(params, *rows, pairs.anchor))
     return pairs._replace(y=drawn(Coincidence(log_p), key))
 

@@ -42,7 +42,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import ExpTransform
 from numpyro.distributions.util import validate_sample
 
-from probmetric.data.containers import Pairs, refuse_trials, weights
+from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
 from probmetric.models.distributions import drawn
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
@@ -546,7 +546,8 @@ def simulate(key: Any, params: LCAParams, pairs: Pairs) -> Pairs:
     >>> simulate(jax.random.key(0), near_one, Pairs(X, i, j, None)).y.tolist()
     [1, 0]
     """
-    rows = pairs.X[pairs.i], pairs.X[pairs.j]  # NumPy refuses those that do not exist.
+    pairs = checked_rows(pairs)
+    rows = pairs.X[pairs.i], pairs.X[pairs.j]
     log_p = on_host(_log_probability(params, *rows, pairs.anchor))
     return pairs._replace(y=drawn(observation(log_p, pairs), key))
 

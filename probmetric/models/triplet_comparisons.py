@@ -31,7 +31,7 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
-from probmetric.data.containers import Triplets, weights
+from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.metric import Mahalanobis
 from probmetric.models.distributions import drawn
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
@@ -225,6 +225,7 @@ def simulate(key: Any, params: TripletParams, triplets: Triplets) -> Triplets:
     >>> simulate(jax.random.key(0), TripletParams(np.eye(1)), triplets).y.tolist()
     [1, 0]
     """
+    triplets = checked_rows(triplets)
     odds = on_host(_log_odds_at(params.W, triplets._replace(y=None)))
     return triplets._replace(y=drawn(Answer(odds), key))
 

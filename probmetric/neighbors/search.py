@@ -29,6 +29,7 @@ from probmetric.neighbors.range import refuse_far, refuse_lost
 from probmetric.neighbors.scan import Prepare, nearest_scanned, ready_alone
 from probmetric.neighbors.shortlist import nearest_shortlisted
 from probmetric.neighbors.stream import nearest_streamed
+from probmetric.precision import in_native_order
 from probmetric.typing import ArrayLike
 
 TILE = 1024
@@ -118,7 +119,7 @@ def nearest(
                 "shortlist: expected None with a source, whose points are read once, "
                 f"got {shortlist}"
             )
-        _check(metric, Q, shape, k, own, tile)
+        k, tile = _check(metric, Q, shape, k, own, tile)
         if not isinstance(metric, Mahalanobis):
             refuse_far(metric, Q, "queries")
         return nearest_streamed(metric, Q, source, k, own, tile)
@@ -172,7 +173,8 @@ def found_but_own(
     float64 does not hold the squares. ``prepare`` is asked for what a tile of queries
     shares, where points are scanned.
     """
-    _check(metric, Q, P.shape, k, own, tile)
+    metric, Q, P = in_native_order((metric, Q, P))
+    k, tile = _check(metric, Q, P.shape, k, own, tile)
     if isinstance(metric, Mahalanobis) and shortlist is None:
         return nearest_linear(metric, Q, P, k, own, tile)
     refuse_far(metric, Q, "queries")
@@ -191,8 +193,8 @@ def _check(
     k: int,
     own: Int[np.ndarray, "m"] | None,
     tile: int,
-) -> None:
-    """Raise for what is no search: a posterior, features or k that do not fit."""
+) -> tuple[int, int]:
+    """Return k and tile, or raise for a posterior, or features or k that do not fit."""
     if isinstance(metric, MetricDraws):
         raise ValueError(
             "metric: expected a single metric, got a posterior: use neighbor_table "
@@ -203,7 +205,7 @@ def _check(
     bound_programs()
     n, d = shape
     limit = n - (own is not None)
-    check_counts(k=k, tile=tile)
+    k, tile = check_counts(k=k, tile=tile)
     if k > limit:
         raise ValueError(f"k: expected 1 to {limit} for {n} points, got {k}")
     if Q.shape[1] != d:
@@ -211,6 +213,7 @@ def _check(
             f"queries: expected the points' {d} features, got {Q.shape[1]}"
         )
     check_dimension(metric, Q, "queries")
+    return k, tile
 
 
 def check_dimension(

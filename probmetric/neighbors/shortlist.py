@@ -49,6 +49,7 @@ def nearest_shortlisted(
             "shortlist: expected None or a LocalMahalanobis metric, whose base metric "
             f"gives the candidates, got {type(metric).__name__}"
         )
+    (shortlist,) = check_counts(shortlist=shortlist)
     limit = len(P) - (own is not None)
     if not k <= shortlist <= limit:
         raise ValueError(
@@ -120,7 +121,7 @@ def shortlist_recall(
     >>> [shortlist_recall(metric, query, points, 2, m) for m in (2, 3)]
     [0.5, 1.0]
     """
-    check_counts(n_queries=n_queries, k=k)
+    n_queries, k, tile = check_counts(n_queries=n_queries, k=k, tile=tile)
     Q, P = real(queries, "queries"), real(points, "points")
     rows = np.random.default_rng(seed).permutation(len(Q))[:n_queries]
     short = nearest_shortlisted(metric, Q[rows], P, k, None, tile, shortlist)[1]

@@ -66,6 +66,7 @@ from probmetric.neighbors.scan import (
     refuse_nan,
 )
 from probmetric.neighbors.search import found_but_own
+from probmetric.precision import in_native_order
 from probmetric.typing import Array
 
 VOTE_TILE = 512
@@ -162,6 +163,7 @@ def soft_votes(
     >>> round(float(np.log(share[0] / share[1])), 6)
     1.5
     """
+    scales, bandwidths = in_native_order((scales, bandwidths))
     apart = _apart(metrics[0])
     size = 1 if apart else len(metrics)
     if isinstance(metrics[0], Mahalanobis):

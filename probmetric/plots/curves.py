@@ -65,7 +65,7 @@ def curves(
     names = [f"x{f}" for f in range(d)] if names is None else list(names)
     if len(names) != d:
         raise ValueError(f"names: expected {d}, one a covariate, got {len(names)}")
-    most = int(check_number("most", most, 1, whole=True))
+    most = check_number("most", most, 1, whole=True)
     order = np.argsort(-found.s[:, -1], kind="stable")[:most]
     figure, panels = _panels(len(order), axes)
     top = found.s if found.upper is None else found.upper

@@ -89,7 +89,7 @@ def curves(
     (0.5, 1.5)
     """
     prob = checked_prob(prob)
-    n_points = int(check_number("n_points", n_points, 2, whole=True))
+    n_points = check_number("n_points", n_points, 2, whole=True)
     if not isinstance(metric, SplineCityBlock):
         raise ValueError(
             f"metric: expected a SplineCityBlock, got {type(metric).__name__}"

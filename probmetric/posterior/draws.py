@@ -67,7 +67,7 @@ def posterior_metric(
         For draws that no reader knows.
     """
     if n_draws is not None:
-        draws = thinned(draws, int(check_number("n_draws", n_draws, 1, whole=True)))
+        draws = thinned(draws, check_number("n_draws", n_draws, 1, whole=True))
     method = draws.attrs.get("method", "nuts")
     source = method if method in SOURCES else "nuts"
     given: Any = {"source": source, "pairs_independent": pairs_independent}

@@ -214,7 +214,7 @@ def next_pairs(
     """
     _check_draws(posterior)
     check_choice("criterion", criterion, tuple(CRITERIA))
-    n = int(check_number("n", n, 1, whole=True))
+    n = check_number("n", n, 1, whole=True)
     rule, rng = CRITERIA[criterion], np.random.default_rng(seed)
     blocks = _blocks(candidates, X)
     state = rule.start(posterior.n_draws)

@@ -13,6 +13,7 @@ import numpy as np
 
 from probmetric.metric import Dissimilarity
 from probmetric.neighbors.votes import stack
+from probmetric.precision import in_native_order
 from probmetric.typing import Array
 
 DRAW_TILE = 16
@@ -80,6 +81,7 @@ def over_draws(
     and shape); ``DRAW_TILE`` draws are computed at a time.
     """
     leaves, structure = stack(metrics)
+    arrays = in_native_order(arrays)
     with jax.enable_x64(True):
         return np.asarray(_over_draws(function, structure, leaves, arrays))
 

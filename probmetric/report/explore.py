@@ -178,7 +178,7 @@ def explore(
             f"X: expected at most {MOST_POINTS} points on a page, got {len(X)}; choose "
             "some of them, such as rng.choice(len(X), 2000, replace=False)"
         )
-    check_count("k", k, len(X) - 1, "points beside the query")
+    k = check_count("k", k, len(X) - 1, "points beside the query")
     y = np.asarray(y)
     label_codes(y)
     if y.shape != (len(X),):

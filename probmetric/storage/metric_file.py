@@ -40,6 +40,7 @@ from probmetric.metric.mean import MeanDissimilarity
 from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
 from probmetric.names import kind_of
 from probmetric.posterior.metric import PosteriorMetric
+from probmetric.precision import in_native_order
 from probmetric.storage.kinds import check_parts
 
 KINDS: dict[str, Any] = {
@@ -328,7 +329,7 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
     try:
         spec = header["metric"]
         _check_forms(spec, archive)
-        arrays = archive.read(sorted(_arrays_of(spec)))
+        arrays = in_native_order(archive.read(sorted(_arrays_of(spec))))
         metric = _metric(spec, arrays, kinds)
         names, provenance = header["feature_names"], header["provenance"]
         if not isinstance(provenance, dict):

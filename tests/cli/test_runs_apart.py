@@ -220,6 +220,56 @@ def test_a_lock_that_another_run_deleted_is_made_again(tmp_path, monkeypatch):
         assert (tmp_path / LOCK).exists()
 
 
+def a_link(path, mine):
+    path.symlink_to(mine)
+
+
+def a_second_name(path, mine):
+    path.hardlink_to(mine)
+
+
+def a_file(path, mine):
+    path.write_text("a year of work")
+
+
+def a_pipe(path, mine):
+    os.mkfifo(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links and pipes of POSIX")
+@pytest.mark.parametrize("made", [a_link, a_second_name, a_file, a_pipe])
+def test_a_lock_neither_follows_a_link_nor_truncates_a_file(made, tmp_path):
+    mine, lock = tmp_path / "mine.txt", tmp_path / LOCK
+    mine.write_text("a year of work")
+    made(lock, mine)
+    before = lock.lstat()
+    with pytest.raises(ValueError, match=rf"^--out: '.*{LOCK}' is a link or"):
+        claim(tmp_path, ("a",), force=False).__enter__()
+    assert mine.read_text() == "a year of work"
+    assert os.path.samestat(lock.lstat(), before)
+    assert lock.lstat().st_size == before.st_size
+
+
+def test_a_lock_does_not_make_the_target_of_a_link(tmp_path):
+    (tmp_path / LOCK).symlink_to(tmp_path / "nothing")
+    with pytest.raises(ValueError, match=r"^--out: '.*' is a link or"):
+        claim(tmp_path, ("a",), force=False).__enter__()
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_file_is_not_written_through_a_link_at_its_temporary_name(tmp_path):
+    mine, out = tmp_path / "mine.txt", tmp_path / "out.csv"
+    mine.write_text("a year of work")
+    with files.replacing(out) as part:
+        part.write_text("first")
+    part.symlink_to(mine)
+    with files.replacing(out) as again:
+        assert again == part
+        again.write_text("second")
+    assert mine.read_text() == "a year of work"
+    assert out.read_text() == "second"
+
+
 def test_a_folder_in_which_nothing_can_be_locked_is_refused_by_name(
     tmp_path, monkeypatch
 ):

@@ -73,3 +73,15 @@ def test_what_was_impossible_costs_infinitely_if_it_happens_and_nothing_if_not()
 def test_bad_answers_are_refused(P, y, more, words):
     with pytest.raises(ValueError, match=words):
         answer_scores(P, y, **more)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e308])
+def test_the_unit_of_weights_and_of_trials_changes_no_score(size):
+    """Two of three judgments are right, by weight; (0.75 - 1)² and 0.25² are 0.0625."""
+    scores = answer_scores([0.75, 0.25, 0.75], [1, 0, 0], sample_weight=[size] * 3)
+    brier = (2 * 0.0625 + 0.5625) / 3
+    assert scores["accuracy"] == pytest.approx(2 / 3)
+    assert scores["brier"] == pytest.approx(brier)
+    assert scores["roc_auc"] == 0.75
+    many = answer_scores([0.75], [3e307], trials=[4e307], sample_weight=[size])
+    assert many["accuracy"] == pytest.approx(0.75)

@@ -243,3 +243,31 @@ def test_unknown_classes_and_bins_are_named(blobs):
 def test_coverage_needs_truths_of_the_intervals_shape():
     with pytest.raises(ValueError, match="truth: expected"):
         coverage(Interval(np.zeros(4), np.ones(4)), np.zeros(3))
+
+
+@pytest.mark.parametrize("score", [brier_score, calibration_error])
+@pytest.mark.parametrize(
+    ("codes", "P", "words"),
+    [
+        ([0, -1], [[1.0, 0.0], [0.5, 0.5]], "^codes must be .*0 to 1.* got -1"),
+        ([0, 2], [[1.0, 0.0], [0.5, 0.5]], "^codes must be .*0 to 1.* got 2"),
+        ([0, 0.5], [[1.0, 0.0], [0.5, 0.5]], "^codes must be .*0 to 1.* got 0.5"),
+        ([0], [[1.0, 0.0], [0.5, 0.5]], r"^codes must .*\(2,\).* got \(1,\)"),
+        ([], np.empty((0, 2)), r"^P must .*\(m, c\).* got \(0, 2\)"),
+        ([0, 1], [1.0, 0.5], r"^P must .*\(m, c\).* got \(2,\)"),
+        ([0, 1], [[1.5, 0.0], [0.5, 0.5]], r"^P must .*\[0, 1\], got 0 to 1.5"),
+        ([0, 1], [[np.nan, 0.0], [0.5, 0.5]], r"^P must .*\[0, 1\], got nan"),
+    ],
+)
+def test_scores_refuse_codes_and_probabilities_that_do_not_match(
+    score, codes, P, words
+):
+    with pytest.raises(ValueError, match=words):
+        score(codes, P)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("score", [pair_roc_auc, retrieval])
+def test_scores_of_metrics_refuse_other_numbers_of_labels(score):
+    with pytest.raises(ValueError, match=r"^codes must .*\(3,\).* got \(2,\)"):
+        score(Mahalanobis(np.eye(1)), np.array([[0.0], [1.0], [2.0]]), np.array([0, 0]))

@@ -222,8 +222,8 @@ def sbc(
     >>> found.verdict, found.missed, found.left_out
     ('agree', (), ('shuffled observations',))
     """
-    check_counts(n_simulations=n_simulations)
-    check_number("n_control", n_control, 0, whole=True)
+    (n_simulations,) = check_counts(n_simulations=n_simulations)
+    n_control = check_number("n_control", n_control, 0, whole=True)
     settings: Any = {
         "n_draws": n_draws,
         "thin": thin,

@@ -448,7 +448,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         check_choice("purpose", purpose, ("prediction", "intervals"))
         if n_draws is not None:
-            n_draws = int(check_number("n_draws", n_draws, 1, whole=True))
+            n_draws = check_number("n_draws", n_draws, 1, whole=True)
         if draws is None:
             method = method or ("laplace" if purpose == "prediction" else "jackknife")
             if isinstance(method, str) and method == "jackknife":

@@ -398,7 +398,7 @@ def to_tree(
         new = new_labels(M, b, shown, seed=seed)
         groups["posterior_predictive"] = {"y": new}
     if prior_draws is not None:
-        n = int(check_number("prior_draws", prior_draws, 1, whole=True))
+        n = check_number("prior_draws", prior_draws, 1, whole=True)
         scale = taught_scale(pairs.X, scaler.scale)
         found = draws_of_prior(fitted, n, scale=scale, seed=seed)
         groups["prior_predictive"] = {"y": found.pop("y")}

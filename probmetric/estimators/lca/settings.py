@@ -21,7 +21,7 @@ def n_rows(n_components: Any, d: int) -> int:
     """Return the number of rows of a map of d features, d by default."""
     if n_components is None:
         return d
-    return int(check_number("n_components", n_components, 1, d, whole=True))
+    return check_number("n_components", n_components, 1, d, whole=True)
 
 
 def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:

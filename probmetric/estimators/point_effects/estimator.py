@@ -413,7 +413,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         if n_draws is not None:
-            n_draws = int(check_number("n_draws", n_draws, 1, whole=True))
+            n_draws = check_number("n_draws", n_draws, 1, whole=True)
         if draws is None:
             n_draws = 100 if n_draws is None else n_draws
             method = method or ("laplace" if purpose == "prediction" else "nuts")

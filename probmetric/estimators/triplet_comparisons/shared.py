@@ -67,7 +67,7 @@ class PosteriorMixin:
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         if n_draws is not None:
-            n_draws = int(check_number("n_draws", n_draws, 1, whole=True))
+            n_draws = check_number("n_draws", n_draws, 1, whole=True)
         if draws is None:
             n_draws = 100 if n_draws is None else n_draws
             size: Any = {"n_draws": max(n_draws, 250), "progress": progress}

@@ -83,7 +83,7 @@ def to_tree(
         new = new_points(fitted, drawn.values, seed=seed)
         groups["posterior_predictive"] = {"X": scaler.mean + new * scaler.scale}
     if prior_draws is not None:
-        n = int(check_number("prior_draws", prior_draws, 1, whole=True))
+        n = check_number("prior_draws", prior_draws, 1, whole=True)
         found = draws_of_prior(fitted, n, seed=seed)
         new = new_points(fitted, found, seed=seed)
         groups["prior_predictive"] = {"X": scaler.mean + new * scaler.scale}

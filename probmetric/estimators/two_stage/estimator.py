@@ -260,7 +260,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             self.prior_strength_ = self._chosen.strength
         if len(counts) > 1 and self.blend in (None, "held-out"):
             self.choice_ = choice.choose_components(
-                X, counts, seed=self._seed, n_starts=self.n_starts
+                X, counts, seed=self._seed, n_starts=int(self.n_starts)
             )
             counts = (self.choice_.best,) if self.blend is None else counts
         fits = [self._fit_one(data, k, known) for k in counts]
@@ -296,7 +296,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             covariance=self.covariance,
             alpha=self.alpha,
             known=known,
-            n_starts=self.n_starts,
+            n_starts=int(self.n_starts),
             seed=self._seed,
             max_steps=self.max_iter,
             tol=self.tol,
@@ -586,7 +586,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         """
         check_choice("purpose", purpose, ("prediction", "intervals"))
         kept = 100 if n_draws is None else n_draws
-        check_number("n_draws", kept, 1, whole=True)
+        kept = check_number("n_draws", kept, 1, whole=True)
         if draws is None:
             size: Any = {"n_draws": max(500, -(-kept // 4)), "progress": progress}
             draws = self.sample(method or "nuts", n_chains=4, seed=seed, **size)

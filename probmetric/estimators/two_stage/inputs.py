@@ -31,8 +31,7 @@ def component_counts(estimator: Any) -> tuple[int, ...]:
     counts = tuple(k) if isinstance(k, (list, tuple, np.ndarray, range)) else (k,)
     if not counts:
         raise ValueError("n_components: expected at least one count, got none")
-    for each in counts:
-        check_number("n_components", each, 1, whole=True)
+    counts = tuple(check_number("n_components", c, 1, whole=True) for c in counts)
     if estimator.blend is not None and len(counts) < 2:
         raise ValueError(
             f"blend: expected a range of n_components to blend, got n_components={k!r}"

@@ -134,7 +134,7 @@ def fit_hybrid(
     >>> round(float(before), 2), round(float(found.objective), 2)
     (-2.78, -2.61)
     """
-    check_counts(max_steps=max_steps)
+    (max_steps,) = check_counts(max_steps=max_steps)
     w = weights(data)
     X, y = jnp.asarray(data.X), jnp.asarray(data.y)
 

@@ -39,7 +39,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cholesky, eigh, solve_triangular
 
-from probmetric.data.containers import Pairs, refuse_trials, weights
+from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe
 from probmetric.inference.eig_dml.pdhg import pdhg
 from probmetric.inference.solvers.result import Fit, Result
@@ -133,6 +133,7 @@ def game(
     ([[2.0, 0.0], [0.0, 2.0]], 2.0)
     """
     refuse_trials(data, "eig_dml")
+    data = checked_rows(data)
     X = np.asarray(data.X)
     delta = X[np.asarray(data.i)] - X[np.asarray(data.j)]
     same, w = np.asarray(data.y) == 1, np.asarray(weights(data))

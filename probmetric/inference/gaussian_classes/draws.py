@@ -130,7 +130,7 @@ def sample(
     if given and predictive:
         groups["posterior_predictive"] = given.new_points(params, seed)
     if given and prior_draws is not None:
-        n = int(check_number("prior_draws", prior_draws, 1, whole=True))
+        n = check_number("prior_draws", prior_draws, 1, whole=True)
         groups |= given.before(n, seed)
     observed = {"X": np.asarray(data.X)} if asked else None
     return to_datatree(

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.padding import bucket, host_weights, pad_rows
 from probmetric.metric.splines import i_splines
 from probmetric.models.gdm import GDMParams, GDMPrior
@@ -82,6 +82,7 @@ def rows_of(
     """
     if pairs.y is None:
         raise ValueError("pairs.y: expected how many units are shared, got None")
+    pairs = checked_rows(pairs)
     X = np.asarray(pairs.X)
     if X.shape[1] != len(knots):
         raise ValueError(

@@ -40,6 +40,7 @@ from probmetric.models.hierarchical_lca import (
     HierarchicalLCAPrior,
 )
 from probmetric.models.lca import log_b_of
+from probmetric.precision import native_arrays
 from probmetric.typing import Array
 
 LARGEST = 8.0
@@ -199,6 +200,7 @@ def fit_stacked(
     )
 
 
+@native_arrays
 def fit(
     pairs: Pairs,
     prior: HierarchicalLCAPrior,

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.arguments import check_bool, check_number
+from probmetric.arguments import check_bool, check_number, store_counts
 from probmetric.data.containers import Pairs, weights
 from probmetric.data.pairs import as_labels
 from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
@@ -54,7 +54,7 @@ from probmetric.inference.sampling.target import (
 from probmetric.inference.solvers.lbfgs_traced import minimise
 from probmetric.inference.solvers.result import REMEDY, Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import native_arrays, numpy_in_numpy_out
 from probmetric.typing import Array
 
 
@@ -299,8 +299,7 @@ class Bootstrap:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch", "block_size", "max_steps"):
-            check_number(name, getattr(self, name), 1, whole=True)
+        store_counts(self, "batch", "block_size", "max_steps")
         check_number("tol", self.tol, 0)
         check_bool("resume", self.resume)
 
@@ -375,6 +374,7 @@ class Bootstrap:
         return Draws(values, {}, {"method": "bootstrap", "seed": seed})
 
 
+@native_arrays
 def needed_memory(
     pairs: Pairs,
     prior: LCAPrior,

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.recipe import Fitted
@@ -163,7 +163,7 @@ def log_likelihood(
     -----
     Memory beside the result: a draw's n × d differences.
     """
-    return _log_likelihood(M, b, pairs, np.asarray(learning_rate))
+    return _log_likelihood(M, b, checked_rows(pairs), np.asarray(learning_rate))
 
 
 def new_labels(

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import qr
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.scaling import constant_columns
 from probmetric.inference.lca.em import full_step, kappa_step, reduced_step, spectrum
 from probmetric.inference.lca.likelihood import (
@@ -67,10 +67,9 @@ def scaled_identity(
     >>> W0.tolist(), c
     ([[0.5]], 0.5)
     """
-    delta = np.asarray(pairs.X)[pairs.i] - np.asarray(pairs.X)[pairs.j]
-    d = delta.shape[1]
+    d = np.shape(pairs.X)[1]
     p = d if n_components is None else n_components
-    return _scaled(np.eye(p, d), delta, pairs)
+    return _scaled(np.eye(p, d), pairs)
 
 
 def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], float]:
@@ -189,7 +188,7 @@ def scaled_within(
     if p < len(A):
         axes = principal_axes(X @ A, p)
         A = row_signs(axes) * axes @ A
-    W0, _ = _scaled(A, X[pairs.i] - X[pairs.j], pairs)
+    W0, _ = _scaled(A, pairs)
     return W0, float(np.linalg.norm(W0) / np.sqrt(p))
 
 
@@ -214,11 +213,13 @@ def scaled_axes(
     axes: Float[np.ndarray, "p d"], pairs: Pairs
 ) -> tuple[Float[Array, "p d"], float]:
     """Return W₀ = c·V_pᵀ of orthonormal axes, and c; as ``scaled_pca``."""
+    return _scaled(row_signs(axes) * axes, pairs)
+
+
+def _scaled(W0: Any, pairs: Pairs) -> tuple[Any, float]:
+    pairs = checked_rows(pairs)
     X = np.asarray(pairs.X)
-    return _scaled(row_signs(axes) * axes, X[pairs.i] - X[pairs.j], pairs)
-
-
-def _scaled(W0: Any, delta: Any, pairs: Pairs) -> tuple[Any, float]:
+    delta = X[pairs.i] - X[pairs.j]
     # Of counts, as often as they say *same*.
     times = np.asarray(pairs.y, int)
     if pairs.w is not None:

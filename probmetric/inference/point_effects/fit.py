@@ -33,6 +33,7 @@ from probmetric.inference.solvers.lbfgs import lbfgs, value_at
 from probmetric.inference.solvers.profile import Profile, check_mode, climb, on_grid
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.point_effects import PointEffectsParams, PointEffectsPrior
+from probmetric.precision import native_arrays
 
 LARGEST = 4.0
 """Largest spread looked at, in scales of its prior, or 1 where that is less."""
@@ -229,6 +230,7 @@ def fit(
     )[0]
 
 
+@native_arrays
 def best_mode(
     pairs: Pairs,
     prior: PointEffectsPrior,

@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_array
 
-from probmetric.data.containers import Pairs, refuse_trials, weights
+from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.inference.lca.likelihood import log_prior as lca_prior
 from probmetric.inference.lca.likelihood import to_params as lca_params
 from probmetric.models.lca import log1mexp, log_b_of
@@ -65,6 +65,7 @@ def rows_of(pairs: Pairs, learning_rate: float = 1.0) -> Rows:
     ([-1.0, -3.0], [True, False])
     """
     refuse_trials(pairs, "point_effects")
+    pairs = checked_rows(pairs)
     if pairs.y is None:
         raise ValueError("pairs.y: expected labels 0 or 1, got None")
     X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)

@@ -21,7 +21,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float, PyTree
 
-from probmetric.arguments import check_number
+from probmetric.arguments import store_counts
 from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.target import (
     Arrays,
@@ -155,7 +155,7 @@ class Laplace:
     max_steps: int = 2000
 
     def __post_init__(self) -> None:
-        check_number("max_steps", self.max_steps, 1, whole=True)
+        store_counts(self, "max_steps")
 
     def draw(
         self,

@@ -10,7 +10,7 @@ import numpyro
 from jaxtyping import Float, Int
 from numpyro.infer.hmc import HMCState
 
-from probmetric.arguments import check_bool, check_number, check_within_0_1
+from probmetric.arguments import check_bool, check_within_0_1, store_counts
 from probmetric.inference.sampling.checkpoint import (
     check_folder,
     describe,
@@ -98,9 +98,8 @@ class NUTS:
 
     def __post_init__(self) -> None:
         if self.n_warmup is not None:
-            check_number("n_warmup", self.n_warmup, 1, whole=True)
-        for name in ("max_tree_depth", "thin", "block_size"):
-            check_number(name, getattr(self, name), 1, whole=True)
+            store_counts(self, "n_warmup")
+        store_counts(self, "max_tree_depth", "thin", "block_size")
         check_within_0_1(target_accept=self.target_accept)
         for name in ("dense_mass", "adapt_mass"):
             if getattr(self, name) is not None:

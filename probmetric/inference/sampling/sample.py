@@ -19,6 +19,7 @@ import xarray as xr
 from jaxtyping import PyTree
 
 from probmetric.arguments import check_number
+from probmetric.data.containers import Pairs, Triplets, checked_rows
 from probmetric.inference.sampling.datatree import provenance, to_datatree
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
@@ -223,13 +224,16 @@ def sample(
         if not own and value:
             raise ValueError(f"{name}: expected none for a Target, got {value}")
     if prior_draws is not None:
-        prior_draws = int(check_number("prior_draws", prior_draws, 1, whole=True))
+        prior_draws = check_number("prior_draws", prior_draws, 1, whole=True)
     if not own and (args or prior is not None or options):
         raise ValueError(
             "prior, options: expected none for a Target, whose data hold all that it "
             f"depends on, got {prior!r}, {options!r} and args {args!r}"
         )
     full = {k: v for k, v in options.items() if k != "batch"}
+    data = jax.tree.map(
+        checked_rows, data, is_leaf=lambda a: isinstance(a, Pairs | Triplets)
+    )
     given = call_of(model, data, args, options, prior=prior) if own else (data,)
     observed: dict[str, np.ndarray] = {}
     likelihood, groups = None, {}

@@ -23,7 +23,7 @@ from numpyro.distributions import constraints
 from numpyro.infer.svi import SVIState
 from numpyro.infer.util import compute_log_probs
 
-from probmetric.arguments import check_choice, check_number
+from probmetric.arguments import check_choice, check_number, store_counts
 from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.laplace import pareto_khat
 from probmetric.inference.sampling.target import (
@@ -230,9 +230,9 @@ class SVI:
 
     def __post_init__(self) -> None:
         check_choice("guide", self.guide, GUIDES)
-        check_number("n_steps", self.n_steps, N_BLOCKS, whole=True)
+        store_counts(self, "n_steps", low=N_BLOCKS)
         check_number("step_size", self.step_size, 0, open_low=True)
-        check_number("n_particles", self.n_particles, 1, whole=True)
+        store_counts(self, "n_particles")
 
     def draw(
         self,
@@ -315,7 +315,7 @@ class SVI:
         ValueError
             Fewer than 100 draws (k-hat needs a tail), or a bound that became NaN.
         """
-        check_number("n_draws", n_draws, 100, whole=True)
+        n_draws = check_number("n_draws", n_draws, 100, whole=True)
         full_kwargs = kwargs if full_kwargs is None else full_kwargs
         # Traced parameters cannot be checked, but trying to compiles a dozen programs.
         unchecked = numpyro.validation_enabled(False)

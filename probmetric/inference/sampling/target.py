@@ -23,7 +23,7 @@ from numpyro.distributions import biject_to
 from numpyro.infer.util import compute_log_probs, constrain_fn, potential_energy
 
 from probmetric.arguments import check_number
-from probmetric.precision import numpy_in_numpy_out
+from probmetric.precision import in_native_order, numpy_in_numpy_out
 from probmetric.typing import Array, ArrayLike, Scalar
 
 type Model = Callable[..., None]
@@ -236,7 +236,7 @@ def cast[T](tree: T, dtype: str | np.dtype) -> T:
     def one(leaf: ArrayLike) -> ArrayLike:
         if type(leaf) in (bool, int, float, str):
             return leaf
-        array = np.asarray(leaf)
+        array = in_native_order(np.asarray(leaf))
         floating = np.issubdtype(array.dtype, np.floating)
         return jax.device_put(array.astype(dtype) if floating else array)
 
@@ -253,8 +253,8 @@ def is_double(dtype: str) -> bool:
 def counts(n_draws: object, n_chains: object) -> tuple[int, int]:
     """Check the numbers of draws and chains and return them as ints."""
     return (
-        int(check_number("n_draws", n_draws, 1, whole=True)),
-        int(check_number("n_chains", n_chains, 1, whole=True)),
+        check_number("n_draws", n_draws, 1, whole=True),
+        check_number("n_chains", n_chains, 1, whole=True),
     )
 
 
@@ -377,7 +377,7 @@ def _static(leaf: object) -> _Fixed | None:
 
 def split_arguments(args: Args, kwargs: Kwargs) -> tuple[Tree, Static, list[Array]]:
     """Split (args, kwargs) into their tree, their static values, and their arrays."""
-    leaves, tree = jax.tree.flatten((args, kwargs))
+    leaves, tree = jax.tree.flatten(in_native_order((args, kwargs)))
     static = tuple(_static(leaf) for leaf in leaves)
     arrays = [a for a, fixed in zip(leaves, static, strict=True) if fixed is None]
     # A number of NumPy, such as np.float64(1.0), is an array without axes.

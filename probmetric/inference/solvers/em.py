@@ -105,7 +105,7 @@ def run_em[P, D](
     >>> found.trace[:3].tolist()
     [-1.0, -0.25, -0.0625]
     """
-    check_counts(max_steps=max_steps)
+    (max_steps,) = check_counts(max_steps=max_steps)
     dtype = jnp.result_type(*jax.tree.leaves(params))
     limit = float(jnp.finfo(dtype).eps) ** 0.5 if tol is None else tol
     # One program, whatever the limits are and whether floats are Python's or NumPy's.
@@ -254,7 +254,7 @@ def run_em_passes[P](
     Fit
         As of ``run_em``; one step more than ``n_steps`` is taken, for the objective.
     """
-    check_counts(max_steps=max_steps)
+    (max_steps,) = check_counts(max_steps=max_steps)
     own = float(np.finfo(float).eps)
     limit = own**0.5 if tol is None else float(np.asarray(tol))
     if eps is not None:

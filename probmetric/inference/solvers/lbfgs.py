@@ -67,7 +67,7 @@ def lbfgs[P, D](
     Fit
         ``n_evaluations`` counts evaluations of value and gradient. Local optimum.
     """
-    check_counts(max_steps=max_steps)
+    (max_steps,) = check_counts(max_steps=max_steps)
     # Once to the device, not at every evaluation; what is flat is so on the host.
     params, data = jax.device_put((params, data))
     leaves, structure = jax.tree.flatten(jax.device_get(params))

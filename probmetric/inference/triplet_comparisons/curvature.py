@@ -27,6 +27,7 @@ from probmetric.inference.triplet_comparisons.likelihood import value_and_gradie
 from probmetric.inference.triplet_comparisons.start import as_arrays
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+from probmetric.precision import native_arrays
 
 MAX_PARAMETERS = 10_000
 """p·d up to which there are second derivatives: matrices of 800 MB."""
@@ -77,6 +78,7 @@ def hessian(
     return H
 
 
+@native_arrays
 def gap(
     params: TripletParams,
     triplets: Triplets,

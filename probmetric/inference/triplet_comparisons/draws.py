@@ -17,11 +17,13 @@ from probmetric.inference.triplet_comparisons.embedding import of_objects
 from probmetric.inference.triplet_comparisons.target import posterior
 from probmetric.metric import Mahalanobis
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+from probmetric.precision import native_arrays
 
 TARGET_ACCEPT = 0.95
 """Of NUTS by name: the posterior of W lies along the arcs of its rotations."""
 
 
+@native_arrays
 def draw(
     params: TripletParams,
     triplets: Triplets,

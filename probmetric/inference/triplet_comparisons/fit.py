@@ -21,6 +21,7 @@ from probmetric.inference.triplet_comparisons.likelihood import value_and_gradie
 from probmetric.inference.triplet_comparisons.start import as_arrays, check_prior
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+from probmetric.precision import native_arrays
 
 
 def _climb(
@@ -44,6 +45,7 @@ def _climb(
 _climb_compiled = jax.jit(_climb, static_argnums=4)
 
 
+@native_arrays
 def fit(
     triplets: Triplets,
     prior: TripletPrior,

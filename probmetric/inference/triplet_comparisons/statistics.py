@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from probmetric.data.containers import Triplets, weights
+from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.data.padding import bucket, pad_rows
 from probmetric.typing import Array
 
@@ -52,6 +52,7 @@ def differences(triplets: Triplets, learning_rate: float = 1.0) -> Differences:
     """
     if triplets.y is None:
         raise ValueError("triplets.y: expected answers 0 or 1, got None")
+    triplets = checked_rows(triplets)
     X, size = np.asarray(triplets.X), bucket(len(triplets.anchor))
     a, near, far = (np.asarray(k) for k in triplets[1:4])
     beside = np.asarray(triplets.beside)

@@ -19,6 +19,7 @@ from probmetric.inference.triplet_comparisons.likelihood import log_joint, parts
 from probmetric.inference.triplet_comparisons.start import as_arrays
 from probmetric.inference.triplet_comparisons.statistics import differences
 from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+from probmetric.precision import native_arrays
 
 
 def _log_density(at: Any, data: Any) -> Any:
@@ -39,6 +40,7 @@ TARGET = Target(_log_density, _functionals, _parts)
 """Of positions {W} and data (``Differences``, prior)."""
 
 
+@native_arrays
 def posterior(
     params: TripletParams,
     triplets: Triplets,
