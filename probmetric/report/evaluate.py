@@ -245,7 +245,7 @@ def _shares(stated: pd.DataFrame) -> Section:
                 plots.calibration(
                     stated["y"].to_numpy().astype(int),
                     stated["P"].to_numpy(float),
-                    label="stated probability",
+                    label="probability",
                 ),
                 "Of answers that were given a probability, how many were yes, or right "
                 "(bars: 95 % Wilson limits; answers that share rows spread more).",
