@@ -56,7 +56,8 @@ def agreement(
         Left: z between the critical lines at the stated family-wise error. Right: the
         shift, in posterior sd, that this run would have detected; beyond the
         tolerance a quantity is inconclusive, however small its z. Infinite values are
-        drawn at the edge; a quantity without a value (NaN) has a name and no mark.
+        drawn at the edge. A constant has no z: it is drawn at 0 if it agrees, at the
+        edge if it disagrees.
 
     Examples
     --------
@@ -85,7 +86,9 @@ def agreement(
     end = 1.15 * max(tol, *detectable[np.isfinite(detectable)])
     left.set_xlim(-extent, extent)
     right.set_xlim(0, end)
-    # Infinite values are marked at the edge.
+    gap = compared["estimate"].to_numpy() - compared["reference"].to_numpy()
+    of_constant = np.copysign(np.where(verdicts == "disagree", np.inf, 0.0), gap)
+    z = np.where(np.isnan(z) & (verdicts != "inconclusive"), of_constant, z)
     z, detectable = np.clip(z, -extent, extent), np.minimum(detectable, end)
     left.axvspan(-critical, critical, color=COLORS[4], alpha=0.12, lw=0)
     left.axvline(0, color="grey", lw=0.8)

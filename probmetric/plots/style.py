@@ -18,6 +18,7 @@ from matplotlib import font_manager, rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from probmetric.data import inputs
 from probmetric.metric.feature_names import check_columns
@@ -69,7 +70,13 @@ def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
     @wraps(plot)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with rc_context(STYLE):
-            return plot(*args, **kwargs)
+            family = plt.rcParams["font.family"]
+            figure = plot(*args, **kwargs)
+            if plt.rcParams["font.family"] != family:  # By ``readable``.
+                for text in figure.findobj(Text):
+                    if text.get_fontfamily() == family:
+                        text.set_fontfamily(plt.rcParams["font.family"])
+            return figure
 
     return wrapper
 
@@ -141,13 +148,13 @@ def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
 def readable(names: Iterable[object]) -> list[str]:
     """Return names that a figure can show: at most ``NAME`` letters, in fonts at hand.
 
-    Call it within ``styled``, before texts are drawn: a font that has the letters is
-    added to the current style. If no installed font has a letter, its code is shown
-    and a warning names it.
+    Call it within ``styled``: a font that has the letters is added to those of the
+    figure. If no installed font has a letter, its code is shown and a warning names it.
     """
     texts = [_shortened(str(name)) for name in names]
     fonts, lacking = _fonts_for("".join(sorted(set("".join(texts)))))
-    plt.rcParams["font.family"] = [*plt.rcParams["font.family"], *fonts]
+    if fonts:
+        plt.rcParams["font.family"] = [*plt.rcParams["font.family"], *fonts]
     if not lacking:
         return texts
     letters = "".join(sorted(lacking))
