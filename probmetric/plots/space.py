@@ -273,7 +273,7 @@ def neighbor_probabilities(
     error = np.sqrt(share * (1 - share) / n_draws)[order]
     axis.barh(rows, share[order], color=colors, xerr=error, ecolor=ink(), height=0.7)
     axis.set_yticks(rows, readable(shown))
-    axis.set_ylabel("point" if y is None else "point: class")
+    axis.set_ylabel("point")
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
     axis.set_xlabel(
