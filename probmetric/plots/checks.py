@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from probmetric.arguments import check_number
+from probmetric.data import inputs
 from probmetric.data.containers import Pairs
 from probmetric.plots.style import (
     COLORS,
@@ -217,7 +218,11 @@ def predictive_check(
         prior = draws["prior"].to_dataset()
     if prior is not None:
         sources.insert(0, ("prior", posterior(prior, "M", "b"), COLORS[6]))
-    X, y = np.asarray(pairs.X, float), np.asarray(pairs.y)
+    X, y = inputs.points(pairs.X, "pairs.X"), inputs.real(pairs.y, "pairs.y")
+    if not np.isfinite(y).all():
+        raise ValueError(
+            "pairs.y must be 0, 1 or counts, got NaN. Leave out such pairs."
+        )
     trials = None if pairs.trials is None else np.asarray(pairs.trials)
     delta = X[np.asarray(pairs.i)] - X[np.asarray(pairs.j)]
     mean = stacked(given["M"]).mean(0)

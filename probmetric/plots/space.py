@@ -177,7 +177,7 @@ def class_probabilities(
             f"probabilities: expected shape (s, {len(classes)}), got {values.shape}"
         )
     if np.isnan(values).any():
-        lacking = [str(classes[c]) for c in np.flatnonzero(np.isnan(values).any(0))]
+        lacking = np.array([*map(str, classes)])[np.isnan(values).any(0)]
         raise ValueError(
             f"probabilities must be numbers, got NaN for {', '.join(lacking[:5])}. "
             "Leave out the draws without a probability."
@@ -258,7 +258,7 @@ def neighbor_probabilities(
     [0.667, 0.333]
     """
     query = np.asarray(query, float)
-    classes = np.zeros(len(points), int) if y is None else y
+    classes = np.zeros(len(np.asarray(points)), int) if y is None else y
     points, codes, labels = labelled(posterior, points, classes, target_names, "points")
     n_draws = posterior.n_draws
     share = posterior.neighbor_probability(query[None], points, k)[0]

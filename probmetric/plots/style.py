@@ -356,7 +356,13 @@ def posterior(draws: object, *names: str) -> xr.Dataset:
 def stacked(variable: xr.DataArray) -> np.ndarray:
     """Return draws with chain and draw as one leading axis."""
     ordered = variable.transpose("chain", "draw", ...)
-    return ordered.to_numpy().reshape(-1, *ordered.shape[2:])
+    values = ordered.to_numpy()
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"draws must be finite, got NaN or infinity in {variable.name}. Leave out "
+            "those draws."
+        )
+    return values.reshape(-1, *ordered.shape[2:])
 
 
 def feature_scale(draws: object, d: int) -> tuple[np.ndarray, str]:

@@ -279,7 +279,8 @@ def _calibration(stated: pd.DataFrame) -> Section:
     sure: dict[str, np.ndarray] = {}
     for method, rows in stated.groupby("method", sort=False):
         right[str(method)] = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
-        sure[str(method)] = rows[columns].to_numpy(float).max(1).clip(0, 1)
+        # A class that a split did not have has no probability there.
+        sure[str(method)] = rows[columns].max(axis=1).to_numpy(float).clip(0, 1)
     picture = Picture(
         plots.calibration(right, sure, label=label),
         "Of the points whose predicted class was given a probability, how many were of "

@@ -251,6 +251,27 @@ def test_figures_of_points_refuse_columns_in_another_order(plot):
         plot(fit, frame[["width", "length"]], y)
 
 
+@pytest.mark.parametrize("plot", [plots.metric, plots.eigenvalues])
+def test_draws_that_are_not_finite_are_refused(plot):
+    M = np.ones((1, 3, 1, 1))
+    M[0, 1] = np.nan
+    with pytest.raises(ValueError, match=r"draws must be finite, got NaN .* in M"):
+        plot(xr.Dataset({"M": (DIMS, M)}))
+
+
+@pytest.mark.parametrize("field", ["X", "y"])
+def test_a_predictive_check_refuses_missing_values(field):
+    draws = xr.Dataset(
+        {"M": (DIMS, np.ones((1, 2, 1, 1))), "b": (DIMS[:2], [[1, 1.0]])}
+    )
+    pairs = Pairs(np.arange(4.0)[:, None], np.array([0, 1]), np.array([2, 3]),
+                  np.array([0.0, 1.0]))  # fmt: skip
+    values = np.array(getattr(pairs, field))
+    values[1] = np.nan
+    with pytest.raises(ValueError, match=rf"pairs\.{field}.* got NaN"):
+        plots.predictive_check(draws, pairs._replace(**{field: values}))
+
+
 def test_constants_that_disagree_are_drawn_at_the_edge():
     """Constant draws have no Monte Carlo error, and so no z."""
     constant, shape = np.ones((4, 500)), ("chain", "draw", "i")

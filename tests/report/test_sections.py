@@ -47,6 +47,7 @@ def test_the_predicted_class_is_compared_with_the_truth():
         "predicted": list("aaab"),
         "P(a)": [0.9, 0.9, 0.6, 0.4],
         "P(b)": [0.1, 0.1, 0.4, 0.6],
+        "P(c)": [0.0, np.nan, np.nan, 0.0],  # Not in the second split.
     }
     axis = _calibration(pd.DataFrame(stated)).pictures[0].figure.axes[0]
     x, frequency = axis.containers[0].lines[0].get_data()
