@@ -204,7 +204,9 @@ def results(folder: Path, command: str, summary: Mapping[str, Any]) -> Generator
         asked = shlex.join(["probmetric", *sys.argv[1:]])
         write_summary(part / SUMMARY, command, {**summary, "asked": asked})
         written = sorted(path.name for path in part.iterdir())
-    write_text(folder / "report.html", render_run(folder))
+    with noted():
+        page = render_run(folder)
+    write_text(folder / "report.html", page)
     paths = [str(folder / name) for name in (*written, "report.html")]
     typer.echo(f"Wrote {', '.join(paths)}")
 

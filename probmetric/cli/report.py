@@ -17,6 +17,7 @@ from probmetric.report.run import EXPLORER, read_summary, render_run
 def run(*, folder: Path, explore: bool = False) -> int:
     """Do what was asked; return the exit code; raises as ``cli.fit.run``."""
     with ExitStack() as held:
+        held.enter_context(noted())
         with bad_input():
             names = ("report.html", EXPLORER) if explore else ("report.html",)
             held.enter_context(claim(folder, names, force=True))
@@ -58,7 +59,7 @@ def explore(
                     k=k,
                     feature_names=points.feature_names,
                     target_names=points.target_names,
-                    title=f"{points.name} under {use.name}",
+                    title=f"{Path(points.name).name} under {use.name}",
                 )
             except ImportError as error:  # Plotly, which is optional.
                 raise ValueError(str(error)) from error
@@ -98,7 +99,7 @@ def explorer_of(folder: Path) -> Page:
             data.y,
             feature_names=data.feature_names,
             target_names=data.target_names,
-            title=f"{data.name} under {use.name}",
+            title=f"{Path(data.name).name} under {use.name}",
         )
     except ImportError as error:  # Plotly, which is optional.
         raise ValueError(str(error)) from error

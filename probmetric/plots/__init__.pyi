@@ -11,6 +11,7 @@ from .draws import (
     rank as rank,
     trace as trace,
 )
+from .fit import matrix as matrix, pair_histogram as pair_histogram
 from .local import local_ellipses as local_ellipses
 from .style import STYLE as STYLE
 from .space import (

@@ -11,8 +11,20 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from probmetric.arguments import check_number
+from probmetric.data import inputs
 from probmetric.data.containers import Pairs
-from probmetric.plots.style import COLORS, Panels, blank, posterior, stacked, styled
+from probmetric.plots.style import (
+    COLORS,
+    Panels,
+    beside,
+    blank,
+    ink,
+    marks,
+    posterior,
+    readable,
+    stacked,
+    styled,
+)
 from probmetric.posterior.bands import band as simultaneous
 from probmetric.posterior.bands import binned, merged
 from probmetric.typing import ArrayLike, DrawsLike
@@ -44,7 +56,9 @@ def agreement(
     matplotlib.figure.Figure
         Left: z between the critical lines at the stated family-wise error. Right: the
         shift, in posterior sd, that this run would have detected; beyond the
-        tolerance a quantity is inconclusive, however small its z.
+        tolerance a quantity is inconclusive, however small its z. Infinite values are
+        drawn at the edge. A constant has no z: it is drawn at 0 if it agrees, at the
+        edge if it disagrees.
 
     Examples
     --------
@@ -69,6 +83,14 @@ def agreement(
     )
     critical, tol = float(compared.attrs["z_crit"]), float(compared.attrs["tol"])
     z, detectable = compared["z"].to_numpy(), compared["detectable"].to_numpy()
+    extent = 1.15 * max(critical, *np.abs(z[np.isfinite(z)]))
+    end = 1.15 * max(tol, *detectable[np.isfinite(detectable)])
+    left.set_xlim(-extent, extent)
+    right.set_xlim(0, end)
+    gap = compared["estimate"].to_numpy() - compared["reference"].to_numpy()
+    of_constant = np.copysign(np.where(verdicts == "disagree", np.inf, 0.0), gap)
+    z = np.where(np.isnan(z) & (verdicts != "inconclusive"), of_constant, z)
+    z, detectable = np.clip(z, -extent, extent), np.minimum(detectable, end)
     left.axvspan(-critical, critical, color=COLORS[4], alpha=0.12, lw=0)
     left.axvline(0, color="grey", lw=0.8)
     for side in (-critical, critical):
@@ -82,18 +104,15 @@ def agreement(
                 "marker": VERDICT_MARKERS[verdict],
                 "s": 14 if many else 28,
                 "label": f"{verdict} ({chosen.sum()})",
+                "clip_on": False,
             }
             left.scatter(z[chosen], rows[chosen], **style)
             right.scatter(detectable[chosen], rows[chosen], **style)
-    extent = 1.15 * max(critical, *np.abs(z[np.isfinite(z)]))
-    detectable = detectable[np.isfinite(detectable)]
-    left.set_xlim(-extent, extent)
-    right.set_xlim(0, 1.15 * max(tol, *detectable))
     if many:
         left.set_yticks([])
         left.set_ylabel(f"{len(names)} quantities")
     else:
-        left.set_yticks(rows, names, fontsize=7.5)
+        left.set_yticks(rows, readable(names), fontsize=7.5)
     left.set_ylim(len(names) - 0.4, -0.6)
     alpha = float(compared.attrs["alpha"])
     left.set_xlabel(
@@ -199,7 +218,11 @@ def predictive_check(
         prior = draws["prior"].to_dataset()
     if prior is not None:
         sources.insert(0, ("prior", posterior(prior, "M", "b"), COLORS[6]))
-    X, y = np.asarray(pairs.X, float), np.asarray(pairs.y)
+    X, y = inputs.points(pairs.X, "pairs.X"), inputs.real(pairs.y, "pairs.y")
+    if not np.isfinite(y).all():
+        raise ValueError(
+            "pairs.y must be 0, 1 or counts, got NaN. Leave out such pairs."
+        )
     trials = None if pairs.trials is None else np.asarray(pairs.trials)
     delta = X[np.asarray(pairs.i)] - X[np.asarray(pairs.j)]
     mean = stacked(given["M"]).mean(0)
@@ -219,7 +242,7 @@ def predictive_check(
     # The last source is the posterior: low and high are its band.
     outside = int(np.sum((observed < low) | (observed > high)))
     label = f"observed ({outside} of {len(observed)} outside)"
-    axis.plot(centres, observed, "o", color="black", ms=5, label=label)
+    axis.plot(centres, observed, "o", color=ink(), ms=5, label=label)
     axis.set(ylim=(-0.03, 1.03), ylabel="share of pairs that coincide")
     axis.set_xlabel("distance under the posterior mean metric")
     axis.set_title("Would the model have produced these pair labels?")
@@ -257,7 +280,8 @@ def calibration(
     y : array of shape (n,), or mapping of str to such arrays
         What happened, 0 or 1; a mapping where it is another for each curve.
     probability : array of shape (n,), or mapping of str to such arrays
-        What was stated; a mapping gives several named curves.
+        What was stated, without NaN; a mapping gives several named curves, whose color
+        and marker are distinct for up to 64.
     bins : int, default=10
         Equal-count bins. Where many values are equal and a bin gets less than half of
         its share, it joins its neighbour.
@@ -296,17 +320,24 @@ def calibration(
     happened = y if isinstance(y, Mapping) else dict.fromkeys(curves, y)
     if happened.keys() != curves.keys():
         raise ValueError(f"y: expected the names {[*curves]}, got {[*happened]}")
-    figure, axis = blank(size=(4.9, 4.6), axes=ax)
+    place, width = beside([f"{name} (10 of 10 outside)" for name in curves])
+    figure, axis = blank(size=(4.9 + width, 4.6), axes=ax)
     axis.plot([0, 1], [0, 1], color="grey", lw=1, ls="--")
-    for k, (name, stated) in enumerate(curves.items()):
-        y, stated = np.asarray(happened[name]), np.asarray(stated, float)
+    shown = zip(curves.items(), readable(curves), marks(len(curves)), strict=True)
+    for (key, stated), name, (color, marker) in shown:
+        y, stated = np.asarray(happened[key]), np.asarray(stated, float)
         if not np.isin(y, (0, 1)).all():
             raise ValueError(f"y: expected 0 and 1, got {np.unique(y)[:5]}")
-        if stated.shape != y.shape or stated.min() < 0 or stated.max() > 1:
+        if stated.shape != y.shape or stated.size == 0:
             raise ValueError(
-                f"probability: expected shape {y.shape} in [0, 1], got "
-                f"{stated.shape} in "
-                f"[{stated.min():.3g}, {stated.max():.3g}]"
+                f"probability must have shape {y.shape} and an entry or more, got "
+                f"{stated.shape}."
+            )
+        if (bad := ~((stated >= 0) & (stated <= 1))).any():
+            of = f" in {key!r}" if key else ""
+            raise ValueError(
+                f"probability must be in [0, 1], got {stated[bad][0]:g}{of}. Leave out "
+                "outcomes without a probability."
             )
         few = len(stated) / (2 * bins)
         which = merged(binned(stated, bins)[0], np.ones((len(stated), 1)), few)
@@ -322,13 +353,13 @@ def calibration(
         error = np.abs(limits - share)
         if band is not None:
             low, high = _frequencies(stated, which, band)
-            axis.fill_between(centres, low, high, color=COLORS[k], alpha=0.28, lw=0)
+            axis.fill_between(centres, low, high, color=color, alpha=0.28, lw=0)
             outside = int(np.sum((share < low) | (share > high)))
             name = f"{name} ({outside} of {len(share)} outside)".lstrip()
-        style = {"fmt": "o-", "ms": 4.5, "capsize": 2, "color": COLORS[k]}
+        style = {"fmt": f"{marker}-", "ms": 4.5, "capsize": 2, "color": color}
         axis.errorbar(centres, share, error, label=name or None, **style)
     if len(curves) > 1 or band is not None:
-        axis.legend()
+        axis.legend(**place)
     axis.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     axis.set(xlabel=f"stated {label}", ylabel="observed frequency")
     axis.set_title("Calibration: on the diagonal is right")
@@ -378,7 +409,7 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
         at, band = table["at"], (table["low"], table["high"])
         axis.fill_between(at, *band, color=COLORS[0], alpha=0.28, lw=0)
         axis.plot(at, table["expected"], color=COLORS[0], label="stated, 95 % band")
-        axis.plot(at, table["observed"], "o", color="black", ms=5, label="observed")
+        axis.plot(at, table["observed"], "o", color=ink(), ms=5, label="observed")
         axis.set(ylim=(-0.03, 1.03), title=f"{name}: {part.verdict}")
         axis.set_xlabel("stated P(same)" if name == "calibration" else "distance")
         axis.legend()

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from probmetric.arguments import check_number
-from probmetric.plots.style import COLORS, Panels, blank, shown_once, styled
+from probmetric.plots.style import COLORS, Panels, blank, readable, shown_once, styled
 from probmetric.posterior.curves import Curves
 
 ACROSS, MOST = 3, 9
@@ -67,6 +67,7 @@ def curves(
         raise ValueError(f"names: expected {d}, one a covariate, got {len(names)}")
     most = check_number("most", most, 1, whole=True)
     order = np.argsort(-found.s[:, -1], kind="stable")[:most]
+    shown = readable(names)
     figure, panels = _panels(len(order), axes)
     top = found.s if found.upper is None else found.upper
     high = max(float(top[order].max()), 1e-12)
@@ -82,7 +83,7 @@ def curves(
                 lw=0,
             )
         axis.plot(found.x[f], found.s[f], color=COLORS[0])
-        title = fill(f"{names[f]}: {found.s[f, -1]:.2g}", LETTERS)
+        title = fill(f"{shown[f]}: {found.s[f, -1]:.2g}", LETTERS)
         axis.set(ylim=(0, 1.05 * high), title=title)
         axis.locator_params(axis="x", nbins=4)
     panels[0].set(ylabel="curve s(x)")

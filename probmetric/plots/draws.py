@@ -18,13 +18,17 @@ from probmetric.plots.style import (
     blank,
     feature_scale,
     heatmap,
+    linear_metric,
     matrix_side,
+    named_features,
     names_of,
     posterior,
+    shade,
     shown_once,
     stacked,
     styled,
 )
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, DrawsLike
 
 BACKENDS = ("matplotlib", "plotly", "bokeh")
@@ -38,37 +42,50 @@ def _interval(values: np.ndarray, prob: float) -> np.ndarray:
 
 @styled
 def metric(
-    draws: DrawsLike,
+    learned: object,
     *,
     prob: float | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the posterior of M: its mean, and below it how far draws spread.
+    """Draw the matrix M of a metric as a heat map; of draws, their mean and spread.
 
     Parameters
     ----------
-    draws : DataTree or Dataset
-        With a posterior of ``M`` (chain, draw, feature, feature_bis).
+    learned : estimator, Mahalanobis, PosteriorMetric, DataTree or Dataset
+        A fitted learner or a metric with one matrix M, or draws: of ``sample``, with a
+        posterior of ``M`` (chain, draw, feature, feature_bis), or a ``PosteriorMetric``
+        of such metrics.
     prob : float, optional
         Deprecated: intervals of entries were removed; a value only warns.
-    axes : sequence of 2 Axes, optional
-        Where to draw. Default: a new figure.
+    axes : sequence of Axes, optional
+        Where to draw: 1 for a learner or a metric, 2 for draws. Default: a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Where the draws come with their points, entries are per standard deviation of
-        each feature. Standard deviations over draws are no intervals: those of
-        entries are refused (``PosteriorMetric.matrix_interval``).
+        Entries are per standard deviation of each feature if it is known: from the
+        points that come with draws, or from a learner that standardizes. Otherwise they
+        are in input units (``matrix`` takes the points). Standard deviations over draws
+        are no intervals; ``PosteriorMetric.matrix_interval`` refuses to give them.
+
+    See Also
+    --------
+    matrix : The matrix, and how many directions matter among points.
 
     Examples
     --------
-    Draws by hand, in the place of ``LCA().fit(X, y).sample("laplace")``:
+    A metric, as learned by ``LDA().fit(X, y)``:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> figure = pm.plots.metric(pm.Mahalanobis(np.diag([2.0, 1.0])))
+    >>> figure.axes[0].images[0].get_array().tolist()
+    [[4.0, 0.0], [0.0, 1.0]]
+
+    Draws, as from ``LCA().fit(X, y).sample("laplace")``:
 
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import numpy as np
-    >>> import probmetric as pm
     >>> import xarray as xr
     >>> M = np.diag([4.0, 1.0]) * np.array([0.5, 1.5]).reshape(2, 1, 1, 1)
     >>> dims, names = ("chain", "draw", "feature", "feature_bis"), ["length", "width"]
@@ -90,13 +107,25 @@ def metric(
             FutureWarning,
             stacklevel=3,
         )
-    M = posterior(draws, "M")["M"]
-    scale, unit = feature_scale(draws, M.shape[-1])
-    values, names = stacked(M) * np.outer(scale, scale), names_of(M)
+    several = isinstance(learned, PosteriorMetric | xr.DataTree | xr.Dataset)
+    if isinstance(learned, xr.DataTree | xr.Dataset):
+        M = posterior(learned, "M")["M"]
+        values, names, title = stacked(M), names_of(M), "Posterior mean of the metric"
+    else:
+        draws = learned.draws if isinstance(learned, PosteriorMetric) else [learned]
+        metrics = [linear_metric(one) for one in draws]
+        values = np.stack([np.asarray(one.matrix, float) for one in metrics])
+        names = named_features(None, values[0], learned if several else metrics[0])
+        title = "Mean of the metric over draws" if several else "The metric's matrix"
+    scale, unit = feature_scale(learned, len(names))
+    values, title = values * np.outer(scale, scale), f"{title},\n{unit}"
     side = matrix_side(len(names))
+    if not several:
+        figure, axis = blank(size=(side + BESIDE, side + BESIDE), axes=axes)
+        heatmap(axis, values[0], names, title, width=False)
+        return figure
     size = (side + BESIDE, 2 * side + BESIDE)
     figure, (first, second) = blank(2, size=size, down=True, axes=axes)
-    title = f"Posterior mean of the metric,\n{unit}"
     heatmap(first, values.mean(0), names, title, width=False)
     heatmap(second, values.std(0), names, "Standard deviation over draws", width=True)
     if axes is None:
@@ -168,7 +197,7 @@ def eigenvalues(
     axis.hlines(rows, np.maximum(low, floor), high, color=COLORS[0], lw=1.2)
     axis.hlines(rows, *inner, color=COLORS[0], lw=4.5)
     median = np.maximum(np.median(values, 0), floor)
-    axis.plot(median, rows, "o", ms=4.5, color="white", mec=COLORS[0], label="draws")
+    axis.plot(median, rows, "o", ms=4.5, color=shade(0.0), mec=COLORS[0], label="draws")
     marked = [(stacked(M).mean(0), "s", "mean over draws, E[M]", COLORS[2])]
     if reference is not None:
         marked += [(np.asarray(reference), "D", "M at the mode of W", COLORS[5])]

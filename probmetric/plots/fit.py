@@ -1,85 +1,146 @@
 """Figures of one learned metric: its matrix, and how well it separates classes."""
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from probmetric.metric import Dissimilarity
+from probmetric.data import inputs
+from probmetric.metric.feature_names import check_columns
+from probmetric.plots.space import directions
 from probmetric.plots.style import (
     BESIDE,
     COLORS,
     Panels,
     blank,
     heatmap,
+    labelled,
+    linear_metric,
     matrix_side,
+    metric_of,
+    named_features,
     styled,
 )
 from probmetric.posterior.intervals import between_rows
 from probmetric.posterior.stack import over_draws
-from probmetric.typing import ArrayLike
+from probmetric.typing import ArrayLike, Names
 
 MOST_PAIRS = 20_000
+MOST_DIRECTIONS = 20
 
 
 @styled
 def matrix(
-    M: Float[np.ndarray, "d d"],
-    scale: Float[np.ndarray, "d"],
-    names: tuple[str, ...],
+    learned: object,
+    X: ArrayLike,
     *,
+    feature_names: Names | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw a metric's matrix per standard deviation, and its eigenvalues.
+    """Draw a metric's matrix per standard deviation, and how many directions matter.
 
     Parameters
     ----------
-    M : array of shape (d, d)
-        In input units.
-    scale : array of shape (d,)
-        Standard deviation of each feature.
-    names : tuple of d str
+    learned : estimator or Mahalanobis
+        A fitted learner or a metric with one matrix M = LᵀL.
+    X : array of shape (n, d)
+        Points, without NaN.
+    feature_names : sequence of d str, optional
+        Default: those of X, or of the fit.
     axes : sequence of 2 Axes, optional
         Where to draw. Default: a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Above: entries of M times the standard deviations of both features in X. Below:
+        the eigenvalues of L Cov(X) Lᵀ as shares of their sum. Each is the share of one
+        direction in the mean squared distance between two random points. At most 20
+        directions are shown; the title has their number.
+
+    See Also
+    --------
+    metric : The matrix only, also of draws.
+
+    Examples
+    --------
+    The second feature varies half as much, and its differences count three times:
+
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> X = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> figure = pm.plots.matrix(pm.Mahalanobis(np.diag([1.0, 3.0])), X)
+    >>> [round(float(bar.get_width()), 3) for bar in figure.axes[1].patches]
+    [0.692, 0.308]
     """
-    values = M * np.outer(scale, scale)
-    side = matrix_side(len(values))
-    share = np.linalg.eigvalsh(values)[::-1][:20] / np.trace(values)
-    bars = 0.18 * len(share) + 0.9
+    metric = linear_metric(learned)
+    check_columns(metric, X=X)
+    names = named_features(feature_names, X, metric)
+    M, points = np.asarray(metric.matrix, float), inputs.points(X, "X")
+    _, share = directions(np.asarray(metric.transform(points)))
+    shown, scale = share[:MOST_DIRECTIONS], points.std(0)
+    side, bars = matrix_side(len(M)), 0.18 * len(shown) + 0.9
     size, ratios = (side + BESIDE, side + BESIDE - 0.7 + bars), [side + 1.6, bars]
     figure, (first, second) = blank(2, size=size, down=True, ratios=ratios, axes=axes)
     title = "The metric's matrix,\nper sd of each feature"
-    heatmap(first, values, names, title, width=False)
-    second.barh(np.arange(len(share)) + 1, np.maximum(share, 0), color=COLORS[0])
+    heatmap(first, M * np.outer(scale, scale), names, title, width=False)
+    rows = np.arange(len(shown)) + 1
+    second.barh(rows, shown, color=COLORS[0])
     second.invert_yaxis()
-    second.set_yticks(np.arange(len(share)) + 1)
-    second.set(ylabel="direction", xlabel="share of the trace")
-    second.set_title("How many directions matter")
+    second.set_yticks(rows)
+    second.set(ylabel="direction")
+    second.set_xlabel("share of the mean squared\ndistance between two points")
+    cut = f"\n({len(shown)} of {len(share)} directions shown)"
+    second.set_title("How many directions matter" + cut * (len(shown) < len(share)))
     return figure
 
 
 @styled
 def pair_histogram(
-    metric: Dissimilarity,
-    X: Float[np.ndarray, "n d"],
+    learned: object,
+    X: ArrayLike,
     y: ArrayLike,
     *,
     seed: int = 0,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw dissimilarities of pairs of one class and of two, up to 20 000 pairs.
+    """Draw dissimilarities of pairs of one class and of two, up to 20,000 pairs.
 
     Parameters
     ----------
-    metric : Metric
-        Any kind.
+    learned : estimator or metric
+        A fitted learner or a metric of any kind.
     X : array of shape (n, d)
+        Points, without NaN.
     y : array of shape (n,)
+        Classes, none missing.
     seed : int, default=0
-        Of the choice of pairs.
+        Seed of the random choice of pairs.
     ax : Axes, optional
         Where to draw. Default: a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Both histograms have area 1. The largest 0.5% of the distances are not shown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import probmetric as pm
+    >>> X, y = np.arange(20.0)[:, None], np.repeat(["low", "high"], 10)
+    >>> figure = pm.plots.pair_histogram(pm.Mahalanobis(np.eye(1)), X, y)
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['one class', 'two classes']
     """
+    metric = metric_of(learned)
+    if not hasattr(metric, "is_distance"):
+        raise ValueError(
+            "learned must be a fitted learner or a metric, got "
+            f"{type(metric).__name__}."
+        )
+    X, codes, _ = labelled(metric, X, y)
+    if len(X) < 2:
+        raise ValueError(f"X must have at least 2 points, got {len(X)}.")
     rng = np.random.default_rng(seed)
     i, j = rng.integers(0, len(X), (2, MOST_PAIRS))
     i, j = i[i != j], j[i != j]
@@ -87,7 +148,7 @@ def pair_histogram(
     what = "distance" if metric.is_distance else "dissimilarity"
     if not metric.is_distance and D.min() >= 0:  # Squares: a few would fill the axis.
         D, what = np.sqrt(D), "dissimilarity, its root,"
-    same = np.asarray(y)[i] == np.asarray(y)[j]
+    same = codes[i] == codes[j]
     low, high = np.quantile(D, [0.0, 0.995])
     bins = np.linspace(low, high, 41)
     figure, axis = blank(size=(6.6, 3.2), axes=ax)

@@ -5,7 +5,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
-from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
+from probmetric.plots.style import (
+    blank,
+    class_marks,
+    ink,
+    labelled,
+    legend_columns,
+    metric_of,
+    named_features,
+    readable,
+    styled,
+)
 from probmetric.typing import ArrayLike, Names
 
 ALIKE = 3
@@ -67,7 +77,8 @@ def local_ellipses(
     (5, 2.0)
     """
     metric = metric_of(learned)
-    X, y = np.asarray(X, float), np.asarray(y)
+    names = named_features(feature_names, X, learned)
+    X, codes, labels = labelled(metric, X, y, target_names)
     chosen = np.unique(np.linspace(0, len(X) - 1, number).astype(int))
     places = X[chosen] if at is None else np.atleast_2d(np.asarray(at, float))
     if hasattr(metric, "matrix_at"):
@@ -92,25 +103,22 @@ def local_ellipses(
     radii = np.minimum(radii * size / np.median(radii), 0.5)
     # The axes of the same ellipses in input units.
     turned, halves, _ = np.linalg.svd(units[:, None] * vectors * radii[:, None, :])
-    codes, labels = class_names(y, target_names)
-    figure, axis = blank(size=(6.4, 4.9), axes=ax)
-    for c, name in enumerate(labels):
-        axis.scatter(
-            *shown[codes == c].T, s=9, alpha=0.45, color=COLORS[c % 8], lw=0, label=name
-        )
+    legend, width = legend_columns(labels)
+    figure, axis = blank(size=(max(6.4, 4.4 + width), 4.9), axes=ax)
+    for rows, name, color, marker in class_marks(codes, labels):
+        style = {"s": 12, "alpha": 0.6, "color": color, "marker": marker, "lw": 0}
+        axis.scatter(*shown[rows].T, label=name, **style)
     angles = np.degrees(np.arctan2(turned[:, 1, 0], turned[:, 0, 0]))
     for centre, (a, b), angle in zip(
         places[:, list(features)], halves, angles, strict=True
     ):
         axis.add_patch(
-            Ellipse(
-                centre, 2 * a, 2 * b, angle=angle, fill=False, color="#333333", lw=0.9
-            )
+            Ellipse(centre, 2 * a, 2 * b, angle=angle, fill=False, color=ink(), lw=0.9)
         )
-    names = feature_names or [f"x{k}" for k in range(X.shape[1])]
-    axis.set(xlabel=names[features[0]], ylabel=names[features[1]])
+    x, y_name = readable([names[k] for k in features])
+    axis.set(xlabel=x, ylabel=y_name)
     if alike:
         axis.set_aspect("equal", adjustable="datalim")
     axis.set_title("Balls of the metric: equally far from their centres")
-    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=legend)
     return figure

@@ -6,19 +6,40 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from probmetric.neighbors.search import nearest
-from probmetric.plots.style import COLORS, blank, class_names, metric_of, styled
+from probmetric.plots.style import (
+    COLORS,
+    blank,
+    class_marks,
+    ink,
+    labelled,
+    legend_columns,
+    marks,
+    metric_of,
+    readable,
+    styled,
+)
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Names
 
 
-def plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first two principal components (n, 2) and their shares of variance."""
+def directions(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return principal components (n, k), and their shares of the squared distance.
+
+    The mean squared distance between two random rows of Z (n, p) is twice the sum of
+    the eigenvalues of Cov(Z).
+    """
     centred = Z - Z.mean(0)
     _, singular, axes = np.linalg.svd(centred, full_matrices=False)
     share = singular**2 / max(float(np.sum(singular**2)), np.finfo(float).tiny)
-    if len(axes) < 2:
-        return np.column_stack([centred @ axes[0], np.zeros(len(Z))]), np.r_[share, 0.0]
-    return centred @ axes[:2].T, share[:2]
+    return centred @ axes.T, share
+
+
+def plane(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first two principal components (n, 2) and their shares of variance."""
+    found, share = directions(Z)
+    if len(share) < 2:
+        return np.column_stack([found[:, 0], np.zeros(len(Z))]), np.r_[share, 0.0]
+    return found[:, :2], share[:2]
 
 
 @styled
@@ -41,7 +62,8 @@ def embedding(
         components of the transformed points.
     X : array of shape (n, d)
     y : array of shape (n,)
-        Classes, for the colours.
+        Classes. Color and marker are distinct for 64 classes; more classes are drawn
+        as "other classes".
     links : int, default=0
         Draw each point's links to this many nearest neighbours under the *whole*
         metric, grey to the same class and red to another.
@@ -71,10 +93,10 @@ def embedding(
         raise ValueError(
             f"learned: expected a metric with transform, got {type(metric).__name__}"
         )
-    X, y = np.asarray(X, float), np.asarray(y)
-    codes, labels = class_names(y, target_names)
+    X, codes, labels = labelled(metric, X, y, target_names)
     Z, share = plane(np.asarray(metric.transform(X)))
-    figure, axis = blank(size=(6.6, 4.8), axes=ax)
+    columns, width = legend_columns(labels)
+    figure, axis = blank(size=(max(6.6, 4.6 + width), 4.8), axes=ax)
     if links:
         _, index = nearest(metric, X, X, links, exclude_self=True)
         rows = np.repeat(np.arange(len(X)), links)
@@ -89,13 +111,12 @@ def embedding(
             f"links to the {links} nearest neighbours; red: to another class "
             f"({crossing:.1%})"
         )
-    for c, name in enumerate(labels):
-        chosen = codes == c
+    for chosen, name, color, marker in class_marks(codes, labels):
         axis.scatter(
             *Z[chosen].T,
             s=18,
-            color=COLORS[c % len(COLORS)],
-            marker="osD^vPX*"[c % 8],
+            color=color,
+            marker=marker,
             edgecolor="white",
             linewidth=0.4,
             label=f"{name} ({chosen.sum()})",
@@ -104,7 +125,7 @@ def embedding(
     axis.set_aspect("equal", adjustable="datalim")
     axis.set(xticks=[], yticks=[])
     axis.set_title(f"{title}\n(plane of {share.sum():.0%} of the squared distance)")
-    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns)
     return figure
 
 
@@ -122,7 +143,7 @@ def class_probabilities(
     Parameters
     ----------
     probabilities : array of shape (s, c)
-        The query's class probabilities under each draw of the metric.
+        The query's class probabilities under each draw of the metric, without NaN.
     classes : sequence of c str
     truth : str, optional
         The class that the query has, named in the title.
@@ -155,23 +176,30 @@ def class_probabilities(
         raise ValueError(
             f"probabilities: expected shape (s, {len(classes)}), got {values.shape}"
         )
-    figure, axis = blank(size=(6.0, 1.1 + 0.42 * len(classes)), axes=ax)
+    if np.isnan(values).any():
+        lacking = np.array([*map(str, classes)])[np.isnan(values).any(0)]
+        raise ValueError(
+            f"probabilities must be numbers, got NaN for {', '.join(lacking[:5])}. "
+            "Leave out the draws without a probability."
+        )
+    figure, axis = blank(size=(6.0, 1.3 + 0.42 * len(classes)), axes=ax)
     rows = np.arange(len(classes))
-    colors = [COLORS[c % len(COLORS)] for c in rows]
+    colors = [color for color, _ in marks(len(classes))]
     axis.barh(rows, values.mean(0), color=colors, alpha=0.75, height=0.62)
     if len(values) > 1:
         low, high = np.quantile(values, [0.05, 0.95], axis=0)
-        axis.hlines(rows, low, high, color="black", lw=1.1)
+        axis.hlines(rows, low, high, color=ink(), lw=1.1)
         offsets = np.random.default_rng(0).uniform(-0.2, 0.2, values.shape)
-        axis.scatter(values, rows + offsets, s=2.5, color="black", alpha=0.25, lw=0)
-    axis.set_yticks(rows, [str(c) for c in classes])
+        axis.scatter(values, rows + offsets, s=2.5, color=ink(), alpha=0.25, lw=0)
+    written = readable([*classes, *([] if truth is None else [truth])])
+    axis.set_yticks(rows, written[: len(classes)])
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
     axis.set_xlabel(
-        "probability\n(bar: mean over draws; line: 90 % of draws; dots: single draws)"
+        "probability\n(bar: mean over draws;\nline: 90 % of draws; dots: single draws)"
     )
-    default = "Class of one query" + ("" if truth is None else f" (truth: {truth})")
-    axis.set_title(title or default)
+    of = "" if truth is None else f" (truth: {written[-1]})"
+    axis.set_title((title or "Class of one query") + of)
     return figure
 
 
@@ -229,23 +257,22 @@ def neighbor_probabilities(
     >>> [round(float(bar.get_width()), 3) for bar in axis.patches]
     [0.667, 0.333]
     """
-    query, points = np.asarray(query, float), np.asarray(points, float)
+    query = np.asarray(query, float)
+    classes = np.zeros(len(np.asarray(points)), int) if y is None else y
+    points, codes, labels = labelled(posterior, points, classes, target_names, "points")
     n_draws = posterior.n_draws
     share = posterior.neighbor_probability(query[None], points, k)[0]
     order = np.argsort(-share, kind="stable")[: min(top, int(np.sum(share > 0)))]
     given = [str(j) for j in range(len(points))] if names is None else list(names)
-    colors, shown = [COLORS[0]] * len(order), {}
+    colors, shown = [COLORS[0]] * len(order), [str(given[j]) for j in order]
     if y is not None:
-        codes, labels = class_names(np.asarray(y), target_names)
-        colors = [COLORS[codes[j] % len(COLORS)] for j in order]
-        shown = {labels[c]: COLORS[c % len(COLORS)] for c in np.unique(codes[order])}
+        colors = [marks(len(labels))[codes[j]][0] for j in order]
+        shown = [f"{given[j]}: {labels[codes[j]]}" for j in order]
     figure, axis = blank(size=(6.2, 1.3 + 0.27 * len(order)), axes=ax)
     rows = np.arange(len(order))
     error = np.sqrt(share * (1 - share) / n_draws)[order]
-    axis.barh(
-        rows, share[order], color=colors, xerr=error, ecolor="#555555", height=0.7
-    )
-    axis.set_yticks(rows, [str(given[j]) for j in order])
+    axis.barh(rows, share[order], color=colors, xerr=error, ecolor=ink(), height=0.7)
+    axis.set_yticks(rows, readable(shown))
     axis.set_ylabel("point")
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
@@ -254,8 +281,4 @@ def neighbor_probabilities(
         "whisker: its standard error)"
     )
     axis.set_title("Neighbours of one query")
-    for name, color in shown.items():
-        axis.barh([0], [0], color=color, label=name)
-    if shown:
-        axis.legend(loc="lower right")
     return figure

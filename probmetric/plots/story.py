@@ -14,7 +14,7 @@ from numpyro.infer.inspect import get_model_relations
 from scipy.stats import binom
 
 from probmetric.inference.sampling.target import call_of, cast
-from probmetric.plots.style import COLORS, blank, styled
+from probmetric.plots.style import COLORS, blank, ink, shade, styled
 from probmetric.registry import MODELS, model_of
 from probmetric.typing import no_type_check
 
@@ -216,8 +216,8 @@ def _node(axis: Axes, name: str, place: np.ndarray, found: Mapping[str, Any]) ->
         Ellipse(
             tuple(place),
             *(WIDE, HIGH),
-            facecolor="0.82" if seen else "white",
-            edgecolor="black",
+            facecolor=shade(0.18 * seen),
+            edgecolor=ink(),
             linestyle="--" if computed else "-",
             zorder=3,
         )
@@ -248,7 +248,7 @@ def _arrow(axis: Axes, begin: np.ndarray, end: np.ndarray) -> None:
     edge = step / np.linalg.norm(step / half)
     arrow = {
         "arrowstyle": "-|>",
-        "color": "0.25",
+        "color": shade(0.75),
         "lw": 0.9,
         "shrinkA": 0,
         "shrinkB": 0,
@@ -331,7 +331,7 @@ def sbc(found: Any) -> Figure:
         dash = DASHES[turn % len(DASHES)]
         drawn.add(name)
         axis.plot(u, share - u, color=color, lw=1.1, ls=dash, label=label)
-    axis.axhline(0, color="black", lw=0.8)
+    axis.axhline(0, color=ink(), lw=0.8)
     axis.set(xlabel="share of draws below the truth", ylabel="distribution − uniform")
     axis.set_title(f"{found.model}: {found.verdict} ({n} simulated worlds)")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -4,19 +4,25 @@ Every plot returns its figure, which pyplot knows: ``plt.show()`` shows it in a 
 or in the middle of a cell, the last expression of a cell shows it once.
 """
 
-from collections.abc import Callable, Sequence
-from functools import wraps
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, wraps
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from cycler import cycler
-from matplotlib import rc_context
+from matplotlib import font_manager, rc_context
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
-from probmetric.typing import Names
+from probmetric.data import inputs
+from probmetric.metric.feature_names import check_columns
+from probmetric.typing import ArrayLike, Names
 
 Panels = Sequence[Axes] | np.ndarray
 """Axes side by side, as ``plt.subplots`` gives them."""
@@ -32,6 +38,16 @@ COLORS = (
     "#999999",
     "#F0E442",
 )
+
+MARKERS = "osD^vPX*"
+MOST_MARKS = len(COLORS) * len(MARKERS)
+"""Classes that have a mark of their own."""
+
+NAME = 32
+"""Letters of a name in a figure; the middle of a longer one is left out."""
+
+LEGEND_ROWS = 20
+"""Classes in one column of a legend."""
 
 STYLE: Any = {
     "axes.prop_cycle": cycler(color=list(COLORS)),
@@ -54,9 +70,125 @@ def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
     @wraps(plot)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with rc_context(STYLE):
-            return plot(*args, **kwargs)
+            family = plt.rcParams["font.family"]
+            figure = plot(*args, **kwargs)
+            if plt.rcParams["font.family"] != family:  # By ``readable``.
+                for text in figure.findobj(Text):
+                    if text.get_fontfamily() == family:
+                        text.set_fontfamily(plt.rcParams["font.family"])
+            return figure
 
     return wrapper
+
+
+def ink() -> str:
+    """Return the color of text in the current style, for lines that have no color."""
+    return str(plt.rcParams["text.color"])
+
+
+def shade(share: float) -> tuple[float, ...]:
+    """Mix the current background with this share of ``ink``."""
+    mixed = (1 - share) * np.array(to_rgb(plt.rcParams["figure.facecolor"]))
+    return tuple(mixed + share * np.array(to_rgb(ink())))
+
+
+def marks(n: int) -> list[tuple[str, str]]:
+    """Return a color and a marker for each of n classes or curves.
+
+    The first 64 are distinct, and neighbors differ in both. From the 65th on, all are
+    black dots (white in a dark style).
+
+    Examples
+    --------
+    >>> [marker for _, marker in marks(10)]
+    ['o', 's', 'D', '^', 'v', 'P', 'X', '*', 's', 'D']
+    >>> len(set(marks(64))), len(set(marks(100)))
+    (64, 65)
+    """
+    c = len(COLORS)
+    some = [(COLORS[k % c], MARKERS[(k + k // c) % c]) for k in range(MOST_MARKS)]
+    return (some + [(ink(), ".")] * (n - MOST_MARKS))[:n]
+
+
+def class_marks(
+    codes: np.ndarray, labels: Sequence[str]
+) -> Iterator[tuple[np.ndarray, str, str, str]]:
+    """Yield the rows of each class, its name, its color and its marker.
+
+    Classes beyond the first 64 come together, as "36 other classes".
+    """
+    shown = readable(labels[:MOST_MARKS])
+    for c, (name, (color, marker)) in enumerate(zip(shown, marks(64), strict=False)):
+        yield codes == c, name, color, marker
+    if (others := len(labels) - MOST_MARKS) > 0:
+        words = f"{others} other class{'es' * (others > 1)}"
+        yield codes >= MOST_MARKS, words, *marks(MOST_MARKS + 1)[-1]
+
+
+def legend_columns(labels: Sequence[str]) -> tuple[int, float]:
+    """Return the columns of a legend of classes, and their width in inches."""
+    n = min(len(labels), MOST_MARKS + 1)
+    longest = max(min(len(name), NAME) for name in labels)
+    columns = -(-n // LEGEND_ROWS)
+    return columns, columns * (1.2 + 0.075 * longest)
+
+
+def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
+    """Return where the legend of curves goes, and its width beside the axes.
+
+    A legend of more than 4 would lie over the curves.
+    """
+    if len(curves) <= 4:
+        return {}, 0.0
+    columns, width = legend_columns(curves)
+    place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
+    return place, width
+
+
+def readable(names: Iterable[object]) -> list[str]:
+    """Return names that a figure can show: at most ``NAME`` letters, in fonts at hand.
+
+    Call it within ``styled``: a font that has the letters is added to those of the
+    figure. If no installed font has a letter, its code is shown and a warning names it.
+    """
+    texts = [_shortened(str(name)) for name in names]
+    fonts, lacking = _fonts_for("".join(sorted(set("".join(texts)))))
+    if fonts:
+        plt.rcParams["font.family"] = [*plt.rcParams["font.family"], *fonts]
+    if not lacking:
+        return texts
+    letters = "".join(sorted(lacking))
+    warnings.warn(
+        f"names: no installed font has the letters {letters[:20]!r}; figures show their"
+        " codes instead. Install a font for them, for example Noto Sans CJK.",
+        skip_file_prefixes=(str(Path(__file__).parents[1]),),
+    )
+    code = {ord(c): c.encode("ascii", "backslashreplace").decode() for c in lacking}
+    return [_shortened(text.translate(code)) for text in texts]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= NAME else f"{text[: NAME - 12]}…{text[-11:]}"
+
+
+def _fonts_for(letters: str) -> tuple[list[str], set[str]]:
+    """Return fonts for the letters that the current one lacks, and those in no font."""
+    if letters.isascii():
+        return [], set()
+    path = font_manager.findfont(font_manager.FontProperties())
+    lacking = {c for c in letters if c.isprintable() and not _has(path, c)}
+    fonts = list[str]()
+    for font in font_manager.fontManager.ttflist if lacking else ():
+        # Last Resort has a box for every letter.
+        if not font.name.startswith("Last Resort"):
+            new = {c for c in lacking if _has(font.fname, c)}
+            fonts, lacking = fonts + [font.name] * bool(new), lacking - new
+    return fonts, lacking
+
+
+@cache
+def _has(path: str, letter: str) -> bool:
+    return font_manager.get_font(path).get_char_index(ord(letter)) != 0
 
 
 def blank(
@@ -161,7 +293,7 @@ def heatmap(
     axis.spines[:].set_visible(False)
     d = len(names)
     if d <= 40:
-        size = 9 if d <= 30 else 8
+        size, names = 9 if d <= 30 else 8, readable(names)
         axis.set_xticks(range(d), names, rotation=90, fontsize=size)
         axis.set_yticks(range(d), names, fontsize=size)
     else:
@@ -170,8 +302,29 @@ def heatmap(
 
 
 def metric_of(learned: Any) -> Any:
-    """Return the metric of an estimator, or the metric itself."""
+    """Return the metric of a fitted learner, or the metric itself."""
+    if isinstance(learned, type):
+        raise TypeError(f"learned: expected a fit, got the class {learned.__name__}")
     return learned.get_metric() if hasattr(learned, "get_metric") else learned
+
+
+def linear_metric(learned: Any) -> Any:
+    """Return the metric of a fitted learner, which has one matrix and a transform.
+
+    Raises
+    ------
+    ValueError
+        If it is no metric, or has no matrix, or one for each place.
+    """
+    metric = metric_of(learned)
+    metric = getattr(metric, "metric", metric)  # The fit of an IntervalMetric.
+    if not hasattr(metric, "transform") or not hasattr(metric, "matrix"):
+        raise ValueError(
+            "learned must be a fitted learner, a metric with one matrix, or draws of "
+            f"one, got {type(metric).__name__}. For a matrix at each place use "
+            "pm.plots.local_ellipses; for a GDM, pm.plots.curves."
+        )
+    return metric
 
 
 def posterior(draws: object, *names: str) -> xr.Dataset:
@@ -203,15 +356,24 @@ def posterior(draws: object, *names: str) -> xr.Dataset:
 def stacked(variable: xr.DataArray) -> np.ndarray:
     """Return draws with chain and draw as one leading axis."""
     ordered = variable.transpose("chain", "draw", ...)
-    return ordered.to_numpy().reshape(-1, *ordered.shape[2:])
+    values = ordered.to_numpy()
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"draws must be finite, got NaN or infinity in {variable.name}. Leave out "
+            "those draws."
+        )
+    return values.reshape(-1, *ordered.shape[2:])
 
 
 def feature_scale(draws: object, d: int) -> tuple[np.ndarray, str]:
     """Return what each feature is measured in, shape (d,), and the words for it.
 
-    The standard deviations of the points stored with the draws, so that entries for
-    features of different units compare; ones where no points are stored.
+    The standard deviations of the points stored with the draws, or those that a learner
+    standardizes by, so that entries for features of different units compare; ones if
+    neither is there.
     """
+    if getattr(draws, "standardize", False) and hasattr(draws, "scale_"):
+        return np.asarray(vars(draws)["scale_"], float), "per sd of each feature"
     if isinstance(draws, xr.DataTree) and "constant_data" in draws.children:
         data = draws["constant_data"].to_dataset()
         if "X" in data and data["X"].ndim == 2 and data["X"].shape[1] == d:
@@ -230,14 +392,53 @@ def names_of(variable: xr.DataArray) -> list[str]:
     return [f"x{k}" for k in range(variable.shape[-1])]
 
 
+def labelled(
+    metric: object,
+    X: Any,
+    y: Any,
+    target_names: Names | None = None,
+    name: str = "X",
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return points (n, d), the class code of each, and the names of the classes.
+
+    Raises
+    ------
+    ValueError
+        If points or classes are missing, or are not as many, or if the columns are not
+        those of the metric.
+    """
+    check_columns(metric, **{name: X})
+    points, (codes, labels) = inputs.points(X, name), class_names(y, target_names)
+    if len(codes) != len(points):
+        raise ValueError(f"y must have shape ({len(points)},), got ({len(codes)},).")
+    return points, codes, labels
+
+
+def named_features(names: Names | None, X: Any, learned: object) -> list[str]:
+    """Return the names of d features: ``names``, or those of X, or of a fit, or x0, ...
+
+    Raises
+    ------
+    ValueError
+        If there are not d names.
+    """
+    d = np.shape(X)[-1]
+    if names is None:
+        found = getattr(X, "columns", getattr(learned, "feature_names_in_", None))
+        names = [f"x{k}" for k in range(d)] if found is None else list(found)
+    if len(names) != d:
+        raise ValueError(f"feature_names: expected {d}, got {len(names)}")
+    return [str(name) for name in names]
+
+
 def class_names(
-    y: np.ndarray, target_names: Names | None = None
+    y: ArrayLike, target_names: Names | None = None
 ) -> tuple[np.ndarray, list[str]]:
     """Return codes (n,) and a name for each class.
 
     Whole numbers from 0 are places among the names; other numbers take them in turn.
     """
-    classes, codes = np.unique(y, return_inverse=True)
+    classes, codes = inputs.codes_of(y, "y")
     if target_names is None:
         return codes, [str(c) for c in classes]
     if classes.dtype.kind not in "iufb":

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from probmetric.evaluation.verification import error_rates, verification
-from probmetric.plots.style import COLORS, blank, styled
+from probmetric.plots.style import beside, blank, marks, readable, styled
 from probmetric.typing import ArrayLike
 
 TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
@@ -69,8 +69,10 @@ def det(
         raise ValueError("log_ratio: expected a curve or more, got none")
     n_same = int(np.sum(np.asarray(same, bool)))
     least = 0.5 / np.array([max(1, np.size(same) - n_same), max(1, n_same)])
-    figure, axis = blank(size=(4.9, 4.6), axes=ax)
-    for k, (name, scores) in enumerate(curves.items()):
+    place, width = beside([f"{name} (equal error rate 0.01)" for name in curves])
+    figure, axis = blank(size=(4.9 + width, 4.6), axes=ax)
+    shown = zip(curves.items(), readable(curves), marks(len(curves)), strict=True)
+    for (name, scores), words, (color, marker) in shown:
         try:
             rates, eer = error_rates(scores, same), verification(scores, same).eer
         except ValueError as error:
@@ -78,10 +80,11 @@ def det(
         x, y = (
             norm.ppf(np.clip(r, e, 1 - e)) for r, e in zip(rates, least, strict=True)
         )
-        label = f"{name} (equal error rate {eer:.2g})".lstrip()
-        axis.plot(x, y, color=COLORS[k % len(COLORS)], label=label)
+        label = f"{words} (equal error rate {eer:.2g})".lstrip()
+        axis.plot(x, y, color=color)
         at = norm.ppf(np.clip(eer, least.min(), 0.5))
-        axis.plot(at, at, "o", ms=5, color=COLORS[k % len(COLORS)])
+        axis.plot(at, at, marker, ms=5, color=color)
+        axis.plot([], [], color=color, marker=marker, ms=5, label=label)
     ends = norm.ppf(least)
     for low, limit in zip(ends, (axis.set_xlim, axis.set_ylim), strict=True):
         limit(low - 0.1, max(-low, 0.1) + 0.1)
@@ -95,7 +98,7 @@ def det(
     axis.set(xlabel="false alarms: two sources called one")
     axis.set(ylabel="misses: one source called two")
     axis.set_title("Errors at every threshold: lower is better")
-    axis.legend()
+    axis.legend(**place)
     return figure
 
 

@@ -245,7 +245,7 @@ def _shares(stated: pd.DataFrame) -> Section:
                 plots.calibration(
                     stated["y"].to_numpy().astype(int),
                     stated["P"].to_numpy(float),
-                    label="stated probability",
+                    label="probability",
                 ),
                 "Of answers that were given a probability, how many were yes, or right "
                 "(bars: 95 % Wilson limits; answers that share rows spread more).",
@@ -279,7 +279,8 @@ def _calibration(stated: pd.DataFrame) -> Section:
     sure: dict[str, np.ndarray] = {}
     for method, rows in stated.groupby("method", sort=False):
         right[str(method)] = (rows["truth"] == rows["predicted"]).to_numpy().astype(int)
-        sure[str(method)] = rows[columns].to_numpy(float).max(1).clip(0, 1)
+        # A class that a split did not have has no probability there.
+        sure[str(method)] = rows[columns].max(axis=1).to_numpy(float).clip(0, 1)
     picture = Picture(
         plots.calibration(right, sure, label=label),
         "Of the points whose predicted class was given a probability, how many were of "

@@ -37,6 +37,12 @@ LEAST = 0.01
 MOST_NEIGHBORS = 5
 """Times k: as many neighbours of a point are shown, at most; the rest is counted."""
 
+SYMBOLS = dict(zip("osD^vPX*.", (
+    "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star",
+    "circle",
+), strict=True))  # fmt: skip
+"""Plotly's names of the markers of ``plots``."""
+
 
 class Page(NamedTuple):
     """A page of HTML that needs no other file; a notebook shows it.
@@ -156,11 +162,9 @@ def explore(
     need("explore", "explore", "plotly", "jinja2", "matplotlib")
     from plotly.offline import get_plotlyjs  # pyright: ignore
 
-    from probmetric.plots.style import COLORS, class_names, metric_of
+    from probmetric.plots.style import class_names, marks, metric_of, named_features
 
-    if isinstance(learned, type):
-        raise TypeError(f"learned: expected a fit, got the class {learned.__name__}")
-    names = _named(feature_names, X, learned)
+    given = X
     check_one_kind(y)
     metric: Any = metric_of(learned)
     if isinstance(metric, xr.DataTree):
@@ -183,8 +187,7 @@ def explore(
     label_codes(y)
     if y.shape != (len(X),):
         raise ValueError(f"y: expected one a point, shape ({len(X)},), got {y.shape}")
-    if len(names := names or [f"x{i}" for i in range(X.shape[1])]) != X.shape[1]:
-        raise ValueError(f"feature_names: expected {X.shape[1]}, got {len(names)}")
+    names = named_features(feature_names, given, learned)
     codes, classes = class_names(y, target_names)
     shown = _neighbors(metric, X, codes, len(classes), k)
     points, words = _points(metric, X)
@@ -194,7 +197,7 @@ def explore(
         "words": words,
         "codes": codes,
         "classes": classes,
-        "colors": [COLORS[c % len(COLORS)] for c in range(len(classes))],
+        "marks": [(color, SYMBOLS[marker]) for color, marker in marks(len(classes))],
         "X": X,
         "names": names,
         "k": k,
@@ -238,14 +241,6 @@ def _json(told: Any) -> str:
         return value
 
     return json.dumps(plain(told), separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _named(names: Names | None, X: Any, learned: Any) -> list[str]:
-    """Return the names of features that are given, or those of the data or the fit."""
-    if names is None:
-        given: Any = getattr(X, "columns", getattr(learned, "feature_names_in_", ()))
-        return [str(name) for name in given]
-    return [str(name) for name in names]
 
 
 def _points(metric: Any, X: np.ndarray) -> tuple[np.ndarray, str]:

@@ -10,7 +10,6 @@ import pandas as pd
 from probmetric import plots
 from probmetric.datasets.loading import Dataset
 from probmetric.metric import Mahalanobis, SplineCityBlock
-from probmetric.plots import fit as plots_fit
 from probmetric.posterior.curves import curves
 from probmetric.report.page import (
     Picture,
@@ -91,12 +90,12 @@ def _pictures(metric: Any, data: Dataset) -> Section:
     X, y = data.X[rows], data.y[rows]
     pictures: list[Picture] = []
     if isinstance(metric, Mahalanobis):
-        M = np.asarray(metric.factor.T @ metric.factor, float)
         pictures = [
             Picture(
-                plots_fit.matrix(M, data.X.std(0), data.feature_names),
+                plots.matrix(metric, data.X, feature_names=data.feature_names),
                 "A squared distance is the sum of these entries times products of "
-                "differences. Dark diagonal entries: features that count.",
+                "differences. Dark diagonal entries: features that count. Bars: shares "
+                "of the mean squared distance between two points.",
             ),
             Picture(
                 plots.embedding(metric, X, y, links=3, target_names=data.target_names),
@@ -115,7 +114,7 @@ def _pictures(metric: Any, data: Dataset) -> Section:
         ]
     pictures.append(
         Picture(
-            plots_fit.pair_histogram(metric, X, y),
+            plots.pair_histogram(metric, X, y),
             "The less the two overlap, the better the metric tells pairs of one class "
             "from pairs of two.",
         )

@@ -236,7 +236,7 @@ def _query_pictures(data: Dataset, seed: int) -> list[Picture]:
                 spread,
                 classes=names,
                 truth=truth,
-                title=f"Row {row}, the least certain held-out point (truth: {truth})",
+                title=f"Row {row}, the least certain held-out point",
             ),
             "Each dot is the answer of one draw of the metric; the bar is their mean.",
         ),

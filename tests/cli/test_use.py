@@ -105,6 +105,8 @@ def test_a_page_of_draws_that_are_too_narrow_is_noted(work, tmp_path):
     done = run("explore", *words, "--out", tmp_path / "page.html")
     assert done.exit_code == 0, done.output
     assert "note: interval: 'laplace' draws are too narrow unless" in done.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert "<title>data.csv under m.npz</title>" in page
 
 
 def test_draws_give_each_neighbour_its_probability(work):
@@ -452,6 +454,21 @@ def test_report_without_the_data_says_so(tmp_path):
     assert "expected a file that exists" in (out / "report.html").read_text()
 
 
+@pytest.mark.filterwarnings("default:names")
+def test_letters_that_no_font_has_are_one_line_for_readers(work, tmp_path, monkeypatch):
+    monkeypatch.setattr("probmetric.plots.style._has", lambda *_: False)
+    data = pd.read_csv(work / "data.csv")
+    last = data.columns[-1]
+    data[last] = data[last].map(dict(zip(data[last].unique(), "猫犬鳥", strict=False)))
+    data.to_csv(tmp_path / "data.csv", index=False)
+    words = ("--data", tmp_path / "data.csv", "--out", tmp_path / "run")
+    done = run("fit", "lda", *words)
+    assert done.exit_code == 0, done.output
+    assert "note: names: no installed font has the letters" in done.stderr
+    assert ".py:" not in done.stderr
+    assert "Glyph" not in done.stderr
+
+
 @pytest.mark.long
 def test_report_writes_an_explorer_of_a_fit_and_leads_to_it(work, tmp_path):
     pytest.importorskip("plotly")
@@ -462,6 +479,7 @@ def test_report_writes_an_explorer_of_a_fit_and_leads_to_it(work, tmp_path):
     assert run("report", out, "--explore").exit_code == 0
     page = (out / "explorer.html").read_text()
     assert "Plotly" in page
+    assert "<title>data.csv under metric.npz</title>" in page
     assert 'href="explorer.html"' in (out / "report.html").read_text()
     assert run("report", out).exit_code == 0  # Not asked for: it may be of another fit.
     assert "explorer.html" not in (out / "report.html").read_text()

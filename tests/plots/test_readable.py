@@ -17,7 +17,6 @@ from probmetric.checks import Finding, ModelVerdict, Part, Ranks, compare, unifo
 from probmetric.data import Pairs
 from probmetric.datasets import load
 from probmetric.metric import Mahalanobis, SplineCityBlock
-from probmetric.plots import fit
 from probmetric.posterior import PosteriorMetric, curves
 
 PAGE, SMALLEST = 500, 6.0
@@ -185,8 +184,9 @@ FIGURES = {
     "story, 13 priors": lambda: plots.story(six_priors, np.zeros(3), kwargs={"n": 13}),
     "story": lambda: plots.story(six_priors, np.zeros(3)),
     "trace": lambda: plots.trace(draws()),
-    "matrix of a report": lambda: fit.matrix(np.eye(D), SD, WINE.feature_names),
-    "pairs of a report": lambda: fit.pair_histogram(METRIC, X, y),
+    "matrix": lambda: plots.matrix(METRIC, X, feature_names=WINE.feature_names),
+    "metric, one": lambda: plots.metric(METRIC),
+    "pair_histogram": lambda: plots.pair_histogram(METRIC, X, y),
 }
 
 

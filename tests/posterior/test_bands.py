@@ -47,3 +47,15 @@ def test_bins_are_joined_until_each_column_suffices():
     # 0.5 + 0.5 + 3 reach 2 together; 10 alone; the last 1 joins those.
     assert list(merged(which, size, 2.0)[::10]) == [0, 0, 0, 1, 1]
     assert set(merged(which, size, 1e9)) == {0}
+
+
+def test_the_center_of_a_band_is_the_mean_of_skewed_replicates():
+    """0, 0, 0 and 4: mean 1, sd √3, largest deviation √3; the median would be 0."""
+    low, high = band(np.array([[0.0], [0.0], [0.0], [4.0]]), 1.0)
+    np.testing.assert_allclose([low, high], [[-2], [4]])
+
+
+def test_a_value_at_an_inner_edge_belongs_to_the_upper_bin():
+    which, centers = binned(np.array([0.0, 1.0, 1.0, 2.0]), 2)
+    assert list(which) == [0, 1, 1, 1]
+    np.testing.assert_allclose(centers, [0, 4 / 3])

@@ -26,10 +26,18 @@
   select.dispatchEvent(new Event("change"));
   await new Promise(done => setTimeout(done, 100));
   said.colour = plot.data.map(t => t.marker?.colorbar?.title?.text).filter(Boolean);
+  said.bar = plot.querySelector(".colorbar").getBoundingClientRect().top;
+  said.buttons = plot.querySelector(".modebar").getBoundingClientRect().bottom;
   const row = document.getElementById("row");
   row.value = "99";
   row.dispatchEvent(new Event("change"));
   said.last = words("query");
+  said.address = location.hash;
+  for (const name of ["back", "further"]) {
+    history.back();
+    await new Promise(done => addEventListener("popstate", () => setTimeout(done, 50), {once: true}));
+    said[name] = [location.hash, words("query"), select.value];
+  }
   said.errors = window.errors;
   const out = document.createElement("pre");
   out.id = "said";

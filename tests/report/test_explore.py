@@ -102,6 +102,12 @@ def test_names_are_those_of_the_data():
     assert said["classes"] == ["n", "p"]
 
 
+def test_ten_classes_have_ten_marks():
+    X, _ = data(20)
+    marks = told(explore(draws(), X, np.arange(20) % 10, k=3))["marks"]
+    assert len({tuple(mark) for mark in marks}) == len(marks) == 10
+
+
 def test_what_is_not_shown_is_counted():
     X, y = data(40)
     rng = np.random.default_rng(1)
@@ -195,4 +201,17 @@ def test_it_answers_in_a_browser(tmp_path):
         assert {int(r[0]): r[2] for r in shown["rows"]} == expected(i)
     assert "row 3, green & blue" in said["hover"]
     assert said["colour"] == ["x1"]
+    assert said["bar"] > said["buttons"]  # The color bar is below the buttons.
     assert said["last"].startswith("Row 11,")  # Beyond the last: the last.
+    assert said["address"] == "#row=11&feature=1"
+    # Back: the row before, and its color; before that, the class.
+    assert said["back"] == ["#row=3&feature=1", said["clicked"]["query"], "1"]
+    assert said["further"] == ["#row=3", said["clicked"]["query"], "-1"]
+    # A page that is loaded with an address shows its row and color.
+    again = subprocess.run(
+        [browser, *FLAGS, f"--user-data-dir={tmp_path / 'user'}",
+         f"{path.as_uri()}#row=5&feature=2"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    found = re.search(r'<pre id="said">(.*?)</pre>', again.stdout, re.S)
+    assert json.loads(unescape(found[1]))["first"]["query"].startswith("Row 5,")

@@ -1,0 +1,348 @@
+"""Numbers and marks in figures equal values that were computed by hand."""
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+import xarray as xr
+from matplotlib.colors import to_hex, to_rgb
+from scipy.stats import norm
+
+import probmetric as pm
+from probmetric import plots
+from probmetric.data import Pairs
+from probmetric.plots.style import NAME, class_marks, marks, readable, styled
+from tests.metric_kinds import build
+
+RNG = np.random.default_rng(0)
+DIMS = ("chain", "draw", "feature", "feature_bis")
+LONG = "a name of which no figure has room for all letters, since they are too many"
+
+
+@pytest.fixture(autouse=True)
+def let_go():
+    """Let go of the figures of each test, which pyplot keeps."""
+    yield
+    plt.close("all")
+
+
+def points(classes, each=3):
+    y = np.repeat(np.arange(classes), each)
+    return RNG.normal(size=(len(y), 2)), y
+
+
+def drawn_marks(axis):
+    """Return the color and the outline of each scatter of an axis."""
+    return {
+        (to_hex(one.get_facecolor()[0]), one.get_paths()[0].vertices.tobytes())
+        for one in axis.collections
+        if len(one.get_offsets())
+    }
+
+
+def legend(axis):
+    return [text.get_text() for text in axis.get_legend().get_texts()]
+
+
+def assert_legend_is_whole(figure):
+    figure.canvas.draw()
+    box = figure.axes[0].get_legend().get_window_extent()
+    page = figure.bbox
+    assert box.x0 >= page.x0
+    assert box.x1 <= page.x1 + 1
+    assert box.y0 >= page.y0 - 1
+    assert box.y1 <= page.y1 + 1
+
+
+def test_sixty_four_marks_are_distinct_and_the_first_eight_have_all_colors():
+    assert len(set(marks(64))) == 64
+    assert len({color for color, _ in marks(8)}) == 8
+    assert len({marker for _, marker in marks(8)}) == 8
+
+
+@pytest.mark.parametrize("plot", [plots.embedding, plots.local_ellipses])
+def test_ten_classes_have_ten_marks_and_a_whole_legend(plot):
+    X, y = points(10)
+    figure = plot(pm.Mahalanobis(np.eye(2)), X, y)
+    assert len(drawn_marks(figure.axes[0])) == 10
+    assert [text.split()[0] for text in legend(figure.axes[0])] == list("0123456789")
+    assert_legend_is_whole(figure)
+
+
+def test_classes_beyond_64_are_other_classes():
+    X, y = points(70, each=2)
+    names = [f"a rather long class name {k}" for k in range(70)]
+    figure = plots.embedding(pm.Mahalanobis(np.eye(2)), X, y, target_names=names)
+    assert len(drawn_marks(figure.axes[0])) == 65
+    assert legend(figure.axes[0])[-1] == "6 other classes (12)"
+    assert_legend_is_whole(figure)
+    assert [words for _, words, *_ in class_marks(y, names)][63] == names[63]
+
+
+def test_bars_of_neighbors_are_labeled_by_class():
+    X = np.eye(10)
+    near = pm.PosteriorMetric([pm.Mahalanobis(np.eye(10))], "prediction")
+    names = [f"class {k}" for k in range(10)]
+    figure = plots.neighbor_probabilities(
+        near, X[8] * 0.9, X, 1, y=np.arange(10), target_names=names
+    )
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["8: class 8"]
+
+
+def test_whiskers_are_those_of_the_bars_if_order_is_not_index():
+    """Shares 0.2, 0.5 and 0.3 of ten draws: the second point comes first."""
+    nearest = [0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
+    draws = [pm.Mahalanobis(np.diag(np.where(np.arange(3) == k, 1, 2.0)))
+             for k in nearest]  # fmt: skip
+    near = pm.PosteriorMetric(draws, "prediction")
+    axis = plots.neighbor_probabilities(near, np.zeros(3), np.eye(3), 1).axes[0]
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["1", "2", "0"]
+    np.testing.assert_allclose([bar.get_width() for bar in axis.patches],
+                               [0.5, 0.3, 0.2])  # fmt: skip
+    (whiskers,) = axis.containers[0].lines[2]
+    ends = np.array([segment[:, 0] for segment in whiskers.get_segments()])
+    half = np.sqrt([0.025, 0.021, 0.016])
+    np.testing.assert_allclose(np.ptp(ends, axis=1) / 2, half)
+
+
+def test_directions_are_shares_of_the_mean_squared_distance():
+    """L Cov(X) Lᵀ = [[2, 3], [3, 18]] has the eigenvalues 10 ± √73."""
+    root = np.linalg.cholesky([[2.0, 1.0], [1.0, 2.0]])
+    X = np.concatenate([root.T, -root.T]) * np.sqrt(2)
+    np.testing.assert_allclose(np.cov(X.T, bias=True), [[2, 1], [1, 2]])
+    figure = plots.matrix(pm.Mahalanobis(np.diag([1.0, 3.0])), X)
+    widths = [bar.get_width() for bar in figure.axes[1].patches]
+    np.testing.assert_allclose(widths, 0.5 + np.array([1, -1]) * np.sqrt(73) / 20)
+    np.testing.assert_allclose(
+        figure.axes[0].images[0].get_array(), [[2, 0], [0, 18]], atol=1e-12
+    )
+    assert figure.axes[1].get_title("left") == "How many directions matter"
+    i, j = np.divmod(np.arange(16), 4)
+    mean_square = np.mean(np.sum(((X[i] - X[j]) * [1, 3]) ** 2, 1))
+    np.testing.assert_allclose(mean_square, 2 * 20)
+
+
+def test_directions_that_are_left_out_are_counted():
+    X = RNG.normal(size=(50, 30))
+    axis = plots.matrix(pm.Mahalanobis(np.eye(30)), X).axes[1]
+    assert len(axis.patches) == 20
+    assert "(20 of 30 directions shown)" in axis.get_title("left")
+
+
+def test_a_fitted_learner_has_a_heat_map_per_standard_deviation():
+    X = RNG.normal(size=(40, 2)) * [1, 10]
+    frame, y = pd.DataFrame(X, columns=["length", "width"]), np.arange(40) % 2
+    lda = pm.LDA().fit(frame, y)
+    figure = plots.metric(lda)
+    axis, scale = figure.axes[0], X.std(0)
+    expected = lda.get_mahalanobis_matrix() * np.outer(scale, scale)
+    np.testing.assert_allclose(axis.images[0].get_array(), expected)
+    assert [t.get_text() for t in axis.get_xticklabels()] == ["length", "width"]
+    assert axis.get_title("left") == "The metric's matrix,\nper sd of each feature"
+    raw = plots.metric(pm.LDA(standardize=False).fit(frame, y)).axes[0]
+    assert raw.get_title("left").endswith("in input units")
+
+
+def test_a_metric_and_draws_of_one_have_heat_maps():
+    one = plots.metric(pm.Mahalanobis(np.array([[1.0, 2.0], [0.0, 1.0]])))
+    np.testing.assert_array_equal(one.axes[0].images[0].get_array(), [[1, 2], [2, 5]])
+    draws = [pm.Mahalanobis(np.eye(1) * s) for s in (1.0, 1.0, 2.0)]
+    several = plots.metric(pm.PosteriorMetric(draws, "prediction"))
+    mean, sd = (axis.images[0].get_array().item() for axis in several.axes[:2])
+    np.testing.assert_allclose([mean, sd], [2, np.sqrt(2)])
+    jackknife = plots.metric(pm.IntervalMetric(draws[2], draws[:2]))
+    assert jackknife.axes[0].images[0].get_array().item() == 4
+
+
+@pytest.mark.parametrize("bad", ["draws", np.eye(2), build("LocalMahalanobis")])
+def test_what_has_no_matrix_is_refused(bad):
+    with pytest.raises(ValueError, match=f"learned must .* got {type(bad).__name__}"):
+        plots.metric(bad)
+
+
+def test_a_class_of_learners_is_refused():
+    with pytest.raises(TypeError, match="got the class LDA"):
+        plots.metric(pm.LDA)
+
+
+def test_the_mean_over_draws_is_no_median():
+    """Draws 1, 1 and 4 of M: mean 2, median 1, standard deviation √2."""
+    M = xr.DataArray(np.reshape([1.0, 1.0, 4.0], (1, 3, 1, 1)), dims=DIMS)
+    draws = xr.Dataset({"M": M})
+    first, second = plots.metric(draws).axes[:2]
+    assert first.images[0].get_array().item() == 2
+    np.testing.assert_allclose(second.images[0].get_array().item(), np.sqrt(2))
+    median, mean = plots.eigenvalues(draws).axes[0].lines[:2]
+    assert median.get_xdata()[0] == 1
+    assert mean.get_xdata()[0] == 2
+
+
+def test_a_predictive_band_holds_95_percent():
+    """P = 1/2 for each of 400 pairs: a share has the sd 0.025, and 95% are in 1.96."""
+    M = xr.DataArray(np.zeros((1, 4000, 1, 1)), dims=DIMS)
+    draws = xr.Dataset({"M": M, "b": (DIMS[:2], np.full((1, 4000), np.log(2)))})
+    i = np.arange(400)
+    pairs = Pairs(RNG.normal(size=(800, 1)), i, i + 400, (i % 4 == 0).astype(int))
+    axis = plots.predictive_check(draws, pairs, max_draws=4000).axes[0]
+    heights = axis.collections[0].get_paths()[0].vertices[:, 1]
+    assert abs(np.ptp(heights) / 2 / 0.025 - 1.96) < 0.12
+    assert axis.lines[-1].get_ydata().tolist() == [0.25]
+
+
+def test_ends_of_a_det_plot_are_half_a_pair_of_either_kind():
+    same = np.arange(22) < 2
+    axis = plots.det(np.where(same, 1.0, 0.0) + 0.01 * np.arange(22), same).axes[0]
+    x, y = norm.ppf([0.5 / 20, 0.5 / 2])
+    np.testing.assert_allclose(axis.get_xlim(), [x - 0.1, -x + 0.1])
+    np.testing.assert_allclose(axis.get_ylim(), [y - 0.1, max(-y, 0.1) + 0.1])
+
+
+@pytest.mark.parametrize("plot", ["calibration", "det"])
+def test_nine_curves_have_nine_marks(plot):
+    p, same = RNG.random(200), np.arange(200) % 2 == 0
+    curves = {f"method {k}": p for k in range(9)}
+    if plot == "calibration":
+        axis = plots.calibration(same, curves).axes[0]
+        lines = [one.lines[0] for one in axis.containers]
+    else:
+        axis = plots.det(curves, same).axes[0]
+        lines = [one for one in axis.lines if one.get_label().startswith("method")]
+    looks = {(one.get_color(), one.get_marker()) for one in lines}
+    assert len(looks) == len(lines) == 9
+    assert len(legend(axis)) == 9
+    assert_legend_is_whole(axis.figure)
+
+
+def test_calibration_refuses_a_missing_probability_and_names_the_curve():
+    with pytest.raises(ValueError, match=r"probability must .* got nan in 'second'"):
+        plots.calibration([0, 1], {"first": [0.1, 0.9], "second": [0.5, np.nan]})
+    with pytest.raises(ValueError, match=r"probability must .* got \(0,\)"):
+        plots.calibration([], [])
+
+
+def test_class_probabilities_refuses_a_missing_probability_and_names_the_class():
+    with pytest.raises(ValueError, match=r"probabilities must .* got NaN for right"):
+        plots.class_probabilities([[0.4, np.nan]], classes=["left", "right"])
+
+
+@pytest.mark.parametrize("plot", [plots.embedding, plots.local_ellipses,
+                                  plots.pair_histogram])  # fmt: skip
+def test_figures_of_points_refuse_what_is_missing(plot):
+    metric, (X, y) = pm.Mahalanobis(np.eye(2)), points(2)
+    with pytest.raises(ValueError, match="X: expected finite numbers, got NaN"):
+        plot(metric, np.where(np.eye(6, 2) > 0, np.nan, X), y)
+    with pytest.raises(ValueError, match=r"y must have shape \(6,\), got \(5,\)"):
+        plot(metric, X, y[:5])
+    with pytest.raises(ValueError, match="y: expected a label of every row"):
+        plot(metric, X, np.array([None, *y[1:]], object))
+
+
+@pytest.mark.parametrize("plot", [plots.embedding, plots.local_ellipses,
+                                  plots.pair_histogram])  # fmt: skip
+def test_figures_of_points_refuse_columns_in_another_order(plot):
+    X, y = points(2)
+    frame = pd.DataFrame(X, columns=["length", "width"])
+    fit = pm.LDA().fit(frame, y)
+    with pytest.raises(ValueError, match=r"X: expected .* in another order"):
+        plot(fit, frame[["width", "length"]], y)
+
+
+@pytest.mark.parametrize("plot", [plots.metric, plots.eigenvalues])
+def test_draws_that_are_not_finite_are_refused(plot):
+    M = np.ones((1, 3, 1, 1))
+    M[0, 1] = np.nan
+    with pytest.raises(ValueError, match=r"draws must be finite, got NaN .* in M"):
+        plot(xr.Dataset({"M": (DIMS, M)}))
+
+
+@pytest.mark.parametrize("field", ["X", "y"])
+def test_a_predictive_check_refuses_missing_values(field):
+    draws = xr.Dataset(
+        {"M": (DIMS, np.ones((1, 2, 1, 1))), "b": (DIMS[:2], [[1, 1.0]])}
+    )
+    pairs = Pairs(np.arange(4.0)[:, None], np.array([0, 1]), np.array([2, 3]),
+                  np.array([0.0, 1.0]))  # fmt: skip
+    values = np.array(getattr(pairs, field))
+    values[1] = np.nan
+    with pytest.raises(ValueError, match=rf"pairs\.{field}.* got NaN"):
+        plots.predictive_check(draws, pairs._replace(**{field: values}))
+
+
+def test_constants_that_disagree_are_drawn_at_the_edge():
+    """Constant draws have no Monte Carlo error, and so no z."""
+    constant, shape = np.ones((4, 500)), ("chain", "draw", "i")
+    values = np.stack([RNG.normal(size=(4, 500)), constant, constant], -1)
+    found = pm.compare(
+        {"a": np.array([0.0, 2.0, 1.0])}, xr.Dataset({"a": (shape, values)})
+    )
+    left = plots.agreement(found).axes[0]
+    places = np.concatenate([np.asarray(one.get_offsets()) for one in left.collections])
+    shown = dict(places[:, ::-1])
+    assert shown[1] == pytest.approx(left.get_xlim()[0])
+    assert shown[2] == 0
+
+
+def two_sites(data):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    numpyro.sample("x", dist.Normal(mu, 1), obs=data)
+
+
+def test_lines_and_nodes_are_visible_on_a_dark_page():
+    with plt.style.context("dark_background"):
+        bars = plots.class_probabilities(np.eye(2), classes=["left", "right"]).axes[0]
+        graph = plots.story(two_sites, np.zeros(3)).axes[0]
+    lines, dots = bars.collections
+    assert to_rgb(lines.get_edgecolor()[0]) == (1, 1, 1)
+    assert to_rgb(dots.get_facecolor()[0]) == (1, 1, 1)
+    assert [to_rgb(node.get_edgecolor()) for node in graph.patches] == [(1, 1, 1)] * 2
+    fills = [to_rgb(node.get_facecolor()) for node in graph.patches]
+    assert fills == [(0, 0, 0), pytest.approx((0.18, 0.18, 0.18))]
+    assert to_rgb(graph.texts[-1].get_color()) == (1, 1, 1)
+
+
+def test_long_names_leave_room_for_the_figure():
+    X, y = points(2)
+    frame = pd.DataFrame(X, columns=[f"{LONG}, width", f"{LONG}, height"])
+    metric, names = pm.Mahalanobis(np.eye(2)), [f"{LONG} 0", f"{LONG} 1"]
+    near = pm.PosteriorMetric([metric], "prediction")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for figure in (
+            plots.embedding(metric, X, y, target_names=names),
+            plots.matrix(metric, frame),
+            plots.class_probabilities(np.eye(2), classes=names, truth=names[0]),
+            plots.neighbor_probabilities(near, X[0], X, 2, y=y, target_names=names),
+            plots.calibration(y, dict.fromkeys(names, y / 2)),
+        ):
+            figure.canvas.draw()
+    assert NAME == 32
+    shown = styled(lambda: readable([f"{LONG} 0", f"{LONG} 1", "short"]))()
+    ends = ["a name of which no f… too many 0", "a name of which no f… too many 1"]
+    assert shown == [*ends, "short"]
+
+
+def test_letters_that_no_font_has_are_codes_with_one_plain_warning(monkeypatch):
+    monkeypatch.setattr(
+        "probmetric.plots.style._has", lambda path, letter: letter < "Ā"
+    )
+    with pytest.warns(UserWarning, match="letters '犬猫'") as seen:
+        figure = plots.class_probabilities(np.eye(2), classes=["猫", "犬"], truth="犬")
+    assert len(seen) == 1
+    axis = figure.axes[0]
+    assert [t.get_text() for t in axis.get_yticklabels()] == [r"\u732b", r"\u72ac"]
+    assert axis.get_title("left") == r"Class of one query (truth: \u72ac)"
+
+
+def test_a_font_that_has_the_letters_is_used(monkeypatch):
+    def has(path, letter):
+        return "DejaVuSerif" in path
+
+    monkeypatch.setattr("probmetric.plots.style._has", has)
+    figure = plots.class_probabilities(np.eye(2), classes=["ж", "left"])
+    labels = figure.axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == ["ж", "left"]
+    assert all("DejaVu Serif" in label.get_fontfamily() for label in labels)

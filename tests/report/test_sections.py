@@ -1,0 +1,84 @@
+"""Tables and pictures of reports hold values that were computed by hand."""
+
+import numpy as np
+import pandas as pd
+
+from probmetric.checks.compare import entry_table
+from probmetric.report.evaluate import _calibration, _shares
+from probmetric.report.validate import _verdict_words
+from probmetric.validation import Judgement, Validation
+
+
+def test_the_mean_of_a_bin_is_weighted_by_weights_and_judgments():
+    """0.32 counts 1 · 2 times and 0.38 counts 3 · 4 times; 7 of 14 were yes."""
+    stated = {
+        "P": [0.32, 0.38, 0.9],
+        "y": [1, 2, 5],
+        "trials": [2, 4, 5],
+        "sample_weight": [1.0, 3.0, 1.0],
+    }
+    shown = _shares(pd.DataFrame(stated)).tables[0].frame
+    assert shown["stated"].tolist() == ["0.3 to 0.4", "0.9 to 1.0"]
+    assert shown["mean P"].tolist() == [round((2 * 0.32 + 12 * 0.38) / 14, 3), 0.9]
+    assert shown["share seen"].tolist() == [0.5, 1.0]
+    assert shown["judgments"].tolist() == [6, 5]
+
+
+def test_a_triplet_below_one_half_turns_with_its_judgment():
+    """0.2 with "no" is 0.8 and right; 0.26 with "yes" is 0.74 and wrong."""
+    stated = {"anchor": [0, 1, 2], "P": [0.2, 0.26, 0.75], "y": [0, 1, 1]}
+    section = _shares(pd.DataFrame(stated))
+    shown = section.tables[0].frame
+    assert shown["stated"].tolist() == ["0.7 to 0.8", "0.8 to 0.9"]
+    assert shown["mean P"].tolist() == [0.745, 0.8]
+    assert shown["share seen"].tolist() == [0.5, 1.0]
+    axis = section.pictures[0].figure.axes[0]
+    x, frequency = axis.containers[0].lines[0].get_data()
+    np.testing.assert_allclose(x, [0.74, 0.75, 0.8])
+    assert frequency.tolist() == [0, 1, 1]
+    assert axis.get_xlabel() == "stated probability"
+
+
+def test_the_predicted_class_is_compared_with_the_truth():
+    """Of two predictions of 0.9 one was right; of 0.6, both."""
+    stated = {
+        "method": ["lca"] * 4,
+        "truth": list("abab"),
+        "predicted": list("aaab"),
+        "P(a)": [0.9, 0.9, 0.6, 0.4],
+        "P(b)": [0.1, 0.1, 0.4, 0.6],
+        "P(c)": [0.0, np.nan, np.nan, 0.0],  # Not in the second split.
+    }
+    axis = _calibration(pd.DataFrame(stated)).pictures[0].figure.axes[0]
+    x, frequency = axis.containers[0].lines[0].get_data()
+    np.testing.assert_allclose(x, [0.6, 0.9])
+    assert frequency.tolist() == [1, 0.5]
+
+
+def judged(kind, verdict, *, unreliable=False):
+    columns = {"error": [0.1], "z": [np.nan], "khat": [np.nan], "verdict": [verdict]}
+    names = {"check": "c", "kind": kind, "layer": "sampling", "control": ""}
+    attrs = {**names, "unreliable": unreliable}
+    return Judgement("lca", "toy", entry_table(columns, ["a"], attrs), 1.0)
+
+
+def test_approximations_that_keep_their_bound_are_counted():
+    """Of four: one within, one that only k-hat leaves open, one weak, one outside."""
+    found = Validation(
+        "lca",
+        (
+            judged("exact", "agree"),
+            judged("exact", "agree"),
+            judged("exact", "inconclusive"),
+            judged("approximate", "within"),
+            judged("approximate", "inconclusive", unreliable=True),
+            judged("approximate", "inconclusive"),
+            judged("approximate", "outside"),
+        ),
+    )
+    verdict, headline, _ = _verdict_words(found)
+    assert verdict == "disagree"
+    assert headline == (
+        "2 of 3 exact claims agree, 2 of 4 approximations keep their bound, "
+        "1 of them inconclusive by k-hat"
+    )
