@@ -33,7 +33,7 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
 P3 = np.zeros((2, 2, 3))
 BAD_LABELS = {
     "one class": (X4, [1, 1, 1, 1], r"labels: expected at least 2 classes, got one"),
-    "singleton": (X4, [0, 0, 0, 1], r"labels: expected at least 2 members a class"),
+    "singletons": (X4, [0, 1, 2, 3], r"k: .* members"),
     "NaN": ([[0, np.nan], *X4[1:]], Y4, r"X: expected finite numbers, got NaN"),
     "inf": ([[0, np.inf], *X4[1:]], Y4, r"X: expected finite numbers"),
     "mixed kinds": (X4, [0, "a", 0, "a"], r"labels: expected one kind, got .*mixed"),
