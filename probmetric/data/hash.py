@@ -1,4 +1,4 @@
-"""Hashes of a data set: its SHA-256, and an order of its rows and columns' making.
+"""Hashes of a data set, and an order of its rows that depends only on their set.
 
 ``canonical_order`` sorts rows by what they are: shuffled rows, permuted columns, and
 columns in other units, come in the same order. Folds that are dealt from it, and ties

@@ -183,8 +183,8 @@ def warn_of_alone(classes: np.ndarray, name: str) -> None:
         first = ", ".join(map(repr, classes[:5].tolist()))
         more = f" and {len(classes) - 5} more" if len(classes) > 5 else ""
         warnings.warn(
-            f"{name}: only one row of class {first}{more}. It is a non-match of all other "
-            "rows and never a match. Add rows of the class, or leave it out",
+            f"{name}: only one row of class {first}{more}. It is a non-match of all "
+            "other rows and never a match. Add rows of the class, or leave it out",
             stacklevel=6,
         )
 

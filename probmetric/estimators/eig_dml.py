@@ -140,8 +140,8 @@ class EigDML(PairLearner):
         if n_equal := len(made.i) - len(pairs.i):
             warnings.warn(
                 f"EigDML: {n_equal} of {np.sum(np.asarray(made.y) == 0)} pairs of "
-                "different classes are equal points. No metric can separate them, and "
-                "they are left out. Check the labels of duplicate rows, or add features",
+                "different classes are equal points. No metric can separate them, so "
+                "they are left out. Check the labels of equal rows, or add features",
                 stacklevel=3,
             )
         if np.all(np.asarray(pairs.y) == 1):

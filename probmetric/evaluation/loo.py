@@ -48,8 +48,9 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
         With pointwise values and ``pareto_k``: above ``good_k`` (0.7 or less) the term
         of that unit is unreliable. A warning follows if these terms matter: if their
         sizes sum to more than 0.1 standard errors of elpd. The size of a term is the
-        larger of |elpd_i| and of its difference to the in-sample log density. Models of
-        the same data are compared by ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})``.
+        larger of |elpd_i| and of its difference to the in-sample log density.
+        ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})`` compares models of one data
+        set.
 
     Raises
     ------

@@ -93,13 +93,13 @@ def warn_of_training_data(
     X: Float[np.ndarray, "n d"],
     labels: np.ndarray,
 ) -> None:
-    """Warn if a score is asked for the very rows and labels of ``fit``, in their order.
+    """Warn if rows and labels to score are those of ``fit``, in their order.
 
     Equal rows are no sign of it: different people give the same answers.
     """
     if np.array_equal(Q, X) and np.array_equal(np.asarray(answers), labels):
         warnings.warn(
-            f"score: X and y are the {len(X)} rows that the metric was learned from, so "
+            f"score: X and y are the {len(X)} rows that the metric was learned from: "
             "the score is too good. Score other rows, or use cross_val_score",
             stacklevel=3,
         )

@@ -18,9 +18,9 @@ alone is mostly noise, and its errors are not alike: too weak a prior can cost a
 multiple of what too strong a one forgoes.
 
 Folds are stratified. Which point is in which fold depends only on the set of points,
-not on their order or that of the columns (``data.hash.canonical_order``). More than 1000 points: all but
-a fold are learned from, and 1000 of them, in the shares of the classes, vote and are
-predicted.
+not on their order or that of the columns (``data.hash.canonical_order``). More than
+1000 points: all but a fold are learned from, and 1000 of them, in the shares of the
+classes, vote and are predicted.
 
 The rule, the grid, the folds and the half were chosen on three splits of eleven data
 sets and confirmed on other splits of the same sets (``benchmarks/few_labels.py``).

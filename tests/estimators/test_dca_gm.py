@@ -313,7 +313,7 @@ def test_bad_options_are_refused_by_name(iris, options, message):
 
 
 def test_bad_data_are_refused_by_name(iris, fitted):
-    X, y = iris
+    X = iris[0]
     with pytest.raises(ValueError, match="at least 2 classes"):
         DCAGM().fit(X, np.zeros(150))
     with pytest.raises(ValueError, match="kind: expected one of"):
