@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.typing import Array
+
 SAME = 1e-10
 """Entries this close are equal, relative to the range of their column.
 
@@ -59,7 +61,7 @@ def data_hash(data: object) -> str:
 
 
 def canonical_order(
-    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"] | None = None
+    X: Float[Array, "n d"], codes: Int[np.ndarray, "n"] | None = None
 ) -> Int[np.ndarray, "n"]:
     """Return an order of the rows that shuffling rows or columns does not change.
 
@@ -85,9 +87,8 @@ def canonical_order(
     >>> np.array_equal(X[plain], X[::-1][other])
     True
     """
-    X = np.asarray(X)
     codes = np.zeros(len(X), int) if codes is None else np.asarray(codes)
-    ranks = _ranks(X)
+    ranks = _ranks(np.asarray(X))
     row = np.zeros(len(X), np.uint64)
     for _ in range(ROUNDS):
         of_class = np.zeros(codes.max(initial=0) + 1, np.uint64)

@@ -122,7 +122,8 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _An
         D = cdist(X[queries], X[others], "sqeuclidean")
         # Strictly nearer than the last, and not by rounding.
         D[~nearer(D, squared[:, -1:])] = np.inf
-        most = len(others) if cap is None else min(cap, len(others))
+        most = int(np.isfinite(D).sum(1).max())
+        most = most if cap is None else min(cap, most)
         near = smallest(D, most)
         row, place = np.nonzero(np.isfinite(np.take_along_axis(D, near, 1)))
         column = near[row, place]

@@ -27,9 +27,9 @@ from probmetric.inference.solvers.result import Fit
 def apart(pairs: Pairs) -> Pairs:
     """Return the pairs without those of equal points in different classes."""
     X, i, j = (np.asarray(part) for part in pairs[:3])
-    rest = (np.asarray(pairs.y) == 1) | np.any(X[i] != X[j], 1)
-    anchor = None if pairs.anchor is None else np.asarray(pairs.anchor)[rest]
-    return pairs._replace(i=i[rest], j=j[rest], y=pairs.y[rest], anchor=anchor)
+    y = np.asarray(pairs.y)
+    rest = (y == 1) | np.any(X[i] != X[j], 1)
+    return Pairs(X, i[rest], j[rest], y[rest])
 
 
 @settings

@@ -94,7 +94,7 @@ def stratified_folds(
         points.
     """
     sizes = np.bincount(codes)
-    smallest = int(sizes[sizes > 1].min(initial=len(codes)))
+    smallest = int(sizes[sizes > 1].min()) if np.any(sizes > 1) else 1
     if not 2 <= n_folds <= smallest:
         raise ValueError(
             f"{name}: expected 2 to {smallest}, the size of the smallest class, got "

@@ -294,7 +294,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Return the share of right labels; warn for the rows that taught the metric.
 
         The warning needs a metric learned inside ``fit``, and the rows and labels of
-        ``fit`` in their order. Any equal rows would not do: data have duplicates.
+        ``fit`` in their order. Other equal rows are ignored: data have duplicates.
 
         Parameters
         ----------

@@ -173,10 +173,9 @@ def test_bad_settings_are_refused_by_name(name):
         EigDML(**{name: value}).fit(X, y)
 
 
-def test_equal_points_of_different_classes_are_refused():
-    doubled, labels = np.concatenate([X, X[:1]]), np.append(y, 2)
+def test_given_pairs_of_equal_points_called_different_are_refused():
     with pytest.raises(ValueError, match="far pairs of distinct points"):
-        EigDML().fit(doubled, labels)
+        EigDML().fit_pairs(np.stack([X[:4], X[[1, 2, 3, 3]]], 1), [1, 1, 1, 0])
 
 
 @pytest.mark.long

@@ -180,9 +180,7 @@ def choose_by_folds(
         When a class has two or three members.
     """
     sizes = np.bincount(codes)
-    smallest = int(
-        sizes[sizes > 1].min()
-    )  # No fold leaves out the only one of a class.
+    smallest = int(sizes[sizes > 1].min())  # The only row of a class is never left out.
     if smallest < N_FOLDS:
         raise ValueError(
             f"regularization: expected 'auto' or a number, or {N_FOLDS} members in "
