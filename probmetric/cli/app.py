@@ -11,6 +11,7 @@ why); 75, a process was lost, and so were those of all restarts; 130, interrupte
 """
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -101,7 +102,7 @@ def _leave(
     asked: dict[str, Any],
     *,
     work: str = "run",
-    kept: str = WHOLE,
+    kept: Callable[[], str] = lambda: WHOLE,
     several: bool = False,
 ) -> NoReturn:
     """Call ``work`` of a command's file with what was asked; leave with its exit code.
@@ -181,7 +182,7 @@ def fit(
     estimator_of(model)
     from probmetric.cli.fit import kept
 
-    _leave("fit", asked, kept=kept(checkpoint), several=True)
+    _leave("fit", asked, kept=lambda: kept(checkpoint), several=True)
 
 
 @app.command(epilog=USED)
@@ -278,7 +279,7 @@ def sample(
     estimator_of(model)
     from probmetric.cli.sample import kept
 
-    _leave("sample", asked, kept=kept(checkpoint))
+    _leave("sample", asked, kept=lambda: kept(checkpoint))
 
 
 @app.command(epilog=USED)

@@ -56,15 +56,17 @@ def bad_input() -> Generator[None]:
         raise BadInput(sentence(error)) from error
 
 
-def exit_code(work: Callable[[], int], *, kept: str = WHOLE) -> int:
+def exit_code(
+    work: Callable[[], int], *, kept: Callable[[], str] = lambda: WHOLE
+) -> int:
     """Do a command's work; return its exit code, or 1, 2 or 130 with a sentence.
 
     Parameters
     ----------
     work : callable
         Returns 0 or 1.
-    kept : str
-        What an interrupt, or a disk that is full, leaves behind.
+    kept : callable
+        Describes what an interrupt, or a full disk, leaves behind, once it happened.
     """
     try:
         # Where JAX is not loaded by now there is nothing to compile.
@@ -75,12 +77,12 @@ def exit_code(work: Callable[[], int], *, kept: str = WHOLE) -> int:
     except OSError as error:
         where = "" if error.filename is None else f" ({error.filename})"
         said = sentence(OSError(f"{reason(error)}{where}"))
-        typer.echo(f"probmetric: {said}; {kept}", err=True)
+        typer.echo(f"probmetric: {said}; {kept()}", err=True)
     except RuntimeError as error:  # How a fit says that it has no result.
-        typer.echo(f"probmetric: failed: {reason(error)}; {kept}", err=True)
+        typer.echo(f"probmetric: failed: {reason(error)}; {kept()}", err=True)
         return 1
     except KeyboardInterrupt:
-        typer.echo(f"probmetric: interrupted; {kept}", err=True)
+        typer.echo(f"probmetric: interrupted; {kept()}", err=True)
         return 130
     return 2
 

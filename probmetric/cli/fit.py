@@ -136,9 +136,11 @@ def run(
 
 
 def kept(checkpoint: Path | None) -> str:
-    """Say what an interrupted run leaves behind."""
+    """Describe what an interrupted run leaves behind."""
     if checkpoint is None:
         return WHOLE
+    if not any(checkpoint.glob("pass_*.npz")):
+        return f"no pass was saved in {checkpoint} yet"
     return f"passes in {checkpoint} stand; go on with --resume"
 
 

@@ -54,9 +54,11 @@ def sampler_for(
 
 
 def kept(checkpoint: Path | None) -> str:
-    """Say what an interrupted or failed run leaves behind."""
+    """Describe what an interrupted or failed run leaves behind."""
     if checkpoint is None:
         return "files that stand are whole (--checkpoint keeps draws as they come)"
+    if not any(checkpoint.glob("block_*.npz")):
+        return f"no block was saved in {checkpoint} yet"
     return f"blocks saved in {checkpoint} are whole: --resume goes on from them"
 
 

@@ -15,7 +15,7 @@
 ``files``        ``open``: Parquet and ``.npy`` files, or arrays, as a source.
 ``resampled``    a source under other weights: without a group of rows, bootstrapped.
 ``truth``        predictions beside true labels: the score of classifiers.
-``hash``         a data set as named arrays, and its SHA-256.
+``hash``         a data set as named arrays, its SHA-256, and a canonical row order.
 """
 
 import lazy_loader

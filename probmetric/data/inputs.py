@@ -474,10 +474,11 @@ def pair_points(
             )
         return rows, given[:, 0].astype(int), given[:, 1].astype(int)
     if given.ndim != 3 or given.shape[1] != 2 or 0 in given.shape or X is not None:
-        raise ValueError(
-            f"{name}: expected shape (N, 2, d), or (N, 2) of integers together with X, "
-            f"got {given.shape}{'' if X is None else ' together with X'}"
-        )
+        if X is None:
+            form, remedy = "(N, 2, d)", f". For row numbers of X give X[{name}]"
+        else:
+            form, remedy = "(N, 2) of integers, rows of X", ""
+        raise ValueError(f"{name} must have shape {form}, got {given.shape}{remedy}")
     n_pairs, _, d = given.shape
     rows = points(given.reshape(2 * n_pairs, d), name)
     first = np.arange(0, 2 * n_pairs, 2)

@@ -1,21 +1,23 @@
 """The pairs that a model is fitted on, from class labels or from users' own arrays.
 
 Distances are sums of squared differences, never ‖x‖² + ‖x'‖² - 2 x·x', whose rounding
-(of the order of eps ‖x‖²) would break ties at random. Equal distances are ordered by
-index, so that a pair set is a function of the data and of its row order alone. Work is
-done in blocks of queries: memory is O(n d) + O(pairs) + ``BLOCK_ENTRIES``, and no
-(n, n) matrix exists.
+(of the order of eps ‖x‖²) would break ties at random. Distances that differ by rounding
+are equal, and ordered by index: a pair set is a function of the data and of its row
+order. Learners use ``from_rows``, which takes rows in their canonical order: their
+pairs depend only on the set of rows. Work is done in blocks of queries: memory is
+O(n d) + O(pairs) + ``BLOCK_ENTRIES``, and no (n, n) matrix exists.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from probmetric.arguments import check_count
 from probmetric.data.containers import Pairs, checked_rows, weights
+from probmetric.data.hash import SAME, canonical_order
 from probmetric.data.inputs import class_codes, points
 from probmetric.data.inputs import pairs_from_arrays as pairs_from_arrays
 from probmetric.typing import ArrayLike
@@ -45,16 +47,39 @@ def _labelled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     return rows, codes
 
 
-def _smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
-    """Return the columns of the k smallest entries a row, by (value, column)."""
-    if k > 8:
-        return np.argsort(D, 1, kind="stable")[:, :k]
-    left, rows = D.copy(), np.arange(len(D))
-    found = np.empty((len(D), k), int)
-    for rank in range(k):  # argmin returns the first of equal entries
-        found[:, rank] = left.argmin(1)
-        left[rows, found[:, rank]] = np.inf
-    return found
+def smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
+    """Return the columns of the k smallest squared distances of each row.
+
+    In the order of (distance, column), where distances tie that differ by rounding.
+    """
+    if k == 0:
+        return np.empty((len(D), 0), int)
+    last = np.partition(D, k - 1, 1)[:, [k - 1]]
+    near = nearer(D, last)
+    tied = ~near & ~nearer(last, D)
+    places = k - near.sum(1, keepdims=True)
+    chosen = near | (tied & (np.cumsum(tied, 1) <= places))
+    columns = np.nonzero(chosen)[1].reshape(len(D), k)
+    values = np.take_along_axis(D, columns, 1)
+    order = np.argsort(values, 1)
+    values = np.take_along_axis(values, order, 1)
+    columns = np.take_along_axis(columns, order, 1)
+    place = np.zeros(columns.shape, int)
+    place[:, 1:] = np.cumsum(nearer(values[:, :-1], values[:, 1:]), 1)
+    return np.take_along_axis(columns, np.lexsort((columns, place), 1), 1)
+
+
+def nearer(
+    D: Float[np.ndarray, "q #n"], than: Float[np.ndarray, "q #n"]
+) -> Bool[np.ndarray, "q n"]:
+    """Say which squared distances are smaller than others by more than rounding.
+
+    Coordinates of size r are exact to about 1e-15 r. Their squared distances D are then
+    exact to 1e-15 r √D, which is less than 1e-10 D + 1e-20 r² (``SAME``).
+    """
+    size = np.max(D, where=np.isfinite(D), initial=0.0)
+    size = np.max(than, where=np.isfinite(than), initial=size)
+    return D < than * (1 - SAME) - SAME**2 * size
 
 
 def _class_blocks(
@@ -75,7 +100,7 @@ def _targets(
     """Return each query's nearest k members other than itself: squared, index."""
     D = cdist(Z[queries], Z[members], "sqeuclidean")
     D[np.arange(len(place)), place] = np.inf
-    chosen = _smallest(D, min(k, len(members) - 1))
+    chosen = smallest(D, min(k, len(members) - 1))
     return np.take_along_axis(D, chosen, 1), members[chosen]
 
 
@@ -95,12 +120,13 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _An
             continue
         squared, targets = _targets(X, queries, place, members, k)
         D = cdist(X[queries], X[others], "sqeuclidean")
-        row, column = np.nonzero(D < squared[:, -1:])  # strictly nearer than the last
-        order = np.lexsort((column, D[row, column], row))
-        row, column = row[order], column[order]
-        if cap is not None:
-            rank = np.arange(len(row)) - np.searchsorted(row, row)
-            row, column = row[rank < cap], column[rank < cap]
+        # Strictly nearer than the last, and not by rounding.
+        D[~nearer(D, squared[:, -1:])] = np.inf
+        most = int(np.isfinite(D).sum(1).max())
+        most = most if cap is None else min(cap, most)
+        near = smallest(D, most)
+        row, place = np.nonzero(np.isfinite(np.take_along_axis(D, near, 1)))
+        column = near[row, place]
         anchored = np.isin(np.arange(len(queries)), row)
         for query in queries[~anchored]:
             found.skipped[int(query)] = NO_IMPOSTOR
@@ -201,7 +227,8 @@ def nearest_pairs(
     ----------
     X : array-like of shape (n, d)
     labels : array-like of shape (n,)
-        Numbers or strings, at least two classes of at least two members.
+        Numbers or strings, at least two classes. A class of one member gives pairs of
+        different classes only.
     k, m : int, default=3
         Same-class and other-class neighbours of each point; fewer where a class
         holds fewer. At most what the largest class, or the rest, can give.
@@ -217,7 +244,7 @@ def nearest_pairs(
     Raises
     ------
     ValueError
-        On bad input, and when a class has one member only.
+        On bad input, and when no class has two members.
 
     Examples
     --------
@@ -237,11 +264,6 @@ def nearest_pairs(
     """
     rows, codes = _labelled(X, labels)
     sizes = np.bincount(codes)
-    if sizes.min() < 2:
-        raise ValueError(
-            "labels: expected at least 2 members a class, got a class of one member "
-            f"(row {int(np.flatnonzero(codes == sizes.argmin())[0])})"
-        )
     largest = int(sizes.max())
     k = check_count("k", k, largest - 1, f"the largest class has {largest} members")
     rest = len(rows) - int(sizes.min())
@@ -251,12 +273,34 @@ def nearest_pairs(
     for queries, place, members, others in _class_blocks(codes):
         _, targets = _targets(Z, queries, place, members, k)
         D = cdist(Z[queries], Z[others], "sqeuclidean")
-        nearest = others[_smallest(D, min(m, len(others)))]
+        nearest = others[smallest(D, min(m, len(others)))]
         for same, chosen in ((1, targets), (0, nearest)):
             found.i.append(np.repeat(queries, chosen.shape[1]))
             found.j.append(chosen.ravel())
             found.y.append(np.full(chosen.size, same))
     return _by_anchor(rows, found)
+
+
+def from_rows(
+    make: Callable[[Any, Any], Pairs],
+    X: Float[np.ndarray, "n d"],
+    codes: Int[np.ndarray, "n"],
+) -> Pairs:
+    """Return the pairs that ``make`` chooses from rows in their canonical order.
+
+    Ties are then broken in the same way if rows are shuffled or columns permuted.
+
+    Parameters
+    ----------
+    make : callable
+        ``nearest_pairs`` or ``impostor_pairs``, of points and classes.
+    """
+    order = canonical_order(X, codes)
+    made = make(X[order], codes[order])
+    i, j = order[made.i], order[made.j]
+    by_anchor = np.argsort(i, kind="stable")
+    i, j, y = i[by_anchor], j[by_anchor], np.asarray(made.y)[by_anchor]
+    return Pairs(X, i, j, y, anchor=i)
 
 
 def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:

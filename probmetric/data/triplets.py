@@ -29,7 +29,7 @@ def nearest_triplets(
     ----------
     X : array of shape (n, d)
     labels : array of shape (n,)
-        At least two classes, of at least two members each.
+        At least two classes, one of two members or more.
     n_targets, n_impostors : int, default=3
         Nearest points of the anchor's class and of others, at most what there is.
 
@@ -83,8 +83,8 @@ def _rows(
     if X is None:
         if given.ndim != 3 or given.shape[1] not in (3, 4) or 0 in given.shape:
             raise ValueError(
-                f"{name}: expected shape (N, 3, d), or (N, 3) of integers together "
-                f"with points (4 of quadruplets), got {given.shape}"
+                f"{name} must have shape (N, 3, d), or (N, 4, d) of quadruplets, got "
+                f"{given.shape}. For row numbers of X give X[{name}]"
             )
         rows = points(given.reshape(-1, given.shape[2]), name)
         return rows, np.arange(len(rows)).reshape(-1, given.shape[1])

@@ -146,8 +146,8 @@ def check_labelled(
     Raises
     ------
     ValueError
-        On bad input, no labels, one class, or a class of less than ``smallest`` = 2
-        members.
+        On bad input, no labels, one class, or no class of ``smallest`` = 2 members. A
+        smaller class is a warning.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
         pairs = ", or (N, 2, d) of pairs" if hasattr(estimator, "fit_pairs") else ""
@@ -173,22 +173,30 @@ def unlabeled_of(estimator: Any) -> Any:
 def _classes(
     labels: np.ndarray, smallest: int
 ) -> tuple[np.ndarray, Int[np.ndarray, "n"]]:
-    """Return the sorted classes and the codes of labels, enough of each."""
+    """Return the sorted classes and the codes of labels; warn of classes of one row."""
     classes, codes = label_codes(labels)
     if len(classes) < 2:
         class_codes(labels, "y")
     alone = np.flatnonzero(np.bincount(codes) < smallest)
-    if len(alone) == len(labels) > 2:
+    if len(alone) == len(labels):
         raise ValueError(
-            "y: expected at least 2 members a class, got a label of its own in each of "
-            f"{len(labels)} rows: y looks like an identifier or a measurement"
+            "y must have a class of at least 2 members, got a different label in each "
+            f"of {len(labels)} rows. Give class labels, not identifiers or measurements"
         )
-    if len(alone):
-        raise ValueError(
-            "y: expected at least 2 members a class, got one member of "
-            f"{classes[alone[:5]].tolist()}"
-        )
+    warn_of_alone(classes[alone], "y")
     return classes, codes
+
+
+def warn_of_alone(classes: np.ndarray, name: str) -> None:
+    """Warn of classes of one row, if there are any."""
+    if len(classes):
+        first = ", ".join(map(repr, classes[:5].tolist()))
+        more = f" and {len(classes) - 5} more" if len(classes) > 5 else ""
+        warnings.warn(
+            f"{name}: only one row of class {first}{more}. It is a non-match of all "
+            "other rows and never a match. Add rows of the class, or leave it out",
+            stacklevel=6,
+        )
 
 
 def _point_weights(

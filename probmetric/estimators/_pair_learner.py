@@ -5,6 +5,7 @@ A learner says how it solves pairs (``_solve``) and what it keeps of the result
 """
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Labelled, Pairs
-from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
+from probmetric.data.pairs import all_pairs, from_rows, impostor_pairs, nearest_pairs
 from probmetric.data.scaling import Scaler
 from probmetric.estimators._labelled import (
     holds_pairs,
@@ -60,9 +61,9 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         sizes = np.bincount(codes)
         k = min(int(self.n_targets), int(sizes.max()) - 1)
         if self.pairs == "impostors":
-            return impostor_pairs(X, codes, k)
+            return from_rows(partial(impostor_pairs, k=k), X, codes)
         m = min(int(self.n_impostors), len(X) - int(sizes.min()))
-        return nearest_pairs(X, codes, k, m)
+        return from_rows(partial(nearest_pairs, k=k, m=m), X, codes)
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from class labels, or from pairs.
@@ -72,7 +73,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         X : array-like of shape (n, d), or (N, 2, d) of pairs
             Pairs are learned from as ``fit_pairs`` does.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members.
+            Numbers or strings; at least two classes, one of two rows or more.
             Of pairs: 1 for close; 0 or -1, one of the two throughout, for far.
         """
         if holds_pairs(self, X):

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from probmetric.data.scaling import Scaler, scaler_of
 from probmetric.data.source import Source
 from probmetric.data.unlabeled import refuse_unlabeled, warn_of_unlabeled
+from probmetric.estimators._labelled import warn_of_alone
 from probmetric.estimators._settings import check_settings
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.inference.moments import (
@@ -113,8 +114,7 @@ def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> S
     Raises
     ------
     ValueError
-        For rows without labels, one class only, or classes of fewer than ``least``
-        rows.
+        For rows without labels, one class only, or no class of ``least`` rows.
     """
     names = begin(estimator, source, y)
     classes, counts = classes_of(source)
@@ -123,12 +123,13 @@ def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> S
             "label: expected at least 2 classes, got one class "
             f"({classes.tolist()[:1]})"
         )
-    if counts.min() < least:
-        alone = classes[counts < least][:5].tolist()
+    if counts.max() < least:
         raise ValueError(
-            f"label: expected {least} rows of each class, got one of {alone}"
+            f"label: expected {least} rows of a class, got one of each of "
+            f"{len(classes)} classes"
         )
     warn_of_unlabeled(estimator.unlabeled, classes, "label")
+    warn_of_alone(classes[counts < least], "label")
     moments, origin = class_moments(source, classes)
     scaler, constant = _scaler(estimator, moments.columns, names)
     inside = still(scaler, constant) if estimator.standardize else scaler

@@ -182,7 +182,7 @@ class DCAGM(
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members.
+            Numbers or strings; at least two classes, one of two rows or more.
         """
         data, self.classes_, scaler = labelled_data(self, X, y)
         d = data.X.shape[1]
@@ -307,7 +307,7 @@ class DCAGM(
         method: Method = "nuts",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         queries: ArrayLike | None = None,
         mixtures: Literal["sampled", "fixed"] | None = None,
@@ -323,7 +323,9 @@ class DCAGM(
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
             A name stands for ``NUTS()``, ``Laplace()``, ``SVI()``.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1.
             All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
         seed : int, default=0
         queries : array-like of shape (m, d), optional

@@ -3,6 +3,7 @@
 The derivation is ``probmetric.inference.eig_dml.fit``; this file holds no mathematics.
 """
 
+import warnings
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,14 @@ from probmetric.estimators._settings import (
 from probmetric.inference import eig_dml
 from probmetric.inference.eig_dml.fit import Solver
 from probmetric.inference.solvers.result import Fit
+
+
+def apart(pairs: Pairs) -> Pairs:
+    """Return the pairs without those of equal points in different classes."""
+    X, i, j = (np.asarray(part) for part in pairs[:3])
+    y = np.asarray(pairs.y)
+    rest = (y == 1) | np.any(X[i] != X[j], 1)
+    return Pairs(X, i[rest], j[rest], y[rest])
 
 
 @settings
@@ -79,7 +88,8 @@ class EigDML(PairLearner):
         Of the optimum, before it is mixed: squared distance of the nearest far pair;
         an upper bound on what any metric reaches; their difference.
     far_weights_ : array of shape (n_F,)
-        Dual weights, which sum to one: where positive, the pair limits the metric.
+        Dual weights, which sum to one: where positive, the pair limits the metric. Far
+        pairs of equal points, left out after ``fit``, have none.
     n_iter_ : int
     classes_ : array of shape (c,)
         After ``fit``.
@@ -90,8 +100,9 @@ class EigDML(PairLearner):
 
     Notes
     -----
-    A far pair at distance zero (equal points of different classes) is an error: the
-    optimum is then 0 whatever the metric.
+    With a far pair at distance zero the optimum is 0 for every metric. Such pairs of
+    equal points in different classes are left out of the pairs made from labels, with a
+    warning. Among given pairs they are an error.
 
     The optimum looks at the nearest far pair alone. With 20 to 160 labels its votes
     have a higher log loss than those of the Euclidean distance (+.48 ± .12); mixed,
@@ -127,13 +138,29 @@ class EigDML(PairLearner):
         return self._learn(data, strength, float(np.sum(weights(data))))
 
     def _solve_labels(self, data: Labelled) -> Fit:
+        made = self._make_pairs(data)
+        pairs = apart(made)
+        if n_equal := len(made.i) - len(pairs.i):
+            warnings.warn(
+                f"EigDML: {n_equal} of {np.sum(np.asarray(made.y) == 0)} pairs of "
+                "different classes are equal points. No metric can separate them, so "
+                "they are left out. Check the labels of equal rows, or add features",
+                stacklevel=3,
+            )
+        if np.all(np.asarray(pairs.y) == 1):
+            raise ValueError(
+                "X must have pairs of different classes that are not equal points, got "
+                f"none among {len(made.i)} pairs. Raise n_impostors, or add features"
+            )
         if isinstance(self.prior_strength, str):
             strength = eig_dml.choose_strength(
-                data, self._make_pairs, ridge=float(self.ridge)
+                data,
+                lambda part: apart(self._make_pairs(part)),
+                ridge=float(self.ridge),
             ).strength
         else:
             strength = float(self.prior_strength)
-        return self._learn(self._make_pairs(data), strength, len(data.X))
+        return self._learn(pairs, strength, len(data.X))
 
     def _learn(self, data: Pairs, strength: float, n: float | int) -> Fit:
         self.prior_strength_ = strength

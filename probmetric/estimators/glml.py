@@ -444,7 +444,7 @@ class GLML(TellsClasses, BaseEstimator):
         method: Exact = "exact",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
@@ -454,7 +454,9 @@ class GLML(TellsClasses, BaseEstimator):
         ----------
         method : {"exact"}, default="exact"
             The posterior is a closed form: draws are independent and exact.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 1.
             ``n_draws * n_chains`` draws, one chain.
         seed : int, default=0
         progress : bool, optional

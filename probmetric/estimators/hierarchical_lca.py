@@ -405,7 +405,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
         method: Any = "nuts",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
@@ -419,7 +419,9 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
             may need .99, and says so. Laplace
             draws the spread from its approximate posterior on a grid and the rest from
             the Gaussian at the mode there, without rotations of the maps.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1.
             Laplace makes ``n_draws * n_chains`` independent draws, one chain.
         seed : int, default=0
         progress : bool, optional

@@ -62,7 +62,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         X : array-like of shape (n, d), or Source
             Of a source (``pm.open``) nothing is kept; ``prior_strength`` is a number.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members. None of a
+            Numbers or strings; at least two classes, one of two rows or more. None of a
             source, which has its labels.
         """
         if isinstance(X, Source):
@@ -132,7 +132,7 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         method: Exact = "exact",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
@@ -142,7 +142,9 @@ class _TiedClasses(PairsMixin, BaseEstimator, ABC):
         ----------
         method : {"exact"}, default="exact"
             The posterior is a closed form: draws are independent and exact.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 1.
             ``n_draws * n_chains`` draws, one chain.
         seed : int, default=0
         progress : bool, optional

@@ -118,7 +118,7 @@ class PairLDA(PairLearner):
             row is kept: one pass, and one of the labels. ``pairs`` is then "all" and
             ``prior_strength`` a number.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members. None of a
+            Numbers or strings; at least two classes, one of two rows or more. None of a
             source, which has its labels.
             Of pairs: 1 for close; 0 or -1, one of the two throughout, for far.
         """

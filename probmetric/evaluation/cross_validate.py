@@ -85,19 +85,27 @@ def stratified_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Return stratified folds as (training rows, rows held out).
 
+    The only row of a class is a training row in every fold.
+
     Raises
     ------
     ValueError
-        Naming ``name``, for more folds than the smallest class has points.
+        Naming ``name``, for more folds than the smallest class of two or more has
+        points.
     """
-    smallest = int(np.bincount(codes).min())
+    sizes = np.bincount(codes)
+    smallest = int(sizes[sizes > 1].min()) if np.any(sizes > 1) else 1
     if not 2 <= n_folds <= smallest:
         raise ValueError(
             f"{name}: expected 2 to {smallest}, the size of the smallest class, got "
             f"{n_folds}"
         )
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    return list(folds.split(codes, codes))
+    rest, alone = np.flatnonzero(sizes[codes] > 1), np.flatnonzero(sizes[codes] == 1)
+    return [
+        (np.append(rest[train], alone), rest[test])
+        for train, test in folds.split(rest, codes[rest])
+    ]
 
 
 def rows_of(X: Any, rows: Rows) -> np.ndarray | pd.DataFrame:

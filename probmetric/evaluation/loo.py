@@ -11,9 +11,12 @@ Draws of ``PointEffectsLCA`` have terms a point: to leave a point out is to leav
 all its pairs and its effect. These units are exchangeable.
 """
 
+import warnings
 from typing import Any
 
+import numpy as np
 import xarray as xr
+from scipy.special import logsumexp
 
 from probmetric.inference.sampling.units import (
     LIKELIHOOD,
@@ -22,6 +25,9 @@ from probmetric.inference.sampling.units import (
     no_unit,
     pointwise,
 )
+
+NEGLIGIBLE = 0.1
+"""Standard errors of elpd up to which unreliable terms are no reason for a warning."""
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
@@ -39,9 +45,12 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     Returns
     -------
     arviz.ELPDData
-        With pointwise values and ``pareto_k``: above .7 the estimate of that unit
-        cannot be trusted, and ArviZ warns. Models of the same data are compared by
-        ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})``.
+        With pointwise values and ``pareto_k``: above ``good_k`` (0.7 or less) the term
+        of that unit is unreliable. A warning follows if these terms matter: if their
+        sizes sum to more than 0.1 standard errors of elpd. The size of a term is the
+        larger of |elpd_i| and of its difference to the in-sample log density.
+        ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})`` compares models of one data
+        set.
 
     Raises
     ------
@@ -75,7 +84,28 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     if POINTS in draws.children:
         kept = {"posterior": draws["posterior"], LIKELIHOOD: draws[POINTS]}
         draws = xr.DataTree.from_dict({k: v.to_dataset() for k, v in kept.items()})
-    return az.loo(draws, pointwise=True, var_name=var_name)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Estimated shape parameter")
+        found = az.loo(draws, pointwise=True, var_name=var_name)
+    _warn_of_unreliable(found, draws[LIKELIHOOD].to_dataset(), var_name)
+    return found
+
+
+def _warn_of_unreliable(result: Any, terms: xr.Dataset, var_name: str | None) -> None:
+    """Warn if terms of high k-hat are a relevant part of elpd."""
+    log_p = terms[next(iter(terms)) if var_name is None else var_name]
+    log_p = log_p.stack(sample=("chain", "draw")).transpose("sample", ...).to_numpy()
+    in_sample = logsumexp(log_p, 0) - np.log(len(log_p))
+    elpd, bad = result.elpd_i.to_numpy(), result.pareto_k.to_numpy() > result.good_k
+    size = np.maximum(np.abs(elpd), np.abs(in_sample - elpd))[bad].sum()
+    if bad.any() and not size <= NEGLIGIBLE * result.se:
+        warnings.warn(
+            f"loo: k-hat is above {result.good_k:.2f} for {bad.sum()} of {bad.size} "
+            f"units that contribute {elpd[bad].sum():.3g} to elpd {result.elpd:.3g} "
+            f"(standard error {result.se:.2g}). elpd is unreliable. Use a model that "
+            "single units influence less, or refit without each of these units",
+            stacklevel=3,
+        )
 
 
 def _refuse_invalid(draws: xr.DataTree) -> None:

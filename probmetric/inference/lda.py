@@ -400,7 +400,7 @@ def choose_strength(
     Parameters
     ----------
     data : Labelled
-        Unweighted; every class of two members at least.
+        Unweighted.
     target : array of shape (d, d)
         T.
     n_components : int, optional

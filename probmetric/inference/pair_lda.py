@@ -381,7 +381,7 @@ def choose_strength(
     Parameters
     ----------
     data : Labelled
-        Unweighted; every class of two members at least.
+        Unweighted.
     pairs : callable, optional
         Makes pairs of a part of the data. Default: all pairs are meant.
     n_components, method, alpha, weighting

@@ -30,7 +30,7 @@ from probmetric.linalg_scaled import roots
 from probmetric.metric import Mahalanobis
 from probmetric.metric.feature_names import check_fitted_columns, remember_columns
 from probmetric.metric.protocol import MetricDraws
-from probmetric.neighbors.learned import draws_of, metric_for, warn_of_seen
+from probmetric.neighbors.learned import draws_of, metric_for, warn_of_training_data
 from probmetric.neighbors.search import check_dimension, found_but_own, nearest
 from probmetric.neighbors.source_votes import Voters, counted, left_out, voters
 from probmetric.neighbors.votes import (
@@ -304,9 +304,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             return np.log(self.predict_proba(X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of right labels; warn where the metric has seen points of X.
+        """Return the share of right labels; warn for the rows that taught the metric.
 
-        It can tell where it was learned inside ``fit``, by the bytes of the rows.
+        The warning needs a metric learned inside ``fit``, and the rows and labels of
+        ``fit`` in their order. Other equal rows are ignored: data have duplicates.
 
         Parameters
         ----------
@@ -316,7 +317,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """
         learned = getattr(self, "learner_", None) is not None
         if learned and not hasattr(self, "voters_"):
-            warn_of_seen(self._queries(X), self.fit_X_)
+            warn_of_training_data(
+                self._queries(X), y, self.fit_X_, self.classes_[self.codes_]
+            )
         return super().score(X, y, sample_weight)
 
     def kneighbors(

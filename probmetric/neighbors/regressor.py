@@ -16,11 +16,12 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_count, check_number
+from probmetric.data.hash import first_best
 from probmetric.data.inputs import as_sklearn, check_numeric, real
 from probmetric.data.truth import check_weights
 from probmetric.metric.feature_names import check_fitted_columns, remember_columns
 from probmetric.neighbors.classifier import grid
-from probmetric.neighbors.learned import draws_of, metric_for, warn_of_seen
+from probmetric.neighbors.learned import draws_of, metric_for, warn_of_training_data
 from probmetric.neighbors.search import check_dimension, found_but_own
 from probmetric.neighbors.votes import BANDWIDTHS, neighborhood
 
@@ -127,7 +128,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
                 self.loo_scores_ = -np.mean((self._in_units(votes) - y) ** 2, 1)
         best = len(tried) // 2
         if np.isfinite(self.loo_scores_).any():
-            best = int(np.argmax(self.loo_scores_))
+            best = first_best(self.loo_scores_)
         self.bandwidth_ = tried[best]
         return self
 
@@ -151,7 +152,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         sample_weight : array-like of shape (m,), optional
         """
         if getattr(self, "learner_", None) is not None:
-            warn_of_seen(self._queries(X), self.fit_X_)
+            warn_of_training_data(self._queries(X), y, self.fit_X_, self.fit_y_)
         found, values = self.predict(X), real(y, "y")
         if values.shape[:1] != found.shape or values.size != found.size:
             raise ValueError(f"y: expected shape {found.shape}, got {values.shape}")

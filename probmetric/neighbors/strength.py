@@ -17,10 +17,10 @@ half a standard error of the paired differences. With ten points a class the lea
 alone is mostly noise, and its errors are not alike: too weak a prior can cost a
 multiple of what too strong a one forgoes.
 
-Folds are stratified. Which point is in which fold depends on the points and not on
-their order: they are sorted before they are dealt out. More than 1000 points: all but
-a fold are learned from, and 1000 of them, in the shares of the classes, vote and are
-predicted.
+Folds are stratified. Which point is in which fold depends only on the set of points,
+not on their order or that of the columns (``data.hash.canonical_order``). More than
+1000 points: all but a fold are learned from, and 1000 of them, in the shares of the
+classes, vote and are predicted.
 
 The rule, the grid, the folds and the half were chosen on three splits of eleven data
 sets and confirmed on other splits of the same sets (``benchmarks/few_labels.py``).
@@ -33,6 +33,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
+from probmetric.data.hash import SAME, canonical_order, first_best
 from probmetric.linalg import one_blas_thread
 from probmetric.neighbors.votes import BANDWIDTHS, PRIOR_WEIGHTS, mix_prior
 from probmetric.progress import progress_bar
@@ -89,7 +90,7 @@ def choose_strength(
         Takes the rows to learn from, and returns maps in the order of ``strengths``.
     X : array of shape (n, d)
     codes : array of shape (n,)
-        Classes 0..c-1, each of two members at least.
+        Classes 0..c-1. The only point of a class is learned from and not predicted.
     strengths : sequence of float
         From the strongest down.
     losses : callable, optional
@@ -149,12 +150,23 @@ def folds(
     """
     voters = some_voters(X, codes)
     for repeat in range(repeats):
-        fold = np.empty(len(X), int)
-        fold[by_class(X, codes, repeat)] = np.arange(len(X)) % n_folds
+        fold = deal(X, codes, n_folds, repeat)
         at = fold[voters]
         for out in range(min(n_folds, len(X))):
             learned = np.flatnonzero(fold != out)
             yield Fold(learned, voters[at != out], voters[at == out])
+
+
+def deal(
+    X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], n_folds: int, seed: int
+) -> Int[np.ndarray, "n"]:
+    """Return the fold 0..n_folds-1 of each point, the classes spread over all.
+
+    -1 for the only point of a class: no fold leaves it out, as none could predict it.
+    """
+    fold = np.empty(len(X), int)
+    fold[by_class(X, codes, seed)] = np.arange(len(X)) % n_folds
+    return np.where(np.bincount(codes)[codes] > 1, fold, -1)
 
 
 def some_voters(
@@ -170,10 +182,10 @@ def by_class(
 ) -> Int[np.ndarray, "n"]:
     """Return the points class after class, and shuffled within each.
 
-    Neither the order of the points nor the names of the classes matter. Dealt out in
-    turn, or met at equal steps, they come in the shares of the classes.
+    Neither the order of the points or columns nor the names of the classes matter.
+    Dealt out in turn, or met at equal steps, they come in the shares of the classes.
     """
-    order = np.lexsort((codes, *X.T[::-1]))
+    order = canonical_order(X, codes)
     order = order[np.random.default_rng(seed).permutation(len(order))]
     _, first, own = np.unique(codes[order], return_index=True, return_inverse=True)
     return order[np.argsort(first[own], kind="stable")]
@@ -223,7 +235,7 @@ def tuned_losses(
     others = ~np.eye(n, dtype=bool)
     D = cdist(Z, Z, "sqeuclidean")[others].reshape(n, n - 1)
     around = np.broadcast_to(codes, (n, n))[others].reshape(n, n - 1)
-    best = vote_losses(D, scale, around, codes).mean(1).argmin()
+    best = first_best(-vote_losses(D, scale, around, codes).mean(1))
     return vote_losses(cdist(Q, Z, "sqeuclidean"), scale, codes, own)[[best]]
 
 
@@ -297,12 +309,12 @@ def strongest(
         Standard errors, ½ in Eq. (1).
     """
     means = losses.mean(2)
-    widths, means = means.argmin(1), means.min(1)
+    widths, means = np.array([first_best(-mean) for mean in means]), means.min(1)
     known = np.isfinite(means)
     if not known.any():
         return Chosen(strengths[-1], means, np.full(len(means), np.nan))
     own = losses[np.arange(len(means)), widths]
-    gap = np.where(known[:, None], own - own[np.argmin(means)], 0.0)
+    gap = np.where(known[:, None], own - own[first_best(-means)], 0.0)
     error = np.where(known, gap.std(1, ddof=1) / np.sqrt(gap.shape[1]), np.nan)
-    fits = known & (gap.mean(1) <= tolerance * error)
+    fits = known & (gap.mean(1) <= tolerance * error + SAME)
     return Chosen(strengths[int(np.argmax(fits))], means, error)

@@ -51,6 +51,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.data.hash import first_best
 from probmetric.linalg_scaled import represented
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.protocol import Prepared, maps_of
@@ -426,5 +427,5 @@ def leave_one_out(
         predicted = (1 - share) * votes[:, scored, own] + share * prior
         tiny = np.finfo(float).tiny  # A point that nobody votes for, rightly.
         scores[:, column] = np.log(np.maximum(predicted, tiny)).mean(-1)
-    row, column = divmod(int(np.argmax(scores)), len(prior_weights))
+    row, column = divmod(first_best(scores), len(prior_weights))
     return Tuned(bandwidths[row], prior_weights[column], scores)

@@ -382,7 +382,7 @@ def with_intervals(
             "y: expected two or more points of each class, got one of class "
             f"{classes[sizes == 1].tolist()[0]!r}"
         )
-    group, factor = groups_of(codes, seed), factor_of(codes)
+    group, factor = groups_of(codes, seed, X), factor_of(codes)
     kept = [group != k for k in range(int(group.max()) + 1)]
     metric, *left_out = same_size(
         [learn(X, y), *(learn(X[rest], y[rest]) for rest in kept)]

@@ -28,6 +28,7 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from probmetric.arguments import check_within_0_1
+from probmetric.data.hash import canonical_order
 
 MOST_ALONE = 100
 """Points up to which each is a group of its own."""
@@ -36,11 +37,23 @@ N_GROUPS = 50
 """Groups of more points."""
 
 
-def groups_of(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"]:
+def groups_of(
+    codes: Int[np.ndarray, "n"],
+    seed: int = 0,
+    X: Float[np.ndarray, "n d"] | None = None,
+) -> Int[np.ndarray, "n"]:
     """Return the group 0..g-1 in which each point is left out.
 
     Each alone up to ``MOST_ALONE`` points; of more, ``N_GROUPS`` groups at random, the
     classes spread over them as evenly as can be.
+
+    Parameters
+    ----------
+    codes : array of shape (n,)
+        Classes 0..c-1.
+    seed : int, default=0
+    X : array of shape (n, d), optional
+        Points, so that groups depend only on the set of points and not on their order.
 
     Examples
     --------
@@ -58,7 +71,8 @@ def groups_of(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"
     n = len(codes)
     if n <= MOST_ALONE:
         return np.arange(n)
-    order = np.lexsort((np.random.default_rng(seed).random(n), codes))
+    rows = np.arange(n) if X is None else canonical_order(X, codes)
+    order = rows[np.lexsort((np.random.default_rng(seed).random(n), codes[rows]))]
     group = np.empty(n, int)
     group[order] = np.arange(n) % N_GROUPS
     return group

@@ -92,6 +92,20 @@ def unwritten(data, tmp_path_factory):
     return done, folder
 
 
+def test_an_interrupt_before_the_first_block_claims_no_blocks(
+    data, tmp_path, monkeypatch
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_sample, "learn", interrupted)
+    blocks = tmp_path / "blocks"
+    done = sample(data, tmp_path / "run", "--checkpoint", blocks, method="nuts")
+    assert done.exit_code == 130
+    assert f"no block was saved in {blocks} yet" in done.stderr
+    assert "--resume" not in done.stderr
+
+
 @pytest.mark.long
 def test_a_full_disk_keeps_the_blocks_and_says_how_to_go_on(unwritten):
     done, folder = unwritten

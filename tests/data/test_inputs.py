@@ -33,7 +33,7 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
 P3 = np.zeros((2, 2, 3))
 BAD_LABELS = {
     "one class": (X4, [1, 1, 1, 1], r"labels: expected at least 2 classes, got one"),
-    "singleton": (X4, [0, 0, 0, 1], r"labels: expected at least 2 members a class"),
+    "singletons": (X4, [0, 1, 2, 3], r"k: .* members"),
     "NaN": ([[0, np.nan], *X4[1:]], Y4, r"X: expected finite numbers, got NaN"),
     "inf": ([[0, np.inf], *X4[1:]], Y4, r"X: expected finite numbers"),
     "mixed kinds": (X4, [0, "a", 0, "a"], r"labels: expected one kind, got .*mixed"),
@@ -88,13 +88,13 @@ BAD_PAIRS = {
     "alien": ((P3, [1, 2]), {}, r"y: expected pair labels all in"),
     "text": ((P3, ["same", "not"]), {}, r"y: expected labels 0/1 or -1/\+1"),
     "length": ((P3, [1, 0, 1]), {}, r"y: expected shape \(2,\), got \(3,\)"),
-    "shape": ((np.zeros((2, 3, 3)), [1, 0]), {}, r"pairs: expected shape \(N, 2, d\)"),
-    "no X": (([[0, 1], [1, 0]], [1, 0]), {}, r"pairs: expected shape \(N, 2, d\)"),
-    "both": ((P3, [1, 0]), {"X": X4}, r"got \(2, 2, 3\) together with X"),
+    "shape": ((np.zeros((2, 3, 3)), [1, 0]), {}, r"pairs must have shape \(N, 2, d\)"),
+    "no X": (([[0, 1], [1, 0]], [1, 0]), {}, r"pairs must have shape \(N, 2, d\)"),
+    "both": ((P3, [1, 0]), {"X": X4}, r"rows of X, got \(2, 2, 3\)"),
     "range": (([[0, 1], [1, 4]], [1, 0]), {"X": X4}, r"pairs: expected rows 0..3"),
     "reals": (([[0.0, 1], [1, 2]], [1, 0]), {"X": X4}, r"pairs: expected integers"),
     "NaN": ((np.full((2, 2, 1), np.nan), [1, 0]), {}, r"pairs: expected finite"),
-    "empty": ((np.zeros((0, 2, 3)), []), {}, r"pairs: expected shape"),
+    "empty": ((np.zeros((0, 2, 3)), []), {}, r"pairs must have shape"),
     "ragged": (([[[0], [1, 2]]], [1]), {}, r"pairs: expected a regular array"),
     "weight": (
         (P3, [1, 0], [1, -1]),

@@ -173,10 +173,9 @@ def test_bad_settings_are_refused_by_name(name):
         EigDML(**{name: value}).fit(X, y)
 
 
-def test_equal_points_of_different_classes_are_refused():
-    doubled, labels = np.concatenate([X, X[:1]]), np.append(y, 2)
+def test_given_pairs_of_equal_points_called_different_are_refused():
     with pytest.raises(ValueError, match="far pairs of distinct points"):
-        EigDML().fit(doubled, labels)
+        EigDML().fit_pairs(np.stack([X[:4], X[[1, 2, 3, 3]]], 1), [1, 1, 1, 0])
 
 
 @pytest.mark.long
@@ -188,3 +187,40 @@ def test_close_pairs_that_span_too_little_need_a_ridge():
         EigDML(ridge=0.0).fit(points, labels)
     free = EigDML(solver="pdhg", prior_strength=0)
     assert np.all(np.isfinite(free.fit(points, labels).components_))
+
+
+TWINS = np.array(
+    [[0.0, 1.0], [1.0, 0.0], [0.5, 3.0], [4.0, 2.0], [5.0, 1.0], [5.0, 1.0]]
+)
+CLASSES = [0, 0, 0, 1, 1, 0]
+
+
+def test_equal_points_of_two_classes_are_left_out_with_their_number():
+    learner = EigDML(pairs="all", prior_strength=0)
+    with pytest.warns(UserWarning, match="EigDML: 1 of 8 pairs of different classes"):
+        learned = learner.fit(TWINS, CLASSES)
+    i, j = np.triu_indices(6, 1)
+    rest = np.flatnonzero(~((i == 4) & (j == 5)))
+    same = np.equal.outer(CLASSES, CLASSES)[i, j].astype(int)
+    pairs = np.stack([TWINS[i], TWINS[j]], 1)[rest]
+    # Standardized by the points of fit, as fit does: fit_pairs has its own scale.
+    Z = (pairs - TWINS.mean(0)) / TWINS.std(0)
+    given = EigDML(prior_strength=0, standardize=False).fit_pairs(Z, same[rest])
+    np.testing.assert_allclose(
+        learned.pair_distance(pairs), given.pair_distance(Z), rtol=1e-5
+    )
+
+
+def test_one_feature_with_equal_points_of_two_classes_learns():
+    line = TWINS[:, 1:]
+    with pytest.warns(UserWarning, match="are equal points"):
+        learned = EigDML(n_impostors=4).fit(line, CLASSES)
+    assert learned.components_[0, 0] > 0
+
+
+def test_pairs_of_equal_points_only_are_an_error_that_names_n_impostors():
+    with (
+        pytest.warns(UserWarning, match="4 of 4 pairs"),
+        pytest.raises(ValueError, match=r"got none among .* Raise n_impostors"),
+    ):
+        EigDML(n_impostors=1).fit([[0.0], [0.0], [2.0], [2.0]], [0, 1, 0, 1])

@@ -268,3 +268,12 @@ def test_the_prior_of_the_model_is_the_one_chosen(kind):
     prior, s = model._found[1], model.prior_strength_
     assert prior.nu == s + 13 + 1
     np.testing.assert_allclose(prior.Psi, 2 * s * np.eye(13), rtol=1e-12)
+
+
+def test_row_numbers_as_pairs_are_refused_with_a_form_that_works():
+    X, y = load_wine(return_X_y=True)
+    learned = LDA(prior_strength=1.0).fit(X, y)
+    with pytest.raises(ValueError, match=r"pairs must .*got \(1, 2\).* X\[pairs\]"):
+        learned.pair_distance([[0, 1]])
+    expected = learned.get_metric().distance(X[0], X[1])
+    np.testing.assert_allclose(learned.pair_distance(X[[[0, 1]]]), [expected])

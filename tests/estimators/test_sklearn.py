@@ -157,7 +157,7 @@ BAD = {
     ),
     "length": ((X, y[:-1]), "inconsistent numbers of samples"),
     "one class": ((X, np.zeros(150)), "y: expected at least 2 classes, got one class"),
-    "one member": ((X[:60], ONE_EACH[:60]), "y: expected at least 2 members a class"),
+    "one member": ((X[:60], np.arange(60)), "y must have a class of at least 2 membe"),
     "constant": ((0 * with_cell(0), y), r"got constant columns \[0, 1, 2, 3\]"),
     "empty": (
         (np.empty((0, 4)), []),

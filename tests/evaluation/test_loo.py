@@ -90,8 +90,36 @@ def test_an_estimators_log_likelihood_is_that_of_the_numpyro_model(pairs, draws)
     np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
+def log_likelihoods(of_first):
+    """Draws of 100 units, of which the first has importance weights of a heavy tail."""
+    rng = np.random.default_rng(0)
+    log_p = -rng.exponential(size=100) + 0.05 * rng.normal(size=(2, 2000, 100))
+    log_p[:, :, 0] = of_first(rng.exponential(size=(2, 2000)), rng.random((2, 2000)))
+    array = xr.DataArray(log_p, dims=("chain", "draw", "y_dim_0"))
+    posterior = xr.Dataset({"m": array[:, :, 1].drop_vars("y_dim_0", errors="ignore")})
+    groups = {"posterior": posterior, "log_likelihood": xr.Dataset({"y": array})}
+    return xr.DataTree.from_dict(groups)
+
+
+def test_a_high_k_hat_of_a_negligible_term_is_no_warning():
+    # log p is 0 but for 4% of the draws: elpd_i is -0.2, the standard error 10.
+    draws = log_likelihoods(lambda e, u: np.where(u < 0.04, -0.9 * e, -1e-6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = pm.loo(draws)
+    assert found.pareto_k[0] > found.good_k
+    assert abs(found.elpd_i[0]) < 0.1 * found.se
+
+
+def test_a_high_k_hat_of_a_relevant_term_is_a_warning_with_its_share():
+    draws = log_likelihoods(lambda e, u: -3.0 * e)
+    with pytest.warns(UserWarning, match="0.70 for 1 of 100 units that contribute -"):
+        found = pm.loo(draws)
+    assert found.pareto_k[0] > 1
+
+
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter", "ignore:loo. k-hat")
 def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered(sampled):
     assert "pseudo_log_likelihood" not in sampled.children
     ours, theirs = pm.loo(sampled), az.loo(sampled, pointwise=True)
@@ -100,7 +128,7 @@ def test_arviz_and_loo_agree_where_pairs_are_independent_and_untempered(sampled)
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
+@pytest.mark.filterwarnings("ignore:loo. k-hat")
 def test_loo_compares_estimators_of_independent_pairs(sampled):
     found = pm.loo(sampled)
     assert found.pareto_k.shape == (N,)

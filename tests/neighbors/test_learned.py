@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -122,12 +123,24 @@ def test_any_learner_of_one_metric_serves_also_in_a_pipeline(learner):
 def test_scoring_the_points_that_were_learned_from_warns():
     X, y = IRIS
     knn = pm.KNeighborsClassifier(pm.LDA()).fit(X[::2], y[::2])
-    with pytest.warns(UserWarning, match="got 75 of 75 that it was"):
+    with pytest.warns(UserWarning, match="score: X and y are the 75 rows"):
         knn.score(X[::2], y[::2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         knn.score(X[1::2], y[1::2])  # One point of them has a twin in the others.
         pm.KNeighborsClassifier().fit(X, y).score(X, y)
+
+
+@pytest.mark.filterwarnings("error")
+def test_equal_answers_of_different_people_are_no_leakage():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    answers = (rng.random((60, 3)) < 0.3 + 0.4 * y[:, None]).astype(float)
+    knn = pm.KNeighborsClassifier(pm.LDA(prior_strength=1.0))
+    cross_val_score(knn, answers, y, cv=5)
+    SequentialFeatureSelector(knn, n_features_to_select=2, cv=3).fit(answers, y)
+    regressor = pm.KNeighborsRegressor(pm.LDA(prior_strength=1.0))
+    cross_val_score(regressor, answers, y, cv=5)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from probmetric.checks.sides import as_dataset
 from probmetric.checks.two_stage.similarity import near
 from probmetric.data.containers import Groups, Points
 from probmetric.data.groups import stack
+from probmetric.data.hash import canonical_order
 from probmetric.inference.mixture.em import em_step, em_step_missing, recentre
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.prior import default_prior
@@ -227,10 +228,8 @@ def starts_by_hand(problem: Problem[Groups]) -> Values:
     mean = np.nanmean(holes, 0)
     filled = np.where(np.isnan(holes), mean, holes)
     for name, given in (("", None), (", some known", known)):
-        means = _kmeans(2)
-        label = means.fit_predict(filled, sample_weight=w)
+        label, centres = _labels(filled, 2, w)
         if given is not None:
-            centres = means.cluster_centers_.copy()
             for k in (0, 1):
                 centres[k] = filled[given == k].mean(0)
             near_ = np.argmin(((filled[:, None] - centres) ** 2).sum(-1), 1)
@@ -249,8 +248,7 @@ def starts_by_hand(problem: Problem[Groups]) -> Values:
     off = Z - middle[codes]
     W = np.einsum("n,ni,nj->ij", own[codes], off, off) / np.sum(own * (size - 1))
     k = problem.options["n_components"]
-    means = _kmeans(k)
-    label = means.fit_predict(middle, sample_weight=own)
+    label = _labels(middle, k, own)[0]
     fallback = default_prior(middle, k)
     begin = _clustered(middle, own, label, fallback)
     total = np.diag(W) + np.diagonal(begin["Σ"].mean(0))
@@ -261,7 +259,9 @@ def starts_by_hand(problem: Problem[Groups]) -> Values:
         "μ of groups": begin["μ"],
     }
     few = _varying(Z)
-    alone = _clustered(few, np.ones(len(few)), _labels(few, k), default_prior(few, k))
+    alone = _clustered(
+        few, np.ones(len(few)), _labels(few, k)[0], default_prior(few, k)
+    )
     some = _some_missing(problem)
     rows = np.array(some.X)
     for i, j in np.argwhere(np.isnan(rows)):
@@ -285,13 +285,17 @@ def _some_missing(problem: Problem[Groups]) -> Groups:
     return Groups(np.where(hole, np.nan, X), codes[chosen])
 
 
-def _kmeans(k: int) -> Any:
+def _labels(
+    Z: np.ndarray, k: int, w: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cluster of each row and the centers, rows in canonical order."""
     settings: Any = {"n_init": 1}
-    return KMeans(k, max_iter=30, random_state=0, **settings)
-
-
-def _labels(Z: np.ndarray, k: int) -> np.ndarray:
-    return _kmeans(k).fit_predict(Z)
+    means = KMeans(k, max_iter=30, random_state=0, **settings)
+    order, label = canonical_order(Z), np.empty(len(Z), int)
+    label[order] = means.fit_predict(
+        Z[order], sample_weight=None if w is None else w[order]
+    )
+    return label, means.cluster_centers_.copy()
 
 
 def _clustered(
@@ -375,8 +379,9 @@ def choices_by_hand(problem: Problem[Groups]) -> Values:
             trials = [np.where(np.arange(len(s)) == k, t, s) for t in GRID]
             s = trials[int(np.argmax([held_out(t) for t in trials]))]
     mean, error = list[float](), list[float]()
-    order = np.random.RandomState(1).permutation(len(X))
-    tests = np.array_split(order, 2)
+    X = X[canonical_order(X)]
+    order = np.random.default_rng(1).permutation(len(X))
+    tests = [np.flatnonzero(order % 2 == n) for n in range(2)]
     for k in (1, 2):
         log_p = np.zeros(len(X))
         for test in tests:

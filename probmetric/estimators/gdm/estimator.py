@@ -177,7 +177,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : array-like of shape (n, d), or (N, 2, d) of pairs
             Pairs are learned from as ``fit_pairs`` does.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members.
+            Numbers or strings; at least two classes, one of two rows or more.
             Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
         """
         if holds_pairs(self, X):
@@ -366,7 +366,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         method: Any = "nuts",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
@@ -378,7 +378,9 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             The first two take pairs, and the units of a pair, as independent; "nuts" is
             ``NUTS(target_accept=0.95)``. The bootstrap refits under weights
             n·Dirichlet(1, …, 1) on sites, or on pairs that share none.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1.
             Laplace and the bootstrap make ``n_draws * n_chains`` independent draws, one
             chain.
         seed : int, default=0
@@ -456,7 +458,6 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             n_draws = 100 if n_draws is None else n_draws
             nuts = method != "bootstrap"
             size: Any = {"n_draws": max(n_draws, 250) if nuts else n_draws}
-            size |= {} if nuts else {"n_chains": 1}
             draws = self.sample(method, seed=seed, progress=progress, **size)
         return posterior_metric(
             draws,

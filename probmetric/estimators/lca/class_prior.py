@@ -37,6 +37,7 @@ from jaxtyping import Float, Int
 from scipy.special import log_softmax
 
 from probmetric.data.containers import Pairs
+from probmetric.data.hash import first_best
 from probmetric.data.padding import bucket, pad_rows
 from probmetric.inference.lca.bootstrap import fit_near
 from probmetric.inference.lca.fit import scaled_axes
@@ -177,10 +178,10 @@ def choose_prior(
         return base
     if isinstance(scale, str):
         tried = [base._replace(k=k) for k in SCALES]
-        base = tried[int(np.argmin(held_out(Z, codes, tried)))]
+        base = tried[first_best(-held_out(Z, codes, tried))]
     if isinstance(lam, str):
         tried = [base._replace(lam=lam) for lam in STRENGTHS]
-        base = tried[int(np.argmin(held_out(Z, codes, tried)))]
+        base = tried[first_best(-held_out(Z, codes, tried))]
     return base
 
 

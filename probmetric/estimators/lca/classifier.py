@@ -107,7 +107,7 @@ class LCAClassifier(TellsClasses, BaseEstimator):
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members.
+            Numbers or strings; at least two classes, one of two rows or more.
         """
         data, self.classes_, scaler = labelled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)

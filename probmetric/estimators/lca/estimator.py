@@ -238,7 +238,7 @@ class LCA(PairsMixin, BaseEstimator):
         X : array-like of shape (n, d), or (N, 2, d) of pairs, or Source
             A source, with its labels, is fitted from ``n_anchors``, by default 100 000.
         y : array-like of shape (n,)
-            Numbers or strings; two or more classes of two or more members.
+            Numbers or strings; at least two classes, one of two rows or more.
             Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
         sample_weight : array-like of shape (n,), optional
             Data weights ≥ 0. A pair made from points counts as often as the product of
@@ -408,7 +408,7 @@ class LCA(PairsMixin, BaseEstimator):
         method: LCAMethod = "nuts",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         learning_rate: int | float | None = None,
         log_likelihood: bool = False,
@@ -426,9 +426,11 @@ class LCA(PairsMixin, BaseEstimator):
             NUTS is exact up to Monte Carlo error; the variational guide and Laplace's
             approximation are not, and say their k-hat; the bootstrap refits under
             product weights on points.
-        n_draws, n_chains : int, defaults 1000 and 4
-            All but NUTS make ``n_draws * n_chains`` independent draws, one chain: by
-            default 4000, which for the bootstrap are as many refits.
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1.
+            All but NUTS make ``n_draws * n_chains`` independent draws, one chain. For
+            the bootstrap they are as many refits.
         seed : int, default=0
         learning_rate : float > 0, optional
             Power on the likelihood. Default: that of the fit, and 1 for the

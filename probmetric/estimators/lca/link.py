@@ -26,6 +26,8 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 from sklearn.isotonic import IsotonicRegression
 
+from probmetric.data.hash import canonical_order
+from probmetric.data.pairs import nearer, smallest
 from probmetric.estimators.lca.tuning import unlearned
 from probmetric.inference.lca.link import log_logistic, odds_of, platt_targets
 from probmetric.inference.lca.recipe import (
@@ -39,6 +41,7 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.metric.link import AnyLink, IsotonicLink
 from probmetric.models.lca import to_metric
+from probmetric.neighbors.strength import deal
 
 N_FOLDS = 5
 SMALLEST = 3
@@ -55,14 +58,13 @@ class HeldOut(NamedTuple):
     y: Int[np.ndarray, "N"]
 
 
-def folds(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"]:
+def folds(
+    Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
+) -> Int[np.ndarray, "n"]:
     """Return each point's fold, 0..4, balanced by class; -1 is never held out."""
-    rng, fold, dealt = np.random.default_rng(seed), np.full(len(codes), -1), 0
-    for code in range(codes.max() + 1):
-        members = rng.permutation(np.flatnonzero(codes == code))
-        if len(members) >= SMALLEST:
-            fold[members] = (dealt + np.arange(len(members))) % N_FOLDS
-            dealt += len(members)
+    fold, large = np.full(len(codes), -1), np.bincount(codes)[codes] >= SMALLEST
+    if large.any():
+        fold[large] = deal(Z[large], codes[large], N_FOLDS, 0)
     return fold
 
 
@@ -82,10 +84,11 @@ def held_out_pairs(
     design : {"nearest", "impostors", "all"}
         Those of the recipe, or "all": pairs that are chosen given y alone.
     """
-    fold, found, left = folds(codes), [], MOST_POINTS_HELD_OUT
+    order = canonical_order(Z, codes)  # By which neighbors break ties.
+    Z, codes = Z[order], codes[order]
+    fold, found, left = folds(Z, codes), [], MOST_POINTS_HELD_OUT
     for k in range(N_FOLDS):
-        # At random, as rows may be in the order of classes.
-        held = np.random.default_rng(k).permutation(np.flatnonzero(fold == k))[:left]
+        held = np.flatnonzero(fold == k)[:left]
         if not len(held):
             continue
         rest = np.flatnonzero(fold != k)
@@ -134,7 +137,7 @@ def _pairs(
             _, wrong = _nearest(by, V, q, other, recipe.n_impostors)
         else:
             found, wrong = _nearest(by, V, q, other, recipe.max_impostors or len(other))
-            wrong = np.where(found < near[:, -1:], wrong, np.nan)
+            wrong = np.where(nearer(found, near[:, -1:]), wrong, np.nan)
             target = target[np.isfinite(wrong).any(1)]
             wrong = wrong[np.isfinite(wrong)]
         for value, D in ((1, target), (0, wrong)):
@@ -149,7 +152,7 @@ def _nearest(
     """Return distances of queries to their k nearest: under ``by``, and under V."""
     k = min(3 if k is None else k, len(of))
     D = cdist(by[q], by[of], "sqeuclidean")
-    chosen = np.argsort(D, 1, kind="stable")[:, :k]
+    chosen = smallest(D, k)
     found = cdist(V[q], V[of], "sqeuclidean")
     return np.take_along_axis(D, chosen, 1), np.take_along_axis(found, chosen, 1)
 

@@ -40,6 +40,7 @@ import xarray as xr
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_choice, check_number
+from probmetric.data.hash import first_best
 from probmetric.data.padding import host_weights
 from probmetric.data.scaling import Scaler, taught_scale
 from probmetric.estimators._labelled import report
@@ -201,7 +202,7 @@ def jackknifed(
     seed
         Of the groups, of more than 100 points.
     """
-    group = groups_of(codes, seed)
+    group = groups_of(codes, seed, np.asarray(mode.pairs.X))
     refits = leave_out(mode, group)
     W, log_sigma2 = (
         np.concatenate([np.asarray(one)[None], np.asarray(left)])
@@ -302,7 +303,7 @@ def best_for_votes(
         KNeighborsClassifier(draws).fit(X, codes).loo_scores_.max()
         for draws in candidates
     ]
-    return candidates[int(np.argmax(scores))]
+    return candidates[first_best(np.array(scores))]
 
 
 def metric_for(

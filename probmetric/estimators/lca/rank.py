@@ -88,7 +88,8 @@ def choose_rank(
     ValueError
         With weights, and for "cv" with a class of two members.
     """
-    how, smallest = estimator.n_components, int(np.bincount(codes).min())
+    how, sizes = estimator.n_components, np.bincount(codes)
+    smallest = int(sizes[sizes > 1].min())
     if not isinstance(how, str):
         return recipe, []
     if w is not None:
@@ -128,7 +129,7 @@ def _by_folds(
 def _by_refits(
     X: np.ndarray, codes: np.ndarray, recipes: list[Recipe], lam: float | str
 ) -> Chosen:
-    group, voters = groups_of(codes), some_voters(X, codes)
+    group, voters = groups_of(codes, X=X), some_voters(X, codes)
     losses = np.full((len(recipes), len(BANDWIDTHS), len(X)), np.inf)
     bar = progress_bar(recipes, "choose n_components", None, "map")
     for lost, recipe in zip(losses, bar, strict=True):

@@ -20,11 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
-from sklearn.model_selection import StratifiedKFold
+from scipy.spatial.distance import cdist
+from sklearn.utils import check_random_state
 
 from probmetric.data.containers import Pairs
+from probmetric.data.hash import canonical_order
 from probmetric.data.padding import host_weights, pad_pairs
-from probmetric.data.pairs import as_labels
+from probmetric.data.pairs import as_labels, smallest
 from probmetric.inference import lca
 from probmetric.inference.lca.curvature import log_evidence
 from probmetric.inference.lca.likelihood import objective, to_params
@@ -42,6 +44,7 @@ from probmetric.inference.lca.recipe import (
 )
 from probmetric.inference.solvers.result import Fit, Result
 from probmetric.models.lca import LCAParams, LCAPrior
+from probmetric.neighbors.strength import deal
 from probmetric.progress import progress_bar
 from probmetric.typing import Array
 
@@ -174,21 +177,22 @@ def choose_by_folds(
     Raises
     ------
     ValueError
-        When a class has fewer than four members.
+        When a class has two or three members.
     """
-    smallest = int(np.bincount(codes).min())
+    sizes = np.bincount(codes)
+    smallest = int(sizes[sizes > 1].min())  # The only row of a class is never left out.
     if smallest < N_FOLDS:
         raise ValueError(
             f"regularization: expected 'auto' or a number, or {N_FOLDS} members in "
             f"each class for 'cv', got a class of {smallest}"
         )
-    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=random_state)
+    seed = check_random_state(random_state).randint(2**31)
+    fold = deal(X, codes, N_FOLDS, seed)
     tried = settings_for(recipe, len(X) - len(X) // N_FOLDS, X.shape[1])
     tables = [
         _score_fold(X[train], codes[train], X[test], codes[test], recipe, tried)
-        for train, test in progress_bar(
-            list(folds.split(X, codes)), "choose λ", None, "fold"
-        )
+        for k in progress_bar(range(N_FOLDS), "choose λ", None, "fold")
+        for train, test in [(fold != k, fold == k)]
     ]
     mean: dict[Setting, np.ndarray] = {
         key: np.mean([table[key] for table in tables], 0) for key in tables[0]
@@ -216,6 +220,8 @@ def _score_fold(
     def score(W: Array) -> np.ndarray:
         return accuracies(X @ W.T, codes, X_test @ W.T, y_test)
 
+    order = canonical_order(X, codes)  # By which neighbors break ties.
+    X, codes = X[order], codes[order]
     pairs = build(X, codes, recipe)
     rate = rate_for(pairs, recipe)
     found: dict[Setting, np.ndarray] = {}
@@ -242,11 +248,12 @@ def accuracies(
     Z_test: Float[np.ndarray, "m p"],
     y_test: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "k"]:
-    """Return kNN accuracy at each k of ``NEIGHBORS``, ties to the lower class code."""
-    k = min(max(NEIGHBORS), len(Z))
-    from sklearn.neighbors import NearestNeighbors
+    """Return kNN accuracy at each k of ``NEIGHBORS``, ties to the lower class code.
 
-    near = NearestNeighbors(n_neighbors=k).fit(Z).kneighbors(Z_test)[1]
+    Of equally near points the first are neighbors.
+    """
+    k = min(max(NEIGHBORS), len(Z))
+    near = smallest(cdist(Z_test, Z, "sqeuclidean"), k)
     votes = np.cumsum(np.eye(codes.max() + 1)[codes[near]], 1)
     return np.array(
         [np.mean(votes[:, min(q, k) - 1].argmax(1) == y_test) for q in NEIGHBORS]

@@ -158,7 +158,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
         X : array-like of shape (n, d), or (N, 2, d) of pairs
             Pairs are learned from as ``fit_pairs`` does.
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members.
+            Numbers or strings; at least two classes, one of two rows or more.
             Of pairs: 1 for same; 0 or -1, one of the two throughout, for different.
         """
         if holds_pairs(self, X):
@@ -317,7 +317,7 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
         method: Any = "nuts",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         log_likelihood: bool = False,
         progress: bool | None = None,
@@ -330,7 +330,9 @@ class PointEffectsLCA(PairsMixin, BaseEstimator):
             "nuts" is ``NUTS(target_accept=0.95)``, exact up to Monte Carlo error,
             around the mode of the fit. Laplace draws the spread from its approximate
             posterior on a grid and the rest from the Gaussian at the mode there.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1.
             Laplace makes ``n_draws * n_chains`` independent draws, one chain.
         seed : int, default=0
         log_likelihood : bool, default=False

@@ -235,7 +235,7 @@ class TripletEmbedding(PosteriorMixin, BaseEstimator):
         method: Any = "nuts",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
@@ -244,7 +244,9 @@ class TripletEmbedding(PosteriorMixin, BaseEstimator):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1.
             Laplace makes ``n_draws * n_chains`` independent draws, one chain.
         seed : int, default=0
         progress : bool, optional

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Triplets
+from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import Scaler, standardise, taught_scale
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
 from probmetric.estimators._labelled import labelled_data, report, stood_for
@@ -136,14 +137,17 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,)
-            Numbers or strings; at least two classes of at least two members.
+            Numbers or strings; at least two classes, one of two rows or more.
         """
         data, self.classes_, scaler = labelled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         sizes = np.bincount(codes)
         k = min(int(self.n_targets), int(sizes.max()) - 1)
         m = min(int(self.n_impostors), len(Z) - int(sizes.min()))
-        made = nearest_triplets(Z, codes, k, m)
+        order = canonical_order(Z, codes)  # By which neighbors break ties.
+        made = nearest_triplets(Z[order], codes[order], k, m)
+        anchor, near, far = (order[np.asarray(ends)] for ends in made[1:4])
+        made = made._replace(X=Z, anchor=anchor, near=near, far=far)
         return self._store(made, triplet.rate_for(made), scaler)
 
     def fit_triplets(
@@ -257,7 +261,7 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
         method: Any = "nuts",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
@@ -266,7 +270,9 @@ class TripletMetric(PosteriorMixin, PairsMixin, BaseEstimator):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1.
             Laplace makes ``n_draws * n_chains`` independent draws, one chain.
         seed : int, default=0
         progress : bool, optional

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.arguments import check_choice, check_number
 from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
+from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import check_sizes, standardise
 from probmetric.data.source import Source
 from probmetric.data.unlabeled import leave_out
@@ -313,7 +314,8 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         if self.flattening != "held-out":
             return choice.flatten(params, float(self.flattening))
         rng = np.random.default_rng(self._seed)
-        out = rng.permutation(len(X)) < max(len(X) // 5, 1)
+        out = np.empty(len(X), bool)
+        out[canonical_order(X)] = rng.permutation(len(X)) < max(len(X) // 5, 1)
         # From the full fit, so that components correspond.
         k = len(params.weights)
         part = fit(Points(X[~out]), n_components=k, start=params, max_steps=200)
@@ -487,7 +489,7 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
         method: Method = "nuts",
         *,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         seed: int = 0,
         log_likelihood: bool = False,
         log_prior: bool = True,
@@ -506,7 +508,9 @@ class TwoStageMixture(DensityMixin, BaseEstimator):
             to Monte Carlo error, within the optimum that the fit found (others, up to
             the names of components, it need not visit). The other two are
             approximations and say their k-hat.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4 for NUTS, otherwise 1.
             All but NUTS make ``n_draws * n_chains`` independent draws, one chain.
         seed : int, default=0
         log_likelihood : bool, default=False

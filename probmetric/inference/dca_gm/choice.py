@@ -104,7 +104,7 @@ def choose_strength(data: Labelled, n_latent: int, *, mixed: bool = True) -> Cho
     Parameters
     ----------
     data : Labelled
-        Unweighted; every class of two members at least.
+        Unweighted.
     n_latent : int
         p, between 1 and d.
     mixed : bool, default=True

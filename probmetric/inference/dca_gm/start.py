@@ -25,6 +25,7 @@ import scipy.linalg
 from jaxtyping import Float
 
 from probmetric.data.containers import Labelled
+from probmetric.data.hash import canonical_order
 from probmetric.inference.dca_gm.em import EMData, EMPrior, em_steps
 from probmetric.linalg import row_signs
 from probmetric.models.dca_gm import DCAGMParams
@@ -208,7 +209,8 @@ def start(
     mu = np.zeros((n_classes, max(wanted), n_latent))
     chol = np.zeros((n_classes, max(wanted), n_latent, n_latent))
     for c in range(n_classes):
-        mine = (y == c) & (w > 0)
+        mine = np.flatnonzero((y == c) & (w > 0))
+        mine = mine[canonical_order(X[mine])]  # k-means++ draws rows by their place.
         k = min(wanted[c], len(np.unique(np.round(Y[mine], 9), axis=0)))
         kmeans: Any = KMeans(k, n_init=5, random_state=seed)  # pyright: ignore
         kmeans.fit(Y[mine], sample_weight=w[mine])

@@ -95,7 +95,7 @@ def choose_strength(
     Parameters
     ----------
     data : Labelled
-        Unweighted; every class of two members at least.
+        Unweighted.
     pairs : callable
         Makes pairs of a part of the data.
     ridge : float, default=0

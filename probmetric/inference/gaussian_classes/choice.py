@@ -42,6 +42,7 @@ from jaxtyping import Float, Int
 from scipy.special import gammaln
 
 from probmetric.data.containers import Labelled
+from probmetric.data.hash import first_best
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.neighbors.strength import ONCE, Fold, folds
@@ -133,7 +134,7 @@ def choose_prior(
             total = np.logaddexp.reduce(found, -1)
             losses[at] += np.sum(total - found[..., *places], -1)
     losses = np.where(np.isfinite(losses), losses, np.inf) / max(scored, 1)
-    s, e, k = np.unravel_index(np.argmin(losses), losses.shape)
+    s, e, k = np.unravel_index(first_best(-losses), losses.shape)
     best = Strengths(STRENGTHS[s], EXCESS[e], KAPPA[k])
     prior = prior_of(whole, best, covariance=covariance, alpha=alpha)
     if not varied:

@@ -71,7 +71,7 @@ def sample(
     classes: np.ndarray | None = None,
     seed: int = 0,
     n_draws: int = 1000,
-    n_chains: int = 4,
+    n_chains: int | None = None,
     log_prior: bool = False,
     predictive: bool = False,
     prior_draws: int | None = None,
@@ -96,7 +96,9 @@ def sample(
         Names along the axis ``class``; default 0, 1, ...
     seed : int, default=0
         The same seed gives the same draws.
-    n_draws, n_chains : int, defaults 1000 and 4
+    n_draws : int, default=1000
+    n_chains : int, optional
+        Default: 1.
     log_prior, predictive, prior_draws : bool, bool, int, optional
         As ``GaussianClasses.sample``; ``arguments`` then holds prior and covariance.
 

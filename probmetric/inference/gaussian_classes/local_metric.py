@@ -57,6 +57,8 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
 from probmetric.compilation import COMPILED_SOONEST
+from probmetric.data.hash import canonical_order, first_best
+from probmetric.data.pairs import smallest
 from probmetric.densities.classes import (
     ClassDensities,
     posterior_and_hessians,
@@ -432,7 +434,7 @@ def choose_gamma(
     gammas : sequence of float, default ``GAMMAS``
         The base metric, ∞, is added where it is not among them.
     max_points : int, default 500
-        Training points that are predicted, evenly spread over the rows.
+        Training points that are predicted, in ``data.hash.canonical_order``.
 
     Returns
     -------
@@ -461,7 +463,8 @@ def choose_gamma(
     n, c, k = len(X), int(codes.max()) + 1, min(n_neighbors, len(X) - 1)
     grid = sorted({*map(float, gammas), float("inf")}, reverse=True)
     shares = np.array([1.0 if np.isinf(g) else g / (1 + g) for g in grid])
-    rows = np.unique(np.linspace(0, n - 1, min(n, max_points)).astype(int))
+    order = canonical_order(X, codes)  # By which ties are broken.
+    rows = order[np.linspace(0, n - 1, min(n, max_points)).astype(int)]
     members = np.bincount(codes, minlength=c)
     own = np.eye(c)[codes[rows]]
     prior = (members - own) / (n - 1)
@@ -477,7 +480,7 @@ def choose_gamma(
             for g, share in enumerate(shares):
                 D = share * base + (1 - share) * local
                 D[np.arange(len(D)), rows[part]] = np.inf
-                near = np.argpartition(D, k - 1, 1)[:, :k]
+                near = order[smallest(D[:, order], k)]
                 votes[g, part] += np.eye(c)[codes[near]].sum(1) / len(metrics)
     predicted = (votes + prior) / (k + 1)
     # Points alone in their class have nothing to be predicted from.
@@ -485,7 +488,7 @@ def choose_gamma(
     if not scored.any():
         return grid[0], np.full(len(grid), np.nan)
     scores = np.log(np.sum(predicted * own, -1)[:, scored]).mean(1)
-    return grid[int(np.argmax(scores))], scores
+    return grid[first_best(scores)], scores
 
 
 EUCLID = "Euclid"

@@ -63,7 +63,7 @@ def draw(
     learning_rate: float = 1.0,
     seed: int = 0,
     n_draws: int = 1000,
-    n_chains: int = 4,
+    n_chains: int | None = None,
     progress: bool | None = None,
 ) -> Draws:
     """Draw b, heights of I-splines θ and heights of curves, around a fit.

@@ -309,7 +309,7 @@ class Bootstrap:
         *,
         seed: int,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         progress: bool | None = None,
     ) -> Draws:
         """Draw M, b and log σ² by refits.
@@ -322,7 +322,9 @@ class Bootstrap:
         seed : int
             The same seed gives the same draws on the same machine, draw k whatever
             ``n_draws`` and ``block_size`` are.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 1.
             Their product is drawn, in one chain.
         progress : bool, optional
             Default: a bar in terminals and notebooks, elsewhere a line every 10 s.

@@ -68,7 +68,7 @@ def draw(
     scale: Float[np.ndarray, "d"],
     seed: int,
     n_draws: int = 1000,
-    n_chains: int = 4,
+    n_chains: int | None = None,
     progress: bool | None = None,
     warn_khat: bool = True,
     feature_names: Names | None = None,
@@ -82,7 +82,9 @@ def draw(
         becomes diag(1/s) M diag(1/s).
     method : sampler, or "nuts", "svi", "laplace", "bootstrap"
     seed : int
-    n_draws, n_chains : int
+    n_draws : int, default=1000
+    n_chains : int, optional
+        Default: 4 for NUTS, otherwise 1.
         All but NUTS make ``n_chains * n_draws`` independent draws, in one chain.
     progress : bool, optional
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.

@@ -13,6 +13,7 @@ taken as L_(i) + L_(k) - L, exact to first order, in place of g²/2 more refits.
 import numpy as np
 from jaxtyping import Float, Int
 
+from probmetric.data.hash import canonical_order
 from probmetric.data.padding import bucket, pad_pairs
 from probmetric.inference.lca.bootstrap import bootstrap, check_results
 from probmetric.inference.lca.link import log_logistic
@@ -118,6 +119,8 @@ def held_out_links(
             "group: expected three groups or more, since without one of two no pair "
             f"of groups is left, got {len(left_out)}"
         )
+    order = canonical_order(X, codes)  # Some pairs are drawn by their place.
+    X, codes, group = X[order], codes[order], group[order]
     i, j = np.nonzero(group[:, None] != group[None])
     if len(i) > most:
         kept = np.random.default_rng(0).choice(len(i), most, replace=False)

@@ -10,6 +10,7 @@ the Euclidean metric .70 without the refresh, .68 with it (geometric mean), and 
 the maximum of the likelihood over the paper's pairs. Points here are standardised.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,12 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights, pad_pairs
-from probmetric.data.pairs import all_pairs, impostor_pairs, nearest_pairs
+from probmetric.data.pairs import (
+    all_pairs,
+    from_rows,
+    impostor_pairs,
+    nearest_pairs,
+)
 from probmetric.inference.lca.fit import (
     fit,
     scaled_identity,
@@ -103,9 +109,11 @@ def _unweighted(X: np.ndarray, codes: np.ndarray, recipe: Recipe, factor: Any) -
         return all_pairs(X, codes)
     sizes = np.bincount(codes)
     if recipe.pairs == "nearest":
-        return nearest_pairs(X, codes, *neighbors_of(recipe, sizes), factor)
+        k, m = neighbors_of(recipe, sizes)
+        return from_rows(partial(nearest_pairs, k=k, m=m, factor=factor), X, codes)
     n_targets = _neighbors("n_targets", recipe.n_targets, int(sizes.max()) - 1)
-    made = impostor_pairs(X, codes, n_targets, max_impostors=recipe.max_impostors)
+    impostors = partial(impostor_pairs, k=n_targets, max_impostors=recipe.max_impostors)
+    made = from_rows(impostors, X, codes)
     anchor = np.unique(np.asarray(made.anchor), return_inverse=True)[1]
     return made._replace(anchor=anchor)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from probmetric.data.hash import canonical_order
 from probmetric.inference.mixture.em import (
     MixtureData,
     m_step,
@@ -81,7 +82,11 @@ def start_mixture(
     if known is not None and (np.asarray(known) >= 0).any():
         label = _clusters_with_known(rows, w, np.asarray(known), n_components, kmeans)
     else:
-        label = kmeans.fit_predict(rows, sample_weight=w)
+        order = canonical_order(rows)  # k-means++ draws rows by their place.
+        label = np.empty(len(rows), int)
+        label[order] = kmeans.fit_predict(
+            rows[order], sample_weight=np.asarray(w)[order]
+        )
     prior = default_prior(rows, n_components) if prior is None else prior
     (n, d), k = rows.shape, n_components
     mass, first = np.zeros(k, rows.dtype), np.zeros((k, d), rows.dtype)
@@ -103,7 +108,9 @@ def _clusters_with_known(
     rows: Array, w: Array, known: Array, n_components: int, kmeans: Any
 ) -> Array:
     """Assign to the nearest centre, those of named components being their means."""
-    centres = kmeans.fit(rows, sample_weight=w).cluster_centers_.copy()
+    order = canonical_order(rows)
+    kmeans.fit(rows[order], sample_weight=np.asarray(w)[order])
+    centres = kmeans.cluster_centers_.copy()
     for k in range(n_components):
         if (known == k).any():
             centres[k] = rows[known == k].mean(0)

@@ -113,7 +113,7 @@ def draw(
     scale: Float[np.ndarray, "d"],
     seed: int,
     n_draws: int = 1000,
-    n_chains: int = 4,
+    n_chains: int | None = None,
     progress: bool | None = None,
     found: SpreadPosterior | None = None,
     feature_names: Names | None = None,
@@ -128,7 +128,9 @@ def draw(
         ``Laplace`` is the grid of ω with Gaussians; ``NUTS`` starts at its median. By
         name it is ``NUTS(target_accept=0.95)``.
     seed : int
-    n_draws, n_chains : int
+    n_draws : int, default=1000
+    n_chains : int, optional
+        Default: 4 for NUTS, otherwise 1.
         ``Laplace`` makes ``n_chains * n_draws`` independent draws, in one chain.
     progress : bool, optional
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.

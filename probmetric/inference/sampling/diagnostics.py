@@ -196,11 +196,11 @@ def _advice(draws: np.ndarray) -> str:
     """Tell chains in different places from chains that are slow, of one entry's."""
     low, high = np.quantile(draws, [0.25, 0.75], axis=1)
     if low.max() <= high.min():
-        return "raise n_draws or n_warmup"
+        return "raise n_draws, or warm up longer with method=NUTS(n_warmup=...)"
     return (
         "the chains are in different places, which more draws will not mend; look for "
         "several modes (components without an order, mirror images), start the chains "
-        "at a fit, or raise n_warmup"
+        "at a fit, or warm up longer with method=NUTS(n_warmup=...)"
     )
 
 

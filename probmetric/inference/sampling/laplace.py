@@ -163,7 +163,7 @@ class Laplace:
         *,
         seed: int,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
@@ -176,7 +176,9 @@ class Laplace:
             for the mode from.
         seed : int
             The same seed gives the same draws.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 1.
             Their product is drawn, in one chain.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional

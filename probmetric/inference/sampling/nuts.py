@@ -113,7 +113,7 @@ class NUTS:
         *,
         seed: int,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
@@ -128,7 +128,9 @@ class NUTS:
             position is read for its shapes alone: chains begin uniform on (-2, 2).
         seed : int
             The same seed gives the same draws on the same machine.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 4.
             Draws are per chain.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional
@@ -141,7 +143,7 @@ class NUTS:
             holds blocks of another run (or of any, without ``resume``), or that
             another run is writing to.
         """
-        n_draws, n_chains = counts(n_draws, n_chains)
+        n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior
         gaussian = isinstance(start, Gaussian)
         if gaussian:

@@ -98,7 +98,7 @@ def sample(
     prior: PyTree = None,
     options: Kwargs | None = None,
     start: Start | None = None,
-    n_chains: int = 4,
+    n_chains: int | None = None,
     n_draws: int = 1000,
     feature_names: Sequence[str] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
@@ -138,7 +138,9 @@ def sample(
         values: for NUTS the start, and the coordinates as for SVI; for Laplace the
         answer), or an unconstrained position (for Laplace where to
         look for the mode; otherwise read for its shapes). Required for a ``Target``.
-    n_chains, n_draws : int, defaults 4 and 1000
+    n_draws : int, default=1000
+    n_chains : int, optional
+        Default: 4 for NUTS, otherwise 1.
         The approximations draw ``n_chains * n_draws`` in one chain.
     feature_names, dims, coords : optional
         As in ``to_datatree``.

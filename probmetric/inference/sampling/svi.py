@@ -240,7 +240,7 @@ class SVI:
         *,
         seed: int,
         n_draws: int = 1000,
-        n_chains: int = 4,
+        n_chains: int | None = None,
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
@@ -253,7 +253,9 @@ class SVI:
             of a position the shapes are read.
         seed : int
             The same seed gives the same draws.
-        n_draws, n_chains : int, defaults 1000 and 4
+        n_draws : int, default=1000
+        n_chains : int, optional
+            Default: 1.
             Their product, at least 100, is drawn, in one chain.
         dtype : {"float64", "float32"}, default="float64"
         progress : bool, optional

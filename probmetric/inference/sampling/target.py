@@ -250,8 +250,14 @@ def is_double(dtype: str) -> bool:
     return dtype == "float64"
 
 
-def counts(n_draws: object, n_chains: object) -> tuple[int, int]:
-    """Check the numbers of draws and chains and return them as ints."""
+def counts(
+    n_draws: object, n_chains: object, default_chains: int = 1
+) -> tuple[int, int]:
+    """Check the numbers of draws and chains and return them as ints.
+
+    Without a number of chains independent draws are one chain: ``n_draws`` of them.
+    """
+    n_chains = default_chains if n_chains is None else n_chains
     return (
         check_number("n_draws", n_draws, 1, whole=True),
         check_number("n_chains", n_chains, 1, whole=True),

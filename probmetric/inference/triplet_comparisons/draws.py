@@ -34,7 +34,7 @@ def draw(
     seed: int,
     learning_rate: float = 1.0,
     n_draws: int = 1000,
-    n_chains: int = 4,
+    n_chains: int | None = None,
     progress: bool | None = None,
     objects: bool = False,
 ) -> Draws:
@@ -52,7 +52,9 @@ def draw(
     scale : array of shape (d,)
         M becomes diag(1/s) M diag(1/s).
     seed : int
-    n_draws, n_chains : int
+    n_draws : int, default=1000
+    n_chains : int, optional
+        Default: 4 for NUTS, otherwise 1.
     progress : bool, optional
         Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
     objects : bool, default=False

@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from sklearn.model_selection import KFold
 
 from probmetric.data.containers import Points
+from probmetric.data.hash import canonical_order, first_best
 from probmetric.inference.two_stage.fit import fit
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Score
@@ -74,7 +74,7 @@ def choose_flattening(
             trials = [np.where(np.arange(len(s)) == k, t, s) for t in grid]
             values = [_held_out(flatten(params, t), X) for t in trials]
             # A grid point where a covariance is singular gives NaN and loses.
-            s = trials[int(np.argmax(np.where(np.isnan(values), -np.inf, values)))]
+            s = trials[first_best(np.array(values))]
     return s
 
 
@@ -171,10 +171,11 @@ def choose_components(
     >>> found.best, bool(found.log_density[1] > found.log_density[0] + 1)
     (2, True)
     """
-    folds = list(KFold(n_folds, shuffle=True, random_state=seed).split(X))
+    X = np.asarray(X)[canonical_order(X)]
+    place = np.random.default_rng(seed).permutation(len(X)) % n_folds
     log_p = np.empty((len(candidates), len(X)))
     for row, k in enumerate(candidates):
-        for train, test in folds:
+        for train, test in ((place != n, place == n) for n in range(n_folds)):
             end = fit(
                 Points(X[train]),
                 n_components=k,
@@ -186,4 +187,4 @@ def choose_components(
             log_p[row, test] = to_metric(end.params).log_marginal(X[test])
     mean = log_p.mean(1)
     error = log_p.std(1, ddof=1) / np.sqrt(len(X))
-    return Choice(tuple(candidates), mean, error, candidates[int(np.argmax(mean))])
+    return Choice(tuple(candidates), mean, error, candidates[first_best(mean)])

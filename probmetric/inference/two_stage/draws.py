@@ -93,7 +93,7 @@ def draw(
     *,
     seed: int,
     n_draws: int = 1000,
-    n_chains: int = 4,
+    n_chains: int | None = None,
     progress: bool | None = None,
 ) -> Draws:
     """Draw c, μ, W, B (relabelled), the invariants and a sampled α.
@@ -105,7 +105,9 @@ def draw(
         NUTS starts about the Laplace approximation; it, and the variational guide, work
         in coordinates that the approximation whitens.
     seed : int
-    n_draws, n_chains : int, defaults 1000 and 4
+    n_draws : int, default=1000
+    n_chains : int, optional
+        Default: 4 for NUTS, otherwise 1.
         The approximations draw ``n_chains * n_draws`` in one chain.
     progress : bool, optional
 

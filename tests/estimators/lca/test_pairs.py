@@ -169,7 +169,7 @@ BAD_PAIRS = {
     ),
     "index": (
         lambda: LCA().fit_pairs([[0, 1], [1, 2]], [0, 1]),
-        r"pairs: expected shape \(N, 2, d\)",
+        r"pairs must have shape \(N, 2, d\)",
     ),
     "few members": (
         lambda: LCA(regularization="cv").fit(

@@ -100,7 +100,7 @@ def test_good_draws_have_no_findings():
 def test_chains_whose_middle_halves_touch_are_not_in_different_places():
     low = np.resize([0.0, 1.0], 1000)
     told = {f.advice for f in diagnose(tree(np.stack([low, low + 1] * 2)))}
-    assert "raise n_draws or n_warmup" in told
+    assert "raise n_draws, or warm up longer with method=NUTS(n_warmup=...)" in told
 
 
 def test_slow_tails_of_independent_bulk_are_told_apart():

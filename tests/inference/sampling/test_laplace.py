@@ -31,3 +31,12 @@ def test_a_hessian_of_many_rows_is_computed_in_blocks_and_is_the_same():
         covariance = found.factor @ found.factor.T
         error = np.abs(covariance @ (L @ L.T) - np.eye(k)).max()
         assert (error < 1e-9) == right
+
+
+def test_independent_draws_are_as_many_as_n_draws_unless_chains_are_given():
+    target = Target(lambda x, sd: -0.5 * (x[0] / sd) ** 2, lambda x, sd: {"x": x[0]})
+    start = Gaussian(np.zeros(1), 2 * np.eye(1))
+    options = {"method": "laplace", "start": start, "n_draws": 100}
+    assert pm.sample(target, 2.0, **options)["posterior"]["x"].shape == (1, 100)
+    chains = pm.sample(target, 2.0, n_chains=3, **options)
+    assert chains["posterior"]["x"].shape == (1, 300)

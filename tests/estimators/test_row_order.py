@@ -1,0 +1,59 @@
+"""Fits depend only on the set of rows, not on the order of rows or columns."""
+
+import numpy as np
+import pytest
+
+import probmetric as pm
+
+RNG = np.random.default_rng(7)
+CENTERS = np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 1.5, 0.0, 0.0], [0.0, 1.5, 2.0, 0.0]])
+Y = np.repeat([0, 1, 2], [22, 16, 12])
+# Rounded: distances tie, and some rows are equal, in one class or in two.
+X = np.round(CENTERS[Y] + RNG.normal(size=(50, 4)) * [1.0, 0.7, 1.0, 2.0])
+X[:3], X[22] = X[3], X[5]
+QUERIES = np.round(RNG.normal(size=(9, 4)), 1)
+ROWS, COLUMNS = RNG.permutation(50), np.array([2, 0, 3, 1])
+
+
+def probabilities(model, columns):
+    return model.predict_proba(QUERIES[:, columns])
+
+
+def distances(model, columns):
+    Q = QUERIES[:, columns]
+    return model.get_metric().pairwise(Q, Q)
+
+
+def links(model, columns):
+    Q = QUERIES[:, columns]
+    return model.same_probability(np.stack([Q[:-1], Q[1:]], 1))
+
+
+LEARNERS = {
+    "LDA": (lambda: pm.LDA(), [distances]),
+    "PairLDA": (lambda: pm.PairLDA(), [distances]),
+    "EigDML": (lambda: pm.EigDML(), [distances]),
+    "LCA": (lambda: pm.LCA(), [distances, links]),
+    "LCA cv": (lambda: pm.LCA(regularization="cv"), [distances]),
+    "LCA rank": (lambda: pm.LCA("cv"), [distances]),
+    "LCA impostors": (lambda: pm.LCA(pairs="impostors"), [distances, links]),
+    "LCAClassifier": (lambda: pm.LCAClassifier(), [probabilities]),
+    "GaussianClasses": (lambda: pm.GaussianClasses(), [probabilities]),
+    "GLML": (lambda: pm.GLML(), [distances, probabilities]),
+    "DCAGM": (lambda: pm.DCAGM(), [distances, probabilities]),
+    "TwoStageMixture": (lambda: pm.TwoStageMixture(2), [distances]),
+    "votes": (lambda: pm.KNeighborsClassifier(pm.LDA()), [probabilities]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:EigDML.*equal points")
+@pytest.mark.parametrize("name", LEARNERS)
+def test_shuffled_rows_and_permuted_columns_give_the_same_fit(name):
+    make, results = LEARNERS[name]
+    every = np.arange(4)
+    plain = make().fit(X, Y)
+    moved = make().fit(X[ROWS][:, COLUMNS], Y[ROWS])
+    for result in results:
+        np.testing.assert_allclose(
+            result(moved, COLUMNS), result(plain, every), rtol=1e-6, atol=1e-6
+        )
