@@ -210,6 +210,8 @@ def load(
     sep: str | None = None,
     decimal: str = ".",
     encoding: str = "utf-8",
+    na: Sequence[str] = (),
+    thousands: str | None = None,
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
     n: int | None = None,
@@ -236,6 +238,11 @@ def load(
         Decimal point of a text file.
     encoding : str, default="utf-8"
         Of a text file.
+    na : sequence of str, optional
+        Texts of a text file that mean missing, such as "?", or numbers, such as "-999",
+        beside those that pandas knows (an empty field, NA, NaN, ...).
+    thousands : str, optional
+        Thousands separator of a text file: with "," a feature 1,304.5 is 1304.5.
     drop : sequence of str, optional
         Columns to leave out.
     features : sequence of str, optional
@@ -275,7 +282,15 @@ def load(
     ((178, 13), (178,))
     """
     name = str(name_or_path)
-    how = Reading(sep, decimal, encoding, _listed(drop), _listed(features))
+    how = Reading(
+        sep,
+        decimal,
+        encoding,
+        _listed(drop),
+        _listed(features),
+        na=_listed(na),
+        thousands=thousands,
+    )
     if groups is not None and (_is_named(name) or name.startswith("openml:")):
         raise ValueError(f"groups: expected a file with such a column, got {name!r}")
     if name in GENERATORS:
