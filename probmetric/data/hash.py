@@ -1,9 +1,10 @@
-"""A data set as named arrays, and the SHA-256 of these."""
+"""Hashes of data: the SHA-256 of named arrays, and a hash of each row."""
 
 import hashlib
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 
 def data_variables(data: object) -> dict[str, np.ndarray]:
@@ -41,3 +42,13 @@ def data_hash(data: object) -> str:
         digest.update(f"{name} {array.dtype} {array.shape};".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def row_hashes(X: Float[np.ndarray, "n d"]) -> np.ndarray:
+    """Hash each row to 64 bits (uint64): the BLAKE2b of its numbers in float64.
+
+    Equal rows have equal hashes on every machine; 0.0 and -0.0 are equal.
+    """
+    rows = np.asarray(X, "<f8") + 0.0
+    digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
