@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from probmetric import __version__
-from probmetric.cli.files import FILES, WHOLE, check_new, exit_code
+from probmetric.cli.files import FILES, WHOLE, check_new, exit_code, quieted
 from probmetric.cli.lookup import (
     Commands,
     first,
@@ -30,11 +30,9 @@ from probmetric.cli.lookup import (
     sources,
 )
 from probmetric.cli.options import (
-    LEARNED,
+    BELOW,
     NAMES,
     SOURCES,
-    USED,
-    VALIDATED,
     Answers,
     Data,
     Decimal,
@@ -50,14 +48,17 @@ from probmetric.cli.options import (
     MaxDraws,
     MetricFile,
     Model,
+    Na,
     Out,
     Processes,
+    Quiet,
     Quote,
     Rows,
     Seed,
     Sep,
     Settings,
     TableOut,
+    Thousands,
 )
 from probmetric.interrupts import run_command
 from probmetric.names import Reading
@@ -66,6 +67,9 @@ from probmetric.registry import estimator_of, learner_name, method_of
 app = typer.Typer(
     cls=Commands,
     help="Distances learned from data as probability models.",
+    epilog=BELOW[""],
+    # Help is as wide as the terminal.
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=True,
@@ -111,9 +115,17 @@ def _leave(
     if "sep" in asked:
         given = [name for name in Reading._fields if name in asked]
         how = Reading(**{name: asked.pop(name) for name in given})
-        listed = tuple(how.drop or ()), tuple(how.features or ())
-        asked["how"] = how._replace(drop=listed[0], features=listed[1])
-    run = getattr(import_module(f"probmetric.cli.{command}"), work)
+        listed = {
+            name: tuple(getattr(how, name) or ()) for name in ("drop", "features", "na")
+        }
+        asked["how"] = how._replace(**listed)
+    quiet = asked.pop("quiet")
+    function = getattr(import_module(f"probmetric.cli.{command}"), work)
+
+    def run(**options: Any) -> int:
+        with quieted(quiet):
+            return function(**options)
+
     if several:
         from probmetric.cli.launch import work_together
 
@@ -132,7 +144,7 @@ def _launch(size: int, restarts: int, *, resume: bool) -> None:
         raise typer.Exit(launch(words, size, restarts, resume=resume))
 
 
-@app.command(epilog=LEARNED)
+@app.command(epilog=BELOW["fit"])
 def fit(
     model: Model,
     *,
@@ -143,6 +155,8 @@ def fit(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     dtype: Dtype = "float64",
@@ -165,6 +179,7 @@ def fit(
             min=0,
         ),
     ] = 3,
+    quiet: Quiet = False,
 ) -> None:
     """Learn a metric: metric.npz, summary.json and report.html."""
     asked = dict(locals())
@@ -182,7 +197,7 @@ def fit(
     _leave("fit", asked, kept=kept(checkpoint), several=True)
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["neighbors"])
 def neighbors(
     data: Rows,
     metric: MetricFile = None,
@@ -197,6 +212,8 @@ def neighbors(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     dtype: Dtype = "float64",
@@ -208,6 +225,7 @@ def neighbors(
     quote_formulas: Quote = False,
     force: Force = False,
     processes: Processes = 1,
+    quiet: Quiet = False,
 ) -> None:
     """Nearest rows; with --draws probabilities, and no distances."""
     asked = dict(locals())
@@ -221,7 +239,7 @@ def neighbors(
     _leave("neighbors", asked, several=True)
 
 
-@app.command(epilog=LEARNED)
+@app.command(epilog=BELOW["sample"])
 def sample(
     model: Model,
     *,
@@ -258,12 +276,15 @@ def sample(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     groups: Groups = None,
     settings: Settings = None,
     seed: Seed = 0,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Sample the posterior of a metric: draws.nc and report.html."""
     asked = dict(locals())
@@ -278,7 +299,7 @@ def sample(
     _leave("sample", asked, kept=kept(checkpoint))
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["next"])
 def next(
     *,
     data: Data = None,
@@ -301,12 +322,15 @@ def next(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     max_draws: MaxDraws = 200,
     out: TableOut = None,
     seed: Seed = 0,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Which pairs or triplets to ask about next: a table for --answers."""
     asked = dict(locals())
@@ -319,7 +343,7 @@ def next(
     _leave("next", asked)
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["evaluate"])
 def evaluate(
     data: Rows = None,
     answers: Judging = None,
@@ -334,6 +358,8 @@ def evaluate(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     dtype: Dtype = "float64",
@@ -368,6 +394,7 @@ def evaluate(
     quote_formulas: Quote = False,
     force: Force = False,
     processes: Processes = 1,
+    quiet: Quiet = False,
 ) -> None:
     """Judge a metric, draws or a learner on rows, answers or pairs held out."""
     asked = dict(locals())
@@ -384,7 +411,7 @@ def evaluate(
     _leave("evaluate", asked, several=True)
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["explore"])
 def explore(
     data: Data,
     out: Annotated[Path, typer.Option(help="A .html file.")],
@@ -394,6 +421,8 @@ def explore(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     k: Annotated[
@@ -401,6 +430,7 @@ def explore(
     ] = 10,
     max_draws: MaxDraws = 200,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write an interactive page (needs the extra explore)."""
     asked = dict(locals())
@@ -410,7 +440,7 @@ def explore(
     _leave("report", asked, work="explore")
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["report"])
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.")],
     force: Annotated[
@@ -424,6 +454,7 @@ def report(
             "Needs the extra explore.",
         ),
     ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write report.html again from the files of a run."""
     del force  # Of 0.1: the page is the run's own, and is replaced in any case.
@@ -434,7 +465,7 @@ def report(
     _leave("report", asked)
 
 
-@app.command(epilog=VALIDATED)
+@app.command(epilog=BELOW["validate"])
 def validate(
     model: Annotated[
         str | None, typer.Argument(help="A registered model, for example lca.")
@@ -446,6 +477,13 @@ def validate(
         str | None, typer.Option(help=f"{SOURCES} Default: simulated problems.")
     ] = None,
     label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
+    drop: Drop = None,
+    features: Features = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the report, its tables and draws."),
@@ -473,6 +511,7 @@ def validate(
         ),
     ] = False,
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Check the package's formulas against references."""
     asked = dict(locals())
@@ -485,7 +524,7 @@ def validate(
     _leave("validate", asked)
 
 
-@app.command()
+@app.command(epilog=BELOW["cache"])
 def cache(
     clear: Annotated[
         bool, typer.Option("--clear", help="Remove the compiled programs.")
