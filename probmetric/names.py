@@ -5,6 +5,7 @@ They are looked up before pandas and scikit-learn are loaded.
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
@@ -45,6 +46,8 @@ class Reading(NamedTuple):
     features: Sequence[str] = ()
     dtype: str = "float64"
     unlabeled: int | float | str | None = "warn"
+    na: Sequence[str] = ()
+    thousands: str | None = None
 
     def of_load(self, name: str) -> dict[str, Any]:
         """Return the arguments of ``datasets.load``.
@@ -65,6 +68,11 @@ class Reading(NamedTuple):
 
 
 AS_IS = Reading()
+
+
+def repeated(names: Sequence[str]) -> list[str]:
+    """Return the names that stand more than once."""
+    return [name for name, times in Counter(names).items() if times > 1]
 
 
 def ending(path: Path) -> str:

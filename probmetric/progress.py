@@ -2,11 +2,28 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import Any
 
 EVERY = 10.0
 """Seconds between two lines where no bar can be drawn."""
+
+
+class _State:
+    """Whether bars that nobody asked for are left out."""
+
+    silent = False
+
+
+@contextmanager
+def silent() -> Generator[None]:
+    """Show no bar in a block, unless its ``show`` is True."""
+    before, _State.silent = _State.silent, True
+    try:
+        yield
+    finally:
+        _State.silent = before
 
 
 class _Lines:
@@ -96,7 +113,7 @@ def progress_bar(
         The items, or with ``show=False`` what was given; of a bar
         ``set_postfix_str`` says what is under way.
     """
-    if show is False:
+    if show is False or (show is None and _State.silent):
         return items
     # The shell of a notebook is there exactly if IPython has been loaded.
     ipython = sys.modules.get("IPython")
@@ -107,5 +124,12 @@ def progress_bar(
         return _Lines(items, label, unit, _to_log, EVERY)
     from tqdm import tqdm
 
+    class Bar(tqdm):  # Here, as tqdm is loaded only for a terminal.
+        def refresh(self, *args: Any, **kwargs: Any) -> None:
+            """Draw the bar after its delay: ``close`` removes no earlier one."""
+            if not self.delay or time.time() >= self.start_t + self.delay:
+                self.last_print_t = time.time()
+                super().refresh(*args, **kwargs)
+
     # Unless asked for, what is done within a second needs no bar.
-    return tqdm(items, desc=label, unit=unit, leave=False, delay=0 if show else 1)
+    return Bar(items, desc=label, unit=unit, leave=False, delay=0 if show else 1)

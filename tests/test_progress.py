@@ -36,6 +36,37 @@ def test_a_log_gets_a_line_every_ten_seconds(capfd, monkeypatch):
     ]
 
 
+def test_a_bar_of_quick_steps_draws_nothing_in_a_terminal(capfd, monkeypatch):
+    """Also where each step is named: what is drawn early would be left there."""
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
+    bar = progress_bar(range(3), "validate lda", None, "check")
+    for item in bar:
+        bar.set_postfix_str(f"number {item}")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_bar_of_slow_steps_is_removed_at_the_end(capfd, monkeypatch):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
+    bar = progress_bar(range(2), "validate lda", None, "check")
+    bar.start_t -= 2.0  # It has begun two seconds ago.
+    for item in bar:
+        bar.set_postfix_str(f"number {item}")
+    drawn, left = capfd.readouterr().err.rsplit("number 1", 1)
+    assert "validate lda:   0%" in drawn
+    assert left.split("\r")[-1] == ""
+    assert left.split("\r")[-2].strip() == ""
+
+
+def test_silence_holds_for_bars_that_nobody_asked_for(capfd, monkeypatch):
+    items = range(3)
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
+    with progress.silent():
+        assert progress_bar(items, "quiet", None) is items
+        list(progress_bar(items, "loud", True))
+    assert "loud" in capfd.readouterr().err
+    assert progress_bar(items, "later", None) is not items
+
+
 def test_items_without_a_length_are_counted(capfd, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.0)
     list(progress_bar(iter("ab"), "letters", None))

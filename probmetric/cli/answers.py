@@ -14,9 +14,12 @@ import pandas as pd
 from jaxtyping import Float, Int
 from scipy.special import expit
 
+from probmetric.cli.files import note
 from probmetric.data.hash import data_hash
 from probmetric.data.inputs import points
 from probmetric.data.unlabeled import leaves_out
+from probmetric.data.source import is_source
+from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import load_points
 from probmetric.datasets.tables import read_content
 from probmetric.evaluation.answers import answer_auc, answer_scores
@@ -203,6 +206,8 @@ def about_points(
         X, names, called = points(found.X, "data"), found.feature_names, data
         source, n = data if is_set(data) else str(existing(data).resolve()), len(X)
         check_rows(table, n, data)
+        for remark in doubtful_columns(X, names):
+            note(remark)
     about = {
         "source": source,
         "label": label,
@@ -336,3 +341,27 @@ def answers_of(table: Table) -> np.ndarray:
         return np.ones(len(table.rows))
     y = np.asarray(table.given["y"], float)
     return np.where(y == -1, 0, y) if "trials" not in table.given else y
+
+
+def learned_rows(data: Any) -> Any:
+    """Return what a fit learns from: points, a source, or the points of each answer.
+
+    Objects without features are their numbers.
+    """
+    if not isinstance(data, Answered):
+        return data if is_source(data) else data.X
+    rows = ordered(data.table.kind, data.table.rows)
+    return rows.astype(float) if data.X is None else data.X[rows].reshape(len(rows), -1)
+
+
+def ordered(kind: str, rows: Int[np.ndarray, "N k"]) -> Int[np.ndarray, "N k"]:
+    """Return questions in one order: two rows of a pair, the two that are compared."""
+    if kind == "triplets":
+        return np.hstack([rows[:, :1], np.sort(rows[:, 1:], 1)])
+    if kind == "pairs":
+        return np.sort(rows, 1)
+    one, other = np.sort(rows[:, :2], 1), np.sort(rows[:, 2:], 1)
+    turned = (one[:, :1] > other[:, :1]) | (
+        (one[:, :1] == other[:, :1]) & (one[:, 1:] > other[:, 1:])
+    )
+    return np.where(turned, np.hstack([other, one]), np.hstack([one, other]))

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from probmetric import __version__
-from probmetric.cli.files import FILES, WHOLE, check_new, exit_code
+from probmetric.cli.files import FILES, WHOLE, check_new, exit_code, quieted
 from probmetric.cli.lookup import (
     Commands,
     first,
@@ -31,11 +31,9 @@ from probmetric.cli.lookup import (
     sources,
 )
 from probmetric.cli.options import (
-    LEARNED,
+    BELOW,
     NAMES,
     SOURCES,
-    USED,
-    VALIDATED,
     Answers,
     Data,
     Decimal,
@@ -51,8 +49,10 @@ from probmetric.cli.options import (
     MaxDraws,
     MetricFile,
     Model,
+    Na,
     Out,
     Processes,
+    Quiet,
     Quote,
     Rows,
     Seed,
@@ -60,6 +60,7 @@ from probmetric.cli.options import (
     Settings,
     TableOut,
     Unlabeled,
+    Thousands,
 )
 from probmetric.interrupts import run_command
 from probmetric.names import Reading
@@ -68,6 +69,9 @@ from probmetric.registry import estimator_of, learner_name, method_of
 app = typer.Typer(
     cls=Commands,
     help="Distances learned from data as probability models.",
+    epilog=BELOW[""],
+    # Help is as wide as the terminal.
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 1000},
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=True,
@@ -113,9 +117,17 @@ def _leave(
     if "sep" in asked:
         given = [name for name in Reading._fields if name in asked]
         how = Reading(**{name: asked.pop(name) for name in given})
-        listed = tuple(how.drop or ()), tuple(how.features or ())
-        asked["how"] = how._replace(drop=listed[0], features=listed[1])
-    run = getattr(import_module(f"probmetric.cli.{command}"), work)
+        listed = {
+            name: tuple(getattr(how, name) or ()) for name in ("drop", "features", "na")
+        }
+        asked["how"] = how._replace(**listed)
+    quiet = asked.pop("quiet")
+    function = getattr(import_module(f"probmetric.cli.{command}"), work)
+
+    def run(**options: Any) -> int:
+        with quieted(quiet):
+            return function(**options)
+
     if several:
         from probmetric.cli.launch import work_together
 
@@ -134,7 +146,7 @@ def _launch(size: int, restarts: int, *, resume: bool) -> None:
         raise typer.Exit(launch(words, size, restarts, resume=resume))
 
 
-@app.command(epilog=LEARNED)
+@app.command(epilog=BELOW["fit"])
 def fit(
     model: Model,
     *,
@@ -145,6 +157,8 @@ def fit(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     unlabeled: Unlabeled = "warn",
@@ -168,6 +182,7 @@ def fit(
             min=0,
         ),
     ] = 3,
+    quiet: Quiet = False,
 ) -> None:
     """Learn a metric: metric.npz, summary.json and report.html."""
     asked = dict(locals())
@@ -185,7 +200,7 @@ def fit(
     _leave("fit", asked, kept=lambda: kept(checkpoint), several=True)
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["neighbors"])
 def neighbors(
     data: Rows,
     metric: MetricFile = None,
@@ -200,6 +215,8 @@ def neighbors(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     dtype: Dtype = "float64",
@@ -211,6 +228,7 @@ def neighbors(
     quote_formulas: Quote = False,
     force: Force = False,
     processes: Processes = 1,
+    quiet: Quiet = False,
 ) -> None:
     """Nearest rows; with --draws probabilities, and no distances."""
     asked = dict(locals())
@@ -224,7 +242,7 @@ def neighbors(
     _leave("neighbors", asked, several=True)
 
 
-@app.command(epilog=LEARNED)
+@app.command(epilog=BELOW["sample"])
 def sample(
     model: Model,
     *,
@@ -261,6 +279,8 @@ def sample(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     unlabeled: Unlabeled = "warn",
@@ -268,6 +288,7 @@ def sample(
     settings: Settings = None,
     seed: Seed = 0,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Sample the posterior of a metric: draws.nc and report.html."""
     asked = dict(locals())
@@ -282,7 +303,7 @@ def sample(
     _leave("sample", asked, kept=lambda: kept(checkpoint))
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["next"])
 def next(
     *,
     data: Data = None,
@@ -305,12 +326,15 @@ def next(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     max_draws: MaxDraws = 200,
     out: TableOut = None,
     seed: Seed = 0,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Which pairs or triplets to ask about next: a table for --answers."""
     asked = dict(locals())
@@ -323,7 +347,7 @@ def next(
     _leave("next", asked)
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["evaluate"])
 def evaluate(
     data: Rows = None,
     answers: Judging = None,
@@ -338,6 +362,8 @@ def evaluate(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     unlabeled: Unlabeled = "warn",
@@ -373,6 +399,7 @@ def evaluate(
     quote_formulas: Quote = False,
     force: Force = False,
     processes: Processes = 1,
+    quiet: Quiet = False,
 ) -> None:
     """Judge a metric, draws or a learner on rows, answers or pairs held out."""
     asked = dict(locals())
@@ -389,7 +416,7 @@ def evaluate(
     _leave("evaluate", asked, several=True)
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["explore"])
 def explore(
     data: Data,
     out: Annotated[Path, typer.Option(help="A .html file.")],
@@ -399,6 +426,8 @@ def explore(
     sep: Sep = None,
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
     drop: Drop = None,
     features: Features = None,
     k: Annotated[
@@ -406,6 +435,7 @@ def explore(
     ] = 10,
     max_draws: MaxDraws = 200,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write an interactive page (needs the extra explore)."""
     asked = dict(locals())
@@ -415,7 +445,7 @@ def explore(
     _leave("report", asked, work="explore")
 
 
-@app.command(epilog=USED)
+@app.command(epilog=BELOW["report"])
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.")],
     force: Annotated[
@@ -429,6 +459,7 @@ def report(
             "Needs the extra explore.",
         ),
     ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write report.html again from the files of a run."""
     del force  # Of 0.1: the page is the run's own, and is replaced in any case.
@@ -439,7 +470,7 @@ def report(
     _leave("report", asked)
 
 
-@app.command(epilog=VALIDATED)
+@app.command(epilog=BELOW["validate"])
 def validate(
     model: Annotated[
         str | None, typer.Argument(help="A registered model, for example lca.")
@@ -451,6 +482,13 @@ def validate(
         str | None, typer.Option(help=f"{SOURCES} Default: simulated problems.")
     ] = None,
     label: Label = None,
+    sep: Sep = None,
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    na: Na = None,
+    thousands: Thousands = None,
+    drop: Drop = None,
+    features: Features = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the report, its tables and draws."),
@@ -478,6 +516,7 @@ def validate(
         ),
     ] = False,
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Check the package's formulas against references."""
     asked = dict(locals())
@@ -490,7 +529,7 @@ def validate(
     _leave("validate", asked)
 
 
-@app.command()
+@app.command(epilog=BELOW["cache"])
 def cache(
     clear: Annotated[
         bool, typer.Option("--clear", help="Remove the compiled programs.")

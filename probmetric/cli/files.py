@@ -17,6 +17,7 @@ from probmetric.files import LOCK, locked, reason
 from probmetric.files import replacing as replacing
 from probmetric.interrupts import check, deferred, noticed
 from probmetric.names import kind_of
+from probmetric.progress import silent
 
 FILES = {
     "fit": ("metric.npz", "summary.json", "report.html"),
@@ -28,6 +29,40 @@ FILES = {
 
 WHOLE = "files that stand are whole"
 """What an interrupted or failed run leaves behind."""
+
+
+class _State:
+    """Whether notes and lines about progress are shown; there is one command."""
+
+    quiet = False
+
+
+@contextmanager
+def quieted(quiet: bool) -> Generator[None]:
+    """Show neither progress nor notes in a block, if ``quiet``; errors remain."""
+    before, _State.quiet = _State.quiet, quiet
+    try:
+        with silent() if quiet else nullcontext():
+            yield
+    finally:
+        _State.quiet = before
+
+
+def is_quiet() -> bool:
+    """Whether neither progress nor notes are shown."""
+    return _State.quiet
+
+
+def say(text: str) -> None:
+    """Print a line about what is under way or was written."""
+    if not _State.quiet:
+        typer.echo(text)
+
+
+def note(text: object) -> None:
+    """Print a note on standard error."""
+    if not _State.quiet:
+        typer.echo(f"  note: {text}", err=True)
 
 
 class BadInput(Exception):
@@ -92,12 +127,12 @@ def noted() -> Generator[list[Warning]]:
     """Show warnings as lines for readers, without the place in the code; list them."""
     seen: list[Warning] = []
 
-    def note(message: Warning | str, *_: object, **__: object) -> None:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
         seen.append(message if isinstance(message, Warning) else UserWarning(message))
-        typer.echo(f"  note: {message}", err=True)
+        note(message)
 
     with warnings.catch_warnings():
-        warnings.showwarning = note
+        warnings.showwarning = show
         yield seen
 
 
@@ -187,7 +222,9 @@ def together(folder: Path) -> Generator[Path]:
 
 
 @contextmanager
-def results(folder: Path, command: str, summary: Mapping[str, Any]) -> Generator[Path]:
+def results(
+    folder: Path, command: str, summary: Mapping[str, Any], data: Any = None
+) -> Generator[Path]:
     """Write files as ``together`` with the run's summary; then the report; say so.
 
     The summary says what was typed, so that the run can be repeated.
@@ -198,6 +235,8 @@ def results(folder: Path, command: str, summary: Mapping[str, Any]) -> Generator
         That is held.
     command, summary
         As in ``write_summary``.
+    data : Dataset, optional
+        The data that the report shows; otherwise they are loaded again.
     """
     from probmetric.report.run import SUMMARY, render_run, write_summary
 
@@ -207,10 +246,10 @@ def results(folder: Path, command: str, summary: Mapping[str, Any]) -> Generator
         write_summary(part / SUMMARY, command, {**summary, "asked": asked})
         written = sorted(path.name for path in part.iterdir())
     with noted():
-        page = render_run(folder)
+        page = render_run(folder, data=data)
     write_text(folder / "report.html", page)
     paths = [str(folder / name) for name in (*written, "report.html")]
-    typer.echo(f"Wrote {', '.join(paths)}")
+    say(f"Wrote {', '.join(paths)}")
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -242,11 +281,7 @@ def safe_labels(table: Any, columns: tuple[str, ...], *, quote: bool) -> Any:
             said = "is written with ' before it"
         else:
             said = "is written as it is; --quote-formulas puts ' before it"
-        typer.echo(
-            f"  note: {column} {risky[0]!r}, which a spreadsheet runs as a formula, "
-            f"{said}",
-            err=True,
-        )
+        note(f"{column} {risky[0]!r}, which a spreadsheet runs as a formula, {said}")
     return table
 
 

@@ -7,29 +7,37 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import typer
 from sklearn.exceptions import ConvergenceWarning
 
-from probmetric.cli.answers import Answered, answered, check_answers, fit_answers
+from probmetric.cli.answers import (
+    Answered,
+    answered,
+    check_answers,
+    fit_answers,
+    learned_rows,
+)
 from probmetric.cli.files import (
     FILES,
     WHOLE,
     bad_input,
     claim,
+    note,
     noted,
     results,
+    say,
 )
 from probmetric.cli.inputs import (
     describe_data,
     describe_rows,
     labelled,
     looked_at,
-    note,
     parse_settings,
     streamed,
 )
 from probmetric.data.source import Source, is_source, n_features, n_rows
+from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset
+from probmetric.datasets.overlap import ROWS, hashes_of
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
@@ -97,6 +105,7 @@ def run(
         if together().rank:
             return int(learned.trouble)
         with bad_input():
+            hashes = hashes_of(learned_rows(points or rows))
             metric = estimator.get_metric()
             if isinstance(points, Answered):
                 about = points.about
@@ -107,6 +116,10 @@ def run(
                 assert data is not None
                 seen = looked_at(rows, data, label, groups, how)
                 points, about = describe_rows(seen, data, label, how, MOST)
+                for remark in doubtful_columns(
+                    points.X, points.feature_names, about["n"]
+                ):
+                    note(remark)
                 about["groups"] = groups
                 learned.notes.append(_in_parts(estimator, rows))
                 note(learned.notes[-1])
@@ -125,10 +138,12 @@ def run(
             "notes": learned.notes,
             "training": figures,
         }
-        with results(out, "fit", summary) as part:
+        shown = None if isinstance(points, Answered) else points
+        with results(out, "fit", summary, shown) as part:
             path, names = part / "metric.npz", points.feature_names
-            save_metric(metric, path, feature_names=names, provenance=source)
-    typer.echo(
+            stored = {**source, ROWS: hashes}
+            save_metric(metric, path, feature_names=names, provenance=stored)
+    say(
         f"Look at {out / 'report.html'} | {summary['metric']} learned in "
         f"{learned.seconds:.1f} s"
     )
@@ -182,7 +197,7 @@ def origin(
 
 def learn(model: str, estimator: Any, data: Any) -> Learned:
     """Fit to a data set, to a source or to answers, showing warnings as notes."""
-    typer.echo(f"Fitting {model} to {data.name} ...")
+    say(f"Fitting {model} to {data.name} ...")
     started = time.perf_counter()
     with noted() as seen, bad_input():
         if isinstance(data, Answered):

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import typer
 
-from probmetric.cli.files import noted
+from probmetric.cli.files import note, noted
 from probmetric.data.containers import Labelled
 from probmetric.data.files import Rows
-from probmetric.data.hash import data_hash
+from probmetric.data.hash import data_hash, row_hashes
 from probmetric.data.inputs import class_codes, not_finite, points
 from probmetric.data.source import Source, n_rows
 from probmetric.datasets import loading as datasets
 from probmetric.datasets import rows as rows_in_parts
+from probmetric.datasets.columns import doubtful_columns
+from probmetric.datasets.overlap import ROWS, describe_overlap
 from probmetric.datasets.rows import (
     is_large,
     last_column,
@@ -98,9 +99,20 @@ def labelled(
     """Load labelled data that a learner can take."""
     with noted():
         data = datasets.load(source, label=label, groups=groups, **how.of_load(source))
-    check_labelled(data)
-    if label is None and groups is None and data.label is not None:
+    last = label is None and groups is None and data.label is not None
+    try:
+        check_labelled(data)
+    except ValueError as error:
+        if last and str(error).startswith("label"):
+            raise ValueError(
+                f"{error}; the label is the last column, {data.label!r}, as no --label "
+                "was given"
+            ) from error
+        raise
+    if last:
         note(f"label: the last column, {data.label!r}, as no --label was given")
+    for remark in doubtful_columns(data.X, data.feature_names):
+        note(remark)
     return data
 
 
@@ -244,7 +256,10 @@ def check_features(
 
 
 class Given(NamedTuple):
-    """A metric or draws of one, d, features' names, the data and learner it is of."""
+    """A metric or draws of one, d, features' names, the data and learner it is of.
+
+    ``rows`` are the hashes of the rows that it was learned from, if they are stored.
+    """
 
     metric: Dissimilarity | MetricDraws
     n_features: int
@@ -253,6 +268,7 @@ class Given(NamedTuple):
     name: str
     n_metrics: int = 1
     learner: str | None = None
+    rows: np.ndarray | None = None
 
 
 def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
@@ -277,7 +293,8 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
             tree.attrs.get("labelled_hash"),
             f"{posterior.n_draws} draws of {draws.name}",
             posterior.n_draws,
-            tree.attrs.get("learner"),
+            learner=tree.attrs.get("learner"),
+            rows=_array(tree[ROWS].get(ROWS) if ROWS in tree.children else None),
         )
     assert metric is not None
     with _taken_by("--metric", metric, "--draws", load_draws):
@@ -291,7 +308,12 @@ def given(metric: Path | None, draws: Path | None, max_draws: int) -> Given:
         seen.get("hash") if isinstance(seen, dict) else None,
         metric.name,
         learner=stored.provenance.get("model"),
+        rows=_array(stored.provenance.get(ROWS)),
     )
+
+
+def _array(values: Any) -> np.ndarray | None:
+    return None if values is None else np.asarray(values)
 
 
 def where(metric: Path | None, draws: Path | None) -> dict[str, str | None]:
@@ -306,15 +328,38 @@ def if_seen(
     use: Given,
     data: datasets.Dataset,
     otherwise: str = "--model refits on the other points",
+    where: str = "of --data",
 ) -> list[str]:
-    """Say when a metric was learned from the points that it is judged on."""
-    if describe_data(data, None)["hash"] != use.data_hash:
-        return []
+    """Say when a metric was learned from the points that it is judged on, or some.
+
+    A file without hashes of rows, as of 0.2, has only the hash of all.
+    """
     was, its = ("was", "its") if use.n_metrics == 1 else ("were", "their")
-    return [
-        f"{use.name} {was} learned from these very points: {its} figures are too good; "
-        f"{otherwise}"
-    ]
+    all_known = use.rows is not None and np.isin(row_hashes(data.X), use.rows).all()
+    if all_known or describe_data(data, None)["hash"] == use.data_hash:
+        return [
+            f"{use.name} {was} learned from these very points: {its} figures are too "
+            f"good; {otherwise}"
+        ]
+    if use.rows is None:
+        return []
+    todo = (
+        f"that {use.name} {was} learned from: if they are the same objects, {its} "
+        f"figures are too good; {otherwise}"
+    )
+    return describe_overlap(data.X, use.rows, SAME.format(where), todo)
+
+
+def if_among(data: datasets.Dataset, hashes: np.ndarray, where: str) -> list[str]:
+    """Say when points are also among those of --data, by their hashes."""
+    todo = (
+        "of --data: if they are the same objects, all figures are too good; leave them "
+        "out of --test"
+    )
+    return describe_overlap(data.X, hashes, SAME.format(where), todo)
+
+
+SAME = "rows {} have the features of rows"
 
 
 @contextmanager
@@ -354,8 +399,3 @@ def points_for(
     )
     check_features(use.feature_names, found.feature_names, found.name)
     return found
-
-
-def note(text: str) -> None:
-    """Say something that a reader should know, on standard error."""
-    typer.echo(f"  note: {text}", err=True)

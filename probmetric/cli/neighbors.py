@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from probmetric.cli.files import bad_input, claim_file, safe_labels
+from probmetric.cli.files import bad_input, claim_file, safe_labels, say
 from probmetric.cli.inputs import Given, check_features, given, of_option, points_for
 from probmetric.data.source import Source, n_rows
 from probmetric.datasets.rows import all_rows, is_large, last_column, open_rows, stored
@@ -67,7 +67,7 @@ def run(
             return 0
         with replacing(out) as part:
             table.to_csv(part, index=False)
-    typer.echo(
+    say(
         f"Wrote {out} | the {k} nearest of {len(table) // k} "
         f"queries among {n} points, by {use.name}"
     )

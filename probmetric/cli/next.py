@@ -13,8 +13,14 @@ import typer
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_choice
-from probmetric.cli.answers import COLUMNS, check_no_data, check_rows, read_table
-from probmetric.cli.files import bad_input, claim_file
+from probmetric.cli.answers import (
+    COLUMNS,
+    check_no_data,
+    check_rows,
+    ordered,
+    read_table,
+)
+from probmetric.cli.files import bad_input, claim_file, say
 from probmetric.cli.inputs import Given, given, points_for
 from probmetric.data.containers import Triplets
 from probmetric.data.inputs import points
@@ -100,7 +106,7 @@ def run(
         with replacing(out) as part:
             table.to_csv(part, **form)
     told = f", {found.scores.sum():.3g} nats" if criterion == "information" else ""
-    typer.echo(
+    say(
         f"Wrote {out} | {n} of {len(rows)} {kind} by {criterion}{told}, under "
         f"{use.name} | y is to be filled in"
     )
@@ -150,23 +156,10 @@ def unasked(
 
     The order of what is compared makes no other question.
     """
-    seen = set() if known is None else set(map(tuple, _ordered(kind, known).tolist()))
+    seen = set() if known is None else set(map(tuple, ordered(kind, known).tolist()))
     kept: list[int] = []
-    for number, question in enumerate(map(tuple, _ordered(kind, rows).tolist())):
+    for number, question in enumerate(map(tuple, ordered(kind, rows).tolist())):
         if question not in seen:
             seen.add(question)
             kept.append(number)
     return np.array(kept, int)
-
-
-def _ordered(kind: str, rows: Int[np.ndarray, "N k"]) -> Int[np.ndarray, "N k"]:
-    """Return questions in one order: two rows of a pair, the two that are compared."""
-    if kind == "triplets":
-        return np.hstack([rows[:, :1], np.sort(rows[:, 1:], 1)])
-    if kind == "pairs":
-        return np.sort(rows, 1)
-    one, other = np.sort(rows[:, :2], 1), np.sort(rows[:, 2:], 1)
-    turned = (one[:, :1] > other[:, :1]) | (
-        (one[:, :1] == other[:, :1]) & (one[:, 1:] > other[:, 1:])
-    )
-    return np.where(turned, np.hstack([other, one]), np.hstack([one, other]))

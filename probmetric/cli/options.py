@@ -31,6 +31,67 @@ PARTS = (
 )
 NAMES = ", ".join(estimators())
 
+
+def _with_examples(ending: str, *commands: str) -> str:
+    """Return what stands below the options of a command: examples, then ``ending``."""
+    listed = "\n".join(f"  probmetric {command}" for command in commands)
+    return f"\b\nExamples:\n{listed}\n\n{ending}"
+
+
+BELOW = {
+    "fit": _with_examples(
+        LEARNED,
+        "fit lca --data mine.csv --label kind --out out/fit",
+        "fit lda --data wine --set n_components=2 --out out/wine",
+    ),
+    "neighbors": _with_examples(
+        USED,
+        "neighbors --metric out/fit/metric.npz --data mine.csv -k 5",
+        "neighbors --draws out/draws/draws.nc --data mine.csv --out near.csv",
+    ),
+    "sample": _with_examples(
+        LEARNED,
+        "sample lca --data wine --method laplace --out out/draws",
+        "sample lca --data mine.csv --out out/draws --checkpoint out/blocks",
+    ),
+    "next": _with_examples(
+        USED,
+        "next --data sites.csv --draws out/draws/draws.nc -n 10 --out ask.csv",
+        "next --data sites.csv --draws out/draws/draws.nc --answers known.csv",
+    ),
+    "evaluate": _with_examples(
+        USED,
+        "evaluate --metric out/fit/metric.npz --data mine.csv --test held_out.csv",
+        "evaluate --model lca --data mine.csv --folds 5 --out out/judged",
+    ),
+    "explore": _with_examples(
+        USED,
+        "explore --data wine --metric out/fit/metric.npz --out wine.html",
+        "explore --data mine.csv --draws out/draws/draws.nc --out mine.html",
+    ),
+    "report": _with_examples(
+        USED,
+        "report out/fit",
+        "report out/fit --explore",
+    ),
+    "validate": _with_examples(
+        VALIDATED,
+        "validate lca --data wine --out out/wine",
+        "validate --all --quick",
+    ),
+    "cache": _with_examples(
+        "Exit code: 0 done.",
+        "cache",
+        "cache --clear",
+    ),
+    "": _with_examples(
+        "--help of a command lists its options.",
+        "fit lca --data wine --out out/fit",
+        "evaluate --model lca --data wine --folds 5",
+    ),
+}
+"""What help of each command shows below its options."""
+
 Model = Annotated[str, typer.Argument(help=f"A learner: {NAMES}.")]
 Data = Annotated[str | None, typer.Option(help=SOURCES)]
 Rows = Annotated[str | None, typer.Option(help=PARTS)]
@@ -53,6 +114,18 @@ Judging = Annotated[
 ]
 Label = Annotated[
     str | None, typer.Option(help="Column of the class; default the last.")
+]
+Na = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT",
+        help="Text, or number such as -999, of a text file that means missing; repeat "
+        "for more.",
+    ),
+]
+Thousands = Annotated[
+    str | None,
+    typer.Option(help="Thousands separator of a text file, such as a comma."),
 ]
 Sep = Annotated[
     str | None,
@@ -122,6 +195,9 @@ Processes = Annotated[
         help="Processes on this machine that share passes over rows read in parts.",
         min=1,
     ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Neither progress nor notes.")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0)]
 MaxDraws = Annotated[

@@ -3,9 +3,7 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-import typer
-
-from probmetric.cli.files import bad_input, claim, claim_file, noted, write_text
+from probmetric.cli.files import bad_input, claim, claim_file, noted, say, write_text
 from probmetric.cli.inputs import check_features, given, labelled
 from probmetric.names import AS_IS, Reading
 from probmetric.report.explore import Page
@@ -27,7 +25,7 @@ def run(*, folder: Path, explore: bool = False) -> int:
             points.save(folder / EXPLORER)
         write_text(folder / "report.html", page)
     for name in names:
-        typer.echo(f"Wrote {folder / name}")
+        say(f"Wrote {folder / name}")
     return 0
 
 
@@ -64,7 +62,7 @@ def explore(
             except ImportError as error:  # Plotly, which is optional.
                 raise ValueError(str(error)) from error
         page.save(out)
-    typer.echo(f"Wrote {out}")
+    say(f"Wrote {out}")
     return 0
 
 

@@ -11,10 +11,20 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import typer
+import xarray as xr
 
-from probmetric.cli.files import FILES, bad_input, claim, noted, results
+from probmetric.cli.answers import Answered, learned_rows
+from probmetric.cli.files import (
+    FILES,
+    bad_input,
+    claim,
+    is_quiet,
+    noted,
+    results,
+    say,
+)
 from probmetric.cli.fit import learn, prepared, troubled
+from probmetric.datasets.overlap import ROWS, hashes_of
 from probmetric.files import locked
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
@@ -95,7 +105,7 @@ def run(
                 # Asked again: another run may have ended since.
                 sampler_for(method, checkpoint, resume)
         learned = learn(model, estimator, points)
-        typer.echo(f"Sampling by {method}, {n_chains} x {n_draws} draws ...")
+        say(f"Sampling by {method}, {n_chains} x {n_draws} draws ...")
         started = time.perf_counter()
         with noted() as seen, _blocks_told(), bad_input():
             drawn = estimator.sample(
@@ -108,6 +118,8 @@ def run(
             "learner": model_of(model),
             "labelled_hash": source["data"]["hash"],
         }
+        hashes = xr.Dataset({ROWS: ("row", hashes_of(learned_rows(points)))})
+        drawn[ROWS] = xr.DataTree(hashes)
         sizes = drawn["posterior"].sizes
         summary = {
             **source,
@@ -117,9 +129,10 @@ def run(
             "chains": int(sizes["chain"]),
             "draws": int(sizes["draw"]),
         }
-        with results(out, "sample", summary) as part:
+        shown = None if isinstance(points, Answered) else points
+        with results(out, "sample", summary, shown) as part:
             save_draws(drawn, part / "draws.nc")
-    typer.echo(f"Look at {out / 'report.html'} | sampled in {seconds:.1f} s")
+    say(f"Look at {out / 'report.html'} | sampled in {seconds:.1f} s")
     return int(learned.trouble or troubled(seen))
 
 
@@ -130,7 +143,7 @@ def _blocks_told() -> Generator[None]:
     handler.setFormatter(logging.Formatter("  %(message)s"))
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.ERROR if is_quiet() else logging.INFO)
     try:
         yield
     finally:

@@ -10,9 +10,18 @@ import typer
 
 from probmetric.checks.check import Problem
 from probmetric.checks.criticism import check_model
-from probmetric.cli.files import FILES, bad_input, claim, noted, results, write_text
+from probmetric.cli.files import (
+    FILES,
+    bad_input,
+    claim,
+    noted,
+    results,
+    say,
+    write_text,
+)
 from probmetric.cli.inputs import describe_data, labelled
 from probmetric.datasets.loading import Dataset
+from probmetric.names import AS_IS, Reading
 from probmetric.provenance import versions
 from probmetric.registry import MODELS, fit_named, make
 from probmetric.report.validate import agreement_table, described, khat_words
@@ -28,6 +37,7 @@ def run(
     model: str | None,
     data: str | None = None,
     label: str | None = None,
+    how: Reading = AS_IS,
     out: Path | None = None,
     force: bool = False,
     quick: bool = False,
@@ -47,12 +57,15 @@ def run(
     with ExitStack() as held:
         with bad_input():
             names = _models(model, data)
-            if data is None and label is not None:
-                raise ValueError("--label: expected --data with it, got none")
+            asked = {"label": label, **how._asdict()}
+            default = {"label": None, **AS_IS._asdict()}
+            for option in asked:
+                if data is None and asked[option] != default[option]:
+                    raise ValueError(f"--{option}: expected --data with it, got none")
             if strict and (data is None or broken):
                 with_it = "--data, without --break," if broken else "--data"
                 raise ValueError(f"--strict: expected {with_it} with it")
-            points = None if data is None else labelled(data, label)
+            points = None if data is None else labelled(data, label, how=how)
             problems = {name: _problem(name, points) for name in names}
             folders: dict[str, Path] = {}
             studied: set[str] = set()
@@ -68,7 +81,7 @@ def run(
         source: dict[str, Any] = {
             "where": "simulated problems" if points is None else points.name,
             "seed": seed,
-            "data": None if points is None else describe_data(points, label),
+            "data": None if points is None else describe_data(points, label, how=how),
             "versions": versions(),
         }
         shares = _shares(names, quick)
@@ -76,7 +89,7 @@ def run(
             found: list[Validation] = []
             conflict = False
             for name in names:
-                typer.echo(f"Checking {name} on {source['where']} ...")
+                say(f"Checking {name} on {source['where']} ...")
                 one = validate(
                     name,
                     problems[name],
@@ -89,19 +102,19 @@ def run(
                 _print_summary(one)
                 study = fit = None
                 if points is not None and not broken and MODELS[name].criticism:
-                    typer.echo(f"Holding {name} against {source['where']} ...")
+                    say(f"Holding {name} against {source['where']} ...")
                     fit = check_model(fit_named(make(name), points), seed=seed)
                     conflict |= fit.overall == "conflict"
                     typer.echo(str(fit))
                 if name in studied:
-                    typer.echo(f"Sampling and using {name} on {source['where']} ...")
+                    say(f"Sampling and using {name} on {source['where']} ...")
                     make_study: Any = MODELS[name].study
                     study = make_study(points, quick=quick, seed=seed)
                 said = str(one) if fit is None else f"{one}; the model: {fit.overall}"
                 if name in folders:
                     head = {"model": name, "lead": MODELS[name].summary, **source}
                     told = {**head, **described(one, study, fit)}
-                    with results(folders[name], "validate", told) as part:
+                    with results(folders[name], "validate", told, points) as part:
                         table = agreement_table(one, fit)
                         table.to_csv(part / "agreement.csv", index=False)
                         if study is not None:
@@ -116,7 +129,7 @@ def run(
         typer.echo(whole.by_model().to_string(index=False, float_format="%.0f"))
         if out is not None:
             write_text(out / "validation.csv", whole.summary().to_csv(index=False))
-            typer.echo(f"Wrote {out / 'validation.csv'}")
+            say(f"Wrote {out / 'validation.csv'}")
         typer.echo(str(whole))
         return max(whole.exit_code, int(strict and conflict))
 

@@ -26,7 +26,7 @@ from probmetric.data.source import (
     labels_of,
     single,
 )
-from probmetric.names import CONVERT, DTYPES, TEXT, files_at
+from probmetric.names import CONVERT, DTYPES, TEXT, files_at, repeated
 from probmetric.typing import ArrayLike
 
 if TYPE_CHECKING:
@@ -338,6 +338,9 @@ class Parquet:
                         f"{argument}: expected a column of {at.name} "
                         f"({', '.join(names[:8])}), got {column!r}"
                     )
+        if twice := repeated([name for name in names if name not in drop]):
+            named = ", ".join(map(repr, twice))
+            raise ValueError(f"data: more than one column {named} in {at.name}")
         taken = {self._label, self._weight, *drop}
         self._features = [*features] or [name for name in names if name not in taken]
         types: list[Any] = [schema.field(name).type for name in self._features]

@@ -1,4 +1,4 @@
-"""Hashes of a data set, and an order of its rows that depends only on their set.
+"""Hashes of data, and an order of its rows that depends only on their set.
 
 ``canonical_order`` sorts rows by what they are: shuffled rows, permuted columns, and
 columns in other units, come in the same order. Folds that are dealt from it, and ties
@@ -134,3 +134,13 @@ def first_best(scores: Float[np.ndarray, "*g"]) -> int:
     flat = np.ravel(scores)
     best = np.nanmax(flat, initial=-np.inf)
     return int(np.argmax(flat >= best - SAME * max(1.0, abs(best))))
+
+
+def row_hashes(X: Float[np.ndarray, "n d"]) -> np.ndarray:
+    """Hash each row to 64 bits (uint64): the BLAKE2b of its numbers in float64.
+
+    Equal rows have equal hashes on every machine; 0.0 and -0.0 are equal.
+    """
+    rows = np.asarray(X, "<f8") + 0.0
+    digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)

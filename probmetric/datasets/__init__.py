@@ -5,6 +5,8 @@
 ``rows``        rows that commands read in parts, and a sample of them to look at.
 ``tables``      files to points, labels and groups, checked; NPZ and Parquet.
 ``text``        CSV and TSV files, as they come, in bounded memory.
+``columns``     row counters and codes for missing among the features.
+``overlap``     rows that are judged and were also learned from.
 ``generators``  waveform, twonorm and ringnorm, with their Bayes errors.
 ``sites``       ``biocrust``: covariates of sites, and what was counted there.
 """

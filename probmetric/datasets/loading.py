@@ -230,6 +230,8 @@ def load(
     sep: str | None = None,
     decimal: str = ".",
     encoding: str = "utf-8",
+    na: Sequence[str] = (),
+    thousands: str | None = None,
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
     unlabeled: int | float | str | None = "warn",
@@ -257,6 +259,11 @@ def load(
         Decimal point of a text file.
     encoding : str, default="utf-8"
         Of a text file.
+    na : sequence of str, optional
+        Texts of a text file that mean missing, such as "?", or numbers, such as "-999",
+        beside those that pandas knows (an empty field, NA, NaN, ...).
+    thousands : str, optional
+        Thousands separator of a text file: with "," a feature 1,304.5 is 1304.5.
     drop : sequence of str, optional
         Columns to leave out.
     features : sequence of str, optional
@@ -301,7 +308,14 @@ def load(
     """
     name = str(name_or_path)
     how = Reading(
-        sep, decimal, encoding, _listed(drop), _listed(features), unlabeled=unlabeled
+        sep,
+        decimal,
+        encoding,
+        _listed(drop),
+        _listed(features),
+        unlabeled=unlabeled,
+        na=_listed(na),
+        thousands=thousands,
     )
     if groups is not None and (_is_named(name) or name.startswith("openml:")):
         raise ValueError(f"groups: expected a file with such a column, got {name!r}")

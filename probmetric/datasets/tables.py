@@ -5,7 +5,7 @@ labels and groups. A file that cannot be used raises an error that says why.
 """
 
 import math
-from collections import Counter
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +14,16 @@ import numpy as np
 import pandas as pd
 
 from probmetric.compilation import give_back
-from probmetric.datasets.text import not_used, read_text, spelt, too_much_text
+from probmetric.datasets.text import (
+    as_numbers,
+    not_used,
+    read_text,
+    spelt,
+    too_much_text,
+    with_thousands,
+)
 from probmetric.files import Archive, readable
-from probmetric.names import AS_IS, UNNAMED, Reading, ending
+from probmetric.names import AS_IS, UNNAMED, Reading, ending, repeated
 from probmetric.typing import ArrayLike
 
 
@@ -41,8 +48,8 @@ def _read_parquet(
         about: Any = file.schema_arrow.pandas_metadata or {}
         index = about.get("index_columns", [])
         names = [name for name in file.schema_arrow.names if name not in index]
-        if len(set(names)) < len(names):
-            raise ValueError("columns of one name")
+        if twice := repeated(names):
+            raise ValueError(f"more than one column {', '.join(map(repr, twice))}")
         unused = not_used(names, how, columns)
         found: dict[str, Any] = {}
         for k, name in enumerate(names):
@@ -102,8 +109,9 @@ def read_content(path: Path, how: Reading, columns: Sequence[str | None] = ()) -
 
 def check_no_text(how: Reading, source: str) -> None:
     """Raise for ways of reading text, of what is no text file."""
-    for name in ("sep", "decimal", "encoding"):
-        if getattr(how, name) != getattr(AS_IS, name):
+    for name in ("sep", "decimal", "encoding", "na", "thousands"):
+        # Stored in JSON a tuple is a list.
+        if list(getattr(how, name) or ()) != list(getattr(AS_IS, name) or ()):
             raise ValueError(f"{name}: expected a text file with it, got {source!r}")
 
 
@@ -126,14 +134,14 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
     kept = [k for k, name in enumerate(names) if name not in how.drop]
     if how.features:
         kept = [k for name in how.features for k in kept if names[k] == name]
-    times = Counter(names[k] for k in kept)
+    if twice := repeated([names[k] for k in kept]):
+        raise ValueError(
+            f"data: expected each column once, got {', '.join(map(repr, twice))} more "
+            f"than once in {source}; rename them, or leave them out: drop={twice} "
+            f"({_options('--drop', twice)})"
+        )
     for k in kept:
         name = names[k]
-        if times[name] > 1:
-            raise ValueError(
-                f"data: expected each column once, got {name!r} twice in {source}; "
-                f"rename one, or leave both out: drop=[{name!r}] (--drop {name!r})"
-            )
         if UNNAMED.fullmatch(name):
             raise ValueError(
                 f"data: expected a name of every column of {source}, got none of "
@@ -141,6 +149,10 @@ def chosen(names: Sequence[str], how: Reading, source: str) -> list[int]:
                 f"writes none); drop=[{name!r}] (--drop {name!r}) leaves it out"
             )
     return kept
+
+
+MOST_CODES = 3
+"""Texts among numbers, at most, that may mean missing."""
 
 
 class Table(NamedTuple):
@@ -220,51 +232,92 @@ def _column(frame: pd.DataFrame, argument: str, name: str, source: str) -> int:
             f"{argument}: expected a column of {source} ({', '.join(frame.columns)}), "
             f"got {name!r}"
         )
-    if list(frame.columns).count(name) > 1:
-        raise ValueError(f"{argument}: expected one column {name!r} of {source}, got 2")
+    if (times := list(frame.columns).count(name)) > 1:
+        raise ValueError(
+            f"{argument}: expected one column {name!r} of {source}, got {times}"
+        )
     return list(frame.columns).index(name)
 
 
-def _features(frame: pd.DataFrame, source: str, decimal: str) -> np.ndarray:
-    """Return the columns as float64 (n, d), or say which holds something else."""
-    words = [str(c) for c in frame if not pd.api.types.is_numeric_dtype(frame[c])]
-    if words:
-        first, todo = _first_word(pd.Series(frame[words[0]]), decimal)
-        todo = todo or (
-            f"drop={words[:5]} "
-            f"({' '.join(f'--drop {name!r}' for name in words[:5])}) leaves out what "
-            "is no feature, label=... (--label) names the class"
-        )
-        raise ValueError(
-            f"data: expected numbers in every feature column of {source}, got text or "
-            f"dates in {', '.join(map(repr, words[:5]))} ({first}); {todo}"
-        )
-    X = np.empty(frame.shape)
+def _features(
+    frame: pd.DataFrame, source: str, how: Reading, label: str | None, *, text: bool
+) -> np.ndarray:
+    """Return the columns as float64 (n, d), or say which holds something else.
+
+    ``label`` is the last column, if that is the label because none was named. Only of
+    ``text`` files the remedies are ways of reading.
+    """
+    X, words = np.empty(frame.shape), list[int]()
     for k in range(frame.shape[1]):  # No second copy of all columns.
-        X[:, k] = frame.iloc[:, k].to_numpy(np.float64, na_value=np.nan)
-    return X
+        column = frame.iloc[:, k]
+        if not pd.api.types.is_numeric_dtype(column):
+            numbers = column
+            if text and how.thousands is not None:
+                numbers = as_numbers(column, how.decimal, how.thousands)
+            if numbers is column or (numbers.isna() & column.notna()).any():
+                words.append(k)
+                continue
+            column = numbers
+        X[:, k] = column.to_numpy(np.float64, na_value=np.nan)
+    if not words:
+        return X
+    names = [str(frame.columns[k]) for k in words[:5]]
+    first, todo = _first_word(frame.iloc[:, words[0]], how)
+    if not (text and todo):
+        drop = f"drop={names} ({_options('--drop', names)})"
+        todo = f"{drop} leaves out what is no feature"
+        if label is not None:
+            todo = (
+                f"the class is the last column, {label!r}, as none was named; if it is "
+                f"{names[0]!r}, give label={names[0]!r} (--label {names[0]!r}); {todo}"
+            )
+    raise ValueError(
+        f"data: expected numbers in every feature column of {source}, got text or "
+        f"dates in {', '.join(map(repr, names))} ({first}); {todo}"
+    )
 
 
-def _first_word(column: pd.Series, decimal: str) -> tuple[str, str]:
-    """Say where the first text of a column stands, and what reads commas, if any.
+def _options(option: str, values: Sequence[str]) -> str:
+    """Return an option, repeated for each value, as it is typed."""
+    return " ".join(f"{option} {value!r}" for value in values)
+
+
+def _first_word(column: pd.Series, how: Reading) -> tuple[str, str]:
+    """Say where the first text of a column stands, and what reads it, if anything.
 
     Beside text, numbers with a decimal comma are text to pandas, though no fault.
     """
     texts = column.astype(str).where(column.notna())
-    points: Any = texts.str.replace(",", ".", n=1, regex=False)
-    numbers: list[Any] = [pd.to_numeric(t, errors="coerce") for t in (texts, points)]
-    plain, pointed = (found.notna() | column.isna() for found in numbers)
-    commas = bool(decimal != "," and pointed.all() and not plain.all())
-    wrong = np.flatnonzero(~(plain if commas else pointed))
+    plain = as_numbers(texts, how.decimal, how.thousands).notna() | column.isna()
+    mark = "." if how.decimal == "," else ","
+    form = with_thousands(how.decimal, mark)
+    thousands = how.thousands is None and _all_match(texts[~plain], form)
+    pointed = plain
+    if how.decimal != "," and how.thousands != ",":
+        points: Any = texts.str.replace(",", ".", n=1, regex=False)
+        pointed = as_numbers(points).notna() | column.isna()
+    commas = bool(pointed.all() and not plain.all())
+    wrong = np.flatnonzero(~(plain if commas or thousands else pointed))
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
     where = f"{str(column.iloc[row])[:40]!r}{among} in row {row}, counted from 0"
-    if not commas:
-        return where, ""
-    faults: Any = texts[~plain]
-    thousands = faults.str.fullmatch(r"\s*[-+]?\d{1,3},\d{3}\s*").all()
-    also = "write thousands without commas; " if thousands else ""
-    return where, f"{also}decimal=',' (--decimal ,) reads decimal commas"
+    reads = f"thousands={mark!r} (--thousands {mark}) reads thousands"
+    if commas:
+        also = f"{reads} (1,304 is 1304); " if thousands else ""
+        return where, f"{also}decimal=',' (--decimal ,) reads decimal commas"
+    if thousands:
+        return where, reads
+    codes = [str(text) for text in pd.unique(texts.iloc[wrong])]
+    words = not any(re.search(r"\d", code) for code in codes)
+    if among and words and len(codes) <= MOST_CODES:
+        means = f"na={codes} ({_options('--na', codes)}) if that means missing"
+        return where, f"{means}; otherwise leave the column out"
+    return where, ""
+
+
+def _all_match(texts: Any, form: re.Pattern[str]) -> bool:
+    """Whether there are texts, and all have a form."""
+    return len(texts) > 0 and all(form.fullmatch(str(t).strip()) for t in texts)
 
 
 def split_label(
@@ -283,7 +336,7 @@ def split_label(
     the text file at ``path``, if any, labels are taken as they are spelt.
     """
     frame = _named(frame, labelled)
-    columns = list(frame.columns)
+    columns, named_label = list(frame.columns), label or groups
     there = [name for name in columns if name not in how.drop]
     if labelled and label is None:
         label = groups or (there[-1] if there else None)
@@ -313,7 +366,8 @@ def split_label(
     kept = [places[k] for k in chosen(names, how, source)]
     whole = kept == list(range(len(kept)))  # A slice is no copy.
     rest = frame.iloc[:, : len(kept)] if whole else frame.iloc[:, kept]
-    X = _features(rest, source, how.decimal)
+    last = label if labelled and named_label is None else None
+    X = _features(rest, source, how, last, text=path is not None)
     return Table(X, tuple(rest.columns), labels, None, members, label)
 
 

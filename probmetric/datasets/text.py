@@ -131,9 +131,14 @@ def separator(path: Path, how: Reading) -> str:
         ) from error
     sep = how.sep or ("\t" if ending(path).startswith(".tsv") else ",")
     sep = {"tab": "\t", "\\t": "\t"}.get(sep, sep)
-    for name, value in ("sep", sep), ("decimal", how.decimal):
-        if len(value) != 1:
+    marks = {"sep": sep, "decimal": how.decimal, "thousands": how.thousands}
+    for name, value in marks.items():
+        if value is not None and len(value) != 1:
             raise ValueError(f"{name}: expected one character, got {value!r}")
+    if how.thousands == how.decimal:
+        raise ValueError(
+            f"decimal, thousands: expected two characters, got {how.decimal!r} for both"
+        )
     if sep == how.decimal:
         raise ValueError(
             f"sep, decimal: expected two characters, got {sep!r} for both; give sep=';'"
@@ -224,6 +229,7 @@ def _joined(
                 sep=sep,
                 decimal=how.decimal,
                 encoding=how.encoding,
+                na_values=list(how.na),
                 iterator=True,
                 **options,
             )
@@ -296,8 +302,7 @@ def read_text(
             f"data: expected columns split by {split}, got lines like {line[:40]!r} "
             f"in {path.name}; give sep={others[0]!r} (--sep {other})"
         )
-    points: Any = head.str.replace(how.decimal, ".")
-    numbers = pd.Series(pd.to_numeric(points, errors="coerce")).notna()
+    numbers = as_numbers(head, how.decimal, how.thousands).notna()
     # A missing entry, such as NA, beside numbers; an empty one is the name of an index.
     if numbers.iloc[:-1].any():
         numbers.iloc[:-1] |= read(nrows=1, header=None).iloc[0].isna() & (head != "")
@@ -336,6 +341,35 @@ def spelt(
     if not padded and len(found) == values.nunique():
         return values.to_numpy()
     return texts.str.strip().to_numpy()
+
+
+def with_thousands(decimal: str, thousands: str) -> re.Pattern[str]:
+    """Return the form of numbers that have thousands separators."""
+    point, mark = re.escape(decimal), re.escape(thousands)
+    return re.compile(rf"[-+]?\d{{1,3}}(?:{mark}\d{{3}})+(?:{point}\d*)?")
+
+
+def as_numbers(
+    column: pd.Series, decimal: str = ".", thousands: str | None = None
+) -> pd.Series:
+    """Return numbers, also of texts; NaN for other texts.
+
+    A thousands separator has three digits on its right: 1,5 is no number with ",".
+    """
+    grouped = with_thousands(decimal, thousands or "")
+
+    def number(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        text = value.strip()
+        if thousands and any(mark in text for mark in {*",.", thousands} - {decimal}):
+            if not grouped.fullmatch(text):
+                return np.nan
+            text = text.replace(thousands, "")
+        return text.replace(decimal, ".")
+
+    numbers: Any = column.astype(object).map(number)
+    return pd.Series(pd.to_numeric(numbers, errors="coerce"))
 
 
 def _are_names(head: pd.Series, number: bool, last: pd.Series) -> bool:

@@ -182,10 +182,21 @@ def render(report: Report, *, explorer: str | None = None) -> str:
     return template.render(report=report, explorer=explorer)
 
 
+AT_HAND = "data at hand"
+"""Entry of a summary that is in no file: the run's data, which are not loaded again."""
+
+
 def data_again(summary: Mapping[str, Any]) -> tuple[Dataset | None, str]:
-    """Load a run's data where they still are, or say in words why not."""
+    """Load a run's data, unless they are at hand, or say in words why not.
+
+    Data of OpenML are not fetched again: a page needs no network.
+    """
+    if summary.get(AT_HAND) is not None:
+        return summary[AT_HAND], ""
     said = summary["data"]
     lead = "Figures of the data are left out: "
+    if str(said["source"]).startswith("openml:"):
+        return None, f"{lead}{said['source']} is not fetched again."
     if "answers" in said:
         return None, f"{lead}they are of classes, and answers were learned from."
     try:

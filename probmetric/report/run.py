@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from probmetric import __version__
+from probmetric.datasets.loading import Dataset
 from probmetric.files import parsed, readable, reason, replacing
 from probmetric.report.evaluate import evaluate_page
 from probmetric.report.fit import fit_page
-from probmetric.report.page import render
+from probmetric.report.page import AT_HAND, render
 from probmetric.report.sample import sample_page
 from probmetric.report.validate import validate_page
 
@@ -121,7 +122,9 @@ PAGES: dict[str, Any] = {
 }
 
 
-def render_run(folder: "str | Path", *, explorer: bool = False) -> str:
+def render_run(
+    folder: "str | Path", *, explorer: bool = False, data: Dataset | None = None
+) -> str:
     """Return the report of a run's folder as one HTML page.
 
     Parameters
@@ -130,6 +133,8 @@ def render_run(folder: "str | Path", *, explorer: bool = False) -> str:
         What ``probmetric fit``, ``sample``, ``evaluate`` or ``validate`` wrote.
     explorer : bool, default=False
         Whether the page leads to ``explorer.html``, which is made with it.
+    data : Dataset, optional
+        The run's data. Default: loaded again, but never from OpenML.
 
     Returns
     -------
@@ -150,7 +155,7 @@ def render_run(folder: "str | Path", *, explorer: bool = False) -> str:
             f"DIR: expected a run of {', '.join(PAGES)}, got one of {command!r}"
         )
     try:
-        page = PAGES[command](folder, summary)
+        page = PAGES[command](folder, {**summary, AT_HAND: data})
     except KeyError as error:
         raise ValueError(
             f"DIR: expected a whole summary in {str(folder)!r}, got one without {error}"

@@ -155,7 +155,7 @@ def rebuild(
 
 FORMAT = "probmetric-metric"
 VERSION = 1
-POSTERIOR, OWN = "PosteriorMetric", "own"
+POSTERIOR, OWN, ABOUT = "PosteriorMetric", "own", "provenance."
 SMALL_HEADER = 1 << 20
 """Bytes of a header that is read whatever the file's size; a larger one is no larger
 than the file, as ``save_metric`` does not compress."""
@@ -216,7 +216,7 @@ def save_metric(
         Kept with the metric, which refuses frames of other columns once it is loaded,
         as the commands do. Default: those that the metric was learned with, if any.
     provenance : mapping, optional
-        What JSON can hold: the data's hash, arguments, ...
+        What JSON can hold (the data's hash, arguments, ...), and arrays of numbers.
 
     Raises
     ------
@@ -238,13 +238,16 @@ def save_metric(
     check_parts(one, "metric")
     spec, arrays = _posterior_spec(metric) or describe(metric, "metric")
     names = names_of(metric) if feature_names is None else feature_names
+    about = dict(provenance or {})
+    for name in [name for name, held in about.items() if isinstance(held, np.ndarray)]:
+        arrays[f"{ABOUT}{name}"] = _numbers(about.pop(name), name)
     header = {
         "format": FORMAT,
         "format_version": VERSION,
         "probmetric_version": __version__,
         "metric": spec,
         "feature_names": None if names is None else list(names),
-        "provenance": dict(provenance or {}),
+        "provenance": about,
     }
     try:
         text = json.dumps(header)
@@ -334,6 +337,8 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
         names, provenance = header["feature_names"], header["provenance"]
         if not isinstance(provenance, dict):
             raise TypeError("provenance is no mapping")
+        for name in [name for name in archive if name.startswith(ABOUT)]:
+            provenance[name.removeprefix(ABOUT)] = _numbers(archive[name], name)
         if names is not None:
             names = tuple(map(str, names))
             if len(names) != getattr(metric, "n_features", len(names)):

@@ -42,7 +42,7 @@ def test_a_module_validates_the_model_that_is_named(module):
 )
 def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
     # `report --force`, of 0.1, is taken and not needed.
-    dropped = {"every"} | ({"force"} if name == "report" else set())
+    dropped = {"every", "quiet"} | ({"force"} if name == "report" else set())
     if name == "fit":  # How many processes run it, and how often: the launcher's.
         dropped |= {"processes", "restarts"}
     if name in ("evaluate", "neighbors"):
@@ -51,7 +51,7 @@ def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
     file, work = ("report", name) if name == "explore" else (name, "run")
     run = getattr(import_module(f"probmetric.cli.{file}"), work)
     taken = set(inspect.signature(run).parameters)
-    if "how" in taken:  # How rows are read: one object of six options.
+    if "how" in taken:  # How rows are read: one object of eight options.
         taken = taken - {"how"} | set(Reading._fields)
         if name not in ("fit", "neighbors", "evaluate"):  # Read no rows in parts.
             taken -= {"dtype"}

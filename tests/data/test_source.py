@@ -14,6 +14,7 @@ import pytest
 
 import probmetric as pm
 from probmetric.data import files
+from probmetric.data.choose import labels_at
 from probmetric.data.resampled import bootstrapped
 from probmetric.data.source import (
     BINS,
@@ -30,6 +31,7 @@ from probmetric.data.source import (
     is_source,
     most_rows,
     share,
+    single,
 )
 from probmetric.processes.checkpoint import hash_of
 
@@ -447,3 +449,90 @@ def test_blocks_begin_where_xla_takes_them_without_a_copy(tmp_path, kind):
     for b in bins(source.parts):
         for block in filled(source, b, block_rows(source)):
             assert block.X.ctypes.data % 64 == 0
+
+
+def chunked(folder: Path, kind: str, **wrong: Any) -> tuple[Source, np.ndarray]:
+    """Return a source of two files, or of arrays, in several parts each, and labels.
+
+    ``wrong`` are values of X, y or w that stand at row 4321 of what is last.
+    """
+    rng, first, n, d = np.random.default_rng(0), 2500, 7500, 130
+    X = rng.integers(0, 9, (n, d)).astype(np.float32)
+    y, w = (np.arange(n) ** 2 % 11).astype(float), np.arange(n) % 5 + 0.5
+    at = 4321 if kind == "arrays" else first + 4321
+    for name, value in wrong.items():
+        {"X": X[:, 7], "y": y, "w": w}[name][at] = value
+    if kind == "arrays":
+        return pm.open(X, label=y, weight=w), y
+    for number, some in enumerate((slice(0, first), slice(first, n))):
+        np.save(folder / f"X{number}.npy", X[some])
+        np.save(folder / f"y{number}.npy", y[some])
+        np.save(folder / f"w{number}.npy", w[some])
+    beside = {"label": folder / "y*.npy", "weight": folder / "w*.npy"}
+    return pm.open(folder / "X*.npy", **beside), y
+
+
+@pytest.mark.parametrize("kind", ["arrays", "npy"])
+@pytest.mark.parametrize("rows", [700, 2048])
+def test_labels_and_weights_beyond_the_first_chunk(
+    tmp_path: Path, kind: str, rows: int
+) -> None:
+    source, y = chunked(tmp_path, kind)
+    assert len(source.parts) > 3
+    read = [b for part in source.parts for b in source.read(part, rows)]
+    labels = [b.labels.values[b.labels.codes] for b in read if b.labels is not None]
+    np.testing.assert_array_equal(np.concatenate(labels), y)
+    weights = np.concatenate([b.w for b in read if b.w is not None])
+    np.testing.assert_array_equal(weights, np.arange(7500) % 5 + 0.5)
+    classes, counts = class_counts(source, list(source.parts))
+    weighted = [(y == c).sum() for c in range(11)]
+    assert dict(zip(classes.tolist(), counts.tolist(), strict=True)) == {
+        c: n for c, n in enumerate(weighted) if n
+    }
+    some = np.array([0, 2047, 2499, 2500, 4999, 7499])
+    np.testing.assert_array_equal(labels_at(source, some), y[some])
+
+
+@pytest.mark.parametrize("kind", ["arrays", "npy"])
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"X": np.nan}, "got nan in column 'x7' of row 4321 of "),
+        ({"w": -2.0}, "weight: expected numbers from 0 on, got -2.0 in row 4321 of "),
+        ({"y": np.nan}, "label: expected one of every row, got none in row 4321 of "),
+        ({"y": 17.0}, "label: expected one of 11 classes, got 17.0 in row 4321 of "),
+    ],
+)
+def test_a_row_beyond_the_first_chunk_is_named_by_its_number_in_the_file(
+    tmp_path: Path, kind: str, wrong: Any, said: str
+) -> None:
+    source, _ = chunked(tmp_path, kind, **wrong)
+    where = "the arrays" if kind == "arrays" else str(tmp_path / "X1.npy")
+    with pytest.raises(ValueError, match=f"{re.escape(said + where)}$"):
+        list(filled(source, source.parts, 100, classes=np.arange(11.0)))
+
+
+def test_a_row_that_float32_does_not_hold_is_numbered_beyond_the_first_chunk(
+    tmp_path: Path,
+) -> None:
+    source, _ = chunked(tmp_path, "npy", X=1e30)
+    with pytest.raises(ValueError, match=r"got 1e\+30 in row 6821 of 'x7' of"):
+        list(filled(single(source), source.parts, 100))
+
+
+@pytest.mark.parametrize("rows", [(60, 41), (50, 50), (101,)])
+def test_data_of_other_rows_are_other_data(
+    tmp_path: Path, rows: tuple[int, ...]
+) -> None:
+    """Also with the names and as many files: a pass over them is not taken again."""
+
+    def source(*rows: int) -> Source:
+        for path in tmp_path.glob("*.npy"):
+            path.unlink()
+        for number, n in enumerate(rows):
+            np.save(tmp_path / f"X{number}.npy", np.zeros((n, 2)))
+        return pm.open(tmp_path / "X*.npy")
+
+    key = hash_of(source(60, 40))
+    assert hash_of(source(60, 40)) == key
+    assert hash_of(source(*rows)) != key

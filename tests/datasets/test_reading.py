@@ -2,8 +2,11 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import probmetric as pm
 import probmetric.datasets.text as text_files
 from probmetric.datasets import load, load_points
 from probmetric.names import Reading
@@ -111,6 +114,30 @@ def test_columns_are_dropped_or_chosen_in_the_order_asked_for(tmp_path, frame):
     np.testing.assert_array_equal(named.X, load("iris").X[:, [0, 2, 3]])
 
 
+@pytest.mark.parametrize("ending", ["csv", "npz", "parquet"])
+def test_features_may_be_all_columns_in_another_order(tmp_path, ending):
+    rows = np.array([[1.0, 2, 3], [4, 5, 6]])
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"]).assign(y=["u", "v"])
+    path = tmp_path / f"t.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    elif ending == "parquet":
+        frame.to_parquet(path)
+    else:
+        labels = frame["y"].to_numpy(str)
+        np.savez(path, X=rows, y=labels, feature_names=["a", "b", "c"])
+    order = ("c", "a", "b")
+    points = load_points(path, 3, label="y", how=Reading(features=order))
+    for found in (load(path, features=order), points):
+        assert found.feature_names == order
+        np.testing.assert_array_equal(found.X, [[3, 1, 2], [6, 4, 5]])
+
+
+def test_features_of_a_named_set_may_be_in_another_order():
+    found = load("iris", features=load("iris").feature_names[::-1])
+    np.testing.assert_array_equal(found.X[0], [0.2, 1.4, 3.5, 5.1])
+
+
 def test_points_are_read_in_the_same_ways(tmp_path, frame):
     path = tmp_path / "t.csv"
     frame.assign(when="x").to_csv(path, index=False, sep=";", decimal=",")
@@ -131,7 +158,55 @@ BAD = {
     ),
     "its index, saved twice": ("Unnamed: 0,a,y\n0,1,0\n1,3,1\n", {}, "pandas' index"),
     "saved thrice": ("Unnamed: 0.1,a,y\n0,1,0\n1,3,1\n", {}, "pandas' index"),
-    "two columns of a name": ("a,a,y\n1,2,0\n3,4,1\n", {}, "got 'a' twice in t.csv"),
+    "two columns of a name": (
+        "a,a,y\n1,2,0\n3,4,1\n",
+        {},
+        "got 'a' more than once in t",
+    ),
+    "two pairs of columns": (
+        "a,b,c,a,b,y\n1,2,3,4,5,0\n6,7,8,9,1,1\n",
+        {},
+        r"got 'a', 'b' more than once in t\.csv; .*\(--drop 'a' --drop 'b'\)$",
+    ),
+    "three labels": ("a,y,y,y\n1,2,0,1\n3,4,1,0\n", {}, "column 'y' of t.csv, got 3$"),
+    "a class that is not last": (
+        "kind,a,b\nx,1,2\ny,3,4\n",
+        {},
+        r"the class is the last column, 'b', as none was named; if it is 'kind', give "
+        r"label='kind' \(--label 'kind'\); drop=\['kind'\] \(--drop 'kind'\) leaves",
+    ),
+    "a mark for missing": (
+        "a,b,y\n1,2,0\n?,3,1\n",
+        {},
+        r"\('\?' among numbers in row 2\); na=\['\?'\] \(--na '\?'\) if that means "
+        "missing; otherwise leave the column out$",
+    ),
+    "thousands": (
+        'a,y\n"1,304.00",0\n200.5,1\n',
+        {},
+        r"\('1,304.00' among numbers in row 1\); thousands=',' \(--thousands ,\) reads "
+        "thousands$",
+    ),
+    "thousands or decimals": (
+        'a,y\n"1,304",0\n"200,500",1\n',
+        {},
+        r"\(--thousands ,\) reads thousands \(1,304 is 1304\); decimal=',' \(--decimal",
+    ),
+    "no thousands": (
+        'a,y\n"1,304.00",0\n"1,5",1\n',
+        {"thousands": ","},
+        r"\('1,5' among numbers in row 2\)",
+    ),
+    "thousands = decimal": (
+        "a,y\n1,2\n",
+        {"thousands": "."},
+        r"^decimal, thousands: expected two characters, got '\.' for both$",
+    ),
+    "thousands of two characters": (
+        "a,y\n1,2\n",
+        {"thousands": ",,"},
+        "^thousands: expected one character, got ',,'$",
+    ),
     "two labels": ("a,y,y\n1,2,0\n3,4,1\n", {}, "label: expected one column 'y'"),
     "a date": (
         "when,a,kind\n2020-01-01,1,x\n2020-01-02,2,y\n",
@@ -213,6 +288,67 @@ def test_the_remedies_work(tmp_path):
     data = load(path, drop=["Unnamed: 0", "a"])
     assert data.feature_names == ("b",)
     assert load(path, features=["b"]).feature_names == ("b",)
+
+
+def test_texts_and_numbers_that_mean_missing_are_nan(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n1,-999,u\n?,-998,v\n-999.0,3,-999x\n")
+    data = load(path, na=["?", "-999"])
+    np.testing.assert_array_equal(data.X, [[1, np.nan], [np.nan, -998], [np.nan, 3]])
+    assert data.target_names == ("-999x", "u", "v")
+    assert load(path, na="?").X.tolist()[0] == [1, -999]
+    path.write_text("a,y\n1,u\n2,?\n")
+    with pytest.raises(ValueError, match="label: expected a value in every row"):
+        load(path, na="?")
+
+
+@pytest.mark.parametrize(
+    "text, how",
+    [
+        ('a,b,y\n"1,304.50",7,u\n"-2,000,001",8.5,v\n0.25,1e3,u\n', {}),
+        ('"1,304.50",7,u\n"-2,000,001",8.5,v\n0.25,1e3,u\n', {}),  # Without names.
+        (
+            "a;b;y\n1.304,50;7;u\n-2.000.001;8,5;v\n0,25;1e3;u\n",
+            {"sep": ";", "decimal": ",", "thousands": "."},
+        ),
+        (
+            "a;b;y\n1 304.50;7;u\n-2 000 001;8.5;v\n.25;1000;u\n",
+            {"sep": ";", "thousands": " "},
+        ),
+    ],
+)
+def test_thousands_are_read_in_any_chunk(tmp_path, monkeypatch, text, how):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    for rows in (1, 2, 1000):
+        monkeypatch.setattr(text_files, "CHUNK", rows)
+        data = load(path, **{"thousands": ",", **how})
+        wanted = [[1304.5, 7], [-2000001, 8.5], [0.25, 1000]]
+        np.testing.assert_array_equal(data.X, wanted)
+        assert data.target_names == ("u", "v")
+
+
+def test_columns_of_one_name_in_parquet_are_named(tmp_path):
+    rows = pa.table([[1.0, 2.0], [3.0, 4.0], ["u", "v"]], names=["a", "a", "y"])
+    pq.write_table(rows, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="more than one column 'a'"):
+        load(tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"more than one column 'a' in t\.parquet"):
+        pm.open(tmp_path / "t.parquet", label="y")
+
+
+def test_ways_of_reading_text_are_no_remedy_of_other_files(tmp_path):
+    rows = pa.table([["1,5", "2.5"], ["u", "v"]], names=["a", "y"])
+    pq.write_table(rows, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"drop=\['a'\]") as caught:
+        load(tmp_path / "t.parquet", label="y")
+    assert "--decimal" not in str(caught.value)
+
+
+@pytest.mark.parametrize("how", [{"na": ["?"]}, {"thousands": ","}])
+def test_forms_of_numbers_are_refused_where_there_is_no_text(how):
+    with pytest.raises(ValueError, match=r"(na|thousands): expected a text file"):
+        load("wine", **how)
 
 
 @pytest.mark.parametrize("name", ["wine", "t.npz"])

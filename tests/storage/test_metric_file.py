@@ -267,3 +267,20 @@ def test_what_is_no_metric_is_told_where_one_is(wrong, said, tmp_path):
     ):
         with pytest.raises(ValueError, match=f"^metric: expected a metric.*{said}"):
             ask()
+
+
+def test_arrays_of_the_provenance_come_back_bit_for_bit(tmp_path):
+    hashes = np.array([2**63 + 1, 7], np.uint64)
+    told = {"by": "hand", "row_hashes": hashes}
+    save_metric(pm.Mahalanobis(np.eye(2)), tmp_path / "m.npz", provenance=told)
+    found = read_metric(tmp_path / "m.npz").provenance
+    assert found.keys() == told.keys()
+    assert found["row_hashes"].dtype == np.uint64
+    np.testing.assert_array_equal(found["row_hashes"], hashes)
+    assert told["row_hashes"] is hashes  # The caller's mapping is left alone.
+    with pytest.raises(ValueError, match="expected numbers in names"):
+        save_metric(
+            pm.Mahalanobis(np.eye(2)),
+            tmp_path / "t.npz",
+            provenance={"names": np.array(["a"])},
+        )

@@ -21,12 +21,21 @@ from probmetric.cli.answers import (
     check_answers,
     figures_of,
     fit_answers,
+    learned_rows,
     probabilities,
     read_table,
     some,
 )
 from probmetric.cli.evaluate.sources import AskedSources, run_sources
-from probmetric.cli.files import FILES, bad_input, claim, noted, results, safe_labels
+from probmetric.cli.files import (
+    FILES,
+    bad_input,
+    claim,
+    note,
+    noted,
+    results,
+    safe_labels,
+)
 from probmetric.cli.fit import MOST
 from probmetric.cli.inputs import (
     Given,
@@ -34,9 +43,9 @@ from probmetric.cli.inputs import (
     describe_data,
     describe_rows,
     given,
+    if_among,
     if_seen,
     labelled,
-    note,
     of_option,
     parse_settings,
     rows_of,
@@ -46,6 +55,7 @@ from probmetric.data.choose import sampled
 from probmetric.data.containers import Triplets
 from probmetric.data.source import View
 from probmetric.datasets.loading import Dataset, load
+from probmetric.datasets.overlap import describe_overlap, hashes_of
 from probmetric.datasets.rows import sample_of
 from probmetric.evaluation.cross_validate import (
     EUCLID,
@@ -176,7 +186,10 @@ def run(
                 splits = [(rows[: len(points.X)], rows[len(points.X) :])]
             if out is not None and together().rank == 0:
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
-            remarks = [] if use is None else if_seen(use, judged)
+            own = "of --data" if test is None else "of --test"
+            remarks = [] if use is None else if_seen(use, judged, where=own)
+            if test is not None:
+                remarks += if_among(judged, hashes_of(points.X), own)
         for remark in remarks:
             note(remark)
 
@@ -263,7 +276,11 @@ def _run_rows(
                 held.enter_context(claim(out, FILES["evaluate"], force=force))
             shown, about = describe_rows(rows, files.data, label, how, MOST)
             known = judged.source if isinstance(judged, View) else judged
-            seen_before = if_seen(use, sample_of(known, files.test, MOST))
+            looked_at = sample_of(known, files.test, MOST)
+            seen_before = [
+                *if_seen(use, looked_at, where="of --test that were looked at"),
+                *if_among(looked_at, hashes_of(rows), "of --test that were looked at"),
+            ]
             some = sampled(judged, MOST, seed=seed)
         remark = (
             "rows are read in parts: neighbours have one vote each, and the Euclidean "
@@ -422,6 +439,9 @@ def _given(
         remarks.append(
             f"{own.name} was learned from these very answers: its figures are too good"
         )
+    elif own.rows is not None:
+        todo = f"that {own.name} was learned from: its figures may be too good"
+        remarks += describe_overlap(learned_rows(data), own.rows, ABOUT, todo)
     rows = np.arange(len(table.rows))
     log_odds = spec is not None and spec.data_kind is Triplets
     return own.name, data, [_Split(data, rows, own.metric, log_odds)], remarks
@@ -456,7 +476,10 @@ def _refits(
                 f"{held.table.kind}"
             )
         whole = np.arange(len(held.table.rows))
-        return model, data, (fitted(data, held, whole) for _ in range(1)), []
+        todo = "of --answers, learned from: the figures may be too good"
+        hashes = hashes_of(learned_rows(data))
+        remarks = describe_overlap(learned_rows(held), hashes, ABOUT, todo)
+        return model, data, (fitted(data, held, whole) for _ in range(1)), remarks
     remarks = [] if _apart_rows(data) else [SHARED]
     n = len(data.table.rows)
     if not 2 <= int(asked.folds or 0) <= n:
@@ -470,6 +493,8 @@ def _refits(
         remarks,
     )
 
+
+ABOUT = "answers are about the rows of answers"
 
 SHARED = (
     "answers share rows: those judged are about rows of other answers, and say nothing "

@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 import typer
 
-from probmetric.cli.files import FILES, bad_input, claim, noted, results
+from probmetric.cli.files import FILES, bad_input, claim, note, noted, results
 from probmetric.cli.inputs import (
     Given,
     check_features,
     check_finite,
     describe_data,
     if_seen,
-    note,
     of_option,
 )
 from probmetric.datasets.loading import load

@@ -1,0 +1,67 @@
+"""Columns of numbers that are probably no features: row counters, codes for missing."""
+
+import shlex
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+FEWEST = 5
+"""Rows of a counter, and values beside a code for missing, at least."""
+
+
+def doubtful_columns(
+    X: Float[np.ndarray, "m d"], names: Sequence[str], n: int | None = None
+) -> list[str]:
+    """Describe row counters, and codes for missing such as -999, with the option.
+
+    ``n`` is the number of rows if X is a sample of them.
+    """
+    n = len(X) if n is None else n
+    columns = list(zip(names, np.asarray(X, float).T, strict=True))
+    notes: list[str] = []
+    if counters := [name for name, column in columns if is_counter(column, n)]:
+        notes.append(
+            f"{_few(counters)}: consecutive whole numbers, one a row, as if rows were "
+            "counted, used as a feature. If they mean nothing, give "
+            f"{_options('--drop', counters)}"
+        )
+    found = {name: code_of(column) for name, column in columns}
+    coded = {name: f"{code:.17g}" for name, code in found.items() if code is not None}
+    if coded:
+        codes = list(dict.fromkeys(coded.values()))
+        notes.append(
+            f"{_few(list(coded))}: {', '.join(codes)} is repeated, far outside the "
+            "other values, and used as a number. If it means missing, give "
+            f"{_options('--na', codes)} (text files), or replace it"
+        )
+    return notes
+
+
+def _options(option: str, values: Sequence[str]) -> str:
+    return " ".join(f"{option} {shlex.quote(value)}" for value in values)
+
+
+def is_counter(column: Float[np.ndarray, "m"], n: int) -> bool:
+    """Whether a column, or a sample of it, has consecutive distinct whole numbers."""
+    if len(column) < FEWEST or not np.array_equal(column, np.round(column)):
+        return False
+    extent = np.ptp(column) + 1
+    distinct = len(np.unique(column)) == len(column)
+    return distinct and bool(n / 2 < extent <= n)
+
+
+def code_of(column: Float[np.ndarray, "m"]) -> float | None:
+    """Return a repeated extreme value farther from the others than these extend."""
+    values, times = np.unique(column[np.isfinite(column)], return_counts=True)
+    if len(values) <= FEWEST:
+        return None
+    low = times[0] > 1 and values[1] - values[0] > values[-1] - values[1]
+    high = times[-1] > 1 and values[-1] - values[-2] > values[-2] - values[0]
+    return float(values[0]) if low else float(values[-1]) if high else None
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more columns" if len(names) > 5 else ""
+    what = "column" if len(names) == 1 else "columns"
+    return f"{what} {', '.join(map(repr, names[:5]))}{more}"
