@@ -379,24 +379,24 @@ def choices_by_hand(problem: Problem[Groups]) -> Values:
             trials = [np.where(np.arange(len(s)) == k, t, s) for t in GRID]
             s = trials[int(np.argmax([held_out(t) for t in trials]))]
     mean, error = list[float](), list[float]()
-    X = X[canonical_order(X)]
-    order = np.random.default_rng(1).permutation(len(X))
+    rows = X[canonical_order(X)]
+    order = np.random.default_rng(1).permutation(len(rows))
     tests = [np.flatnonzero(order % 2 == n) for n in range(2)]
     for k in (1, 2):
-        log_p = np.zeros(len(X))
+        log_p = np.zeros(len(rows))
         for test in tests:
-            kept = np.setdiff1d(np.arange(len(X)), test)
-            points = Points(X[kept])
+            kept = np.setdiff1d(np.arange(len(rows)), test)
+            points = Points(rows[kept])
             end = fit(points, n_components=k, seed=1, max_steps=60).params
             total = end.within + end.between
             mixture = MixtureParams(end.weights, end.means, total)
-            log_p[test] = logsumexp(_conditional(mixture, X[test])[0], 1)
+            log_p[test] = logsumexp(_conditional(mixture, rows[test])[0], 1)
         mean.append(log_p.mean())
-        error.append(np.sqrt(np.sum((log_p - log_p.mean()) ** 2) / (len(X) - 1)))
+        error.append(np.sqrt(np.sum((log_p - log_p.mean()) ** 2) / (len(rows) - 1)))
     return {
         "s": s,
         "log density": mean,
-        "standard error": np.array(error) / np.sqrt(len(X)),
+        "standard error": np.array(error) / np.sqrt(len(rows)),
         "best": float((1, 2)[int(np.argmax(mean))]),
     }
 

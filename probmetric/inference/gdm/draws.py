@@ -123,7 +123,7 @@ def _bootstrap(
     learning_rate: float,
     seed: int,
     n_draws: int,
-    n_chains: int,
+    n_chains: int | None,
 ) -> Draws:
     n_draws, n_chains = counts(n_draws, n_chains)
     unit = units_of(pairs)
