@@ -17,8 +17,8 @@ from scipy.special import expit
 from probmetric.cli.files import note
 from probmetric.data.hash import data_hash
 from probmetric.data.inputs import points
-from probmetric.data.unlabeled import leaves_out
 from probmetric.data.source import is_source
+from probmetric.data.unlabeled import leaves_out
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import load_points
 from probmetric.datasets.tables import read_content

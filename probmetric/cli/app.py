@@ -59,8 +59,8 @@ from probmetric.cli.options import (
     Sep,
     Settings,
     TableOut,
-    Unlabeled,
     Thousands,
+    Unlabeled,
 )
 from probmetric.interrupts import run_command
 from probmetric.names import Reading

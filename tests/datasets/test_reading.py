@@ -178,13 +178,13 @@ BAD = {
     "a mark for missing": (
         "a,b,y\n1,2,0\n?,3,1\n",
         {},
-        r"\('\?' among numbers in row 2\); na=\['\?'\] \(--na '\?'\) if that means "
+        r"\('\?' among numbers in row 1, counted from 0\); na=\['\?'\] \(--na '\?'\) if that means "
         "missing; otherwise leave the column out$",
     ),
     "thousands": (
         'a,y\n"1,304.00",0\n200.5,1\n',
         {},
-        r"\('1,304.00' among numbers in row 1\); thousands=',' \(--thousands ,\) reads "
+        r"\('1,304.00' among numbers in row 0, counted from 0\); thousands=',' \(--thousands ,\) reads "
         "thousands$",
     ),
     "thousands or decimals": (
@@ -195,7 +195,7 @@ BAD = {
     "no thousands": (
         'a,y\n"1,304.00",0\n"1,5",1\n',
         {"thousands": ","},
-        r"\('1,5' among numbers in row 2\)",
+        r"\('1,5' among numbers in row 1, counted from 0\)",
     ),
     "thousands = decimal": (
         "a,y\n1,2\n",
