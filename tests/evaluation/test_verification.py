@@ -88,6 +88,28 @@ def test_the_true_ratios_are_calibrated_and_halved_ones_are_not():
     assert true.cllr - true.cllr_min < 0.02 < halved.cllr - halved.cllr_min
 
 
+def test_intervals_are_those_of_the_jackknife_over_sources_with_its_bias():
+    rng = np.random.default_rng(2)
+    mean, source = 1.5 * rng.normal(size=5), np.repeat(np.arange(5), [1, 2, 2, 3, 6])
+    x = mean[source] + rng.normal(size=14)
+    i, j = np.triu_indices(14, 1)
+    scores, same = np.round(1 - np.abs(x[i] - x[j]), 1), source[i] == source[j]
+    sources = np.c_[source[i], source[j]]
+    given = {"p_same": 0.3, "cost_miss": 2.0}
+    found = verification_intervals(scores, same, sources, prob=0.8, **given)
+    whole, parts = np.log(verification(scores, same, **given)), []
+    for one in range(5):  # With every pair that it is in, first or second.
+        kept = (sources[:, 0] != one) & (sources[:, 1] != one)
+        parts.append(np.log(verification(scores[kept], same[kept], **given)))
+    gap = np.array(parts) - np.mean(parts, 0)
+    half = stats.t.ppf(0.9, 4) * np.sqrt(4 / 5 * np.sum(gap**2, 0))
+    corrected = whole - 4 * (np.mean(parts, 0) - whole)
+    assert corrected[0] < whole[0]  # Cllr is the only one whose bias is upwards.
+    assert np.all(corrected[1:] > whole[1:])
+    low, high = np.minimum(whole, corrected) - half, np.maximum(whole, corrected) + half
+    np.testing.assert_allclose(np.transpose(found), np.exp([low, high]), rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_intervals_by_source_cover_and_those_by_pair_do_not():
     many = [population(np.random.default_rng(seed), 1200)[:2] for seed in range(3)]
