@@ -9,7 +9,8 @@ from sklearn.metrics import det_curve
 import probmetric as pm
 from probmetric.evaluation import verification, verification_intervals
 from probmetric.evaluation.ranking import chosen_pairs
-from probmetric.evaluation.sources import source_pairs
+from probmetric.evaluation.sources import judge_sources, source_pairs
+from probmetric.evaluation.verification import error_rates
 from tests.metric_kinds import build
 
 
@@ -181,6 +182,36 @@ def test_the_few_pairs_of_two_sources_are_kept_beside_a_large_one():
     of_two = sources[a] != sources[b]
     assert of_two.sum() == 200 * 4 + 4
     assert (~of_two).sum() == 1000
+
+
+def test_error_rates_are_counted_at_every_ratio_that_occurs():
+    # One source: 2, 0.5, -1; two: 0.5 and -2.
+    alarms, missed = error_rates([2.0, 0.5, 0.5, -2.0, -1.0], [1, 1, 0, 0, 1])
+    np.testing.assert_allclose(alarms, [0, 0, 1 / 2, 1 / 2, 1])
+    np.testing.assert_allclose(missed, [1, 2 / 3, 1 / 3, 0, 0])
+
+
+def test_sources_are_judged_by_all_their_pairs():
+    rng = np.random.default_rng(8)
+    sources = np.array([0, 1, 1, 2, 2, 2, 3, 3])
+    X = rng.normal(size=(8, 2)) + sources[:, None]
+    i, j = np.triu_indices(8, 1)
+    same, D = sources[i] == sources[j], np.abs(X[i, 0] - X[j, 0])
+    metric = pm.Mahalanobis(np.array([[1.0, 0.0]]))
+    found = judge_sources({"mine": metric}, X, sources, prob=0.6)
+    assert (found.in_all, found.ordered) == ((23, 5), False)
+    assert sorted(zip(found.i, found.j, strict=True)) == [*zip(i, j, strict=True)]
+    np.testing.assert_array_equal(found.same, sources[found.i] == sources[found.j])
+    judged = found.judged["mine"]
+    np.testing.assert_allclose(
+        judged.score, -np.abs(X[found.i, 0] - X[found.j, 0]), rtol=1e-12
+    )
+    assert judged.costs[1:] == pytest.approx(verification(-D, same)[1:], rel=1e-12)
+    assert np.isnan(judged.costs.cllr)
+    named = np.c_[sources[i], sources[j]]
+    wanted = verification_intervals(-D, same, named, prob=0.6)
+    np.testing.assert_allclose(judged.intervals[1:], wanted[1:], rtol=1e-9)
+    assert np.isnan(judged.intervals.cllr.upper)
 
 
 BAD = {

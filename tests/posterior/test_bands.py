@@ -47,3 +47,20 @@ def test_bins_are_joined_until_each_column_suffices():
     # 0.5 + 0.5 + 3 reach 2 together; 10 alone; the last 1 joins those.
     assert list(merged(which, size, 2.0)[::10]) == [0, 0, 0, 1, 1]
     assert set(merged(which, size, 1e9)) == {0}
+
+
+def test_a_value_at_an_inner_edge_belongs_to_the_bin_above():
+    which, centres = binned(np.array([4.0, 0, 2, 1, 3]), 2)  # Edges 0, 2, 4.
+    assert which.tolist() == [1, 0, 1, 0, 1]
+    assert centres.tolist() == [0.5, 3.0]
+
+
+def test_a_band_lies_about_the_mean_of_skewed_replicates():
+    replicates = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 2.0], [8.0, 0.0]])
+    low, high = band(replicates, 1.0)  # Means 2 and 1, variances 12 and 1/2.
+    np.testing.assert_allclose(low, [2 - 6, 1 - np.sqrt(3 / 2)])
+    np.testing.assert_allclose(high, [2 + 6, 1 + np.sqrt(3 / 2)])
+
+
+def test_a_bin_is_full_at_the_least_sum_itself():
+    assert merged(np.arange(4), np.full((4, 1), 2.0), 2.0).tolist() == [0, 1, 2, 3]
