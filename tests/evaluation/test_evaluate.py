@@ -172,13 +172,25 @@ def test_labels_drawn_from_the_probabilities_are_calibrated():
 def test_a_classifier_and_its_metric_are_evaluated_together(blobs):
     X, y = blobs
     knn = KNeighborsClassifier(build("Mahalanobis")).fit(X[::2], y[::2])
-    figures = evaluate(X[1::2], y[1::2], classifier=knn)
+    figures = evaluate(X[1::2], y[1::2], classifier=knn, n_bins=4)
     P = knn.predict_proba(X[1::2])
     assert figures["accuracy"] == knn.score(X[1::2], y[1::2])
     assert figures["log_loss"] == pytest.approx(
         log_loss(y[1::2], P, labels=knn.classes_)
     )
-    assert {"brier", "ece", "r_precision", "map_at_r", "pair_roc_auc"} < set(figures)
+    truth = np.eye(3)[codes_of(y)[1::2]]
+    square = np.sum((P - truth) ** 2, 1).mean()
+    assert figures["brier"] == pytest.approx(square)
+    right, top = P.argmax(1) == truth.argmax(1), P.max(1)
+    bins = np.minimum((4 * top).astype(int), 3)
+    gaps = [abs(np.sum((right - top)[bins == k])) for k in range(4)]
+    assert figures["ece"] == pytest.approx(sum(gaps) / len(P))
+    D = knn.metric_.pairwise(X[1::2], X[1::2])
+    ranked = retrieval_figures(D, y[1::2])
+    assert {name: figures[name] for name in ranked} == pytest.approx(ranked)
+    i, j = np.triu_indices(len(D), 1)
+    area = roc_auc_score(truth.argmax(1)[i] == truth.argmax(1)[j], -D[i, j])
+    assert figures["pair_roc_auc"] == pytest.approx(area)
 
 
 def test_a_classifier_of_another_library_is_evaluated_alone():
