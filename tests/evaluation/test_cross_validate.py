@@ -6,6 +6,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from probmetric.datasets import loading as datasets
 from probmetric.evaluation.cross_validate import (
     VoteScores,
+    _table,
     class_spread,
     euclid,
     summary,
@@ -54,6 +55,17 @@ def test_the_table_has_means_over_splits_and_the_paired_error():
     assert table["Brier score"].tolist() == [0.4, 0.4]
     paired = table["log score against plain"].tolist()
     assert paired == ["", "+0.2000 ± 0.1000"]
+
+
+def test_held_out_errors_are_those_of_a_sum_over_points():
+    worse, better = np.array([-1.0, -2.0, -4.0]), np.array([-1.0, -1.0, -1.5])
+    table = _table({"worse": worse, "better": better})
+    assert table.index.tolist() == ["better", "worse"]
+    assert table["elpd"].tolist() == [-3.5, -7.0]
+    # Variances of a point: 1/12 and 7/3; of the differences 0, 1 and 2.5: 19/12.
+    np.testing.assert_allclose(table["se"], np.sqrt([3 / 12, 7]))
+    assert table["elpd_diff"].tolist() == [0, 3.5]
+    np.testing.assert_allclose(table["dse"], [0, np.sqrt(19 / 4)])
 
 
 def test_scores_of_a_split_are_those_of_its_probabilities_and_labels():
