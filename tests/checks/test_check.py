@@ -99,6 +99,18 @@ def test_the_sign_of_z_is_that_of_estimate_minus_reference():
     assert float(judge(exact({"x": 0.5}, draws()), PROBLEM)["z"][0]) < 0
 
 
+def test_the_level_of_a_judgment_and_the_shift_of_its_check_are_used():
+    of_draws = exact({"x": 0.0}, draws(), tol=0.25)
+    of_ranks = Check("c", "exact", uniform, constant(Ranks({"a": np.arange(100)}, 99)),
+                     {"wrong": constant(None)})  # fmt: skip
+    one = judge(of_draws, PROBLEM, alpha=0.2).attrs
+    assert (one["alpha"], one["tol"]) == (0.2, 0.25)
+    assert one["z_crit"] == pytest.approx(1.2815515655446004)  # Φ⁻¹(0.9)
+    assert judge(of_ranks, PROBLEM, alpha=0.2).attrs["alpha"] == 0.2
+    turned = judge(exact(draws(), {"x": 0.0}, tol=0.25), PROBLEM, alpha=0.2).attrs
+    assert (turned["alpha"], turned["tol"]) == (0.2, 0.25)
+
+
 def test_an_approximation_is_within_or_outside_its_bound_and_reports_its_k_hat():
     table = judge(approximate(draws(), draws(0.1, 1.1, seed=1, khat=0.4), 0.3), PROBLEM)
     assert (table.attrs["verdict"], table.attrs["bound"]) == ("within", 0.3)
