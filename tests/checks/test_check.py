@@ -115,15 +115,21 @@ def test_an_approximation_is_within_or_outside_its_bound_and_reports_its_k_hat()
     table = judge(approximate(draws(), draws(0.1, 1.1, seed=1, khat=0.4), 0.3), PROBLEM)
     assert (table.attrs["verdict"], table.attrs["bound"]) == ("within", 0.3)
     assert float(table["khat"][0]) == 0.4
+    doubted = approximate(draws(), draws(0.1, 1.1, seed=1, khat=0.7), 0.3)
+    assert judge(doubted, PROBLEM).attrs["verdict"] == "inconclusive"
     far = approximate(draws(), draws(0.6, seed=1), 0.3)
     narrow = approximate(draws(), draws(0.0, 0.5, seed=1), 0.3)
     assert judge(far, PROBLEM).attrs["verdict"] == "outside"
     assert judge(narrow, PROBLEM).attrs["verdict"] == "outside"
 
 
-def test_the_spread_of_an_approximation_stands_beside_that_of_its_reference():
+def test_mean_and_spread_of_an_approximation_stand_beside_those_of_its_reference():
     one, two = draws(), draws(0.1, 1.1, seed=1)
-    table = judge(approximate(one, two, 0.3), PROBLEM).sel(entry="log sd of x")
+    whole = judge(approximate(one, two, 0.3), PROBLEM)
+    table = whole.sel(entry="mean of x")
+    sides = float(table["reference"]), float(table["estimate"])
+    assert sides == pytest.approx([float(one["x"].mean()), float(two["x"].mean())])
+    table = whole.sel(entry="log sd of x")
     sides = float(table["reference"]), float(table["estimate"])
     assert sides == pytest.approx([float(one["x"].std()), float(two["x"].std())], 1e-3)
     assert float(table["error"]) == pytest.approx(np.log(sides[1] / sides[0]))

@@ -478,3 +478,19 @@ def test_rows_without_weight_are_neither_counted_nor_sampled():
     X, y, w = sample_rows(source, classes=classes)
     assert (X.ravel().tolist(), y.tolist()) == ([0, 2, 3], [1, 0, 1])
     assert w.tolist() == [1, 2, 0.5]
+
+
+def test_blocks_across_parts_have_the_number_of_their_first_row():
+    X, y, w = np.arange(10.0)[:, None], np.arange(10) % 2, np.arange(10.0) + 1
+    source = files.Rows(X, y, w)
+    source.parts = [Part("", 0, 4), Part("", 4, 6, start=4)]
+    blocks = [*filled(source, source.parts, 3, classes=np.array([0, 1]))]
+    assert [(block.first, block.rows) for block in blocks] == [
+        *((0, 3), (3, 3), (6, 3), (9, 1))
+    ]
+    for block in blocks:
+        rows = slice(block.first, block.first + block.rows)
+        np.testing.assert_array_equal(block.X[: block.rows], X[rows])
+        np.testing.assert_array_equal(block.y[: block.rows], y[rows])
+        np.testing.assert_array_equal(block.w[: block.rows], w[rows])
+    assert blocks[-1].w[1:].tolist() == [0, 0]
