@@ -7,7 +7,7 @@ import xarray as xr
 from arviz_stats.base.array import array_stats
 from scipy import signal, stats
 
-from probmetric.checks.compare import compare, distance, without_skew
+from probmetric.checks.compare import compare, distance, overall, without_skew
 from probmetric.inference.sampling.summary import summarise
 
 
@@ -148,7 +148,38 @@ def test_constants_are_compared_exactly_and_do_not_count_among_the_tests(rng):
     draws = dataset(x=rng.normal(size=(4, 3000)), c=np.full((4, 3000), 0.1))
     exact = compare({"x": 0.0, "c": 0.1}, draws)
     assert (exact.attrs["verdict"], exact.attrs["m"]) == ("agree", 1)
-    assert compare({"x": 0.0, "c": 0.1001}, draws).attrs["verdict"] == "disagree"
+    for gap, verdict in (1e-14, "agree"), (1e-12, "disagree"):  # 1000 ε: 2e-13.
+        table = compare({"x": 0.0, "c": 0.1 * (1 + gap)}, draws)
+        assert table.attrs["verdict"] == verdict
+
+
+def test_the_transformation_of_a_skewed_z_is_halls():
+    # 2 + 0.3 · 4/3 + 0.09 · 8/27 + 0.3/6
+    (found,) = without_skew(np.array([2.0]), np.array([0.3]))
+    assert found == pytest.approx(2.4766666666666666, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        (["agree", "inconclusive", "disagree"], "disagree"),
+        (["within", "inconclusive", "outside"], "outside"),
+        (["agree", "inconclusive", "within"], "inconclusive"),
+        (["within", "within"], "within"),
+        ([], "inconclusive"),
+    ],
+)
+def test_the_verdict_of_a_table_is_its_worst(verdicts, worst):
+    assert overall(verdicts) == worst
+
+
+def test_the_detectable_shift_is_in_sd_of_the_draws(rng):
+    x = rng.normal(size=(4, 500))
+    one, other = (compare({"x": 0.0}, dataset(x=scale * x)) for scale in (1.0, 40.0))
+    z = stats.norm.isf(0.01 / 2) + stats.norm.isf(0.1)
+    wanted = z / np.sqrt(one["ess"])
+    np.testing.assert_allclose(one["detectable"], wanted, rtol=1e-9)
+    np.testing.assert_allclose(other["detectable"], wanted, rtol=1e-9)
 
 
 def test_a_reference_of_draws_counts_with_its_own_error(rng):
