@@ -103,9 +103,9 @@ def test_the_level_of_a_judgment_and_the_shift_of_its_check_are_used():
     of_draws = exact({"x": 0.0}, draws(), tol=0.25)
     of_ranks = Check("c", "exact", uniform, constant(Ranks({"a": np.arange(100)}, 99)),
                      {"wrong": constant(None)})  # fmt: skip
-    one = judge(of_draws, PROBLEM, alpha=0.2).attrs
-    assert (one["alpha"], one["tol"]) == (0.2, 0.25)
-    assert one["z_crit"] == pytest.approx(1.2815515655446004)  # Φ⁻¹(0.9)
+    attributes = judge(of_draws, PROBLEM, alpha=0.2).attrs
+    assert (attributes["alpha"], attributes["tol"]) == (0.2, 0.25)
+    assert attributes["z_crit"] == pytest.approx(1.2815515655446004)  # Φ⁻¹(0.9)
     assert judge(of_ranks, PROBLEM, alpha=0.2).attrs["alpha"] == 0.2
     turned = judge(exact(draws(), {"x": 0.0}, tol=0.25), PROBLEM, alpha=0.2).attrs
     assert (turned["alpha"], turned["tol"]) == (0.2, 0.25)
@@ -124,14 +124,14 @@ def test_an_approximation_is_within_or_outside_its_bound_and_reports_its_k_hat()
 
 
 def test_mean_and_spread_of_an_approximation_stand_beside_those_of_its_reference():
-    one, two = draws(), draws(0.1, 1.1, seed=1)
-    whole = judge(approximate(one, two, 0.3), PROBLEM)
+    near, far = draws(), draws(0.1, 1.1, seed=1)
+    whole = judge(approximate(near, far, 0.3), PROBLEM)
     table = whole.sel(entry="mean of x")
     sides = float(table["reference"]), float(table["estimate"])
-    assert sides == pytest.approx([float(one["x"].mean()), float(two["x"].mean())])
+    assert sides == pytest.approx([float(near["x"].mean()), float(far["x"].mean())])
     table = whole.sel(entry="log sd of x")
     sides = float(table["reference"]), float(table["estimate"])
-    assert sides == pytest.approx([float(one["x"].std()), float(two["x"].std())], 1e-3)
+    assert sides == pytest.approx([float(near["x"].std()), float(far["x"].std())], 1e-3)
     assert float(table["error"]) == pytest.approx(np.log(sides[1] / sides[0]))
 
 

@@ -155,8 +155,8 @@ def test_constants_are_compared_exactly_and_do_not_count_among_the_tests(rng):
 
 def test_the_transformation_of_a_skewed_z_is_halls():
     # 2 + 0.3 · 4/3 + 0.09 · 8/27 + 0.3/6
-    (found,) = without_skew(np.array([2.0]), np.array([0.3]))
-    assert found == pytest.approx(2.4766666666666666, rel=1e-14)
+    (result,) = without_skew(np.array([2.0]), np.array([0.3]))
+    assert result == pytest.approx(2.4766666666666666, rel=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def test_the_verdict_of_a_table_is_its_worst(verdicts, worst):
 
 def test_the_detectable_shift_is_in_sd_of_the_draws(rng):
     x = rng.normal(size=(4, 500))
-    one, other = (compare({"x": 0.0}, dataset(x=scale * x)) for scale in (1.0, 40.0))
+    unit, other = (compare({"x": 0.0}, dataset(x=scale * x)) for scale in (1.0, 40.0))
     z = stats.norm.isf(0.01 / 2) + stats.norm.isf(0.1)
-    wanted = z / np.sqrt(one["ess"])
-    np.testing.assert_allclose(one["detectable"], wanted, rtol=1e-9)
+    wanted = z / np.sqrt(unit["ess"])
+    np.testing.assert_allclose(unit["detectable"], wanted, rtol=1e-9)
     np.testing.assert_allclose(other["detectable"], wanted, rtol=1e-9)
 
 
@@ -193,9 +193,9 @@ def test_a_reference_of_draws_counts_with_its_own_error(rng):
 def test_a_reference_run_counts_from_its_own_effective_sample_size(rng):
     # 800 independent draws, far off: only their number is in the way of a verdict.
     few, many = dataset(x=rng.normal(size=(4, 200))), rng.normal(2, 1, size=(4, 3000))
-    found = summarise(few)
-    assert 600 < found.ess[0] < 950
-    assert found.rhat[0] < 1.01
+    result = summarise(few)
+    assert 600 < result.ess[0] < 950
+    assert result.rhat[0] < 1.01
     for ess_min, verdict in (950, "inconclusive"), (600, "disagree"):
         table = compare(few, dataset(x=many), ess_min=ess_min)
         assert table.attrs["verdict"] == verdict
@@ -304,10 +304,10 @@ def test_errors_of_a_distance_are_in_sd_of_the_reference(rng):
 def test_the_sd_of_draws_is_over_all_chains_with_what_chains_differ_by():
     x = np.array([[1.0, 2, 3, 4], [11, 12, 13, 16]])  # Within chains 1.3 and 2.2.
     squares = np.sum((x - 7.75) ** 2)
-    found = summarise(dataset(x=x))
-    assert found.estimate[0] == 7.75
-    np.testing.assert_allclose(found.sd, np.sqrt(squares / 7), rtol=1e-12)
-    np.testing.assert_allclose(found.skew, stats.skew(x.ravel()) * (7 / 8) ** 1.5)
+    result = summarise(dataset(x=x))
+    assert result.estimate[0] == 7.75
+    np.testing.assert_allclose(result.sd, np.sqrt(squares / 7), rtol=1e-12)
+    np.testing.assert_allclose(result.skew, stats.skew(x.ravel()) * (7 / 8) ** 1.5)
 
 
 def test_distance_never_speaks_of_agreement(rng):

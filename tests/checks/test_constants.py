@@ -109,6 +109,6 @@ def stuck_density(position, world):
 )
 def test_the_rank_is_how_many_draws_lie_below_with_ties_by_lot(truth, split, rank):
     draws = np.array([[1.0], [2.0], [2.0], [3.0], [5.0]])
-    found = _rank(np.array(split), np.array([truth]), draws)
-    assert found.rank.tolist() == [rank]
-    assert not found.constant[0]
+    result = _rank(np.array(split), np.array([truth]), draws)
+    assert result.rank.tolist() == [rank]
+    assert not result.constant[0]

@@ -42,8 +42,8 @@ def test_conflict_is_what_is_surprising_and_matters(p, size, word):
     ],
 )
 def test_the_levels_are_those_of_p_values_after_holm(p, words):
-    found = verdict_of("lca", [finding(one, 1.0) for one in p])
-    assert tuple(part.verdict for part in found.parts) == words
+    result = verdict_of("lca", [finding(value, 1.0) for value in p])
+    assert tuple(part.verdict for part in result.parts) == words
 
 
 def test_a_size_that_only_reaches_what_matters_is_a_conflict():

@@ -234,8 +234,8 @@ def test_the_share_of_same_is_that_of_all_judgments_by_their_weights(world, tmp_
     judge, metric = tmp_path / "judge.csv", tmp_path / "metric.npz"
     pd.DataFrame(rows).assign(weight=[1.0, 4.0, 2.0]).to_csv(judge, index=False)
     pm.save_metric(pm.Mahalanobis(np.eye(2), pm.Link(0.1, 0.5)), metric)
-    asked = "--data", world[2]["sites"], "--answers", judge, "--metric", metric
-    done = run("evaluate", *asked, "--out", tmp_path / "out")
+    words = "--data", world[2]["sites"], "--answers", judge, "--metric", metric
+    done = run("evaluate", *words, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     _, base, _ = judged(tmp_path / "out")
     yes, no = 1 * 1 + 4 * 2 + 2 * 0, 1 * 1 + 4 * 3 + 2 * 3

@@ -18,7 +18,11 @@ def test_a_pair_is_one_group_of_two_or_two_groups_of_one_with_its_weight():
 
 def test_groups_are_stacked_by_size_with_the_mean_weight_of_their_points():
     group, w = np.array([7, 5, 7, 9, 5, 7]), np.array([1.0, 2.0, 3.0, 4.0, 5.0, 8.0])
-    found = stack(Groups(X, group, w))
-    assert [part[..., 0].tolist() for part in found.X] == [[[3]], [[1, 4]], [[0, 2, 5]]]
-    assert [part.tolist() for part in found.w] == [[4], [3.5], [4]]
-    assert found.seen is None
+    result = stack(Groups(X, group, w))
+    assert [part[..., 0].tolist() for part in result.X] == [
+        [[3]],
+        [[1, 4]],
+        [[0, 2, 5]],
+    ]
+    assert [part.tolist() for part in result.w] == [[4], [3.5], [4]]
+    assert result.seen is None

@@ -170,8 +170,8 @@ def test_counts_are_labels_with_the_weight_of_as_many():
         np.array([9, 8, 7, 6]),
         np.array([5, 4, 3, 2]),
     )
-    found = as_labels(counts)
-    rows = zip(found.i, found.j, found.y, found.w, found.anchor, strict=True)
+    result = as_labels(counts)
+    rows = zip(result.i, result.j, result.y, result.w, result.anchor, strict=True)
     assert [*rows] == [
         (0, 1, 1, 1.0, 9),  # Weight 0.5 for each of two judgments of five.
         (2, 3, 1, 3.0, 7),
@@ -180,4 +180,4 @@ def test_counts_are_labels_with_the_weight_of_as_many():
         (1, 2, 0, 8.0, 8),
         (0, 3, 0, 3.0, 6),
     ]
-    assert found.trials is None
+    assert result.trials is None

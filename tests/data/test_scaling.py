@@ -83,10 +83,10 @@ def test_standardising_holds_the_result_and_little_more():
 
 def test_rows_that_count_several_times_are_rows_repeated():
     X, times = np.array([[0.0, 5.0], [1.0, 7.0], [4.0, 6.0]]), np.array([1, 3, 2])
-    found = fit_scaler(X, times=times)
-    np.testing.assert_allclose(found.mean, [11 / 6, 38 / 6])
+    result = fit_scaler(X, times=times)
+    np.testing.assert_allclose(result.mean, [11 / 6, 38 / 6])
     square = [(1 * 3 + 16 * 2) / 6 - (11 / 6) ** 2, (25 + 147 + 72) / 6 - (38 / 6) ** 2]
-    np.testing.assert_allclose(found.scale, np.sqrt(square))
+    np.testing.assert_allclose(result.scale, np.sqrt(square))
 
 
 def test_a_learned_map_gives_a_constant_column_no_weight():

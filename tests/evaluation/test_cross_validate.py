@@ -71,18 +71,20 @@ def test_held_out_errors_are_those_of_a_sum_over_points():
 def test_scores_of_a_split_are_those_of_its_probabilities_and_labels():
     X, y = datasets.load("iris")
     X, y = X[::3], y[::3]
-    (found,) = vote_scores({"euclid": lambda A, b: euclid(A)}, X, y, n_splits=2, seed=5)
+    (result,) = vote_scores(
+        {"euclid": lambda A, b: euclid(A)}, X, y, n_splits=2, seed=5
+    )
     splits = StratifiedShuffleSplit(2, test_size=0.3, random_state=5).split(X, y)
     for k, (train, test) in enumerate(splits):
         knn = KNeighborsClassifier(euclid(X[train])).fit(X[train], y[train])
         P, truth = knn.predict_proba(X[test]), np.eye(3)[codes_of(y)[test]]
         right = P.argmax(1) == truth.argmax(1)
-        np.testing.assert_array_equal(found.correct[k], right)
+        np.testing.assert_array_equal(result.correct[k], right)
         log_score = np.log((P * truth).sum(1))
-        np.testing.assert_allclose(found.log_score[k], log_score, rtol=1e-12)
+        np.testing.assert_allclose(result.log_score[k], log_score, rtol=1e-12)
         brier = ((P - truth) ** 2).sum(1)
-        np.testing.assert_allclose(found.brier[k], brier, rtol=1e-12)
-    assert 0 < found.correct.mean() < 1
+        np.testing.assert_allclose(result.brier[k], brier, rtol=1e-12)
+    assert 0 < result.correct.mean() < 1
 
 
 def codes_of(y):

@@ -96,19 +96,19 @@ def test_intervals_are_those_of_the_jackknife_over_sources_with_its_bias():
     i, j = np.triu_indices(14, 1)
     scores, same = np.round(1 - np.abs(x[i] - x[j]), 1), source[i] == source[j]
     sources = np.c_[source[i], source[j]]
-    given = {"p_same": 0.3, "cost_miss": 2.0}
-    found = verification_intervals(scores, same, sources, prob=0.8, **given)
-    whole, parts = np.log(verification(scores, same, **given)), []
-    for one in range(5):  # With every pair that it is in, first or second.
-        kept = (sources[:, 0] != one) & (sources[:, 1] != one)
-        parts.append(np.log(verification(scores[kept], same[kept], **given)))
+    costs = {"p_same": 0.3, "cost_miss": 2.0}
+    result = verification_intervals(scores, same, sources, prob=0.8, **costs)
+    whole, parts = np.log(verification(scores, same, **costs)), []
+    for code in range(5):  # With every pair that it is in, first or second.
+        rest = (sources[:, 0] != code) & (sources[:, 1] != code)
+        parts.append(np.log(verification(scores[rest], same[rest], **costs)))
     gap = np.array(parts) - np.mean(parts, 0)
     half = stats.t.ppf(0.9, 4) * np.sqrt(4 / 5 * np.sum(gap**2, 0))
     corrected = whole - 4 * (np.mean(parts, 0) - whole)
     assert corrected[0] < whole[0]  # Cllr is the only one whose bias is upwards.
     assert np.all(corrected[1:] > whole[1:])
     low, high = np.minimum(whole, corrected) - half, np.maximum(whole, corrected) + half
-    np.testing.assert_allclose(np.transpose(found), np.exp([low, high]), rtol=1e-9)
+    np.testing.assert_allclose(np.transpose(result), np.exp([low, high]), rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -199,13 +199,13 @@ def test_sources_are_judged_by_all_their_pairs():
     i, j = np.triu_indices(8, 1)
     same, D = sources[i] == sources[j], np.abs(X[i, 0] - X[j, 0])
     metric = pm.Mahalanobis(np.array([[1.0, 0.0]]))
-    found = judge_sources({"mine": metric}, X, sources, prob=0.6)
-    assert (found.in_all, found.ordered) == ((23, 5), False)
-    assert sorted(zip(found.i, found.j, strict=True)) == [*zip(i, j, strict=True)]
-    np.testing.assert_array_equal(found.same, sources[found.i] == sources[found.j])
-    judged = found.judged["mine"]
+    result = judge_sources({"mine": metric}, X, sources, prob=0.6)
+    assert (result.in_all, result.ordered) == ((23, 5), False)
+    assert sorted(zip(result.i, result.j, strict=True)) == [*zip(i, j, strict=True)]
+    np.testing.assert_array_equal(result.same, sources[result.i] == sources[result.j])
+    judged = result.judged["mine"]
     np.testing.assert_allclose(
-        judged.score, -np.abs(X[found.i, 0] - X[found.j, 0]), rtol=1e-12
+        judged.score, -np.abs(X[result.i, 0] - X[result.j, 0]), rtol=1e-12
     )
     assert judged.costs[1:] == pytest.approx(verification(-D, same)[1:], rel=1e-12)
     assert np.isnan(judged.costs.cllr)

@@ -72,7 +72,7 @@ def test_a_point_is_left_out_with_all_its_pairs_and_its_effect():
     M, b, spread = np.array([[0.5, 0.1], [0.1, 0.2]]), 0.6, 0.7
     b_point = np.array([0.9, 0.4, 1.3])
     values = {"M": M, "b": b, "b_point": b_point, "spread": spread}
-    found = point_log_likelihood(
+    result = point_log_likelihood(
         {name: np.array(value)[None, None] for name, value in values.items()},
         rows_of(pairs),
     )
@@ -90,7 +90,7 @@ def test_a_point_is_left_out_with_all_its_pairs_and_its_effect():
         return stats.norm.pdf(z) * (apart if point == 2 else same * apart)
 
     wanted = [np.log(quad(density, -9, 9, (point,))[0]) for point in range(3)]
-    np.testing.assert_allclose(found[0, 0], wanted, rtol=1e-7)
+    np.testing.assert_allclose(result[0, 0], wanted, rtol=1e-7)
 
 
 def test_points_are_one_by_label_or_by_features():

@@ -225,8 +225,8 @@ def test_the_factor_multiplies_the_variances_of_all_three_intervals():
     slopes = np.array([[9.0, 3.0], [9.1, 2.9], [8.8, 3.2], [9.3, 3.1], [8.9, 2.7]])
     b = np.array([0.2, 0.5, -0.1, 0.3, 0.25])
     every = [
-        Mahalanobis(row[None], LogLogisticLink(one, 1.5, 1e-9, 1.0, "all"))
-        for row, one in zip(slopes, b, strict=True)
+        Mahalanobis(row[None], LogLogisticLink(intercept, 1.5, 1e-9, 1.0, "all"))
+        for row, intercept in zip(slopes, b, strict=True)
     ]
     made = IntervalMetric(every[0], every[1:], factor=2.5)
     zero, first = np.zeros((2, 2)), np.array([[1.0, 2.0], [4.0, -1.0]])
@@ -259,10 +259,10 @@ def test_the_factor_multiplies_the_variance_of_other_dissimilarities(name):
     made = IntervalMetric(every[0], every[1:], factor=2.5)
     A, B = np.random.default_rng(2).normal(size=(2, 3, every[0].n_features))
     if name == "ClassDistribution":  # A distance: on the scale of logarithms.
-        D = np.log([one.distance(A, B) for one in every])
+        D = np.log([metric.distance(A, B) for metric in every])
         low, high = np.log(made.interval(A, B))
     else:
-        D = np.array([np.diag(one.pairwise(A, B)) for one in every])
+        D = np.array([np.diag(metric.pairwise(A, B)) for metric in every])
         low, high = made.interval(A, B)
     wanted = np.sqrt(2.5) * (by_hand(D[0], D[1:])[1] - D[0])
     np.testing.assert_allclose(high - D[0], wanted, rtol=1e-6)

@@ -41,11 +41,11 @@ def test_draws_of_a_file_are_metrics_evenly_spaced_over_the_chains(path):
     M = np.einsum("...ij,...kj->...ik", root, root)
     positive = posterior.assign(M=(posterior["M"].dims, M))
     draws = xr.DataTree.from_dict({"posterior": positive})
-    found = posterior_of(draws, purpose="intervals", max_draws=3)
-    assert (found.purpose, found.source) == ("intervals", "nuts")
-    matrices = [draw.factor.T @ draw.factor for draw in found.draws]
-    kept = M.reshape(6, 2, 2)[[0, 2, 5]]
-    np.testing.assert_allclose(matrices, kept, rtol=1e-9, atol=1e-12)
+    result = posterior_of(draws, purpose="intervals", max_draws=3)
+    assert (result.purpose, result.source) == ("intervals", "nuts")
+    matrices = [draw.factor.T @ draw.factor for draw in result.draws]
+    expected = M.reshape(6, 2, 2)[[0, 2, 5]]
+    np.testing.assert_allclose(matrices, expected, rtol=1e-9, atol=1e-12)
     assert posterior_of(draws).n_draws == 6
     assert posterior_of(draws).purpose == "prediction"
 
