@@ -55,6 +55,10 @@ def test_a_function_makes_a_factor_or_a_metric_of_one_draw():
     for found in metrics, factors:
         for draw, factor in zip(found.draws, kept, strict=True):
             np.testing.assert_array_equal(draw.factor, factor)
+    every = pm.draws_to_metric(
+        draws, "intervals", to_metric=lambda sites: sites["W"], sel={"group": "c"}
+    )
+    np.testing.assert_array_equal(every.draw(7).factor, W[1, 2, 2])
     low, high = metrics.interval(np.zeros(2), np.ones(2))
     assert 0 < low < high
 
