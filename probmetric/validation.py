@@ -242,7 +242,7 @@ def validate(
         them as ``problem.data``. For a NumPyro model its data, or a ``Problem``, whose
         prior is its second argument and whose options are its keywords.
     quick : bool, default=False
-        Leave out the checks marked slow.
+        Leave out the checks marked slow. The only check of a NumPyro model always runs.
     break_ : bool, default=False
         Judge the negative controls in place of the claims: each must be rejected.
     seed : int, default=0

@@ -6,6 +6,8 @@ import xarray as xr
 
 from probmetric import LCA
 from probmetric.checks.check import Check, Problem
+from probmetric.checks.own import calibration
+from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Labelled, Points
 from probmetric.metric import Mahalanobis
 from probmetric.registry import MODELS, ModelSpec
@@ -138,6 +140,13 @@ def test_every_negative_control_is_judged_against_one_reference():
 def test_a_control_that_gets_through_is_missed_and_exits_with_zero():
     found = validate([MEAN, TOOTHLESS], DATA, break_=True)
     assert (found.verdict, found.exit_code) == ("missed", 0)
+
+
+def test_the_only_check_of_a_numpyro_model_runs_under_quick(monkeypatch):
+    ranks = Ranks({"mu": np.tile(np.arange(40), 10)}, n_draws=39)
+    monkeypatch.setattr(calibration, "_ranking", lambda *call: lambda *at, **by: ranks)
+    result = validate(lambda data: None, DATA, quick=True)
+    assert (result.verdict, result.counts.exact) == ("agree", 1)
 
 
 def test_quick_leaves_out_slow_checks():

@@ -31,6 +31,25 @@ def test_conflict_is_what_is_surprising_and_matters(p, size, word):
     assert ("remedy" in str(found)) == (word != "adequate")
 
 
+@pytest.mark.parametrize(
+    ("p", "words"),
+    [
+        ((0.015, 0.9), ("adequate", "adequate")),  # Twice 0.015 is above 0.02.
+        ((0.009, 0.9), ("doubtful", "adequate")),  # And twice 0.009 is not below 0.01.
+        ((0.9, 0.004), ("adequate", "conflict")),
+        ((0.02,), ("adequate",)),
+        ((0.01,), ("doubtful",)),
+    ],
+)
+def test_the_levels_are_those_of_p_values_after_holm(p, words):
+    result = verdict_of("lca", [finding(value, 1.0) for value in p])
+    assert tuple(part.verdict for part in result.parts) == words
+
+
+def test_a_size_that_only_reaches_what_matters_is_a_conflict():
+    assert verdict_of("lca", [finding(0.001, 0.05)]).overall == "conflict"
+
+
 def test_the_parts_share_their_false_alarms_and_the_worst_word_counts():
     found = verdict_of("lca", [finding(p, 1.0) for p in (0.004, 0.004, 0.5)])
     assert [part.verdict for part in found.parts] == [

@@ -3,6 +3,8 @@
 import jax
 import numpy as np
 import pytest
+from numpyro.infer.util import compute_log_probs
+from scipy import stats
 from scipy.optimize import brentq
 
 from probmetric.checks.triplet_comparisons.problems import flipped, toy, triples
@@ -16,6 +18,7 @@ from probmetric.models.triplet_comparisons import (
     TripletPrior,
     log_odds,
     simulate,
+    triplet_comparisons,
 )
 
 
@@ -47,6 +50,20 @@ def test_log_odds_are_differences_of_squared_distances(problem):
     np.testing.assert_allclose(log_odds(problem.params, data), wanted, atol=1e-12)
 
 
+def test_the_prior_sd_of_an_entry_is_c_over_the_root_of_lambda(problem):
+    prior = TripletPrior(np.array([[1.0, 0.0, 2.0], [0.5, -1.0, 0.0]]), c=3.0, lam=0.25)
+    W = np.array([[4.0, -3.0, 0.0], [9.0, 1.0, 2.0]])
+    wanted = stats.norm.logpdf(W, prior.mean, 6.0).sum()
+    with jax.enable_x64(True):
+        call = (problem.data, prior), {}, {"W": W}
+        in_model = jax.jit(
+            lambda: compute_log_probs(triplet_comparisons, *call)[0]["W"]
+        )()
+    np.testing.assert_allclose(in_model, wanted, rtol=1e-12)
+    in_fit, _ = triplet.parts(W, triplet.differences(problem.data), prior)
+    np.testing.assert_allclose(in_fit, wanted, rtol=1e-12)
+
+
 def test_without_weight_the_prior_is_all_there_is(problem):
     none = problem.data._replace(w=np.zeros(len(problem.data.anchor)))
     found = triplet.fit(none, problem.prior)
@@ -61,7 +78,8 @@ def test_the_prior_of_the_questions_leaves_out_those_of_weight_zero(problem):
     data = Triplets(X, *rows, None, w)
     for p in (2, 3):
         wanted = triplet.prior_for(problem.data, p)
-        found = triplet.prior_for(data, p)
+        found = triplet.prior_for(data, p, lam=0.3)
+        assert (wanted.lam, found.lam) == (1.0, 0.3)
         np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-12)
         np.testing.assert_allclose(found.c, wanted.c, rtol=1e-12)
         assert triplet.prior_for(data._replace(w=None), p).c < 0.1 * wanted.c
@@ -204,7 +222,7 @@ def test_triples_are_of_three_different_points():
     assert np.abs(counts - 50).max() < 33
 
 
-def embedded(seed=0, n=9, size=120, p=2):
+def embedded(seed=0, n=9, size=120, p=2, lam=1.0):
     """Answers about n objects at random places, and their problem."""
     rng = np.random.default_rng(seed)
     a, near, far = triples(rng, n, size)
@@ -212,18 +230,18 @@ def embedded(seed=0, n=9, size=120, p=2):
     D = ((Z[:, None] - Z) ** 2).sum(-1)
     y = (rng.logistic(size=size) < D[a, far] - D[a, near]).astype(int)
     data = Triplets(triplet.object_rows(n), a, near, far, y)
-    return data, triplet.embedding_prior(n, p)
+    return data, triplet.embedding_prior(n, p, lam)
 
 
 def test_the_joint_density_of_an_embedding_is_that_of_its_centred_places():
-    data, prior = embedded()
+    data, prior = embedded(lam=2.5)
     W = np.random.default_rng(1).normal(size=prior.mean.shape)
     Z, a, near, far = data.X @ W.T, data.anchor, data.near, data.far
     D = ((Z[:, None] - Z) ** 2).sum(-1)
     t = (2 * data.y - 1) * (D[a, far] - D[a, near])
-    normal = -0.5 * (Z**2).sum() / prior.c**2 - W.size * np.log(
-        np.sqrt(2 * np.pi) * prior.c
-    )
+    # Centred: n places have the density of n - 1 coordinates of sd c/√λ.
+    sd = prior.c / np.sqrt(2.5)
+    normal = -0.5 * (Z**2).sum() / sd**2 - W.size * np.log(np.sqrt(2 * np.pi) * sd)
     wanted = normal - np.logaddexp(0, -t).sum()
     with jax.enable_x64(True):
         found = triplet.log_joint(W, triplet.differences(data), prior)

@@ -88,7 +88,7 @@ def test_the_mean_over_draws_of_a_kind_comes_back(tmp_path):
     "metric",
     [
         dataclasses.replace(build("LocalMahalanobis"), gamma=float("inf")),
-        dataclasses.replace(build("LocalMahalanobis"), gamma=0.1, rule="fisher"),
+        dataclasses.replace(build("LocalMahalanobis"), gamma=1 / 3, rule="fisher"),
         dataclasses.replace(build("PairSimilarity"), score="vq", blocks=(1, 1)),
         dataclasses.replace(
             build("PairSimilarity"), noise_other=build("PairSimilarity").noise * 2

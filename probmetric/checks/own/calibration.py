@@ -266,7 +266,6 @@ def sbc_check(model: Model) -> Check:
             for wrong in CONTROLS
             if wrong != SHUFFLED
         },
-        slow=True,
     )
 
 

@@ -126,6 +126,20 @@ def test_average_over_anchors_is_not_classical_scaling(rough):
     assert np.abs(average - M).max() > 0.1 * np.abs(M).max()
 
 
+def test_self_terms_are_the_diagonal_of_the_centred_matrix(rough):
+    n = len(rough)
+    C = np.eye(n) - 1 / n
+    M = -0.5 * C @ rough**2 @ C
+    params = mds.fit(Distances(rough), 3).params
+    np.testing.assert_allclose(params.self_terms, np.diag(M), rtol=1e-10)
+    landmarks = np.arange(0, n, 4)
+    few = fit_landmarks(landmarks, rough[landmarks], 3)
+    D = rough[np.ix_(landmarks, landmarks)]
+    C = np.eye(len(D)) - 1 / len(D)
+    M = -0.5 * C @ D**2 @ C
+    np.testing.assert_allclose(few.self_terms, np.diag(M), rtol=1e-10)
+
+
 def test_strain_is_the_residual_over_rank_k(rough):
     fitted = mds.fit(Distances(rough), 3)
     Q = fitted.params.embedding
