@@ -455,7 +455,6 @@ def test_blocks_begin_where_xla_takes_them_without_a_copy(tmp_path, kind):
             assert block.X.ctypes.data % 64 == 0
 
 
-<<<<<<< HEAD
 def chunked(folder: Path, kind: str, **wrong: Any) -> tuple[Source, np.ndarray]:
     """Return a source of two files, or of arrays, in several parts each, and labels.
 
@@ -541,7 +540,8 @@ def test_data_of_other_rows_are_other_data(
     key = hash_of(source(60, 40))
     assert hash_of(source(60, 40)) == key
     assert hash_of(source(*rows)) != key
-=======
+
+
 def test_an_error_names_the_row_of_its_file_and_the_column():
     # Rows 20 to 29 of the source are rows 5 to 14 of their file; a block begins at 24.
     part = Part("b.csv", 20, 10, start=5)
@@ -583,4 +583,3 @@ def test_blocks_across_parts_have_the_number_of_their_first_row():
         np.testing.assert_array_equal(block.y[: block.rows], y[rows])
         np.testing.assert_array_equal(block.w[: block.rows], w[rows])
     assert blocks[-1].w[1:].tolist() == [0, 0]
->>>>>>> w-f
