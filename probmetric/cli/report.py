@@ -19,8 +19,8 @@ def run(*, folder: Path, explore: bool = False) -> int:
         with bad_input():
             names = ("report.html", EXPLORER) if explore else ("report.html",)
             held.enter_context(claim(folder, names, force=True))
+            page = render_run(folder, explorer=explore)  # Finds a damaged summary.
             points = explorer_of(folder) if explore else None
-            page = render_run(folder, explorer=explore)
         if points is not None:
             points.save(folder / EXPLORER)
         write_text(folder / "report.html", page)

@@ -83,3 +83,13 @@ def test_what_another_program_changed_is_read(path):
         file["posterior"]["M"][...] = 7.0
     assert MARK not in path.read_bytes()  # HDF5 cuts what stands after its end.
     assert (load_draws(path)["posterior"]["M"].to_numpy() == 7.0).all()
+
+
+@pytest.mark.parametrize("place", ["again", "posterior/up", "posterior/below/up"])
+@pytest.mark.parametrize("target", ["/", "/posterior"])
+def test_groups_that_link_in_a_circle_are_refused(place, target, path, monkeypatch):
+    with h5py.File(path, "a") as file:
+        file[place] = file[target]
+    monkeypatch.setattr(xr, "open_datatree", lambda *_, **__: pytest.fail("no end"))
+    with pytest.raises(ValueError, match=r"^draws: .* \(\S+: more than one link leads"):
+        load_draws(path)
