@@ -41,6 +41,7 @@ MODULES = {
     "inference.sampling.predictive": "inside the scope of sample",
     "inference.sampling.units": "reads a DataTree",
     "inference.sampling.warnings": "prints",
+    "inference.choose": "NumPy only",
     "inference.gaussian_classes.choice": "NumPy only",
     "inference.lca.anchors": "NumPy, beside the solver, which is called here",
     "inference.lca.jackknife": "NumPy only, beside bootstrap, tested here",

@@ -57,6 +57,7 @@ from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular, svd
 from probmetric.data.containers import Labelled, weights
 from probmetric.data.padding import pad_labelled
 from probmetric.data.scaling import Scaler, constant_columns
+from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.gaussian_classes.draws import sample as sample_classes
 from probmetric.inference.gaussian_classes.posterior import (
     ClassPosterior,
@@ -71,7 +72,6 @@ from probmetric.metric import Mahalanobis
 from probmetric.models.gaussian_classes import NIWPrior
 from probmetric.models.lda import LDAParams
 from probmetric.neighbors.strength import STRENGTHS, Chosen
-from probmetric.neighbors.strength import choose_strength as choose_by_folds
 from probmetric.precision import native_arrays, numpy_in_numpy_out
 from probmetric.typing import Array
 

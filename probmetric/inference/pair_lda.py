@@ -51,12 +51,12 @@ from scipy.linalg import LinAlgError, eigh
 
 from probmetric.data.containers import Labelled, Pairs, weights
 from probmetric.data.pairs import as_labels
+from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors.strength import STRENGTHS, Chosen
-from probmetric.neighbors.strength import choose_strength as choose_by_folds
 from probmetric.typing import Array
 
 KNOWN = 1e9

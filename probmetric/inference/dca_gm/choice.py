@@ -45,11 +45,11 @@ import numpy as np
 
 from probmetric.data.containers import Labelled
 from probmetric.data.scaling import constant_columns
+from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.dca_gm.start import lda_rca
 from probmetric.linalg import mixed_with_identity
 from probmetric.models.dca_gm import DCAGMPrior
 from probmetric.neighbors.strength import STRENGTHS, Chosen, tuned_losses
-from probmetric.neighbors.strength import choose_strength as choose_by_folds
 
 TOLERANCE = 1.0
 """Standard errors in Eq. (1) of ``neighbors.strength``."""
