@@ -59,6 +59,7 @@ from probmetric.precision import to_numpy
 from probmetric.processes.bins import over_processes
 from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import gather, together
+from probmetric.typing import Array
 
 
 class Collected(NamedTuple):
@@ -244,7 +245,7 @@ _free = jax.jit(improved)
 _tied = jax.jit(improved_proportional)
 
 
-def statistics(groups: Collected, params: TwoStageParams, given: Any) -> GroupStats:
+def statistics(groups: Collected, params: TwoStageParams, given: object) -> GroupStats:
     """Compute the sums of the E-step over all groups of all processes.
 
     Parameters
@@ -346,5 +347,5 @@ def fit_groups(
     return best_of([solve(s) for s in range(seed, seed + n_starts)])
 
 
-def _host_proportional(*params: Any) -> TwoStageParams:
+def _host_proportional(*params: Array) -> TwoStageParams:
     return to_numpy(proportional(*params))

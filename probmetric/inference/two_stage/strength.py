@@ -239,7 +239,7 @@ def learned(sums: Sums, prior: TwoStagePrior, start: TwoStageParams) -> TwoStage
         Unweighted, without missing entries.
     prior : TwoStagePrior
     start : TwoStageParams
-        Of one component.
+        With one component.
     """
     n, G, d = sums.size[:, None], len(sums.size), sums.mean.shape[1]
     mu, W, B = (np.asarray(a)[0] for a in start[1:])
