@@ -230,21 +230,17 @@ def posterior_of(
     mean = prior.mean + (stats.n / kappa)[:, None] * gap
     shrink = prior.kappa * stats.n / kappa
     if covariance == "diagonal":
-        scatter = (
-            xp.diagonal(stats.scatter, axis1=1, axis2=2) + shrink[:, None] * gap**2
-        )
-        Psi, nu = xp.diagonal(prior.Psi) + scatter, prior.nu + stats.n
+        scatter = xp.diagonal(stats.scatter, axis1=1, axis2=2)
+        scatter, n = scatter + shrink[:, None] * gap**2, stats.n
+        Psi = xp.diagonal(prior.Psi)
     else:
         scatter = stats.scatter + xp.einsum("c,ci,cj->cij", shrink, gap, gap)
+        n, Psi = stats.n, prior.Psi
         if covariance == "tied":
-            scatter, n = (
-                xp.sum(scatter, 0, keepdims=True),
-                xp.sum(stats.n, keepdims=True),
-            )
-        else:
-            n = stats.n
-        Psi, nu = prior.Psi + scatter, prior.nu + n
-    return ClassPosterior(prior.alpha + stats.n, mean, kappa, nu, Psi)
+            scatter, n = xp.sum(scatter, 0, keepdims=True), xp.sum(n, keepdims=True)
+    return ClassPosterior(
+        prior.alpha + stats.n, mean, kappa, prior.nu + n, Psi + scatter
+    )
 
 
 _posterior = host_or_program(posterior_of, static=("covariance",))
@@ -352,11 +348,10 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     """
     if is_mean(post):
         turn = jnp.arange(n_draws) * len(post.mean) // n_draws
-        each_post = jax.tree.map(lambda a: jnp.asarray(a)[turn], post)
-        each = jax.vmap(lambda k, p: draw(k, p, 1))(
-            jax.random.split(key, n_draws), each_post
-        )
-        return jax.tree.map(lambda a: a[:, 0], each)
+        in_turn = jax.tree.map(lambda a: jnp.asarray(a)[turn], post)
+        keys = jax.random.split(key, n_draws)
+        draws = jax.vmap(lambda k, p: draw(k, p, 1))(keys, in_turn)
+        return jax.tree.map(lambda a: a[:, 0], draws)
     key_w, key_d, key_o, key_m = jax.random.split(key, 4)
     dtype, (c, d) = post.mean.dtype, post.mean.shape
     pi = jax.random.dirichlet(key_w, post.alpha, (n_draws,), dtype)

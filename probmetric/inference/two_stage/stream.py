@@ -99,9 +99,9 @@ class _Layout:
         mine = slice(self.low, self.high)
         self.groups = [slice(ends[b] - self.low, ends[b + 1] - self.low) for b in bins]
         self.bins, of = bins, every[mine] - bins[0]
-        self.size, self.held = sizes[mine], rows[mine]
+        self.size, self.stored = sizes[mine], rows[mine]
         first = ends[every[mine]] - self.low
-        before = np.cumsum(self.held) - self.held
+        before = np.cumsum(self.stored) - self.stored
         self.mean = of * self.most + np.arange(len(of)) - first
         self.at = of * self.rows + (0 if pooled else before - before[first])
         self.root = np.full(len(of), True) if pooled else self.size > d
@@ -114,7 +114,7 @@ class _Collector:
         self.layout, bins = layout, len(layout.bins)
         self.counts = np.zeros(len(layout.size), int)
         self.mean = np.zeros((bins * layout.most, d))
-        self.held = np.zeros((bins * layout.rows, d))
+        self.stored = np.zeros((bins * layout.rows, d))
 
     def add(self, group: Int[np.ndarray, "m"], Z: Float[np.ndarray, "m d"]) -> None:
         """Add rows, Eq. (1)."""
@@ -138,7 +138,9 @@ class _Collector:
         layout = self.layout
         small = ~layout.root[group] & (layout.size[group] > 1)
         group_of = group[small]
-        self.held[layout.at[group_of] + self.counts[group_of] + place[small]] = Z[small]
+        self.stored[layout.at[group_of] + self.counts[group_of] + place[small]] = Z[
+            small
+        ]
 
     def _scatter(self, group: np.ndarray, rows: np.ndarray) -> None:
         """Add the products of rows, sorted by group, to scatters."""
@@ -147,7 +149,7 @@ class _Collector:
         d = rows.shape[1]
         cuts = [*np.flatnonzero(np.diff(at, prepend=-1)).tolist(), len(at)]
         for a, b in pairwise(cuts):
-            self.held[at[a] : at[a] + d] += rows[a:b].T @ rows[a:b]
+            self.stored[at[a] : at[a] + d] += rows[a:b].T @ rows[a:b]
 
     def finish(self) -> Int[np.ndarray, "_"]:
         """Turn rows into residuals, and scatters into roots, Eq. (2).
@@ -155,19 +157,21 @@ class _Collector:
         Returns the index, within its bin, of the group of each row.
         """
         layout, d = self.layout, self.mean.shape[1]
-        owner = np.zeros(len(self.held), np.int32)
+        owner = np.zeros(len(self.stored), np.int32)
         for k, groups in enumerate(layout.groups):  # Bin by bin, to limit the memory.
-            place = np.repeat(np.arange(len(layout.held[groups])), layout.held[groups])
+            place = np.repeat(
+                np.arange(len(layout.stored[groups])), layout.stored[groups]
+            )
             rows = slice(k * layout.rows, k * layout.rows + len(place))
             owner[rows] = place
             small = ~layout.root[groups][place]
-            rows_of = self.held[rows]
-            rows_of[small] -= self.mean[k * layout.most + place[small]]
-        for first in layout.at[layout.root & (layout.held > 0)].tolist():
-            values, U = np.linalg.eigh(self.held[first : first + d])
+            stored = self.stored[rows]
+            stored[small] -= self.mean[k * layout.most + place[small]]
+        for first in layout.at[layout.root & (layout.stored > 0)].tolist():
+            values, U = np.linalg.eigh(self.stored[first : first + d])
             # Negative eigenvalues of a scatter are rounding errors.
             root = np.sqrt(np.maximum(values, 0))[:, None] * U.T
-            self.held[first : first + d] = root
+            self.stored[first : first + d] = root
         return owner
 
 
@@ -227,7 +231,7 @@ def collect(
         if count:  # Fill up with groups of weight 0.
             size = pad_rows(sizes[members].astype(float), layout.most, 1)
             w = (np.arange(layout.most) < count).astype(float)
-            mean, residual = collector.mean[g], collector.held[r]
+            mean, residual = collector.mean[g], collector.stored[r]
             bins[b] = GroupData(mean, size, w, residual, owner[r])
     none = GroupData(
         np.zeros((layout.most, d)),
