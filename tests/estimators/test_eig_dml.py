@@ -183,7 +183,7 @@ def test_close_pairs_that_span_too_little_need_a_ridge():
     rng = np.random.default_rng(0)
     points = rng.standard_normal((6, 8))
     labels = np.repeat([0, 1], 3)
-    with pytest.raises(ValueError, match="ridge: expected close pairs that span all 8"):
+    with pytest.raises(ValueError, match=r"ridge .* all 8"):
         EigDML(ridge=0.0).fit(points, labels)
     free = EigDML(solver="pdhg", prior_strength=0)
     assert np.all(np.isfinite(free.fit(points, labels).components_))
