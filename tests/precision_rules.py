@@ -162,6 +162,7 @@ REASONS = {
     "data.inputs.check_one_kind": "checks arguments",
     "data.inputs.refuse_masked": "checks arguments",
     "data.inputs.class_codes": WHOLE,
+    "data.containers.checked_rows": "checks arguments",
     "data.containers.refuse_trials": "checks arguments",
     "data.inputs.pair_labels": WHOLE,
     "models.dca_gm.dca_gm": STORY,

@@ -520,8 +520,7 @@ class HierarchicalLCA(PairsMixin, BaseEstimator):
                 f"got draws of {'none' if theirs is None else theirs[:10]}"
             )
         if n_draws is not None:
-            n_draws = check_number("n_draws", n_draws, 1, whole=True)
-            draws = thinned(draws, n_draws)
+            draws = thinned(draws, check_number("n_draws", n_draws, 1, whole=True))
         each = self._metrics(joined(draws), self._place(group), seed=seed)
         return PosteriorMetric(
             each,

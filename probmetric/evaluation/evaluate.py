@@ -59,7 +59,7 @@ from probmetric.typing import Array, ArrayLike
 
 QUERY_TILE = 512
 ROUNDING = 1e-6
-"""By which probabilities in float32 may lie outside [0, 1]."""
+"""Tolerance for probabilities that were computed in float32."""
 
 
 def evaluate(
