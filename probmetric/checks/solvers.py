@@ -15,12 +15,6 @@ from scipy.optimize import brentq
 
 from probmetric.checks.check import Problem, Values, by_algebra
 from probmetric.checks.sides import inverse
-from probmetric.inference.eig_dml.frank_wolfe import frank_wolfe
-from probmetric.inference.eig_dml.pdhg import (
-    operator_norm,
-    project_simplex,
-    project_spectraplex,
-)
 from probmetric.inference.sampling.laplace import Laplace, laplace_fit, pareto_khat
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Draws, Posterior, Target
@@ -356,51 +350,6 @@ def roots(problem: Problem[Any], sweeps: int = N_SWEEPS) -> Values:
     return found
 
 
-def _vectors() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(6)
-    v, c = rng.normal(size=9), rng.uniform(0.4, 2.0, 9)
-    S, Z = rng.normal(size=(4, 4)), rng.normal(size=(15, 4))
-    return v, c, S + S.T, Z
-
-
-def projections_by_hand(problem: Problem[Any]) -> Values:
-    """Find the multiplier of each constraint by bracketing it."""
-    del problem
-    v, c, S, Z = _vectors()
-
-    def onto(v: np.ndarray, c: np.ndarray) -> np.ndarray:
-        def excess(theta: float) -> float:
-            return float(c @ np.maximum(v - theta * c, 0)) - 1
-
-        theta = root(excess, -50.0, 50.0)
-        return np.maximum(v - theta * c, 0)
-
-    values, U = np.linalg.eigh(S)
-    product = Z @ Z.T
-    return {
-        "simplex": onto(v, np.ones(len(v))),
-        "weighted simplex": onto(v, c),
-        "spectraplex": (U * onto(values, np.ones(4))) @ U.T,
-        "norm exceeded": 0.0,
-        "norm, within 2 %": np.sqrt(np.linalg.eigvalsh(product**2)[-1]),
-    }
-
-
-def projections(problem: Problem[Any], plain: bool = False) -> Values:
-    """Return the same of the package; weights of the simplex forgotten, if asked."""
-    del problem
-    v, c, S, Z = _vectors()
-    exact = np.sqrt(np.linalg.eigvalsh((Z @ Z.T) ** 2)[-1])
-    norm = operator_norm(Z)
-    return {
-        "simplex": project_simplex(v),
-        "weighted simplex": project_simplex(v) if plain else project_simplex(v, c),
-        "spectraplex": project_spectraplex(S),
-        "norm exceeded": max(exact / norm - 1, 0.0),
-        "norm, within 2 %": exact if norm <= 1.021 * exact else norm,
-    }
-
-
 def _tails(position: Any, data: Any) -> Array:
     """Return the log density of Student-t's with ``data`` degrees of freedom, moved."""
     z = (position["a"] - 1.0) * 2.0 + jnp.sum(position["b"])
@@ -472,54 +421,6 @@ def approximations(problem: Problem[Any], df: float = 4.0) -> Values:
     }
 
 
-def frank_wolfe_by_hand(problem: Problem[Any]) -> Values:
-    """Play the smoothed best replies, each step by its formula."""
-    del problem
-    Z = _far()
-    n, d = Z.shape
-    G = Z[:, :, None] * Z[:, None, :]
-    S, eta = np.eye(d) / d, 0.1
-    best, ceiling, trace = S, np.inf, list[float]()
-    primal, u_best = float(np.einsum("nij,ij->n", G, S).min()), np.full(n, 1 / n)
-    for t in range(N_STEPS):
-        a = np.einsum("nij,ij->n", G, S)
-        weight = np.exp(-(a - a.min()) / (eta * primal / np.log(n)))
-        weight = np.where(weight < 1e-15, 0.0, weight)
-        u = weight / weight.sum()
-        values, V = np.linalg.eigh(np.einsum("n,nij->ij", u, G))
-        if values[-1] < ceiling:
-            ceiling, u_best = float(values[-1]), u
-        if values[-1] - u @ a <= (u @ a - a.min()) / 2:
-            eta /= 2
-        S = S + 2 / (t + 3) * (np.outer(V[:, -1], V[:, -1]) - S)
-        least = float(np.einsum("nij,ij->n", G, S).min())
-        if least > primal:
-            best, primal = S, least
-        trace.append(primal)
-    return {"S": best, "u": u_best, "primal": primal, "dual": ceiling, "trace": trace}
-
-
-N_STEPS = 40
-
-
-def _far() -> np.ndarray:
-    Z = np.random.default_rng(7).normal(size=(20, 3)) * [1.0, 0.8, 0.5]
-    return Z / np.linalg.norm(Z, axis=1).max()
-
-
-def frank_wolfes(problem: Problem[Any], most: int = N_STEPS) -> Values:
-    """Return the same of ``frank_wolfe``; after fewer steps, if asked."""
-    del problem
-    found = frank_wolfe(_far(), max_steps=most, tol=0.0)
-    return {
-        "S": found.S,
-        "u": found.u,
-        "primal": found.primal,
-        "dual": found.dual,
-        "trace": np.resize(np.asarray(found.trace), N_STEPS),
-    }
-
-
 LOOPS = by_algebra(
     "EM's loop, plain and accelerated, is the one that defines it, step by step",
     reference=loops_by_hand,
@@ -549,18 +450,4 @@ APPROXIMATIONS = by_algebra(
     controls={"heavier tails": partial(approximations, df=2.0)},
     # The mode is found to a relative slope of 1e-6.
     rtol=1e-4,
-)
-FRANK_WOLFE = by_algebra(
-    "Frank-Wolfe takes the steps of its formulas",
-    reference=frank_wolfe_by_hand,
-    estimate=frank_wolfes,
-    controls={"three quarters of the steps": partial(frank_wolfes, most=30)},
-    rtol=1e-8,
-)
-PROJECTIONS = by_algebra(
-    "projections are the nearest points, and the norm is bounded",
-    reference=projections_by_hand,
-    estimate=projections,
-    controls={"weights of the simplex forgotten": partial(projections, plain=True)},
-    rtol=1e-8,
 )
