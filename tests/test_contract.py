@@ -24,7 +24,7 @@ ALPHA = 0.01
 all others, of `make slow` and `make studies`, together."""
 
 LONG_CHAINS = {
-    "Laplace's distances, b and spread are near NUTS's",
+    "Laplace's distances, b and spread are near NUTS draws",
     "Laplace's log distances are near NUTS's",
 }
 """Claims whose programs run for longer than they compile."""

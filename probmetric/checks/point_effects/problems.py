@@ -24,13 +24,13 @@ from probmetric.models.point_effects import (
 )
 
 N_COMPONENTS, N_POINTS = 3, 400
-"""Principal components, and points at most, kept of a data set."""
+"""Principal components, and the most points, of a data set."""
 
 
 def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 400 pairs of 30 points in d = 3, ω = .8, and fit them at p = 2.
+    """Simulate 400 pairs of 30 points in d = 3, ω = 0.8, and fit them at p = 2.
 
-    Nothing is its own neutral element: weights from 1/2 to 2, a learning rate of 0.8,
+    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8,
     b ~ Gamma(1.5, 0.7), a half-normal scale of 0.7.
     """
     rng = np.random.default_rng(seed)
@@ -50,14 +50,14 @@ def toy(seed: int) -> Problem[Pairs]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the estimator's recipe to a labelled data set, at most 400 of its points.
+    """Fit the estimator's recipe to a labeled data set, at most 400 of its points.
 
-    Standardised, its leading principal components: a fit takes (n + p d)³.
+    Standardized, its leading principal components: a fit takes (n + p d)³.
     """
     assert N_POINTS < MAX_PARAMETERS
     if len(X) > N_POINTS:
-        kept = np.sort(np.random.default_rng(0).permutation(len(X))[:N_POINTS])
-        X, y = X[kept], y[kept]
+        rows = np.sort(np.random.default_rng(0).permutation(len(X))[:N_POINTS])
+        X, y = X[rows], y[rows]
         sizes = np.bincount(np.unique(y, return_inverse=True)[1])
         common = np.unique(y)[sizes > 1]
         X, y = X[np.isin(y, common)], y[np.isin(y, common)]
