@@ -1,4 +1,4 @@
-"""Problems for the checks of the generalised dissimilarity model; its invariants."""
+"""Problems to check the generalized dissimilarity model on; its invariants."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,8 +18,8 @@ from probmetric.models.gdm import GDMParams, GDMPrior, simulate
 def toy(seed: int) -> Problem[Pairs]:
     """Simulate 300 pairs of 40 sites in d = 3 of 1 to 12 units, and fit them.
 
-    Nothing is its own neutral element: weights from 1/2 to 2, a learning rate of 0.8,
-    two scales. The third covariate does nothing, so that the mode is at the edge.
+    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8,
+    two scales. The third covariate has no effect: the mode is at the edge.
     """
     rng = np.random.default_rng(seed)
     X = np.stack([rng.gamma(1.0, size=40), rng.normal(size=40), rng.random(40)], 1)
@@ -37,7 +37,7 @@ def toy(seed: int) -> Problem[Pairs]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
-    """Fit the estimator's recipe to a labelled data set, at most 5 components."""
+    """Fit the estimator's recipe to a labeled data set, at most 5 components."""
     Z, codes = standardised(X, y)
     Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:5].T
     recipe = Recipe(n_components=Z.shape[1])
