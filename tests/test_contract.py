@@ -25,7 +25,7 @@ all others, of `make slow` and `make studies`, together."""
 
 LONG_CHAINS = {
     "Laplace's distances, b and spread are near NUTS draws",
-    "Laplace's log distances are near NUTS's",
+    "Laplace's log distances are near NUTS draws",
 }
 """Claims whose programs run for longer than they compile."""
 
