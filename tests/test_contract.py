@@ -31,7 +31,7 @@ LONG_CHAINS = {
 
 COMPILED = {
     "SVI's invariants are near NUTS's",
-    "SVI's means, covariances and weights are near the closed form's",
+    "SVI's means, covariances and weights are near the closed form",
     "SVI is near NUTS on J and p(c|x), mixtures held",
 }
 """Slow claims whose programs compile for longer than they run."""
