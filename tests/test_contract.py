@@ -32,7 +32,7 @@ LONG_CHAINS = {
 COMPILED = {
     "SVI's invariants are near NUTS's",
     "SVI's means, covariances and weights are near the closed form",
-    "SVI is near NUTS on J and p(c|x), mixtures held",
+    "SVI is near NUTS on J and p(c|x), mixtures fixed",
 }
 """Slow claims whose programs compile for longer than they run."""
 
