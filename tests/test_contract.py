@@ -30,7 +30,7 @@ LONG_CHAINS = {
 """Claims whose programs run for longer than they compile."""
 
 COMPILED = {
-    "SVI's invariants are near NUTS's",
+    "SVI's invariants are near NUTS draws",
     "SVI's means, covariances and weights are near the closed form",
     "SVI is near NUTS on J and p(c|x), mixtures fixed",
 }

@@ -11,7 +11,6 @@ A ``Check`` has an independent reference, the package's estimate, and wrong clai
 ``sbc``          simulation-based calibration with NUTS.
 ``claims``       builders of claims: density, Hessian, mode, NUTS, SBC.
 ``problems``     what all problems share: a fit, and changes of the data.
-``solvers``      iterations that learners share, step by step.
 ``sides``        what many checks compare: NumPyro's density, its draws, an EM's falls.
 ``lca``, ``two_stage``, ``gaussian_classes``, ``dca_gm``, ``gdm``,
 ``point_effects``, ``triplet_comparisons``
