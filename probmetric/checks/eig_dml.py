@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from probmetric.checks.check import Problem, Values, by_algebra, zero
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised
+from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.data.containers import Pairs, weights
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.eig_dml.fit import fit
@@ -31,7 +31,7 @@ def toy(seed: int) -> Problem[Pairs]:
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
     """Fit nearest pairs of a standardized data set, with the estimator's ridge."""
-    pairs = nearest_pairs(*standardised(X, y))
+    pairs = nearest_pairs(*standardized(X, y))
     d = pairs.X.shape[1]
     return fitted(fit_problem, "data", pairs, ridge=1e-6, kappa=float(d))
 

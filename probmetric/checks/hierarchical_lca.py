@@ -25,7 +25,7 @@ from probmetric.checks.claims import (
     prior_times,
     spread_claims,
 )
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised
+from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs
 from probmetric.inference.hierarchical_lca.draws import laplace_draws
@@ -89,7 +89,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
 
     Standardized, its leading principal components: a fit takes (p d)³ for each group.
     """
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     X = Z @ np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS].T
     group = np.empty(len(X), int)
     for code in np.unique(codes):

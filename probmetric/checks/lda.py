@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_sampling
-from probmetric.checks.problems import OF_CLASSES, correlated, fitted, standardised
+from probmetric.checks.problems import OF_CLASSES, correlated, fitted, standardized
 from probmetric.checks.sides import as_dataset, inverse, sampled
 from probmetric.data.containers import Labelled
 from probmetric.data.scaling import Scaler
@@ -47,7 +47,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
 
     It is the weakest that the estimator chooses among: errors show the most.
     """
-    data = Labelled(*standardised(X, y))
+    data = Labelled(*standardized(X, y))
     prior = shrinkage_prior(np.eye(data.X.shape[1]), 1.0)
     return fitted(fit_problem, "data", data, prior)
 

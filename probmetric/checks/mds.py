@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from probmetric.checks.check import Problem, Values, by_algebra, zero
-from probmetric.checks.problems import fitted, standardised
+from probmetric.checks.problems import fitted, standardized
 from probmetric.data.containers import Distances
 from probmetric.inference.mds.fit import additive_constant, embed_new, fit
 from probmetric.inference.mds.landmarks import fit_landmarks
@@ -23,7 +23,7 @@ def toy(seed: int) -> Problem[Distances]:
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Distances]:
     """Embed a standardized data set in as many dimensions as it has; no label used."""
-    return _fitted("data", standardised(X, y)[0])
+    return _fitted("data", standardized(X, y)[0])
 
 
 def fit_problem(problem: Problem[Distances]) -> Fit:

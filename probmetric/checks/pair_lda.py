@@ -3,7 +3,7 @@
 import numpy as np
 
 from probmetric.checks.check import Problem, Values, by_algebra, zero
-from probmetric.checks.problems import OF_PAIRS, correlated, fitted, standardised
+from probmetric.checks.problems import OF_PAIRS, correlated, fitted, standardized
 from probmetric.checks.sides import inverse
 from probmetric.data.containers import Pairs, weights
 from probmetric.data.pairs import all_pairs
@@ -25,7 +25,7 @@ def toy(seed: int) -> Problem[Pairs]:
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
     """Fit a standardized data set without a prior strength."""
-    pairs = all_pairs(*standardised(X, y))
+    pairs = all_pairs(*standardized(X, y))
     return fitted(fit_problem, "data", pairs, alpha=ALPHA)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from jaxtyping import Float
 from numpyro.infer.util import log_density
 from scipy.special import logsumexp

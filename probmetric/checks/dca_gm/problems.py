@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_CLASSES, fitted, renamed, standardised
+from probmetric.checks.problems import OF_CLASSES, fitted, renamed, standardized
 from probmetric.data.containers import Labelled
 from probmetric.inference.dca_gm.fit import default_prior, fit
 from probmetric.inference.dca_gm.start import start
@@ -43,7 +43,7 @@ def toy(seed: int) -> Problem[Labelled]:
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
     """Fit p = 2 (1 for one feature), three Gaussians per class, standardized."""
-    return _fitted("data", Labelled(*standardised(X, y)), 3)
+    return _fitted("data", Labelled(*standardized(X, y)), 3)
 
 
 def split(problem: Problem[Labelled]) -> tuple[DCAGMParams, Any, DCAGMPrior]:

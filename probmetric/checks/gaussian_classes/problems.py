@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_CLASSES, fitted, standardised, translated
+from probmetric.checks.problems import OF_CLASSES, fitted, standardized, translated
 from probmetric.data.containers import Labelled
 from probmetric.inference.gaussian_classes.posterior import statistics
 from probmetric.inference.gaussian_classes.predict import fit
@@ -42,7 +42,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labelled]:
 
     The prior is chosen by evidence.
     """
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     axes = np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS]
     data = Labelled(Z @ axes.T, codes)
     prior = evidence_prior(statistics(data, _n_classes(data)), alpha=1.5)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised, translated
+from probmetric.checks.problems import OF_PAIRS, fitted, standardized, translated
 from probmetric.data.containers import Pairs
 from probmetric.inference.gdm.fit import fit, knots_for
 from probmetric.inference.lca.recipe import Recipe, build, rate_for
@@ -38,7 +38,7 @@ def toy(seed: int) -> Problem[Pairs]:
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
     """Fit the estimator's recipe to a labeled data set, at most 5 components."""
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:5].T
     recipe = Recipe(n_components=Z.shape[1])
     pairs = build(Z, codes, recipe)._replace(anchor=None)

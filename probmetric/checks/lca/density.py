@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from numpyro.infer.util import log_density
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero

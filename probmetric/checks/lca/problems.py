@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised
+from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.fit import fit
 from probmetric.inference.lca.recipe import (
@@ -44,7 +44,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
 
     Standardized points at p = d; pairs, prior and learning rate of ``lca.recipe``.
     """
-    X, codes = standardised(X, y)
+    X, codes = standardized(X, y)
     recipe = Recipe(n_components=X.shape[1])
     pairs = build(X, codes, recipe)
     prior = prior_for(pairs, recipe, auto_regularization(len(X)))

@@ -8,7 +8,7 @@ import numpy as np
 from probmetric.checks.check import (
     Problem,
 )
-from probmetric.checks.problems import OF_PAIRS, fitted, standardised
+from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.data.containers import Pairs
 from probmetric.inference.lca.recipe import Recipe, build, prior_for, rate_for
 from probmetric.inference.point_effects.fit import (
@@ -61,7 +61,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
         sizes = np.bincount(np.unique(y, return_inverse=True)[1])
         common = np.unique(y)[sizes > 1]
         X, y = X[np.isin(y, common)], y[np.isin(y, common)]
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:N_COMPONENTS].T
     recipe = Recipe(n_components=Z.shape[1])
     pairs = build(Z, codes, recipe)._replace(anchor=None)

@@ -36,7 +36,7 @@ from probmetric.checks.claims import (
     same,
     size_of,
 )
-from probmetric.checks.problems import fitted, standardised
+from probmetric.checks.problems import fitted, standardized
 from probmetric.checks.sides import as_dataset, sampled
 from probmetric.checks.triplet_comparisons.density import (
     HESSIAN,
@@ -113,7 +113,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
     At most ``MOST`` points, and 20 random triplets for each of them, answered by the
     log odds of the model with a root mean square of 2.
     """
-    Z = standardised(X, y)[0]
+    Z = standardized(X, y)[0]
     Z = Z[np.unique(np.linspace(0, len(Z) - 1, MOST).astype(int))]
     rng, n = np.random.default_rng(0), len(Z)
     a, near, far = triples(rng, n, 20 * n)

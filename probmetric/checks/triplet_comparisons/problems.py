@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from probmetric.checks.check import Problem
-from probmetric.checks.problems import fitted, standardised
+from probmetric.checks.problems import fitted, standardized
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import nearest_triplets
 from probmetric.inference.solvers.result import Fit
@@ -46,7 +46,7 @@ def toy(seed: int) -> Problem[Triplets]:
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
     """Fit the estimator's recipe to a labeled data set, at most 5 components."""
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     Z = Z @ np.linalg.svd(Z, full_matrices=False)[2][:5].T
     data = nearest_triplets(Z, codes)
     options: Any = {"learning_rate": rate_for(data)}

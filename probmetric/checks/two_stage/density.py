@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from numpyro.infer.util import potential_energy
 
 from probmetric.checks.check import Problem, Values, by_algebra, by_gradient, zero

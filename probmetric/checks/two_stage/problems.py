@@ -8,7 +8,7 @@ from probmetric.checks.problems import (
     fitted,
     permuted,
     renamed,
-    standardised,
+    standardized,
     translated,
 )
 from probmetric.data.containers import Groups
@@ -50,7 +50,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Groups]:
 
     A class with more than ``MOST_ENTRIES`` entries is thinned evenly.
     """
-    Z, codes = standardised(X, y)
+    Z, codes = standardized(X, y)
     Z = Z[:, Z.any(0)]  # Features that vary.
     most = max(2, MOST_ENTRIES // Z.shape[1])
     rows = [np.flatnonzero(codes == c) for c in np.unique(codes)]
