@@ -45,7 +45,8 @@ def _pairs_of(problem: Problem[Pairs], same: int) -> tuple[np.ndarray, np.ndarra
     """Return differences and weights of the pairs with a label."""
     pairs = problem.data
     rows = np.asarray(pairs.y) == same
-    delta = pairs.X[pairs.i[rows]] - pairs.X[pairs.j[rows]]
+    X = np.asarray(pairs.X)
+    delta = X[pairs.i[rows]] - X[pairs.j[rows]]
     return delta, np.asarray(weights(pairs))[rows]
 
 

@@ -113,7 +113,7 @@ def _mirrored_density(problem: Problem[Pairs]) -> Values:
     at, H = _reflected(problem)
     value = numpyro_density(lca, problem)
     both = [float(value({**at, "W": A @ at["W"]})[0]) for A in (np.eye(len(H)), H)]
-    return {"log density": np.logaddexp(*both) - np.log(2)}
+    return {"log density": np.logaddexp(both[0], both[1]) - np.log(2)}
 
 
 def _target(problem: Problem[Pairs], images: float = 1.0) -> Values:
