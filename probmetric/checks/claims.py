@@ -10,7 +10,7 @@
 =================  ==================================================================
 
 A wrong claim (negative control) is a *change* of the problem: the closed form of
-another prior, of data without weights, of swapped labels, judged against the model of
+another prior, of other data weights, of swapped labels, judged against the model of
 the right problem. A wrong claim that is no change of the problem is given as keyword
 arguments of the closed form.
 """
@@ -86,9 +86,11 @@ def prior_times(**factors: float) -> Change:
     return changed
 
 
-def unweighted(problem: Problem[Any]) -> Problem[Any]:
-    """Leave out the weights of the data."""
-    return replace(problem, data=problem.data._replace(w=None))
+def reweighted(problem: Problem[Any]) -> Problem[Any]:
+    """Double the weights of every other row."""
+    w = np.asarray(weights(problem.data))
+    doubled = w * (1.0 + np.arange(len(w)) % 2)
+    return replace(problem, data=problem.data._replace(w=doubled))
 
 
 def untempered(problem: Problem[Any]) -> Problem[Any]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from probmetric.checks.check import Problem, Values, by_algebra, zero
+from probmetric.checks.claims import reweighted
 from probmetric.checks.problems import OF_PAIRS, correlated, fitted, standardized
 from probmetric.checks.sides import inverse
 from probmetric.data.containers import Pairs, weights
@@ -60,8 +61,8 @@ def _notes(problem: Problem[Pairs]) -> Values:
     return {"M": inverse(ALPHA * np.eye(len(close)) + close - far)}
 
 
-def _unweighted(problem: Problem[Pairs]) -> Values:
-    return _metric(fit(problem.data._replace(w=None), **problem.options).params.factor)
+def _reweighted(problem: Problem[Pairs]) -> Values:
+    return _metric(fit_problem(reweighted(problem)).params.factor)
 
 
 def _orthonormal(problem: Problem[Pairs]) -> Values:
@@ -83,7 +84,7 @@ CHECKS = (
         controls={
             NOTES: _notes,
             "orthonormal directions": _orthonormal,
-            "weights left out": _unweighted,
+            "other data weights": _reweighted,
         },
         rtol=1e-8,
     ),

@@ -272,7 +272,7 @@ CHECKS = (
         _start,
         name="chains start at a mode of the NumPyro density",
         wrong={"log b a tenth off": {"shift": 0.1}},
-        atol=1e-3,
+        atol=1e-4,
     ),
     replace(_em_mode, controls={**_em_mode.controls, SEED: _seed_slope}),
     by_gradient(

@@ -15,11 +15,13 @@ from scipy.special import expit
 
 from probmetric.checks.check import Problem, Values, by_gradient, zero
 from probmetric.checks.claims import (
+    Change,
     Sites,
     curvature,
     hessian,
     prior_times,
-    unweighted,
+    reweighted,
+    same,
 )
 from probmetric.checks.lca.density import points, rate_of
 from probmetric.checks.sides import inverse
@@ -116,10 +118,9 @@ def _by_scores(problem: Problem[Pairs]) -> Values:
     }
 
 
-def _certified(problem: Problem[Pairs], weighted: bool = True) -> Values:
-    """Return the same in closed form; wrong: without data weights."""
-    params = _params(points(problem)[1])
-    pairs = problem.data if weighted else unweighted(problem).data
+def _certified(problem: Problem[Pairs], change: Change = same) -> Values:
+    """Return the same in closed form, of a changed problem."""
+    params, pairs = _params(points(problem)[1]), change(problem).data
     entries = certificate(params, prepare(pairs))
     return {
         "η_G": generalised_rate(params, pairs, problem.prior, rate_of(problem)),
@@ -170,7 +171,7 @@ CHECKS = (
         "certificate and learning rate of the points follow from scores by autodiff",
         reference=_by_scores,
         estimate=_certified,
-        controls={"weights left out": partial(_certified, weighted=False)},
+        controls={"other data weights": partial(_certified, change=reweighted)},
         rtol=1e-8,
     ),
     by_gradient(
