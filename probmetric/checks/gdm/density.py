@@ -82,10 +82,10 @@ def _rows(problem: Problem[Pairs]) -> Any:
     return rows_of(problem.data, problem.prior.knots, problem.options["learning_rate"])
 
 
-def _closed(problem: Problem[Pairs], orders: bool = True) -> Any:
-    """Return the log joint density; wrong: without the number of orders."""
+def _closed(problem: Problem[Pairs], orders: float = 0.0) -> Any:
+    """Return the log joint density; wrong: the log number of orders off."""
     rows = _rows(problem)
-    return _density, (rows if orders else rows._replace(ways=0.0), problem.prior)
+    return _density, (rows._replace(ways=rows.ways + orders), problem.prior)
 
 
 def _density(sites: Sites, rows: Any, prior: Any) -> Any:
@@ -125,7 +125,7 @@ CHECKS = (
         wrong={
             "another prior width": prior_times(scale=1.01),
             "learning rate left out": untempered,
-            "the number of orders left out": {"orders": False},
+            "the log number of orders off by 1": {"orders": 1.0},
         },
     ),
     hessian(

@@ -281,7 +281,7 @@ CHECKS = (
         atol=1e-5,
     ),
     by_gradient(
-        "grouped EM with missing entries ends at a stationary point of it",
+        "grouped EM ends at a stationary point of the density of observed entries",
         reference=zero,
         estimate=missing_slope,
         controls={"missing entries filled": partial(missing_slope, fill=True)},
