@@ -1,5 +1,7 @@
 """Draws come back whole, and damage to their file is found before HDF5 opens it."""
 
+import gc
+
 import arviz as az
 import h5py
 import numpy as np
@@ -62,3 +64,12 @@ def test_what_another_program_changed_is_read(path):
         file["posterior"]["M"][...] = 7.0
     assert MARK not in path.read_bytes()  # HDF5 cuts what stands after its end.
     assert (load_draws(path)["posterior"]["M"].to_numpy() == 7.0).all()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_draws_with_damaged_attributes_are_refused_and_closed(path):
+    with h5py.File(path, "a") as file:
+        file.attrs["_nc3_strict"] = np.zeros(2)  # h5netcdf takes its truth, and stops.
+    with pytest.raises(ValueError, match=r"^draws\b"):
+        load_draws(path)
+    gc.collect()
