@@ -23,7 +23,7 @@ a fold are learned from, and 1000 of them, in the shares of the classes, vote an
 predicted.
 
 The rule, the grid, the folds and the half were chosen on three splits of eleven data
-sets and confirmed on other splits of the same sets (``benchmarks/few_labels.py``).
+sets and confirmed on other splits of the same sets (``benchmarks/accuracy.py``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
