@@ -251,3 +251,8 @@ def test_without_a_home_folder_a_block_runs_without_a_cache(alone):
     alone.setattr(Path, "expanduser", homeless)
     with compilation_cache() as folder:
         assert folder is None
+
+
+def test_a_fork_after_use_warns_with_the_remedy():
+    with pytest.warns(RuntimeWarning, match=r"get_context\('spawn'\)"):
+        compilation._warn_of_fork()

@@ -297,8 +297,7 @@ def load(
     -----
     Three times the arrays that are returned, and 16 MB, are enough memory, for hostile
     files too; those that are refused take three times the file's bytes and 16 MB at
-    most (``tools/reader_memory.py`` measures it). Of text, each column takes some 5 kB
-    besides.
+    most. Of text, each column takes some 5 kB besides.
 
     Examples
     --------

@@ -178,14 +178,14 @@ BAD = {
     "a mark for missing": (
         "a,b,y\n1,2,0\n?,3,1\n",
         {},
-        r"\('\?' among numbers in row 1, counted from 0\); na=\['\?'\] \(--na '\?'\) if that "
-        "means missing; otherwise leave the column out$",
+        r"\('\?' among numbers in row 1, counted from 0\); na=\['\?'\] \(--na '\?'\) "
+        "if that means missing; otherwise leave the column out$",
     ),
     "thousands": (
         'a,y\n"1,304.00",0\n200.5,1\n',
         {},
-        r"\('1,304.00' among numbers in row 0, counted from 0\); thousands=',' \(--thousands ,\) "
-        "reads thousands$",
+        r"\('1,304.00' among numbers in row 0, counted from 0\); thousands=',' "
+        r"\(--thousands ,\) reads thousands$",
     ),
     "thousands or decimals": (
         'a,y\n"1,304",0\n"200,500",1\n',

@@ -23,7 +23,7 @@ the standard deviation 1/√(2m) = .15, that of a log standard deviation that m 
 tell, and centres the variance n/(n + m) of the projected points' mean square. s = 0
 leaves h = 1, .5 and 1. h and .15 were chosen on split 0 of eleven data sets at 20 to
 160 points and more, the use of m for centres there at 20 to 80; they were judged on
-others (``benchmarks/few_labels.py``).
+others (``benchmarks/accuracy.py``).
 
 ``choose_strength`` takes the s whose votes predict points left out. What votes in the
 folds is M_s with A0(s)ᵀA0(s) in place of J, for the start stands where the fit begins
@@ -34,7 +34,7 @@ than those of new points, so that few points in many dimensions vote too surely.
 the bandwidth the best for the points left out, the folds would not see that harm. It
 goes as points become many. Of 252 fits on splits that saw no choice 3 are .1 and more
 above Euclid; the mean log loss differs from that of the best bandwidth by no more than
-chance (``benchmarks/few_labels.py``).
+chance (``benchmarks/accuracy.py``).
 
 A stronger prior may be worse by a whole standard error there, twice what other learners
 allow: of ½, 1, 1.5 and 2, under the best bandwidth, it lost nothing at 40 and 80 points

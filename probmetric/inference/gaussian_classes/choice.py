@@ -31,7 +31,7 @@ and g, by A, and u = W + t G,
     (x - m)ᵀΨ⁻¹(x - m) = u² - r (uᵀG)²/(1 + r G²).                                (2)
 
 The grid and the rule were chosen on three splits of eleven data sets and confirmed on
-others (``benchmarks/few_labels.py``).
+others (``benchmarks/accuracy.py``).
 """
 
 from collections.abc import Iterator
