@@ -114,7 +114,7 @@ wheel: $(STAMP) ## build dist/*.tar.gz and, from it, dist/*.whl
 release-check: $(STAMP) ## install the wheel elsewhere, lowest and newest, and test it; ARGS=
 	$(PY) tools/release_check.py $(ARGS)
 
-readme: $(STAMP) ## write the README's table of learners; ARGS=figures redraws docs/*.png
+readme: $(STAMP) ## write the table of learners; ARGS=figures redraws docs/*.png
 	$(PY) tools/readme.py $(ARGS)
 
 # Notebooks are shown with their stored output; a second run builds what has changed.
