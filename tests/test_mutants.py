@@ -27,6 +27,12 @@ TESTS = """from probmetric.models.formulas import area
 def test_area_of_two_is_twelve():
     assert area(2.0) == 12.0
 """
+BROKEN = """from probmetric.models.cube import volume
+
+
+def test_volume_of_two_is_nine():
+    assert volume(2.0) == 9.0
+"""
 
 
 def fault(name, function, before, after, statement="x"):
@@ -41,6 +47,8 @@ def checkout(tmp_path):
         "probmetric/__init__.py": "",
         "probmetric/models/formulas.py": MODULE,
         "tests/models/test_formulas.py": TESTS,
+        "probmetric/models/cube.py": "def volume(r):\n    return r**3\n",
+        "tests/models/test_cube.py": BROKEN,
     }
     for name, text in files.items():
         path = tmp_path / "toy" / name
@@ -59,16 +67,17 @@ def test_faults_are_planted_in_a_copy_and_noticed_or_not(checkout, monkeypatch):
             fault("d", "gone", "no_such", "1"),
             fault("e", "gone", "older", "1"),
             fault("f", "area", "3.0", "3.00"),
+            fault("g", "volume", "r ** 3", "r ** 2"),
         ],
         "equivalent": {"f": "the same number"},
         "moved": {"e": ["area", "3.0", "4.0"]},
     }
     path, results = checkout / "list.json", checkout / "results.csv"
     path.write_text(json.dumps(stored))
-    words = ["--root", checkout, "--list", path, "--results", results]
+    words = ["--files", 1, "--root", checkout, "--list", path, "--results", results]
     monkeypatch.setattr(sys, "argv", ["mutants", *map(str, words)])
     mutants.main()
-    _, *rows = csv.reader(results.read_text().splitlines())
+    rows = list(csv.reader(results.read_text().splitlines()))
     assert {row[0]: row[1] for row in rows} == {
         "a": "killed",
         "b": "survived",
@@ -76,6 +85,7 @@ def test_faults_are_planted_in_a_copy_and_noticed_or_not(checkout, monkeypatch):
         "d": "not found",
         "e": "killed",
         "f": "equivalent",
+        "g": "fails anyway",
     }
     assert rows[0][2:] == [
         "probmetric/models/formulas.py",

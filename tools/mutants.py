@@ -9,7 +9,9 @@ A mutant replaces the expression ``before`` by ``after`` in one ``statement`` of
 checkouts with different layouts. A mutant whose statement has changed is looked up by
 function and expression, then by expression if only one place has it, then by ``moved``
 (id: [function, before, after]). ``equivalent`` (id: why) lists mutants that no test can
-notice. Results are CSV; mutants that have a result there are skipped.
+notice. Results are CSV: id, status, file, test. The status is killed, survived,
+timeout, equivalent, not found, or "fails anyway": the test fails without the fault.
+Mutants that have a result are skipped.
 """
 
 import argparse
@@ -29,8 +31,8 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 LEFT_OUT = (".git", ".venv*", "out", "dist", "build", "__pycache__", ".*_cache")
+KEYS = ("function", "before", "after", "occurrence")
 NO_FORMULA = re.compile(r"test_(architecture|packaging|docs|public|mutants)")
-COLUMNS = ["id", "status", "file", "test"]
 
 
 class Place(NamedTuple):
@@ -104,32 +106,42 @@ def nearest(place: Place, root: Path, number: int) -> list[list[str]]:
 def attempt(
     place: Place, after: str, root: Path, tree: Path, options: Any
 ) -> list[str]:
-    """Plant a mutant in the copy, run tests until one fails: status, file, test."""
+    """Plant a mutant in the copy, run tests until one fails: status, file, test.
+
+    The test that failed must pass again without the fault.
+    """
     path, text, node = place.file.relative_to(root), place.file.read_bytes(), place.node
     lines = text.splitlines(keepends=True)
     start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset  # type: ignore[attr-defined]
     end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset  # type: ignore[attr-defined]
-    (tree / path).write_bytes(text[:start] + f"({after})".encode() + text[end:])
     env = {**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(tree)}
     pytest = [sys.executable, "-m", "pytest", "-qx", "-rfE", "--tb=no", "-n", "0"]
-    try:
-        for more in nearest(place, root, options.files):
-            done = subprocess.run(
-                [*pytest, "-p", "no:cacheprovider", *more],
-                **{"cwd": tree, "env": env, "timeout": options.limit},
-                **{"capture_output": True, "text": True},
-            )
-            if done.returncode not in (0, 5):  # 5: no test was selected.
-                failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
-                name = failed[1] if failed else f"exit code {done.returncode}"
-                return ["killed", str(path), name]
-        return ["survived", str(path), ""]
-    except subprocess.TimeoutExpired:
-        return ["timeout", str(path), ""]
-    finally:
-        (tree / path).write_bytes(text)
+
+    def failed(content: bytes, words: list[str]) -> str:
+        (tree / path).write_bytes(content)
         for compiled in (tree / path).parent.glob(f"__pycache__/{path.stem}.*"):
             compiled.unlink()
+        done = subprocess.run(
+            [*pytest, "-p", "no:cacheprovider", *words],
+            **{"cwd": tree, "env": env, "timeout": options.limit},
+            **{"capture_output": True, "text": True},
+        )
+        named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+        passed = done.returncode in (0, 5)  # 5: no test was selected.
+        return "" if passed else named[1] if named else f"exit code {done.returncode}"
+
+    status, test = "survived", ""
+    try:
+        for words in nearest(place, root, options.files):
+            test = failed(text[:start] + f"({after})".encode() + text[end:], words)
+            if test:
+                again = ["-m", "", test.split("[")[0]] if "::" in test else words
+                status = "fails anyway" if failed(text, again) else "killed"
+                break
+    except subprocess.TimeoutExpired:
+        status = "timeout"
+    (tree / path).write_bytes(text)
+    return [status, str(path), test]
 
 
 def main() -> None:
@@ -141,7 +153,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="ID", default=[])
     parser.add_argument("--files", type=int, default=10, help="test files a mutant")
     parser.add_argument("--limit", type=float, default=900, help="seconds of a run")
-    parser.add_argument("--dry", action="store_true", help="only find the places")
     options = parser.parse_args()
     root, stored = options.root.resolve(), json.loads(options.list.read_text("utf8"))
     listed: dict[str, list[Place]] = defaultdict(list)
@@ -151,8 +162,9 @@ def main() -> None:
             listed[ast.unparse(place.node)].append(place)
     results: dict[str, list[str]] = {}
     if options.results.exists():
-        with options.results.open() as file:
-            results = {row[0]: row[1:] for row in list(csv.reader(file))[1:]}
+        lines = options.results.read_text("utf8").splitlines()
+        results = {row[0]: row[1:] for row in csv.reader(lines)}
+    options.results.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "checkout")
         ignore = shutil.ignore_patterns(*LEFT_OUT)
@@ -162,23 +174,17 @@ def main() -> None:
             if name in results or (options.only and name not in options.only):
                 continue
             if name in stored.get("moved", {}) and not place:
-                keys = ("function", "before", "after", "occurrence")
-                moved = dict(zip(keys, stored["moved"][name], strict=False))
-                mutant, place = moved, find(moved, listed)
+                mutant = dict(zip(KEYS, stored["moved"][name], strict=False))
+                place = find(mutant, listed)
             row = ["not found", "", ""]
-            if place and options.dry:
-                row = ["found", f"{place.file.relative_to(root)}", place.function]
-            elif name in stored.get("equivalent", {}):
+            if name in stored.get("equivalent", {}):
                 row = ["equivalent", "", ""]
             elif place:
                 row = attempt(place, mutant["after"], root, copy, options)
             print(name, *row, flush=True)
             results[name] = row
-            if not options.dry:
-                options.results.parent.mkdir(parents=True, exist_ok=True)
-                with options.results.open("w", newline="") as file:
-                    rows = ([key, *value] for key, value in results.items())
-                    csv.writer(file).writerows([COLUMNS, *rows])
+            with options.results.open("a", encoding="utf8", newline="") as file:
+                csv.writer(file).writerow([name, *row])
     print(dict(Counter(row[0] for row in results.values())))
 
 

@@ -293,7 +293,16 @@ def test_sampling_passes_a_keyboard_interrupt_on(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.fixture
+def heard():
+    """Let children hear SIGINT, which a shell's background processes ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("heard")
 def test_a_fit_interrupted_at_any_moment_leaves_whole_files(data, tmp_path):
     words = [sys.executable, "-m", "probmetric", "fit", "lca", "--data", data, "--out"]
     began = time.monotonic()
@@ -302,10 +311,7 @@ def test_a_fit_interrupted_at_any_moment_leaves_whole_files(data, tmp_path):
     for share in (0.2, 0.5, 0.8, 0.95):
         out = tmp_path / str(share)
         process = subprocess.Popen(
-            [*words, out],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            [*words, out], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:
             process.communicate(timeout=share * seconds)
