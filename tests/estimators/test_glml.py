@@ -224,7 +224,7 @@ def test_classes_of_one_distribution_are_no_problem():
             {"n_components": 2, "n_draws": 0, "covariance": "tied"},
             "n_components: expected 1",
         ),
-        ({"n_components": 99, "n_draws": 0}, "n_components: expected at most 25"),
+        ({"n_components": 99, "n_draws": 0}, "n_components .* 25, .* got 99"),
     ],
 )
 def test_bad_options_are_refused_by_name(options, message):
