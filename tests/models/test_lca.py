@@ -89,7 +89,7 @@ def test_no_labels_are_drawn_for_rows_that_do_not_exist():
         (hierarchical_lca, hierarchical_lca.HierarchicalLCAParams(W, groups, 0.5, 1.0)),
         (point_effects, point_effects.PointEffectsParams(W, 0.5, 1.0, effects)),
     ):
-        with pytest.raises(IndexError, match="7"):
+        with pytest.raises(ValueError, match=r"j must be .*7"):
             model.simulate(jax.random.key(0), params, pairs)
 
 
