@@ -131,7 +131,7 @@ def test_names_cannot_leave_the_script():
     ("changed", "words"),
     [
         ({"learned": "lca"}, "learned: expected a fitted estimator"),
-        ({"X": np.zeros((4, 2))}, "X: expected 3 features"),
+        ({"X": np.zeros((4, 2))}, "X must have the metric's 3 features"),
         ({"X": np.zeros((MOST_POINTS + 1, 3))}, "X: expected at most 2000 points"),
         ({"y": np.zeros(3)}, "y: expected one a point"),
         ({"k": 12}, "k: expected at most 11"),
