@@ -107,9 +107,9 @@ def test_cross_validation_on_labels_says_what_judges_them():
 
 
 def test_three_axes_that_are_no_pairs_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"^X: expected shape \(n, d\), or \(N, 2, d"):
+    with pytest.raises(ValueError, match=r"^X must have shape \(n, d\), or \(N, 2, d"):
         pm.LCA().fit(X[None], Y)
-    with pytest.raises(ValueError, match=r"^X: expected shape \(n, d\), got"):
+    with pytest.raises(ValueError, match=r"^X must have shape \(n, d\), got"):
         pm.LDA().fit(PAIRS, SAME)
 
 
