@@ -1,7 +1,7 @@
 """Descriptions of parameters that several learners share, each written once.
 
-``@settings`` adds the docstrings of ``Shared`` to those of a learner and of its methods.
-The docstring in the code describes only what is special to that learner.
+``@settings`` adds the docstrings of ``Shared`` to a learner and its methods. Docstrings
+in the code then describe only what is special to the learner.
 """
 
 import re
