@@ -9,8 +9,8 @@ The type parameter is the type of ``method``.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict, cast
 
 import numpy as np
 import xarray as xr
@@ -107,7 +107,7 @@ class Learner[M](BaseEstimator):
 
     def sample(
         self,
-        method: str | M | None = None,
+        method: M | None = None,
         *,
         n_draws: int = 1000,
         n_chains: int | None = None,
@@ -171,6 +171,7 @@ class Learner[M](BaseEstimator):
         n_draws: int | None,
         seed: int,
         progress: bool | None,
+        read: Callable[[xr.DataTree], Sequence[Dissimilarity] | None] | None = None,
     ) -> PosteriorMetric:
         if n_draws is not None:
             n_draws = check_number("n_draws", n_draws, 1, whole=True)
@@ -180,11 +181,15 @@ class Learner[M](BaseEstimator):
             method = self._method_for(purpose) if method is None else method
             n, n_chains = self._size(n_draws or 0, method)
             draws = self.sample(
-                method, n_draws=n, n_chains=n_chains, seed=seed, progress=progress
+                cast("M", method),
+                n_draws=n,
+                n_chains=n_chains,
+                seed=seed,
+                progress=progress,
             )
         return posterior_metric(
             draws,
-            [self._metrics_of],
+            [self._metrics_of if read is None else read],
             purpose,
             n_draws=n_draws,
             pairs_independent=self._independent(),
