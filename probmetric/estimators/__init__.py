@@ -6,6 +6,7 @@
 ``eig_dml``, ``mds``, ``hierarchical_lca``
                            a file each.
 ``_learner``               base of learners with a posterior: draws and their metrics.
+``_effect``                base of ``point_effects`` and ``hierarchical_lca``.
 ``_mahalanobis``           methods of all learners of a Mahalanobis metric.
 ``_pair_learner``          base of learners of close and far pairs.
 ``_labelled``              checks labelled points and pairs; reports outcomes.
