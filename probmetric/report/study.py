@@ -9,7 +9,7 @@ was kept of it, and from the data.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -22,7 +22,6 @@ from probmetric.data.scaling import taught_scale
 from probmetric.datasets.loading import Dataset
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.evaluation.cross_validate import (
-    VoteScores,
     class_spread,
     euclid,
     summary,
@@ -184,7 +183,7 @@ def _sampler_section(draws: xr.DataTree, distances: pd.DataFrame) -> Section:
     )
 
 
-def _scores(data: Dataset, n_splits: int, seed: int) -> list[VoteScores]:
+def _scores(data: Dataset, n_splits: int, seed: int) -> pd.DataFrame:
     """Return scores of neighbours on held-out points, the Euclidean first."""
     learners = {
         "Euclidean": lambda X, _: euclid(X),
@@ -267,7 +266,8 @@ def lca_study(data: Dataset, *, quick: bool, seed: int) -> Study:
     }
     draws = trees.pop("nuts")
     results = _scores(data, n_splits, seed)
-    accuracy = {r.name: f"{100 * float(r.correct.mean()):.1f} %" for r in results}
+    shares: Any = results.groupby("metric")["accuracy"].mean()
+    accuracy = {name: f"{share:.1%}" for name, share in shares.items()}
     return Study(
         draws,
         {"approximations": approximations(draws, trees), "neighbors": summary(results)},

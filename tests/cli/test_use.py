@@ -224,7 +224,7 @@ def test_evaluate_on_a_test_file_gives_the_figures_of_evaluate(
     assert found.keys() == wanted.keys()
     np.testing.assert_allclose(list(found.values()), list(wanted.values()), rtol=1e-9)
     frame = pd.read_csv(tmp_path / "run" / "evaluation.csv")
-    assert frame["method"].tolist() == ["Euclidean, standardised", "metric.npz"]
+    assert frame["method"].tolist() == ["Euclidean, standardized", "metric.npz"]
     stated = pd.read_csv(tmp_path / "run" / "predictions.csv")
     own = stated[stated["method"] == "metric.npz"]
     assert (own["truth"] == own["predicted"]).mean() == pytest.approx(
@@ -361,7 +361,7 @@ def test_pairs_of_sources_are_judged_as_in_python(voices, tmp_path, rendered):
         said = f"{found:.4f} [{low:.4f}, {high:.4f}]"
         assert said in done.stdout
         assert said in page
-    assert summary["figures"]["Euclidean, standardised"]["cllr"] is None
+    assert summary["figures"]["Euclidean, standardized"]["cllr"] is None
     assert "40 sources: 120 pairs of one, 7,020 of two; in brackets 90%" in done.stdout
     assert "Which errors does each threshold make?" in page
     assert re.search(r"40</b>\s*<span>sources", page)
