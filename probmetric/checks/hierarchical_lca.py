@@ -30,20 +30,18 @@ from probmetric.checks.sbc import model_story, sbc
 from probmetric.checks.sides import as_dataset, density_of, sampled
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Pairs
-from probmetric.inference.hierarchical_lca.draws import laplace_draws
-from probmetric.inference.hierarchical_lca.fit import (
-    fit,
+from probmetric.inference.effects.draws import group_laplace_draws
+from probmetric.inference.effects.fit import (
+    GROUPS,
+    group_data,
     mode_at,
-    position,
-    spread_posterior,
+    posterior_on_grid,
 )
-from probmetric.inference.hierarchical_lca.likelihood import (
-    log_joint,
-    log_prior_of_spread,
-    stacked,
-)
-from probmetric.inference.hierarchical_lca.recipe import pairs_in_groups
-from probmetric.inference.hierarchical_lca.target import TARGET, start
+from probmetric.inference.effects.fit import fit_groups as fit
+from probmetric.inference.effects.groups import log_joint, position, stacked
+from probmetric.inference.effects.profile import log_half_normal
+from probmetric.inference.effects.recipe import pairs_in_groups
+from probmetric.inference.effects.target import GROUP_TARGET, start
 from probmetric.inference.lca.recipe import Recipe, prior_for, rate_for
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Posterior, cast, model_target
@@ -168,7 +166,7 @@ def density_estimate(
 @jax.jit
 @jax.value_and_grad
 def _stacked_density(sites: Sites, stats: Any, prior: Any, rate: Any) -> Any:
-    on_spread = log_prior_of_spread(sites["spread"], prior)
+    on_spread = log_half_normal(sites["spread"], prior.spread)
     return log_joint(sites, stats, prior, rate) + on_spread
 
 
@@ -194,10 +192,9 @@ SPREADS = (0.1, 0.4, 0.9)
 
 
 def _mode(problem: Problem[Pairs], spread: float) -> Any:
-    stats = stacked(problem.data, problem.options["n_groups"])
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    begin = position(problem.params, prior)
-    return mode_at(spread, begin, stats, prior, problem.options["learning_rate"])
+    data = group_data(problem.data, problem.prior, **problem.options)
+    begin = position(problem.params, data[1])
+    return mode_at(GROUPS, spread, begin, data)
 
 
 def dense_evidence(problem: Problem[Pairs]) -> Values:
@@ -262,12 +259,11 @@ def _summaries(problem: Problem[Pairs], values: Any, attrs: Any = None) -> xr.Da
 
 
 def _posterior(problem: Problem[Pairs], lam: float = 1.0) -> tuple[Posterior, Any]:
-    stats = stacked(problem.data, problem.options["n_groups"])
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    prior = prior._replace(common=prior.common._replace(lam=lam * prior.common.lam))
-    rate = problem.options["learning_rate"]
-    found = spread_posterior(problem.params, stats, prior, rate)
-    return Posterior(TARGET, (stats, prior, np.asarray(rate)), start(found)), found
+    common = problem.prior.common
+    prior = problem.prior._replace(common=common._replace(lam=lam * common.lam))
+    data = group_data(problem.data, prior, **problem.options)
+    found = posterior_on_grid(GROUPS, problem.params, data)
+    return Posterior(GROUP_TARGET, data, start(found)), found
 
 
 def nuts_reference(
@@ -304,13 +300,14 @@ def laplace_estimate(problem: Problem[Pairs], spread: float = 1.0) -> xr.Dataset
         wider = tuple(
             mode._replace(
                 factors=mode.factors._replace(
-                    shared=mode.factors.shared / spread, own=mode.factors.own / spread
+                    shared=mode.factors.shared / spread,
+                    blocks=mode.factors.blocks / spread,
                 )
             )
             for mode in found.modes
         )
         found = found._replace(modes=wider)
-    values = laplace_draws(found, float(problem.prior.common.width), 4000, seed=5)
+    values = group_laplace_draws(found, float(problem.prior.common.width), 4000, seed=5)
     return _summaries(problem, values, {"method": "laplace", "khat": float("nan")})
 
 

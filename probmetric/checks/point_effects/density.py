@@ -24,18 +24,16 @@ from probmetric.checks.check import (
 from probmetric.checks.point_effects.problems import fit_problem
 from probmetric.checks.sides import density_of
 from probmetric.data.containers import Pairs
-from probmetric.inference.point_effects.fit import (
-    fit,
-    mode_at,
-)
-from probmetric.inference.point_effects.left_out import point_log_likelihood
-from probmetric.inference.point_effects.likelihood import (
+from probmetric.inference.effects.fit import POINTS, mode_at, point_data
+from probmetric.inference.effects.fit import fit_points as fit
+from probmetric.inference.effects.left_out import point_log_likelihood
+from probmetric.inference.effects.points import (
     derivatives,
     log_joint,
-    log_prior_of_spread,
     position,
     rows_of,
 )
+from probmetric.inference.effects.profile import log_half_normal
 from probmetric.models.point_effects import (
     identified,
     intercept_of_new,
@@ -90,7 +88,7 @@ def density_estimate(
 @jax.value_and_grad
 def _closed_form(sites: Sites, rows: Any, prior: Any, normal: Any) -> Any:
     extra = 0.5 * (1 - normal) * jnp.sum(sites["z"] ** 2)
-    on_spread = log_prior_of_spread(sites["spread"], prior)
+    on_spread = log_half_normal(sites["spread"], prior.spread)
     return log_joint(sites, rows, prior) + on_spread + extra
 
 
@@ -157,9 +155,8 @@ SPREADS = (0.1, 0.4, 0.9)
 
 
 def _mode(problem: Problem[Pairs], spread: float) -> Any:
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    rows = rows_of(problem.data, problem.options["learning_rate"])
-    return mode_at(spread, position(problem.params), rows, prior)
+    data = point_data(problem.data, problem.prior, **problem.options)
+    return mode_at(POINTS, spread, position(problem.params), data)
 
 
 def dense_evidence(problem: Problem[Pairs]) -> Values:
@@ -179,7 +176,7 @@ def evidence(problem: Problem[Pairs], joint: bool = False) -> Values:
     found: list[float] = []
     for spread in SPREADS:
         mode = _mode(problem, spread)
-        extra = np.log(np.diag(mode.factor)).sum() if joint else 0.0
+        extra = mode.factors.log_determinant / 2 if joint else 0.0
         found.append(mode.log_density + extra)
     return {"log density of ω": found}
 

@@ -19,14 +19,14 @@ from probmetric.checks.sbc import model_story, sbc
 from probmetric.checks.sides import as_dataset, sampled
 from probmetric.checks.uniformity import Ranks
 from probmetric.data.containers import Pairs
-from probmetric.inference.point_effects.draws import laplace_draws
-from probmetric.inference.point_effects.fit import (
-    spread_posterior,
+from probmetric.inference.effects.draws import laplace_draws
+from probmetric.inference.effects.fit import (
+    POINTS,
+    Dense,
+    point_data,
+    posterior_on_grid,
 )
-from probmetric.inference.point_effects.likelihood import (
-    rows_of,
-)
-from probmetric.inference.point_effects.target import TARGET, start
+from probmetric.inference.effects.target import POINT_TARGET, start
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import Posterior, cast, model_target
 from probmetric.models.lca import LCAPrior
@@ -50,11 +50,11 @@ def _summaries(problem: Problem[Pairs], values: Any, attrs: Any = None) -> xr.Da
 
 
 def _posterior(problem: Problem[Pairs], lam: float = 1.0) -> tuple[Posterior, Any]:
-    rows = rows_of(problem.data, problem.options["learning_rate"])
-    prior = jax.tree.map(lambda v: np.asarray(v, float), problem.prior)
-    prior = prior._replace(common=prior.common._replace(lam=lam * prior.common.lam))
-    found = spread_posterior(problem.params, rows, prior)
-    return Posterior(TARGET, (rows, prior), start(found)), found
+    common = problem.prior.common
+    prior = problem.prior._replace(common=common._replace(lam=lam * common.lam))
+    data = point_data(problem.data, prior, **problem.options)
+    found = posterior_on_grid(POINTS, problem.params, data)
+    return Posterior(POINT_TARGET, data, start(found)), found
 
 
 def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
@@ -79,7 +79,9 @@ def laplace_estimate(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     """Draw from the grid of ω and the Gaussians at its modes; too wide, if asked."""
     with jax.enable_x64(True):
         _, found = _posterior(problem)
-        modes = tuple(m._replace(factor=m.factor / wide) for m in found.modes)
+        modes = tuple(
+            m._replace(factors=Dense(m.factors.lower / wide)) for m in found.modes
+        )
         values = laplace_draws(found._replace(modes=modes), 4000, seed=5)
     return _summaries(problem, values, {"method": "laplace", "khat": float("nan")})
 
