@@ -96,7 +96,7 @@ def test_a_given_spread_of_zero_is_one_metric():
     model = HierarchicalLCA(spread=0.0).fit(X, Y, groups=SITE)
     assert model.spread_ == 0
     np.testing.assert_array_equal(model.group_components_[1], model.components_)
-    with pytest.raises(ValueError, match="method: expected 'laplace' where the spread"):
+    with pytest.raises(ValueError, match=r"method must be .*nuts"):
         model.sample("nuts")
 
 
@@ -114,7 +114,7 @@ def test_one_group_is_lca_as_it_says_nothing_of_the_spread(groups):
         model.same_probability(pairs),
         rtol=1e-10,
     )
-    with pytest.raises(ValueError, match="or 0 as there is one group"):
+    with pytest.raises(ValueError, match=r"method must be .* one group"):
         model.sample("nuts")
 
 
@@ -181,7 +181,7 @@ def test_a_file_with_classes_and_groups_is_fitted_by_both(fitted):
 def test_bad_groups_are_refused(fitted):
     with pytest.raises(ValueError, match=r"groups must have shape \(178,\)"):
         HierarchicalLCA().fit(X, Y, groups=SITE[:5])
-    with pytest.raises(ValueError, match="at least 2 classes of at least 2 members in"):
+    with pytest.raises(ValueError, match=r"groups must .* sizes"):
         HierarchicalLCA().fit(X, Y, groups=Y)
     with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
         fitted.same_probability(PAIRS, groups=SITE[:5])
@@ -229,7 +229,7 @@ def test_points_of_which_one_is_far_from_all_others_are_refused():
     points, labels = rng.normal(size=(30, 3)), np.arange(30) % 3
     points[0] *= 1e8
     for spread in (None, 0.5):
-        with pytest.raises(ValueError, match=r"^X: expected points whose .* got none"):
+        with pytest.raises(ValueError, match=r"^X must be points whose .* got none"):
             HierarchicalLCA(spread=spread).fit(points, labels)
 
 

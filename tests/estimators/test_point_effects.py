@@ -143,7 +143,7 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
                 .fit_pairs([[0, 1], [1, 2]], [1, 0])
                 .sample("nuts")
             ),
-            "where the spread is given",
+            r"method must be .laplace.*nuts",
         ),
     ],
 )
