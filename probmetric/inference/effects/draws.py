@@ -21,7 +21,7 @@ fit is b' of Eq. (3) of ``models.point_effects``, in each draw:
                               = exp(-((b_i + b')/2 + D/2)).                        (3)
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import jax
 import numpy as np
@@ -53,7 +53,10 @@ from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.point_effects import intercept_of_new
 from probmetric.typing import Names
 
-type Method = Literal["nuts", "laplace"] | NUTS | Laplace
+if TYPE_CHECKING:
+    Method = Literal["nuts", "laplace"] | NUTS | Laplace
+else:
+    Method = object
 
 TARGET_ACCEPT = 0.95
 """Acceptance of "nuts": the posterior of ω and the effects is a funnel."""

@@ -311,7 +311,8 @@ def _best_mode[D: (GroupData, PointData), P: Params](
     prior = data[1]
     W = np.asarray(prior.common.mean)
     log_b = np.asarray(np.log(0.3), W.dtype)
-    begin = {"W": W, "log_b": log_b, effect.name: np.zeros(shape, W.dtype)}
+    effects = np.zeros(shape, W.dtype)
+    begin: Arrays = {"W": W, "log_b": log_b, effect.name: effects}
     profile = Profile(
         begin,
         lambda omega, near: mode_at(
