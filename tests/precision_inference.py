@@ -156,7 +156,7 @@ LDA_LIKE = {
     "inference.mds.landmarks.spread_out": lambda f, g: f(
         lambda i: g.distances.D[i], 0, 4
     ),
-    "inference.mds.spectrum.double_centre": lambda f, g: f(g.distances.squared),
+    "inference.mds.spectrum.double_center": lambda f, g: f(g.distances.squared),
     "inference.mds.spectrum.top_eigenpairs": lambda f, g: f(g.M, 1),
 }
 

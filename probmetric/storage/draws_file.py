@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -106,7 +107,8 @@ def _check_item(name: str, item: h5py.Group | h5py.Dataset) -> None:
     A group that is linked to from inside itself has no end. HDF5 makes up what was
     never written: a file of some kilobytes may promise any number of zeros.
     """
-    if isinstance(item, h5py.Group) and h5py.h5o.get_info(item.id).rc > 1:
+    low_level: Any = h5py
+    if isinstance(item, h5py.Group) and low_level.h5o.get_info(item.id).rc > 1:
         raise ValueError(f"{name}: more than one link leads to this group")
     if isinstance(item, h5py.Dataset) and item.shape is not None:
         held = LARGEST_RATIO * item.id.get_storage_size()

@@ -55,4 +55,6 @@ def test_the_options_of_a_command_are_the_keywords_of_its_file(name):
         taken = taken - {"how"} | set(Reading._fields)
         if name not in ("fit", "neighbors", "evaluate"):  # Read no rows in parts.
             taken -= {"dtype"}
+        if name not in ("fit", "sample", "evaluate"):  # Read no labels.
+            taken -= {"unlabeled"}
     assert taken == asked

@@ -88,7 +88,7 @@ def test_unknown_groups_are_new_ones(fitted):
         fitted.same_probability(PAIRS, groups=["z"] * 40), fresh
     )
     assert np.all((fresh >= 0) & (fresh <= 1))
-    with pytest.raises(ValueError, match=r"group: expected one of \['a', 'b', 'c'\]"):
+    with pytest.raises(ValueError, match=r"group must be one of \['a', 'b', 'c'\]"):
         fitted.get_metric("z")
 
 
@@ -179,27 +179,27 @@ def test_a_file_with_classes_and_groups_is_fitted_by_both(fitted):
 
 @pytest.mark.long
 def test_bad_groups_are_refused(fitted):
-    with pytest.raises(ValueError, match=r"groups: expected shape \(178,\)"):
+    with pytest.raises(ValueError, match=r"groups must have shape \(178,\)"):
         HierarchicalLCA().fit(X, Y, groups=SITE[:5])
     with pytest.raises(ValueError, match=r"groups must .* sizes"):
         HierarchicalLCA().fit(X, Y, groups=Y)
-    with pytest.raises(ValueError, match=r"groups: expected shape \(40,\)"):
+    with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
         fitted.same_probability(PAIRS, groups=SITE[:5])
     lca = pm.LCA().fit(X, Y).sample("laplace", n_draws=2, n_chains=1)
-    with pytest.raises(ValueError, match="draws: expected those of HierarchicalLCA"):
+    with pytest.raises(ValueError, match="draws must be those of HierarchicalLCA"):
         fitted.posterior_metric("prediction", draws=lca)
 
 
 def test_labels_of_another_kind_and_lists_are_refused(fitted):
-    with pytest.raises(ValueError, match=r"groups: expected text, .*, got 0"):
+    with pytest.raises(ValueError, match=r"groups must be text, .*, got 0"):
         fitted.same_probability(PAIRS, groups=[0] * 40)
-    with pytest.raises(ValueError, match=r"group: expected text, .*, got 0"):
+    with pytest.raises(ValueError, match=r"group must be text, .*, got 0"):
         fitted.posterior_metric("prediction", group=0)
     for wrong in (["a"], ["a", "b"], np.array(["a", "b", "c"]), float("nan")):
-        with pytest.raises(ValueError, match="group: expected one label, got"):
+        with pytest.raises(ValueError, match="group must be one label, got"):
             fitted.get_metric(wrong)
     numbered = HierarchicalLCA(spread=0.0).fit(X, Y, groups=np.arange(len(X)) % 2)
-    with pytest.raises(ValueError, match=r"group: expected a number, .*, got '0'"):
+    with pytest.raises(ValueError, match=r"group must be a number, .*, got '0'"):
         numbered.get_metric("0")
     numbered.get_metric(np.int64(1))
 
@@ -208,7 +208,7 @@ def test_draws_of_other_groups_are_refused(fitted):
     for groups in (np.where(SITE == "c", "d", SITE), np.where(SITE == "c", "a", SITE)):
         other = HierarchicalLCA(spread=0.0).fit(X, Y, groups=groups)
         draws = other.sample("laplace", n_draws=2, n_chains=1)
-        with pytest.raises(ValueError, match="draws: expected those of this fit, of"):
+        with pytest.raises(ValueError, match="draws must be of groups"):
             fitted.posterior_metric("prediction", group="c", draws=draws)
 
 

@@ -7,7 +7,11 @@ from numpyro.infer.util import compute_log_probs
 from scipy import stats
 from scipy.optimize import brentq
 
-from probmetric.checks.triplet_comparisons.problems import flipped, toy, triples
+from probmetric.checks.triplet_comparisons.problems import (
+    answers_exchanged,
+    toy,
+    triples,
+)
 from probmetric.data.containers import Triplets
 from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
 from probmetric.inference import triplet_comparisons as triplet
@@ -148,7 +152,7 @@ def test_answers_far_from_even_odds_have_finite_log_probability():
 
 
 def test_answers_the_other_way_change_the_fit(problem):
-    wrong = triplet.fit(flipped(problem, answers=False).data, problem.prior).params.W
+    wrong = triplet.fit(answers_exchanged(problem).data, problem.prior).params.W
     W = problem.params.W
     assert np.abs(wrong.T @ wrong - W.T @ W).max() > 0.1
 
@@ -246,6 +250,27 @@ def test_the_joint_density_of_an_embedding_is_that_of_its_centred_places():
     with jax.enable_x64(True):
         found = triplet.log_joint(W, triplet.differences(data), prior)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_the_start_of_an_embedding_is_classical_scaling_of_summed_answers():
+    rng, n = np.random.default_rng(2), 7
+    a, near, far = triples(rng, n, 60)
+    y, w = rng.integers(0, 2, 60), 0.5 + np.arange(60) % 3
+    B = triplet.object_rows(n)
+    start = B @ triplet.embedding_start(Triplets(B, a, near, far, y, w), 2).T
+    gram = np.zeros((n, n))
+    for k in range(60):
+        for other, sense in ((far[k], 1), (near[k], -1)):
+            e = np.eye(n)[a[k]] - np.eye(n)[other]
+            gram += w[k] * (y[k] - 0.5) * sense * np.outer(e, e)
+    D = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
+    C = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-0.5 * C @ D @ C)
+    Z = vectors[:, -2:] * np.sqrt(values[-2:])
+    squared = np.sum((Z[:, None] - Z) ** 2, -1)
+    # Scaled to log odds of root mean square 2.
+    scale = 2 / np.sqrt(np.mean((squared[a, far] - squared[a, near]) ** 2))
+    np.testing.assert_allclose(start @ start.T, scale * Z @ Z.T, atol=1e-10)
 
 
 def test_log_odds_under_the_prior_of_an_embedding_have_root_mean_square_two():

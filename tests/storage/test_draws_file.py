@@ -1,5 +1,7 @@
 """Draws come back whole, and damage to their file is found before HDF5 opens it."""
 
+import gc
+
 import arviz as az
 import h5py
 import numpy as np
@@ -93,3 +95,12 @@ def test_groups_that_link_in_a_circle_are_refused(place, target, path, monkeypat
     monkeypatch.setattr(xr, "open_datatree", lambda *_, **__: pytest.fail("no end"))
     with pytest.raises(ValueError, match=r"^draws: .* \(\S+: more than one link leads"):
         load_draws(path)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_draws_with_damaged_attributes_are_refused_and_closed(path):
+    with h5py.File(path, "a") as file:
+        file.attrs["_nc3_strict"] = np.zeros(2)  # h5netcdf takes its truth, and stops.
+    with pytest.raises(ValueError, match=r"^draws\b"):
+        load_draws(path)
+    gc.collect()

@@ -183,7 +183,11 @@ def _expand_groups(
 ) -> tuple[Float[np.ndarray, "q"], Factors] | None:
     params = _host_group_params(at, data)
     factors = arrow(params, *data)
-    return None if factors is None else (gradient(params, at["E"], *data), factors)
+    return (
+        None
+        if factors is None
+        else (gradient(params, np.asarray(at["E"]), *data), factors)
+    )
 
 
 def _expand_points(

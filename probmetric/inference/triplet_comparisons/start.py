@@ -22,8 +22,8 @@ def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
     >>> try:
     ...     m.check_prior(TripletPrior(np.zeros((2, 2))), d=2)
     ... except ValueError as error:
-    ...     print(str(error)[:44])
-    prior.mean must not be zero, got zeros. The
+    ...     print(str(error)[:38])
+    prior.mean must not be zero, got zeros
     """
     shape = np.shape(prior.mean)
     if len(shape) != 2 or shape[1] != d:
