@@ -201,13 +201,8 @@ def draw(
     method : sampler, or "nuts", "laplace"
         ``Laplace`` uses the grid of ω with Gaussians; ``NUTS`` starts at its median.
         "nuts" is ``NUTS(target_accept=0.95)``.
-    seed : int
-    n_draws : int, default=1000
-    n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1.
-        ``Laplace`` makes ``n_chains * n_draws`` independent draws, in one chain.
-    progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+    seed, n_draws, n_chains, progress
+        As ``pm.sample``.
     found : SpreadPosterior, optional
         ``grid(fitted)``, if it was computed before.
     feature_names : sequence of d str, optional

@@ -201,17 +201,7 @@ def _newton(beta: np.ndarray, slope: np.ndarray, H: np.ndarray) -> np.ndarray:
 
 
 def first(rows: Rows, q: int) -> Float[np.ndarray, "q"]:
-    """Return a start with equal b and θ, at the mean share of units.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.fit import first
-    >>> from probmetric.inference.gdm.likelihood import Rows
-    >>> rows = Rows(np.ones((1, 2)), np.array([1.0]), np.array([3.0]), np.zeros(()))
-    >>> first(rows, 2).round(4).tolist()  # -½ log 1.5/5
-    [0.602, 0.602]
-    """
+    """Return a start with equal b and θ, at the mean share of units."""
     shared, other = rows.shared.sum(), rows.other.sum()
     t = -np.log((shared + 0.5) / (shared + other + 1.0))
     weight = (rows.shared + rows.other) @ rows.Z.sum(1) / max(shared + other, 1e-300)

@@ -108,14 +108,6 @@ def padded(rows: Rows) -> Rows:
     """Pad rows to a bucket: datasets then share a compiled program.
 
     Added rows have no units, and exponent b.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import Rows, padded
-    >>> rows = padded(Rows(np.ones((1, 3)), np.ones(1), np.ones(1), np.zeros(())))
-    >>> rows.Z.shape, float(rows.other.sum()), rows.Z[-1].tolist()
-    ((512, 3), 1.0, [1.0, 0.0, 0.0])
     """
     size = bucket(len(rows.shared))
     Z, shared, other = (pad_rows(a, size) for a in rows[:3])
@@ -140,17 +132,7 @@ def precisions(prior: GDMPrior) -> Float[np.ndarray, "q"]:
 
 
 def log_prior(b: Scalar, theta: Array, prior: GDMPrior) -> Arrays:
-    """Return the log density of each site under the half-normal priors.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import log_prior
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> sites = log_prior(0.0, np.zeros((1, 2)), GDMPrior(np.zeros((1, 2))))
-    >>> {site: round(float(value), 4) for site, value in sites.items()}
-    {'b': -0.2258, 'theta': -0.4516}
-    """
+    """Return the log density of each site under the half-normal priors."""
 
     def half_normal(x: Scalar, scale: Scalar) -> Array:
         log = LOG_HALF_NORMAL - jnp.log(scale) - 0.5 * jnp.square(x / scale)
@@ -163,16 +145,7 @@ def log_prior(b: Scalar, theta: Array, prior: GDMPrior) -> Arrays:
 
 
 def log_likelihood(b: Scalar, theta: Array, rows: Rows) -> Array:
-    """Compute the first sum of Eq. (1), with the binomial coefficients.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import Rows, log_likelihood
-    >>> rows = Rows(np.ones((1, 3)), np.array([2.0]), np.zeros(1), np.zeros(()))
-    >>> float(log_likelihood(0.5, np.ones((1, 2)), rows))  # -2 · 2.5
-    -5.0
-    """
+    """Compute the first sum of Eq. (1), with the binomial coefficients."""
     t = rows.Z @ jnp.concatenate([jnp.reshape(b, 1), jnp.ravel(theta)])
     return rows.ways + jnp.sum(rows.other * log1mexp(t) - rows.shared * t)
 
@@ -230,28 +203,11 @@ def value_and_derivatives(
 
 
 def to_beta(params: GDMParams) -> Float[np.ndarray, "q"]:
-    """Return β = (b, θ) of parameters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import to_beta
-    >>> from probmetric.models.gdm import GDMParams
-    >>> to_beta(GDMParams(0.5, np.array([[1.0, 2.0]]), np.zeros((1, 2)))).tolist()
-    [0.5, 1.0, 2.0]
-    """
+    """Return β = (b, θ) of parameters."""
     return np.append(np.asarray(params.b), np.ravel(np.asarray(params.theta)))
 
 
 def to_params(beta: Float[np.ndarray, "q"], knots: Float[Array, "d k"]) -> GDMParams:
-    """Return the parameters of β = (b, θ).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference.gdm.likelihood import to_params
-    >>> to_params(np.array([0.5, 1.0, 2.0]), np.zeros((1, 2))).theta.tolist()
-    [[1.0, 2.0]]
-    """
+    """Return the parameters of β = (b, θ)."""
     theta = np.asarray(beta[1:]).reshape(np.shape(knots))
     return GDMParams(np.asarray(beta[0]), theta, np.asarray(knots))

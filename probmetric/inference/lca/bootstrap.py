@@ -340,7 +340,7 @@ class Bootstrap:
             Default: 1.
             ``n_chains * n_draws`` draws are made, in one chain.
         progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+            As ``pm.sample``.
 
         Raises
         ------

@@ -52,16 +52,11 @@ def draw(
     triplets, prior, learning_rate
         Arguments of ``fit``, with features divided by ``scale``.
     method : sampler, or "nuts", "laplace"; default="nuts"
-        "nuts" is ``NUTS(target_accept=0.95)``. ``Laplace`` makes
-        ``n_chains * n_draws`` independent draws, in one chain, without the rotations.
+        "nuts" is ``NUTS(target_accept=0.95)``. ``Laplace`` leaves out the rotations.
     scale : array of shape (d,)
         M becomes diag(1/s) M diag(1/s).
-    seed : int
-    n_draws : int, default=1000
-    n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1.
-    progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+    seed, n_draws, n_chains, progress
+        As ``pm.sample``.
     objects : bool, default=False
         Return the Gram matrix of the objects of an embedding (``of_objects``).
 
