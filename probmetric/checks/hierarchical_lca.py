@@ -28,6 +28,7 @@ from probmetric.checks.claims import (
 from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs
+from probmetric.inference.effects.arrow import Arrow
 from probmetric.inference.effects.draws import group_laplace_draws
 from probmetric.inference.effects.fit import (
     GROUPS,
@@ -174,18 +175,17 @@ def _posterior(problem: Problem[Pairs]) -> Posterior:
     return Posterior(GROUP_TARGET, _problem(problem), start(_grid(problem)))
 
 
+def _stretched(mode: Mode, wide: float) -> Mode:
+    assert isinstance(mode.factors, Arrow)
+    shared, blocks, coupling = mode.factors
+    return mode._replace(factors=Arrow(shared / wide, blocks / wide, coupling))
+
+
 def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     """Draw from the grid of ω and the Gaussians at its modes; ``wide`` stretches."""
     with jax.enable_x64(True):
         grid = _grid(problem)
-        modes = tuple(
-            m._replace(
-                factors=m.factors._replace(
-                    shared=m.factors.shared / wide, blocks=m.factors.blocks / wide
-                )
-            )
-            for m in grid.modes
-        )
+    modes = tuple(_stretched(mode, wide) for mode in grid.modes)
     grid, width = grid._replace(modes=modes), float(problem.prior.common.width)
     values = group_laplace_draws(grid, width, 4000, seed=5)
     return _summary(problem, Draws(values, {}, {"khat": float("nan")}))

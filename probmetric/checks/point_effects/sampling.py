@@ -14,6 +14,7 @@ from probmetric.inference.effects.draws import laplace_draws
 from probmetric.inference.effects.fit import (
     POINTS,
     Dense,
+    Mode,
     SpreadPosterior,
     point_data,
     posterior_on_grid,
@@ -48,13 +49,16 @@ def _posterior(problem: Problem[Pairs]) -> Posterior:
     return Posterior(POINT_TARGET, data, start(grid))
 
 
+def _stretched(mode: Mode, wide: float) -> Mode:
+    assert isinstance(mode.factors, Dense)
+    return mode._replace(factors=Dense(mode.factors.lower / wide))
+
+
 def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     """Draw from the grid of ω and the Gaussians at its modes; ``wide`` stretches."""
     with jax.enable_x64(True):
         grid, _ = _grid(problem)
-        modes = tuple(
-            m._replace(factors=Dense(m.factors.lower / wide)) for m in grid.modes
-        )
+        modes = tuple(_stretched(mode, wide) for mode in grid.modes)
         values = laplace_draws(grid._replace(modes=modes), 4000, seed=5)
     return _summary(problem, Draws(values, {}, {"khat": float("nan")}))
 

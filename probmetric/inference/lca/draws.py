@@ -193,10 +193,12 @@ def draws_of_prior(
 @jax.jit
 def _log_likelihood(M: Array, b: Array, pairs: Pairs, learning_rate: Array) -> Array:
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
+    y = pairs.y
+    assert y is not None
 
     def of_draw(draw: tuple[Array, Array]) -> Array:
         t = draw[1] + 0.5 * jnp.sum((delta @ draw[0]) * delta, -1)
-        return observation(-t, pairs, learning_rate).log_prob(pairs.y)
+        return observation(-t, pairs, learning_rate).log_prob(y)
 
     flat = M.reshape(-1, *M.shape[2:]), b.ravel()
     return jax.lax.map(of_draw, flat).reshape(*b.shape, -1)

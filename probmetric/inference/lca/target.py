@@ -136,7 +136,6 @@ def target_data(
     With one component, u is its axis:
 
     >>> import numpy as np
-    from jaxtyping import PyTree
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
     >>> from probmetric.models.lca import LCAParams, LCAPrior
@@ -181,7 +180,6 @@ def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gau
     At learning rate 0 the covariance of (W, log b) is the prior covariance, at b = 1:
 
     >>> import numpy as np
-    from jaxtyping import PyTree
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
     >>> from probmetric.models.lca import LCAParams, LCAPrior, log_sigma2_of

@@ -75,8 +75,7 @@ def posterior(
 
     Examples
     --------
-    >>> import jax.numpy as jnp
-    import numpy as np
+    >>> import numpy as np
     >>> from probmetric.data import Triplets
     >>> from probmetric.inference import triplet_comparisons as m
     >>> a, near, far, y = np.array([[0], [1], [2], [1]])
