@@ -28,15 +28,23 @@ from probmetric.checks.claims import (
 from probmetric.checks.problems import OF_PAIRS, fitted, standardized
 from probmetric.checks.sides import as_dataset
 from probmetric.data.containers import Pairs
+from probmetric.inference.effects.arrow import Arrow
 from probmetric.inference.effects.draws import group_laplace_draws
 from probmetric.inference.effects.fit import (
     GROUPS,
+    Mode,
+    SpreadPosterior,
     group_data,
     mode_at,
     posterior_on_grid,
 )
 from probmetric.inference.effects.fit import fit_groups as fit
-from probmetric.inference.effects.groups import log_joint, position, stacked
+from probmetric.inference.effects.groups import (
+    GroupData,
+    log_joint,
+    position,
+    stacked,
+)
 from probmetric.inference.effects.profile import log_half_normal
 from probmetric.inference.effects.recipe import pairs_in_groups
 from probmetric.inference.effects.target import GROUP_TARGET, start
@@ -138,8 +146,12 @@ def _end(problem: Problem[Pairs], pooled: bool = False) -> Sites:
     return {**at, "E": 0 * at["E"]} if pooled else at
 
 
-def _mode(problem: Problem[Pairs], spread: float) -> Any:
-    data = group_data(problem.data, problem.prior, **problem.options)
+def _problem(problem: Problem[Pairs]) -> GroupData:
+    return group_data(problem.data, problem.prior, **problem.options)
+
+
+def _mode(problem: Problem[Pairs], spread: float) -> Mode:
+    data = _problem(problem)
     return mode_at(GROUPS, spread, position(problem.params, data[1]), data)
 
 
@@ -155,28 +167,25 @@ def _summary(problem: Problem[Pairs], drawn: Draws) -> xr.Dataset:
     return as_dataset({**shown, "spread": values["spread"]}, drawn.attributes)
 
 
-def _grid(problem: Problem[Pairs]) -> tuple[Any, Any]:
-    data = group_data(problem.data, problem.prior, **problem.options)
-    return posterior_on_grid(GROUPS, problem.params, data), data
+def _grid(problem: Problem[Pairs]) -> SpreadPosterior:
+    return posterior_on_grid(GROUPS, problem.params, _problem(problem))
 
 
 def _posterior(problem: Problem[Pairs]) -> Posterior:
-    grid, data = _grid(problem)
-    return Posterior(GROUP_TARGET, data, start(grid))
+    return Posterior(GROUP_TARGET, _problem(problem), start(_grid(problem)))
+
+
+def _stretched(mode: Mode, wide: float) -> Mode:
+    assert isinstance(mode.factors, Arrow)
+    shared, blocks, coupling = mode.factors
+    return mode._replace(factors=Arrow(shared / wide, blocks / wide, coupling))
 
 
 def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     """Draw from the grid of ω and the Gaussians at its modes; ``wide`` stretches."""
     with jax.enable_x64(True):
-        grid, _ = _grid(problem)
-        modes = tuple(
-            m._replace(
-                factors=m.factors._replace(
-                    shared=m.factors.shared / wide, blocks=m.factors.blocks / wide
-                )
-            )
-            for m in grid.modes
-        )
+        grid = _grid(problem)
+    modes = tuple(_stretched(mode, wide) for mode in grid.modes)
     grid, width = grid._replace(modes=modes), float(problem.prior.common.width)
     values = group_laplace_draws(grid, width, 4000, seed=5)
     return _summary(problem, Draws(values, {}, {"khat": float("nan")}))

@@ -191,8 +191,8 @@ def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
     "settings, said",
     [
         ({"n_splines": 1}, "n_splines: expected"),
-        ({"knots": [[0.0, 1.0]]}, r"knots: expected shape \(2, k\)"),
-        ({"knots": [[1.0, 0.0], [0.0, 1.0]]}, "expected ascending numbers"),
+        ({"knots": [[0.0, 1.0]]}, r"knots .* \(2, k\)"),
+        ({"knots": [[1.0, 0.0], [0.0, 1.0]]}, r"knots must ascend"),
         ({"prior_scale": 0.0}, "prior_scale: expected"),
     ],
 )

@@ -226,5 +226,5 @@ def test_duplicate_rows_give_finite_results(kind):
 
 def test_classes_of_equal_points_are_refused():
     doubled = np.repeat(X[[0, 60]], 5, 0)
-    with pytest.raises(ValueError, match="pairs: expected y = 1 pairs of distinct"):
+    with pytest.raises(ValueError, match="pairs must have y = 1 pairs of distinct"):
         LCA().fit(doubled, np.repeat([0, 1], 5))

@@ -87,7 +87,7 @@ def test_the_prior_of_the_questions_leaves_out_those_of_weight_zero(problem):
         np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-12)
         np.testing.assert_allclose(found.c, wanted.c, rtol=1e-12)
         assert triplet.prior_for(data._replace(w=None), p).c < 0.1 * wanted.c
-    with pytest.raises(ValueError, match=r"triplets.w: expected a positive weight"):
+    with pytest.raises(ValueError, match=r"triplets\.w .* got none"):
         triplet.prior_for(data._replace(w=0 * w))
 
 
@@ -128,7 +128,7 @@ def test_beyond_the_limit_the_gap_is_unknown_and_draws_are_refused(
     assert triplet.gap(*given, **problem.options) < 1e-8
     monkeypatch.setattr(curvature, "MAX_PARAMETERS", 5)
     assert np.isnan(triplet.gap(*given, **problem.options))
-    with pytest.raises(ValueError, match=r"at most 5 parameters .* got 6"):
+    with pytest.raises(ValueError, match=r"params .* 5 parameters .* got 6"):
         triplet.posterior(*given, **problem.options)
 
 
@@ -160,9 +160,9 @@ def test_answers_the_other_way_change_the_fit(problem):
 @pytest.mark.parametrize(
     "prior, said",
     [
-        (TripletPrior(np.zeros((2, 3))), "a map other than 0"),
-        (TripletPrior(np.eye(2)), r"expected shape \(p, 3\)"),
-        (TripletPrior(np.eye(3), lam=0.0), "prior.lam: expected a number > 0"),
+        (TripletPrior(np.zeros((2, 3))), r"prior\.mean .* got zeros"),
+        (TripletPrior(np.eye(2)), r"prior\.mean .* shape \(p, 3\), got \(2, 2\)"),
+        (TripletPrior(np.eye(3), lam=0.0), r"prior\.lam must be > 0, got 0\.0"),
     ],
 )
 def test_priors_without_a_mode_to_look_for_are_refused(problem, prior, said):
@@ -171,7 +171,7 @@ def test_priors_without_a_mode_to_look_for_are_refused(problem, prior, said):
 
 
 def test_triplets_without_answers_are_refused(problem):
-    with pytest.raises(ValueError, match=r"triplets.y: expected answers"):
+    with pytest.raises(ValueError, match=r"triplets\.y .* got None"):
         triplet.fit(problem.data._replace(y=None), problem.prior)
 
 
@@ -305,9 +305,9 @@ def test_the_mode_of_an_embedding_is_certified_across_rotations():
 
 def test_a_prior_centred_at_zero_needs_a_start_of_its_shape():
     data, prior = embedded()
-    with pytest.raises(ValueError, match=r"a map other than 0, .* or a start"):
+    with pytest.raises(ValueError, match=r"prior\.mean .* got zeros.* start"):
         triplet.fit(data, prior)
-    with pytest.raises(ValueError, match=r"start: expected shape \(2, 8\), got"):
+    with pytest.raises(ValueError, match=r"start .* \(2, 8\), got"):
         triplet.fit(data, prior, start=np.ones((1, 8)))
 
 
@@ -364,7 +364,7 @@ def test_quadruplets_without_two_different_pairs_are_refused(row):
 def test_pairs_of_a_quadruplet_do_not_join_their_objects():
     rows = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
     apart = triplets_from_arrays(rows, X=triplet.object_rows(4))
-    with pytest.raises(ValueError, match="got 2 groups that no triplet joins"):
+    with pytest.raises(ValueError, match=r"triplets .* got 2 groups"):
         triplet.check_connected(apart)
     joined = np.append(rows, [[0, 1, 1, 2]], axis=0)
     triplet.check_connected(triplets_from_arrays(joined, X=triplet.object_rows(4)))

@@ -24,7 +24,7 @@ from probmetric.checks.claims import (
 )
 from probmetric.checks.point_effects.problems import fit_problem
 from probmetric.data.containers import Pairs
-from probmetric.inference.effects.fit import POINTS, mode_at, point_data
+from probmetric.inference.effects.fit import POINTS, Mode, mode_at, point_data
 from probmetric.inference.effects.left_out import point_log_likelihood
 from probmetric.inference.effects.points import (
     derivatives,
@@ -54,9 +54,8 @@ def _closed(problem: Problem[Pairs]) -> Any:
 
 
 def _density(sites: Sites, rows: Any, prior: Any) -> Any:
-    return log_joint(sites, rows, prior) + log_half_normal(
-        sites["spread"], prior.spread
-    )
+    on_spread = log_half_normal(sites["spread"], prior.spread)
+    return log_joint(sites, rows, prior) + on_spread
 
 
 def _curvature(problem: Problem[Pairs], at: Sites, apart: bool = False) -> np.ndarray:
@@ -73,7 +72,7 @@ def _end(problem: Problem[Pairs]) -> Sites:
     return {**position(params), "spread": params.spread}
 
 
-def _mode(problem: Problem[Pairs], spread: float) -> Any:
+def _mode(problem: Problem[Pairs], spread: float) -> Mode:
     data = point_data(problem.data, problem.prior, **problem.options)
     return mode_at(POINTS, spread, position(problem.params), data)
 

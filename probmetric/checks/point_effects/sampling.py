@@ -1,7 +1,6 @@
 """Draws of LCA with point effects: compared with NUTS, and calibration."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -15,9 +14,12 @@ from probmetric.inference.effects.draws import laplace_draws
 from probmetric.inference.effects.fit import (
     POINTS,
     Dense,
+    Mode,
+    SpreadPosterior,
     point_data,
     posterior_on_grid,
 )
+from probmetric.inference.effects.points import PointData
 from probmetric.inference.effects.target import POINT_TARGET, start
 from probmetric.inference.sampling.target import Draws, Posterior
 from probmetric.models.lca import LCAPrior
@@ -37,7 +39,7 @@ def _summary(problem: Problem[Pairs], drawn: Draws) -> xr.Dataset:
     return as_dataset({**shown, "spread": values["spread"]}, drawn.attributes)
 
 
-def _grid(problem: Problem[Pairs]) -> tuple[Any, Any]:
+def _grid(problem: Problem[Pairs]) -> tuple[SpreadPosterior, PointData]:
     data = point_data(problem.data, problem.prior, **problem.options)
     return posterior_on_grid(POINTS, problem.params, data), data
 
@@ -47,13 +49,16 @@ def _posterior(problem: Problem[Pairs]) -> Posterior:
     return Posterior(POINT_TARGET, data, start(grid))
 
 
+def _stretched(mode: Mode, wide: float) -> Mode:
+    assert isinstance(mode.factors, Dense)
+    return mode._replace(factors=Dense(mode.factors.lower / wide))
+
+
 def _laplace(problem: Problem[Pairs], wide: float = 1.0) -> xr.Dataset:
     """Draw from the grid of ω and the Gaussians at its modes; ``wide`` stretches."""
     with jax.enable_x64(True):
         grid, _ = _grid(problem)
-        modes = tuple(
-            m._replace(factors=Dense(m.factors.lower / wide)) for m in grid.modes
-        )
+        modes = tuple(_stretched(mode, wide) for mode in grid.modes)
         values = laplace_draws(grid._replace(modes=modes), 4000, seed=5)
     return _summary(problem, Draws(values, {}, {"khat": float("nan")}))
 

@@ -21,7 +21,7 @@ fit is b' of Eq. (3) of ``models.point_effects``, in each draw:
                               = exp(-((b_i + b')/2 + D/2)).                        (3)
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import jax
 import numpy as np
@@ -53,7 +53,10 @@ from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.point_effects import intercept_of_new
 from probmetric.typing import Names
 
-type Method = Literal["nuts", "laplace"] | NUTS | Laplace
+if TYPE_CHECKING:
+    Method = Literal["nuts", "laplace"] | NUTS | Laplace
+else:
+    Method = object
 
 TARGET_ACCEPT = 0.95
 """Acceptance of "nuts": the posterior of ω and the effects is a funnel."""
@@ -198,13 +201,8 @@ def draw(
     method : sampler, or "nuts", "laplace"
         ``Laplace`` uses the grid of ω with Gaussians; ``NUTS`` starts at its median.
         "nuts" is ``NUTS(target_accept=0.95)``.
-    seed : int
-    n_draws : int, default=1000
-    n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1.
-        ``Laplace`` makes ``n_chains * n_draws`` independent draws, in one chain.
-    progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+    seed, n_draws, n_chains, progress
+        As ``pm.sample``.
     found : SpreadPosterior, optional
         ``grid(fitted)``, if it was computed before.
     feature_names : sequence of d str, optional

@@ -10,7 +10,7 @@ elsewhere. Each value needs a mode, found by L-BFGS and then Newton's method fro
 nearest mode so far. The result is the mode θ̂ at the best ω. Its certificate is
 ½ gᵀH⁻¹g, g the gradient: the nats by which the maximum of the quadratic is higher.
 
-``Effect`` collects what differs between maps of groups and intercepts of points.
+``Effect`` has the differences between maps of groups and intercepts of points.
 """
 
 from collections.abc import Callable
@@ -183,7 +183,9 @@ def _expand_groups(
 ) -> tuple[Float[np.ndarray, "q"], Factors] | None:
     params = _host_group_params(at, data)
     factors = arrow(params, *data)
-    return None if factors is None else (gradient(params, at["E"], *data), factors)
+    if factors is None:
+        return None
+    return gradient(params, np.asarray(at["E"]), *data), factors
 
 
 def _expand_points(
@@ -311,7 +313,8 @@ def _best_mode[D: (GroupData, PointData), P: Params](
     prior = data[1]
     W = np.asarray(prior.common.mean)
     log_b = np.asarray(np.log(0.3), W.dtype)
-    begin = {"W": W, "log_b": log_b, effect.name: np.zeros(shape, W.dtype)}
+    effects = np.zeros(shape, W.dtype)
+    begin: Arrays = {"W": W, "log_b": log_b, effect.name: effects}
     profile = Profile(
         begin,
         lambda omega, near: mode_at(
@@ -511,7 +514,7 @@ def posterior_on_grid[D: (GroupData, PointData), P: Params](
 ) -> SpreadPosterior:
     """Return the posterior of ω on a grid around a fit, with the mode at each point.
 
-    Arguments are those of ``point_effects.spread_posterior``.
+    Arguments as in ``point_effects.spread_posterior``.
     """
     spread, scale = float(params.spread), min(float(data[1].spread), 1.0)
     with jax.enable_x64(np.asarray(params.W).dtype == np.float64):

@@ -29,7 +29,7 @@ from probmetric.inference.sampling.target import Arrays, Gaussian, Target
 from probmetric.models import hierarchical_lca, point_effects
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior
 from probmetric.models.point_effects import PointEffectsPrior
-from probmetric.typing import Array, Scalar
+from probmetric.typing import Scalar
 
 type Prior = HierarchicalLCAPrior | PointEffectsPrior
 
@@ -43,13 +43,13 @@ def _on_spread(at: Arrays, prior: Prior) -> Scalar:
     return log_half_normal(jnp.exp(at["spread"]), prior.spread) + at["spread"]
 
 
-def _log_priors(at: Arrays, name: str, prior: Prior) -> dict[str, Scalar]:
+def _log_priors(at: Arrays, name: str, prior: Prior) -> Arrays:
     """Return the log prior density of each site."""
     params = lca_params({"W": at["W"], "log_b": at["log_b"]})
     effect = at[name]
     return {
         **log_priors(params, prior.common),
-        "spread": log_half_normal(jnp.exp(at["spread"]), prior.spread),
+        "spread": jnp.asarray(log_half_normal(jnp.exp(at["spread"]), prior.spread)),
         name: -0.5 * jnp.sum(effect**2) - 0.5 * effect.size * np.log(2 * np.pi),
     }
 
@@ -58,14 +58,14 @@ def _group_density(at: Arrays, data: GroupData) -> Scalar:
     return groups.log_joint(_constrained(at), *data) + _on_spread(at, data[1])
 
 
-def _group_parts(at: Arrays, data: GroupData) -> tuple[dict[str, Scalar], Scalar]:
+def _group_parts(at: Arrays, data: GroupData) -> tuple[Arrays, Scalar]:
     stats, prior, rate = data
     params = groups.to_params(_constrained(at), prior)
     likelihood = rate * groups.log_likelihood(params, stats)
     return _log_priors(at, "E", prior), likelihood
 
 
-def _group_functionals(at: Arrays, data: GroupData) -> dict[str, Array]:
+def _group_functionals(at: Arrays, data: GroupData) -> Arrays:
     return hierarchical_lca.identified(groups.to_params(_constrained(at), data[1]))
 
 
@@ -73,13 +73,13 @@ def _point_density(at: Arrays, data: PointData) -> Scalar:
     return points.log_joint(_constrained(at), *data) + _on_spread(at, data[1])
 
 
-def _point_parts(at: Arrays, data: PointData) -> tuple[dict[str, Scalar], Scalar]:
+def _point_parts(at: Arrays, data: PointData) -> tuple[Arrays, Scalar]:
     rows, prior = data
     likelihood = points.log_likelihood(_constrained(at), rows)
     return _log_priors(at, "z", prior), likelihood
 
 
-def _point_functionals(at: Arrays, data: PointData) -> dict[str, Array]:
+def _point_functionals(at: Arrays, data: PointData) -> Arrays:
     del data
     return point_effects.identified(points.to_params(_constrained(at)))
 

@@ -37,7 +37,7 @@ from probmetric.arguments import check_bool, check_number, store_counts
 from probmetric.data.containers import Pairs, weights
 from probmetric.data.pairs import as_labels
 from probmetric.inference.lca.likelihood import objective, to_params, to_unconstrained
-from probmetric.inference.lca.statistics import Statistics, n_products
+from probmetric.inference.lca.statistics import Statistics
 from probmetric.inference.lca.target import TARGET
 from probmetric.inference.sampling.checkpoint import (
     check_folder,
@@ -340,7 +340,7 @@ class Bootstrap:
             Default: 1.
             ``n_chains * n_draws`` draws are made, in one chain.
         progress : bool, optional
-            Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+            As ``pm.sample``.
 
         Raises
         ------
@@ -441,12 +441,6 @@ def needed_memory(
         analysis = lowered.compile().memory_analysis()
         assert analysis is not None
         return int(analysis.temp_size_in_bytes)
-
-
-def memory_of_a_refit(N: int, n: int, p: int, d: int, max_steps: int) -> int:
-    """Return a bound in bytes of the memory of one refit of N pairs of n points."""
-    rows = N * (2 * p + d + 8) + n_products(N, p, d)
-    return 8 * (rows + 4 * n + 64 * d * (p + d) + 4 * max_steps)
 
 
 def check_results(name: str, results: np.ndarray, first: int) -> None:

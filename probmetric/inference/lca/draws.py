@@ -80,13 +80,8 @@ def draw(
         In standardized units: features were divided by ``scale`` (d,), and M becomes
         diag(1/s) M diag(1/s).
     method : sampler, or "nuts", "svi", "laplace", "bootstrap"
-    seed : int
-    n_draws : int, default=1000
-    n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1.
-        Other methods make ``n_chains * n_draws`` independent draws, in one chain.
-    progress : bool, optional
-        Default: a bar in terminals and notebooks, elsewhere a line every 10 s.
+    seed, n_draws, n_chains, progress
+        As ``pm.sample``.
     warn_khat : bool, default=True
         Warn about a k-hat of 0.7 or more.
     feature_names : sequence of d str, optional
@@ -158,17 +153,8 @@ def log_likelihood(
 ) -> Float[Array, "s c n"]:
     """Compute η · weight · log p(y | M, b) of each draw and pair.
 
-    Parameters
-    ----------
-    M : array of shape (n_chains, n_draws, d, d)
-    b : array of shape (n_chains, n_draws)
-    pairs : Pairs
-        In the units of M.
-    learning_rate : float, default=1
-
-    Notes
-    -----
-    Additional memory: the n × d differences of one draw.
+    ``pairs`` are in the units of M. Additional memory is the n × d differences of one
+    draw.
     """
     return _log_likelihood(M, b, checked_rows(pairs), np.asarray(learning_rate))
 
@@ -207,10 +193,12 @@ def draws_of_prior(
 @jax.jit
 def _log_likelihood(M: Array, b: Array, pairs: Pairs, learning_rate: Array) -> Array:
     delta = jnp.subtract(pairs.X[pairs.i], pairs.X[pairs.j])
+    y = pairs.y
+    assert y is not None
 
     def of_draw(draw: tuple[Array, Array]) -> Array:
         t = draw[1] + 0.5 * jnp.sum((delta @ draw[0]) * delta, -1)
-        return observation(-t, pairs, learning_rate).log_prob(pairs.y)
+        return observation(-t, pairs, learning_rate).log_prob(y)
 
     flat = M.reshape(-1, *M.shape[2:]), b.ravel()
     return jax.lax.map(of_draw, flat).reshape(*b.shape, -1)

@@ -27,7 +27,7 @@ M-step (maths A5). With WG = Σ w a g δᵀ and R = W - W⁺,
       W⁺ = (W T - 2WG + 2c W₀)(T + 2c I)⁻¹,                                        (8)
       σ² weighs  A = pn/2,  4B = tr(R T Rᵀ) - 4tr(WG Rᵀ) + 4Σ w a²D + Σ w tr Cov(u). (9)
 
-In both, x = log b minimises, with ρ(x) = log σ² = log (e^u - 1)/2 and u = 2e^x/p,
+In both, x = log b minimizes, with ρ(x) = log σ² = log (e^u - 1)/2 and u = 2e^x/p,
 
       f(x) = A ρ(x) + B e^{-ρ(x)} - a x + r e^x,         b ~ Gamma(a, rate r).     (10)
 

@@ -58,8 +58,8 @@ def scaled_identity(
     >>> import numpy as np
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
-    >>> X, one = np.array([[0.0], [2.0]]), np.array([1])
-    >>> W0, c = lca.scaled_identity(Pairs(X, one - 1, one, one))
+    >>> X, k = np.array([[0.0], [2.0]]), np.array([1])
+    >>> W0, c = lca.scaled_identity(Pairs(X, k - 1, k, k))
     >>> W0.tolist(), c
     ([[0.5]], 0.5)
     """
@@ -94,8 +94,8 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     >>> import numpy as np
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
-    >>> X, one = np.array([[0.0, 0.0], [6.0, 8.0]]), np.array([1])
-    >>> W0, c = lca.scaled_pca(Pairs(X, one - 1, one, one), 1)
+    >>> X, k = np.array([[0.0, 0.0], [6.0, 8.0]]), np.array([1])
+    >>> W0, c = lca.scaled_pca(Pairs(X, k - 1, k, k), 1)
     >>> W0.round(3).tolist(), round(c, 3)
     ([[0.06, 0.08]], 0.1)
     """
@@ -105,13 +105,7 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
 def principal_axes(
     X: Float[np.ndarray, "n d"], n_components: int
 ) -> Float[np.ndarray, "p d"]:
-    """Return the leading principal axes of points, orthonormal rows.
-
-    Examples
-    --------
-    >>> abs(principal_axes(np.array([[0.0, 0.0], [6.0, 8.0]]), 1)).round(3).tolist()
-    [[0.6, 0.8]]
-    """
+    """Return the leading principal axes of points, orthonormal rows."""
     s, V = np.linalg.svd(X - X.mean(0), full_matrices=False)[1:]
     rank = int((s > s[0] * max(X.shape) * np.finfo(s.dtype).eps).sum())
     axes = V[: min(rank, n_components)]

@@ -90,19 +90,7 @@ def laplace(
 
 @numpy_in_numpy_out
 def laplace_draws(approximation: Laplace, key: jax.Array, n_draws: int) -> LCAParams:
-    """Draw parameters with a leading axis of length ``n_draws`` (Eq. 1).
-
-    Parameters
-    ----------
-    approximation : Laplace
-    key : typed JAX key
-    n_draws : int
-
-    Returns
-    -------
-    LCAParams
-        W (s, p, d), log σ² (s,), and κ² (s,) of ones.
-    """
+    """Draw W (s, p, d), log σ² (s,) and κ² (s,) of ones (Eq. 1)."""
     mode, root, shape = approximation
     return _drawn(mode, root, key, n_draws, tuple(shape))
 

@@ -91,11 +91,6 @@ def log_prior(params: LCAParams, prior: LCAPrior) -> Float[Array, ""]:
 
     With a κ per anchor σ² is fixed, and only W has a prior.
 
-    Parameters
-    ----------
-    params : LCAParams
-    prior : LCAPrior
-
     Examples
     --------
     With a flat prior of W it is the density of log b, b e^{-b}, at b = log 2:

@@ -1,6 +1,6 @@
 """The default fit of LCA to labelled points: pairs, prior, learning rate, refresh.
 
-Each point is paired with its k nearest points of its own class and its m nearest of
+Each point is paired with its k nearest points of its class and its m nearest of
 the other classes; the N pairs count together as n observations (learning rate n/N,
 because pairs share points). The prior is centered at a scaled Euclidean metric, W₀ = cI
 with c = 1/√(median squared distance of the same-class pairs), and its standard

@@ -176,7 +176,7 @@ def squared_lengths(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "
     """Return D = ‖Wδ‖² of every row, by δᵀMδ for few rows and otherwise by Wδ.
 
     The products δᵢδⱼ, i ≤ j, do not depend on W, so a loop over W computes them once.
-    The absolute error is eps ‖M‖ ‖δ‖² by M, as of tr(W T₁ Wᵀ) of the pooled pairs, and
+    The absolute error is eps ‖M‖ ‖δ‖² by M, as for the pooled pairs (tr(W T₁ Wᵀ)), and
     eps √D ‖W‖ ‖δ‖ by Wδ.
     """
     p, d = W.shape

@@ -136,12 +136,11 @@ def target_data(
     With one component, u is its axis:
 
     >>> import numpy as np
-    from jaxtyping import PyTree
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
     >>> from probmetric.models.lca import LCAParams, LCAPrior
-    >>> X, one = np.array([[0.0], [2.0]]), np.array([1])
-    >>> problem = Pairs(X, one - 1, one, one), LCAPrior(np.eye(1)), 0.5
+    >>> X, k = np.array([[0.0], [2.0]]), np.array([1])
+    >>> problem = Pairs(X, k - 1, k, k), LCAPrior(np.eye(1)), 0.5
     >>> mode = LCAParams(np.eye(1), np.log(1.5))
     >>> stats, prior, rate, u = lca.target_data(*problem, mode)
     >>> without = lca.target_data(*problem)[3]
@@ -181,13 +180,12 @@ def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gau
     At learning rate 0 the covariance of (W, log b) is the prior covariance, at b = 1:
 
     >>> import numpy as np
-    from jaxtyping import PyTree
     >>> from probmetric.data import Pairs
     >>> from probmetric.inference import lca
     >>> from probmetric.models.lca import LCAParams, LCAPrior, log_sigma2_of
-    >>> X, one = np.array([[0.0], [2.0]]), np.array([1])
+    >>> X, k = np.array([[0.0], [2.0]]), np.array([1])
     >>> prior = LCAPrior(np.eye(1), lam=10.0)
-    >>> data = lca.target_data(Pairs(X, one - 1, one, one), prior, 0.0)
+    >>> data = lca.target_data(Pairs(X, k - 1, k, k), prior, 0.0)
     >>> around = lca.start(LCAParams(np.eye(1), log_sigma2_of(0.0, 1)), data)
     >>> (around.factor @ around.factor.T).round(3).tolist()
     [[0.1, 0.0], [0.0, 1.0]]
