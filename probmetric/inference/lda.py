@@ -152,7 +152,7 @@ def class_moments(
     ----------
     data : Labelled or ClassStatistics
     prior : NIWPrior
-        Of the tied model.
+        Prior of the tied model.
 
     Returns
     -------
@@ -322,7 +322,7 @@ def fit(
         y in 0..C-1 with a positive weight in every class; or the statistics of data on
         disk (``moments``).
     prior : NIWPrior, optional
-        Of the tied model. Default: flat, ``shrinkage_prior(I, 0)``.
+        Prior of the tied model. Default: flat, ``shrinkage_prior(I, 0)``.
     n_components : int, optional
         k, 1 to min(C - 1, d). Default: the largest.
 
@@ -356,7 +356,8 @@ def fit(
         prior = shrinkage_prior(np.eye(rows.shape[1], dtype=rows.dtype), 0.0)
     pi, mean, within = class_moments(data, prior)
     most = min(len(pi) - 1, len(within))
-    params = LDAParams(*discriminants(pi, mean, within, most)[::-1], mean, within, pi)
+    values, factor = discriminants(pi, mean, within, most)
+    params = LDAParams(factor, values, mean, within, pi)
     if n_components is not None:
         params = leading(params, n_components)
     return Fit.closed(params, params.eigenvalues.sum())
@@ -503,7 +504,7 @@ def sample(
     data : Labelled
         In scaled units, as the prior.
     prior : NIWPrior
-        Of the tied model.
+        Prior of the tied model.
     scaler : Scaler
         Maps scaled units back to input units.
     n_components : int or None

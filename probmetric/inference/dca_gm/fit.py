@@ -14,7 +14,8 @@ prior. This linear change moves no mode and saves many steps for correlated feat
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from types import ModuleType
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -190,7 +191,7 @@ def white_coordinates(given: Conditioned) -> White:
     return White(given, _half(jnp, given))
 
 
-def _half(xp: Any, conditioned: Conditioned) -> Any:
+def _half(xp: ModuleType, conditioned: Conditioned) -> Array:
     """Compute L by NumPy or by JAX."""
     X, w, prior = conditioned.data.X, weights(conditioned.data), conditioned.prior
     precision = prior.lam / prior.c**2
@@ -215,7 +216,7 @@ def from_white(sites: DCAGMSites, white: White) -> DCAGMSites:
     return _in_units(sites, A, white.given.prior)
 
 
-def _in_units(sites: DCAGMSites, A: Any, prior: DCAGMPrior) -> DCAGMSites:
+def _in_units(sites: DCAGMSites, A: Array, prior: DCAGMPrior) -> DCAGMSites:
     return sites._replace(
         A=A,
         mu=sites.mu * prior.mu_scale,
@@ -240,7 +241,7 @@ def _mode(
 
 
 def _opened(
-    xp: Any, begin: DCAGMParams, conditioned: Conditioned
+    xp: ModuleType, begin: DCAGMParams, conditioned: Conditioned
 ) -> tuple[DCAGMSites, White]:
     white = White(conditioned, _half(xp, conditioned))
     return to_white(unconstrain(begin), white), white
@@ -249,7 +250,7 @@ def _opened(
 opening = host_or_program(_opened)
 
 
-def _closed(xp: Any, sites: DCAGMSites, white: White) -> DCAGMParams:
+def _closed(xp: ModuleType, sites: DCAGMSites, white: White) -> DCAGMParams:
     A = solve_lower(xp, white.half, sites.A.T, transposed=True).T
     prior = white.given.prior
     return constrain(_in_units(sites, A, prior), prior.present)

@@ -118,7 +118,7 @@ def fit_hybrid(
     Returns
     -------
     Fit
-        Of the best iterate; ``n_evaluations`` counts values of the objective.
+        The best iterate; ``n_evaluations`` counts values of the objective.
 
     Examples
     --------

@@ -25,7 +25,7 @@ which the paper misses (maths B5, erratum 2 of seed 001). The Euclidean distance
 depends on the gauge; J and p(c|x) do not.
 """
 
-from typing import Any
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -177,7 +177,7 @@ def apply_gauge(params: DCAGMParams, B: Float[Array, "p p"]) -> DCAGMParams:
     return _in_gauge(params, B)
 
 
-def _other_gauge(xp: Any, params: DCAGMParams, B: Any) -> DCAGMParams:
+def _other_gauge(xp: ModuleType, params: DCAGMParams, B: Array) -> DCAGMParams:
     moved = B @ params.chol
     fisher = params.fisher
     if fisher is not None:
@@ -260,13 +260,13 @@ def fix_gauge(params: DCAGMParams) -> DCAGMParams:
     return _in_fixed_gauge(params)
 
 
-def _fixed_gauge(xp: Any, params: DCAGMParams) -> DCAGMParams:
+def _fixed_gauge(xp: ModuleType, params: DCAGMParams) -> DCAGMParams:
     weight = params.log_alpha[:, None] + params.log_beta
     half = cholesky_of(xp, pooled(xp, weight, params.chol))
     eye = xp.eye(half.shape[0], dtype=half.dtype)
     whitened = _other_gauge(xp, params, solve_lower(xp, half, eye))
     spread = whitened.A @ whitened.A.T if params.fisher is None else whitened.fisher
-    axes: Any = xp.linalg.eigh(spread)[1][:, ::-1].T
+    axes: Array = xp.linalg.eigh(spread)[1][:, ::-1].T
     return _other_gauge(xp, whitened, row_signs(axes @ whitened.A) * axes)
 
 

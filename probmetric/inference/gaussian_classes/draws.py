@@ -163,7 +163,7 @@ def _in_input_units(
         "mean": scaler.mean + scaler.scale * params.mean,
         "covariance": factor @ np.swapaxes(factor, -1, -2),
     }
-    return {name: value[None] for name, value in values.items()}
+    return {name: np.asarray(value)[None] for name, value in values.items()}
 
 
 class _Model:

@@ -47,7 +47,8 @@ Noh, Zhang and Lee, NIPS 2010; maths 2.1, 2.3, 2.5, 2.7.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -128,7 +129,7 @@ def student_metric(
 
 
 def _student_of(
-    xp: Any, post: ClassPosterior, gamma: Any, *, rule: Rule
+    xp: ModuleType, post: ClassPosterior, gamma: Array | float | int, *, rule: Rule
 ) -> LocalMahalanobis:
     if is_diagonal(post):
         return local_of(xp, to_densities(mean_of(xp, post)), rule, gamma)
@@ -279,7 +280,7 @@ def posterior_metrics(
 )
 def _posterior_metrics(
     post: ClassPosterior, seed: Array, n_draws: int, rule: Rule
-) -> tuple[LocalMahalanobis, Any]:
+) -> tuple[LocalMahalanobis, ClassDensities | Whitened]:
     expected = rule == "expected_bias"
     base = student_metric(post, rule="min_norm" if expected else rule)
     params = draw(jax.random.key(seed), post, n_draws)

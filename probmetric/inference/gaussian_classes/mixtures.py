@@ -79,7 +79,7 @@ def fit_mixtures(
     data : Labelled
         NaN entries are integrated out.
     prior : NIWPrior
-        Of every component, with α of the classes.
+        Prior of every component, with α of the classes.
     n_classes, n_components : int
     concentration : float, default=1
         β of the weights within a class.

@@ -28,7 +28,8 @@ maths 2.7; Gelman et al., "Bayesian Data Analysis", 3rd ed., §3.6.
 """
 
 import math
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -155,7 +156,9 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
         row = order[jnp.minimum(place, rows - 1)]
         return X[row], jnp.where(place < last[t], w[row], 0.0)
 
-    def add(total: tuple[Any, Any], t: Array) -> tuple[tuple[Any, Any], None]:
+    def add(
+        total: tuple[jax.Array, jax.Array], t: Array
+    ) -> tuple[tuple[jax.Array, jax.Array], None]:
         tile_X, w = of(t)
         n, sums = total
         return (n.at[owner[t]].add(jnp.sum(w)), sums.at[owner[t]].add(w @ tile_X)), None
@@ -166,7 +169,7 @@ def statistics(data: Labelled, n_classes: int) -> ClassStatistics:
     # Round the mean before subtracting it; otherwise equal points would have scatter.
     mean = jax.lax.optimization_barrier(mean)
 
-    def spread(scatter: Any, t: Array) -> tuple[Any, None]:
+    def spread(scatter: jax.Array, t: Array) -> tuple[jax.Array, None]:
         tile_X, w = of(t)
         delta = tile_X - mean[owner[t]]
         return scatter.at[owner[t]].add((delta * w[:, None]).T @ delta), None
@@ -219,7 +222,7 @@ def posterior(
 
 
 def posterior_of(
-    xp: Any, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
+    xp: ModuleType, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
 ) -> ClassPosterior:
     """Compute ``posterior`` by NumPy or by JAX."""
     kappa = prior.kappa + stats.n
@@ -279,8 +282,8 @@ def log_evidence(
 
 
 def evidence_of(
-    xp: Any, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
-) -> Any:
+    xp: ModuleType, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
+) -> Array:
     """Compute ``log_evidence`` by NumPy or by JAX."""
     post = posterior_of(xp, stats, prior, covariance=covariance)
     c, d = stats.mean.shape
@@ -288,7 +291,7 @@ def evidence_of(
     log_pi = math.log(math.pi)  # A NumPy number would promote float32 to float64.
     nu0 = xp.asarray(prior.nu, stats.mean.dtype)
 
-    def log_det(S: Any) -> Any:
+    def log_det(S: Array) -> Array:
         half = cholesky_of(xp, S)
         return 2 * xp.sum(xp.log(xp.diagonal(half, axis1=-2, axis2=-1)), -1)
 
@@ -377,7 +380,7 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     return GaussianClassesParams(pi, mean, chol)
 
 
-def _with_covariance(xp: Any, post: ClassPosterior, divisor: Any) -> Any:
+def _with_covariance(xp: ModuleType, post: ClassPosterior, divisor: Array) -> Array:
     """Compute the Cholesky factors of Ψ / divisor, divisor (q,)."""
     if is_diagonal(post):
         scale = xp.sqrt(post.Psi / divisor[..., None])
@@ -409,7 +412,7 @@ def posterior_mean(post: ClassPosterior) -> GaussianClassesParams:
     return _mean(post)
 
 
-def mean_of(xp: Any, post: ClassPosterior) -> GaussianClassesParams:
+def mean_of(xp: ModuleType, post: ClassPosterior) -> GaussianClassesParams:
     """Compute ``posterior_mean`` by NumPy or by JAX."""
     d = 1 if is_diagonal(post) else post.mean.shape[-1]
     pi = post.alpha / xp.sum(post.alpha, -1, keepdims=True)

@@ -6,7 +6,7 @@ row with missing entries it is the density of the observed entries x_o:
     x ~ t_df(m, S)   implies   x_o ~ t_df(m_o, S_oo).                             (1)
 """
 
-from typing import Any
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +73,7 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     return predictive_of(jnp, post)
 
 
-def predictive_of(xp: Any, post: ClassPosterior) -> ClassDensities:
+def predictive_of(xp: ModuleType, post: ClassPosterior) -> ClassDensities:
     """Compute ``predictive`` by NumPy or by JAX."""
     if is_diagonal(post):
         raise ValueError("covariance must be 'full' or 'tied', got 'diagonal'.")

@@ -11,7 +11,8 @@ is empirical Bayes: the data are used twice, for three numbers and a pooled matr
 
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -137,7 +138,7 @@ def learn_statistics(
 
 
 def _learned(
-    xp: Any, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
+    xp: ModuleType, stats: ClassStatistics, prior: NIWPrior, *, covariance: Covariance
 ) -> Learned:
     post = posterior_of(xp, stats, prior, covariance=covariance)
     evidence = evidence_of(xp, stats, prior, covariance=covariance)
@@ -149,7 +150,7 @@ _learn = host_or_program(_learned, static=("covariance",))
 
 @partial(jax.jit, static_argnames="covariance")
 def _learn_all(
-    stats: ClassStatistics, alpha: Any, *, covariance: Covariance
+    stats: ClassStatistics, alpha: Array | float | int, *, covariance: Covariance
 ) -> Learned:
     prior = evidence_prior(stats, covariance=covariance, alpha=alpha)
     return _learned(jnp, stats, prior, covariance=covariance)

@@ -1,26 +1,27 @@
 """The two-stage mixture in closed form: symbols, and where each step is derived.
 
-Symbols. Source i with n_i instances X_ij, mean x̄_i, residuals e_ij; component k with
-weight c_k and mean μ_k; representative x ~ N(μ_k, B_k) ("between"), instances N(x, W_k)
-("within"), S_k = B_k + W_k; proportional form W_k = αΣ_k, B_k = (1 - α)Σ_k. h and V are
-the mean and covariance of x given its instances; R, N, f, B̃, W̃ the sums of the E-step.
-Pairs: query Q, database element Y. Single instances: ``inference.mixture``. The
-densities of one and of two observations: ``densities.pair``.
+Symbols. Source i has n_i instances X_ij with mean x̄_i and residuals e_ij. Component k
+has weight c_k and mean μ_k; the representative is x ~ N(μ_k, B_k) ("between"), and
+instances are N(x, W_k) ("within"), S_k = B_k + W_k. Proportional form: W_k = αΣ_k, B_k
+= (1 - α)Σ_k. h and V are the mean and covariance of x given its instances; R, N, f, B̃
+and W̃ are the sums of the E-step. Pairs have a query Q and a database element Y. Single
+instances: ``inference.mixture``. The densities of one and of two observations:
+``densities.pair``.
 
 In reading order:
 
 ``groups``           density of a group (1), posterior of x (2), sums (3), M-step (4).
 ``groups_missing``   the same with NaN integrated out: (1)-(2), noise (3), sums (4).
-``proportional``     M-step for Σ (5) and α (6); numbers go on from ``groups``.
+``proportional``     M-step for Σ (5) and α (6); numbers continue those of ``groups``.
 ``fit``              starts and EM, for points, pairs and groups.
-``stream``           groups of a source: collected (1)-(3), then EM without rows.
-``few``              the default prior of W and B where sources are few (1).
+``stream``           groups of data on disk: collected (1)-(3), then EM without rows.
+``few``              the default prior of W and B with few sources (1).
 ``strength``         the prior of W and B chosen by votes (1)-(3).
-``pairs``            EQ-3 (1), representative (2), α from pairs (3), enrolment (4).
-``online``           the mixture learned in parts, and parts merged.
+``pairs``            EQ-3 (1), representative (2), α from pairs (3), enrollment (4).
+``online``           the mixture learned in chunks, and states merged.
 ``choice``           flattening, blending of models (1), number of components.
 ``target``           the log joint density for samplers (1).
-``draws``            draws by every method; relabelling for display (1).
+``draws``            draws by every method; relabeling for display (1).
 """
 
 import lazy_loader

@@ -1,19 +1,19 @@
 """Choice of the two-stage model: number of components, flattening, blending.
 
-Flattening believes the variances before the covariances: Σ_s = sΣ + (1 - s) diag Σ
-with s in [0, 1]. It keeps variances, makes a singular Σ with positive diagonal regular
-for s < 1, and is applied after EM (inside, it would break monotonicity).
+Flattening trusts the variances more than the covariances: Σ_s = sΣ + (1 - s) diag Σ
+with s in [0, 1]. It preserves the variances and makes a singular Σ with positive
+diagonal regular for s < 1. It is applied after EM; inside, EM would not be monotone.
 
-Blending over models n with weights π_n keeps the model common to Q and Y, also where
-they do not share a source (maths 1.11):
+Blending over models n with weights π_n uses one model for both Q and Y, also if they
+have different sources (maths 1.11):
 
     log ratio = LSE_n[log π_n + log Pr_n(Q, Y)]
                 - LSE_n[log π_n + log Pr_n(Q) + log Pr_n(Y)].                      (1)
 
-The paper's "choose the shortest code" errs by at most log(number of models).
+The paper's "choose the shortest code" differs by at most log(number of models).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -22,17 +22,19 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Points
 from probmetric.data.hash import canonical_order, first_best
+from probmetric.inference.choose import choose
 from probmetric.inference.two_stage.fit import fit
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Score
 from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
+from probmetric.neighbors.strength import Fold
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 
 @numpy_in_numpy_out
 def flatten(params: TwoStageParams, s: Float[Array, "k"] | float) -> TwoStageParams:
-    """Shrink the off-diagonal entries of W and B by s in [0, 1], one a component."""
+    """Shrink the off-diagonal entries of W and B by s in [0, 1], one per component."""
     s = jnp.broadcast_to(jnp.asarray(s, params.means.dtype), params.weights.shape)
     eye = jnp.eye(params.means.shape[1], dtype=bool)
     factor = jnp.where(eye, 1.0, s[:, None, None])
@@ -42,7 +44,7 @@ def flatten(params: TwoStageParams, s: Float[Array, "k"] | float) -> TwoStagePar
 
 
 def _held_out(params: TwoStageParams, X: Array) -> float:
-    """Return the mean log density of single instances."""
+    """Compute the mean log density of single instances."""
     return float(np.mean(to_metric(params).log_marginal(X)))
 
 
@@ -53,9 +55,17 @@ def choose_flattening(
     grid: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0),
     sweeps: int = 2,
 ) -> Float[Array, "k"]:
-    """Return the s of each component that X, unseen by EM, makes likeliest.
+    """Choose the s of each component that maximizes the likelihood of held-out X.
 
-    Coordinate ascent over the grid, from no flattening (s = 1).
+    The choice is coordinate ascent over the grid, from no flattening (s = 1).
+
+    Parameters
+    ----------
+    params : TwoStageParams
+    X : array of shape (n, d)
+        Not used by EM.
+    grid : sequence of float
+    sweeps : int, default=2
 
     Examples
     --------
@@ -73,7 +83,7 @@ def choose_flattening(
         for k in range(len(s)):
             trials = [np.where(np.arange(len(s)) == k, t, s) for t in grid]
             values = [_held_out(flatten(params, t), X) for t in trials]
-            # A grid point where a covariance is singular gives NaN and loses.
+            # A singular covariance gives NaN, which ``first_best`` ignores.
             s = trials[first_best(np.array(values))]
     return s
 
@@ -84,18 +94,18 @@ def blend(
     *,
     score: Score = "log_ratio",
 ) -> PairSimilarity:
-    """Return the similarity averaged over models, Eq. (1).
+    """Average the similarity over models, Eq. (1).
 
     Parameters
     ----------
     models : sequence of TwoStageParams
-        Of any component counts, in one feature space.
+        In one feature space; numbers of components may differ.
     log_pi : array of shape (models,), optional
-        Log weights, up to a constant; flat by default.
+        Log weights, up to a constant. Default: equal.
     score : str, default="log_ratio"
     """
     if not models:
-        raise ValueError("models: expected at least one, got none")
+        raise ValueError("models must have at least one model, got none.")
     raw = np.zeros(len(models)) if log_pi is None else np.asarray(log_pi, float)
     weight = raw - np.logaddexp.reduce(raw)
     metrics = [to_metric(m) for m in models]
@@ -112,15 +122,17 @@ def blend(
 
 
 def bic(params: TwoStageParams, X: Float[Array, "n d"]) -> float:
-    """Return log p(X) - ½ (free parameters) log n: larger is better, log evidence.
+    """Compute log p(X) - ½ (free parameters) log n, an approximate log evidence.
+
+    Larger is better.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.inference import two_stage
     >>> from probmetric.models.two_stage import proportional
-    >>> one = np.ones((1, 1, 1))
-    >>> params = proportional(np.ones(1), np.zeros((1, 1)), one, alpha=0.5)
+    >>> S = np.ones((1, 1, 1))
+    >>> params = proportional(np.ones(1), np.zeros((1, 1)), S, alpha=0.5)
     >>> round(two_stage.bic(params, np.zeros((4, 1))), 4)  # -½ 4 log 2π - ½ 2 log 4
     -5.062
     """
@@ -131,7 +143,7 @@ def bic(params: TwoStageParams, X: Float[Array, "n d"]) -> float:
 
 
 class Choice(NamedTuple):
-    """Component counts, mean held-out log densities, their s.e. and the best count."""
+    """Component counts, mean held-out log densities, their errors and the best."""
 
     candidates: tuple[int, ...]
     log_density: Float[Array, "c"]
@@ -149,17 +161,17 @@ def choose_components(
     prior: TwoStagePrior | Literal["default"] | None = "default",
     max_steps: int = 1000,
 ) -> Choice:
-    """Return the number of components of highest held-out likelihood, and scores.
+    """Choose the number of components of highest held-out likelihood.
 
     Parameters
     ----------
     X : array of shape (n, d)
     candidates : sequence of int
-        Component counts; ties go to the first.
+        Numbers of components; ties go to the first.
     n_folds : int, default=5
     seed : int, default=0
     n_starts, prior, max_steps
-        As in ``fit``; the default prior is made from each fold's training part.
+        See ``fit``; the default prior is made from the training rows of each fold.
 
     Examples
     --------
@@ -167,24 +179,41 @@ def choose_components(
     >>> from probmetric.inference import two_stage
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(40, 1)) + np.repeat([[-9.0], [9.0]], 20, axis=0)
-    >>> found = two_stage.choose_components(X, (1, 2), n_folds=2)
-    >>> found.best, bool(found.log_density[1] > found.log_density[0] + 1)
+    >>> choice = two_stage.choose_components(X, (1, 2), n_folds=2)
+    >>> choice.best, bool(choice.log_density[1] > choice.log_density[0] + 1)
     (2, True)
     """
     X = np.asarray(X)[canonical_order(X)]
-    place = np.random.default_rng(seed).permutation(len(X)) % n_folds
-    log_p = np.empty((len(candidates), len(X)))
-    for row, k in enumerate(candidates):
-        for train, test in ((place != n, place == n) for n in range(n_folds)):
-            end = fit(
-                Points(X[train]),
+    fold = np.random.default_rng(seed).permutation(len(X)) % n_folds
+    parts = [
+        (np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in range(n_folds)
+    ]
+
+    def learn(rows: np.ndarray) -> Iterator[TwoStageParams]:
+        for k in candidates:
+            yield fit(
+                Points(X[rows]),
                 n_components=k,
                 seed=seed,
                 n_starts=n_starts,
                 prior=prior,
                 max_steps=max_steps,
-            )
-            log_p[row, test] = to_metric(end.params).log_marginal(X[test])
-    mean = log_p.mean(1)
-    error = log_p.std(1, ddof=1) / np.sqrt(len(X))
+            ).params
+
+    def losses(params: TwoStageParams, part: Fold) -> np.ndarray:
+        return -np.asarray(to_metric(params).log_marginal(X[part.asked]))
+
+    return choose(
+        candidates,
+        learn,
+        losses,
+        _likeliest,
+        folds=[Fold(train, train, test) for train, test in parts],
+        points=np.arange(len(X)),
+    )
+
+
+def _likeliest(losses: Float[np.ndarray, "c n"], candidates: Sequence[int]) -> Choice:
+    """Choose the count of smallest mean loss, that is minus the log density."""
+    mean, error = -losses.mean(1), losses.std(1, ddof=1) / np.sqrt(losses.shape[1])
     return Choice(tuple(candidates), mean, error, candidates[first_best(mean)])

@@ -1,12 +1,12 @@
-"""Draws of the two-stage mixture about its EM solution, all that is latent summed out.
+"""Draws of the two-stage mixture about its EM solution, latent variables summed out.
 
-Every method starts from the Laplace approximation found from the EM solution: one of
-the k! equal modes. Reported are label-invariant functionals,
-``models.two_stage.invariant``; R-hat and intervals belong on these alone, because
-components carry no order and chains and draws disagree about their names.
+Every method starts from the Laplace approximation at the EM solution, one of k! equal
+modes. The reports use label-invariant functionals, ``models.two_stage.invariant``.
+R-hat and intervals are valid only for these: components have no order, and chains and
+draws may name them differently.
 
 To *look* at components, ``relabel`` permutes each draw to the reference (the EM
-solution) by the assignment that minimises the sum over components of the squared
+solution) by the assignment that minimizes the sum over components of the squared
 distance of means,
 
     (μ - μ_ref)ᵀ S_ref⁻¹ (μ - μ_ref),   S = W + B.                                (1)
@@ -49,14 +49,14 @@ def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
     Parameters
     ----------
     draws : TwoStageParams
-        Arrays with one leading draw axis: weights (s, k), means (s, k, d), ...
+        Arrays with a leading draw axis: weights (s, k), means (s, k, d), ...
     reference : TwoStageParams
         Without that axis.
 
     Returns
     -------
     TwoStageParams
-        As ``draws``. For display only: where components overlap, names are forced.
+        For display only: if components overlap, their names are arbitrary.
     """
     total = np.asarray(reference.within) + np.asarray(reference.between)
     L = np.linalg.cholesky(total)
@@ -74,12 +74,12 @@ def relabel(draws: TwoStageParams, reference: TwoStageParams) -> TwoStageParams:
 
 
 def posterior(fitted: Fitted) -> Posterior:
-    """Return the posterior about an EM solution, with its Laplace approximation.
+    """Make the posterior about an EM solution, with its Laplace approximation.
 
     Raises
     ------
     ValueError
-        Where there is no Laplace approximation at the EM solution.
+        If there is no Laplace approximation at the EM solution.
     """
     with jax.enable_x64(True):
         data = jax.device_put(pack(fitted))
@@ -96,30 +96,30 @@ def draw(
     n_chains: int | None = None,
     progress: bool | None = None,
 ) -> Draws:
-    """Draw c, μ, W, B (relabelled), the invariants and a sampled α.
+    """Draw c, μ, W, B (relabeled), the invariants and a sampled α.
 
     Parameters
     ----------
     fitted : Fitted
     method : sampler, or "nuts", "laplace", "svi"
-        NUTS starts about the Laplace approximation; it, and the variational guide, work
-        in coordinates that the approximation whitens.
+        NUTS starts from the Laplace approximation. NUTS and the variational guide use
+        coordinates that the approximation whitens.
     seed : int
     n_draws : int, default=1000
     n_chains : int, optional
-        Default: 4 for NUTS, otherwise 1.
-        The approximations draw ``n_chains * n_draws`` in one chain.
+        Default: 4 for NUTS, otherwise 1. The approximations draw ``n_chains * n_draws``
+        in one chain.
     progress : bool, optional
 
     Raises
     ------
     ValueError
-        As ``posterior`` and the samplers.
+        See ``posterior`` and the samplers.
 
     Warns
     -----
     SamplingWarning
-        Of the invariants alone.
+        About the invariants only.
 
     Examples
     --------
@@ -127,9 +127,9 @@ def draw(
     >>> from probmetric.data import Groups
     >>> from probmetric.inference import mixture, two_stage
     >>> from probmetric.inference.two_stage.target import Fitted
-    >>> x, own = np.random.default_rng(0).normal(size=(2, 60, 1))
-    >>> group = np.arange(60) // 3
-    >>> data = Groups(3 * x[group] + own, group)  # W = 1, B = 9
+    >>> x, noise = np.random.default_rng(0).normal(size=(2, 240, 1))
+    >>> group = np.arange(240) // 3
+    >>> data = Groups(3 * x[group] + noise, group)  # W = 1, B = 9
     >>> prior = mixture.default_prior(data.X, 1)
     >>> params = two_stage.fit(data, prior=prior).params
     >>> fitted = Fitted(data, prior, params, proportional=False, alpha=None)
@@ -147,57 +147,57 @@ def draw(
         progress=progress,
     )
     names = [n for n in draws.values if n not in TwoStageParams._fields]
-    known = {name: draws.values[name] for name in names}
+    invariants = {name: draws.values[name] for name in names}
     attributes = {**draws.attributes, **_undetermined(fitted)}
-    warn_of_trouble(known, draws.statistics, attributes)
+    warn_of_trouble(invariants, draws.statistics, attributes)
     values = {**draws.values, **_relabelled(draws, fitted)}
     return draws._replace(values=values, attributes=attributes)
 
 
 def _undetermined(fitted: Fitted) -> dict[str, str]:
-    """Say so where sources are too few for a covariance between them of full rank."""
+    """Warn if sources are too few for a covariance between them of full rank."""
     n = len(np.unique(np.asarray(as_groups(fitted.data).group)))
     k, d = fitted.params.means.shape
     if fitted.proportional or n > k * d:
         return {}
     advice = (
-        f"{n} sources leave a covariance between sources of {d} features undetermined, "
-        f"in {k} component(s), and its prior decides: set prior=TwoStagePrior(...), or "
-        "covariance='proportional', rather than draw more"
+        f"{n} sources do not determine the covariance between sources of {d} features "
+        f"in {k} component(s), and the prior decides. More draws do not help: set "
+        "prior=TwoStagePrior(...) or covariance='proportional'"
     )
     return {UNDETERMINED: advice}
 
 
 def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
-    """Return one similarity a draw of the components; None where none were drawn.
+    """Make one similarity per draw of the components; None if they were not drawn.
 
-    The attributes ``similarity`` and ``database_noise`` of draws are those of
+    The attributes ``similarity`` and ``database_noise`` of the draws are those of
     ``TwoStageMixture``.
 
     Raises
     ------
     ValueError
-        For components without all their parts.
+        If some arrays of the components are missing.
     """
     parts = joined(draws, "components")
     if not parts:
         return None
-    lacking = [name for name in TwoStageParams._fields if name not in parts]
-    if lacking:
+    missing = [name for name in TwoStageParams._fields if name not in parts]
+    if missing:
         raise ValueError(
-            f"draws: expected {', '.join(TwoStageParams._fields)} among the "
-            f"components, got none of {', '.join(lacking)}"
+            f"draws must have {', '.join(TwoStageParams._fields)} among the "
+            f"components, got no {', '.join(missing)}. Draw them again."
         )
     score = str(draws.attrs.get("similarity", "log_ratio"))
     noise = float(draws.attrs.get("database_noise", 1.0))
     columns = [parts[name] for name in TwoStageParams._fields]
-    found = [
+    metrics = [
         to_metric(TwoStageParams(*draw), score=score)
         for draw in zip(*columns, strict=True)
     ]
     if noise == 1:
-        return found
-    return [replace(m, noise_other=noise * np.asarray(m.noise)) for m in found]
+        return metrics
+    return [replace(m, noise_other=noise * np.asarray(m.noise)) for m in metrics]
 
 
 def _relabelled(draws: Draws, fitted: Fitted) -> Mapping[str, Array]:
@@ -214,7 +214,7 @@ _units_of_draws = jax.jit(
 
 
 def pointwise(fitted: Fitted, draws: Draws) -> Float[np.ndarray, "chain draw G"]:
-    """Return log p(X_i) of every source under every draw, sources by sorted code."""
+    """Compute log p(X_i) of every source under every draw, sources by sorted code."""
     params = [np.asarray(draws.values[name]) for name in TwoStageParams._fields]
     flat = TwoStageParams(*(a.reshape(-1, *a.shape[2:]) for a in params))
     with jax.enable_x64(True):
@@ -227,12 +227,12 @@ def new_points(
 ) -> Float[np.ndarray, "chain draw n d"]:
     """Draw points in the same sources, under every draw of c, μ, W and B.
 
-    NaN stays where an entry is missing.
+    Missing entries (NaN) stay missing.
 
     Raises
     ------
     ValueError
-        For pairs that share points: each pair is drawn by itself.
+        For pairs that share points: each pair is drawn independently.
     """
     groups, X = as_groups(fitted.data), np.asarray(fitted.data.X)
     rows = np.arange(len(X))
@@ -240,8 +240,8 @@ def new_points(
         rows = np.stack([fitted.data.i, fitted.data.j], 1).ravel()
     if not np.array_equal(np.sort(rows), np.arange(len(X))):
         raise ValueError(
-            "predictive: expected pairs that share no point and leave none out, got "
-            f"{len(rows) // 2} pairs of {len(X)} points"
+            "predictive must be False unless each point is in exactly one pair, got "
+            f"{len(rows) // 2} pairs of {len(X)} points."
         )
     codes = np.unique(np.asarray(groups.group), return_inverse=True)[1]
     rng, n_sources = np.random.default_rng(seed), int(codes.max()) + 1
@@ -263,7 +263,7 @@ def _noise(cov: np.ndarray, k: np.ndarray, rng: np.random.Generator) -> np.ndarr
 
 
 def draws_of_prior(fitted: Fitted, n: int, *, seed: int) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of the prior of all that ``draw`` reports."""
+    """Draw n prior draws (1, n, ...) of all quantities that ``draw`` reports."""
     prior = jax.tree.map(np.asarray, fitted.prior)
     options: dict[str, Any] = {
         "n_components": len(fitted.params.weights),
@@ -272,9 +272,9 @@ def draws_of_prior(fitted: Fitted, n: int, *, seed: int) -> dict[str, np.ndarray
     }
     with jax.enable_x64(True):
         data = stack(fitted.data)
-        found = prior_draws(two_stage, (data, prior), options, n, seed=seed)
+        drawn = prior_draws(two_stage, (data, prior), options, n, seed=seed)
     if fitted.proportional:
-        share = found.get("alpha", np.asarray(fitted.alpha))
-        found["within"] = share[..., None, None, None] * found["covariances"]
-        found["between"] = found["covariances"] - found["within"]
-    return found
+        share = drawn.get("alpha", np.asarray(fitted.alpha))
+        drawn["within"] = share[..., None, None, None] * drawn["covariances"]
+        drawn["between"] = drawn["covariances"] - drawn["within"]
+    return drawn

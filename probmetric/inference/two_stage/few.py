@@ -1,24 +1,24 @@
-"""The default prior where sources are few: W and B about multiples of one diagonal.
+"""The default prior with few sources: W and B about multiples of one diagonal matrix.
 
-Of G sources in d dimensions their means span G - 1 directions, so that with G ≤ d the
-data leave B singular, and a prior decides. Sources are then mostly classes, which the
-model fits badly: under the weak prior (``mixture.prior``), whose scale is that of one
-point, W is taken to be tiny wherever n points happen not to vary. So with G ≤ d
+The means of G sources in d dimensions span G - 1 directions. With G ≤ d the data leave
+B singular, and a prior decides. Sources are then mostly classes, which the model fits
+badly. Under the weak prior (``mixture.prior``), whose scale is that of one point, W
+becomes tiny in directions in which n points vary little by chance. Hence with G ≤ d
 
     W ~ IW(8d, 8d w V),      B ~ IW(d + 2, (d + 2) b V),                            (1)
     E[W⁻¹] = V⁻¹/w,          E[B⁻¹] = V⁻¹/b,
 
-V the diagonal of the features' variances, I where they are standardised, and w and b
-the shares of them within and between sources, Eq. (2) of ``strength`` in units of V.
-8d points say that the variances of W along its axes lie between .4 w and 1.8 w, for
-those of a sample of 8d are that uneven where all are w; d + 2 are the fewest whole
-degrees of freedom by which B has a mean. Constant columns are not counted in d, and
-leave the prior of the others as it is; not the mode, whose denominators grow with each.
+V is the diagonal of the features' variances (I if they are standardized), and w and b
+are the shares of the variance within and between sources, Eq. (2) of ``strength`` in
+units of V. A sample of 8d points with equal variances has variances along its axes
+between 0.4 w and 1.8 w. d + 2 are the fewest whole degrees of freedom for which B has a
+mean. Constant columns do not count in d and do not change the prior of the others. They
+do change the mode, whose denominators grow with each.
 
-8d was chosen, among 4d to 16d, with this B, among six, on splits 0 to 2 of eleven data
-sets at 20 to 160 points; ``benchmarks/accuracy.py`` judges them on others. With more
-sources than features, several components, or W = αΣ, the weak prior stays; so it does
-where no feature is seen twice in one source, and nothing tells w from b.
+See Benchmarks: few sources for the data on which 8d was chosen and tested. With more
+sources than features, several components, or W = αΣ, the weak prior applies. It also
+applies if no feature is observed twice in one source, because w and b are then not
+identified.
 """
 
 import numpy as np
@@ -32,25 +32,25 @@ from probmetric.models.two_stage import Covariance, TwoStagePrior
 from probmetric.typing import Array
 
 POINTS = 8
-"""Points a feature that the prior of W counts as."""
+"""Number of points per feature of the prior of W."""
 
 
 def prior_of_groups(
     data: Groups, n_components: int, covariance: Covariance = "free"
 ) -> TwoStagePrior:
-    """Return the default prior of grouped points: Eq. (1), or the weak one.
+    """Make the default prior of grouped points: Eq. (1), or the weak one.
 
     Parameters
     ----------
     data : Groups
-        NaN entries are left out. Weights are not looked at.
+        NaN entries are ignored. Weights are not used.
     n_components : int
-    covariance : "free" or "proportional"
+    covariance : {"free", "proportional"}, default="free"
 
     Examples
     --------
-    Two sources in two dimensions, apart along the first and varying along the second,
-    so that w = 1; the features' variances are 81 and 1/4:
+    Two sources differ along the first feature and vary along the second, hence w = 1;
+    the variances of the features are 81 and 1/4:
 
     >>> import numpy as np
     >>> from probmetric.data import Groups
@@ -75,24 +75,24 @@ def prior_of_groups(
 def are_few(
     n_sources: int, live: Bool[Array, "d"], n_components: int, covariance: Covariance
 ) -> bool:
-    """Say whether Eq. (1) is the prior of so many sources.
+    """Check whether Eq. (1) is the prior for this number of sources.
 
     Parameters
     ----------
     n_sources : int
     live : array of shape (d,)
-        Columns that are not constant.
+        Columns that vary.
     n_components : int
-    covariance : "free" or "proportional"
+    covariance : {"free", "proportional"}
     """
-    one = n_components == 1 and covariance == "free"
-    return bool(one and 1 < n_sources <= np.sum(live))
+    single = n_components == 1 and covariance == "free"
+    return bool(single and 1 < n_sources <= np.sum(live))
 
 
 def few_prior(
     weak: TwoStagePrior, w: float, b: float, live: Bool[Array, "d"]
 ) -> TwoStagePrior:
-    """Return Eq. (1), all else as in a weak prior.
+    """Replace the priors of W and B of a weak prior by Eq. (1).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Fitting the two-stage mixture: starts, then EM, for points, pairs and groups.
 
-Likelihoods of mixtures have many optima and, without a prior, no maximum at all (a
-component may collapse on one point): what comes back is the best local optimum of the
-starts, each a k-means++ clustering, under the prior.
+Likelihoods of mixtures have many optima and, without a prior, no maximum (a component
+may shrink to one point). The result is the best local optimum, under the prior, of
+several k-means++ starts.
 """
 
 from functools import partial
@@ -41,7 +41,7 @@ def start_groups(
 ) -> TwoStageParams:
     """Cluster the group means; W is the pooled covariance within groups.
 
-    With groups of one only, W = α S.
+    If all groups have one member, W = α S.
     """
     mean, known = np.asarray(data.mean), data.known
     args = mean, np.asarray(data.w), n_components
@@ -59,11 +59,11 @@ def start_of(
     degrees: float,
     alpha: float,
 ) -> TwoStageParams:
-    """Return a start from a mixture of group means, and the scatter within groups."""
+    """Make a start from a mixture of group means and the scatter within groups."""
     if not degrees > 0:
         return proportional(*mixture, alpha)
     within = scatter / degrees
-    # Between 5 and 95 % of each direction's scale goes to W, so that both are regular.
+    # W gets 5% to 95% of the scale of each direction, which makes both regular.
     total = np.diag(within) + mixture.covariances.mean(0).diagonal()
     ridge = 0.05 * np.diag(total)
     spread = np.broadcast_to(within + ridge, mixture.covariances.shape)
@@ -71,7 +71,7 @@ def start_of(
 
 
 def tied(start: TwoStageParams) -> ProportionalParams:
-    """Return the start of the proportional form: α is the mean share of W, inside."""
+    """Make the start of the proportional form: α is the mean share of W."""
     total = np.asarray(start.within + start.between)
     share = np.linalg.solve(total, np.asarray(start.within))
     a = np.trace(share, axis1=1, axis2=2).mean() / total.shape[-1]
@@ -79,25 +79,25 @@ def tied(start: TwoStageParams) -> ProportionalParams:
     return ProportionalParams(start.weights, start.means, total, a)
 
 
-def _room(n: int) -> int:
-    """Return one of few sizes, so that folds share compilations.
+def _rounded_up(n: int) -> int:
+    """Round a size up to one of few sizes, which lets folds share compilations.
 
-    Beyond 2048 it is little more than n; of points, whole chunks of the E-step.
+    Sizes above 2048 are multiples of it, the chunk of the E-step.
     """
     return bucket(n) if n <= 2048 else n + -n % 2048
 
 
 def _padded(points: MixtureData) -> MixtureData:
-    """Add rows of weight zero up to few sizes."""
-    size = _room(len(points.X))
+    """Add rows of weight zero up to one of few sizes."""
+    size = _rounded_up(len(points.X))
     X, w = pad_rows(points.X, size), pad_rows(points.w, size)
     known = None if points.known is None else pad_rows(points.known, size, -1)
     return MixtureData(X, w, known, points.prior)
 
 
 def _padded_groups(groups: GroupData) -> GroupData:
-    """Add groups of weight zero, and residuals of zero, up to few sizes."""
-    n, m = _room(len(groups.size)), _room(len(groups.residual))
+    """Add groups of weight zero and residuals of zero up to one of few sizes."""
+    n, m = _rounded_up(len(groups.size)), _rounded_up(len(groups.residual))
     known = groups.known
     return GroupData(
         pad_rows(groups.mean, n),
@@ -130,26 +130,25 @@ def fit(
     Parameters
     ----------
     data : Points, Pairs or Groups
-        Points leave α unidentified: W = αΣ with the α given. Pairs (y = 1: one
-        source) and groups teach W and B.
+        Points do not identify α: W = αΣ with the given α. Pairs (y = 1: one source) and
+        groups identify W and B.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
-        By default ``mixture.default_prior`` of the data or, of two groups or more but
-        no more than features (one component, W and B free), Eq. (1) of ``few``: W about
-        a multiple of the features' variances, as 8 points a feature say it. None is
+        The default is ``mixture.default_prior`` or, for two groups or more but at most
+        one per feature (one component, free W and B), Eq. (1) of ``few``. None is
         maximum likelihood, which may diverge.
-    covariance : "free" or "proportional"
+    covariance : {"free", "proportional"}, default="free"
         Free W_k and B_k, or W = αΣ, B = (1 - α)Σ. Points: always proportional.
     alpha : float, default=0.5
-        For points the value itself; else where the proportional form starts.
+        For points the value of α; otherwise the start of the proportional form.
     known : array of int, optional
-        Component of each point, or of each group in the order of the sorted codes;
-        -1 where unknown.
+        Component of each point, or of each group in the order of the sorted codes; -1
+        if unknown.
     n_starts : int, default=1
-        Starts; the best local optimum is returned.
+        The best local optimum is returned.
     seed : int, default=0
     start : TwoStageParams, optional
-        Starts there instead.
+        Use this start instead.
     max_steps, tol
         See ``run_em``.
 
@@ -157,7 +156,7 @@ def fit(
     -------
     Fit
         With ``TwoStageParams``. The objective is the log joint density, with all
-        constants. Components come in no particular order.
+        constants. The components have no particular order.
 
     Examples
     --------
@@ -177,7 +176,7 @@ def fit(
     missing = bool(np.isnan(np.asarray(data.X)).any())
     if isinstance(data, Points):
         points = mixture_data(data.X, data.w, known=known, prior=prior)
-        given, step = _padded(points), em_step_missing if missing else em_step
+        problem, step = _padded(points), em_step_missing if missing else em_step
 
         def solve(seed: int) -> Fit:
             if start is None:
@@ -186,7 +185,7 @@ def fit(
             else:
                 total = start.within + start.between
                 first = MixtureParams(start.weights, start.means, total)
-            end = em(step, first, given)
+            end = em(step, first, problem)
             c, mu, S = end.params
             return end._replace(params=proportional(c, mu, S, alpha))
     else:

@@ -6,7 +6,7 @@ Group i with n_i instances, mean x̄_i and residuals e_ij = x_ij - x̄_i has
                      - ½ Σ_j e_ijᵀ W_k⁻¹ e_ij - ½ d log n_i.                       (1)
 
 For each component, T with T (B + W) Tᵀ = I and T W Tᵀ = diag(a), 0 < a ≤ 1, makes all
-coordinates independent (W = αΣ: a = α throughout). There, with u = T (x̄ - μ),
+coordinates independent (for W = αΣ every entry of a is α). There, with u = T (x̄ - μ),
 
     u ~ N(0, v),  v = (1 - a) + a/n;   x | X, k ~ N(h, V),
     h = g u,  V = (1 - g)(1 - a),  g = (1 - a)/v.                                  (2)
@@ -18,11 +18,11 @@ M, free, with δ the step of μ as in Eq. (4) of ``mixture.em``:
     B = [Ψ + B̃ - δfᵀ - fδᵀ + Rδδᵀ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + df + d + 2)
     W = [Ψ_W + W̃]/(N + df_W + d + 1)                                              (4)
 
-Terms without a prior drop out, with their degrees of freedom. The proportional M-step
-is in ``two_stage.proportional``.
+Without a prior its terms and degrees of freedom drop out. The proportional M-step is in
+``two_stage.proportional``.
 
-Groups of one tell nothing of the split of S: W moves only along its prior. Where the
-data want a B that is singular, EM approaches it sublinearly.
+Groups of one have no information about the split of S: W changes only along its prior.
+If the likelihood is largest at a singular B, EM converges to it sublinearly.
 """
 
 from typing import NamedTuple
@@ -54,7 +54,7 @@ from probmetric.typing import Array, Scalar
 
 
 class GroupData(NamedTuple):
-    """Groups for EM; ``residual`` holds only points of groups of two and more."""
+    """Groups for EM; ``residual`` has only the points of groups of two or more."""
 
     mean: Float[Array, "G d"]
     size: Float[Array, "G"]
@@ -73,8 +73,8 @@ def group_data(
 ) -> GroupData:
     """Reduce groups to means, sizes and residuals, on the host.
 
-    The weight of a group is the mean weight of its points. ``known`` holds, in the
-    order of the sorted group codes, a known component or -1.
+    The weight of a group is the mean weight of its points. ``known`` is the known
+    component of each group, in the order of the sorted group codes, or -1.
     """
     X, owner, size, w, known, prior = group_rows(data, known=known, prior=prior)
     total = np.zeros((len(size), X.shape[1]), X.dtype)
@@ -86,7 +86,7 @@ def group_data(
 
 
 class _Frame(NamedTuple):
-    """One component in its own coordinates: T, T⁻¹, the spectrum a, log|S|."""
+    """The coordinates of one component: T, T⁻¹, the spectrum a, log|S|."""
 
     T: Array
     T_inverse: Array
@@ -104,7 +104,7 @@ def _frame(W: Array, B: Array) -> _Frame:
 
 
 def _log_group(frame: _Frame, mean: Array, data: GroupData) -> Array:
-    """Return log p(X_i | k) for all groups under one component, Eq. (1)."""
+    """Compute log p(X_i | k) for all groups under one component, Eq. (1)."""
     n, d = data.size, len(mean)
     u = (data.mean - mean) @ frame.T.T
     v = (1 - frame.a) + frame.a / n[:, None]
@@ -118,7 +118,7 @@ def _log_group(frame: _Frame, mean: Array, data: GroupData) -> Array:
 
 @numpy_in_numpy_out
 def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
-    """Return log c_k p(X_i | k) of every group and component."""
+    """Compute log c_k p(X_i | k) of every group and component."""
     frames = jax.vmap(_frame)(params.within, params.between)
     each = jax.lax.map(lambda p: _log_group(p[0], p[1], data), (frames, params.means))
     log_p = (jnp.log(params.weights)[:, None] + each).T
@@ -127,13 +127,13 @@ def log_groups(params: TwoStageParams, data: GroupData) -> Float[Array, "G k"]:
 
 @numpy_in_numpy_out
 def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
-    """Return the expected statistics (3), of rows with NaN entries integrated out."""
+    """Compute the expected statistics (3); NaN entries of rows are integrated out."""
     if isinstance(data, GroupRows):
         return e_step_rows(params, data)
     total, r = responsibilities(log_groups(params, data), data.w)
     frames = jax.vmap(_frame)(params.within, params.between)
 
-    def one(component: tuple[_Frame, Array, Array]) -> tuple[Array, ...]:
+    def sums_of(component: tuple[_Frame, Array, Array]) -> tuple[Array, ...]:
         frame, mean, r = component
         n = data.size[:, None]
         u = (data.mean - mean) @ frame.T.T
@@ -152,14 +152,14 @@ def e_step(params: TwoStageParams, data: GroupData | GroupRows) -> GroupStats:
             back @ within @ back.T,
         )
 
-    sums = jax.lax.map(one, (frames, params.means, r.T))
+    sums = jax.lax.map(sums_of, (frames, params.means, r.T))
     return GroupStats(total, *sums)
 
 
 def m_step(
     stats: GroupStats, means: Float[Array, "k d"], prior: TwoStagePrior | None
 ) -> TwoStageParams:
-    """Maximise the expected log joint density with free W and B, Eq. (4)."""
+    """Maximize the expected log joint density with free W and B, Eq. (4)."""
     N, d = stats.instances[:, None, None], means.shape[1]
     sums = stats.log_likelihood, stats.mass, stats.first, stats.between
     c, mu, between = mixture.m_step(mixture.MixtureStats(*sums), means, prior)
@@ -173,14 +173,14 @@ def m_step(
 def em_step(
     params: TwoStageParams, data: GroupData | GroupRows
 ) -> tuple[TwoStageParams, Scalar]:
-    """Return the next parameters, and the log joint density of the given ones."""
+    """Compute the next parameters, and the log joint density before the step."""
     return improved(params, e_step(params, data), data.prior)
 
 
 def improved(
     params: TwoStageParams, stats: GroupStats, prior: TwoStagePrior | None
 ) -> tuple[TwoStageParams, Scalar]:
-    """Return ``em_step`` from the sums of all groups under ``params``."""
+    """Compute ``em_step`` from the sums of all groups under ``params``."""
     objective, p = stats.log_likelihood, prior
     if p is not None:
         of_within = jax.vmap(

@@ -1,28 +1,29 @@
 """The E-step for grouped instances with missing entries (NaN) integrated out.
 
-Of instance j of group i only the coordinates o are seen. Given component k, with
-u = x - μ_k, e_j = X_j - μ_k (zero where missing) and J_j the inverse of W restricted to
-o and zero elsewhere, p(X_jo | u, k) = N(e_jo; u_o, W_oo). Write J = Σ_j J_j,
-s = Σ_j J_j e_j and B = L Lᵀ. Completing the square,
+Only the coordinates o of instance j of group i are observed. Given component k, with
+u = x - μ_k, e_j = X_j - μ_k (zero for missing entries) and J_j the inverse of W
+restricted to o and zero elsewhere, p(X_jo | u, k) = N(e_jo; u_o, W_oo). Write J = Σ_j
+J_j, s = Σ_j J_j e_j and B = L Lᵀ. Completing the square gives
 
-    u | X_i, k ~ N(h, V),   V = L A⁻¹ Lᵀ,   A = I + Lᵀ J L,   h = V s,            (1)
+    u | X_i, k ~ N(h, V),   V = L A⁻¹ Lᵀ,   A = I + Lᵀ J L,   h = V s.            (1)
 
-and since log p(X_i | k) = log p(X_i | h) + log p(h) - log p(h | X_i), with
-r_j = e_j - h on o and zero elsewhere,
+Since log p(X_i | k) = log p(X_i | h) + log p(h) - log p(h | X_i), with r_j = e_j - h on
+o and zero elsewhere,
 
     log p(X_i | k) = -½ Σ_j (d_o log 2π + log|W_oo| + r_jᵀ J_j r_j)
                      - ½ log|A| - ½ |A⁻¹ Lᵀ s|².                                  (2)
 
-The noise of an instance, ε_j = X_j - x with its missing entries included, is given
-u normal with mean W J_j (e_j - u) and covariance W - W J_j W; over u,
+Given u, the noise of an instance, ε_j = X_j - x with its missing entries included, is
+normal with mean W J_j (e_j - u) and covariance W - W J_j W. Averaged over u,
 
     E[ε_j ε_jᵀ | X_i, k] = W (J_j r_j r_jᵀ J_j + J_j V J_j - J_j) W + W.          (3)
 
-So the sums, Eq. (3) of ``two_stage.groups``, become
+The sums, Eq. (3) of ``two_stage.groups``, therefore become
 
     f = Σ w r h,   B̃ = Σ w r (V + h hᵀ),   W̃ = Σ w r Σ_j E[ε_j ε_jᵀ]            (4)
 
-and its M-steps stand. With nothing missing J_j = W⁻¹, and (4) is what it was there.
+and its M-steps stay the same. Without missing entries J_j = W⁻¹, and (4) equals the
+sums there.
 
 Entries must be missing at random. Work n k d³; memory n d² numbers.
 """
@@ -66,7 +67,7 @@ def group_rows(
     known: Int[Array, "G"] | None = None,
     prior: TwoStagePrior | None = None,
 ) -> GroupRows:
-    """Pack groups by rows, on the host; as ``two_stage.groups.group_data``."""
+    """Pack groups by rows, on the host; see ``two_stage.groups.group_data``."""
     groups = as_groups(data)
     X, w = np.asarray(groups.X), np.asarray(weights(groups))
     owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]
@@ -76,16 +77,16 @@ def group_rows(
 
 
 def filled(data: Points | Pairs | Groups) -> Groups:
-    """Put a group's mean, or else the column's, in place of NaN: for starts only."""
+    """Replace NaN by the mean of the group, or of the column: for starts only."""
     groups = as_groups(data)
     X = np.asarray(groups.X)
-    seen, owner = ~np.isnan(X), np.unique(groups.group, return_inverse=True)[1]
+    observed, owner = ~np.isnan(X), np.unique(groups.group, return_inverse=True)[1]
     total, count = np.zeros((2, owner.max() + 1, X.shape[1]))
-    np.add.at(total, owner, np.where(seen, X, 0))
-    np.add.at(count, owner, seen)
+    np.add.at(total, owner, np.where(observed, X, 0))
+    np.add.at(count, owner, observed)
     column = total.sum(0) / count.sum(0)
-    own = np.where(count > 0, total / np.maximum(count, 1), column)
-    return groups._replace(X=np.where(seen, X, own[owner]).astype(X.dtype))
+    mean = np.where(count > 0, total / np.maximum(count, 1), column)
+    return groups._replace(X=np.where(observed, X, mean[owner]).astype(X.dtype))
 
 
 class _Posterior(NamedTuple):
@@ -103,12 +104,12 @@ def _posterior(mean: Array, W: Array, B: Array, data: GroupRows) -> _Posterior:
     sums = lambda a: jax.ops.segment_sum(a, data.owner, len(data.size))  # noqa: E731
 
     def instance(x: Array) -> tuple[Array, ...]:
-        root, e, seen = chol_seen(x, mean, W)
-        both = seen[:, None] & seen
+        root, e, observed = chol_seen(x, mean, W)
+        both = observed[:, None] & observed
         inverse = jnp.where(both, cho_solve((root, True), eye), 0.0)
-        return inverse, e, seen, log_peak(root, jnp.sum(seen))
+        return inverse, e, observed, log_peak(root, jnp.sum(observed))
 
-    J, e, seen, peak = jax.vmap(instance)(data.X)
+    J, e, observed, peak = jax.vmap(instance)(data.X)
     L = jnp.linalg.cholesky(B)
     s = sums(jnp.einsum("nij,nj->ni", J, e))
     A = eye + jnp.einsum("ai,gab,bj->gij", L, sums(J), L)
@@ -117,7 +118,7 @@ def _posterior(mean: Array, W: Array, B: Array, data: GroupRows) -> _Posterior:
     V = jnp.einsum("gai,gaj->gij", half, half)
     z = jax.vmap(lambda R, b: cho_solve((R, True), L.T @ b))(root, s)
     h = z @ L.T
-    r = jnp.where(seen, e - h[data.owner], 0.0)
+    r = jnp.where(observed, e - h[data.owner], 0.0)
     Jr = jnp.einsum("nij,nj->ni", J, r)
     of_rows = sums(peak - 0.5 * jnp.sum(r * Jr, -1))
     log_p = of_rows - 0.5 * (logdet_chol(root) + jnp.sum(z**2, -1))
@@ -126,7 +127,7 @@ def _posterior(mean: Array, W: Array, B: Array, data: GroupRows) -> _Posterior:
 
 @numpy_in_numpy_out
 def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
-    """Return log c_k p(X_i | k) of every group and component, Eq. (2)."""
+    """Compute log c_k p(X_i | k) of every group and component, Eq. (2)."""
     parts = params.means, params.within, params.between
     each = jax.lax.map(lambda p: _posterior(p[0], p[1], p[2], data).log_p, parts)
     log_p = (jnp.log(params.weights)[:, None] + each).T
@@ -135,10 +136,10 @@ def log_rows(params: TwoStageParams, data: GroupRows) -> Float[Array, "G k"]:
 
 @numpy_in_numpy_out
 def e_step_rows(params: TwoStageParams, data: GroupRows) -> GroupStats:
-    """Return the expected statistics (4), about the current means."""
+    """Compute the expected statistics (4) about the current means."""
     total, r = responsibilities(log_rows(params, data), data.w)
 
-    def one(component: tuple[Array, ...]) -> tuple[Array, ...]:
+    def sums_of(component: tuple[Array, ...]) -> tuple[Array, ...]:
         mean, W, B, r = component
         p = _posterior(mean, W, B, data)
         of_row = r[data.owner]
@@ -150,5 +151,5 @@ def e_step_rows(params: TwoStageParams, data: GroupRows) -> GroupStats:
         instances = r @ data.size
         return jnp.sum(r), instances, r @ p.h, between, W @ inner @ W + instances * W
 
-    sums = jax.lax.map(one, (params.means, params.within, params.between, r.T))
+    sums = jax.lax.map(sums_of, (params.means, params.within, params.between, r.T))
     return GroupStats(total, *sums)

@@ -1,9 +1,9 @@
-"""The two-stage mixture learned in parts, from single instances (incremental EM).
+"""The two-stage mixture learned in chunks of single instances (incremental EM).
 
-A state holds the expected sums, Eq. (2) of ``mixture.em``, about the origin, over all
-parts seen, each taken under the parameters of its time; one M-step of these sums gives
-the next parameters. Sums of parts taken under the same parameters add up exactly, in
-any order: so do states that began as one (``merge``).
+A state has the expected sums, Eq. (2) of ``mixture.em``, about the origin, over all
+chunks, each under the parameters of its time. One M-step of these sums gives the next
+parameters. Sums of chunks under the same parameters add up exactly, in any order. So do
+states that started from the same chunk (``merge``).
 
 References
 ----------
@@ -27,7 +27,7 @@ _e_step = numpy_in_numpy_out(jax.jit(e_step))
 
 
 class State(NamedTuple):
-    """The mixture, the sums over all parts and over the first alone, and the prior."""
+    """The mixture, the sums over all chunks and over the first, and the prior."""
 
     params: MixtureParams
     sums: MixtureStats
@@ -36,7 +36,7 @@ class State(NamedTuple):
 
 
 def _sums(params: MixtureParams, X: Float[np.ndarray, "n d"]) -> MixtureStats:
-    """Return the expected sums of rows about the origin."""
+    """Compute the expected sums of rows about the origin."""
     stats = _e_step(params, mixture_data(X))
     return recentre(stats, params.means, np.zeros_like(params.means))
 
@@ -44,46 +44,45 @@ def _sums(params: MixtureParams, X: Float[np.ndarray, "n d"]) -> MixtureStats:
 def start(
     params: MixtureParams, X: Float[np.ndarray, "n d"], prior: TwoStagePrior | None
 ) -> State:
-    """Return the state after a first part, to which ``params`` were fitted.
+    """Make the state after the first chunk, to which ``params`` were fitted.
 
     Parameters
     ----------
     params : MixtureParams
-        Kept as they are.
     X : array of shape (n, d)
-        The first part; complete rows.
+        The first chunk, without missing entries.
     prior : TwoStagePrior or None
-        Of every further M-step.
+        Used in every further M-step.
     """
     sums = _sums(params, X)
     return State(params, sums, sums, prior)
 
 
 def add(state: State, X: Float[np.ndarray, "n d"]) -> State:
-    """Add a part's sums under the present parameters, and maximise once.
+    """Add the sums of a chunk under the current parameters, and maximize once.
 
-    A part that is passed again counts again.
+    A chunk that is added twice counts twice.
     """
-    return _maximised(state, _sums(state.params, X))
+    return _maximized(state, _sums(state.params, X))
 
 
 def merge(state: State, other: State) -> State:
-    """Add what another state has learned since both began from one part.
+    """Add what another state has learned since both started from one chunk.
 
     Raises
     ------
     ValueError
-        When they did not begin alike.
+        If the states did not start from the same chunk.
     """
     if not np.array_equal(state.first.first, other.first.first):
         raise ValueError(
-            "other: expected what began as a copy of this one after its first part, "
-            "got what began otherwise"
+            "other must be a copy of this model after its first chunk, got another "
+            "start. Copy the model after the first chunk, and continue both."
         )
-    return _maximised(state, jax.tree.map(np.subtract, other.sums, other.first))
+    return _maximized(state, jax.tree.map(np.subtract, other.sums, other.first))
 
 
-def _maximised(state: State, more: MixtureStats) -> State:
+def _maximized(state: State, more: MixtureStats) -> State:
     sums = jax.tree.map(np.add, state.sums, more)
     params = m_step(sums, np.zeros_like(state.params.means), state.prior)
     return state._replace(params=params, sums=sums)

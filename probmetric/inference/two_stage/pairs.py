@@ -1,28 +1,28 @@
-"""Two-stage mixture: closed forms for two observations, for α and for enrolment.
+"""Two-stage mixture: closed forms for two observations, for α and for enrollment.
 
-The density itself, EQ-2 of seed 002 in its mean-difference form, and EQ-4 and EQ-5 as
-its cases W = 0 and W' = 0, are in ``densities.pair``. Here:
+``densities.pair`` has the density: EQ-2 of seed 002 in its mean-difference form, and
+EQ-4 and EQ-5 as its cases W = 0 and W' = 0. Here:
 
-EQ-3, small α (documentation and tests: EQ-2 costs the same and is exact),
+EQ-3, small α (for documentation and tests: EQ-2 costs the same and is exact),
     Σ_k c_k N(Q - Y; 0, 2αΣ_k) N((Q + Y)/2 - μ_k; 0, Σ_k),                        (1)
 without the printed factor 1/α^d (erratum Y4).
 
-The representative behind n instances with mean x̄, and its component:
+The representative of n instances with mean x̄, and its component:
     x | X, k ~ N(μ + G (x̄ - μ), B - G B),   G = B (B + W/n)⁻¹,                    (2)
     P(k | X) ∝ c_k p(X | k).
 
-α from pairs of one source with (c, μ, Σ) fixed. In coordinates whitened by Σ_k, with
+α from pairs of one source with fixed (c, μ, Σ). In coordinates whitened by Σ_k, with
 r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²), C = Σ w r q·y, the M-step for
 ρ = 1 - α is the best root in (0, 1) of
     n ρ³ - C ρ² + (A - n) ρ - C = 0,   or ρ = 0 if that is better,                (3)
 of the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
 
-Enrolment: a database element known by several instances Y_1..n of one source. With h_k
-and V_k the mean and covariance of its representative by (2),
+Enrollment: a database element with several instances Y_1..n of one source. With h_k and
+V_k the mean and covariance of its representative by (2),
     Pr(Q | Y_1..n) = Σ_k P(k | Y_1..n) N(Q; h_k, V_k + W_k),                      (4)
-and the log ratio against another source subtracts log Pr(Q). V_k depends on the number
-of instances alone, so that all queries against all sources of equal n cost one GEMM a
-component.
+and the log ratio against a different source subtracts log Pr(Q). V_k depends only on
+the number of instances. All queries against all sources of equal n therefore cost one
+matrix product per component.
 """
 
 from typing import Literal, NamedTuple
@@ -55,12 +55,13 @@ def log_joint_small_alpha(
     Q: Float[Array, "N d"],
     Y: Float[Array, "N d"],
 ) -> Float[Array, "N"]:
-    """Return the log of EQ-3, Eq. (1): off by (d/2) log(1 - α/2) + ½ r² α/(2 - α).
+    """Compute the log of EQ-3, Eq. (1).
 
-    Per component and in log; r² is the squared distance of (Q + Y)/2 from μ under Σ.
+    Its error, per component and in log, is (d/2) log(1 - α/2) + ½ r² α/(2 - α), where
+    r² is the squared distance of (Q + Y)/2 from μ under Σ.
     """
 
-    def one(q: Array, y: Array) -> Array:
+    def log_pair(q: Array, y: Array) -> Array:
         def component(c: Array, mean: Array, S: Array) -> Array:
             apart = log_normal(jnp.linalg.cholesky(2 * alpha * S), q - y)
             middle = log_normal(jnp.linalg.cholesky(S), (q + y) / 2 - mean)
@@ -68,7 +69,7 @@ def log_joint_small_alpha(
 
         return logsumexp(jax.vmap(component)(*mixture))
 
-    return jax.vmap(one)(jnp.asarray(Q), jnp.asarray(Y))
+    return jax.vmap(log_pair)(jnp.asarray(Q), jnp.asarray(Y))
 
 
 class Representative(NamedTuple):
@@ -82,27 +83,35 @@ class Representative(NamedTuple):
 @numpy_in_numpy_out
 @jax.jit
 def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representative:
-    """Return the posterior of the representative behind the rows of X, Eq. (2).
+    """Compute the posterior of the representative of the rows of X, Eq. (2).
+
+    Parameters
+    ----------
+    params : TwoStageParams
+    X : array of shape (n, d)
+        Instances of one source.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.inference import two_stage
     >>> from probmetric.models.two_stage import TwoStageParams
-    >>> one = np.ones((1, 1, 1))
-    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=one, between=one)
-    >>> found = two_stage.representative(params, np.array([[3.0], [5.0]]))
-    >>> found.mean.round(4).tolist()  # Two instances and the prior: (3 + 5 + 0)/3
+    >>> S = np.ones((1, 1, 1))
+    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=S, between=S)
+    >>> _, mean, covariance = two_stage.representative(params, np.array([[3.0], [5.0]]))
+    >>> mean.round(4).tolist()  # Two instances and the prior: (3 + 5 + 0)/3
     [[2.6667]]
-    >>> found.covariance.round(4).tolist()
+    >>> covariance.round(4).tolist()
     [[[0.3333]]]
     """
     rows = jnp.asarray(X)
     n, d = rows.shape
-    centre = jnp.mean(rows, 0)
-    residual = rows - centre
+    center = jnp.mean(rows, 0)
+    residual = rows - center
 
-    def one(c: Array, mean: Array, W: Array, B: Array) -> tuple[Array, Array, Array]:
+    def given_component(
+        c: Array, mean: Array, W: Array, B: Array
+    ) -> tuple[Array, Array, Array]:
         S = B + W / n
         G = solve_spd(S, B).T
         # B - G B = G W/n, which does not cancel and is symmetric.
@@ -110,19 +119,16 @@ def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representa
         # p(X | k) over the residuals: N of n - 1 orthonormal contrasts, Jacobian √n^d.
         L = jnp.linalg.cholesky(W)
         contrasts = jnp.sum(log_normal(L, residual)) - log_peak(L)
-        of_mean = log_normal(jnp.linalg.cholesky(S), centre - mean)
+        of_mean = log_normal(jnp.linalg.cholesky(S), center - mean)
         log_k = jnp.log(c) + of_mean + contrasts - 0.5 * d * jnp.log(float(n))
-        return log_k, mean + G @ (centre - mean), (cov + cov.T) / 2
+        return log_k, mean + G @ (center - mean), (cov + cov.T) / 2
 
-    log_k, mean, cov = jax.vmap(one)(*params)
+    log_k, mean, cov = jax.vmap(given_component)(*params)
     return Representative(log_k - logsumexp(log_k), mean, cov)
 
 
 class AlphaData(NamedTuple):
-    """Same-source pairs, whitened by each component; ``log_c`` is log c_k - log|Σ_k|.
-
-    ``per_component`` (any array) asks for one α a component.
-    """
+    """Same-source pairs whitened by each component; ``log_c`` is log c_k - log|Σ_k|."""
 
     q: Float[Array, "k N d"]
     y: Float[Array, "k N d"]
@@ -142,7 +148,7 @@ def _alpha_data(mixture: MixtureParams, Q: Array, Y: Array, w: Array) -> AlphaDa
 
 
 def _log_pairs(alpha: Array, data: AlphaData) -> Array:
-    """Return log Pr(Q, Y, k) (k, N), up to (2π)^d, for α common or (k,)."""
+    """Compute log Pr(Q, Y, k) (k, N), up to (2π)^d, for α common or (k,)."""
     rho = 1 - jnp.broadcast_to(alpha, data.log_c.shape)[:, None]
     d = data.q.shape[-1]
     square = jnp.sum(data.q**2 + data.y**2, -1) - 2 * rho * jnp.sum(data.q * data.y, -1)
@@ -151,9 +157,9 @@ def _log_pairs(alpha: Array, data: AlphaData) -> Array:
 
 
 def _root(n: Array, A: Array, C: Array) -> Array:
-    """Return α in (0, 1] from the sums of Eq. (3); NaN for an unbounded likelihood.
+    """Compute α in (0, 1] from the sums of Eq. (3); NaN for an unbounded likelihood.
 
-    The best of ρ = 0 and the roots in (0, 1): the clipped best root in (-1, 1) would
+    The best of ρ = 0 and the roots in (0, 1). The best root in (-1, 1), clipped, could
     miss a positive root that is second to a negative one.
     """
 
@@ -163,14 +169,14 @@ def _root(n: Array, A: Array, C: Array) -> Array:
     root = best_root(jnp.stack([n, -C, A - n, -C]), 0.0, 1.0, objective)
     better = objective(jnp.where(jnp.isnan(root), 0.0, root)) > objective(0 * A)
     alpha = 1 - jnp.where(better, root, 0.0)
-    # Σ r |q - y|² = 0: all instances equal their representative.
+    # Σ r |q - y|² = 0 if all instances equal their representative.
     return jnp.where(A - 2 * C > 0, alpha, jnp.nan)
 
 
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Scalar]:
-    """Return the next α, Eq. (3), and the log likelihood of the given one.
+    """Compute the next α, Eq. (3), and the log likelihood before the step.
 
-    α of shape () is common; of shape (k,), one a component.
+    α of shape () is common; of shape (k,), one per component.
     """
     d = data.q.shape[-1]
     log_p = _log_pairs(alpha, data)
@@ -196,7 +202,7 @@ def fit_alpha(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Return α of maximum likelihood from same-source pairs, (c, μ, Σ) fixed.
+    """Fit α by maximum likelihood to same-source pairs with fixed (c, μ, Σ).
 
     Parameters
     ----------
@@ -206,20 +212,22 @@ def fit_alpha(
     w : array of shape (N,), optional
         Pair weights.
     per_component : bool, default=False
-        One α_k a component instead of a common one.
+        One α_k per component instead of a common one.
+    max_steps, tol
+        See ``run_em``.
 
     Returns
     -------
     Fit
-        ``params`` is α, of shape () or (k,). Exactly 1 when the pairs are
-        negatively correlated or uncorrelated.
+        ``params`` is α, of shape () or (k,). It is exactly 1 if the correlation of the
+        pairs is not positive.
 
     Examples
     --------
     >>> import numpy as np
     >>> from probmetric.inference import mixture, two_stage
-    >>> one = np.ones((1, 1, 1))
-    >>> total = mixture.MixtureParams(np.ones(1), np.zeros((1, 1)), one)
+    >>> S = np.ones((1, 1, 1))
+    >>> total = mixture.MixtureParams(np.ones(1), np.zeros((1, 1)), S)
     >>> Q = np.array([[1.0], [-1.0], [1.0], [-1.0]])
     >>> Y = np.array([[1.0], [-1.0], [1.0], [1.0]])
     >>> round(float(two_stage.fit_alpha(total, Q, Y).params), 4)  # 1 - ρ, ρ = 2/4
@@ -243,7 +251,7 @@ class Enrolled(NamedTuple):
 
 @numpy_in_numpy_out
 def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
-    """Return what Eq. (4) needs of each group of instances, in order of codes.
+    """Enroll groups of instances: the statistics for Eq. (4), in the order of codes.
 
     Examples
     --------
@@ -251,11 +259,11 @@ def enrol(params: TwoStageParams, groups: Groups) -> Enrolled:
     >>> from probmetric.data import Groups
     >>> from probmetric.inference import two_stage
     >>> from probmetric.models.two_stage import TwoStageParams
-    >>> one = np.ones((1, 1, 1))
-    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=one, between=one)
-    >>> known = Groups(np.array([[3.0], [5.0], [-4.0]]), np.array([0, 0, 1]))
-    >>> found = two_stage.enrol(params, known)
-    >>> found.mean.tolist(), found.size.tolist()
+    >>> S = np.ones((1, 1, 1))
+    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=S, between=S)
+    >>> groups = Groups(np.array([[3.0], [5.0], [-4.0]]), np.array([0, 0, 1]))
+    >>> enrolled = two_stage.enrol(params, groups)
+    >>> enrolled.mean.tolist(), enrolled.size.tolist()
     ([[4.0], [-4.0]], [2.0, 1.0])
     """
     data = jax.device_put(group_data(groups))
@@ -276,7 +284,14 @@ def score_enrolled(
     *,
     score: Literal["log_ratio", "conditional"] = "log_ratio",
 ) -> Float[Array, "m G"]:
-    """Return log Pr(Q | Y's) of every query and source, Eq. (4), or its log ratio.
+    """Compute log Pr(Q | Y's) of every query and source, Eq. (4), or its log ratio.
+
+    Parameters
+    ----------
+    params : TwoStageParams
+    Q : array of shape (m, d)
+    enrolled : Enrolled
+    score : {"log_ratio", "conditional"}, default="log_ratio"
 
     Examples
     --------
@@ -286,8 +301,8 @@ def score_enrolled(
     >>> from probmetric.models.two_stage import TwoStageParams
     >>> W, B = np.ones((1, 1, 1)), np.full((1, 1, 1), 9.0)
     >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=W, between=B)
-    >>> known = Groups(np.array([[3.0], [5.0], [-4.0]]), np.array([0, 0, 1]))
-    >>> enrolled, Q = two_stage.enrol(params, known), np.array([[4.0]])
+    >>> groups = Groups(np.array([[3.0], [5.0], [-4.0]]), np.array([0, 0, 1]))
+    >>> enrolled, Q = two_stage.enrol(params, groups), np.array([[4.0]])
     >>> two_stage.score_enrolled(params, Q, enrolled).round(2).tolist()
     [[1.74, -13.57]]
     """
@@ -295,9 +310,9 @@ def score_enrolled(
     sizes = np.asarray(enrolled.size)
     alike = [np.flatnonzero(sizes == n) for n in np.unique(sizes)]
     each: list[Array] = []
-    for own in alike:
-        chosen = enrolled.log_component[own], enrolled.mean[own]
-        each.append(_conditional(params, Q, *chosen, float(sizes[own[0]])))
+    for rows in alike:
+        same_size = enrolled.log_component[rows], enrolled.mean[rows]
+        each.append(_conditional(params, Q, *same_size, float(sizes[rows[0]])))
     out = each[0] if each else jnp.zeros((len(Q), 0), Q.dtype)
     if len(each) > 1:
         out = jnp.concatenate(each, 1)[:, np.argsort(np.concatenate(alike))]
@@ -312,7 +327,7 @@ def _conditional(
 ) -> Array:
     eye = jnp.eye(Q.shape[-1], dtype=Q.dtype)
 
-    def one(mu: Array, W: Array, B: Array, log_k: Array) -> Array:
+    def log_joint(mu: Array, W: Array, B: Array, log_k: Array) -> Array:
         G = solve_spd(B + W / n, B).T
         V = G @ W / n
         L = jnp.linalg.cholesky((V + V.T) / 2 + W)
@@ -322,7 +337,7 @@ def _conditional(
         return log_k + log_peak(L) - 0.5 * square
 
     def add(total: Array, component: tuple[Array, ...]) -> tuple[Array, None]:
-        return jnp.logaddexp(total, one(*component)), None
+        return jnp.logaddexp(total, log_joint(*component)), None
 
     start = jnp.full((len(Q), len(mean)), -jnp.inf, Q.dtype)
     parts = params.means, params.within, params.between, log_k.T

@@ -1,21 +1,22 @@
 """Grouped EM under proportionality: W = αΣ and B = (1 - α)Σ with one α.
 
-The E-step is that of ``two_stage.groups``, whose numbering goes on here. The M-step is
-three conditional maximisations, so still monotone; with B̃ about the new μ,
+The E-step is that of ``two_stage.groups``, whose equation numbers continue here. The
+M-step is three conditional maximizations, hence still monotone. With B̃ about the new μ,
 
     δ = [f/(1-α) + κ₀(m₀ - μ)] / [R/(1-α) + κ₀]
     Σ = [B̃/(1-α) + W̃/α + Ψ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + N + df + d + 2)            (5)
     α: root in (0, 1) of
     -(D_R + D_N)α³ + (D_R - b + 2 D_N + w)α² - (D_N + 2w)α + w = 0                 (6)
 with b = Σ_k tr Σ_k⁻¹B̃_k, w = Σ_k tr Σ_k⁻¹W̃_k, D_R = d ΣR - 2(β - 1) and
-D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Terms without a prior drop out, with their
-degrees of freedom. Groups of one leave the likelihood flat in α: (6) then moves α along
+D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Without a prior its terms and degrees of
+freedom drop out. Groups of one leave the likelihood flat in α: (6) then changes α along
 its prior, or not at all.
 
-``best_root`` finds the best root of a cubic in an interval, (6) and Eq. (3) of
-``two_stage.pairs``. Between its two stationary points a cubic is monotone, so at most
-three bisections find all roots. It works under ``jit`` and ``vmap`` on every device (no
-eigenvalues of a companion matrix), and never leaves the interval.
+``best_root`` computes the best root of a cubic in an interval, for (6) and Eq. (3) of
+``two_stage.pairs``. A cubic is monotone between its two stationary points, hence at
+most three bisections find all roots. The function works under ``jit`` and ``vmap`` on
+every device (no eigenvalues of a companion matrix), and the result is always inside the
+interval.
 """
 
 from collections.abc import Callable
@@ -47,7 +48,7 @@ def best_root(
     high: float,
     objective: Callable[[Array], Array],
 ) -> Float[Array, ""]:
-    """Return the root of the cubic in (low, high) with the highest objective.
+    """Find the root of the cubic in (low, high) with the highest objective.
 
     Parameters
     ----------
@@ -56,16 +57,16 @@ def best_root(
     low, high : float
         The open interval.
     objective : callable
-        What the cubic is a stationarity condition of.
+        The cubic is its stationarity condition.
 
     Returns
     -------
     array of shape ()
-        NaN when there is no root inside.
+        NaN if there is no root inside.
     """
     eps = jnp.finfo(cubic.dtype).eps
     c3, c2, c1, _ = cubic
-    # Stationary points, by the form of the quadratic formula without cancellation.
+    # Stationary points, by the quadratic formula without cancellation.
     half = -(
         c2
         + jnp.where(c2 < 0, -1.0, 1.0) * jnp.sqrt(jnp.maximum(c2**2 - 3 * c3 * c1, 0))
@@ -90,7 +91,7 @@ def best_root(
         same = jnp.sign(jnp.polyval(cubic, middle)) == jnp.sign(at_left)
         return jnp.where(same, middle, a), jnp.where(same, b, middle)
 
-    # Each halving gains a bit, down to the last one near zero too.
+    # Each halving gains one bit, also for roots near zero.
     n = int(-2 * np.log2(eps))
     a, b = jax.lax.fori_loop(0, n, halve, (left, right))
     root = (a + b) / 2
@@ -112,7 +113,7 @@ class ProportionalParams(NamedTuple):
 
 
 def _traces(S: Array, A: Array) -> Array:
-    """Return Σ_k tr S_k⁻¹ A_k."""
+    """Compute Σ_k tr S_k⁻¹ A_k."""
     return jnp.sum(jax.vmap(lambda S, A: jnp.trace(solve_spd(S, A)))(S, A))
 
 
@@ -127,7 +128,7 @@ def proportional_m_step(
     pull: Float[Array, "k d d"] | float = 0.0,
     sweeps: int = 1,
 ) -> tuple[Float[Array, "k d d"], Float[Array, ""]]:
-    """Maximise over (Σ, α) from B̃ about the new means and W̃, Eqs. (5) and (6).
+    """Maximize over (Σ, α) from B̃ about the new means and W̃, Eqs. (5) and (6).
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ def proportional_m_step(
     pull : array of shape (k, d, d), optional
         κ₀(μ - m₀)(μ - m₀)ᵀ + Ψ.
     sweeps : int, default=1
-        Alternations of Σ and α; one is enough inside EM, many give the maximum.
+        Alternations of Σ and α. One is sufficient inside EM; many give the maximum.
     """
     d = between.shape[-1]
     extra = 0.0 if prior is None else prior.df + d + 2
@@ -168,7 +169,7 @@ def proportional_m_step(
 def em_step_proportional(
     params: ProportionalParams, data: GroupData | GroupRows
 ) -> tuple[ProportionalParams, Scalar]:
-    """Return the next (c, μ, Σ, α), and the log joint density of the given ones."""
+    """Compute the next (c, μ, Σ, α), and the log joint density before the step."""
     return improved_proportional(
         params, e_step(proportional(*params), data), data.prior
     )
@@ -177,7 +178,7 @@ def em_step_proportional(
 def improved_proportional(
     params: ProportionalParams, stats: GroupStats, prior: TwoStagePrior | None
 ) -> tuple[ProportionalParams, Scalar]:
-    """Return ``em_step_proportional`` from the sums of all groups under ``params``."""
+    """Compute ``em_step_proportional`` from the sums of all groups under ``params``."""
     p, a, objective = prior, params.alpha, stats.log_likelihood
     if p is not None:
         objective = objective + log_prior(*params[:3], p) + log_beta(a, p)

@@ -1,30 +1,30 @@
-"""EM of grouped instances over a source: its groups are collected by one pass.
+"""EM of grouped instances of data on disk, whose groups are collected in one pass.
 
-EM asks of a group (Eqs. (1) and (3) of ``two_stage.groups``) its size, its mean and the
-scatter S_i = Σ_j e_ij e_ijᵀ within it. A pass collects these, of groups whose rows may
-lie anywhere: of some more rows, m of them of group i with mean m̄, by Chan, Golub and
-LeVeque's formulas, δ = m̄ - x̄_i,
+EM uses only the size, the mean and the scatter S_i = Σ_j e_ij e_ijᵀ of a group (Eqs.
+(1) and (3) of ``two_stage.groups``). A pass collects these; the rows of a group may be
+anywhere. New rows, m of them in group i with mean m̄, are added by the formulas of Chan,
+Golub and LeVeque, δ = m̄ - x̄_i,
 
     x̄_i ← x̄_i + δ m/(n_i + m),      S_i ← S_i + S_m + δδᵀ n_i m/(n_i + m).         (1)
 
-S_i is kept as rows whose products are its own. A group of two to d members keeps its
-residuals, one of more than d the d rows of a root,
+S_i is stored as rows with product S_i: for a group of two to d members its residuals,
+for a group of more than d the d rows of a root,
 
-    R_iᵀ R_i = S_i,   R_i = diag(λ)^½ Uᵀ,   S_i = U diag(λ) Uᵀ,                    (2)
+    R_iᵀ R_i = S_i,   R_i = diag(λ)^½ Uᵀ,   S_i = U diag(λ) Uᵀ.                    (2)
 
-so that ``GroupData`` of either is what the E-step takes, and a group never holds more
-than its rows did. Memory: G (d + 8) numbers, and (d + ½) Σ min(n_i, d) over groups of
-two and more. With one component every responsibility is 1, so that
+Both make a ``GroupData`` for the E-step, and a group never needs more than its rows.
+Memory: G (d + 8) numbers, and (d + ½) Σ min(n_i, d) over groups of two or more. With
+one component every responsibility is 1. Then
 
-    Σ_i S_i  stands for all of them,                                               (3)
+    Σ_i S_i  represents all of them,                                               (3)
 
-and memory is G (d + 8) numbers, whatever the sizes.
+and memory is G (d + 8) numbers for any sizes.
 
-Groups, sorted by their labels, fall into ``BINS`` contiguous bins. A process collects
-those of its bins, for which it reads *all* rows, once; a step of EM adds the sums of
-bins in their order. So a result has the same bits in any number of processes, and each
-holds its share of the groups. The start is k-means++ of the means of groups, of about
-``SAMPLE`` by a hash of their number where there are more.
+Groups, sorted by label, form ``BINS`` contiguous bins. A process collects the groups of
+its bins, for which it reads *all* rows once; a step of EM adds the sums of bins in
+order. Results are therefore the same to the last bit for any number of processes, and
+each process stores only its share of the groups. The start is k-means++ of the group
+means, or of about ``SAMPLE`` of them by a hash of their number.
 """
 
 from collections.abc import Callable, Iterator
@@ -59,10 +59,11 @@ from probmetric.precision import to_numpy
 from probmetric.processes.bins import over_processes
 from probmetric.processes.checkpoint import Pass, hash_of, kept
 from probmetric.processes.distributed import gather, together
+from probmetric.typing import Array
 
 
 class Collected(NamedTuple):
-    """Groups of this process: its bins by number, all of one shape, and how many."""
+    """Groups of this process: bins by number, of one shape; number of groups."""
 
     bins: dict[int, GroupData]
     none: GroupData
@@ -71,16 +72,16 @@ class Collected(NamedTuple):
 
 
 def _ends(n_groups: int) -> Int[np.ndarray, "_"]:
-    """Return the groups at which the bins begin, and the number of groups."""
+    """Compute the first group of each bin, and the number of groups."""
     return np.arange(BINS + 1) * n_groups // BINS
 
 
 class _Layout:
-    """Where the groups of this process are kept, those of a bin side by side.
+    """The layout of the groups of this process, those of a bin side by side.
 
-    A bin has room for ``most`` groups and ``rows`` rows. ``groups`` are those of each
-    bin of this process. Of its groups, from ``low`` to ``high``: sizes, rows held, the
-    place of the mean, the first of the rows, and whether these are a root.
+    A bin has space for ``most`` groups and ``rows`` rows. ``groups`` are those of each
+    bin. For each group, from ``low`` to ``high``, there are its size, its number of
+    stored rows, the index of its mean, its first row, and whether its rows are a root.
     """
 
     def __init__(self, sizes: Int[np.ndarray, "G"], d: int, *, pooled: bool) -> None:
@@ -93,11 +94,11 @@ class _Layout:
             rows[ends[:-1][np.diff(ends) > 0]] = d
         self.most = max(1, int(np.diff(ends).max()))
         self.rows = max(1, int(np.bincount(every, rows, BINS).max()))
-        own = np.flatnonzero(np.arange(BINS) * size // BINS == rank)
-        self.low, self.high = int(ends[own[0]]), int(ends[own[-1] + 1])
+        bins = np.flatnonzero(np.arange(BINS) * size // BINS == rank)
+        self.low, self.high = int(ends[bins[0]]), int(ends[bins[-1] + 1])
         mine = slice(self.low, self.high)
-        self.groups = [slice(ends[b] - self.low, ends[b + 1] - self.low) for b in own]
-        self.own, of = own, every[mine] - own[0]
+        self.groups = [slice(ends[b] - self.low, ends[b + 1] - self.low) for b in bins]
+        self.bins, of = bins, every[mine] - bins[0]
         self.size, self.held = sizes[mine], rows[mine]
         first = ends[every[mine]] - self.low
         before = np.cumsum(self.held) - self.held
@@ -107,21 +108,21 @@ class _Layout:
 
 
 class _Collector:
-    """Means and what stands for the scatter of groups, as rows come in."""
+    """Means of groups, and the rows that represent their scatter, as blocks arrive."""
 
     def __init__(self, layout: _Layout, d: int) -> None:
-        self.layout, bins = layout, len(layout.own)
-        self.seen = np.zeros(len(layout.size), int)
+        self.layout, bins = layout, len(layout.bins)
+        self.counts = np.zeros(len(layout.size), int)
         self.mean = np.zeros((bins * layout.most, d))
         self.held = np.zeros((bins * layout.rows, d))
 
     def add(self, group: Int[np.ndarray, "m"], Z: Float[np.ndarray, "m d"]) -> None:
-        """Take rows in, Eq. (1)."""
+        """Add rows, Eq. (1)."""
         order = np.argsort(group, kind="stable")
         group, Z = group[order], Z[order]
         which, start, m = np.unique(group, return_index=True, return_counts=True)
         mean, to = np.add.reduceat(Z, start) / m[:, None], self.layout.mean[which]
-        n = self.seen[which]
+        n = self.counts[which]
         part, off = m / (n + m), mean - self.mean[to]
         self._keep(group, Z, np.arange(len(group)) - np.repeat(start, m))
         apart = np.sqrt(n * part)[:, None] * off
@@ -130,14 +131,14 @@ class _Collector:
         order = np.argsort(owner, kind="stable")
         self._scatter(owner[order], rows[order])
         self.mean[to] += off * part[:, None]
-        self.seen[which] += m
+        self.counts[which] += m
 
     def _keep(self, group: np.ndarray, Z: np.ndarray, place: np.ndarray) -> None:
-        """Keep rows of groups of two to d as they are."""
+        """Store the rows of groups of two to d unchanged."""
         layout = self.layout
         small = ~layout.root[group] & (layout.size[group] > 1)
-        own = group[small]
-        self.held[layout.at[own] + self.seen[own] + place[small]] = Z[small]
+        group_of = group[small]
+        self.held[layout.at[group_of] + self.counts[group_of] + place[small]] = Z[small]
 
     def _scatter(self, group: np.ndarray, rows: np.ndarray) -> None:
         """Add the products of rows, sorted by group, to scatters."""
@@ -151,20 +152,20 @@ class _Collector:
     def finish(self) -> Int[np.ndarray, "_"]:
         """Turn rows into residuals, and scatters into roots, Eq. (2).
 
-        Returns the place, within its bin, of the group of each row.
+        Returns the index, within its bin, of the group of each row.
         """
         layout, d = self.layout, self.mean.shape[1]
         owner = np.zeros(len(self.held), np.int32)
-        for k, groups in enumerate(layout.groups):  # No copy of all rows.
+        for k, groups in enumerate(layout.groups):  # Bin by bin, to limit the memory.
             place = np.repeat(np.arange(len(layout.held[groups])), layout.held[groups])
             rows = slice(k * layout.rows, k * layout.rows + len(place))
             owner[rows] = place
             small = ~layout.root[groups][place]
-            held = self.held[rows]
-            held[small] -= self.mean[k * layout.most + place[small]]
+            rows_of = self.held[rows]
+            rows_of[small] -= self.mean[k * layout.most + place[small]]
         for first in layout.at[layout.root & (layout.held > 0)].tolist():
             values, U = np.linalg.eigh(self.held[first : first + d])
-            # A scatter has none below 0 but by rounding.
+            # Negative eigenvalues of a scatter are rounding errors.
             root = np.sqrt(np.maximum(values, 0))[:, None] * U.T
             self.held[first : first + d] = root
         return owner
@@ -173,18 +174,18 @@ class _Collector:
 def _rows(
     source: Source, classes: np.ndarray, scaler: Scaler, low: int, high: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield groups, from 0, and standardised rows of the groups from low to high."""
+    """Yield groups, from 0, and standardized rows of the groups from low to high."""
     for block in blocks_of(source, block_rows(source), classes=classes):
         X, y, w = (a[: block.rows] for a in (block.X, block.y, block.w))
         odd = np.flatnonzero((w != 0) & (w != 1))
         if odd.size:
             raise ValueError(
-                f"weight: expected 0 or 1 of every row with groups, got {w[odd[0]]} in "
-                f"row {block.first + odd[0]} of {source.name}"
+                f"weight must be 0 or 1 in every row with groups, got {w[odd[0]]} in "
+                f"row {block.first + odd[0]} of {source.name}. Remove other weights."
             )
-        own = (y >= low) & (y < high) & (w > 0)
-        if own.any():
-            yield y[own] - low, (X[own] - scaler.mean) / scaler.scale
+        chosen = (y >= low) & (y < high) & (w > 0)
+        if chosen.any():
+            yield y[chosen] - low, (X[chosen] - scaler.mean) / scaler.scale
 
 
 def collect(
@@ -195,38 +196,39 @@ def collect(
     *,
     pooled: bool = False,
 ) -> Collected:
-    """Collect the groups of this process: one pass over all rows.
+    """Collect the groups of this process in one pass over all rows.
 
     Parameters
     ----------
     source : Source
-        Labels are groups; rows of weight 0 are not there.
+        Labels are groups; rows of weight 0 are ignored.
     scaler : Scaler
-        Rows are standardised by it; a scale of infinity makes a column 0.
+        Standardizes the rows; a scale of infinity makes a column 0.
     classes, sizes : arrays of shape (G,)
-        Of ``classes_of``: the sorted groups and how many rows each has.
-    pooled : bool
-        Whether one scatter may stand for all, Eq. (3): with one component.
+        From ``classes_of``: the sorted groups and their numbers of rows.
+    pooled : bool, default=False
+        Whether one scatter represents all, Eq. (3): only with one component.
 
     Raises
     ------
     ValueError
-        For weights other than 0 and 1; and as ``data.source.filled``.
+        For weights other than 0 and 1. See also ``data.source.filled``.
     """
     d = n_features(source)
     layout = _Layout(sizes, d, pooled=pooled)
-    found = _Collector(layout, d)
+    collector = _Collector(layout, d)
     for group, Z in _rows(source, classes, scaler, layout.low, layout.high):
-        found.add(group, Z)
-    owner, ends, bins = found.finish(), _ends(len(sizes)), dict[int, GroupData]()
-    for k, b in enumerate(layout.own.tolist()):
+        collector.add(group, Z)
+    owner, ends, bins = collector.finish(), _ends(len(sizes)), dict[int, GroupData]()
+    for k, b in enumerate(layout.bins.tolist()):
         g, r = (slice(k * n, (k + 1) * n) for n in (layout.most, layout.rows))
-        own = slice(int(ends[b]), int(ends[b + 1]))
-        count = own.stop - own.start
-        if count:  # Filled up by groups of weight 0.
-            size = pad_rows(sizes[own].astype(float), layout.most, 1)
+        members = slice(int(ends[b]), int(ends[b + 1]))
+        count = members.stop - members.start
+        if count:  # Fill up with groups of weight 0.
+            size = pad_rows(sizes[members].astype(float), layout.most, 1)
             w = (np.arange(layout.most) < count).astype(float)
-            bins[b] = GroupData(found.mean[g], size, w, found.held[r], owner[r])
+            mean, residual = collector.mean[g], collector.held[r]
+            bins[b] = GroupData(mean, size, w, residual, owner[r])
     none = GroupData(
         np.zeros((layout.most, d)),
         np.ones(layout.most),
@@ -243,47 +245,47 @@ _free = jax.jit(improved)
 _tied = jax.jit(improved_proportional)
 
 
-def statistics(groups: Collected, params: TwoStageParams, given: Any) -> GroupStats:
-    """Return the sums of the E-step over all groups, those of all processes.
+def statistics(groups: Collected, params: TwoStageParams, given: object) -> GroupStats:
+    """Compute the sums of the E-step over all groups of all processes.
 
     Parameters
     ----------
     groups : Collected
     params : TwoStageParams
     given : pytree of arrays
-        What must be the same on every process, beside.
+        Other values that must agree between processes.
     """
 
-    def one(data: GroupData) -> GroupStats:
+    def sums_of(data: GroupData) -> GroupStats:
         return to_numpy(_sums(params, data))
 
     def compute() -> GroupStats:
-        sums = ((b, one(data)) for b, data in groups.bins.items())
-        found = over_processes(
-            _added, sums, lambda: one(groups.none), agree=(params, given)
+        sums = ((b, sums_of(data)) for b, data in groups.bins.items())
+        result = over_processes(
+            _added, sums, lambda: sums_of(groups.none), agree=(params, given)
         )
-        return to_numpy(found)
+        return to_numpy(result)
 
     which = Pass("groups", groups.name, (params, given))
     with jax.enable_x64(True):
-        return kept(which, lambda: one(groups.none), compute)
+        return kept(which, lambda: sums_of(groups.none), compute)
 
 
 def _means(groups: Collected, seed: int) -> Float[np.ndarray, "m d"]:
-    """Return the means of groups, of a sample where they are many, in their order."""
+    """Collect the means of groups in order, or of a sample if there are many."""
     G, d = groups.n_groups, groups.none.mean.shape[1]
     chosen = np.arange(G)
     if G > SAMPLE:
         chosen = np.flatnonzero(row_bits(seed, chosen) / 2.0**64 < SAMPLE / G)
     ends, mean = _ends(G), np.zeros((len(chosen), d))
     for b, data in groups.bins.items():
-        own = (chosen >= ends[b]) & (chosen < ends[b + 1])
-        mean[own] = data.mean[chosen[own] - ends[b]]
-    return gather(mean).sum(0) + 0.0  # Those of others are 0; of -0 one remains.
+        in_bin = (chosen >= ends[b]) & (chosen < ends[b + 1])
+        mean[in_bin] = data.mean[chosen[in_bin] - ends[b]]
+    return gather(mean).sum(0) + 0.0  # Means of other processes are 0; avoid -0.
 
 
 def scatter_within(groups: Collected) -> Float[np.ndarray, "d d"]:
-    """Return the scatter within all groups."""
+    """Compute the scatter within all groups."""
     d = groups.none.mean.shape[1]
     sums = ((b, data.residual.T @ data.residual) for b, data in groups.bins.items())
     return np.asarray(over_processes(np.add, sums, lambda: np.zeros((d, d))))
@@ -302,7 +304,7 @@ def fit_groups(
     max_steps: int = 1000,
     tol: float | None = None,
 ) -> Fit:
-    """Fit the two-stage mixture to groups that were collected, as ``two_stage.fit``.
+    """Fit the two-stage mixture to collected groups, as ``two_stage.fit``.
 
     Parameters
     ----------
@@ -311,7 +313,7 @@ def fit_groups(
     sizes : array of shape (G,)
         Rows of each group.
     n_components, prior, covariance, alpha, n_starts, seed, max_steps, tol
-        As ``two_stage.fit``; the prior is made of columns by the caller.
+        See ``two_stage.fit``; the caller makes the prior from the columns.
 
     Returns
     -------
@@ -345,5 +347,5 @@ def fit_groups(
     return best_of([solve(s) for s in range(seed, seed + n_starts)])
 
 
-def _host_proportional(*params: Any) -> TwoStageParams:
+def _host_proportional(*params: Array) -> TwoStageParams:
     return to_numpy(proportional(*params))

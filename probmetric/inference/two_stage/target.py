@@ -1,15 +1,15 @@
 """The two-stage mixture's posterior density for samplers, in unconstrained coordinates.
 
-It is the log joint density of groups that EM climbs, in the coordinates that NumPyro's
-model has on the real line (its bijections, Jacobians included). With W = L Lᵀ and
+It is the log joint density of groups that EM maximizes, in the unconstrained
+coordinates of NumPyro's model (its bijections, with Jacobians). With W = L Lᵀ and
 groups of n_i instances with mean x̄_i and residuals e_ij,
 
     log p(X_i | k) = log N(x̄_i; μ, B + W/n_i) - ½ Σ_j |L⁻¹ e_ij|²
                      - ½ (n_i - 1)(d log 2π + log|W|) - ½ d log n_i,              (1)
 
-one factorisation of B + W/n a distinct size n: the cost of a gradient grows with the
-number of instances only through the residuals' product with L⁻¹. (The frames in which
-``two_stage.groups`` evaluates it have no derivative where W = αΣ.)
+with one factorization of B + W/n per distinct size n. The cost of a gradient grows with
+the number of instances only through the product of the residuals with L⁻¹. (The
+coordinates of ``two_stage.groups`` have no derivative at W = αΣ.)
 """
 
 from typing import Any, NamedTuple
@@ -54,11 +54,11 @@ _BIJECTIONS: dict[str, Any] = {
 
 
 class Fitted(NamedTuple):
-    """A fit and the problem that it solved: data, prior, EM solution, what EM held.
+    """A fit and its problem: data, prior, EM solution, and whether α was fixed.
 
     A ``prior`` of None is flat, which cannot be sampled. ``alpha`` is the fixed share
-    of noise where single instances cannot tell it; free W and B, or a sampled α, where
-    it is None and ``proportional`` says which.
+    of noise for single instances, which do not identify it. If it is None, W and B are
+    free, or α is sampled (``proportional``).
     """
 
     data: Points | Pairs | Groups
@@ -77,11 +77,11 @@ class Pooled(NamedTuple):
 
 
 type Data = tuple[Pooled | GroupRows, Any, Array | None]
-"""Of the target: groups, the prior and the fixed α."""
+"""Data of the target: groups, the prior and the fixed α."""
 
 
 def pack(fitted: Fitted) -> Data:
-    """Return the target's data: groups, the prior and the fixed α."""
+    """Make the target's data: groups, the prior and the fixed α."""
     data = as_groups(fitted.data)
     if np.isnan(np.asarray(data.X)).any():
         groups = group_rows(data)
@@ -95,10 +95,10 @@ def pack(fitted: Fitted) -> Data:
 
 
 def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
-    """Return log c_k p(X_i | k), Eq. (1)."""
+    """Compute log c_k p(X_i | k), Eq. (1)."""
     g, d = data.groups, params.means.shape[1]
 
-    def one(log_c: Array, mean: Array, W: Array, B: Array) -> Array:
+    def of_component(log_c: Array, mean: Array, W: Array, B: Array) -> Array:
         L = jnp.linalg.cholesky(W)
         e = solve_triangular(L, g.residual.T, lower=True)
         scatter = jax.ops.segment_sum(jnp.sum(e**2, 0), g.owner, len(g.size))
@@ -110,13 +110,13 @@ def _log_pooled(params: TwoStageParams, data: Pooled) -> Float[Array, "G k"]:
         return log_c + of_mean + rest
 
     parts = params.means, params.within, params.between
-    return jax.vmap(one)(jnp.log(params.weights), *parts).T
+    return jax.vmap(of_component)(jnp.log(params.weights), *parts).T
 
 
 @numpy_in_numpy_out
 @jax.jit
 def log_units(params: TwoStageParams, groups: Pooled | GroupRows) -> Float[Array, "G"]:
-    """Return log p(X_i) of every group.
+    """Compute log p(X_i) of every group.
 
     Examples
     --------
@@ -125,8 +125,8 @@ def log_units(params: TwoStageParams, groups: Pooled | GroupRows) -> Float[Array
     >>> from probmetric.inference import two_stage
     >>> from probmetric.inference.two_stage.target import Fitted, pack
     >>> from probmetric.models.two_stage import TwoStageParams
-    >>> one = np.ones((1, 1, 1))
-    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=one, between=one)
+    >>> S = np.ones((1, 1, 1))
+    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=S, between=S)
     >>> groups = Groups(np.zeros((2, 1)), np.array([0, 0]))
     >>> units = pack(Fitted(groups, None, params, proportional=False, alpha=None))[0]
     >>> two_stage.log_units(params, units).round(4).tolist()  # -log 2π - ½ log 3
@@ -146,9 +146,9 @@ def _params(sites: Arrays, alpha: Array | None) -> TwoStageParams:
 
 
 def _constrained(at: Arrays) -> tuple[Arrays, Array | float]:
-    """Return the model's sites and the log Jacobian of the way to them."""
+    """Compute the model's sites and the log Jacobian of the map to them."""
     sites, log_jacobian = dict(at), 0.0
-    for name, value in at.items():  # In their order: a set's is another one each run.
+    for name, value in at.items():  # A fixed order; the order of a set may change.
         if name in _BIJECTIONS:
             sites[name] = _BIJECTIONS[name](value)
             log_det = _BIJECTIONS[name].log_abs_det_jacobian(value, sites[name])
@@ -158,7 +158,7 @@ def _constrained(at: Arrays) -> tuple[Arrays, Array | float]:
 
 @jax.jit
 def _unconstrained(sites: Arrays) -> Arrays:
-    """Return the model's sites on the real line."""
+    """Map the model's sites to unconstrained coordinates."""
     return {
         name: _BIJECTIONS[name].inv(value) if name in _BIJECTIONS else value
         for name, value in sites.items()
@@ -167,7 +167,7 @@ def _unconstrained(sites: Arrays) -> Arrays:
 
 @numpy_in_numpy_out
 def position(fitted: Fitted) -> Arrays:
-    """Return the EM solution on the real line, by the model's site."""
+    """Map the EM solution to unconstrained coordinates, by site of the model."""
     p = TwoStageParams(*map(np.asarray, fitted.params))
     sites: Arrays = {"weights": p.weights, "means": p.means}
     if fitted.proportional:
@@ -186,7 +186,7 @@ def _log_density(at: Arrays, data: Data) -> Array:
 
 
 def _parts(at: Arrays, data: Data) -> tuple[Arrays, Array]:
-    """Return the log prior, (c, μ, B or Σ) together, and the log likelihood."""
+    """Compute the log prior, (c, μ, B or Σ) together, and the log likelihood."""
     groups, prior, alpha = data
     sites, _ = _constrained(at)
     params = _params(sites, alpha)
@@ -210,4 +210,4 @@ def _functionals(at: Arrays, data: Data) -> Arrays:
 
 
 TARGET = Target(_log_density, _functionals, _parts)
-"""Positions are the model's sites on the real line; data are (groups, prior, α)."""
+"""Positions are unconstrained sites of the model; data are (groups, prior, α)."""

@@ -220,7 +220,7 @@ def test_parts_add_up_and_merge(sources):
     both = copy.deepcopy(one).merge(copy.deepcopy(start).partial_fit(X[120:]))
     assert both.online_.sums.mass.sum() == pytest.approx(180)
     assert both.score(X) > start.score(X) - 0.05
-    with pytest.raises(ValueError, match="other: expected what began as a copy"):
+    with pytest.raises(ValueError, match="other must be a copy"):
         both.merge(TwoStageMixture(2).partial_fit(X[60:120]))
     with pytest.raises(ValueError, match=r"other must be .* after its first part"):
         both.merge(TwoStageMixture(2))

@@ -68,5 +68,5 @@ def test_a_part_that_is_passed_again_counts_again():
 
 def test_states_that_began_apart_do_not_merge():
     a, b = (online.start(PARAMS, rows, PRIOR) for rows in (X[:20], X[:21]))
-    with pytest.raises(ValueError, match="other: expected what began as a copy"):
+    with pytest.raises(ValueError, match="other must be a copy"):
         online.merge(a, b)
