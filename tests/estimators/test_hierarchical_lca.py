@@ -229,7 +229,7 @@ def test_points_of_which_one_is_far_from_all_others_are_refused():
     points, labels = rng.normal(size=(30, 3)), np.arange(30) % 3
     points[0] *= 1e8
     for spread in (None, 0.5):
-        with pytest.raises(ValueError, match=r"^X: expected points whose .* got none"):
+        with pytest.raises(ValueError, match=r"^X must be points whose .*mode"):
             HierarchicalLCA(spread=spread).fit(points, labels)
 
 

@@ -1,9 +1,10 @@
-"""The marginal density of one number ω ≥ 0, by the mode of all else at each ω.
+"""The marginal density of one parameter ω ≥ 0, by Laplace's method at each ω.
 
-Of a hierarchical model the joint mode says nothing about the spread ω; its marginal
-density, all else integrated out by Laplace's method, does. ``Profile`` remembers the
-modes and starts each at the nearest that is known; ``climb`` finds the largest density,
-``on_grid`` tabulates it around there, and ``drawn_on_grid`` draws ω and all else by it.
+The joint mode of a hierarchical model does not estimate the spread ω. Its marginal
+density does, with the other parameters integrated out by Laplace's method. ``Profile``
+caches the modes and starts each at the nearest cached mode. ``climb`` finds the ω with
+the highest density, ``on_grid`` tabulates the density around it, and ``drawn_on_grid``
+draws ω and the other parameters.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from probmetric.inference.solvers.result import Fit, Result
 
 @runtime_checkable
 class ModeAt(Protocol):
-    """The mode at one ω: where it is, and the log density of ω there."""
+    """The mode at one ω: its position, and the log density of ω."""
 
     @property
     def at(self) -> dict[str, Any]:
@@ -27,17 +28,17 @@ class ModeAt(Protocol):
 
     @property
     def log_density(self) -> float:
-        """Of ω; -inf where no mode was found."""
+        """The log density of ω; -inf if there is no mode."""
         ...
 
 
 class Profile[M: ModeAt]:
-    """The log density of ω, each value started at the mode nearest to it so far.
+    """The log density of ω, with cached modes as warm starts.
 
     Parameters
     ----------
     begin : dict
-        Where the first starts.
+        Start for the first ω.
     mode_at : callable
         ``mode_at(ω, position) -> mode``.
     """
@@ -51,20 +52,20 @@ class Profile[M: ModeAt]:
     def __call__(self, spread: float) -> M:
         """Return the mode at one ω."""
         if spread not in self.modes:
-            near = min(self.modes, key=lambda known: abs(known - spread), default=None)
+            near = min(self.modes, key=lambda other: abs(other - spread), default=None)
             begin = self.begin if near is None else self.modes[near].at
             self.modes[spread] = self.mode_at(spread, begin)
         return self.modes[spread]
 
     def best(self) -> float:
-        """Return the ω of the largest density among those tried."""
+        """Return the ω with the highest density so far."""
         return max(self.modes, key=lambda spread: self.modes[spread].log_density)
 
 
 def climb[M: ModeAt](
     profile: Profile[M], first: float, bounds: tuple[float, float]
 ) -> M:
-    """Return the mode at the ω of largest density: 0, or between ``bounds``."""
+    """Return the mode at the ω with the highest density: 0, or between ``bounds``."""
     for spread in (first, 0.0):
         profile(spread)
     minimize_scalar(
@@ -77,46 +78,36 @@ def climb[M: ModeAt](
 
 
 def check_mode(log_density: float, fit: Fit) -> None:
-    """Raise where a solver ended at what is no mode; one cut short gets its warning.
+    """Raise ValueError if the solver converged to a point that is not a mode.
 
-    Parameters
-    ----------
-    log_density : float
-        At the best ω, -inf where no mode was found.
-    fit : Fit
-        How the solver ended there.
-
-    Raises
-    ------
-    ValueError
-        Naming the points.
+    ``log_density`` is the density at the best ω, -inf without a mode.
     """
     if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
         raise ValueError(
-            "X: expected points whose posterior has a mode, got none (where the solver "
-            "ended minus the Hessian is not positive definite): look for a point far "
-            "from all others, or raise regularization"
+            "X must be points whose posterior has a mode, got a solution where minus "
+            "the Hessian is not positive definite. Look for outliers, or raise "
+            "regularization."
         )
 
 
 def on_grid[M: ModeAt](
     profile: Profile[M], at: float, scale: float, largest: float, n: int, drop: float
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"], tuple[M, ...]]:
-    """Return n equally far ω around ``at``, the probability of their cells, the modes.
+    """Return a grid of n values of ω, the probabilities of their cells, and the modes.
 
     Parameters
     ----------
     profile : Profile
     at : float
-        The ω of largest density.
+        The ω with the highest density.
     scale : float
-        Of steps: a tenth of it is the first.
+        The first step of the search for the upper end is scale / 10.
     largest : float
-        Where the grid ends at the latest.
+        Upper limit of the grid.
     n : int
-        Points; 1 is ``at`` alone, as known.
+        Number of points; the only point of a grid with n = 1 is ``at``.
     drop : float
-        It ends where the log density is this much lower than at ``at``, or at 0.
+        The grid ends where the log density is lower than at ``at`` by this, or at 0.
     """
     if n == 1:
         return np.array([at]), np.ones(1), (profile(at),)
@@ -152,14 +143,14 @@ def drawn_on_grid[M](
     n: int,
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return n draws (1, n, ...) of ω, as ``spread``, and of all else given it.
+    """Return n draws (1, n, ...) of ω (``spread``), and of the parameters given ω.
 
     Parameters
     ----------
     grid, probability, modes
-        As of ``on_grid``. ω is uniform within its cell.
+        The result of ``on_grid``. ω is uniform within its cell.
     at_mode : callable
-        ``at_mode(mode, ω of the grid, ω drawn (m,), rng) -> values`` (m, ...) by name.
+        ``at_mode(mode, grid ω, drawn ω (m,), rng) -> values`` (m, ...) by name.
     n, seed : int
     """
     rng = np.random.default_rng(seed)
