@@ -173,7 +173,6 @@ REASONS = {
     "models.point_effects.point_effects": STORY,
     "models.triplet_comparisons.triplet_comparisons": STORY,
     "models.lca.lca": STORY,
-    "models.lca.sample_log_b": STORY,
     "models.lca.mirrored": STORY,
     "models.lca.observation": STORY,
     "models.two_stage.two_stage": STORY,
