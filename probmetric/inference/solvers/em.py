@@ -269,7 +269,12 @@ def run_em_passes[P](
         _, objective = to_numpy(step(params))
     end = to_numpy(state)
     return Fit(
-        params, objective, end.result, end.n_steps, end.n_evaluations + 1, end.trace
+        params,
+        np.asarray(objective),
+        end.result,
+        end.n_steps,
+        end.n_evaluations + 1,
+        end.trace,
     )
 
 
