@@ -15,7 +15,6 @@ Every file defines ``Params`` and ``Prior`` tuples, the NumPyro model, ``simulat
 ``distributions``      NumPyro distributions of observations: weights, learning rate,
                        missing entries.
 ``_sample``            sites that several models share.
-                       missing entries.
 """
 
 import lazy_loader

@@ -181,8 +181,8 @@ def _log_probability(
 def identified(params: HierarchicalLCAParams) -> dict[str, Array]:
     """Return M (d, d), ``M_group`` (G, d, d), b () and the spread ().
 
-    The likelihood identifies all but the common M and the spread, which depend on the
-    prior.
+    ``M_group`` and b are identified by the likelihood. The common M and the spread
+    describe the distribution of groups.
 
     Examples
     --------
