@@ -153,8 +153,8 @@ def test_loo_takes_dca_gms_class_probabilities():
     [
         ({"method": "laplace"}, "posterior itself"),
         ({"method": "bootstrap"}, "posterior itself"),
-        ({"learning_rate": 0.5}, "learning_rate: expected 1"),
-        ({"w": np.r_[2.0, np.ones(N - 1)]}, "data weights of one"),
+        ({"learning_rate": 0.5}, "learning_rate must be 1"),
+        ({"w": np.r_[2.0, np.ones(N - 1)]}, "w must be 1 for all data"),
         ({"drop": "log_likelihood"}, "a term of the log likelihood for each"),
     ],
 )
