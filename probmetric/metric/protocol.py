@@ -207,7 +207,7 @@ got 1e+80. Rescale the points.
 class MetricDraws(Protocol):
     """Draws of a metric, such as a ``PosteriorMetric``, as neighbors use them."""
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> list[Dissimilarity]:
         """Return the draws."""
         ...
 

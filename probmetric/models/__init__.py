@@ -14,7 +14,7 @@ Every file defines ``Params`` and ``Prior`` tuples, the NumPyro model, ``simulat
 ``dca_gm``             classes of a projected point (1)-(2).
 ``distributions``      NumPyro distributions of observations: weights, learning rate,
                        missing entries.
-                       missing entries.
+``_sample``            sites that several models share.
 """
 
 import lazy_loader

@@ -46,7 +46,8 @@ from probmetric.metric.class_distribution import (
     pooled,
 )
 from probmetric.metric.fisher import LocalFisher, mean_fisher
-from probmetric.models.distributions import ClassLabel, sample
+from probmetric.models._sample import sample
+from probmetric.models.distributions import ClassLabel
 from probmetric.precision import host_or_program, numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Numeric
 

@@ -7,18 +7,15 @@
 ``normal``, ``Observed``
                    a normal distribution with some entries missing (NaN).
 ``Weighted``       any distribution, its log density multiplied by a weight.
-``sample``         ``numpyro.sample``, typed to return an array.
 """
 
 # NumPyro declares keys that may be None and complex values.
 # pyright: reportIncompatibleMethodOverride=false
 
-from collections.abc import Callable
 from typing import cast
 
 import jax
 import jax.numpy as jnp
-import numpyro
 from jaxtyping import Bool
 from numpyro import distributions as dist
 from numpyro.distributions import constraints
@@ -31,9 +28,6 @@ from probmetric.densities.gaussian import (
     restricted,
 )
 from probmetric.typing import Array, Numeric
-
-# The declared return type of NumPyro's function includes Python numbers.
-sample = cast("Callable[..., Array]", numpyro.sample)
 
 
 def drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:

@@ -39,7 +39,8 @@ from probmetric.data.containers import Labelled, weights
 from probmetric.densities.classes import ClassDensities
 from probmetric.metric import LocalMahalanobis
 from probmetric.metric.local import Rule, local_metric
-from probmetric.models.distributions import ClassLabel, ClassNormal, sample
+from probmetric.models._sample import sample
+from probmetric.models.distributions import ClassLabel, ClassNormal
 from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array, Numeric
 

@@ -43,7 +43,8 @@ from jaxtyping import Float
 from probmetric.data.containers import Pairs, checked_rows
 from probmetric.metric import Link, SplineCityBlock
 from probmetric.metric.splines import i_splines
-from probmetric.models.distributions import drawn, sample
+from probmetric.models._sample import sample
+from probmetric.models.distributions import drawn
 from probmetric.models.lca import observation
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric

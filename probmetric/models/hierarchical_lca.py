@@ -28,14 +28,14 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Mahalanobis
-from probmetric.models.distributions import drawn, sample
+from probmetric.models._sample import sample, sample_log_b
+from probmetric.models.distributions import drawn
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
     LCAPrior,
     coincidence_exponent,
     log_sigma2_of,
-    sample_log_b,
 )
 from probmetric.models.lca import identified as identified_of
 from probmetric.models.lca import to_metric as metric_of
@@ -181,8 +181,8 @@ def _log_probability(
 def identified(params: HierarchicalLCAParams) -> dict[str, Array]:
     """Return M (d, d), ``M_group`` (G, d, d), b () and the spread ().
 
-    The likelihood identifies all but the common M and the spread, which depend on the
-    prior.
+    ``M_group`` and b are identified by the likelihood. The common M and the spread
+    describe the distribution of groups.
 
     Examples
     --------

@@ -43,12 +43,12 @@ import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 from jaxtyping import Float
 from numpyro.distributions import constraints
-from numpyro.distributions.transforms import ExpTransform
 from numpyro.distributions.util import validate_sample
 
 from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
-from probmetric.models.distributions import drawn, sample
+from probmetric.models._sample import sample, sample_log_b
+from probmetric.models.distributions import drawn
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric
 
@@ -442,22 +442,6 @@ def _sample_W(prior: "LCAPrior | dist.Distribution") -> Array:
         return sample("W", flat)
     scale = prior.width / jnp.sqrt(lam)
     return sample("W", dist.Normal(prior.mean, scale).to_event(2))
-
-
-def sample_log_b(shape: Numeric, rate: Numeric) -> Array:
-    """Sample log b under the prior b ~ Gamma(shape, rate), flat in log b if shape is 0.
-
-    Examples
-    --------
-    >>> from numpyro.handlers import seed, trace
-    >>> site = trace(seed(sample_log_b, 0)).get_trace(1.0, 1.0)["log_b"]
-    >>> round(float(site["fn"].log_prob(0.0)), 3)  # log e^{-b} at b = 1
-    -1.0
-    """
-    if not isinstance(shape, jax.Array) and shape == 0:
-        return sample("log_b", dist.ImproperUniform(constraints.real, (), ()))
-    log, b = ExpTransform().inv, dist.Gamma(shape, rate)
-    return sample("log_b", dist.TransformedDistribution(b, log))
 
 
 def lca(

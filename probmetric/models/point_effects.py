@@ -43,14 +43,14 @@ from jaxtyping import Float
 
 from probmetric.data.containers import Pairs, checked_rows, refuse_trials, weights
 from probmetric.metric import Link, Mahalanobis
-from probmetric.models.distributions import drawn, sample
+from probmetric.models._sample import sample, sample_log_b
+from probmetric.models.distributions import drawn
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
     LCAPrior,
     log_b_of,
     log_sigma2_of,
-    sample_log_b,
 )
 from probmetric.models.lca import identified as identified_of
 from probmetric.models.lca import to_metric as metric_of

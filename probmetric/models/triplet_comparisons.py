@@ -35,7 +35,8 @@ from numpyro.distributions.util import validate_sample
 
 from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.metric import Mahalanobis
-from probmetric.models.distributions import drawn, sample
+from probmetric.models._sample import sample
+from probmetric.models.distributions import drawn
 from probmetric.precision import numpy_in_numpy_out, on_host, one_program
 from probmetric.typing import Array, Numeric
 

@@ -39,7 +39,8 @@ from probmetric.data.groups import Stacks, as_groups, stack
 from probmetric.linalg import psd_factor
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Score
-from probmetric.models.distributions import Observed, Weighted, normal, sample
+from probmetric.models._sample import sample
+from probmetric.models.distributions import Observed, Weighted, normal
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Numeric
 

@@ -140,13 +140,18 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
     # Blocks of another seed, model or data go with another run.
     for more, said in {
         ("--seed", 1): "log density at the start .*, seed 0 and not 1",
-        ("--set", "regularization=3"): "data other in .*data_1_lam",
-        ("--data", data.with_name("data.npz"), "--label", "z"): "data other in data_0_",
+        ("--set", "regularization=3"): "data differ in .*data_1_lam",
+        (
+            "--data",
+            data.with_name("data.npz"),
+            "--label",
+            "z",
+        ): "data differ in data_0_",
     }.items():
         other = ("sample", "lca", "--data", data, "--out", tmp_path / "c", "--resume")
         line = refused(*other, "--draws", 25, "--set", "n_components=2", *words, *more)
-        assert "checkpoint: expected blocks of this run" in line
-        assert re.search(f"got those of another: .*{said}", line), line
+        assert "checkpoint must have blocks of this run" in line
+        assert re.search(f"blocks of another run: .*{said}", line), line
     # A block cut short is refused by name.
     block = sorted((tmp_path / "blocks").glob("block_*.npz"))[0]
     block.write_bytes(block.read_bytes()[:100])

@@ -232,7 +232,7 @@ def test_independent_pairs_keep_their_own_posterior():
 
 
 BAD = {
-    "method": ({"method": "em"}, "method: expected one of 'nuts'"),
+    "method": ({"method": "em"}, "method must be one of 'nuts'"),
     "n_draws": ({"n_draws": 0}, "n_draws: expected a whole number"),
     "rate": ({"learning_rate": -1}, "learning_rate: expected a number in"),
     "chains": ({"n_chains": 0}, "n_chains: expected a whole number"),

@@ -178,7 +178,7 @@ def test_what_cannot_be_sampled_is_refused_by_name(sources, model):
     for fitted, message in cases:
         with pytest.raises(ValueError, match=f"sample requires .*{message}"):
             fitted.sample("laplace")
-    with pytest.raises(ValueError, match="method: expected one of 'nuts'"):
+    with pytest.raises(ValueError, match="method must be one of 'nuts'"):
         model.sample("bootstrap")
     with pytest.raises(ValueError, match="purpose: expected one of"):
         model.posterior_metric("votes")
