@@ -219,7 +219,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
 
     @with_names
     @no_type_check
-    def get_metric(
+    def get_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, kind: MetricKind | Literal["nca"] | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:
         """Return a learned metric in input units, picklable.
@@ -265,7 +265,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         return self.params_._replace(A=A, mu=self.params_.mu + A @ self.mean_)
 
     @no_type_check
-    def sample(
+    def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: Method = "nuts",
         *,

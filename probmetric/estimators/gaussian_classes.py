@@ -90,14 +90,11 @@ class ClassFit(NamedTuple):
 
 
 class _Options(TypedDict):
-    """Options of the inference."""
-
     covariance: Covariance
     alpha: float
 
 
 def _check_varied(prior: NIWPrior, n: int) -> None:
-    """Raise if no prior can be chosen."""
     if np.isnan(prior.kappa):
         raise ValueError(
             "X must have points that vary within the classes (n_samples = "
@@ -120,7 +117,6 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
     unlabeled: object = "warn"
 
     def __sklearn_tags__(self) -> Tags:
-        """Declare that ``fit`` accepts NaN if missing entries are integrated out."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags
@@ -145,12 +141,14 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             stats, evidence = None, np.nan
             prior = evidence_prior_missing(data, c, **options)
             _check_varied(prior, len(points))
-            how = {"covariance": self.covariance}
-            start = fit_missing(data, prior, n_classes=c, tol=START_TOL, **how)
+            shape = self.covariance
+            start = fit_missing(
+                data, prior, n_classes=c, tol=START_TOL, covariance=shape
+            )
             report(start, "missing entries")
             with jax.enable_x64(True):
                 key = jax.random.key(seed)
-                post = complete(key, data, prior, start.params, **how)
+                post = complete(key, data, prior, start.params, covariance=shape)
             post, prior = to_numpy((post, prior))
         else:
             if self.prior == "cv":
@@ -224,7 +222,6 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         self.log_evidence_ = fitted.log_evidence
 
     def _in_input_units(self, metric: LocalMahalanobis) -> LocalMahalanobis:
-        """Return a local metric of scaled points in input units."""
         scaler = self._found.scaler
         metric = metric.rescaled(scaler.scale, scaler.mean)
         if not self.standardize:
@@ -261,7 +258,6 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         predictive: bool = False,
         prior_draws: int | None = None,
     ) -> xr.DataTree:
-        """Draw the class Gaussians from their posterior."""
         check_choice("method", method, ("exact",))
         fitted = self._found
         if not len(fitted.points):
@@ -374,7 +370,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         self.covariances_ = factor @ np.swapaxes(factor, 1, 2)
         return self
 
-    def sample(
+    def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: Exact = "exact",
         *,

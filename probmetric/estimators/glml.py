@@ -4,7 +4,7 @@ The model is ``probmetric.models.gaussian_classes``, the local metrics are in
 ``probmetric.inference.gaussian_classes.local_metric``; this file has no mathematics.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
@@ -42,7 +42,7 @@ from probmetric.inference.gaussian_classes.local_metric import (
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
 from probmetric.inference.gaussian_classes.prior import learn_statistics
-from probmetric.metric import LocalMahalanobis
+from probmetric.metric import Dissimilarity, LocalMahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.local import Rule
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
@@ -226,7 +226,6 @@ class GLML(GaussianLearner):
         return self
 
     def _check_options(self) -> None:
-        """Raise for combinations of options that have no meaning."""
         expected, n_draws = self.rule == "expected_bias", self.n_draws
         mixtures = self.n_components > 1
         if (self.densities == "mle" or mixtures) and (n_draws or expected):
@@ -286,12 +285,10 @@ class GLML(GaussianLearner):
     def _learn(
         self, fitted: ClassFit, seed: int
     ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-        """Return the metric in scaled units, and all metrics in input units."""
         base, drawn = self._metrics(fitted, seed)
         return base, [self._in_input_units(m) for m in (base, *drawn)]
 
     def _set(self, metrics: list[LocalMahalanobis], gamma: float) -> None:
-        """Store the metric and those of draws, with γ."""
         self.gamma_ = gamma
         share = np.asarray(gamma)
         self.metric_, *self.draws_ = (replace(m, gamma=share) for m in metrics)
@@ -439,6 +436,7 @@ class GLML(GaussianLearner):
         n_draws: int | None,
         seed: int,
         progress: bool | None,
+        read: Callable[[xr.DataTree], Sequence[Dissimilarity] | None] | None = None,
     ) -> PosteriorMetric:
         check_choice("method", method or "exact", ("exact",))
         if draws is not None or n_draws is not None:

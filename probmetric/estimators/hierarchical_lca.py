@@ -221,7 +221,6 @@ class HierarchicalLCA(EffectLearner):
 
     @property
     def _labels(self) -> list[Hashable]:
-        """Labels of the groups in draws."""
         return [0] if self.groups_ is None else self.groups_.tolist()
 
     def _place(self, group: object, name: str = "group") -> int | None:
@@ -364,7 +363,6 @@ class HierarchicalLCA(EffectLearner):
         )
 
     def _check_draws(self, draws: xr.DataTree) -> None:
-        """Raise for draws of another learner, or of other groups."""
         if self._metrics_of(draws) is None:
             raise ValueError(
                 "draws must be those of HierarchicalLCA.sample, got "

@@ -79,7 +79,6 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         return self._store(params, scaler)
 
     def _fit_source(self, source: Source, y: object) -> Self:
-        """Learn from data on disk: one pass over the labels, one over the rows."""
         folds = isinstance(self.prior_strength, str)
         instead = "a number, such as prior_strength=1, not 'cv',"
         refuse({"prior_strength": (folds, instead)})
@@ -102,7 +101,6 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         return self
 
     def _target(self, scale: np.ndarray) -> np.ndarray:
-        """Return the prior mean of Σ_W in standardized units."""
         d = len(scale)
         if self.prior_covariance is None:
             return np.eye(d)

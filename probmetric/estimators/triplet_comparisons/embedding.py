@@ -218,6 +218,5 @@ class TripletEmbedding(TripletLearner):
 
 
 def _along_axes(Z: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-    """Rotate centered positions to their principal axes."""
     U, S, _ = np.linalg.svd(Z, full_matrices=False)
     return (U * S) * row_signs(U.T).T
