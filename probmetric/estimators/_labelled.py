@@ -223,7 +223,7 @@ def labelled_data(
 ) -> tuple[Labelled, np.ndarray, Scaler]:
     """Check settings, points and labels; return standardized points and the classes.
 
-    Leaves out unlabeled points and those of weight 0. Center and scale count each
+    Leaves out unlabeled points and points of weight 0. Center and scale count each
     remaining point once. Sets the attributes of ``check_labelled``, and deletes the
     threshold of an earlier fit.
     """

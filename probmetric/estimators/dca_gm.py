@@ -120,7 +120,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     -----
     A local optimum. A is identified only up to the gauge, which does not affect metrics
     and probabilities. ``posterior_metric`` makes 200 metrics by default, by "laplace"
-    with fixed mixtures. For log losses with few labels see Benchmarks: few_classes.
+    with fixed mixtures. For log losses with few labels see Benchmarks: few_mixtures.
 
     References
     ----------
@@ -293,7 +293,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             "laplace", which is inaccurate otherwise; sampled for the others.
         log_prior : bool, default=True
             Store the log prior of each site and the log likelihood of all data, for
-            power scaling (``az.psense_summary``). With fixed mixtures only that of A.
+            power scaling (``az.psense_summary``); only of A with fixed mixtures.
         prior_draws : int, optional
             Number of draws of the prior, which the fit sets from the data, with
             replicated classes: ``prior`` and ``prior_predictive``. Requires sampled

@@ -25,7 +25,7 @@ from probmetric.inference.solvers.result import Fit
 
 
 def apart(pairs: Pairs) -> Pairs:
-    """Return the pairs without those of equal points in different classes."""
+    """Return the pairs without equal points in different classes."""
     X, i, j = (np.asarray(array) for array in pairs[:3])
     y = np.asarray(pairs.y)
     rest = (y == 1) | np.any(X[i] != X[j], 1)
@@ -97,7 +97,7 @@ class EigDML(PairLearner):
     ``fit_pairs`` they are an error.
 
     The optimum only depends on the nearest far pair. With few labels its votes are
-    worse than those of the Euclidean distance; mixed, they are as good or better (see
+    worse than votes of the Euclidean distance; mixed, they are as good or better (see
     the guide to few labels).
 
     References

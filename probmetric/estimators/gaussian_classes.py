@@ -432,7 +432,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         method : {"exact"}, optional
         n_draws : int, default=24
         seed : int, default=0
-            The draws are those of ``sample`` with this seed and number.
+            With the same seed and number ``sample`` makes the same draws.
 
         Raises
         ------

@@ -105,7 +105,7 @@ class GLML(GaussianLearner):
     n_components : int ≥ 1, default 1
         More than 1: every class is a mixture of that many Gaussians, at a posterior
         mode found by EM. Requires ``n_draws=0``. ``prior_`` and ``posterior_`` are
-        still those of single Gaussians, which define the prior of the components.
+        still of single Gaussians, which define the prior of the components.
     n_draws : int ≥ 0, default 24
         Posterior draws to average votes over. 0 uses the Student-t predictive
         densities, which is many times cheaper.
@@ -274,7 +274,7 @@ class GLML(GaussianLearner):
     def _metrics(
         self, fitted: ClassFit, seed: int
     ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-        """Return the metric of the densities and those of draws, in scaled units."""
+        """Return the metric of the densities, and of draws, in scaled units."""
         params = self._point_densities(fitted, seed)
         if params is not None:
             return to_numpy(to_metric(params, rule=self.rule)), []

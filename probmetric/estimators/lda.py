@@ -160,8 +160,8 @@ class LDA(_TiedClasses):
     """Linear discriminant analysis as a metric: whitened discriminant directions.
 
     Distances are in units of the standard deviation within classes, along the k
-    directions that separate the class means best. The directions are *not* orthonormal
-    in input space.
+    directions that separate class means best. These are *not* orthonormal in input
+    space.
 
     Parameters
     ----------
@@ -169,16 +169,13 @@ class LDA(_TiedClasses):
         k, 1 to min(C - 1, d), the default. With a prior of infinite strength the
         default is all d directions.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s: the covariance within classes has prior mean ``prior_covariance``, with the
-        weight of s points. 0 is maximum likelihood, as scikit-learn's
+        s: the covariance within classes, Σ_W, has prior mean ``prior_covariance``, with
+        the weight of s points. 0 is maximum likelihood, as scikit-learn's
         ``LinearDiscriminantAnalysis(solver="eigen")``, and requires n - C ≥ d. ∞ learns
         no covariance: distances are Euclidean in standardized units, with the
         discriminant directions first. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by
         soft votes of neighbors in five folds (``neighbors.strength``), which takes
         about five to fifteen fits.
-    prior_covariance : array-like of shape (d, d), optional
-        In input units. Default: the identity in standardized units, which has the
-        total variances of the features.
 
     Attributes
     ----------
@@ -268,8 +265,6 @@ class RCA(_TiedClasses):
         s: Σ_W has prior mean ``prior_covariance``, with the weight of s points. 0 is
         maximum likelihood and requires n - C ≥ d; ∞ does not learn Σ_W. "cv" as in
         ``LDA``.
-    prior_covariance : array-like of shape (d, d), optional
-        In input units. Default: the total variances of the features.
 
     Attributes
     ----------
@@ -286,7 +281,7 @@ class RCA(_TiedClasses):
 
     Notes
     -----
-    Draws, and the limits of intervals, are those of ``LDA``.
+    Draws and limits of intervals as in ``LDA``.
 
     Examples
     --------

@@ -49,7 +49,7 @@ def dissimilarities(
     ``metric`` is one of scikit-learn's (with ``params``), or a metric of this package
     that is a symmetric distance.
     """
-    if params is not None and not isinstance(params, Mapping):
+    if not isinstance(params, Mapping | None):
         raise ValueError(f"metric_params must be a dict or None, got {params!r}")
     if isinstance(metric, Mahalanobis):
         return cdist(np.asarray(metric.transform(A)), np.asarray(metric.transform(B)))
@@ -277,7 +277,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(self.fit(X).embedding_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
-        """Embed new objects by their dissimilarities from those of ``fit`` (Gower).
+        """Embed new objects by their dissimilarities from the training objects (Gower).
 
         The objects of ``fit`` have the positions ``embedding_``.
 

@@ -82,11 +82,6 @@ class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMeth
         prior, as in R's gdm, which also gives each pair one unit (see the theory page).
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of b.
-    pairs : {"nearest", "all"}, default="nearest"
-        Pairs that ``fit`` makes of class labels.
-    n_targets, n_impostors : int, optional
-        For nearest pairs: neighbors of a point of its class and of other classes.
-        Default: 3, or all if there are fewer.
     learning_rate : "auto" or float > 0, default="auto"
         Power on the likelihood. "auto": 1 for ``fit_sites`` and ``fit_pairs``; n/N for
         N pairs made from labels.

@@ -12,7 +12,7 @@ member decreases with k, and P of points of other classes decreases faster.
 
 For each (k, λ) the loss is the mean of -log(P_c / Σ P) of held-out points of class c:
 first the best k at λ = 30, then the best λ at that k. At λ = 10⁶ nothing is learned:
-W_c is kW₀, and up to b_c the class is that of the nearest mean. c is computed once,
+W_c is kW₀, which is classification by the nearest mean, up to b_c. c is computed once,
 from all points.
 
 Folds are stratified, at most five, and no more than the smallest class of two or more

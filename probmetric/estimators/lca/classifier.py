@@ -42,8 +42,6 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int, optional
-        Rows of the map of each class, 1..d. Default: d.
     regularization : "cv", "auto" or float > 0, default="cv"
         λ in pseudo-points, as in ``LCA``: the prior of W_c has standard deviation kc/√λ
         around its center. "cv" chooses among 10⁶ (no learning), 100, 30 and 10 by the

@@ -84,9 +84,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes: nearest points of the same and of other classes; the
         paper's targets and strict impostors; or all n(n-1)/2.
-    n_targets, n_impostors : int, optional
-        Neighbors of a point of its class ("nearest", "impostors") and of other classes
-        ("nearest"). Default: 3, or all if there are fewer.
     max_impostors : int, optional
         With ``pairs="impostors"``, only this many nearest impostors of each point.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
@@ -94,9 +91,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         "auto" is 10·max(1, n/1000). "cv" chooses λ, the refresh and (if it is "auto")
         the prior mean by kNN accuracy on folds of the training data. "evidence"
         chooses λ by the marginal likelihood.
-    learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": n/N for N pairs made from labels, which share
-        points; 1 for ``fit_pairs``, whose pairs are assumed to be independent.
     prior_mean : "auto", "identity", "pca", "within", "half_within" or array (p, d)
         W₀ and start of the fit, for standardized features. "auto", the default, is
         c·I, or scaled principal axes if ``n_components < d``. "within" shrinks to the
@@ -173,7 +167,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     ``fit`` these are *nearest* pairs by default, about half of which are *same* by
     design; it is no probability for other pairs. For those use ``link_pairs="all"``.
     Calibration errors are in Benchmarks: same_probability. Distances of the folds
-    differ slightly from those of the whole fit.
+    differ slightly from distances of the whole fit.
 
     ``fit`` does not calibrate. The first use of the link (``same_probability``,
     ``get_metric``, ``link_``) fits up to five folds and stores the result. The folds
@@ -233,7 +227,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         sample_weight : array-like of shape (n,), optional
             Data weights ≥ 0. A pair counts as the product of the weights of its points;
             all pairs together count as Σw observations. Neighbors, scale and prior mean
-            are those of rows of positive weight. P(same) is then the model's.
+            use the rows of positive weight. P(same) is then the model's.
         """
         rows: Any = X
         if is_source(rows):
@@ -277,7 +271,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             The group of each pair; required with ``per_anchor``.
         trials : array-like of shape (N,) of integers, optional
             Number of judgments of each pair, at least 1. y is binomial: judgments are
-            independent given P(same). Fit and threshold are those of the individual
+            independent given P(same). Fit and threshold are the same as for individual
             labels. A bootstrap, and ``loo``, take a pair with all its judgments.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight, anchor, trials)
@@ -394,7 +388,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             approximation report their k-hat. The bootstrap refits under product weights
             on points: its draws are refits.
         learning_rate : float > 0, optional
-            Power on the likelihood. Default: that of the fit, and 1 for the bootstrap.
+            Power on the likelihood. Default: as in the fit; 1 for the bootstrap.
             Other values refit the mode.
         log_likelihood : bool, default=False
             Store the log likelihood of every pair under every draw, without learning
@@ -408,7 +402,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         -------
         DataTree
             Posterior of M (feature, feature_bis) and b, in input units and in units of
-            the link, and of log σ²; the pairs; provenance. log_prior is that of W and
+            the link, and of log σ²; the pairs; provenance. log_prior is for W and
             log b, in the units of the fit. W is identified up to sign, so it includes
             the prior density at the mirror image (Eq. 2 of ``inference.lca.target``).
 
@@ -497,16 +491,16 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             The pairs of the fit, or all pairs of its labelled points. "auto" is "all"
             for intervals after ``fit``, otherwise "fitted". Nearest pairs are closer
             the more points there are, so the scale of their distance depends on n.
-            Distances from "all" are those of ``LCA(pairs="all")``, not those of
+            Distances from "all" equal ``LCA(pairs="all")``, not
             ``pair_distance``. P(same) of "fitted" is the model's; there is none with
             link="calibrated".
         learning_rate : "auto" or float > 0, default="auto"
             Power on the likelihood. "auto" after ``fit``: η_G for prediction
-            (NOTATION.md), 1 for intervals; after ``fit_pairs``: that of the fit.
+            (NOTATION.md), 1 for intervals; after ``fit_pairs``: as in the fit.
         regularization : "auto" or float > 0, default="auto"
             λ. "auto" after ``fit``: 1 for intervals; for prediction the best of 1,
             10, 100 by the leave-one-out log score of soft votes averaged over the
-            draws. After ``fit_pairs``: that of the fit.
+            draws. After ``fit_pairs``: as in the fit.
 
         Returns
         -------

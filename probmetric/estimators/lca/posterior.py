@@ -4,16 +4,16 @@ The two purposes have different objects, and neither can be used for the other.
 
 *Prediction* averages soft votes over Laplace draws at the learning rate η_G that is
 computed from the scores of points. λ is chosen by leave-one-out of the averaged
-prediction. With few labels the log loss is below that of the Euclidean distance and of
+prediction. With few labels the log loss is lower than with the Euclidean distance or
 the fit; isotropic noise of the same size does nearly as well. See Benchmarks:
 posterior_few_labels.
 
-*Intervals* are those of the jackknife at η = 1 and λ = 1 over all pairs of the labelled
+*Intervals* come from the jackknife at η = 1 and λ = 1 over all pairs of the labelled
 points: refits without each point, or without each of 50 groups of more than 100. Their
 coverage for n = 20 to 120, and the low coverage of Laplace draws, is in Benchmarks:
 posterior_coverage.
 
-After ``fit_pairs``, with independent pairs, intervals are those of the posterior. See
+After ``fit_pairs``, with independent pairs, intervals come from the posterior. See
 Benchmarks: pairs_coverage.
 """
 
@@ -121,7 +121,7 @@ def for_purpose(
 ) -> Fitted:
     """Return the mode of the posterior for a purpose, on the pairs of the fit.
 
-    Parameters as in ``LCA.posterior_metric``; ``lam`` None is that of the fit.
+    Parameters as in ``LCA.posterior_metric``; ``lam`` None is λ of the fit.
     """
     if not isinstance(learning_rate, str):
         rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
@@ -141,7 +141,7 @@ def for_purpose(
 def lams_for(
     lam: int | float | str, purpose: str, *, labelled: bool
 ) -> tuple[float | None, ...]:
-    """Return the λ to try; None is that of the fit."""
+    """Return the λ to try; None is λ of the fit."""
     if not isinstance(lam, str):
         return (float(check_number("regularization", lam, 0, open_low=True)),)
     check_choice("regularization", lam, ("auto",))
@@ -227,7 +227,7 @@ def check_no_anchors(estimator: object) -> None:
     """Raise for a fit from anchors, whose refits would need all rows again."""
     if hasattr(estimator, "n_anchors_"):
         raise ValueError(
-            "draws must be those of sample() after a fit with n_anchors, got None. "
+            "draws must come from sample() after a fit with n_anchors, got None. "
             "matrix_error_ is the standard error of M from sampling anchors"
         )
 
@@ -236,7 +236,7 @@ def check_no_weights(fitted: Fitted) -> None:
     """Raise for weighted points, which refits and votes would count alike."""
     if fitted.pairs.w is not None:
         raise ValueError(
-            "draws must be those of sample() after a fit with sample_weight, got None. "
+            "draws must come from sample() after a fit with sample_weight, got None. "
             "Refits and votes of posterior_metric count points alike"
         )
 

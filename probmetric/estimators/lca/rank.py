@@ -48,7 +48,7 @@ TOLERANCE = 1.0
 class RankChoice(NamedTuple):
     """A number of rows, its mean held-out loss in nats a point, and a standard error.
 
-    ``standard_error`` is that of the loss minus the smallest loss, 0 for the best. If
+    ``standard_error`` is for the loss minus the smallest loss, 0 for the best. If
     no map can be evaluated the loss is infinite and the error NaN.
     """
 

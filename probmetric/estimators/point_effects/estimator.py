@@ -44,13 +44,6 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
 
     Parameters
     ----------
-    n_components : int, optional
-        Rows of the map, 1..d. Default: d.
-    pairs : {"nearest", "all"}, default="nearest"
-        Pairs that ``fit`` makes of class labels.
-    n_targets, n_impostors : int, optional
-        Neighbors of a point of its class and of other classes. Default: 3, or all if
-        there are fewer.
     regularization : float > 0, default=10
         λ: the prior standard deviation of an entry of the map around the Euclidean one,
         cI, is c/√λ.
@@ -58,9 +51,6 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         ω, if it is known. Default: it is learned.
     spread_scale : float > 0, default=1
         Scale of the half-normal prior of ω.
-    learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": 1 for ``fit_pairs``; n/N for N pairs made from
-        labels, which are not judgments.
     max_iter : int, default=500
         Maximum number of iterations of the solver at one ω.
 

@@ -489,7 +489,14 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def same_probability(
         self, pairs: ArrayLike, *, prior_odds: float = 1.0
     ) -> Float[np.ndarray, "N"]:
-        """Return P(one source) of each pair (N, 2, d), with prior odds."""
+        """Return P(one source) of each pair.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d)
+        prior_odds : float > 0, default=1
+            Prior odds of one source.
+        """
         ends = self._ends(pairs)
         return np.asarray(self.metric_.same_probability(*ends, prior_odds=prior_odds))
 
