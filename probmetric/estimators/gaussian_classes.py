@@ -6,7 +6,7 @@ The model is ``probmetric.models.gaussian_classes``, the closed forms are in
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import jax
 import numpy as np
@@ -29,7 +29,12 @@ from probmetric.estimators._labelled import (
     report,
     required,
 )
-from probmetric.estimators._learner import ClassProbabilities, Learner, no_rows
+from probmetric.estimators._learner import (
+    ClassProbabilities,
+    Learner,
+    Run,
+    no_rows,
+)
 from probmetric.estimators._settings import (
     Positive,
     RandomState,
@@ -246,18 +251,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
     def _metrics_of(self, draws: xr.DataTree) -> Sequence[Dissimilarity] | None:
         return None
 
-    def _drawn(
-        self,
-        method: str,
-        *,
-        n_draws: int,
-        n_chains: int | None,
-        seed: int,
-        base: LocalMahalanobis | None = None,
-        log_prior: bool = False,
-        predictive: bool = False,
-        prior_draws: int | None = None,
-    ) -> xr.DataTree:
+    def _drawn(self, method: str, run: Run, **options: Any) -> xr.DataTree:
         check_choice("method", method, ("exact",))
         fitted = self._found
         if not len(fitted.points):
@@ -269,13 +263,10 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             names=self._names,
             arguments={"prior": fitted.prior, "covariance": self.covariance},
             classes=fitted.classes,
-            base=base,
-            seed=seed,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            log_prior=log_prior,
-            predictive=predictive,
-            prior_draws=prior_draws,
+            seed=run["seed"],
+            n_draws=run["n_draws"],
+            n_chains=run["n_chains"],
+            **options,
         )
 
 
@@ -401,15 +392,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
             feature, feature_bis), in input units.
         """
         check_is_fitted(self)
-        return self._drawn(
-            method,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            seed=seed,
-            log_prior=log_prior,
-            predictive=predictive,
-            prior_draws=prior_draws,
-        )
+        run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)
+        groups = {"predictive": predictive, "prior_draws": prior_draws}
+        return self._drawn(method, run, log_prior=log_prior, **groups)
 
     @with_names
     def posterior_metric(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -408,10 +408,7 @@ class GLML(GaussianLearner):
                 f"{self.densities!r}, n_components={self.n_components}, "
                 f"rule={self.rule!r}), got {run['n_draws']}"
             )
-        n, n_chains, seed = run["n_draws"], run["n_chains"], run["seed"]
-        return self._drawn(
-            method, base=self.metric_, n_draws=n, n_chains=n_chains, seed=seed
-        )
+        return self._drawn(method, run, base=self.metric_)
 
     def _metrics_of(self, draws: xr.DataTree) -> Sequence[LocalMahalanobis] | None:
         return metrics(draws)

@@ -527,17 +527,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         if hasattr(self, "classes_"):
             check_no_anchors(self)
             check_no_weights(fitted)
-        return metric_for(
-            self,
-            purpose,
-            method=method,
-            n_draws=n_draws,
-            seed=seed,
-            pairs=pairs,
-            learning_rate=learning_rate,
-            regularization=regularization,
-            progress=progress,
-        )
+        rates = learning_rate, regularization
+        return metric_for(self, purpose, method, n_draws, seed, pairs, *rates, progress)
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
         return metrics(draws)

@@ -263,7 +263,6 @@ def best_for_votes(
 def metric_for(
     estimator: Any,
     purpose: Purpose,
-    *,
     method: LCAMethod | Literal["jackknife"] | None,
     n_draws: int | None,
     seed: int,
