@@ -17,6 +17,18 @@ class Shared:
 
     Parameters
     ----------
+    n_components : int, optional
+        Rows of the map, 1..d. Default: d.
+    pairs : {"nearest", "all"}, default="nearest"
+        Pairs that ``fit`` makes of class labels.
+    n_targets, n_impostors : int, optional
+        Neighbors of a point of its class and of other classes, for nearest pairs.
+        Default: 3, or all if there are fewer.
+    learning_rate : "auto" or float > 0, default="auto"
+        Power on the likelihood. "auto": 1 for ``fit_pairs``, whose pairs are assumed to
+        be independent; n/N for N pairs made from the labels of n points.
+    prior_covariance : array-like of shape (d, d), optional
+        Prior mean of Σ_W, in input units. Default: the total variances of the features.
     standardize : bool, default=True
         Center and scale the features inside ``fit``. Results are in input units.
     max_iter : int, default=500

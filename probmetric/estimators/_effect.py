@@ -15,7 +15,7 @@ from probmetric.estimators._labelled import report
 from probmetric.estimators._learner import Learner, NutsOrLaplace, Run, input_units
 from probmetric.estimators._mahalanobis import PairsMixin
 from probmetric.estimators._settings import Count, Positive, settings
-from probmetric.estimators.lca.settings import n_rows
+from probmetric.estimators.lca.settings import base_recipe, n_rows
 from probmetric.inference.lca.recipe import Recipe
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.target import Draws
@@ -49,16 +49,9 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
 
     def _recipe(self, d: int, rate: float | None = None) -> Recipe:
         """Return the settings for d features; ``rate`` replaces "auto"."""
-        if self.learning_rate != "auto":
-            rate = float(self.learning_rate)
-        return Recipe(
-            n_components=n_rows(self.n_components, d),
-            pairs=self.pairs,
-            n_targets=None if self.n_targets is None else int(self.n_targets),
-            n_impostors=None if self.n_impostors is None else int(self.n_impostors),
-            learning_rate=rate,
-            max_iter=int(self.max_iter),
-        )
+        recipe = base_recipe(self, n_rows(self.n_components, d))
+        rate = recipe.learning_rate or rate
+        return recipe._replace(learning_rate=rate, max_iter=int(self.max_iter))
 
     def _store_fit(self, fitted: Any, metric: Mahalanobis, scaler: Scaler) -> None:
         """Store the fit, and its common map in input units."""
@@ -110,7 +103,6 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return self._averaged[0]
 
     def _shown(self) -> Pairs:
-        """Return the pairs of the fit in input units."""
         return input_units(self.fitted_.pairs, Scaler(self.mean_, self.scale_))
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:

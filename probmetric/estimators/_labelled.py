@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from probmetric.data.containers import Labelled, Pairs
@@ -39,12 +38,12 @@ ENTRY_KINDS = "iuUSO"
 
 
 def _preprocessor(
-    estimator: BaseEstimator,
+    estimator: object,
 ) -> ArrayLike | Callable[[np.ndarray], ArrayLike] | None:
     return getattr(estimator, "preprocessor", None)
 
 
-def holds_pairs(estimator: BaseEstimator, X: ArrayLike) -> bool:
+def holds_pairs(estimator: object, X: ArrayLike) -> bool:
     """Check if X is pairs: (N, 2, d), or (N, 2) with a preprocessor."""
     entries = _entries(X)
     if entries.ndim == 2 and _preprocessor(estimator) is not None:
@@ -61,7 +60,7 @@ def _entries(X: ArrayLike) -> np.ndarray:
 
 
 def stood_for(
-    estimator: BaseEstimator, X: ArrayLike, name: str, n_axes: int
+    estimator: object, X: ArrayLike, name: str, n_axes: int
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "..."]] | None:
     """Return the points of the preprocessor, and the row that each entry stands for.
 
@@ -108,7 +107,7 @@ def stood_for(
     return rows, places.reshape(entries.shape)
 
 
-def required(estimator: BaseEstimator, y: ArrayLike | None) -> ArrayLike:
+def required(estimator: object, y: ArrayLike | None) -> ArrayLike:
     """Return y, or raise if it is None."""
     if y is None:
         raise ValueError(
@@ -118,14 +117,13 @@ def required(estimator: BaseEstimator, y: ArrayLike | None) -> ArrayLike:
     return y
 
 
-def _points_of(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:
-    """Return X, or the points that its entries stand for."""
+def _points_of(estimator: object, X: ArrayLike) -> ArrayLike:
     stored = stood_for(estimator, X, "X", 1)
     return X if stored is None else stored[0][stored[1]]
 
 
 def check_labelled(
-    estimator: BaseEstimator,
+    estimator: object,
     X: ArrayLike,
     y: ArrayLike | None,
     *,
@@ -153,7 +151,7 @@ def check_labelled(
     return rows, classes, codes
 
 
-def unlabeled_of(estimator: BaseEstimator) -> object:
+def unlabeled_of(estimator: object) -> object:
     """Return the setting ``unlabeled``, or its default."""
     return getattr(estimator, "unlabeled", WARN)
 
@@ -207,25 +205,25 @@ def _point_weights(
     return positive, weights > 0
 
 
-def _standardizes(estimator: BaseEstimator) -> bool:
+def _standardizes(estimator: object) -> bool:
     return bool(getattr(estimator, "standardize", False))
 
 
-def forget(estimator: BaseEstimator, *names: str) -> None:
+def forget(estimator: object, *names: str) -> None:
     """Delete attributes of an earlier fit."""
     for name in names:
         vars(estimator).pop(name, None)
 
 
 def labelled_data(
-    estimator: BaseEstimator,
+    estimator: object,
     X: ArrayLike,
     y: ArrayLike | None,
     w: ArrayLike | None = None,
 ) -> tuple[Labelled, np.ndarray, Scaler]:
     """Check settings, points and labels; return standardized points and the classes.
 
-    Leaves out unlabeled points and those of weight 0. Center and scale count each
+    Leaves out unlabeled points and points of weight 0. Center and scale count each
     remaining point once. Sets the attributes of ``check_labelled``, and deletes the
     threshold of an earlier fit.
     """
@@ -243,7 +241,7 @@ def labelled_data(
 
 
 def pair_data(
-    estimator: BaseEstimator,
+    estimator: object,
     pairs: ArrayLike,
     y: ArrayLike,
     w: ArrayLike | None,
@@ -273,7 +271,7 @@ def pair_data(
 
 
 def checked_rows(
-    estimator: BaseEstimator,
+    estimator: object,
     X: ArrayLike,
     *,
     reset: bool = False,

@@ -11,11 +11,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
@@ -36,7 +32,7 @@ STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 
 
 def pair_ends(
-    estimator: BaseEstimator, pairs: ArrayLike, d: int
+    estimator: object, pairs: ArrayLike, d: int
 ) -> tuple[Float[np.ndarray, "N d"], Float[np.ndarray, "N d"]]:
     """Return the first and second points of pairs, with the d features of ``fit``."""
     stored, pairs = stood_for(estimator, pairs, "pairs", 2) or (None, pairs)
@@ -68,7 +64,6 @@ class MahalanobisMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self.components_ = np.asarray(factor) / taught_scale(X, scaler.scale)
 
     def __sklearn_tags__(self) -> Tags:
-        """Declare that float32 input gives float32 results."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -159,7 +154,6 @@ class PairsMixin(MahalanobisMixin):
     __metadata_request__score: ClassVar = _DATA
 
     def __sklearn_tags__(self) -> Tags:
-        """Declare that ``fit`` requires labels, and if it accepts pairs (N, 2, d)."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.three_d_array = hasattr(self, "fit_pairs")

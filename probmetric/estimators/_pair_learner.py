@@ -1,7 +1,7 @@
-"""Base of learners of close and far pairs: labels or pairs in, a metric out.
+"""Bases of learners of labels or pairs, and of close and far pairs.
 
-A learner solves pairs (``_solve``) and stores the result (``_keep``). This class
-checks, pairs and scales the data, and maps the result back to input units.
+``PairLearner`` checks, pairs and scales the data, and maps the result back to input
+units. A learner solves pairs (``_solve``) and stores the result (``_keep``).
 """
 
 from abc import ABC, abstractmethod
@@ -26,8 +26,36 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
 
+class LabelsOrPairs(ABC):
+    """A learner whose ``fit`` accepts class labels or pairs."""
+
+    @abstractmethod
+    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
+        """Learn from labelled, standardized points."""
+
+    @abstractmethod
+    def fit_pairs(self, pairs: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from pairs."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn from class labels, or from pairs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or (N, 2, d) for pairs
+            Pairs are passed to ``fit_pairs``.
+        y : array-like of shape (n,)
+            Class labels, numbers or strings. At least two classes, one of two rows or
+            more. For pairs as in ``fit_pairs``.
+        """
+        if holds_pairs(self, X):
+            return self.fit_pairs(X, required(self, y))
+        data, self.classes_, scaler = labelled_data(self, X, y)
+        return self._fit_labels(data, scaler)
+
+
 @settings
-class PairLearner(PairsMixin, BaseEstimator, ABC):
+class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
     """A Mahalanobis metric from class labels (``fit``) or pairs (``fit_pairs``)."""
 
     pairs: PairSet
@@ -61,20 +89,7 @@ class PairLearner(PairsMixin, BaseEstimator, ABC):
         m = min(int(self.n_impostors), len(X) - int(sizes.min()))
         return from_rows(partial(nearest_pairs, k=k, m=m), X, codes)
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from class labels, or from pairs.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), or (N, 2, d) for pairs
-            Pairs are passed to ``fit_pairs``.
-        y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes; one with two rows or
-            more. For pairs 1 is close; far is 0 or -1, one of the two throughout.
-        """
-        if holds_pairs(self, X):
-            return self.fit_pairs(X, required(self, y))
-        data, self.classes_, scaler = labelled_data(self, X, y)
+    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
         return self._store(self._solve_labels(data), scaler, data)
 
     def fit_pairs(

@@ -35,7 +35,6 @@ class Number(NamedTuple):
     open_low: bool = False
 
     def __repr__(self) -> str:
-        """Write the range as help() shows it: ``whole [1, inf)``."""
         return f"{'whole ' if self.whole else ''}{interval(*self)}"
 
 

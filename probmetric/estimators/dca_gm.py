@@ -120,7 +120,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     -----
     A local optimum. A is identified only up to the gauge, which does not affect metrics
     and probabilities. ``posterior_metric`` makes 200 metrics by default, by "laplace"
-    with fixed mixtures. For log losses with few labels see Benchmarks: few_classes.
+    with fixed mixtures. For log losses with few labels see Benchmarks: few_mixtures.
 
     References
     ----------
@@ -219,7 +219,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
 
     @with_names
     @no_type_check
-    def get_metric(
+    def get_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, kind: MetricKind | Literal["nca"] | None = None
     ) -> Mahalanobis | LocalFisher | ClassDistribution:
         """Return a learned metric in input units, picklable.
@@ -265,7 +265,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         return self.params_._replace(A=A, mu=self.params_.mu + A @ self.mean_)
 
     @no_type_check
-    def sample(
+    def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: Method = "nuts",
         *,
@@ -293,7 +293,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             "laplace", which is inaccurate otherwise; sampled for the others.
         log_prior : bool, default=True
             Store the log prior of each site and the log likelihood of all data, for
-            power scaling (``az.psense_summary``). With fixed mixtures only that of A.
+            power scaling (``az.psense_summary``); only of A with fixed mixtures.
         prior_draws : int, optional
             Number of draws of the prior, which the fit sets from the data, with
             replicated classes: ``prior`` and ``prior_predictive``. Requires sampled

@@ -6,7 +6,7 @@ The model is ``probmetric.models.gaussian_classes``, the closed forms are in
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import jax
 import numpy as np
@@ -29,7 +29,12 @@ from probmetric.estimators._labelled import (
     report,
     required,
 )
-from probmetric.estimators._learner import ClassProbabilities, Learner, no_rows
+from probmetric.estimators._learner import (
+    ClassProbabilities,
+    Learner,
+    Run,
+    no_rows,
+)
 from probmetric.estimators._settings import (
     Positive,
     RandomState,
@@ -90,14 +95,11 @@ class ClassFit(NamedTuple):
 
 
 class _Options(TypedDict):
-    """Options of the inference."""
-
     covariance: Covariance
     alpha: float
 
 
 def _check_varied(prior: NIWPrior, n: int) -> None:
-    """Raise if no prior can be chosen."""
     if np.isnan(prior.kappa):
         raise ValueError(
             "X must have points that vary within the classes (n_samples = "
@@ -120,7 +122,6 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
     unlabeled: object = "warn"
 
     def __sklearn_tags__(self) -> Tags:
-        """Declare that ``fit`` accepts NaN if missing entries are integrated out."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "integrate"
         return tags
@@ -145,12 +146,14 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             stats, evidence = None, np.nan
             prior = evidence_prior_missing(data, c, **options)
             _check_varied(prior, len(points))
-            how = {"covariance": self.covariance}
-            start = fit_missing(data, prior, n_classes=c, tol=START_TOL, **how)
+            shape = self.covariance
+            start = fit_missing(
+                data, prior, n_classes=c, tol=START_TOL, covariance=shape
+            )
             report(start, "missing entries")
             with jax.enable_x64(True):
                 key = jax.random.key(seed)
-                post = complete(key, data, prior, start.params, **how)
+                post = complete(key, data, prior, start.params, covariance=shape)
             post, prior = to_numpy((post, prior))
         else:
             if self.prior == "cv":
@@ -224,7 +227,6 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         self.log_evidence_ = fitted.log_evidence
 
     def _in_input_units(self, metric: LocalMahalanobis) -> LocalMahalanobis:
-        """Return a local metric of scaled points in input units."""
         scaler = self._found.scaler
         metric = metric.rescaled(scaler.scale, scaler.mean)
         if not self.standardize:
@@ -249,19 +251,7 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
     def _metrics_of(self, draws: xr.DataTree) -> Sequence[Dissimilarity] | None:
         return None
 
-    def _drawn(
-        self,
-        method: str,
-        *,
-        n_draws: int,
-        n_chains: int | None,
-        seed: int,
-        base: LocalMahalanobis | None = None,
-        log_prior: bool = False,
-        predictive: bool = False,
-        prior_draws: int | None = None,
-    ) -> xr.DataTree:
-        """Draw the class Gaussians from their posterior."""
+    def _drawn(self, method: str, run: Run, **options: Any) -> xr.DataTree:
         check_choice("method", method, ("exact",))
         fitted = self._found
         if not len(fitted.points):
@@ -273,13 +263,10 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             names=self._names,
             arguments={"prior": fitted.prior, "covariance": self.covariance},
             classes=fitted.classes,
-            base=base,
-            seed=seed,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            log_prior=log_prior,
-            predictive=predictive,
-            prior_draws=prior_draws,
+            seed=run["seed"],
+            n_draws=run["n_draws"],
+            n_chains=run["n_chains"],
+            **options,
         )
 
 
@@ -374,7 +361,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         self.covariances_ = factor @ np.swapaxes(factor, 1, 2)
         return self
 
-    def sample(
+    def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: Exact = "exact",
         *,
@@ -405,15 +392,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
             feature, feature_bis), in input units.
         """
         check_is_fitted(self)
-        return self._drawn(
-            method,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            seed=seed,
-            log_prior=log_prior,
-            predictive=predictive,
-            prior_draws=prior_draws,
-        )
+        run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)
+        groups = {"predictive": predictive, "prior_draws": prior_draws}
+        return self._drawn(method, run, log_prior=log_prior, **groups)
 
     @with_names
     def posterior_metric(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -436,7 +417,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         method : {"exact"}, optional
         n_draws : int, default=24
         seed : int, default=0
-            The draws are those of ``sample`` with this seed and number.
+            With the same seed and number ``sample`` makes the same draws.
 
         Raises
         ------

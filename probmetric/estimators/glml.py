@@ -4,7 +4,7 @@ The model is ``probmetric.models.gaussian_classes``, the local metrics are in
 ``probmetric.inference.gaussian_classes.local_metric``; this file has no mathematics.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
@@ -42,7 +42,7 @@ from probmetric.inference.gaussian_classes.local_metric import (
 from probmetric.inference.gaussian_classes.mixtures import fit_mixtures, mixture_prior
 from probmetric.inference.gaussian_classes.posterior import plug_in
 from probmetric.inference.gaussian_classes.prior import learn_statistics
-from probmetric.metric import LocalMahalanobis
+from probmetric.metric import Dissimilarity, LocalMahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.metric.local import Rule
 from probmetric.models.gaussian_classes import GaussianClassesParams, to_metric
@@ -105,7 +105,7 @@ class GLML(GaussianLearner):
     n_components : int ≥ 1, default 1
         More than 1: every class is a mixture of that many Gaussians, at a posterior
         mode found by EM. Requires ``n_draws=0``. ``prior_`` and ``posterior_`` are
-        still those of single Gaussians, which define the prior of the components.
+        still of single Gaussians, which define the prior of the components.
     n_draws : int ≥ 0, default 24
         Posterior draws to average votes over. 0 uses the Student-t predictive
         densities, which is many times cheaper.
@@ -226,7 +226,6 @@ class GLML(GaussianLearner):
         return self
 
     def _check_options(self) -> None:
-        """Raise for combinations of options that have no meaning."""
         expected, n_draws = self.rule == "expected_bias", self.n_draws
         mixtures = self.n_components > 1
         if (self.densities == "mle" or mixtures) and (n_draws or expected):
@@ -275,7 +274,7 @@ class GLML(GaussianLearner):
     def _metrics(
         self, fitted: ClassFit, seed: int
     ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-        """Return the metric of the densities and those of draws, in scaled units."""
+        """Return the metric of the densities, and of draws, in scaled units."""
         params = self._point_densities(fitted, seed)
         if params is not None:
             return to_numpy(to_metric(params, rule=self.rule)), []
@@ -286,12 +285,10 @@ class GLML(GaussianLearner):
     def _learn(
         self, fitted: ClassFit, seed: int
     ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-        """Return the metric in scaled units, and all metrics in input units."""
         base, drawn = self._metrics(fitted, seed)
         return base, [self._in_input_units(m) for m in (base, *drawn)]
 
     def _set(self, metrics: list[LocalMahalanobis], gamma: float) -> None:
-        """Store the metric and those of draws, with γ."""
         self.gamma_ = gamma
         share = np.asarray(gamma)
         self.metric_, *self.draws_ = (replace(m, gamma=share) for m in metrics)
@@ -411,10 +408,7 @@ class GLML(GaussianLearner):
                 f"{self.densities!r}, n_components={self.n_components}, "
                 f"rule={self.rule!r}), got {run['n_draws']}"
             )
-        n, n_chains, seed = run["n_draws"], run["n_chains"], run["seed"]
-        return self._drawn(
-            method, base=self.metric_, n_draws=n, n_chains=n_chains, seed=seed
-        )
+        return self._drawn(method, run, base=self.metric_)
 
     def _metrics_of(self, draws: xr.DataTree) -> Sequence[LocalMahalanobis] | None:
         return metrics(draws)
@@ -439,6 +433,7 @@ class GLML(GaussianLearner):
         n_draws: int | None,
         seed: int,
         progress: bool | None,
+        read: Callable[[xr.DataTree], Sequence[Dissimilarity] | None] | None = None,
     ) -> PosteriorMetric:
         check_choice("method", method or "exact", ("exact",))
         if draws is not None or n_draws is not None:

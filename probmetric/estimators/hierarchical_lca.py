@@ -56,22 +56,12 @@ class HierarchicalLCA(EffectLearner):
 
     Parameters
     ----------
-    n_components : int, optional
-        Rows of the maps, 1..d. Default: d.
-    pairs : {"nearest", "all"}, default="nearest"
-        Pairs that ``fit`` makes in each group.
-    n_targets, n_impostors : int, optional
-        Neighbors of a point of its class and of other classes, in its group. Default:
-        3, or all if there are fewer.
     regularization : float > 0, default=10
         λ of the common map: the prior standard deviation of an entry is c/√λ.
     spread : float in [0, 100], optional
         ω, if it is known. Default: it is learned; 0 if there is one group.
     spread_scale : float > 0, default=0.5
         Scale of the half-normal prior of ω.
-    learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": n/N for N pairs made from labels, which share
-        points; 1 for ``fit_pairs``, whose pairs are assumed to be independent.
     max_iter : int, default=500
         Maximum number of iterations of the solver at one ω.
     unlabeled : label, default="warn"
@@ -221,7 +211,6 @@ class HierarchicalLCA(EffectLearner):
 
     @property
     def _labels(self) -> list[Hashable]:
-        """Labels of the groups in draws."""
         return [0] if self.groups_ is None else self.groups_.tolist()
 
     def _place(self, group: object, name: str = "group") -> int | None:
@@ -364,10 +353,9 @@ class HierarchicalLCA(EffectLearner):
         )
 
     def _check_draws(self, draws: xr.DataTree) -> None:
-        """Raise for draws of another learner, or of other groups."""
         if self._metrics_of(draws) is None:
             raise ValueError(
-                "draws must be those of HierarchicalLCA.sample, got "
+                "draws must come from HierarchicalLCA.sample, got "
                 f"{', '.join(sorted(map(str, draws['posterior'].data_vars)))}"
             )
         coords = draws["posterior"].coords

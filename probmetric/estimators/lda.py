@@ -79,7 +79,6 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         return self._store(params, scaler)
 
     def _fit_source(self, source: Source, y: object) -> Self:
-        """Learn from data on disk: one pass over the labels, one over the rows."""
         folds = isinstance(self.prior_strength, str)
         instead = "a number, such as prior_strength=1, not 'cv',"
         refuse({"prior_strength": (folds, instead)})
@@ -102,7 +101,6 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         return self
 
     def _target(self, scale: np.ndarray) -> np.ndarray:
-        """Return the prior mean of Σ_W in standardized units."""
         d = len(scale)
         if self.prior_covariance is None:
             return np.eye(d)
@@ -162,8 +160,8 @@ class LDA(_TiedClasses):
     """Linear discriminant analysis as a metric: whitened discriminant directions.
 
     Distances are in units of the standard deviation within classes, along the k
-    directions that separate the class means best. The directions are *not* orthonormal
-    in input space.
+    directions that separate class means best. These are *not* orthonormal in input
+    space.
 
     Parameters
     ----------
@@ -171,16 +169,13 @@ class LDA(_TiedClasses):
         k, 1 to min(C - 1, d), the default. With a prior of infinite strength the
         default is all d directions.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        s: the covariance within classes has prior mean ``prior_covariance``, with the
-        weight of s points. 0 is maximum likelihood, as scikit-learn's
+        s: the covariance within classes, Σ_W, has prior mean ``prior_covariance``, with
+        the weight of s points. 0 is maximum likelihood, as scikit-learn's
         ``LinearDiscriminantAnalysis(solver="eigen")``, and requires n - C ≥ d. ∞ learns
         no covariance: distances are Euclidean in standardized units, with the
         discriminant directions first. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by
         soft votes of neighbors in five folds (``neighbors.strength``), which takes
         about five to fifteen fits.
-    prior_covariance : array-like of shape (d, d), optional
-        In input units. Default: the identity in standardized units, which has the
-        total variances of the features.
 
     Attributes
     ----------
@@ -270,8 +265,6 @@ class RCA(_TiedClasses):
         s: Σ_W has prior mean ``prior_covariance``, with the weight of s points. 0 is
         maximum likelihood and requires n - C ≥ d; ∞ does not learn Σ_W. "cv" as in
         ``LDA``.
-    prior_covariance : array-like of shape (d, d), optional
-        In input units. Default: the total variances of the features.
 
     Attributes
     ----------
@@ -288,7 +281,7 @@ class RCA(_TiedClasses):
 
     Notes
     -----
-    Draws, and the limits of intervals, are those of ``LDA``.
+    Draws and limits of intervals as in ``LDA``.
 
     Examples
     --------

@@ -172,7 +172,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
         (["lca", "--resume"], "--resume: expected --checkpoint DIR"),
         (["lca", "--method", "svi", "--checkpoint", "x"], "--checkpoint: expected"),
         (["lca", "--checkpoint", __file__], "--checkpoint: expected a folder"),
-        (["lca", "--set", "per_anchor=True"], "per_anchor: expected"),
+        (["lca", "--set", "per_anchor=True"], "per_anchor must be False"),
     ],
 )
 def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):

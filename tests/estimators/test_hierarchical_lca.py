@@ -186,7 +186,7 @@ def test_bad_groups_are_refused(fitted):
     with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
         fitted.same_probability(PAIRS, groups=SITE[:5])
     lca = pm.LCA().fit(X, Y).sample("laplace", n_draws=2, n_chains=1)
-    with pytest.raises(ValueError, match="draws must be those of HierarchicalLCA"):
+    with pytest.raises(ValueError, match="draws must come from HierarchicalLCA"):
         fitted.posterior_metric("prediction", draws=lca)
 
 

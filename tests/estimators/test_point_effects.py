@@ -130,7 +130,7 @@ def test_draws_become_metrics_are_stored_and_leave_points_out(fitted, tmp_path):
         (lambda m: m.posterior_metric("votes"), "purpose: expected"),
         (
             lambda m: m.same_probability([[0, 1]], points=[0, 1]),
-            "points must have shape",
+            "points must",
         ),
         (
             lambda m: m.fit_pairs([[0, 0], [1, 2], [3, 4]], [1, 0, 1]),

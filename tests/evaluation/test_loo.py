@@ -144,7 +144,7 @@ def test_loo_takes_dca_gms_class_probabilities():
     P = drawn["posterior"]["class_probability"].to_numpy()
     own = drawn["log_likelihood"]["y"].to_numpy()
     np.testing.assert_allclose(np.exp(own[0, :, 3]), P[0, :, 3, y[9]])
-    with pytest.raises(ValueError, match="queries: expected none with log_likelihood"):
+    with pytest.raises(ValueError, match="queries must be None with log_likelihood"):
         model.sample("laplace", queries=X[:2], log_likelihood=True)
 
 
@@ -153,8 +153,8 @@ def test_loo_takes_dca_gms_class_probabilities():
     [
         ({"method": "laplace"}, "posterior itself"),
         ({"method": "bootstrap"}, "posterior itself"),
-        ({"learning_rate": 0.5}, "learning_rate: expected 1"),
-        ({"w": np.r_[2.0, np.ones(N - 1)]}, "data weights of one"),
+        ({"learning_rate": 0.5}, "learning_rate must be 1"),
+        ({"w": np.r_[2.0, np.ones(N - 1)]}, "w must be 1 for all data"),
         ({"drop": "log_likelihood"}, "draws must have a log-likelihood term"),
     ],
 )

@@ -6,7 +6,7 @@ The model is ``probmetric.models.gdm``, the fit, its draws and refits are in
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -16,21 +16,20 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from probmetric.arguments import check_number
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.inputs import points
+from probmetric.data.scaling import Scaler
 from probmetric.data.sites import site_pairs
 from probmetric.estimators._labelled import (
     checked_rows,
     forget,
-    holds_pairs,
-    labelled_data,
     pair_data,
     report,
-    required,
     stood_for,
 )
 from probmetric.estimators._learner import Learner, NutsOrLaplace, Run
 from probmetric.estimators._mahalanobis import float_type, pair_ends
+from probmetric.estimators._pair_learner import LabelsOrPairs
 from probmetric.estimators._settings import (
     Count,
     Matrix,
@@ -39,10 +38,11 @@ from probmetric.estimators._settings import (
     check_settings,
     settings,
 )
+from probmetric.estimators.lca.settings import base_recipe
 from probmetric.inference.gdm.bootstrap import leave_out, units_of
 from probmetric.inference.gdm.draws import draw, metrics
 from probmetric.inference.gdm.fit import deviance_explained, fit, gap, knots_for
-from probmetric.inference.lca.recipe import Recipe, build, rate_for
+from probmetric.inference.lca.recipe import build, rate_for
 from probmetric.inference.point_effects.recipe import merged
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.feature_names import with_names
@@ -62,7 +62,7 @@ Splines = Annotated[int, Number(2, 100, whole=True)]
 
 
 @settings
-class GDM(OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
+class GDM(LabelsOrPairs, OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
     """Generalized dissimilarity model: dissimilarity of sites by monotone curves.
 
     ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))``, with increasing
@@ -82,11 +82,6 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
         prior, as in R's gdm, which also gives each pair one unit (see the theory page).
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of b.
-    pairs : {"nearest", "all"}, default="nearest"
-        Pairs that ``fit`` makes of class labels.
-    n_targets, n_impostors : int, optional
-        For nearest pairs: neighbors of a point of its class and of other classes.
-        Default: 3, or all if there are fewer.
     learning_rate : "auto" or float > 0, default="auto"
         Power on the likelihood. "auto": 1 for ``fit_sites`` and ``fit_pairs``; n/N for
         N pairs made from labels.
@@ -166,29 +161,15 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
     unlabeled: object = "warn"
 
     def __sklearn_tags__(self) -> Tags:
-        """Declare that ``fit`` requires labels and accepts pairs (N, 2, d)."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from class labels, by pairs made from them; or from pairs.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), or (N, 2, d) for pairs
-            Pairs are passed to ``fit_pairs``.
-        y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes, one of two rows or
-            more. For pairs as in ``fit_pairs``.
-        """
-        if holds_pairs(self, X):
-            return self.fit_pairs(X, required(self, y))
-        data, self.classes_, _ = labelled_data(self, X, y)
+    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
         rows, codes = np.asarray(data.X), np.asarray(data.y)
-        recipe = self._recipe(rows.shape[1])
+        recipe = base_recipe(self, rows.shape[1])
         made = build(rows, codes, recipe)._replace(anchor=None)
         return self._store(made, rate_for(made, recipe), None)
 
@@ -252,18 +233,7 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
         return self._store(made, self._rate(), sites)
 
     def _rate(self) -> float:
-        """Return the learning rate of sites and pairs."""
         return 1.0 if self.learning_rate == "auto" else float(self.learning_rate)
-
-    def _recipe(self, d: int) -> Recipe:
-        rate = self.learning_rate
-        return Recipe(
-            n_components=d,
-            pairs=self.pairs,
-            n_targets=None if self.n_targets is None else int(self.n_targets),
-            n_impostors=None if self.n_impostors is None else int(self.n_impostors),
-            learning_rate=None if isinstance(rate, str) else float(rate),
-        )
 
     def _knots(self, X: Float[np.ndarray, "n d"]) -> np.ndarray:
         if self.knots is None:
@@ -393,7 +363,6 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
         return n if method == "bootstrap" else max(n, 250), None
 
     def _independent(self) -> bool:
-        """Check if no site is in two pairs, and pairs are not made from labels."""
         ends = np.append(self.pairs_.i, self.pairs_.j)
         return not hasattr(self, "classes_") and len(np.unique(ends)) == len(ends)
 
@@ -458,11 +427,10 @@ class GDM(OneToOneFeatureMixin, TransformerMixin, Learner[GDMMethod]):
         return result if self._names is None else result._replace(names=(*self._names,))
 
 
-def _check_order(X: ArrayLike, species: ArrayLike) -> None:
-    """Raise for DataFrames with the same sites in another order."""
-    index, other = getattr(X, "index", None), getattr(species, "index", None)
-    if not (hasattr(index, "equals") and hasattr(other, "equals")):
+def _check_order(X: Any, species: Any) -> None:
+    if not (hasattr(X, "iloc") and hasattr(species, "iloc")):
         return
+    index, other = X.index, species.index
     if not index.equals(other) and sorted(map(repr, index)) == sorted(map(repr, other)):
         raise ValueError(
             "species must have the sites in the order of X, got another order. Use "

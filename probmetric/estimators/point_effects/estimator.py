@@ -11,17 +11,12 @@ import xarray as xr
 from jaxtyping import Float, Int
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data.containers import Pairs
+from probmetric.data.containers import Labelled, Pairs
 from probmetric.data.scaling import Scaler
 from probmetric.estimators._effect import EffectLearner
-from probmetric.estimators._labelled import (
-    holds_pairs,
-    labelled_data,
-    pair_data,
-    required,
-    stood_for,
-)
+from probmetric.estimators._labelled import pair_data, stood_for
 from probmetric.estimators._learner import NutsOrLaplace, Run
+from probmetric.estimators._pair_learner import LabelsOrPairs
 from probmetric.estimators._settings import Number, Positive, settings
 from probmetric.inference.lca.recipe import Recipe, build
 from probmetric.inference.point_effects import draws
@@ -39,7 +34,7 @@ Spread = Annotated[float, Number(0, 10)]
 
 
 @settings
-class PointEffectsLCA(EffectLearner):
+class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     """A metric from judged pairs that share points, with a b for each point.
 
     P(same) = exp(-((b_i + b_j)/2 + ½ dist²)), b_i = b e^{u_i}, u_i ~ N(0, ω²): points
@@ -49,13 +44,6 @@ class PointEffectsLCA(EffectLearner):
 
     Parameters
     ----------
-    n_components : int, optional
-        Rows of the map, 1..d. Default: d.
-    pairs : {"nearest", "all"}, default="nearest"
-        Pairs that ``fit`` makes of class labels.
-    n_targets, n_impostors : int, optional
-        Neighbors of a point of its class and of other classes. Default: 3, or all if
-        there are fewer.
     regularization : float > 0, default=10
         λ: the prior standard deviation of an entry of the map around the Euclidean one,
         cI, is c/√λ.
@@ -63,9 +51,6 @@ class PointEffectsLCA(EffectLearner):
         ω, if it is known. Default: it is learned.
     spread_scale : float > 0, default=1
         Scale of the half-normal prior of ω.
-    learning_rate : "auto" or float > 0, default="auto"
-        Power on the likelihood. "auto": 1 for ``fit_pairs``; n/N for N pairs made from
-        labels, which are not judgments.
     max_iter : int, default=500
         Maximum number of iterations of the solver at one ω.
 
@@ -126,20 +111,7 @@ class PointEffectsLCA(EffectLearner):
     spread: Spread | None = None
     spread_scale: Positive = 1.0
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from class labels, by pairs made from them; or from pairs.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), or (N, 2, d) for pairs
-            Pairs are passed to ``fit_pairs``.
-        y : array-like of shape (n,)
-            Class labels, numbers or strings. At least two classes, one of two rows or
-            more. For pairs as in ``fit_pairs``.
-        """
-        if holds_pairs(self, X):
-            return self.fit_pairs(X, required(self, y))
-        data, self.classes_, scaler = labelled_data(self, X, y)
+    def _fit_labels(self, data: Labelled, scaler: Scaler) -> Self:
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         recipe = self._recipe(Z.shape[1])
         made = build(Z, codes, recipe)._replace(anchor=None)

@@ -78,7 +78,7 @@ class TripletEmbedding(TripletLearner):
 
     ``sample`` draws M (object, object), the Gram matrix of the centered positions:
     d²(i, j) = M_ii + M_jj - 2M_ij. All chains start at the mode of the fit; other modes
-    are not explored. Methods and intervals are those of ``TripletMetric``; intervals of
+    are not explored. Methods and intervals as in ``TripletMetric``; intervals of
     ratios of distances cover less than their nominal probability with few triplets. See
     Benchmarks: triplets.
 
@@ -218,6 +218,5 @@ class TripletEmbedding(TripletLearner):
 
 
 def _along_axes(Z: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-    """Rotate centered positions to their principal axes."""
     U, S, _ = np.linalg.svd(Z, full_matrices=False)
     return (U * S) * row_signs(U.T).T

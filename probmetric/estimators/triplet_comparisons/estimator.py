@@ -45,8 +45,6 @@ class TripletMetric(PairsMixin, TripletLearner):
 
     Parameters
     ----------
-    n_components : int, optional
-        Rows of the map, 1..d. Default: d.
     regularization : float > 0, default=1
         λ: the prior standard deviation of an entry of the map around the Euclidean one,
         cI, is c/√λ. c is computed from the triplets without their responses: log odds

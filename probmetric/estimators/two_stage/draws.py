@@ -12,7 +12,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from probmetric.arguments import check_number
-from probmetric.data.containers import Groups, Points
+from probmetric.data.containers import Groups, Pairs, Points
 from probmetric.data.groups import as_groups
 from probmetric.data.scaling import Scaler
 from probmetric.inference.sampling.datatree import provenance, to_datatree
@@ -90,8 +90,9 @@ def to_tree(
     return tree
 
 
-def _log_scale(data: Points | Groups, scaler: Scaler) -> Float[np.ndarray, "units"]:
-    """Return the log Jacobian of standardizing the entries of each unit."""
+def _log_scale(
+    data: Points | Pairs | Groups, scaler: Scaler
+) -> Float[np.ndarray, "units"]:
     groups = as_groups(data)
     rows = ~np.isnan(np.asarray(groups.X)) @ np.log(scaler.scale)
     owner = np.unique(np.asarray(groups.group), return_inverse=True)[1]

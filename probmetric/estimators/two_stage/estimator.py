@@ -170,7 +170,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     unlabeled: object = "warn"
 
     def __sklearn_tags__(self) -> Tags:
-        """Declare that missing values are supported."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
@@ -279,7 +278,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return choose_prior(data)
 
     def _prior_for(self, data: Points | Groups, k: int) -> TwoStagePrior | None:
-        """Return the prior of k components, or None for maximum likelihood."""
         if isinstance(self.prior, TwoStagePrior):
             return self.prior
         if self._chosen is not None:
@@ -289,7 +287,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return None
 
     def _fit(self, data: Points | Groups, known: Int[np.ndarray, "_"] | None) -> Self:
-        """Fit one model or a range of them, on standardised data."""
         counts = self._counts()
         X = np.asarray(data.X)
         if isinstance(data, Points):
@@ -368,7 +365,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         models: list[TwoStageParams],
         log_pi: Float[np.ndarray, "models"] | None = None,
     ) -> None:
-        """Store one model, or a blend of several, of standardized features."""
         self._single = models[0] if len(models) == 1 else None
         params = [inputs.to_input_units(m, self._scaler) for m in models]
         if len(params) == 1:
@@ -382,7 +378,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         self.between_ = np.asarray(self.metric_.between)
 
     def _mixture(self, caller: str) -> MixtureParams:
-        """Return the mixture of single instances, of standardized features."""
         check_is_fitted(self, "metric_")
         if self._single is None:
             raise ValueError(f"{caller} requires one model, got a blend of several")
@@ -429,7 +424,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._advanced(online.merge(self.online_, other.online_))
 
     def _complete(self, X: ArrayLike) -> Float[np.ndarray, "n d"]:
-        """Return rows without NaN, standardized."""
         rows = checked_rows(self, X, finite=True)
         check_sizes(rows)
         rows = self._standardized(rows)
@@ -442,7 +436,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._changed(state.params, share, "partial_fit or merge")
 
     def _changed(self, mixture: MixtureParams, alpha: float, by: str) -> Self:
-        """Replace the mixture or the share of noise of the fit."""
         self.alpha_ = alpha
         self._set([proportional(*mixture, alpha)])
         self._changed_by = by
@@ -496,7 +489,14 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def same_probability(
         self, pairs: ArrayLike, *, prior_odds: float = 1.0
     ) -> Float[np.ndarray, "N"]:
-        """Return P(one source) of each pair (N, 2, d), with prior odds."""
+        """Return P(one source) of each pair.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (N, 2, d)
+        prior_odds : float > 0, default=1
+            Prior odds of one source.
+        """
         ends = self._ends(pairs)
         return np.asarray(self.metric_.same_probability(*ends, prior_odds=prior_odds))
 
@@ -519,7 +519,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         check_is_fitted(self, "metric_")
         return self.metric_
 
-    def sample(
+    def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: Method = "nuts",
         *,
@@ -574,7 +574,6 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         )
 
     def _drawable(self) -> Fitted:
-        """Return the fit, or raise if it has no posterior to draw from."""
         fitted, chosen = self._learned, self._chosen
         nothing = chosen is not None and np.isinf(chosen.strength)
         for requirement, missing in {

@@ -135,7 +135,7 @@ def test_a_later_fit_of_all_points_forgets_the_anchors(data):
         ({"candidates": "hnsw"}, "candidates"),
         (
             {"candidates": "ivf", "n_anchors": None},
-            "candidates: expected n_anchors beside",
+            "candidates must be 'exact' without n_anchors",
         ),
     ],
 )

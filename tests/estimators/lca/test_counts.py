@@ -84,7 +84,7 @@ def test_weights_and_groups_go_with_counts():
     two.fit_pairs(REPEATED, LABELS, sample_weight=again[0], anchor=again[1])
     np.testing.assert_allclose(one.kappa2_, two.kappa2_, rtol=1e-6)
     kept = np.where(group == 1, TRIALS, np.minimum(COUNTS, TRIALS - 1))
-    with pytest.raises(ValueError, match=r"anchor: expected groups .* got one label"):
+    with pytest.raises(ValueError, match=r"anchor must .* got one label"):
         one.fit_pairs(INDEX, kept, anchor=group, trials=TRIALS)
 
 
