@@ -4,6 +4,7 @@ A line of the table refers to rows of ``--data`` by number from 0: two for a pai
 for a triplet, four for a quadruplet. Objects without features are only numbers.
 """
 
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -64,15 +65,7 @@ class Answered(NamedTuple):
 def read_table(
     name: str, how: Reading = AS_IS, option: str = "--answers", *, answers: bool = True
 ) -> Table:
-    """Read a table of judgments, or with ``answers=False`` of questions.
-
-    The columns determine the kind.
-
-    Raises
-    ------
-    ValueError
-        If the columns fit no kind or occur twice, or a row number is invalid.
-    """
+    """Read a table of judgments, or of questions; the columns determine the kind."""
     path = existing(name, option)
     how.of_load(name)  # Refuses options for rows read in chunks.
     if leaves_out(how.unlabeled):
@@ -147,14 +140,7 @@ def check_answers(estimator: Learner, answers: str | None) -> None:
 def answered(
     estimator: Learner, answers: str, data: str | None, spec: DataSpec
 ) -> Answered:
-    """Read the points and judgments for a learner; ``spec`` has the reading options.
-
-    Raises
-    ------
-    ValueError
-        If the learner does not support the table or a column, points are missing or
-        not allowed, or a row number is beyond the points.
-    """
+    """Read the points and judgments for a learner; ``spec`` has the reading options."""
     if spec.groups is not None:
         raise ValueError(
             f"--groups cannot be combined with --answers, got {spec.groups!r}."
@@ -199,12 +185,12 @@ def about_points(
     return Answered(X, names, called, table, about)
 
 
-def _fit_of(estimator: Any, table: Table) -> Any:
+def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
     """Choose the method that fits to a table, or raise."""
     kind, name = table.kind, type(estimator).__name__
     fit = getattr(estimator, "fit_pairs" if kind == "pairs" else "fit_triplets", None)
     if kind != "pairs" and without_points(estimator):
-        fit = estimator.fit
+        fit = getattr(estimator, "fit", None)
     elif "preprocessor" not in estimator.get_params():
         fit = None
     if fit is None:

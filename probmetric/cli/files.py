@@ -163,23 +163,10 @@ def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
 def claim(
     folder: Path, names: tuple[str, ...], *, force: bool, lock: str = LOCK
 ) -> Generator[None]:
-    """Make a folder and lock it for this run, before the work.
+    """Make a folder for files ``names``, and lock it before the work.
 
-    Parameters
-    ----------
-    folder : Path
-    names : tuple of str
-        Files to write.
-    force : bool
-        Allow existing files.
-    lock : str
-        Name of the lock file.
-
-    Raises
-    ------
-    ValueError
-        If a file exists and ``force`` is False, another run has the lock, or the folder
-        cannot be made or written to.
+    ValueError if a file exists without ``force``, another run has the lock, or the
+    folder cannot be made or written to.
     """
     with locked(folder, "--out", lock):
         # Checked again: another run may have ended since the command began.
@@ -188,13 +175,7 @@ def claim(
 
 
 def claim_file(path: Path, ending: str, *, force: bool) -> AbstractContextManager[None]:
-    """``claim`` one file, with a lock of its name: other files may be written beside.
-
-    Raises
-    ------
-    ValueError
-        If the ending differs; when the block begins, as ``claim``.
-    """
+    """``claim`` one file, with a lock of that name; others may be written beside it."""
     if path.suffix.lower() != ending:
         raise ValueError(f"--out must end in {ending}, got {path.name!r}.")
     return claim(path.parent, (path.name,), force=force, lock=f".{path.name}.lock")

@@ -55,11 +55,6 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
     """Parse ``name=value`` words. Values are Python literals, otherwise strings.
 
     ``none``, ``true``, ``false`` and ``inf`` may be lower case.
-
-    Raises
-    ------
-    ValueError
-        If a word has no name or no value, or a name occurs twice.
     """
     settings: dict[str, object] = {}
     words = {"none": None, "true": True, "false": False, "inf": float("inf")}
@@ -123,11 +118,6 @@ def streamed(estimator: Learner, spec: DataSpec) -> Source | None:
 
     A single large file is read in chunks if the learner supports it with its settings
     and no groups are used. With ``groups`` the labels are the groups.
-
-    Raises
-    ------
-    ValueError
-        If the data must be read in chunks and the learner does not support it.
     """
     name, label, groups, how = spec
     grouped, parts = takes_groups(estimator), in_parts(name)
@@ -261,13 +251,7 @@ class StoredMetric(NamedTuple):
 
 
 def load_stored(options: UseOptions | Next) -> StoredMetric:
-    """Read the file of --metric or --draws.
-
-    Raises
-    ------
-    ValueError
-        If none or both are given, or the file is of another kind.
-    """
+    """Read the file of --metric or --draws."""
     path, draws = getattr(options, "metric", None), options.draws
     if (path is None) == (draws is None):
         given = "neither" if path is None else "both"

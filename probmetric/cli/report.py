@@ -62,13 +62,7 @@ def _page(stored: StoredMetric, data: Dataset, k: int = 10) -> Page:
 
 
 def explorer_of(folder: Path) -> Page:
-    """Make an interactive page of a run's metric or draws, with its data.
-
-    Raises
-    ------
-    ValueError
-        For runs of other commands, without the unchanged data, or without Plotly.
-    """
+    """Make an interactive page of a run's metric or draws, with its data."""
     summary = read_summary(folder)
     command = summary.get("command")
     if command not in ("fit", "sample"):

@@ -38,11 +38,6 @@ def run(options: Validate) -> int:
     """Validate one registered model or all; return the exit code.
 
     With ``strict`` it is also 1 if a model is in conflict with the data.
-
-    Raises
-    ------
-    BadInput
-        If the input is unusable, before the work begins.
     """
     out, one = options.out, options.model is not None
     with ExitStack() as stack:

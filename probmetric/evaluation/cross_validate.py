@@ -204,11 +204,11 @@ def _learns_a_metric(candidate: object) -> bool:
     )
 
 
-def _metric(fitted: Any) -> Dissimilarity | MetricDraws:
+def _metric(fitted: object) -> Dissimilarity | MetricDraws:
     """Draws for prediction if the learner can make them, otherwise its metric."""
     make = getattr(fitted, "posterior_metric", None)
     if make is None or next(iter(signature(make).parameters)) != "purpose":
-        return fitted.get_metric()
+        return getattr(fitted, "get_metric")()  # noqa: B009
     return make("prediction")
 
 
