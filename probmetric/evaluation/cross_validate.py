@@ -139,10 +139,7 @@ def held_out(
     Raises
     ------
     ValueError
-        If there are no candidates, one has no single metric, or a class is smaller
-        than ``n_folds``.
-    TypeError
-        If candidates have no names.
+        If a candidate has no single metric, or a class is smaller than ``n_folds``.
 
     Examples
     --------
