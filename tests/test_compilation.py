@@ -169,7 +169,7 @@ def test_the_command_shows_the_cache_and_empties_it(alone, tmp_path):
     number, size = stored_programs()
     assert number > 0
     assert size > 0
-    assert f"{tmp_path}\nHolds {number} programs" in run("cache").stdout
+    assert f"{tmp_path}\nContains {number} programs" in run("cache").stdout
     assert f"Removed {number} programs" in run("cache", "--clear").stdout
     assert stored_programs() == (0, 0)
     assert programs(tmp_path) == [tmp_path / "mine.txt"]

@@ -45,11 +45,6 @@ def answer_scores(
         ``ece``, the mean gap between P and the share of *yes* over bins of P;
         ``roc_auc`` of P, NaN if all judgments are equal.
 
-    Raises
-    ------
-    ValueError
-        If a value is outside its range or shapes differ.
-
     Examples
     --------
     Three of four judges agree with a probability of ¾:

@@ -10,7 +10,7 @@ paired. Two tables of scores are built on it:
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -139,10 +139,7 @@ def held_out(
     Raises
     ------
     ValueError
-        If there are no candidates, one has no single metric, or a class is smaller
-        than ``n_folds``.
-    TypeError
-        If candidates have no names.
+        If a candidate has no single metric, or a class is smaller than ``n_folds``.
 
     Examples
     --------
@@ -151,8 +148,7 @@ def held_out(
     >>> held_out({"LDA": pm.LDA(), "RCA": pm.RCA()}, X[::3], y[::3]).columns.tolist()
     ['elpd', 'se', 'elpd_diff', 'dse']
     """
-    learners: object = candidates
-    if not isinstance(learners, Mapping):
+    if not isinstance(cast("object", candidates), Mapping):
         raise TypeError(
             "candidates must be a mapping of names to learners, got "
             f"{type(candidates).__name__}."
@@ -178,10 +174,10 @@ def held_out(
         )
 
     scores = {name: np.empty(len(codes)) for name in candidates}
-    learns = {name: learner(candidate) for name, candidate in candidates.items()}
+    learners = {name: learner(candidate) for name, candidate in candidates.items()}
     folds = stratified_folds(codes, n_folds, seed)
     folds = progress_bar(folds, "held-out points", None, "fold")
-    for stated in cross_validate(learns, X, labels, folds, n_neighbors=n_neighbors):
+    for stated in cross_validate(learners, X, labels, folds, n_neighbors=n_neighbors):
         scores[stated.name][stated.rows] = np.log(stated.of_truth(labels)[1])
     order = sorted(scores, key=lambda name: -scores[name].sum())
     table = pd.DataFrame(scores, columns=pd.Index(order, name="candidate"))
@@ -205,11 +201,11 @@ def _learns_a_metric(candidate: object) -> bool:
     )
 
 
-def _metric(fitted: Any) -> Dissimilarity | MetricDraws:
+def _metric(fitted: object) -> Dissimilarity | MetricDraws:
     """Draws for prediction if the learner can make them, otherwise its metric."""
     make = getattr(fitted, "posterior_metric", None)
     if make is None or next(iter(signature(make).parameters)) != "purpose":
-        return fitted.get_metric()
+        return getattr(fitted, "get_metric")()  # noqa: B009
     return make("prediction")
 
 

@@ -25,8 +25,7 @@ all pairs, or ``max_pairs`` sampled without replacement (standard error at most
 For a posterior, retrieval and pairs use ``mean_metric()``; the classifier averages
 probabilities over draws.
 
-A dataset on disk (``evaluation.rows``) is read in chunks; the figures equal those of
-the same rows in memory.
+A dataset on disk (``evaluation.rows``) gives the figures of the same rows in memory.
 
 Memory in numbers of 8 bytes, beside the data: 512 · depth for retrieval (512 queries at
 a time), 6 · max_pairs + 1024 d for pairs. No n × n matrix is formed.
@@ -80,9 +79,8 @@ def evaluate(
     Parameters
     ----------
     X : array-like of shape (n, d), or Source
-        Held-out points. A labeled dataset on disk (``pm.open``) is read in chunks:
-        once for the classifier, once for retrieval, and for the rows of queries and
-        pairs. Several processes share only the search.
+        Held-out points, or a labeled dataset on disk (``pm.open``), read in chunks.
+        Several processes share only the search.
     y : array-like of shape (n,)
         Class labels; None for a dataset on disk.
     classifier : fitted classifier, optional
@@ -94,11 +92,10 @@ def evaluate(
     max_pairs : int, default=200000
         Maximum number of pairs.
     max_queries : int, optional
-        Maximum number of retrieval queries. Default: 10,000, and 1000 on disk. The
-        standard error of a figure is at most 0.5 / √max_queries.
+        Maximum number of retrieval queries (default 10,000, on disk 1000). The standard
+        error of a figure is at most 0.5 / √max_queries.
     max_depth : int, default=1000
-        Maximum number of neighbors per query. Larger classes use R-precision and MAP@R
-        at this depth.
+        Maximum number of neighbors per query.
     seed : int, default=0
         Seed of the sampled pairs and queries.
 
@@ -207,14 +204,9 @@ def brier_score(codes: ArrayLike, P: ArrayLike) -> float:
     Parameters
     ----------
     codes : int array of shape (m,)
-        The true class of each point, 0 to c - 1: the columns of ``P``.
+        The true class of each point, 0 to c - 1: a column of ``P``.
     P : array of shape (m, c)
-        Probabilities of the classes.
-
-    Raises
-    ------
-    ValueError
-        If a code is no column, a probability is outside [0, 1], or shapes differ.
+        Probabilities of the classes, in [0, 1].
 
     Examples
     --------
@@ -259,13 +251,7 @@ def calibration_error(codes: ArrayLike, P: ArrayLike, *, n_bins: int = 15) -> fl
     codes, P
         As for `brier_score`; the largest probability of a row is its confidence.
     n_bins : int ≥ 1, default=15
-        Number of bins of equal width. With few points per bin the error is positive
-        by chance alone.
-
-    Raises
-    ------
-    ValueError
-        If ``n_bins`` < 1, and as for `brier_score`.
+        Number of bins of equal width. Few points per bin increase the error by chance.
 
     Examples
     --------

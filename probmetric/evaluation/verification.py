@@ -51,7 +51,6 @@ class Verification(NamedTuple):
         Eq. (1). Infinite if a ratio of 0 or ∞ was wrong.
     cllr_min : float in [0, 1], in bits
     eer : float in [0, 1/2]
-        Equal error rate on the convex hull of the ROC curve.
     min_dcf : float in [0, 1]
         Eq. (2).
 
@@ -115,13 +114,6 @@ def verification(
     Returns
     -------
     Verification
-        ``cllr, cllr_min, eer, min_dcf``.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a value is NaN, one kind is missing, or a number is outside
-        its range.
 
     See Also
     --------
@@ -130,8 +122,7 @@ def verification(
 
     Notes
     -----
-    Eq. (1) gives both kinds of pairs equal weight. Costs on the pairs that a system
-    was fitted to are too small.
+    Costs on the pairs that a system was fitted to are too small.
 
     Examples
     --------
@@ -181,8 +172,8 @@ def verification_intervals(
     Raises
     ------
     ValueError
-        As for `verification`; also if sources contradict ``same``, there are fewer
-        than three, or leaving one out removes all pairs of one kind.
+        If sources contradict ``same``, there are fewer than three, or leaving one out
+        removes all pairs of one kind.
 
     Notes
     -----

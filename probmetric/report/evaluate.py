@@ -207,9 +207,9 @@ def _shares(predictions: pd.DataFrame) -> Section:
         likely = P >= 0.5
         P, y = P.where(likely, 1 - P), y.where(likely, 1 - y)
         predictions = predictions.assign(P=P, y=y)
-    ones = pd.Series(1, predictions.index)
-    trials: Any = predictions.get("trials", ones)
-    weight: Any = predictions.get("sample_weight", ones)
+    ones = np.ones(len(predictions))
+    trials = np.asarray(predictions.get("trials", ones))
+    weight = np.asarray(predictions.get("sample_weight", ones))
     frame: Any = pd.DataFrame(
         {
             "bin": np.minimum((predictions["P"] * 10).astype(int), 9),

@@ -7,7 +7,7 @@ feature.
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import xarray as xr
@@ -232,7 +232,7 @@ def _plane(metric: Learned, X: np.ndarray) -> tuple[np.ndarray, str]:
     """Coordinates of the points in the plane (n, 2), and a caption."""
     from probmetric.plots.space import plane
 
-    transform: Any = getattr(_single(metric), "transform", None)
+    transform = getattr(_single(metric), "transform", None)
     if transform is not None:
         Z, share = plane(np.asarray(transform(X)))
         return Z, f"plane with {share.sum():.0%} of the squared distance"

@@ -90,19 +90,8 @@ class Banner(NamedTuple):
 class Report(NamedTuple):
     """A page.
 
-    Attributes
-    ----------
-    title, lead : str
-        The subject, in a line and in a sentence.
-    verdict : {"agree", "disagree", "inconclusive", "done"}
-        Color of the banner; "done" if nothing was judged.
-    headline, explanation : str
-        The verdict in words, and its basis.
-    sections : sequence of Section
-    provenance : mapping of str to str
-    cards : sequence of (str, str)
-    banners : sequence of Banner
-        Further verdicts, below the first.
+    ``verdict`` is the color of the banner: "agree", "disagree", "inconclusive", or
+    "done" if nothing was judged. ``banners`` are further verdicts.
     """
 
     title: str

@@ -55,13 +55,7 @@ def write_summary(path: Path, command: str, content: Mapping[str, object]) -> No
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """Read the summary of a run's folder.
-
-    Raises
-    ------
-    ValueError
-        If the summary is missing, damaged, or of a newer version.
-    """
+    """Read the summary of a run's folder."""
     path = folder / SUMMARY
     if not path.is_file():
         raise ValueError(
@@ -107,24 +101,9 @@ def render_run(
 ) -> str:
     """Render the report of a run's folder as one HTML page.
 
-    Parameters
-    ----------
-    folder : str or Path
-        Output folder of ``probmetric fit``, ``sample``, ``evaluate`` or ``validate``.
-    explorer : bool, default=False
-        Link to ``explorer.html``, which is made with the page.
-    data : Dataset, optional
-        The run's data. Default: loaded again, but never from OpenML. If it has changed
-        or is missing, the page omits its figures and gives the reason.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ValueError
-        If the folder is not a run's, or its files are damaged.
+    ``explorer`` adds a link to ``explorer.html``. Without ``data`` the run's data is
+    loaded again, but never from OpenML. If it has changed or is missing, the page omits
+    its figures and gives the reason. ValueError if the folder or a file is damaged.
     """
     folder = Path(folder)
     summary = read_summary(folder)

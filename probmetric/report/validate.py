@@ -1,8 +1,8 @@
 """The page of a validation: the checks, and the study of a dataset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -205,7 +205,9 @@ def _study(
     if data is None:
         shown = [Table(table, name) for name, table in tables.items()]
         return [Section("The study", lacking, *shown)], cards
-    sections: Any = MODELS[summary["model"]].study_sections
+    sections = cast(
+        "Callable[..., list[Section]]", MODELS[summary["model"]].study_sections
+    )
     return sections(study, data, seed=summary["seed"]), cards
 
 

@@ -93,6 +93,19 @@ def test_the_page_escapes_its_texts(page):
     assert "<of>" not in page
 
 
+def test_missing_parts_and_empty_sections_are_omitted():
+    section = Section("Scores", None, "", "First.", Table(pd.DataFrame(), "t"))
+    assert section.text == ["First."]
+    assert len(section.tables) == 1
+    texts = dict.fromkeys(("title", "lead", "headline", "explanation"), "x")
+    empty = Section("Problems of the draws", None, "")
+    html = render(
+        Report(**texts, verdict="done", sections=[empty, section], provenance={})
+    )
+    assert "<h2>Scores</h2>" in html
+    assert "Problems of the draws" not in html
+
+
 def test_a_missing_number_is_a_dash(page):
     assert '<td class="number">–</td>' in page
 
