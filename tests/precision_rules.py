@@ -196,7 +196,6 @@ REASONS = {
     "neighbors.votes.untuned": WHOLE,
     "data.inputs.codes_of": WHOLE,
     "data.inputs.label_codes": WHOLE,
-    "data.pairs.skipped_anchors": WHOLE,
     "posterior.draws.draws_to_metric": DRAWN,
     "posterior.draws.posterior_metric": DRAWN,
     "posterior.draws.readers_of": "looks objects up by name",
