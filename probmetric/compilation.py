@@ -52,27 +52,11 @@ Random gamma and normal variates compile in a third of the time and run half as 
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the cache; None if PROBMETRIC_CACHE disables it.
+    """Return the folder of the cache; None if PROBMETRIC_CACHE is empty, "0" or "off".
 
-    That variable is the folder, or empty, "0" or "off". By default the folder is
-    ``probmetric`` in the user's cache folder: XDG_CACHE_HOME or ~/.cache on Linux,
-    ~/Library/Caches on macOS, LOCALAPPDATA on Windows.
-
-    Returns
-    -------
-    Path or None
-
-    Raises
-    ------
-    RuntimeError
-        If there is no home folder.
-
-    Examples
-    --------
-    >>> import os
-    >>> os.environ["PROBMETRIC_CACHE"] = "off"
-    >>> print(cache_folder())
-    None
+    That variable, or ``probmetric`` in the user's cache folder: XDG_CACHE_HOME or
+    ~/.cache on Linux, ~/Library/Caches on macOS, LOCALAPPDATA on Windows. RuntimeError
+    if there is no home folder.
     """
     setting = os.environ.get(VARIABLE)
     if setting is not None:

@@ -81,9 +81,11 @@ def readable(expected: str) -> Generator[None]:
         raise ValueError(f"{expected} ({reason(error)})") from error
 
 
-def parsed(text: str, size: int, **options: Callable[[str], object]) -> Any:
+def parsed(
+    text: str, size: int, *, parse_constant: Callable[[str], object] | None = None
+) -> Any:
     """Parse JSON; ``size`` is ignored."""
-    return json.loads(text, **options)
+    return json.loads(text, parse_constant=parse_constant)
 
 
 class Form(NamedTuple):
