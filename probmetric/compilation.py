@@ -149,17 +149,12 @@ def compilation_cache(
 def _default_folder() -> Path | None:
     """Create the default folder; return None if that is impossible."""
     try:
-        place = cache_folder()
-    except RuntimeError:  # No home folder.
-        if VARIABLE in os.environ:
-            raise
-        return None
-    if place is None:
-        return None
-    stored = place / _subfolder()
-    try:
+        folder = cache_folder()
+        if folder is None:
+            return None
+        stored = folder / _subfolder()
         stored.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # Not writable, or no home folder.
         return None
     return stored if os.access(stored, os.W_OK) else None
 
