@@ -122,7 +122,7 @@ def progress_bar(
     from tqdm import tqdm
 
     class Bar(tqdm):  # Defined here, because tqdm is loaded only for a terminal.
-        def refresh(self, *args: object, **kwargs: object) -> None:
+        def refresh(self, *args: Any, **kwargs: Any) -> None:
             """Draw the bar only after its delay, because ``close`` leaves others."""
             if not self.delay or time.time() >= self.start_t + self.delay:
                 self.last_print_t = time.time()
